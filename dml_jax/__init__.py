@@ -1,0 +1,26 @@
+"""DirectML's index and depth/space operators as pure JAX functions."""
+
+from .errors import ConstraintError, DataTypeError
+from .operators import (
+    DepthSpaceOrder,
+    depth_to_space,
+    gather,
+    gather_elements,
+    gather_nd,
+    scatter_elements,
+    scatter_nd,
+    space_to_depth,
+)
+
+__all__ = [
+    "ConstraintError",
+    "DataTypeError",
+    "DepthSpaceOrder",
+    "depth_to_space",
+    "gather",
+    "gather_elements",
+    "gather_nd",
+    "scatter_elements",
+    "scatter_nd",
+    "space_to_depth",
+]

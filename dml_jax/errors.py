@@ -1,0 +1,30 @@
+"""The errors that dml_jax raises for a caller's mistake, and the one place that formats them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["ConstraintError", "DataTypeError", "describe", "message"]
+
+
+class ConstraintError(ValueError):
+    """An operand or attribute breaks one of the operator's constraints."""
+
+
+class DataTypeError(ConstraintError, TypeError):
+    """An operand has a data type that the operator does not take."""
+
+
+def message(operator: str, rule: str, fact: str, operands: Mapping[str, Any]) -> str:
+    """Words one broken rule: the operator, the rule, the fact that breaks it, then every operand."""
+    got = ", ".join(f"{name}={describe(value)}" for name, value in operands.items())
+    return f"{operator}: {rule}, but {fact}.\n  got {got}"
+
+
+def describe(value: Any) -> str:
+    """Names an operand briefly: an array by dtype and shape, anything else by its repr."""
+    if hasattr(value, "describe"):
+        return value.describe()
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

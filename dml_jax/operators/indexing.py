@@ -1,0 +1,130 @@
+"""DirectML's index rule for every gather and scatter: wrap a negative index once, then decide per coordinate."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..errors import ConstraintError
+from ..rules import Operands, Rule, custom, one_of
+from .bits import carry_bits
+
+__all__ = ["READ_MODE", "WRITE_MODE", "indexed_axes_not_empty", "read", "tuple_size", "tuples_fit", "write"]
+
+READ_MODE = one_of("mode", ("clip", "fill", "promise_in_bounds"))
+WRITE_MODE = one_of("mode", ("drop", "clip", "promise_in_bounds"))
+
+
+def indexed_axes_not_empty(axes: Callable[[Operands], Sequence[int]]) -> Rule:
+    """The rule that a non-empty `indices` addresses no axis of size 0; `axes` lists the indexed axes."""
+
+    def broken_by(x: Operands) -> str | None:
+        if 0 in x["indices"].shape:
+            return None
+        empty = [axis for axis in axes(x) if x["input"].shape[axis] == 0]
+        return f"dimension {empty[0]} has size 0" if empty else None
+
+    text = "{input} must have elements along the indexed dimensions when {indices} is not empty"
+    return custom("indexed_axes_not_empty", text, broken_by)
+
+
+def tuple_size(x: Operands) -> int:
+    """How many coordinates an index tuple has."""
+    return x["indices"].shape[-1] if x["indices"].shape else 0
+
+
+def tuples_fit(batch_dims: str | None = None) -> Rule:
+    """The rule that an index tuple has at least one coordinate and at most one per indexable dimension."""
+
+    def broken_by(x: Operands) -> str | None:
+        most, t = len(x["input"].shape) - (x[batch_dims] if batch_dims else 0), tuple_size(x)
+        return None if 1 <= t <= most or most < 1 else f"a tuple has {t} and {most} dimensions can be indexed"
+
+    most = "{input}.{rank}" + (f" - {{{batch_dims}}}" if batch_dims else "")
+    return custom("tuples_fit", f"{{indices}}.{{sizes}}[-1] must be in [1, {most}]", broken_by)
+
+
+def read(
+    input: jax.Array,
+    indices: jax.Array,
+    numbers: lax.GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    shape: Sequence[int],
+    *,
+    mode: str,
+    fill_value: jax.Array | None,
+    indices_are_sorted: bool = False,
+) -> jax.Array:
+    """Reads one slice of `input` per index tuple (the last dimension of `indices`), as lax.gather does."""
+    sizes = [input.shape[axis] for axis in numbers.start_index_map]
+    if 0 in shape:
+        return jnp.zeros(shape, input.dtype)
+    indices = _resolve(indices, sizes)
+    # lax sees the unclamped index, so that checkify can report it.
+    values = lax.gather(
+        input,
+        indices,
+        numbers,
+        tuple(slice_sizes),
+        mode="promise_in_bounds" if mode == "promise_in_bounds" else "clip",
+        indices_are_sorted=indices_are_sorted,
+    )
+    if mode != "fill":
+        return values
+    assert fill_value is not None
+    inside = jnp.all((indices >= 0) & (indices < jnp.asarray(sizes, indices.dtype)), axis=-1)
+    kept = [d for d in range(values.ndim) if d not in numbers.offset_dims]
+    inside = lax.broadcast_in_dim(inside, values.shape, kept)
+    return carry_bits(lax.select, inside, values, jnp.broadcast_to(fill_value, values.shape))
+
+
+def write(
+    input: jax.Array,
+    indices: jax.Array,
+    updates: jax.Array,
+    numbers: lax.ScatterDimensionNumbers,
+    *,
+    mode: str,
+) -> jax.Array:
+    """Copies `input` and writes one slice of `updates` per index tuple, as lax.scatter does."""
+    if 0 in updates.shape:
+        return jnp.asarray(input)
+    sizes = [input.shape[axis] for axis in numbers.scatter_dims_to_operand_dims]
+    lax_mode = "fill" if mode == "drop" else mode
+
+    def move(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
+        return lax.scatter(input, indices, updates, numbers, mode=lax_mode)
+
+    return carry_bits(move, _resolve(indices, sizes), input, updates)
+
+
+def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
+    """Wraps negative indices once and brings every index dtype to int32 (int64 for larger sizes).
+
+    Saturates instead of truncating: what was out of range stays out of range, on its own side.
+    """
+    target = _index_dtype(sizes)
+    largest = np.iinfo(target).max
+    if jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
+        if indices.dtype.itemsize >= target.itemsize:
+            indices = jnp.minimum(indices, np.asarray(largest, indices.dtype))
+        return indices.astype(target)
+    if indices.dtype.itemsize < target.itemsize:
+        indices = indices.astype(target)
+    wrapped = jnp.where(indices < 0, indices + np.asarray(sizes, indices.dtype), indices)
+    if indices.dtype.itemsize > target.itemsize:
+        wrapped = jnp.clip(wrapped, np.asarray(-1, indices.dtype), np.asarray(largest, indices.dtype))
+    return wrapped.astype(target)
+
+
+def _index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
+    if max(sizes) <= np.iinfo(np.int32).max:
+        return np.dtype(np.int32)
+    if jax.dtypes.canonicalize_dtype(np.int64) == np.int64:
+        return np.dtype(np.int64)
+    raise ConstraintError(
+        f"an indexed dimension of size {max(sizes)} needs 64-bit index arithmetic: enable jax_enable_x64 around the call"
+    )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..errors import ConstraintError, message
 from ..rules import Operands, Rule, at_least, check, custom, minimum_rank, one_of
-from .operands import as_data, as_int
+from .operands import as_data, as_int, as_name
 
 __all__ = ["DepthSpaceOrder", "depth_to_space", "space_to_depth"]
 
@@ -109,7 +109,7 @@ def depth_to_space(
         as_data(operator, "input", input),
         block_size=as_int(operator, "block_size", block_size),
         order=_as_order(operator, order),
-        data_format=data_format,
+        data_format=as_name(operator, "data_format", data_format),
     )
 
 
@@ -155,7 +155,7 @@ def space_to_depth(
         as_data(operator, "input", input),
         block_size=as_int(operator, "block_size", block_size),
         order=_as_order(operator, order),
-        data_format=data_format,
+        data_format=as_name(operator, "data_format", data_format),
     )
 
 

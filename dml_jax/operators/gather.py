@@ -8,7 +8,7 @@ from jax import lax
 
 from ..rules import Operands, axis_of, check, custom, integer_indices, minimum_rank, same_rank, same_sizes
 from .indexing import READ_MODE, indexed_axes_not_empty, read, tuple_size, tuples_fit
-from .operands import as_data, as_fill, as_indices, as_int
+from .operands import as_data, as_fill, as_indices, as_int, as_name
 
 __all__ = ["gather", "gather_elements", "gather_nd"]
 
@@ -55,9 +55,15 @@ def gather(
     Source: DML_GATHER_OPERATOR_DESC. DirectML promises only that a bad index reads inside the input;
       reading the nearest element along `axis` is the choice made here.
     """
-    input = as_data("gather", "input", input)
-    fill = as_fill("gather", input, mode, fill_value)
-    return _gather(input, as_indices("gather", indices), fill, axis=as_int("gather", "axis", axis), mode=mode)
+    operator = "gather"
+    input = as_data(operator, "input", input)
+    return _gather(
+        input,
+        as_indices(operator, indices),
+        as_fill(operator, input, mode, fill_value),
+        axis=as_int(operator, "axis", axis),
+        mode=as_name(operator, "mode", mode),
+    )
 
 
 @partial(jax.jit, static_argnames=("axis", "mode"))
@@ -132,7 +138,7 @@ def gather_elements(
         as_indices(operator, indices),
         as_fill(operator, input, mode, fill_value),
         axis=as_int(operator, "axis", axis),
-        mode=mode,
+        mode=as_name(operator, "mode", mode),
         indices_are_sorted=bool(indices_are_sorted),
     )
 
@@ -237,9 +243,13 @@ def gather_nd(
     """
     operator = "gather_nd"
     input = as_data(operator, "input", input)
-    fill = as_fill(operator, input, mode, fill_value)
-    batch_dims = as_int(operator, "batch_dims", batch_dims)
-    return _gather_nd(input, as_indices(operator, indices), fill, batch_dims=batch_dims, mode=mode)
+    return _gather_nd(
+        input,
+        as_indices(operator, indices),
+        as_fill(operator, input, mode, fill_value),
+        batch_dims=as_int(operator, "batch_dims", batch_dims),
+        mode=as_name(operator, "mode", mode),
+    )
 
 
 @partial(jax.jit, static_argnames=("batch_dims", "mode"))

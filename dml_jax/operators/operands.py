@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError, message
 from ..rules import check, integer_indices
 
-__all__ = ["as_data", "as_fill", "as_indices", "as_int"]
+__all__ = ["as_data", "as_fill", "as_indices", "as_int", "as_name"]
 
 _INTEGER = (integer_indices(),)
 
@@ -25,7 +25,7 @@ def as_data(operator: str, name: str, value: Any) -> Any:
     if isinstance(value, jax.Array) and value.dtype.itemsize < 8:
         return value
     array = _as_array(operator, name, value)
-    if jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
+    if _is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
         return array
     rule = (
         f"{name} of type {array.dtype} needs 64-bit types: enable them (jax.config.update('jax_enable_x64', True), "
@@ -73,6 +73,17 @@ def as_int(operator: str, name: str, value: Any) -> int:
         raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value})) from None
 
 
+def as_name(operator: str, name: str, value: Any) -> str:
+    """Returns a static string; which ones are accepted is the operator's rule.
+
+    Raises:
+      DataTypeError: anything but a string.
+    """
+    if isinstance(value, str):
+        return value
+    raise DataTypeError(message(operator, f"{name} must be a string", f"it is {type(value).__name__}", {name: value}))
+
+
 def as_fill(operator: str, input: Any, mode: str, fill_value: Any) -> Any:
     """Returns the fill value as a 0-d array of the input's dtype: traced, so that a new value compiles nothing.
 
@@ -85,9 +96,11 @@ def as_fill(operator: str, input: Any, mode: str, fill_value: Any) -> Any:
             return None
         rule = 'fill_value needs mode="fill"'
         raise ConstraintError(message(operator, rule, f"mode is {mode!r}", {"fill_value": fill_value}))
-    value = None if isinstance(fill_value, jax.core.Tracer) else np.asarray(0 if fill_value is None else fill_value)
+    if fill_value is None and not _is_key(input):
+        return np.zeros((), input.dtype)
+    value = None if isinstance(fill_value, jax.core.Tracer) else np.asarray(fill_value)
     filled = None
-    if value is not None and value.ndim == 0 and value.dtype.kind in "biufcV":
+    if value is not None and value.ndim == 0 and value.dtype.kind in "biufcV" and not _is_key(input):
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             filled = value.astype(input.dtype)
@@ -106,9 +119,14 @@ def _holds(converted: np.ndarray, value: np.ndarray) -> bool:
     return bool(converted == value)
 
 
+def _is_key(array: Any) -> bool:
+    """Whether the elements are jax.random keys: moved, but no numbers."""
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
 def _as_array(operator: str, name: str, value: Any) -> Any:
     """An array of a type that JAX has: jax, NumPy, Python integer, or anything with `__jax_array__`."""
-    if hasattr(value, "__jax_array__"):
+    if not isinstance(value, jax.Array) and hasattr(value, "__jax_array__"):
         value = value.__jax_array__()
     if isinstance(value, jax.Array):
         return value

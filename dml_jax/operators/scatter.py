@@ -18,7 +18,7 @@ from ..rules import (
     sizes_follow,
 )
 from .indexing import WRITE_MODE, indexed_axes_not_empty, tuple_size, tuples_fit, write
-from .operands import as_data, as_indices, as_int
+from .operands import as_data, as_indices, as_int, as_name
 
 __all__ = ["scatter_elements", "scatter_nd"]
 
@@ -76,7 +76,7 @@ def scatter_elements(input: Any, indices: Any, updates: Any, axis: int, *, mode:
         as_indices(operator, indices),
         as_data(operator, "updates", updates),
         axis=as_int(operator, "axis", axis),
-        mode=mode,
+        mode=as_name(operator, "mode", mode),
     )
 
 
@@ -154,7 +154,7 @@ def scatter_nd(input: Any, indices: Any, updates: Any, *, mode: str = "drop") ->
         as_data(operator, "input", input),
         as_indices(operator, indices),
         as_data(operator, "updates", updates),
-        mode=mode,
+        mode=as_name(operator, "mode", mode),
     )
 
 

@@ -1,0 +1,27 @@
+"""Comparing bits."""
+
+import numpy as np
+
+
+def bits(array):
+    """The bytes of every element, on a last dimension of their own."""
+    array = np.ascontiguousarray(np.asarray(array))
+    return array.reshape(array.shape + (1,)).view(np.uint8)
+
+
+def assert_same_bits(actual, expected):
+    """Same dtype, same shape, same bits: NaN payloads, signed zeros and all."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.dtype == expected.dtype
+    assert actual.shape == expected.shape
+    np.testing.assert_array_equal(bits(actual), bits(expected))
+
+
+def assert_scattered(actual, input, candidates):
+    """Each element is one of the updates that address it, or the input's own if none does."""
+    actual = np.asarray(actual)
+    assert actual.dtype == input.dtype
+    assert actual.shape == input.shape
+    for at, updates in candidates.items():
+        accepted = [bits(u).tobytes() for u in updates or [input[at]]]
+        assert bits(actual[at]).tobytes() in accepted, f"element {at} is {actual[at]}, candidates {updates}"

@@ -1,0 +1,16 @@
+"""Strict settings for every test: no implicit promotion, and both states of x64 where a test asks for them."""
+
+import jax
+import pytest
+from hypothesis import settings
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+settings.register_profile("dml_jax", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("dml_jax")
+
+
+@pytest.fixture(params=[False, True], ids=["x64_off", "x64_on"])
+def x64(request):
+    """Runs the test with 64-bit types disabled, then enabled."""
+    with jax.enable_x64(request.param):
+        yield request.param

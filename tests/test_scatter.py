@@ -1,0 +1,113 @@
+"""scatter_elements and scatter_nd against the element-by-element oracles."""
+
+import itertools
+
+import numpy as np
+import oracles
+import pytest
+from checks import assert_same_bits, assert_scattered
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dml_jax
+
+SHAPES = [shape for rank in (1, 2, 3) for shape in itertools.product((1, 2, 3), repeat=rank)]
+SHAPES_AND_AXES = [(shape, axis) for shape in SHAPES for axis in range(len(shape))]
+
+
+def numbered(shape, start=1):
+    return np.arange(start, start + np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+
+
+@pytest.mark.parametrize(("shape", "axis"), SHAPES_AND_AXES)
+def test_scatter_elements_every_small_shape(shape, axis):
+    rng, x = np.random.default_rng(3), numbered(shape)
+    for along, mode, at in [(1, "clip", axis), (2, "drop", axis), (4, "drop", axis - len(shape))]:
+        for _ in range(3):
+            n = shape[axis]
+            indices = rng.integers(-n - 2, n + 2, (*shape[:axis], along, *shape[axis + 1 :]), dtype=np.int32)
+            updates = -numbered(indices.shape)
+            actual = dml_jax.scatter_elements(x, indices, updates, at, mode=mode)
+            assert_scattered(actual, x, oracles.scatter_elements(x, indices, updates, axis, mode))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_scatter_nd_every_small_shape(shape):
+    rng, x = np.random.default_rng(4), numbered(shape)
+    for t in range(1, len(shape) + 1):
+        for between, mode in [((), "drop"), ((3,), "drop" if t % 2 else "clip")]:
+            for _ in range(3):
+                columns = [rng.integers(-n - 2, n + 2, between, dtype=np.int32) for n in shape[:t]]
+                indices = np.stack(columns, axis=-1)
+                updates = -numbered((*between, *shape[t:]))
+                actual = dml_jax.scatter_nd(x, indices, updates, mode=mode)
+                candidates = oracles.scatter_nd(x, indices, updates, mode)
+                assert_scattered(actual, x, candidates)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_scatters_of_larger_shapes_without_duplicates(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=4)))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    along = data.draw(st.integers(1, shape[axis]))
+    rng, x = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), numbered(shape)
+    lines = np.tile(np.arange(shape[axis]), (*shape[:axis], *shape[axis + 1 :], 1))
+    order = rng.permuted(lines, axis=-1)
+    indices = np.moveaxis(order[..., :along], -1, axis).astype(np.int32)
+    updates = -numbered(indices.shape)
+    expected = x.copy()
+    np.put_along_axis(expected, indices, updates, axis)
+    assert_same_bits(dml_jax.scatter_elements(x, indices, updates, axis), expected)
+    t = axis + 1
+    count = data.draw(st.integers(1, int(np.prod(shape[:t]))))
+    flat = rng.permutation(int(np.prod(shape[:t])))[:count]
+    tuples = np.stack(np.unravel_index(flat, shape[:t]), axis=-1).astype(np.int32)
+    slices = -numbered((count, *shape[t:]))
+    expected = x.copy()
+    expected[tuple(tuples.T)] = slices
+    assert_same_bits(dml_jax.scatter_nd(x, tuples, slices), expected)
+
+
+# DirectML's documented examples. The first one of SCATTER has a duplicate target: either update may win.
+
+
+def test_scatter_elements_documented_examples():
+    x, indices, updates = np.arange(5, dtype=np.float32), np.uint32([3, 1, 3, 0]), np.float32([5, 6, 7, 8])
+    actual = dml_jax.scatter_elements(x, indices, updates, 0)
+    assert_scattered(actual, x, oracles.scatter_elements(x, indices, updates, 0))
+    actual = dml_jax.scatter_elements(
+        np.zeros((3, 3), np.float32),
+        np.uint32([[1, 0, 2], [0, 2, 1]]),
+        np.float32([[10, 11, 12], [20, 21, 22]]),
+        0,
+    )
+    assert_same_bits(actual, np.float32([[20, 11, 0], [10, 0, 22], [0, 21, 12]]))
+
+
+@pytest.mark.parametrize("indices", [[[4], [3], [1], [7]], [[-4], [-5], [-7], [-1]]])
+def test_scatter_nd_documented_example(indices):
+    actual = dml_jax.scatter_nd(np.arange(1, 9, dtype=np.float32), np.int32(indices), np.float32([9, 10, 11, 12]))
+    assert_same_bits(actual, np.float32([1, 11, 3, 10, 9, 6, 7, 12]))
+
+
+def test_input_is_not_modified():
+    x = np.zeros(3, np.float32)
+    dml_jax.scatter_elements(x, np.int32([0]), np.float32([1]), 0)
+    assert not x.any()
+
+
+def test_a_scalar_update_of_one_element():
+    x = numbered((2, 2))
+    assert_same_bits(dml_jax.scatter_nd(x, np.int32([1, 0]), np.float32(9)), np.float32([[1, 2], [9, 4]]))
+
+
+def test_empty_indices_copy_the_input():
+    x = numbered((2, 3))
+    assert_same_bits(dml_jax.scatter_elements(x, np.zeros((2, 0), np.int32), np.zeros((2, 0), np.float32), 1), x)
+    assert_same_bits(dml_jax.scatter_nd(x, np.zeros((0, 1), np.int32), np.zeros((0, 3), np.float32)), x)
+
+
+def test_writing_to_an_empty_axis_is_refused():
+    with pytest.raises(dml_jax.ConstraintError, match="dimension 0 has size 0"):
+        dml_jax.scatter_nd(np.zeros((0, 3), np.float32), np.int32([[0]]), np.zeros((1, 3), np.float32))

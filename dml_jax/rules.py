@@ -4,7 +4,7 @@ Texts name operands in braces, `{indices}.{sizes}`; functions print those names 
 print DirectML's (`IndicesTensor.Sizes`). A rule that cannot be judged because another one is broken holds.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,19 +46,18 @@ class _Names(dict[str, Any]):
 
 def faults(
     operator: str, constraints: Iterable[Rule], operands: Operands, names: Mapping[str, str] | None = None
-) -> list[ConstraintError]:
-    """Every constraint that the operands break, worded, in order."""
+) -> Iterator[ConstraintError]:
+    """Finds every constraint that the operands break, worded, in order; `names` renames the operands shown."""
     names = names or {}
     shown = {names.get(name, name): value for name, value in operands.items()}
-    broken = ((rule, rule.broken_by(operands)) for rule in constraints)
-    return [rule.error(message(operator, rule.worded(names), fact, shown)) for rule, fact in broken if fact]
+    for rule in constraints:
+        if fact := rule.broken_by(operands):
+            yield rule.error(message(operator, rule.worded(names), fact, shown))
 
 
-def check(
-    operator: str, constraints: Iterable[Rule], operands: Operands, names: Mapping[str, str] | None = None
-) -> None:
+def check(operator: str, constraints: Iterable[Rule], operands: Operands) -> None:
     """Raises the first constraint that the operands break."""
-    for error in faults(operator, constraints, operands, names):
+    for error in faults(operator, constraints, operands):
         raise error
 
 

@@ -10,7 +10,7 @@ from jax import lax
 
 from ..errors import ConstraintError
 from ..rules import Operands, Rule, custom, one_of
-from .bits import carry_bits
+from .carrying import carry_bits, sealed
 
 __all__ = ["READ_MODE", "WRITE_MODE", "indexed_axes_not_empty", "read", "tuple_size", "tuples_fit", "write"]
 
@@ -78,7 +78,7 @@ def read(
     inside = jnp.all((indices >= 0) & (indices < jnp.asarray(sizes, indices.dtype)), axis=-1)
     kept = [d for d in range(values.ndim) if d not in numbers.offset_dims]
     inside = lax.broadcast_in_dim(inside, values.shape, kept)
-    return carry_bits(lax.select, inside, values, jnp.broadcast_to(fill_value, values.shape))
+    return carry_bits(jnp.where, inside, values, jnp.asarray(fill_value))
 
 
 def write(
@@ -92,13 +92,32 @@ def write(
     """Copies `input` and writes one slice of `updates` per index tuple, as lax.scatter does."""
     if 0 in updates.shape:
         return jnp.asarray(input)
-    sizes = [input.shape[axis] for axis in numbers.scatter_dims_to_operand_dims]
+    indices = _resolve(indices, [input.shape[axis] for axis in numbers.scatter_dims_to_operand_dims])
+    _show_to_checkify(input, indices, numbers)
     lax_mode = "fill" if mode == "drop" else mode
 
     def move(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
         return lax.scatter(input, indices, updates, numbers, mode=lax_mode)
 
-    return carry_bits(move, _resolve(indices, sizes), input, updates)
+    return carry_bits(sealed(move), indices, input, updates)
+
+
+def _show_to_checkify(input: jax.Array, indices: jax.Array, numbers: lax.ScatterDimensionNumbers) -> None:
+    """Reads where a sealed scatter writes: checkify sees the indices, and XLA drops the unused read."""
+    window = {d for d in range(input.ndim)} - {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    lax.gather(
+        input,
+        indices,
+        lax.GatherDimensionNumbers(
+            offset_dims=numbers.update_window_dims,
+            collapsed_slice_dims=numbers.inserted_window_dims,
+            start_index_map=numbers.scatter_dims_to_operand_dims,
+            operand_batching_dims=numbers.operand_batching_dims,
+            start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+        ),
+        tuple(input.shape[d] if d in window else 1 for d in range(input.ndim)),
+        mode="clip",
+    )
 
 
 def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:

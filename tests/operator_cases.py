@@ -1,0 +1,142 @@
+"""One table of the operators that every promise test runs over."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import dml_jax
+from dml_jax.operators import depth_space, gather, scatter
+from dml_jax.rules import Rule
+
+X = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
+ROWS = np.int32([[3, 0, -1, 2, 9, 1]])  # one index per column, one of them out of range
+PAIRS = np.int32([[0, 0], [3, -1], [-2, 5]])
+IMAGE = np.arange(2 * 8 * 4 * 6, dtype=np.float32).reshape(2, 8, 4, 6)
+
+
+@dataclass(eq=False)
+class Case:
+    """An operator call: `arrays` are traced, `static` is not; each change of `breaks` breaks one rule."""
+
+    function: Callable[..., Any]
+    rules: tuple[Rule, ...]
+    arrays: dict[str, np.ndarray]
+    static: dict[str, Any] = field(default_factory=dict)
+    breaks: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __call__(self, *arrays):
+        return self.function(**dict(zip(self.arrays, arrays, strict=True)), **self.static)
+
+    @property
+    def floats(self):
+        """Positions of the differentiable arrays."""
+        return [i for i, a in enumerate(self.arrays.values()) if a.dtype.kind == "f"]
+
+
+NO_INTEGERS = {"integer(indices)": {"indices": np.float32([0])}}
+CASES = {
+    "gather": Case(
+        dml_jax.gather,
+        gather.GATHER,
+        {"input": X, "indices": np.int32([[3, 0], [-1, 9]])},
+        {"axis": 1},
+        NO_INTEGERS
+        | {
+            "minimum_rank(input, 1)": {"input": np.float32(1)},
+            "axis_of(input)": {"axis": 2},
+            "one_of(mode)": {"mode": "wrap"},
+            "indexed_axes_not_empty": {"input": np.zeros((4, 0), np.float32)},
+        },
+    ),
+    "gather_elements": Case(
+        dml_jax.gather_elements,
+        gather.GATHER_ELEMENTS,
+        {"input": X, "indices": ROWS},
+        {"axis": 0},
+        {
+            "integer(indices)": {"indices": ROWS.astype(np.float32)},
+            "minimum_rank(input, 1)": {"input": np.float32(1), "indices": np.int32(0)},
+            "same_rank(indices, input)": {"indices": ROWS[0]},
+            "axis_of(input)": {"axis": -3},
+            "one_of(mode)": {"mode": "drop"},
+            "same_sizes(indices, input, except_along=axis)": {"indices": ROWS[:, :1]},
+            "indexed_axes_not_empty": {"input": np.zeros((0, 6), np.float32)},
+        },
+    ),
+    "gather_nd": Case(
+        dml_jax.gather_nd,
+        gather.GATHER_ND,
+        {"input": X, "indices": PAIRS},
+        {},
+        {
+            "integer(indices)": {"indices": PAIRS.astype(np.float32)},
+            "minimum_rank(input, 1)": {"input": np.float32(1)},
+            "minimum_rank(indices, 1)": {"indices": np.int32(1)},
+            "batch_fits": {"batch_dims": 2},
+            "tuples_fit": {"indices": np.zeros((3, 3), np.int32)},
+            "batch_sizes_agree": {"batch_dims": 1, "indices": np.zeros((3, 1), np.int32)},
+            "one_of(mode)": {"mode": "drop"},
+            "indexed_axes_not_empty": {"input": np.zeros((4, 0), np.float32)},
+        },
+    ),
+    "scatter_elements": Case(
+        dml_jax.scatter_elements,
+        scatter.SCATTER_ELEMENTS,
+        {"input": X, "indices": ROWS, "updates": -X[:1]},
+        {"axis": 0},
+        {
+            "integer(indices)": {"indices": ROWS.astype(np.float32)},
+            "same_dtype(updates, input)": {"updates": X[:1].astype(np.float16)},
+            "minimum_rank(input, 1)": {"input": np.float32(1), "indices": np.int32(0), "updates": np.float32(1)},
+            "same_rank(indices, input)": {"indices": ROWS[0], "updates": X[0]},
+            "axis_of(input)": {"axis": 2},
+            "one_of(mode)": {"mode": "fill"},
+            "same_sizes(indices, input, except_along=axis)": {"indices": ROWS[:, :3], "updates": X[:1, :3]},
+            "same_sizes(updates, indices)": {"updates": X[:2]},
+            "indexed_axes_not_empty": {"input": np.zeros((0, 6), np.float32)},
+        },
+    ),
+    "scatter_nd": Case(
+        dml_jax.scatter_nd,
+        scatter.SCATTER_ND,
+        {"input": X, "indices": PAIRS, "updates": np.float32([-1, -2, -3])},
+        {},
+        {
+            "integer(indices)": {"indices": PAIRS.astype(np.float32)},
+            "same_dtype(updates, input)": {"updates": np.int32([1, 2, 3])},
+            "minimum_rank(input, 1)": {"input": np.float32(1)},
+            "minimum_rank(indices, 1)": {"indices": np.int32(1)},
+            "tuples_fit": {"indices": np.zeros((3, 0), np.int32)},
+            "one_of(mode)": {"mode": "fill"},
+            "sizes_follow(updates)": {"updates": np.float32([1, 2])},
+            "indexed_axes_not_empty": {"input": np.zeros((4, 0), np.float32)},
+        },
+    ),
+    "depth_to_space": Case(
+        dml_jax.depth_to_space,
+        depth_space.DEPTH_TO_SPACE,
+        {"input": IMAGE},
+        {"block_size": 2, "data_format": "NCHW"},
+        {
+            "minimum_rank(input, 3)": {"input": IMAGE[0, 0]},
+            "at_least(block_size, 1)": {"block_size": 0},
+            "one_of(data_format)": {"data_format": "CHWN"},
+            "divisible(channels)": {"block_size": 3},
+        },
+    ),
+    "space_to_depth": Case(
+        dml_jax.space_to_depth,
+        depth_space.SPACE_TO_DEPTH,
+        {"input": IMAGE},
+        {"block_size": 2, "data_format": "NHWC"},
+        {
+            "minimum_rank(input, 3)": {"input": IMAGE[0, 0]},
+            "at_least(block_size, 1)": {"block_size": -1},
+            "one_of(data_format)": {"data_format": "nhwc"},
+            "divisible(rows)": {"input": IMAGE[:, :7]},
+            "divisible(columns)": {"input": IMAGE[:, :, :3]},
+        },
+    ),
+}

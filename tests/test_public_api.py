@@ -1,0 +1,234 @@
+"""The promises that every operator keeps: transformations, errors, documentation, cost of a call."""
+
+import contextlib
+import inspect
+import time
+
+import chex
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from checks import assert_same_bits
+from jax.experimental import checkify
+from jax.test_util import check_grads
+from operator_cases import CASES, ROWS, X
+
+import dml_jax
+from dml_jax.errors import describe
+
+every_operator = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+every_index_operator = pytest.mark.parametrize("name", [name for name, case in CASES.items() if "indices" in case.arrays])
+
+
+def test_the_namespace_is_what_all_says():
+    public = {name for name in vars(dml_jax) if not name.startswith("_") and not inspect.ismodule(getattr(dml_jax, name))}
+    assert public == set(dml_jax.__all__)
+    assert set(CASES) <= public
+
+
+# Transformations.
+
+
+@every_operator
+def test_eager_is_jitted_is_vmapped_is_exported(case):
+    arrays = list(case.arrays.values())
+    eager = case(*arrays)
+    assert_same_bits(jax.jit(case)(*arrays), eager)
+    stacked = [np.stack([a, a[::-1]]) for a in arrays]
+    mapped = jax.vmap(case)(*stacked)
+    for i in range(2):
+        assert_same_bits(mapped[i], case(*(s[i] for s in stacked)))
+    exported = jax.export.export(jax.jit(case), platforms=("cpu", "cuda", "tpu"))(*arrays)
+    if jax.default_backend() in ("cpu", "tpu"):
+        assert_same_bits(exported.call(*arrays), eager)
+    assert_same_bits(jax.eval_shape(case, *arrays).shape, eager.shape)
+
+
+@every_operator
+def test_vmap_over_one_operand(case):
+    arrays = list(case.arrays.values())
+    for which in range(len(arrays)):
+        stacked = np.stack([arrays[which], arrays[which][::-1]])
+        in_axes = [0 if i == which else None for i in range(len(arrays))]
+        mapped = jax.vmap(case, in_axes=in_axes)(*arrays[:which], stacked, *arrays[which + 1 :])
+        for i in range(2):
+            assert_same_bits(mapped[i], case(*arrays[:which], stacked[i], *arrays[which + 1 :]))
+
+
+@every_operator
+def test_derivatives(case):
+    """Exact in both directions: data movement is linear in its data."""
+    arrays = [a % 7 if a.dtype.kind == "f" else a for a in case.arrays.values()]
+
+    def of_floats(*floats):
+        taken = iter(floats)
+        return case(*(next(taken) if i in case.floats else a for i, a in enumerate(arrays)))
+
+    floats = [arrays[i] for i in case.floats]
+    check_grads(of_floats, floats, order=2, atol=0.05, rtol=0.05)
+    output, tangent = jax.jvp(of_floats, floats, floats)
+    assert_same_bits(output, tangent)
+    cotangents = jax.vjp(of_floats, *floats)[1](output)
+    assert_same_bits(jnp.vdot(output, output), sum(jnp.vdot(c, f) for c, f in zip(cotangents, floats, strict=True)))
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "updates" not in case.arrays])
+def test_reads_transpose(name):
+    case = CASES[name]
+    x, *rest = case.arrays.values()
+    read = lambda x: case(x, *rest)  # noqa: E731
+    assert_same_bits(jax.linear_transpose(read, x)(read(x))[0], jax.vjp(read, x)[1](read(x))[0])
+
+
+@every_operator
+def test_derivatives_of_bfloat16_equal_those_of_float32(case):
+    arrays = list(case.arrays.values())
+
+    def total(dtype, *floats):
+        taken = iter(floats)
+        cast = [next(taken).astype(dtype) if i in case.floats else a for i, a in enumerate(arrays)]
+        return case(*cast).astype(jnp.float32)
+
+    floats = [jnp.asarray(arrays[i]) % 7 for i in case.floats]
+    for transform in (jax.jacfwd, jax.jacrev):
+        jacobians = [transform(lambda *f, d=d: total(d, *f), tuple(range(len(floats))))(*floats) for d in (jnp.bfloat16, jnp.float32)]
+        chex.assert_trees_all_equal(*jacobians)
+
+
+@every_index_operator
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jitted"])
+def test_checkify_reports_an_index_out_of_range(name, jit):
+    case = CASES[name]
+    modes = ("drop", "clip") if "updates" in case.arrays else ("clip", "fill")
+    for mode in modes:
+        def call(indices, mode=mode):
+            return case.function(**{**case.arrays, "indices": indices}, **case.static, mode=mode)
+
+        checked = checkify.checkify(jax.jit(call) if jit else call, errors=checkify.index_checks)
+        good = jnp.clip(case.arrays["indices"], -4, 3)
+        assert checked(good)[0].get() is None
+        for bad in (4 if name != "gather" else 6, -5 if name != "gather" else -7, 2**31 - 1):
+            error, _ = checked(good.at[(0,) * good.ndim].set(bad))
+            assert "out-of-bounds" in error.get()
+
+
+@pytest.fixture
+def compilations(caplog):
+    """Counts what is compiled inside a `with` block."""
+
+    @contextlib.contextmanager
+    def counted():
+        caplog.clear()
+        messages = []
+        with jax.log_compiles(), caplog.at_level("WARNING"):
+            yield messages
+        messages += [m for m in (r.getMessage() for r in caplog.records) if "Compiling" in m]
+
+    return counted
+
+
+@every_operator
+def test_a_second_call_compiles_nothing(case, compilations):
+    arrays = list(case.arrays.values())
+    jax.clear_caches()
+    with compilations() as first:
+        case(*arrays)
+    with compilations() as second:
+        case(*(a[::-1] for a in arrays))
+    assert first
+    assert not second
+
+
+def test_a_new_fill_value_compiles_nothing(compilations):
+    for value in (0.0, np.nan, np.nan):
+        with compilations() as compiled:
+            dml_jax.gather(X, ROWS[0], 0, mode="fill", fill_value=value)
+    assert not compiled
+
+
+# Errors.
+
+
+@every_operator
+def test_every_rule_is_broken_once(case):
+    """The call as it stands is accepted; one change breaks one rule, and the list of rules is complete."""
+    assert list(case.breaks) == [rule.name for rule in case.rules]
+    for rule in case.rules:
+        broken = {**case.arrays, **case.static, **case.breaks[rule.name]}
+        with pytest.raises(rule.error) as caught:
+            case.function(**broken)
+        text = str(caught.value)
+        assert text.startswith(f"{case.function.__name__}: {rule.worded({})}, but ")
+        for name, value in broken.items():
+            if rule.name != "integer(indices)":  # which NumPy arrays break before there is anything else to show
+                assert f"{name}={describe(value)}" in text
+
+
+def test_the_message_names_operator_rule_fact_and_operands():
+    with pytest.raises(dml_jax.ConstraintError) as caught:
+        dml_jax.gather_elements(np.zeros((3, 3), np.float32), np.zeros((2, 2), np.int32), 0)
+    assert str(caught.value) == (
+        "gather_elements: indices.sizes must equal input.sizes except along axis, "
+        "but (2, 2) and (3, 3) differ in dimension 1.\n"
+        "  got input=float32[3,3], indices=int32[2,2], axis=0, mode='clip'"
+    )
+
+
+def test_errors_are_the_exceptions_people_expect():
+    assert issubclass(dml_jax.ConstraintError, ValueError)
+    assert issubclass(dml_jax.DataTypeError, dml_jax.ConstraintError)
+    assert issubclass(dml_jax.DataTypeError, TypeError)
+
+
+@every_operator
+def test_errors_are_raised_while_tracing(case):
+    rule = case.rules[-1]
+    broken = {**case.arrays, **case.static, **case.breaks[rule.name]}
+    shapes = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in broken.items() if isinstance(v, np.ndarray)}
+    static = {k: v for k, v in broken.items() if k not in shapes}
+    with pytest.raises(dml_jax.ConstraintError):
+        jax.eval_shape(lambda arrays: case.function(**arrays, **static), shapes)
+
+
+# Documentation.
+
+
+@every_operator
+def test_docstrings_have_every_section_and_name_every_argument(case):
+    text = inspect.getdoc(case.function)
+    positions = [text.index(section) for section in ("Args:", "Returns:", "Raises:", "Example:", "Source:")]
+    assert positions == sorted(positions)
+    for name in inspect.signature(case.function).parameters:
+        assert f"{name}: " in text
+    assert "_OPERATOR_DESC" in text[positions[-1] :]
+
+
+# Cost.
+
+
+@pytest.mark.parametrize("name", ["gather_elements", "scatter_nd", "depth_to_space"])
+def test_an_eager_call_costs_at_most_twice_a_jitted_one(name):
+    """Overhead only: the arrays are tiny. The best of several rounds, because the machine may be busy."""
+    case = CASES[name]
+    arrays = [jnp.asarray(a) for a in case.arrays.values()]
+    peers = {
+        "gather_elements": lambda x, i: jnp.take_along_axis(x, i, 0, mode="clip"),
+        "scatter_nd": lambda x, i, u: x.at[i[:, 0], i[:, 1]].set(u, mode="drop"),
+        "depth_to_space": lambda x: x.reshape(2, 2, 2, 2, 4, 6).transpose(0, 1, 4, 2, 5, 3).reshape(2, 2, 8, 12),
+    }
+    peer = jax.jit(peers[name])
+
+    def seconds(function, calls=300):
+        start = time.perf_counter()
+        for _ in range(calls):
+            function(*arrays)
+        return time.perf_counter() - start
+
+    seconds(case), seconds(peer)
+    # Both sides pay for their own keyword call here; the operator's is the wrapper under test.
+    ratios = [seconds(case) / seconds(peer) for _ in range(15)]
+    assert min(ratios) <= 2.0, ratios
+
+

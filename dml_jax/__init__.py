@@ -1,15 +1,43 @@
 """DirectML's index and depth/space operators as pure JAX functions."""
 
+from .compiler import CompiledOperator, compile_operator
+from .descriptors.depth_space import DepthToSpace1Desc, DepthToSpaceDesc, SpaceToDepth1Desc, SpaceToDepthDesc
+from .descriptors.feature_level import FeatureLevel
+from .descriptors.gather import GatherDesc, GatherElementsDesc, GatherND1Desc, GatherNDDesc
+from .descriptors.operator import OperatorDesc
+from .descriptors.registry import desc_from_json, desc_to_json
+from .descriptors.scatter import ScatterDesc, ScatterElementsDesc, ScatterNDDesc
+from .descriptors.tensor import DataType, TensorDesc, TensorFlags
 from .errors import ConstraintError, DataTypeError
 from .operators.depth_space import DepthSpaceOrder, depth_to_space, space_to_depth
 from .operators.gather import gather, gather_elements, gather_nd
 from .operators.scatter import scatter_elements, scatter_nd
 
 __all__ = [
+    "CompiledOperator",
     "ConstraintError",
+    "DataType",
     "DataTypeError",
     "DepthSpaceOrder",
+    "DepthToSpace1Desc",
+    "DepthToSpaceDesc",
+    "FeatureLevel",
+    "GatherDesc",
+    "GatherElementsDesc",
+    "GatherND1Desc",
+    "GatherNDDesc",
+    "OperatorDesc",
+    "ScatterDesc",
+    "ScatterElementsDesc",
+    "ScatterNDDesc",
+    "SpaceToDepth1Desc",
+    "SpaceToDepthDesc",
+    "TensorDesc",
+    "TensorFlags",
+    "compile_operator",
     "depth_to_space",
+    "desc_from_json",
+    "desc_to_json",
     "gather",
     "gather_elements",
     "gather_nd",

@@ -1,5 +1,6 @@
 """The errors that dml_jax raises for a caller's mistake, and the one place that formats them."""
 
+import enum
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,9 @@ def message(operator: str, rule: str, fact: str, operands: Mapping[str, Any]) ->
 
 
 def describe(value: Any) -> str:
-    """Names an operand briefly: an array by dtype and shape, anything else by its repr."""
+    """Names an operand briefly: an array by dtype and shape, an enum by its name, anything else by its repr."""
+    if isinstance(value, enum.Enum):
+        return value.name
     if hasattr(value, "describe"):
         return value.describe()
     if hasattr(value, "shape") and hasattr(value, "dtype"):

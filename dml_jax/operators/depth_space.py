@@ -164,14 +164,14 @@ _STATIC = ("block_size", "order", "data_format")
 
 @partial(jax.jit, static_argnames=_STATIC)
 def _depth_to_space(input: jax.Array, *, block_size: int, order: DepthSpaceOrder, data_format: str) -> jax.Array:
-    operands = {"input": input, "block_size": block_size, "order": order.name, "data_format": data_format}
+    operands = {"input": input, "block_size": block_size, "order": order, "data_format": data_format}
     check("depth_to_space", DEPTH_TO_SPACE, operands)
     return _rearrange(input, _DEPTH_SIDE[data_format, order], _SPACE_SIDE[data_format], block_size)
 
 
 @partial(jax.jit, static_argnames=_STATIC)
 def _space_to_depth(input: jax.Array, *, block_size: int, order: DepthSpaceOrder, data_format: str) -> jax.Array:
-    operands = {"input": input, "block_size": block_size, "order": order.name, "data_format": data_format}
+    operands = {"input": input, "block_size": block_size, "order": order, "data_format": data_format}
     check("space_to_depth", SPACE_TO_DEPTH, operands)
     return _rearrange(input, _SPACE_SIDE[data_format], _DEPTH_SIDE[data_format, order], block_size)
 

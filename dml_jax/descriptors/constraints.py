@@ -1,0 +1,131 @@
+"""The vocabulary of rules that only descriptors need: padded ranks, unsigned attributes, output layouts."""
+
+from collections.abc import Callable, Sequence
+from math import gcd, prod
+
+from ..rules import Fact, Operands, Rule, same_dtype, same_rank
+
+__all__ = [
+    "below_rank",
+    "dimension_count",
+    "fits_rank",
+    "ignored_sizes_are_1",
+    "injective",
+    "right_aligned",
+    "shared_by_all",
+]
+
+
+def shared_by_all(*tensors: str) -> tuple[Rule, ...]:
+    """The rules that every operator has: one DimensionCount, the input's data type, an output that can be written."""
+    others = [name for name in tensors if name != "input"]
+    typed = [name for name in others if name != "indices"]
+    return (
+        *(same_rank(name, "input") for name in others),
+        *(same_dtype(name, "input") for name in typed),
+        not_owned("output"),
+        injective("output"),
+    )
+
+
+def not_owned(tensor: str) -> Rule:
+    """Only an input can be handed over to DirectML."""
+
+    def broken_by(x: Operands) -> Fact:
+        return "it is OWNED_BY_DML" if x[tensor].flags else None
+
+    return Rule(f"not_owned({tensor})", f"{{{tensor}}}.{{flags}} must be NONE: only inputs can be owned", broken_by)
+
+
+def injective(tensor: str) -> Rule:
+    """No two coordinates of the tensor address one element of its buffer."""
+
+    def broken_by(x: Operands) -> Fact:
+        strides = x[tensor].strides
+        if strides is None or not _collide(x[tensor].sizes, strides):
+            return None
+        return f"sizes {x[tensor].sizes} with strides {strides} address one element twice"
+
+    text = f"{{{tensor}}}.{{strides}} must give every coordinate an element of its own"
+    return Rule(f"injective({tensor})", text, broken_by)
+
+
+def below_rank(attribute: str, tensor: str) -> Rule:
+    """An unsigned axis: in [0, DimensionCount)."""
+
+    def broken_by(x: Operands) -> Fact:
+        rank = len(x[tensor].sizes)
+        return None if 0 <= x[attribute] < rank else f"it is {x[attribute]} and there are {rank} dimensions"
+
+    text = f"{{{attribute}}} must be in [0, {{{tensor}}}.{{rank}})"
+    return Rule(f"below_rank({attribute})", text, broken_by)
+
+
+def dimension_count(attribute: str, tensor: str, least: int = 1) -> Rule:
+    """How many trailing dimensions count: in [least, DimensionCount], closed."""
+
+    def broken_by(x: Operands) -> Fact:
+        rank = len(x[tensor].sizes)
+        return None if least <= x[attribute] <= rank else f"it is {x[attribute]} and there are {rank} dimensions"
+
+    text = f"{{{attribute}}} must be in [{least}, {{{tensor}}}.{{rank}}]"
+    return Rule(f"dimension_count({attribute})", text, broken_by)
+
+
+def ignored_sizes_are_1(tensor: str, count: str) -> Rule:
+    """The leading dimensions that `count` leaves out have size 1: hardware disagrees about others."""
+
+    def broken_by(x: Operands) -> Fact:
+        rank = len(x[tensor].sizes)
+        ignored = x[tensor].sizes[: rank - x[count]] if 0 <= x[count] <= rank else ()
+        return f"they are {ignored}" if any(n != 1 for n in ignored) else None
+
+    text = f"the leading {{{tensor}}}.{{sizes}} that {{{count}}} leaves out must be 1"
+    return Rule(f"ignored_sizes_are_1({tensor})", text, broken_by)
+
+
+def fits_rank(name: str, law: Callable[[Operands], tuple[int, ...] | None], formula: str) -> Rule:
+    """What `law` computes fits DimensionCount: only leading sizes of 1 may be left out."""
+
+    def broken_by(x: Operands) -> Fact:
+        sizes, rank = law(x), len(x["input"].sizes)
+        if sizes is None or all(n == 1 for n in sizes[: max(0, len(sizes) - rank)]):
+            return None
+        return f"{sizes} has {len(sizes)} sizes and there are {rank} dimensions"
+
+    text = f"{formula} must fit {{input}}.{{rank}}, leaving out only leading sizes of 1"
+    return Rule(f"fits_rank({name})", text, broken_by)
+
+
+def right_aligned(sizes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The sizes at a rank: leading 1s put before, or leading sizes left out."""
+    return (*(1,) * (rank - len(sizes)), *sizes[max(0, len(sizes) - rank) :])
+
+
+def _collide(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether two coordinates share an offset: some non-zero difference of coordinates has offset 0."""
+    dims = sorted(((s, n) for n, s in zip(sizes, strides, strict=True) if n > 1), reverse=True)
+    spans = [sum((n - 1) * s for s, n in dims[d:]) for d in range(len(dims) + 1)]
+    if any(s == 0 for s, _ in dims) or prod(n for _, n in dims) > 1 + spans[0]:
+        return True
+    divisors = [gcd(*(s for s, _ in dims[d:])) for d in range(len(dims))]
+    budget = iter(range(_SEARCH_LIMIT))
+
+    def reaches_0(d: int, offset: int, moved: bool) -> bool:
+        if next(budget, None) is None:
+            return True
+        if d == len(dims):
+            return moved and offset == 0
+        if offset % divisors[d]:
+            return False
+        (stride, size), rest = dims[d], spans[d + 1]
+        # Only differences that the smaller strides can still bring back to 0; the first one may be taken positive.
+        low = max(1 - size if moved else 0, -((rest + offset) // stride))
+        high = min(size - 1, (rest - offset) // stride)
+        return any(reaches_0(d + 1, offset + k * stride, moved or k != 0) for k in range(low, high + 1))
+
+    return reaches_0(0, 0, False)
+
+
+# Layouts that this many steps cannot decide are refused; those made by people take a dozen.
+_SEARCH_LIMIT = 100_000

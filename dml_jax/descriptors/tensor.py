@@ -1,0 +1,290 @@
+"""`TensorDesc`: DirectML's buffer tensor description, a flat buffer seen through sizes and strides."""
+
+import enum
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConstraintError, DataTypeError, message
+from ..rules import Fact, Operands, Rule, faults
+
+__all__ = ["DataType", "TensorDesc", "TensorFlags"]
+
+UINT32_MAX = 2**32 - 1
+UINT64_MAX = 2**64 - 1
+DIMENSION_COUNT_MAX = 8
+
+
+class DataType(enum.IntEnum):
+    """DML_TENSOR_DATA_TYPE: the eleven types that the operators of this library can take."""
+
+    FLOAT32 = 1
+    FLOAT16 = 2
+    UINT32 = 3
+    UINT16 = 4
+    UINT8 = 5
+    INT32 = 6
+    INT16 = 7
+    INT8 = 8
+    FLOAT64 = 9
+    UINT64 = 10
+    INT64 = 11
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the same name."""
+        return np.dtype(self.name.lower())
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @classmethod
+    def of(cls, value: Any) -> "DataType":
+        """Reads a data type: a `DataType`, its DirectML name in full or as suffix, or what numpy.dtype takes.
+
+        Raises:
+          DataTypeError: no such type, such as bool, bfloat16 or UINT4.
+        """
+        if isinstance(value, cls):
+            return value
+        name = str(value).removeprefix("DML_TENSOR_DATA_TYPE_") if isinstance(value, str) else None
+        if name in cls.__members__:
+            return cls[name]
+        try:
+            return cls[np.dtype(value).name.upper()]
+        except (TypeError, KeyError):
+            rule = f"DataType must be one of {', '.join(cls.__members__)}"
+            raise DataTypeError(message("TENSOR", rule, f"it is {value!r}", {"DataType": value})) from None
+
+
+class TensorFlags(enum.IntFlag):
+    """DML_TENSOR_FLAGS."""
+
+    NONE = 0
+    OWNED_BY_DML = 1
+
+    @classmethod
+    def of(cls, value: Any) -> "TensorFlags":
+        """Reads flags: a `TensorFlags`, or its DirectML name in full or as suffix.
+
+        Raises:
+          ConstraintError: no such flag.
+        """
+        name = value.removeprefix("DML_TENSOR_FLAG_") if isinstance(value, str) else None
+        if isinstance(value, cls):
+            return value
+        if name in cls.__members__:
+            return cls[name]
+        rule = f"Flags must be one of {', '.join(cls.__members__)}"
+        raise ConstraintError(message("TENSOR", rule, f"it is {value!r}", {"Flags": value}))
+
+
+@dataclass(frozen=True)
+class TensorDesc:
+    """Describes a tensor in a flat buffer; one that exists is valid.
+
+    Args:
+      data_type: a `DataType`, its DirectML name in full or as suffix, or anything that numpy.dtype takes.
+      sizes: 1 to 8 sizes, each at least 1.
+      strides: elements, not bytes, from one coordinate to the next, per dimension; None for packed row-major.
+        0 repeats an element along a dimension.
+      flags: OWNED_BY_DML for an input handed over once, when the operator is initialised.
+      total_tensor_size_in_bytes: at least what sizes and strides imply, rounded up to 4 bytes; None for exactly that.
+      guaranteed_base_offset_alignment: bytes; 0, or a power of two of at least the element size.
+
+    Raises:
+      ConstraintError: a rule above is broken.
+      DataTypeError: `data_type` is none of DirectML's, or a number is no integer.
+
+    Example:
+      >>> from dml_jax import TensorDesc
+      >>> rows = TensorDesc("FLOAT32", (2, 3), strides=(5, 1))
+      >>> rows.element_span, rows.total_tensor_size_in_bytes
+      (8, 32)
+
+    Source: DML_BUFFER_TENSOR_DESC. The element limit of 2**32 - 1 is applied to the span in the buffer.
+    """
+
+    data_type: DataType
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    flags: TensorFlags = TensorFlags.NONE
+    total_tensor_size_in_bytes: int = None  # type: ignore[assignment]  # computed when omitted
+    guaranteed_base_offset_alignment: int = 0
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in FIELDS}
+        values = _normalised(given)
+        for error in faults("TENSOR", TENSOR, values, FIELDS):
+            raise error
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes, under the name that arrays have for them."""
+        return self.sizes
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the elements."""
+        return self.data_type.dtype
+
+    @property
+    def element_span(self) -> int:
+        """Elements of the buffer from the first to the last that a coordinate addresses, both included."""
+        return _span(self.sizes, self.strides)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the elements lie in row-major order without gaps; strides of size-1 dimensions do not matter."""
+        if self.strides is None:
+            return True
+        wanted = packed_strides(self.sizes)
+        return all(s == w for n, s, w in zip(self.sizes, self.strides, wanted, strict=True) if n > 1)
+
+    def describe(self) -> str:
+        """The tensor in a few characters, for messages."""
+        text = f"{self.data_type.name}[{','.join(map(str, self.sizes))}]"
+        if self.strides is not None:
+            text += f" strides ({','.join(map(str, self.strides))})"
+        return text + (" OWNED_BY_DML" if self.flags else "")
+
+
+def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    return tuple(prod(sizes[d + 1 :]) for d in range(len(sizes)))
+
+
+def implied_bytes(sizes: Sequence[int], strides: Sequence[int] | None, data_type: DataType) -> int:
+    """The least size of a buffer: the span of the elements, rounded up to a multiple of 4 bytes."""
+    return -(-_span(sizes, strides) * data_type.itemsize // 4) * 4
+
+
+def _span(sizes: Sequence[int], strides: Sequence[int] | None) -> int:
+    if strides is None:
+        return prod(sizes)
+    return 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+
+
+FIELDS = {
+    "data_type": "DataType",
+    "sizes": "Sizes",
+    "strides": "Strides",
+    "flags": "Flags",
+    "total_tensor_size_in_bytes": "TotalTensorSizeInBytes",
+    "guaranteed_base_offset_alignment": "GuaranteedBaseOffsetAlignment",
+}
+
+
+def _normalised(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields as the types they are kept in; the buffer size computed when omitted."""
+    values = {
+        "data_type": DataType.of(given["data_type"]),
+        "sizes": as_integers("TENSOR", "Sizes", given["sizes"]),
+        "strides": None if given["strides"] is None else as_integers("TENSOR", "Strides", given["strides"]),
+        "flags": TensorFlags.of(given["flags"]),
+    }
+    for name in ("total_tensor_size_in_bytes", "guaranteed_base_offset_alignment"):
+        values[name] = None if given[name] is None else as_integer("TENSOR", FIELDS[name], given[name])
+    if values["total_tensor_size_in_bytes"] is None and _measurable(values):
+        values["total_tensor_size_in_bytes"] = implied_bytes(values["sizes"], values["strides"], values["data_type"])
+    return values
+
+
+def _measurable(x: Operands) -> bool:
+    return all(n >= 1 for n in x["sizes"]) and (
+        x["strides"] is None or (len(x["strides"]) == len(x["sizes"]) and all(s >= 0 for s in x["strides"]))
+    )
+
+
+def as_integer(operator_name: str, field: str, value: Any) -> int:
+    """A Python integer, from anything that is one.
+
+    Raises:
+      DataTypeError: a bool, a float, a string.
+    """
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise DataTypeError(
+            message(operator_name, f"{field} must be an integer", f"it is {value!r}", {field: value})
+        ) from None
+
+
+def as_integers(operator_name: str, field: str, value: Any) -> tuple[int, ...]:
+    """A tuple of Python integers.
+
+    Raises:
+      DataTypeError: no sequence of integers.
+    """
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        rule = f"{field} must be a sequence of integers"
+        raise DataTypeError(message(operator_name, rule, f"it is {value!r}", {field: value}))
+    return tuple(as_integer(operator_name, field, item) for item in value)
+
+
+
+
+
+def _out_of_range(values: Sequence[int], least: int) -> Fact:
+    bad = [(d, n) for d, n in enumerate(values) if not least <= n <= UINT32_MAX]
+    return f"dimension {bad[0][0]} has {bad[0][1]}" if bad else None
+
+
+def _dimension_count(x: Operands) -> Fact:
+    rank = len(x["sizes"])
+    return None if 1 <= rank <= DIMENSION_COUNT_MAX else f"it is {rank}"
+
+
+def _stride_count(x: Operands) -> Fact:
+    if x["strides"] is None or len(x["strides"]) == len(x["sizes"]):
+        return None
+    return f"there are {len(x['strides'])} for {len(x['sizes'])} dimensions"
+
+
+def _elements(x: Operands) -> Fact:
+    span = _span(x["sizes"], x["strides"]) if _measurable(x) else 0
+    return f"it spans {span}" if span > UINT32_MAX else None
+
+
+def _total(x: Operands) -> Fact:
+    if not _measurable(x):
+        return None
+    total, implied = x["total_tensor_size_in_bytes"], implied_bytes(x["sizes"], x["strides"], x["data_type"])
+    return None if implied <= total <= UINT64_MAX else f"it is {total} and they imply {implied}"
+
+
+def _alignment(x: Operands) -> Fact:
+    value, itemsize = x["guaranteed_base_offset_alignment"], x["data_type"].itemsize
+    power = value >= itemsize and value & (value - 1) == 0 and value <= UINT32_MAX
+    return None if value == 0 or power else f"it is {value} and an element has {itemsize} bytes"
+
+
+TENSOR = (
+    Rule("dimension_count", f"DimensionCount must be in [1, {DIMENSION_COUNT_MAX}]", _dimension_count),
+    Rule("sizes", "every one of {sizes} must be in [1, 2**32 - 1]", lambda x: _out_of_range(x["sizes"], 1)),
+    Rule("stride_count", "{strides} must have one entry per dimension", _stride_count),
+    Rule(
+        "strides", "every one of {strides} must be in [0, 2**32 - 1]", lambda x: _out_of_range(x["strides"] or (), 0)
+    ),
+    Rule("element_limit", "the tensor must span at most 2**32 - 1 elements of its buffer", _elements),
+    Rule(
+        "total_size",
+        "{total_tensor_size_in_bytes} must be at least what {sizes}, {strides} and {data_type} imply, in 64 bits",
+        _total,
+    ),
+    Rule(
+        "alignment",
+        "{guaranteed_base_offset_alignment} must be 0 or a power of two of at least the element size",
+        _alignment,
+    ),
+)

@@ -6,6 +6,7 @@ import jax
 
 from .descriptors.operator import OperatorDesc
 from .errors import ConstraintError, DataTypeError, message
+from .operators.operands import as_data
 
 __all__ = ["CompiledOperator", "compile_operator"]
 
@@ -56,9 +57,11 @@ class CompiledOperator:
         if len(buffers) != len(desc.input_names()):
             wanted = ", ".join(names[name] for name in desc.input_names())
             raise ConstraintError(f"{desc.operator_type}: takes the buffers {wanted}, but there are {len(buffers)}.")
-        for name, buffer in zip(desc.input_names(), buffers, strict=True):
-            self._check(name, buffer)
-        return self._run(*buffers)
+        inputs = desc.input_names()
+        arrays = [as_data(desc.operator_type, names[n], b) for n, b in zip(inputs, buffers, strict=True)]
+        for name, array in zip(inputs, arrays, strict=True):
+            self._check(name, array)
+        return self._run(*arrays)
 
     def _check(self, name: str, buffer: Any) -> None:
         tensor, field = getattr(self.desc, name), self.desc.directml_names()[name]

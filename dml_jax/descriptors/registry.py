@@ -90,7 +90,7 @@ def operator_class(json: Mapping[str, Any]) -> tuple[type[OperatorDesc], Mapping
         raise ConstraintError('"type" is missing: it names the operator, such as DML_OPERATOR_GATHER')
     suffix = str(name).removeprefix("DML_OPERATOR_")
     if suffix not in OPERATORS:
-        raise ConstraintError(f"unknown operator {_named(str(name), [f'DML_OPERATOR_{key}' for key in OPERATORS])}")
+        raise ConstraintError(f"unknown operator {_named(suffix, OPERATORS)}")
     desc = json.get("desc", json.get("Desc"))
     return OPERATORS[suffix], _object(f'{suffix}: "desc"', {} if desc is None else desc)
 

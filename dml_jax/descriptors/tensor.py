@@ -53,10 +53,12 @@ class DataType(enum.IntEnum):
         """
         if isinstance(value, cls):
             return value
-        name = str(value).removeprefix("DML_TENSOR_DATA_TYPE_") if isinstance(value, str) else None
+        name = value.removeprefix("DML_TENSOR_DATA_TYPE_") if isinstance(value, str) else ""
         if name in cls.__members__:
             return cls[name]
         try:
+            if value is None:  # which NumPy takes for float64
+                raise TypeError
             return cls[np.dtype(value).name.upper()]
         except (TypeError, KeyError):
             rule = f"DataType must be one of {', '.join(cls.__members__)}"
@@ -76,7 +78,7 @@ class TensorFlags(enum.IntFlag):
         Raises:
           ConstraintError: no such flag.
         """
-        name = value.removeprefix("DML_TENSOR_FLAG_") if isinstance(value, str) else None
+        name = value.removeprefix("DML_TENSOR_FLAG_") if isinstance(value, str) else ""
         if isinstance(value, cls):
             return value
         if name in cls.__members__:

@@ -1,0 +1,126 @@
+"""Second opinions: ONNX's node cases, and ONNX Runtime on random calls."""
+
+import warnings
+
+import numpy as np
+import onnxruntime
+import pytest
+from checks import assert_same_bits
+from onnx import helper, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+import dml_jax
+
+OPERATORS = ("Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND", "DepthToSpace", "SpaceToDepth")
+
+
+def attributes(node):
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+
+def run(node, inputs):
+    """An ONNX node as a call of this library."""
+    given = attributes(node)
+    axis = given.get("axis", 0)
+    order = given.get("mode", b"DCR").decode()
+    calls = {
+        "Gather": lambda x, i: dml_jax.gather(x, i, axis),
+        "GatherElements": lambda x, i: dml_jax.gather_elements(x, i, axis),
+        "GatherND": lambda x, i: dml_jax.gather_nd(x, i, batch_dims=given.get("batch_dims", 0)),
+        "Scatter": lambda x, i, u: dml_jax.scatter_elements(x, i, u, axis),
+        "ScatterElements": lambda x, i, u: dml_jax.scatter_elements(x, i, u, axis),
+        "ScatterND": lambda x, i, u: dml_jax.scatter_nd(x, i, u),
+        "DepthToSpace": lambda x: dml_jax.depth_to_space(x, given["blocksize"], order=order),
+        "SpaceToDepth": lambda x: dml_jax.space_to_depth(x, given["blocksize"], order=order),
+    }
+    return calls[node.op_type](*inputs)
+
+
+def node_cases():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of other operators' cases
+        cases = [case for case in collect_testcases(None) if len(case.model.graph.node) == 1]
+    return [case for case in cases if case.model.graph.node[0].op_type in OPERATORS]
+
+
+def has_reduction(case):
+    return attributes(case.model.graph.node[0]).get("reduction", b"none") != b"none"
+
+
+ALL_CASES = node_cases()
+CASES = [case for case in ALL_CASES if not has_reduction(case)]
+
+
+def test_the_cases_are_there():
+    """What ONNX has for these operators; only reductions, which DirectML lacks, are left out."""
+    assert {case.model.graph.node[0].op_type for case in CASES} == set(OPERATORS)
+    assert len(CASES) >= 18
+    assert all("reduction" in str(c.model.graph.node[0]) for c in ALL_CASES if c not in CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_onnx_node_case(case):
+    (node,) = case.model.graph.node
+    for inputs, outputs in case.data_sets:
+        arrays = [x if isinstance(x, np.ndarray) else numpy_helper.to_array(x) for x in inputs]
+        expected = outputs[0] if isinstance(outputs[0], np.ndarray) else numpy_helper.to_array(outputs[0])
+        assert_same_bits(run(node, arrays), expected)
+
+
+def session(op_type, inputs, opset=18, **attributes):
+    """The same call in ONNX Runtime on the CPU."""
+    infos = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for name, x in zip("xiu", inputs, strict=False)
+    ]
+    node = helper.make_node(op_type, [info.name for info in infos], ["y"], **attributes)
+    output = helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(inputs[0].dtype), None)
+    graph = helper.make_graph([node], op_type, infos, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    runner = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return node, runner.run(None, {info.name: x for info, x in zip(infos, inputs, strict=True)})[0]
+
+
+def in_range(rng, size, shape):
+    """Indices of both signs that ONNX allows."""
+    return rng.integers(-size, size, shape)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_calls_agree_with_onnx_runtime(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(1, 5)))
+    axis = int(rng.integers(len(shape)))
+    x = rng.standard_normal(shape).astype(np.float32)
+    line = in_range(rng, shape[axis], (3, 2))
+    grid = in_range(rng, shape[axis], (*shape[:axis], 4, *shape[axis + 1 :]))
+    b = int(rng.integers(len(shape)))
+    t = int(rng.integers(1, len(shape) - b + 1))
+    tuples = np.stack([in_range(rng, n, (*shape[:b], 3)) for n in shape[b : b + t]], axis=-1)
+    lines = np.tile(np.arange(shape[axis]), (*shape[:axis], *shape[axis + 1 :], 1))
+    unique = np.moveaxis(rng.permuted(lines, axis=-1), -1, axis)
+    targets = np.stack(np.unravel_index(rng.permutation(int(np.prod(shape[:t]))), shape[:t]), axis=-1)
+    slices = rng.standard_normal((len(targets), *shape[t:])).astype(np.float32)
+    for op_type, inputs, given in [
+        ("Gather", (x, line), {"axis": axis}),
+        ("GatherElements", (x, grid), {"axis": axis}),
+        ("GatherND", (x, tuples), {"batch_dims": b}),
+        ("ScatterElements", (x, unique, -x), {"axis": axis}),
+        ("ScatterND", (x, targets, slices), {}),
+    ]:
+        node, expected = session(op_type, inputs, **given)
+        assert_same_bits(run(node, inputs), expected)
+
+
+@pytest.mark.parametrize("block", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_depth_and_space_agree_with_onnx_runtime(block, mode):
+    x = np.arange(2 * 2 * block**2 * 3 * 5, dtype=np.float32).reshape(2, 2 * block**2, 3, 5)
+    node, expected = session("DepthToSpace", (x,), blocksize=block, mode=mode)
+    assert_same_bits(run(node, (x,)), expected)
+    if mode == "DCR":
+        node, back = session("SpaceToDepth", (expected,), blocksize=block)
+        assert_same_bits(run(node, (expected,)), back)
+        assert_same_bits(back, x)
+
+

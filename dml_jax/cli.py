@@ -1,0 +1,187 @@
+"""The command line: `run` and `check` model files, and list the operators with their rules."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .descriptors.feature_level import FeatureLevel, columns
+from .descriptors.operator import NEWEST, OperatorDesc
+from .descriptors.registry import CLASSES, OPERATORS, suggestion
+from .errors import ConstraintError
+from .model.file import Model, ModelError, read_model
+from .model.timing import Timing
+
+__all__ = ["command"]
+
+MODEL = click.Path(path_type=Path)
+SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
+
+
+class _Level(click.ParamType):
+    name = "level"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> FeatureLevel:
+        try:
+            return FeatureLevel.of(value)
+        except ConstraintError as error:
+            self.fail(str(error), param, ctx)
+
+
+feature_level = click.option(
+    "--feature-level", type=_Level(), default=str(NEWEST), help="DirectML feature level whose rules hold, such as 3_0."
+)
+
+
+@click.group(context_settings=SETTINGS)
+@click.version_option(package_name="dml_jax")
+def command() -> None:
+    """DirectML's index and depth/space operators on any device that JAX has.
+
+    Exit status: 0 done, 1 a model has faults or failed, 2 the command line is wrong, 130 interrupted.
+    """
+
+
+@command.command()
+@click.argument("model", type=MODEL, required=False)
+@click.option("-a", "--device", default="", help="Part of the name of the device to run on; the first match is taken.")
+@click.option("-s", "--show-devices", is_flag=True, help="List the devices and exit.")
+@click.option("-i", "--iterations", type=click.IntRange(1), default=1, help="Dispatch-and-wait loops per dispatch.")
+@click.option("-r", "--repeat", type=click.IntRange(1), default=1, help="Dispatches inside one iteration.")
+@click.option("-t", "--milliseconds", type=click.FloatRange(0), help="Time to run each dispatch for; overrides -i.")
+@click.option("-w", "--warmup", type=click.IntRange(0), default=1, help="Most samples to leave out as warm-up.")
+@click.option("-I", "--interval", type=click.FloatRange(0), default=0.0, help="Least milliseconds between iterations.")
+@click.option("-v", "--verbosity", type=click.IntRange(0, 2), default=0, help="0 medians, 1 cold and hot, 2 all.")
+@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder that writeFile writes to.")
+@feature_level
+def run(
+    model: Path | None,
+    device: str,
+    show_devices: bool,
+    output_dir: Path | None,
+    feature_level: FeatureLevel,
+    **timing: Any,
+) -> None:
+    """Run the DxDispatch model file MODEL.
+
+    Files are written to the folder of the model, or to --output-dir, and nowhere else.
+    """
+    import jax
+
+    from .model.run import run_model
+
+    if show_devices:
+        for found in _devices():
+            click.echo(f"{found.device_kind} ({found.platform}:{found.id})")
+        return
+    if model is None:
+        raise click.UsageError("Missing argument 'MODEL'.")
+    checked = _read(model, feature_level=feature_level, output=output_dir, to_run=True)
+    chosen: jax.Device = _choose(device)
+    click.echo(f"Running on '{chosen.device_kind}'")
+    try:
+        run_model(checked, chosen, click.echo, timing=Timing(**timing), output=output_dir)
+    except ModelError as error:
+        _fail(error)
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        sys.exit(f"error: {model}: {chosen.device_kind} failed: {str(error) or 'out of memory'}")
+
+
+@command.command()
+@click.argument("models", type=MODEL, nargs=-1, required=True)
+@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder that writeFile may use.")
+@feature_level
+def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: FeatureLevel) -> None:
+    """Check the DxDispatch model files MODELS and list every fault; run and write nothing."""
+    errors = []
+    for path in models:
+        try:
+            model = read_model(path, feature_level=feature_level, output=output_dir)
+            click.echo(f"{path}: valid at feature level {feature_level}, {_counted(model)}")
+        except ModelError as error:
+            errors.append(error)
+            _show(error)
+    if errors:
+        sys.exit(1)
+
+
+@command.command()
+@click.argument("name", required=False)
+@click.option("--feature-level", type=_Level(), default=str(NEWEST), help="Level whose rules are listed.")
+def ops(name: str | None, feature_level: FeatureLevel) -> None:
+    """List the operators; with NAME, such as GATHER_ND1, its fields, rules and feature levels."""
+    console = Console()
+    if name is None:
+        table = Table("operator", "since", "fields", box=None, pad_edge=False)
+        for cls in CLASSES:
+            table.add_row(cls.operator_type, str(cls.support[-1].since), ", ".join(cls.directml_names().values()))
+        console.print(table)
+        return
+    key = name.removeprefix("DML_OPERATOR_").upper()
+    if key not in OPERATORS:
+        raise click.UsageError(f"unknown operator {name!r}; {suggestion(key, OPERATORS)}")
+    _show_operator(console, OPERATORS[key], feature_level)
+
+
+def _show_operator(console: Console, cls: type[OperatorDesc], level: FeatureLevel) -> None:
+    console.print(f"[bold]DML_OPERATOR_{cls.operator_type}[/bold]  {escape(_summary(cls))}\n")
+    console.print(f"fields: {', '.join(cls.directml_names().values())}\n")
+    console.print(f"rules at feature level {level}:")
+    for text in cls.wordings(level).values():
+        console.print(f"  - {escape(text)}", highlight=False, soft_wrap=True)
+    table = Table(*columns(cls.support[0]), box=None, pad_edge=False)
+    for row in cls.support:
+        table.add_row(*columns(row).values())
+    console.print()
+    console.print(table)
+
+
+def _summary(cls: type[OperatorDesc]) -> str:
+    return (cls.__doc__ or "").splitlines()[0].split(": ", 1)[1].replace("`", "")
+
+
+def _read(path: Path, **options: Any) -> Model:
+    try:
+        return read_model(path, **options)
+    except ModelError as error:
+        _fail(error)
+
+
+def _fail(error: ModelError) -> Any:
+    _show(error)
+    sys.exit(1)
+
+
+def _show(error: ModelError) -> None:
+    for fault in error.faults:
+        click.echo(f"error: {error.path}: {fault}", err=True)
+
+
+def _counted(model: Model) -> str:
+    parts = (
+        (len(model.buffers), "resource"),
+        (len(model.dispatchables), "dispatchable"),
+        (len(model.commands), "command"),
+    )
+    return ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in parts)
+
+
+def _devices() -> list[Any]:
+    """The default backend's devices, then the CPU's."""
+    import jax
+
+    found = jax.devices()
+    return found if found[0].platform == "cpu" else [*found, *jax.devices("cpu")]
+
+
+def _choose(part: str) -> Any:
+    devices = _devices()
+    for device in devices:
+        if part.casefold() in f"{device.device_kind} ({device.platform}:{device.id})".casefold():
+            return device
+    names = ", ".join(f"{d.device_kind} ({d.platform}:{d.id})" for d in devices)
+    raise click.UsageError(f"no device matches {part!r}; there are {names}")

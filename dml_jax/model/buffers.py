@@ -1,0 +1,84 @@
+"""The resources of a model: buffers, sized and checked without making any of their contents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..descriptors.tensor import DataType
+from ..errors import ConstraintError
+from .fields import as_object, get, integer, only
+from .sources import from_file
+from .values import Initial, constant, listed, mixed, sequence
+
+__all__ = ["Buffer", "read_buffer"]
+
+PICTURE_OPTIONS = ("resampleSize", "resampleMode")
+FIELDS = (
+    "initialValues",
+    "initialValuesDataType",
+    "initialValuesOffsetInBytes",
+    "sizeInBytes",
+    *PICTURE_OPTIONS,
+)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A buffer of `size` bytes whose initial values stand at byte `offset`; the rest is 0."""
+
+    initial: Initial
+    size: int
+    offset: int
+
+    @property
+    def data_type(self) -> DataType | None:
+        """The type of the initial values, in which the buffer is printed and written; None for mixed ones."""
+        return self.initial.data_type
+
+    def make(self) -> np.ndarray:
+        """The bytes that the buffer starts with."""
+        data = np.zeros(self.size, np.uint8)
+        data[self.offset : self.offset + self.initial.byte_count] = self.initial.make().view(np.uint8)
+        return data
+
+
+def read_buffer(json: Any, folder: Path) -> Buffer:
+    """Reads one entry of `resources`.
+
+    Raises:
+      ConstraintError: the first thing wrong with it.
+    """
+    json = as_object("a resource", json)
+    only(json, FIELDS)
+    if "initialValues" not in json:
+        raise ConstraintError("'initialValues' is missing")
+    initial = _read_initial(json, folder)
+    offset = integer(json, "initialValuesOffsetInBytes", 0)
+    least = initial.byte_count + offset
+    size = integer(json, "sizeInBytes", -(-least // 4) * 4)
+    if size < least:
+        raise ConstraintError(f"'sizeInBytes' must be at least the {least} that the initial values take, not {size}")
+    return Buffer(initial, size, offset)
+
+
+def _read_initial(json: Mapping[str, Any], folder: Path) -> Initial:
+    name = get(json, "initialValuesDataType", str, "UNKNOWN")
+    unknown = name.removeprefix("DML_TENSOR_DATA_TYPE_") == "UNKNOWN"
+    data_type = None if unknown else DataType.of(name)
+    values, options = json["initialValues"], {key: json[key] for key in PICTURE_OPTIONS if key in json}
+    if isinstance(values, Mapping) and "sourcePath" in values:
+        return from_file(data_type, values, options, folder)
+    if options:
+        raise ConstraintError(f"{min(options)!r} is for pictures only")
+    if isinstance(values, list):
+        return mixed(values) if data_type is None else listed(data_type, values)
+    values = as_object("'initialValues' that is no array", values)
+    if data_type is None:
+        raise ConstraintError("'initialValuesDataType' is missing: it names the type of the values")
+    for field, read in (("value", constant), ("valueStart", sequence)):
+        if field in values:
+            return read(data_type, values)
+    raise ConstraintError("'initialValues' must be an array, or have 'value', 'valueStart' or 'sourcePath'")

@@ -1,0 +1,87 @@
+"""Pictures as NCHW tensors: floats in [0, 1], as DxDispatch has them, or bytes as they are (UINT8, an extension)."""
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..descriptors.tensor import DataType
+from ..errors import ConstraintError
+from .fields import get
+from .values import Initial
+
+__all__ = ["CHANNEL_MODES", "encode_png", "picture_shape", "read_picture"]
+
+CHANNEL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+PICTURE_TYPES = (DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8)
+
+
+def read_picture(path: Path, data_type: DataType | None, options: Mapping[str, Any]) -> Initial:
+    """A picture file as a tensor (1, C, H, W); `resampleSize` scales it."""
+    from PIL import Image
+
+    _check_type(data_type)
+    try:
+        with Image.open(path) as image:
+            image.load()
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ConstraintError(f"{path.name!r} is no picture that can be read: {error}") from None
+    channels, height, width = _target(image, options)
+    pixels = image.convert(CHANNEL_MODES[channels])
+    if pixels.size != (width, height):
+        pixels = pixels.resize((width, height), Image.Resampling.BICUBIC)
+    planes = np.asarray(pixels).reshape(height, width, channels).transpose(2, 0, 1)
+    return _initial(planes, data_type)
+
+
+def _initial(planes: np.ndarray, data_type: DataType | None) -> Initial:
+    assert data_type is not None
+    scaled = planes if data_type is DataType.UINT8 else (planes.astype(np.float32) / 255).astype(data_type.dtype)
+    array = np.ascontiguousarray(scaled).ravel()
+    return Initial(array.nbytes, data_type, lambda: array)
+
+
+def _target(image: Any, options: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Channels, height and width of the tensor: `resampleSize`, or the picture's own."""
+    if get(options, "resampleMode", str, "scale") != "scale":
+        raise ConstraintError("'resampleMode' must be 'scale'")
+    bands = len(image.getbands()) if image.mode in CHANNEL_MODES.values() else 3
+    size = get(options, "resampleSize", list, [1, bands, image.height, image.width])
+    valid = len(size) == 4 and all(type(n) is int and 0 < n < 2**16 for n in size)
+    if not valid or size[0] != 1 or size[1] not in CHANNEL_MODES:
+        raise ConstraintError(f"'resampleSize' must be [1, C, H, W] with C of 1, 3 or 4, but it is {size}")
+    return size[1], size[2], size[3]
+
+
+def picture_shape(dimensions: Sequence[int], data_type: DataType | None) -> tuple[int, int, int]:
+    """Channels, height and width of a picture to write, from `dimensions` (1, C, H, W).
+
+    Raises:
+      ConstraintError: no such dimensions, or a type that pictures cannot have.
+    """
+    _check_type(data_type)
+    if len(dimensions) != 4 or dimensions[0] != 1 or dimensions[1] not in CHANNEL_MODES:
+        raise ConstraintError(f"a picture needs 'dimensions' [1, C, H, W] with C of 1, 3 or 4, not {list(dimensions)}")
+    return dimensions[1], dimensions[2], dimensions[3]
+
+
+def _check_type(data_type: DataType | None) -> None:
+    if data_type not in PICTURE_TYPES:
+        shown = "UNKNOWN" if data_type is None else data_type.name
+        accepted = ", ".join(t.name for t in PICTURE_TYPES)
+        raise ConstraintError(f"a picture's data type must be one of {accepted}, but it is {shown}")
+
+
+def encode_png(values: np.ndarray) -> bytes:
+    """A tensor (C, H, W) as the bytes of a PNG file; floats are clamped to [0, 1] and rounded to 8 bits."""
+    from PIL import Image
+
+    if values.dtype != np.uint8:
+        values = np.rint(np.clip(np.nan_to_num(values.astype(np.float32)), 0, 1) * 255).astype(np.uint8)
+    channels = values.shape[0]
+    pixels = np.ascontiguousarray(values.transpose(1, 2, 0))
+    buffer = io.BytesIO()
+    Image.fromarray(pixels[..., 0] if channels == 1 else pixels, CHANNEL_MODES[channels]).save(buffer, "PNG")
+    return buffer.getvalue()

@@ -81,7 +81,7 @@ def run(
     if model is None:
         raise click.UsageError("Missing argument 'MODEL'.")
     checked = _read(model, feature_level=feature_level, output=output_dir, to_run=True)
-    chosen: jax.Device = _choose(device)
+    chosen = _choose(device)
     click.echo(f"Running on '{chosen.device_kind}'")
     try:
         run_model(checked, chosen, click.echo, timing=Timing(**timing), output=output_dir)

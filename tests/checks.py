@@ -6,7 +6,7 @@ import numpy as np
 def bits(array):
     """The bytes of every element, on a last dimension of their own."""
     array = np.ascontiguousarray(np.asarray(array))
-    return array.reshape(array.shape + (1,)).view(np.uint8)
+    return array.reshape((*array.shape, 1)).view(np.uint8)
 
 
 def assert_same_bits(actual, expected):

@@ -15,7 +15,6 @@ def u32(*sizes, **keywords):
     return TensorDesc("UINT32", sizes, **keywords)
 
 
-
 @dataclass(eq=False)
 class Case:
     """A descriptor, and `{rule: changed fields}` for each of its rules."""

@@ -30,7 +30,6 @@ def every_pattern(dtype):
     return words.view(dtype)
 
 
-
 @pytest.mark.parametrize("name", DIRECTML + OTHERS)
 def test_every_operator_moves_bits(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))

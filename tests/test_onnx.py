@@ -11,7 +11,16 @@ from onnx.backend.test.case.node import collect_testcases
 
 import dml_jax
 
-OPERATORS = ("Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND", "DepthToSpace", "SpaceToDepth")
+OPERATORS = (
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Scatter",
+    "ScatterElements",
+    "ScatterND",
+    "DepthToSpace",
+    "SpaceToDepth",
+)
 
 
 def attributes(node):
@@ -122,5 +131,3 @@ def test_depth_and_space_agree_with_onnx_runtime(block, mode):
         node, back = session("SpaceToDepth", (expected,), blocksize=block)
         assert_same_bits(run(node, (expected,)), back)
         assert_same_bits(back, x)
-
-

@@ -19,11 +19,15 @@ import dml_jax
 from dml_jax.errors import describe
 
 every_operator = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-every_index_operator = pytest.mark.parametrize("name", [name for name, case in CASES.items() if "indices" in case.arrays])
+every_index_operator = pytest.mark.parametrize(
+    "name", [name for name, case in CASES.items() if "indices" in case.arrays]
+)
 
 
 def test_the_namespace_is_what_all_says():
-    public = {name for name in vars(dml_jax) if not name.startswith("_") and not inspect.ismodule(getattr(dml_jax, name))}
+    public = {
+        name for name in vars(dml_jax) if not name.startswith("_") and not inspect.ismodule(getattr(dml_jax, name))
+    }
     assert public == set(dml_jax.__all__)
     assert set(CASES) <= public
 
@@ -93,7 +97,10 @@ def test_derivatives_of_bfloat16_equal_those_of_float32(case):
 
     floats = [jnp.asarray(arrays[i]) % 7 for i in case.floats]
     for transform in (jax.jacfwd, jax.jacrev):
-        jacobians = [transform(lambda *f, d=d: total(d, *f), tuple(range(len(floats))))(*floats) for d in (jnp.bfloat16, jnp.float32)]
+        jacobians = [
+            transform(lambda *f, d=d: total(d, *f), tuple(range(len(floats))))(*floats)
+            for d in (jnp.bfloat16, jnp.float32)
+        ]
         chex.assert_trees_all_equal(*jacobians)
 
 
@@ -103,6 +110,7 @@ def test_checkify_reports_an_index_out_of_range(name, jit):
     case = CASES[name]
     modes = ("drop", "clip") if "updates" in case.arrays else ("clip", "fill")
     for mode in modes:
+
         def call(indices, mode=mode):
             return case.function(**{**case.arrays, "indices": indices}, **case.static, mode=mode)
 
@@ -230,5 +238,3 @@ def test_an_eager_call_costs_at_most_twice_a_jitted_one(name):
     # Both sides pay for their own keyword call here; the operator's is the wrapper under test.
     ratios = [seconds(case) / seconds(peer) for _ in range(15)]
     assert min(ratios) <= 2.0, ratios
-
-

@@ -120,7 +120,9 @@ LAYOUTS = [(s, t) for s in itertools.product((1, 2, 3), repeat=3) for t in itert
 
 def counted(sizes, strides):
     """The oracle: every coordinate's offset, listed."""
-    offsets = sum((np.arange(n).reshape(-1, *(1,) * d) * s for d, (n, s) in enumerate(zip(sizes, strides, strict=True))), 0)
+    offsets = sum(
+        (np.arange(n).reshape(-1, *(1,) * d) * s for d, (n, s) in enumerate(zip(sizes, strides, strict=True))), 0
+    )
     return len(np.unique(offsets)) == np.prod(sizes)
 
 

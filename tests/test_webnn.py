@@ -38,9 +38,13 @@ def describe(case, output):
     make = {
         "gather": lambda: dml_jax.GatherDesc(**tensors, axis=axis, index_dimensions=counts[1]),
         "gatherElements": lambda: dml_jax.GatherElementsDesc(**tensors, axis=axis),
-        "gatherND": lambda: dml_jax.GatherNDDesc(**tensors, input_dimension_count=counts[0], indices_dimension_count=counts[1]),
+        "gatherND": lambda: dml_jax.GatherNDDesc(
+            **tensors, input_dimension_count=counts[0], indices_dimension_count=counts[1]
+        ),
         "scatterElements": lambda: dml_jax.ScatterElementsDesc(**tensors, axis=axis),
-        "scatterND": lambda: dml_jax.ScatterNDDesc(**tensors, input_dimension_count=counts[0], indices_dimension_count=counts[1]),
+        "scatterND": lambda: dml_jax.ScatterNDDesc(
+            **tensors, input_dimension_count=counts[0], indices_dimension_count=counts[1]
+        ),
     }
     return make[op]()
 

@@ -154,7 +154,7 @@ def as_order(operator_type: str, value: Any) -> DepthSpaceOrder:
     Raises:
       ConstraintError: no such order.
     """
-    name = value.removeprefix("DML_DEPTH_SPACE_ORDER_") if isinstance(value, str) else None
+    name = value.removeprefix("DML_DEPTH_SPACE_ORDER_") if isinstance(value, str) else ""
     if name in DepthSpaceOrder.__members__:
         return DepthSpaceOrder[name]
     if value in list(DepthSpaceOrder) and not isinstance(value, bool | float):
@@ -192,7 +192,7 @@ class DepthToSpace1Desc(_Ordered):
     input: TensorDesc
     output: TensorDesc
     block_size: int
-    order: DepthSpaceOrder
+    order: DepthSpaceOrder | str
 
     operator_type: ClassVar = "DEPTH_TO_SPACE1"
     support: ClassVar = DEPTH_SPACE
@@ -233,7 +233,7 @@ class SpaceToDepth1Desc(_Ordered):
     input: TensorDesc
     output: TensorDesc
     block_size: int
-    order: DepthSpaceOrder
+    order: DepthSpaceOrder | str
 
     operator_type: ClassVar = "SPACE_TO_DEPTH1"
     support: ClassVar = DEPTH_SPACE

@@ -85,7 +85,7 @@ class OperatorDesc:
         for error in self.faults(self.operands(), feature_level):
             raise error
 
-    def compute(self, *arrays: Any) -> jax.Array:
+    def compute(self, *args: Any, **kwargs: Any) -> jax.Array:
         """Runs the operator on arrays of the shapes of the input tensors; returns one of the output's shape."""
         raise NotImplementedError
 

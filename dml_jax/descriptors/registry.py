@@ -25,8 +25,8 @@ CLASSES: tuple[type[OperatorDesc], ...] = (
     ScatterElementsDesc,
     ScatterNDDesc,
 )
-ALIASES = {"SCATTER_ELEMENTS": ScatterElementsDesc}
-OPERATORS: dict[str, type[OperatorDesc]] = {cls.operator_type: cls for cls in CLASSES} | ALIASES
+ALIASES: dict[str, type[OperatorDesc]] = {"SCATTER_ELEMENTS": ScatterElementsDesc}
+OPERATORS: Mapping[str, type[OperatorDesc]] = {cls.operator_type: cls for cls in CLASSES} | ALIASES
 
 
 def desc_to_json(desc: OperatorDesc) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def desc_from_json(json: Mapping[str, Any]) -> OperatorDesc:
 
 
 def find_faults(json: Mapping[str, Any], feature_level: Any = NEWEST) -> list[ConstraintError]:
-    """Every fault of a descriptor in JSON form: of its fields one by one, and of its rules if all fields can be read."""
+    """Every fault of a descriptor in JSON form: of its fields, and of its rules if all fields can be read."""
     try:
         cls, _ = operator_class(json)
     except ConstraintError as error:
@@ -95,9 +95,7 @@ def operator_class(json: Mapping[str, Any]) -> tuple[type[OperatorDesc], Mapping
     return OPERATORS[suffix], _object(f'{suffix}: "desc"', {} if desc is None else desc)
 
 
-def read_fields(
-    cls: type[OperatorDesc], json: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[ConstraintError]]:
+def read_fields(cls: type[OperatorDesc], json: Mapping[str, Any]) -> tuple[dict[str, Any], list[ConstraintError]]:
     """The fields of a descriptor in JSON form, and a fault for each one that cannot be read."""
     _, desc = operator_class(json)
     names = cls.directml_names()

@@ -87,7 +87,7 @@ class TensorFlags(enum.IntFlag):
         raise ConstraintError(message("TENSOR", rule, f"it is {value!r}", {"Flags": value}))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class TensorDesc:
     """Describes a tensor in a flat buffer; one that exists is valid.
 
@@ -115,14 +115,34 @@ class TensorDesc:
 
     data_type: DataType
     sizes: tuple[int, ...]
-    strides: tuple[int, ...] | None = None
-    flags: TensorFlags = TensorFlags.NONE
-    total_tensor_size_in_bytes: int = None  # type: ignore[assignment]  # computed when omitted
-    guaranteed_base_offset_alignment: int = 0
+    strides: tuple[int, ...] | None
+    flags: TensorFlags
+    total_tensor_size_in_bytes: int
+    guaranteed_base_offset_alignment: int
 
-    def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in FIELDS}
-        values = _normalised(given)
+    def __init__(
+        self,
+        data_type: Any,
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+        flags: TensorFlags | str = TensorFlags.NONE,
+        total_tensor_size_in_bytes: int | None = None,
+        guaranteed_base_offset_alignment: int = 0,
+    ):
+        values = {
+            "data_type": DataType.of(data_type),
+            "sizes": as_integers("TENSOR", "Sizes", sizes),
+            "strides": None if strides is None else as_integers("TENSOR", "Strides", strides),
+            "flags": TensorFlags.of(flags),
+            "total_tensor_size_in_bytes": total_tensor_size_in_bytes,
+            "guaranteed_base_offset_alignment": guaranteed_base_offset_alignment,
+        }
+        if total_tensor_size_in_bytes is None and _measurable(values):
+            implied = implied_bytes(values["sizes"], values["strides"], values["data_type"])
+            values["total_tensor_size_in_bytes"] = implied
+        for name in ("total_tensor_size_in_bytes", "guaranteed_base_offset_alignment"):
+            if values[name] is not None:
+                values[name] = as_integer("TENSOR", FIELDS[name], values[name])
         for error in faults("TENSOR", TENSOR, values, FIELDS):
             raise error
         for name, value in values.items():
@@ -185,21 +205,6 @@ FIELDS = {
 }
 
 
-def _normalised(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields as the types they are kept in; the buffer size computed when omitted."""
-    values = {
-        "data_type": DataType.of(given["data_type"]),
-        "sizes": as_integers("TENSOR", "Sizes", given["sizes"]),
-        "strides": None if given["strides"] is None else as_integers("TENSOR", "Strides", given["strides"]),
-        "flags": TensorFlags.of(given["flags"]),
-    }
-    for name in ("total_tensor_size_in_bytes", "guaranteed_base_offset_alignment"):
-        values[name] = None if given[name] is None else as_integer("TENSOR", FIELDS[name], given[name])
-    if values["total_tensor_size_in_bytes"] is None and _measurable(values):
-        values["total_tensor_size_in_bytes"] = implied_bytes(values["sizes"], values["strides"], values["data_type"])
-    return values
-
-
 def _measurable(x: Operands) -> bool:
     return all(n >= 1 for n in x["sizes"]) and (
         x["strides"] is None or (len(x["strides"]) == len(x["sizes"]) and all(s >= 0 for s in x["strides"]))
@@ -232,9 +237,6 @@ def as_integers(operator_name: str, field: str, value: Any) -> tuple[int, ...]:
         rule = f"{field} must be a sequence of integers"
         raise DataTypeError(message(operator_name, rule, f"it is {value!r}", {field: value}))
     return tuple(as_integer(operator_name, field, item) for item in value)
-
-
-
 
 
 def _out_of_range(values: Sequence[int], least: int) -> Fact:
@@ -275,9 +277,7 @@ TENSOR = (
     Rule("dimension_count", f"DimensionCount must be in [1, {DIMENSION_COUNT_MAX}]", _dimension_count),
     Rule("sizes", "every one of {sizes} must be in [1, 2**32 - 1]", lambda x: _out_of_range(x["sizes"], 1)),
     Rule("stride_count", "{strides} must have one entry per dimension", _stride_count),
-    Rule(
-        "strides", "every one of {strides} must be in [0, 2**32 - 1]", lambda x: _out_of_range(x["strides"] or (), 0)
-    ),
+    Rule("strides", "every one of {strides} must be in [0, 2**32 - 1]", lambda x: _out_of_range(x["strides"] or (), 0)),
     Rule("element_limit", "the tensor must span at most 2**32 - 1 elements of its buffer", _elements),
     Rule(
         "total_size",

@@ -129,7 +129,7 @@ def read_command(json: Any, buffers: Buffers, dispatchables: Dispatchables) -> C
 
     Raises:
       ConstraintError: the first thing wrong with it.
-      Skipped: what it refers to is at fault.
+      SkippedError: what it refers to is at fault.
     """
     json = as_object("a command", json)
     kind = get(json, "type", str)

@@ -6,7 +6,7 @@ from typing import Any
 from ..descriptors.registry import suggestion
 from ..errors import ConstraintError
 
-__all__ = ["Skipped", "as_object", "defined", "get", "integer", "only"]
+__all__ = ["SkippedError", "as_object", "defined", "get", "integer", "only"]
 
 UINT64_MAX = 2**64 - 1
 
@@ -43,12 +43,12 @@ _KINDS = {str: "a string", int: "an integer", list: "an array", bool: "true or f
 def integer(json: Mapping[str, Any], field: str, default: Any = ..., least: int = 0) -> int:
     """The value of an unsigned 64-bit field."""
     value = get(json, field, int, default)
-    if value is not None and not least <= value <= UINT64_MAX:
+    if not least <= value <= UINT64_MAX:
         raise ConstraintError(f"{field!r} must be in [{least}, 2**64 - 1], but it is {value}")
     return value
 
 
-class Skipped(Exception):
+class SkippedError(Exception):
     """What is read depends on something that is itself at fault, and cannot be judged."""
 
 
@@ -57,11 +57,11 @@ def defined(what: str, name: Any, known: Mapping[str, Any]) -> Any:
 
     Raises:
       ConstraintError: no such name.
-      Skipped: it is at fault itself.
+      SkippedError: it is at fault itself.
     """
     if not isinstance(name, str) or name not in known:
         near = suggestion(name, known) if isinstance(name, str) and known else f"the model has no {what}s"
         raise ConstraintError(f"no {what} is named {name!r:.60}; {near}")
     if known[name] is None:
-        raise Skipped
+        raise SkippedError
     return known[name]

@@ -13,7 +13,7 @@ from ..errors import ConstraintError
 from . import text
 from .buffers import Buffer, read_buffer
 from .commands import Command, Dispatchable, WriteFile, read_bindings, read_command
-from .fields import Skipped, as_object, get, only
+from .fields import SkippedError, as_object, get, only
 from .memory import check_memory
 from .output import resolve_target
 
@@ -57,7 +57,7 @@ class _Faults(list[Fault]):
             yield
         except (ConstraintError, NotImplementedError) as error:
             self.append(Fault(where, str(error)))
-        except Skipped:
+        except SkippedError:
             pass
 
 

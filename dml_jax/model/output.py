@@ -25,7 +25,9 @@ def resolve_target(target: str, folder: Path, protected: Iterable[Path] = ()) ->
     root = folder.resolve()
     path = (root / target).resolve()
     if not path.is_relative_to(root):
-        raise ConstraintError(f"'targetPath' {target!r} lies outside {str(folder)!r}; --output-dir chooses another folder")
+        raise ConstraintError(
+            f"'targetPath' {target!r} lies outside {str(folder)!r}; --output-dir chooses another folder"
+        )
     if path.is_dir():
         raise ConstraintError(f"'targetPath' {target!r} is a folder")
     if any(path == source.resolve() for source in protected):

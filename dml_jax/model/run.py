@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +20,12 @@ __all__ = ["run_model"]
 
 
 def run_model(
-    model: Model, device: jax.Device, say: Callable[[str], None], *, timing: Timing | None = None, output: Path | None = None
+    model: Model,
+    device: Any,
+    say: Callable[[str], None],
+    *,
+    timing: Timing | None = None,
+    output: Path | None = None,
 ) -> None:
     """Executes the commands of a model, in order; what they do to buffers stays.
 

@@ -23,8 +23,12 @@ def parse(text: str) -> Any:
     text = _TRAILING_COMMAS.sub(_blank, _COMMENTS.sub(_blank, text))
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except ConstraintError:
+        raise
     except json.JSONDecodeError as error:
         raise ConstraintError(f"not JSON: {error.msg}, in line {error.lineno}, column {error.colno}") from None
+    except ValueError as error:  # an integer of thousands of digits
+        raise ConstraintError(f"not JSON: {error}") from None
     except RecursionError:
         raise ConstraintError("not a model file: its objects are nested too deeply") from None
 
@@ -44,4 +48,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> Any:
-    raise ConstraintError(f'not JSON: {name} is no number there; write the string "{name.lower().replace("inity", "")}"')
+    raise ConstraintError(
+        f'not JSON: {name} is no number there; write the string "{name.lower().replace("inity", "")}"'
+    )

@@ -1,5 +1,6 @@
 """The initial values of a buffer that a model file spells out: lists, constants, sequences and mixed rows."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -90,7 +91,7 @@ def _number(data_type: DataType, value: Any, what: str) -> int | float:
         raise ConstraintError(f"{what} must be {accepted}, but it is {value!r:.60}")
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
-            fits = abs(value) <= np.finfo(np.float64).max and np.isfinite(np.float64(value).astype(dtype))
+            fits = abs(value) <= sys.float_info.max and np.isfinite(np.float64(value).astype(dtype))
         if not fits:
             raise ConstraintError(f"{what} must fit {data_type.name}, but it is {value}")
         return float(value)

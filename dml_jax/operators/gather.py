@@ -21,9 +21,7 @@ GATHER = (
 )
 
 
-def gather(
-    input: Any, indices: Any, axis: int, *, mode: str = "clip", fill_value: Any = None
-) -> jax.Array:
+def gather(input: Any, indices: Any, axis: int, *, mode: str = "clip", fill_value: Any = None) -> jax.Array:
     """Reads the slices of `input` that `indices` names along `axis`.
 
     output[pre, q, post] = input[pre, indices[q], post], with q over all coordinates of indices.

@@ -104,16 +104,16 @@ def write(
 
 def _show_to_checkify(input: jax.Array, indices: jax.Array, numbers: lax.ScatterDimensionNumbers) -> None:
     """Reads where a sealed scatter writes: checkify sees the indices, and XLA drops the unused read."""
-    window = {d for d in range(input.ndim)} - {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    window = set(range(input.ndim)) - {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     lax.gather(
         input,
         indices,
         lax.GatherDimensionNumbers(
-            offset_dims=numbers.update_window_dims,
-            collapsed_slice_dims=numbers.inserted_window_dims,
-            start_index_map=numbers.scatter_dims_to_operand_dims,
-            operand_batching_dims=numbers.operand_batching_dims,
-            start_indices_batching_dims=numbers.scatter_indices_batching_dims,
+            offset_dims=tuple(numbers.update_window_dims),
+            collapsed_slice_dims=tuple(numbers.inserted_window_dims),
+            start_index_map=tuple(numbers.scatter_dims_to_operand_dims),
+            operand_batching_dims=tuple(numbers.operand_batching_dims),
+            start_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
         ),
         tuple(input.shape[d] if d in window else 1 for d in range(input.ndim)),
         mode="clip",
@@ -145,5 +145,5 @@ def _index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
     if jax.dtypes.canonicalize_dtype(np.int64) == np.int64:
         return np.dtype(np.int64)
     raise ConstraintError(
-        f"an indexed dimension of size {max(sizes)} needs 64-bit index arithmetic: enable jax_enable_x64 around the call"
+        f"an indexed dimension of size {max(sizes)} needs 64-bit indices: enable jax_enable_x64 around the call"
     )

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from ..errors import ConstraintError, DataTypeError, message
 from ..rules import check, integer_indices
@@ -49,7 +50,7 @@ def as_indices(operator: str, value: Any) -> Any:
     narrow = jax.dtypes.canonicalize_dtype(array.dtype)
     if narrow == array.dtype:
         return array
-    if isinstance(array, jax.core.Tracer):
+    if isinstance(array, Tracer):
         rule = "traced 64-bit indices need 64-bit types: enable jax_enable_x64 where they are traced, or convert them"
         raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {"indices": array}))
     limits = np.iinfo(narrow)
@@ -65,7 +66,7 @@ def as_int(operator: str, name: str, value: Any) -> int:
     if type(value) is int:
         return value
     try:
-        if isinstance(value, bool | np.bool_ | jax.core.Tracer):
+        if isinstance(value, bool | np.bool_ | Tracer):
             raise TypeError
         return python.index(value)
     except TypeError:
@@ -98,7 +99,7 @@ def as_fill(operator: str, input: Any, mode: str, fill_value: Any) -> Any:
         raise ConstraintError(message(operator, rule, f"mode is {mode!r}", {"fill_value": fill_value}))
     if fill_value is None and not _is_key(input):
         return np.zeros((), input.dtype)
-    value = None if isinstance(fill_value, jax.core.Tracer) else np.asarray(fill_value)
+    value = None if isinstance(fill_value, Tracer) else np.asarray(fill_value)
     filled = None
     if value is not None and value.ndim == 0 and value.dtype.kind in "biufcV" and not _is_key(input):
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -106,7 +107,9 @@ def as_fill(operator: str, input: Any, mode: str, fill_value: Any) -> Any:
             filled = value.astype(input.dtype)
     if value is None or filled is None or not _holds(filled, value):
         rule = f"fill_value must be a number that {input.dtype} holds"
-        raise DataTypeError(message(operator, rule, f"it is {fill_value!r}", {"input": input, "fill_value": fill_value}))
+        raise DataTypeError(
+            message(operator, rule, f"it is {fill_value!r}", {"input": input, "fill_value": fill_value})
+        )
     return filled
 
 

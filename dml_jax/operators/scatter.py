@@ -81,9 +81,7 @@ def scatter_elements(input: Any, indices: Any, updates: Any, axis: int, *, mode:
 
 
 @partial(jax.jit, static_argnames=("axis", "mode"))
-def _scatter_elements(
-    input: jax.Array, indices: jax.Array, updates: jax.Array, *, axis: int, mode: str
-) -> jax.Array:
+def _scatter_elements(input: jax.Array, indices: jax.Array, updates: jax.Array, *, axis: int, mode: str) -> jax.Array:
     operands = {"input": input, "indices": indices, "updates": updates, "axis": axis, "mode": mode}
     check("scatter_elements", SCATTER_ELEMENTS, operands)
     axis %= input.ndim

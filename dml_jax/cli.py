@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from rich.console import Console
@@ -151,7 +151,7 @@ def _read(path: Path, **options: Any) -> Model:
         _fail(error)
 
 
-def _fail(error: ModelError) -> Any:
+def _fail(error: ModelError) -> NoReturn:
     _show(error)
     sys.exit(1)
 

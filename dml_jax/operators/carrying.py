@@ -1,6 +1,6 @@
 """Carries data through XLA operations that would change its bits, or that checkify cannot read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,18 +10,21 @@ from jax import lax
 __all__ = ["carry_bits", "sealed"]
 
 
-def carry_bits(move: Callable[..., jax.Array], where: jax.Array, *data: jax.Array) -> jax.Array:
+def carry_bits(
+    move: Callable[..., jax.Array], where: jax.Array, *data: jax.Array, widths: Sequence[int] = (8, 16)
+) -> jax.Array:
     """Computes `move(where, *data)`, on the integer images of `data` if their type is a narrow float.
 
-    XLA:CPU selects and scatters bfloat16 and float8 through float32, which quiets NaNs.
+    XLA:CPU selects and scatters bfloat16 and float8 through wider floats, which quiets NaNs; it also gathers float8 so.
 
     Args:
       move: moves elements of `data` without looking at them.
       where: integers or booleans that say what moves.
       data: arrays of one dtype.
+      widths: the bits of the floats concerned; float16 never is.
     """
     dtype = data[0].dtype
-    if not _is_narrow_float(dtype):
+    if not jnp.issubdtype(dtype, jnp.floating) or dtype == jnp.float16 or jnp.finfo(dtype).bits not in widths:
         return move(where, *data)
     integer = {1: jnp.uint8, 2: jnp.uint16}[dtype.itemsize]
 
@@ -38,10 +41,6 @@ def sealed(move: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     checkify fails with an IndexError on a scatter that has batching dimensions.
     """
     return _differentiated_as(move, _opaque(move))
-
-
-def _is_narrow_float(dtype: Any) -> bool:
-    return jnp.issubdtype(dtype, jnp.floating) and dtype != jnp.float16 and jnp.finfo(dtype).bits in (8, 16)
 
 
 def _differentiated_as(plain: Callable[..., jax.Array], computed: Callable[..., jax.Array]) -> Any:

@@ -64,14 +64,14 @@ def read(
         return jnp.zeros(shape, input.dtype)
     indices = _resolve(indices, sizes)
     # lax sees the unclamped index, so that checkify can report it.
-    values = lax.gather(
-        input,
-        indices,
-        numbers,
-        tuple(slice_sizes),
-        mode="promise_in_bounds" if mode == "promise_in_bounds" else "clip",
-        indices_are_sorted=indices_are_sorted,
-    )
+    lax_mode = "promise_in_bounds" if mode == "promise_in_bounds" else "clip"
+
+    def gathered(indices: jax.Array, input: jax.Array) -> jax.Array:
+        return lax.gather(
+            input, indices, numbers, tuple(slice_sizes), mode=lax_mode, indices_are_sorted=indices_are_sorted
+        )
+
+    values = carry_bits(gathered, indices, input, widths=(8,))
     if mode != "fill":
         return values
     assert fill_value is not None

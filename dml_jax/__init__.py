@@ -3,11 +3,12 @@
 from .compiler import CompiledOperator, compile_operator
 from .descriptors.depth_space import DepthToSpace1Desc, DepthToSpaceDesc, SpaceToDepth1Desc, SpaceToDepthDesc
 from .descriptors.feature_level import FeatureLevel
+from .descriptors.fields import DataType, TensorFlags
 from .descriptors.gather import GatherDesc, GatherElementsDesc, GatherND1Desc, GatherNDDesc
 from .descriptors.operator import OperatorDesc
 from .descriptors.registry import desc_from_json, desc_to_json
 from .descriptors.scatter import ScatterDesc, ScatterElementsDesc, ScatterNDDesc
-from .descriptors.tensor import DataType, TensorDesc, TensorFlags
+from .descriptors.tensor import TensorDesc
 from .errors import ConstraintError, DataTypeError
 from .operators.depth_space import DepthSpaceOrder, depth_to_space, space_to_depth
 from .operators.gather import gather, gather_elements, gather_nd

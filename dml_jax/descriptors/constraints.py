@@ -84,16 +84,16 @@ def ignored_sizes_are_1(tensor: str, count: str) -> Rule:
     return Rule(f"ignored_sizes_are_1({tensor})", text, broken_by)
 
 
-def fits_rank(name: str, law: Callable[[Operands], tuple[int, ...] | None], formula: str) -> Rule:
-    """What `law` computes fits DimensionCount: only leading sizes of 1 may be left out."""
+def fits_rank(name: str, law: Callable[[Operands], tuple[int, ...] | None], text: str, *, crop: bool) -> Rule:
+    """What `law` computes fits DimensionCount; with `crop`, leading sizes of 1 may be left out for that."""
 
     def broken_by(x: Operands) -> Fact:
         sizes, rank = law(x), len(x["input"].sizes)
-        if sizes is None or all(n == 1 for n in sizes[: max(0, len(sizes) - rank)]):
+        extra = sizes[: max(0, len(sizes) - rank)] if sizes else ()
+        if not extra or (crop and all(n == 1 for n in extra)):
             return None
         return f"{sizes} has {len(sizes)} sizes and there are {rank} dimensions"
 
-    text = f"{formula} must fit {{input}}.{{rank}}, leaving out only leading sizes of 1"
     return Rule(f"fits_rank({name})", text, broken_by)
 
 

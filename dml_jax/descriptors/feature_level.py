@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ConstraintError, DataTypeError
 from ..rules import Fact, Operands, Rule
-from .tensor import DataType
+from .fields import DataType
 
 __all__ = ["FeatureLevel", "Support", "table_rules"]
 

@@ -6,13 +6,14 @@ from typing import Any, ClassVar
 import jax
 
 from ..operators import gather as functions
-from ..rules import Fact, Operands, custom, same_sizes, sizes_follow
+from ..rules import Operands, same_sizes, sizes_follow
 from .constraints import below_rank, dimension_count, fits_rank, ignored_sizes_are_1, right_aligned, shared_by_all
 from .feature_level import INDEXED_1_0, INDEXED_2_1, INDEXED_3_0
 from .operator import OperatorDesc
 from .tensor import TensorDesc
+from .tuples import BATCH_RULES, tuple_rules
 
-__all__ = ["GatherDesc", "GatherElementsDesc", "GatherND1Desc", "GatherNDDesc", "slices", "tuple_rules"]
+__all__ = ["GatherDesc", "GatherElementsDesc", "GatherND1Desc", "GatherNDDesc"]
 
 
 def _gathered(x: Operands) -> tuple[int, ...] | None:
@@ -29,7 +30,9 @@ def _gather_output(x: Operands) -> tuple[int, ...] | None:
 
 
 _GATHERED = "{input}.{sizes}[:{axis}] + the last {index_dimensions} of {indices}.{sizes} + {input}.{sizes}[{axis}+1:]"
-GATHER_FITS = fits_rank("output", _gathered, _GATHERED)
+GATHER_FITS = fits_rank(
+    "output", _gathered, f"{_GATHERED} must fit {{input}}.{{rank}}, leaving out only leading sizes of 1", crop=True
+)
 
 
 @dataclass(frozen=True)
@@ -133,62 +136,6 @@ class GatherElementsDesc(OperatorDesc):
         return functions.gather_elements(input, indices, self.axis)
 
 
-def _counts_hold(x: Operands) -> bool:
-    input, indices, ic, xc = len(x["input"].sizes), len(x["indices"].sizes), *_counts(x)
-    return 1 <= ic <= input and 1 <= xc <= indices and 0 <= _batch(x) < min(ic, xc)
-
-
-def _counts(x: Operands) -> tuple[int, int]:
-    return x["input_dimension_count"], x["indices_dimension_count"]
-
-
-def _batch(x: Operands) -> int:
-    return x.get("batch_dimension_count", 0)
-
-
-def _tuple_size(x: Operands) -> Fact:
-    if not _counts_hold(x):
-        return None
-    t, most = x["indices"].sizes[-1], _counts(x)[0] - _batch(x)
-    return None if 1 <= t <= most else f"a tuple has {t} and {most} dimensions can be indexed"
-
-
-def slices(x: Operands) -> tuple[int, ...] | None:
-    """The sizes of the slices that the tuples address: all but the last real size of indices, then the input's rest."""
-    if not _counts_hold(x) or _tuple_size(x):
-        return None
-    (ic, xc), input, indices = _counts(x), x["input"].sizes, x["indices"].sizes
-    return (*indices[len(indices) - xc : -1], *input[len(input) - ic + _batch(x) + indices[-1] :])
-
-
-def tuple_rules(sliced: str, batch: str = "") -> tuple[Any, ...]:
-    """The rules of the operators whose indices are tuples; `sliced` is the tensor of slices."""
-    minus_batch, plus_batch = (f" - {batch}", f" + {batch}") if batch else ("", "")
-    formula = (
-        "the last {indices_dimension_count} of {indices}.{sizes} without the very last, t, "
-        f"+ the last {{input_dimension_count}} of {{input}}.{{sizes}} from number t{plus_batch} on"
-    )
-    fits = fits_rank(sliced, slices, formula)
-
-    def aligned(x: Operands) -> tuple[int, ...] | None:
-        sizes = slices(x)
-        return None if sizes is None or fits.broken_by(x) else right_aligned(sizes, len(x["input"].sizes))
-
-    return (
-        dimension_count("input_dimension_count", "input"),
-        dimension_count("indices_dimension_count", "indices"),
-        ignored_sizes_are_1("input", "input_dimension_count"),
-        ignored_sizes_are_1("indices", "indices_dimension_count"),
-        custom(
-            "tuple_size",
-            f"{{indices}}.{{sizes}}[-1] must be in [1, {{input_dimension_count}}{minus_batch}]",
-            _tuple_size,
-        ),
-        fits,
-        sizes_follow(sliced, aligned, f"{formula}, right-aligned"),
-    )
-
-
 @dataclass(frozen=True)
 class GatherNDDesc(OperatorDesc):
     """DML_GATHER_ND_OPERATOR_DESC: reads the slice that each tuple along the last dimension of `indices` addresses.
@@ -232,19 +179,6 @@ class GatherNDDesc(OperatorDesc):
     def compute(self, input: Any, indices: Any) -> jax.Array:
         """Runs the operator on arrays of the shapes of `input` and `indices`."""
         return _gather_tuples(self, input, indices, 0)
-
-
-def _batch_range(x: Operands) -> Fact:
-    least = min(_counts(x))
-    return None if 0 <= _batch(x) < least else f"it is {_batch(x)} and the smaller count is {least}"
-
-
-def _batch_sizes(x: Operands) -> Fact:
-    if not _counts_hold(x):
-        return None
-    (ic, xc), b = _counts(x), _batch(x)
-    one, other = x["input"].sizes[-ic:][:b], x["indices"].sizes[-xc:][:b]
-    return None if one == other else f"the batch sizes are {one} and {other}"
 
 
 @dataclass(frozen=True)
@@ -294,16 +228,7 @@ class GatherND1Desc(OperatorDesc):
     support: ClassVar = INDEXED_3_0
     constraints: ClassVar = (
         *shared_by_all("input", "indices", "output"),
-        custom(
-            "batch_range",
-            "{batch_dimension_count} must be in [0, min({input_dimension_count}, {indices_dimension_count}))",
-            _batch_range,
-        ),
-        custom(
-            "batch_sizes",
-            "the first {batch_dimension_count} real {input}.{sizes} and {indices}.{sizes} must be equal",
-            _batch_sizes,
-        ),
+        *BATCH_RULES,
         *tuple_rules("output", "{batch_dimension_count}"),
     )
 

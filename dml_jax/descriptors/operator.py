@@ -9,7 +9,8 @@ import jax
 from ..errors import ConstraintError, DataTypeError, message
 from ..rules import Rule, faults
 from .feature_level import FeatureLevel, Support, table_rules
-from .tensor import TensorDesc, as_integer
+from .fields import as_integer
+from .tensor import TensorDesc
 
 __all__ = ["NEWEST", "OperatorDesc"]
 

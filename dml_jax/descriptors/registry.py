@@ -6,10 +6,11 @@ from typing import Any
 
 from ..errors import ConstraintError
 from .depth_space import DepthToSpace1Desc, DepthToSpaceDesc, SpaceToDepth1Desc, SpaceToDepthDesc
+from .fields import TensorFlags
 from .gather import GatherDesc, GatherElementsDesc, GatherND1Desc, GatherNDDesc
 from .operator import NEWEST, OperatorDesc
 from .scatter import ScatterElementsDesc, ScatterNDDesc
-from .tensor import FIELDS, TensorDesc, TensorFlags, implied_bytes
+from .tensor import FIELDS, TensorDesc, implied_bytes
 
 __all__ = ["OPERATORS", "desc_from_json", "desc_to_json", "find_faults", "operator_class", "read_fields"]
 

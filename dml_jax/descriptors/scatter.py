@@ -9,9 +9,9 @@ from ..operators import scatter as functions
 from ..rules import same_sizes
 from .constraints import below_rank, shared_by_all
 from .feature_level import INDEXED_2_0, INDEXED_2_1
-from .gather import slices, tuple_rules
 from .operator import OperatorDesc
 from .tensor import TensorDesc
+from .tuples import slices, tuple_rules
 
 __all__ = ["ScatterDesc", "ScatterElementsDesc", "ScatterNDDesc"]
 

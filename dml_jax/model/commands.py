@@ -6,8 +6,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from ..descriptors.fields import DataType
 from ..descriptors.operator import OperatorDesc
-from ..descriptors.tensor import DataType, TensorDesc
+from ..descriptors.tensor import TensorDesc
 from ..errors import ConstraintError
 from .buffers import Buffer
 from .fields import as_object, defined, get, integer, only

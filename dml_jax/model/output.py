@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..descriptors.tensor import DataType
+from ..descriptors.fields import DataType
 from ..errors import ConstraintError
 from .pictures import encode_png, picture_shape
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..descriptors.tensor import DataType
+from ..descriptors.fields import DataType
 from ..errors import ConstraintError
 from .fields import get, only
 from .pictures import read_picture

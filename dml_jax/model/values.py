@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..descriptors.tensor import DataType
+from ..descriptors.fields import DataType
 from ..errors import ConstraintError
 from .fields import as_object, get, integer, only
 

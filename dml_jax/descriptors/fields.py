@@ -1,0 +1,107 @@
+"""The values that descriptor fields hold: DirectML's data types and flags, and integers."""
+
+import enum
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConstraintError, DataTypeError, message
+
+__all__ = ["DataType", "TensorFlags", "as_integer", "as_integers"]
+
+
+class DataType(enum.IntEnum):
+    """DML_TENSOR_DATA_TYPE: the eleven types that the operators of this library can take."""
+
+    FLOAT32 = 1
+    FLOAT16 = 2
+    UINT32 = 3
+    UINT16 = 4
+    UINT8 = 5
+    INT32 = 6
+    INT16 = 7
+    INT8 = 8
+    FLOAT64 = 9
+    UINT64 = 10
+    INT64 = 11
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the same name."""
+        return np.dtype(self.name.lower())
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @classmethod
+    def of(cls, value: Any) -> "DataType":
+        """Reads a data type: a `DataType`, its DirectML name in full or as suffix, or what numpy.dtype takes.
+
+        Raises:
+          DataTypeError: no such type, such as bool, bfloat16 or UINT4.
+        """
+        if isinstance(value, cls):
+            return value
+        name = value.removeprefix("DML_TENSOR_DATA_TYPE_") if isinstance(value, str) else ""
+        if name in cls.__members__:
+            return cls[name]
+        try:
+            if value is None:  # which NumPy takes for float64
+                raise TypeError
+            return cls[np.dtype(value).name.upper()]
+        except (TypeError, KeyError):
+            rule = f"DataType must be one of {', '.join(cls.__members__)}"
+            raise DataTypeError(message("TENSOR", rule, f"it is {value!r}", {"DataType": value})) from None
+
+
+class TensorFlags(enum.IntFlag):
+    """DML_TENSOR_FLAGS."""
+
+    NONE = 0
+    OWNED_BY_DML = 1
+
+    @classmethod
+    def of(cls, value: Any) -> "TensorFlags":
+        """Reads flags: a `TensorFlags`, or its DirectML name in full or as suffix.
+
+        Raises:
+          ConstraintError: no such flag.
+        """
+        name = value.removeprefix("DML_TENSOR_FLAG_") if isinstance(value, str) else ""
+        if isinstance(value, cls):
+            return value
+        if name in cls.__members__:
+            return cls[name]
+        rule = f"Flags must be one of {', '.join(cls.__members__)}"
+        raise ConstraintError(message("TENSOR", rule, f"it is {value!r}", {"Flags": value}))
+
+
+def as_integer(operator_name: str, field: str, value: Any) -> int:
+    """A Python integer, from anything that is one.
+
+    Raises:
+      DataTypeError: a bool, a float, a string.
+    """
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise DataTypeError(
+            message(operator_name, f"{field} must be an integer", f"it is {value!r}", {field: value})
+        ) from None
+
+
+def as_integers(operator_name: str, field: str, value: Any) -> tuple[int, ...]:
+    """A tuple of Python integers.
+
+    Raises:
+      DataTypeError: no sequence of integers.
+    """
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        rule = f"{field} must be a sequence of integers"
+        raise DataTypeError(message(operator_name, rule, f"it is {value!r}", {field: value}))
+    return tuple(as_integer(operator_name, field, item) for item in value)

@@ -1,6 +1,7 @@
 """The command line: `run` and `check` model files, and list the operators with their rules."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,6 +13,7 @@ from rich.table import Table
 from .descriptors.feature_level import FeatureLevel, columns
 from .descriptors.operator import NEWEST, OperatorDesc
 from .descriptors.registry import CLASSES, OPERATORS, suggestion
+from .descriptors.tensor import FIELDS, TENSOR
 from .errors import ConstraintError
 from .model.file import Model, ModelError, read_model
 from .model.timing import Timing
@@ -131,13 +133,19 @@ def _show_operator(console: Console, cls: type[OperatorDesc], level: FeatureLeve
     console.print(f"[bold]DML_OPERATOR_{cls.operator_type}[/bold]  {escape(_summary(cls))}\n")
     console.print(f"fields: {', '.join(cls.directml_names().values())}\n")
     console.print(f"rules at feature level {level}:")
-    for text in cls.wordings(level).values():
-        console.print(f"  - {escape(text)}", highlight=False, soft_wrap=True)
+    _show_rules(console, cls.wordings(level).values())
+    console.print("\nrules of every tensor:")
+    _show_rules(console, (rule.worded(FIELDS) for rule in TENSOR))
     table = Table(*columns(cls.support[0]), box=None, pad_edge=False)
     for row in cls.support:
         table.add_row(*columns(row).values())
     console.print()
     console.print(table)
+
+
+def _show_rules(console: Console, texts: Iterable[str]) -> None:
+    for text in texts:
+        console.print(f"  - {escape(text)}", highlight=False, soft_wrap=True)
 
 
 def _summary(cls: type[OperatorDesc]) -> str:

@@ -156,6 +156,7 @@ def test_ops_shows_rules_and_levels(name):
     output = dml_jax_command("ops", name).output
     for text in cls.wordings().values():
         assert f"- {text}\n" in output
+    assert "- DimensionCount must be in [1, 8]\n" in output
     for row in cls.support:
         assert f"\n{row.since} " in output
 

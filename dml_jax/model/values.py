@@ -27,8 +27,24 @@ class Initial:
 def listed(data_type: DataType, values: Sequence[Any]) -> Initial:
     """An array of numbers, or of "nan", "inf" and "-inf" for float types."""
     _not_empty(len(values))
-    array = np.array([_number(data_type, value, f"number {i}") for i, value in enumerate(values)], data_type.dtype)
+    array = _plain_numbers(data_type, values)
+    if array is None:
+        numbers = [_number(data_type, value, f"number {i}") for i, value in enumerate(values)]
+        array = np.array(numbers, data_type.dtype)
     return Initial(array.nbytes, data_type, lambda: array)
+
+
+def _plain_numbers(data_type: DataType, values: Sequence[Any]) -> np.ndarray | None:
+    """The numbers converted all at once, for long lists; None where one of them needs a look of its own."""
+    kinds = set(map(type, values))
+    try:
+        if data_type.dtype.kind != "f":
+            return np.array(values, data_type.dtype) if kinds == {int} else None
+        with np.errstate(over="ignore"):
+            array = np.array(values, np.float64).astype(data_type.dtype) if kinds <= {int, float} else None
+    except OverflowError:
+        return None
+    return array if array is not None and np.isfinite(array).all() else None
 
 
 def constant(data_type: DataType, json: Mapping[str, Any]) -> Initial:

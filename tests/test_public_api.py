@@ -50,6 +50,28 @@ def test_eager_is_jitted_is_vmapped_is_exported(case):
     assert_same_bits(jax.eval_shape(case, *arrays).shape, eager.shape)
 
 
+def test_export_with_symbolic_sizes():
+    """One artifact for every batch, every length of the indexed axis, and every even picture."""
+    b, n, k, h, w = jax.export.symbolic_shape("b, n, k, 2*h, 2*w")
+
+    def exported(function, *shapes):
+        specs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+        return jax.export.export(jax.jit(function))(*specs).call
+
+    floats, integers = jnp.float32, jnp.int32
+    i = np.int32([5, -1, 9])
+    for mode in ("clip", "fill"):
+        read = lambda x, i, mode=mode: dml_jax.gather(x, i, 1, mode=mode)  # noqa: E731
+        assert_same_bits(exported(read, ((b, n), floats), ((k,), integers))(X, i), read(X, i))
+    elements = lambda x, i: dml_jax.gather_elements(x, i, 1)  # noqa: E731
+    assert_same_bits(
+        exported(elements, ((b, n), floats), ((b, k), integers))(X, ROWS[[0] * 4]), elements(X, ROWS[[0] * 4])
+    )
+    picture = np.arange(2 * 3 * 4 * 6, dtype=np.float32).reshape(2, 3, 4, 6)
+    to_depth = lambda x: dml_jax.space_to_depth(x, 2)  # noqa: E731
+    assert_same_bits(exported(to_depth, ((b, 3, h, w), floats))(picture), to_depth(picture))
+
+
 @every_operator
 def test_vmap_over_one_operand(case):
     arrays = list(case.arrays.values())

@@ -75,7 +75,7 @@ def read(
     if mode != "fill":
         return values
     assert fill_value is not None
-    inside = jnp.all((indices >= 0) & (indices < jnp.asarray(sizes, indices.dtype)), axis=-1)
+    inside = jnp.all((indices >= 0) & (indices < _vector(sizes, indices.dtype)), axis=-1)
     kept = [d for d in range(values.ndim) if d not in numbers.offset_dims]
     inside = lax.broadcast_in_dim(inside, values.shape, kept)
     return carry_bits(jnp.where, inside, values, jnp.asarray(fill_value))
@@ -133,17 +133,26 @@ def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
         return indices.astype(target)
     if indices.dtype.itemsize < target.itemsize:
         indices = indices.astype(target)
-    wrapped = jnp.where(indices < 0, indices + np.asarray(sizes, indices.dtype), indices)
+    wrapped = jnp.where(indices < 0, indices + _vector(sizes, indices.dtype), indices)
     if indices.dtype.itemsize > target.itemsize:
         wrapped = jnp.clip(wrapped, np.asarray(-1, indices.dtype), np.asarray(largest, indices.dtype))
     return wrapped.astype(target)
 
 
 def _index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
-    if max(sizes) <= np.iinfo(np.int32).max:
+    # A size that is symbolic, as in jax.export, counts as one of the usual ones.
+    largest = max((n for n in sizes if isinstance(n, int)), default=0)
+    if largest <= np.iinfo(np.int32).max:
         return np.dtype(np.int32)
     if jax.dtypes.canonicalize_dtype(np.int64) == np.int64:
         return np.dtype(np.int64)
     raise ConstraintError(
-        f"an indexed dimension of size {max(sizes)} needs 64-bit indices: enable jax_enable_x64 around the call"
+        f"an indexed dimension of size {largest} needs 64-bit indices: enable jax_enable_x64 around the call"
     )
+
+
+def _vector(sizes: Sequence[int], dtype: np.dtype[Any]) -> Any:
+    """The sizes as a 1-D array; symbolic ones become values that the exported program computes."""
+    if all(isinstance(n, int) for n in sizes):
+        return np.asarray(sizes, dtype)
+    return jnp.stack([jnp.asarray(n).astype(dtype) for n in sizes])

@@ -1,11 +1,14 @@
 """The command `dml-jax`; without the extra `cli` it says how to get it."""
 
 import os
+import signal
 import sys
+from typing import Any, NoReturn
 
 
 def main() -> None:
     """Runs the command line and exits with its status."""
+    signal.signal(signal.SIGINT, _interrupted)
     try:
         import click
         import PIL  # noqa: F401
@@ -16,15 +19,22 @@ def main() -> None:
 
     try:
         command(prog_name="dml-jax", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
+    except OSError as error:  # of the standard output: those of files are told as faults
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        # Where the reader went away, as `head` does, there is nobody to tell.
+        sys.exit(1 if isinstance(error, BrokenPipeError) else f"error: cannot write the output: {error}")
+
+
+def _interrupted(*_: Any) -> NoReturn:
+    """Leaves at once: an exception raised here could be swallowed by the callback that it interrupts."""
+    if output := sys.modules.get("dml_jax.model.output"):
+        output.discard_unfinished()
+    os.write(2, b"interrupted\n")
+    os._exit(130)
 
 
 if __name__ == "__main__":

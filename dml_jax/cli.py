@@ -1,7 +1,9 @@
 """The command line: `run` and `check` model files, and list the operators with their rules."""
 
+import math
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .compiler import compile_operator
 from .descriptors.feature_level import FeatureLevel, columns
 from .descriptors.operator import NEWEST, OperatorDesc
 from .descriptors.registry import CLASSES, OPERATORS, suggestion
@@ -34,6 +37,19 @@ class _Level(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class _Milliseconds(click.ParamType):
+    name = "ms"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        milliseconds = math.nan
+        with suppress(ValueError):
+            milliseconds = float(value)
+        if not 0 <= milliseconds <= DAY:
+            self.fail(f"{value!r} is no number of milliseconds from 0 to {DAY}, a day", param, ctx)
+        return milliseconds
+
+
+DAY = 86_400_000
 feature_level = click.option(
     "--feature-level", type=_Level(), default=str(NEWEST), help="DirectML feature level whose rules hold, such as 3_0."
 )
@@ -54,9 +70,9 @@ def command() -> None:
 @click.option("-s", "--show-devices", is_flag=True, help="List the devices and exit.")
 @click.option("-i", "--iterations", type=click.IntRange(1), default=1, help="Dispatch-and-wait loops per dispatch.")
 @click.option("-r", "--repeat", type=click.IntRange(1), default=1, help="Dispatches inside one iteration.")
-@click.option("-t", "--milliseconds", type=click.FloatRange(0), help="Time to run each dispatch for; overrides -i.")
+@click.option("-t", "--milliseconds", type=_Milliseconds(), help="Time to run each dispatch for; overrides -i.")
 @click.option("-w", "--warmup", type=click.IntRange(0), default=1, help="Most samples to leave out as warm-up.")
-@click.option("-I", "--interval", type=click.FloatRange(0), default=0.0, help="Least milliseconds between iterations.")
+@click.option("-I", "--interval", type=_Milliseconds(), default=0.0, help="Least milliseconds between iterations.")
 @click.option("-v", "--verbosity", type=click.IntRange(0, 2), default=0, help="0 medians, 1 cold and hot, 2 all.")
 @click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder that writeFile writes to.")
 @feature_level
@@ -104,6 +120,7 @@ def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: Feat
         try:
             model = read_model(path, feature_level=feature_level, output=output_dir)
             click.echo(f"{path}: valid at feature level {feature_level}, {_counted(model)}")
+            _note_unsupported(model)
         except ModelError as error:
             errors.append(error)
             _show(error)
@@ -167,6 +184,15 @@ def _fail(error: ModelError) -> NoReturn:
 def _show(error: ModelError) -> None:
     for fault in error.faults:
         click.echo(f"error: {error.path}: {fault}", err=True)
+
+
+def _note_unsupported(model: Model) -> None:
+    """Says what is valid and yet cannot be run."""
+    for name, dispatchable in model.dispatchables.items():
+        try:
+            compile_operator(dispatchable.desc)
+        except NotImplementedError as error:
+            click.echo(f"note: {model.path}: dispatchable {name!r}: {error}")
 
 
 def _counted(model: Model) -> str:

@@ -37,7 +37,9 @@ def compile_operator(desc: OperatorDesc) -> "CompiledOperator":
         field = desc.directml_names()[strided[0]]
         rule = f"{field}.Strides must be packed or null to be executed; other strides are not supported yet"
         fact = f"they are {getattr(desc, strided[0]).strides}"
-        raise NotImplementedError(message(desc.operator_type, rule, fact, desc.operands()))
+        names = desc.directml_names()
+        shown = {names[name]: value for name, value in desc.operands().items()}
+        raise NotImplementedError(message(desc.operator_type, rule, fact, shown))
     return CompiledOperator(desc)
 
 

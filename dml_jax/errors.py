@@ -1,10 +1,10 @@
 """The errors that dml_jax raises for a caller's mistake, and the one place that formats them."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ConstraintError", "DataTypeError", "describe", "message"]
+__all__ = ["ConstraintError", "DataTypeError", "SeveralErrors", "describe", "message"]
 
 
 class ConstraintError(ValueError):
@@ -13,6 +13,14 @@ class ConstraintError(ValueError):
 
 class DataTypeError(ConstraintError, TypeError):
     """An operand has a data type that the operator does not take."""
+
+
+class SeveralErrors(ConstraintError):  # noqa: N818  # it is several
+    """All that is wrong with one thing, where every fault is to be listed."""
+
+    def __init__(self, errors: Sequence[ConstraintError]):
+        super().__init__("\n".join(map(str, errors)))
+        self.errors = tuple(errors)
 
 
 def message(operator: str, rule: str, fact: str, operands: Mapping[str, Any]) -> str:

@@ -265,3 +265,56 @@ def test_64_bit_types_work(tmp_path):
     result = dml_jax_command("run", tmp_path / "m.json")
     assert f"Resource 'y': {big[3]}, {big[1]}" in result.output
     assert not jax.config.jax_enable_x64
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "1e400", "soon"])
+@pytest.mark.parametrize("option", ["-t", "-I"])
+def test_times_must_be_finite(models, option, value):
+    result = dml_jax_command("run", models / "gather_nd.json", option, value)
+    assert result.exit_code == 2
+    assert "is no number of milliseconds" in result.stderr
+
+
+def test_check_notes_what_is_valid_but_cannot_be_run(models):
+    text = (models / "gather_elements.json").read_text()
+    strided = text.replace(
+        '"Sizes": [2, 3] },\n        "OutputTensor"', '"Sizes": [2, 3], "Strides": [0, 1] },\n        "OutputTensor"'
+    )
+    assert strided != text
+    (models / "gather_elements.json").write_text(strided)
+    result = dml_jax_command("check", models / "gather_elements.json")
+    assert result.exit_code == 0
+    assert "note: " in result.stdout
+    assert "IndicesTensor.Strides must be packed or null to be executed" in result.stdout
+    assert "Axis=0" in result.stdout
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full device")
+def test_a_full_standard_output_is_an_error(models):
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "dml_jax", "ops"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert run.returncode == 1
+    assert run.stderr.strip().startswith("error: cannot write the output: ")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")
+def test_a_reader_that_goes_away_is_no_fault_of_the_model(models):
+    running = process("run", models / "gather.json", "-t", 300)
+    running.stdout.readline()
+    running.stdout.close()
+    errors = running.stderr.read()
+    assert running.wait(timeout=60) == 1
+    assert errors == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("seconds", [1.0, 1.5, 2.5])
+def test_interruption_at_any_time_ends_the_command(models, seconds):
+    running = process("run", models / "photo.json", "-t", 60_000)
+    time.sleep(seconds)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=30)
+    assert running.returncode in (130, -signal.SIGINT)
+    assert not (models / "out").exists()

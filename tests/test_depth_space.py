@@ -66,8 +66,9 @@ def test_order_takes_the_enum_and_onnx_names():
     assert_same_bits(depth_to_space(DEPTH, 2), depth_to_space(DEPTH, 2, order=DepthSpaceOrder.DEPTH_COLUMN_ROW))
     by_name = depth_to_space(DEPTH, 2, order="CRD")
     assert_same_bits(by_name, depth_to_space(DEPTH, 2, order=DepthSpaceOrder.COLUMN_ROW_DEPTH))
-    for unknown in ("dcr", "DEPTH_COLUMN_ROW", 0, None):
-        with pytest.raises(dml_jax.ConstraintError, match="order must be one of"):
+    assert_same_bits(by_name, depth_to_space(DEPTH, 2, order="COLUMN_ROW_DEPTH"))
+    for unknown in ("dcr", "ROW", 0, None):
+        with pytest.raises(dml_jax.ConstraintError, match="order must be a DepthSpaceOrder, or one of 'DCR', 'CRD'"):
             depth_to_space(DEPTH, 2, order=unknown)
 
 

@@ -88,8 +88,8 @@ def fits_rank(name: str, law: Callable[[Operands], tuple[int, ...] | None], text
     """What `law` computes fits DimensionCount; with `crop`, leading sizes of 1 may be left out for that."""
 
     def broken_by(x: Operands) -> Fact:
-        sizes, rank = law(x), len(x["input"].sizes)
-        extra = sizes[: max(0, len(sizes) - rank)] if sizes else ()
+        sizes, rank = law(x) or (), len(x["input"].sizes)
+        extra = sizes[: max(0, len(sizes) - rank)]
         if not extra or (crop and all(n == 1 for n in extra)):
             return None
         return f"{sizes} has {len(sizes)} sizes and there are {rank} dimensions"

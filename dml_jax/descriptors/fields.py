@@ -37,6 +37,18 @@ class DataType(enum.IntEnum):
         return self.dtype.itemsize
 
     @classmethod
+    def named(cls, name: str) -> "DataType":
+        """Reads DirectML's name of a data type, in full or as suffix.
+
+        Raises:
+          DataTypeError: no such name.
+        """
+        suffix = name.removeprefix("DML_TENSOR_DATA_TYPE_")
+        if suffix in cls.__members__:
+            return cls[suffix]
+        raise cls._unknown(name)
+
+    @classmethod
     def of(cls, value: Any) -> "DataType":
         """Reads a data type: a `DataType`, its DirectML name in full or as suffix, or what numpy.dtype takes.
 
@@ -45,16 +57,18 @@ class DataType(enum.IntEnum):
         """
         if isinstance(value, cls):
             return value
-        name = value.removeprefix("DML_TENSOR_DATA_TYPE_") if isinstance(value, str) else ""
-        if name in cls.__members__:
-            return cls[name]
+        if isinstance(value, str) and value.removeprefix("DML_TENSOR_DATA_TYPE_") in cls.__members__:
+            return cls.named(value)
+        if value is None:  # which NumPy takes for float64
+            raise cls._unknown(value)
         try:
-            if value is None:  # which NumPy takes for float64
-                raise TypeError
             return cls[np.dtype(value).name.upper()]
-        except (TypeError, KeyError):
-            rule = f"DataType must be one of {', '.join(cls.__members__)}"
-            raise DataTypeError(message("TENSOR", rule, f"it is {value!r}", {"DataType": value})) from None
+        except Exception:  # NumPy parses strings, and fails in many ways
+            raise cls._unknown(value) from None
+
+    @classmethod
+    def _unknown(cls, value: Any) -> DataTypeError:
+        return DataTypeError(f"DataType must be one of {', '.join(cls.__members__)}, but it is {value!r:.60}.")
 
 
 class TensorFlags(enum.IntFlag):

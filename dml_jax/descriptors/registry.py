@@ -4,9 +4,9 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import ConstraintError
+from ..errors import ConstraintError, SeveralErrors
 from .depth_space import DepthToSpace1Desc, DepthToSpaceDesc, SpaceToDepth1Desc, SpaceToDepthDesc
-from .fields import TensorFlags
+from .fields import DataType, TensorFlags, as_integer
 from .gather import GatherDesc, GatherElementsDesc, GatherND1Desc, GatherNDDesc
 from .operator import NEWEST, OperatorDesc
 from .scatter import ScatterElementsDesc, ScatterNDDesc
@@ -83,17 +83,31 @@ def operator_class(json: Mapping[str, Any]) -> tuple[type[OperatorDesc], Mapping
       ConstraintError: no such operator, or no fields.
     """
     json = _object("a descriptor", json)
-    unknown = set(json) - {"type", "Type", "desc", "Desc", "dmlCompileType", "bindings"}
-    if unknown:
-        raise ConstraintError(f"unknown field {_named(min(unknown), ('type', 'desc', 'bindings'))}")
-    name = json.get("type", json.get("Type"))
-    if name is None:
+    name = _either(json, "type")
+    if not isinstance(name, str):
         raise ConstraintError('"type" is missing: it names the operator, such as DML_OPERATOR_GATHER')
-    suffix = str(name).removeprefix("DML_OPERATOR_")
+    if name.lower() in OTHER_DISPATCHABLES:
+        raise ConstraintError(f"dispatchables of type {name!r} are not supported, only DirectML operators")
+    for field in json:
+        if field not in DISPATCHABLE:
+            raise ConstraintError(f"unknown field {_named(field, DISPATCHABLE)}")
+    suffix = name.removeprefix("DML_OPERATOR_")
     if suffix not in OPERATORS:
         raise ConstraintError(f"unknown operator {_named(suffix, OPERATORS)}")
-    desc = json.get("desc", json.get("Desc"))
+    desc = _either(json, "desc")
     return OPERATORS[suffix], _object(f'{suffix}: "desc"', {} if desc is None else desc)
+
+
+# Fields of a dispatchable; the last two choose how DirectML compiles and have no meaning here.
+DISPATCHABLE = ("type", "Type", "desc", "Desc", "bindings", "dmlCompileType", "executionFlags")
+OTHER_DISPATCHABLES = ("hlsl", "onnx", "dmlserializedgraph")
+
+
+def _either(json: Mapping[str, Any], field: str) -> Any:
+    """A field that may be written with a capital."""
+    if field in json and field.capitalize() in json:
+        raise ConstraintError(f"{field!r} and {field.capitalize()!r} stand side by side; only one of them can be meant")
+    return json.get(field, json.get(field.capitalize()))
 
 
 def read_fields(cls: type[OperatorDesc], json: Mapping[str, Any]) -> tuple[dict[str, Any], list[ConstraintError]]:
@@ -114,9 +128,10 @@ def read_fields(cls: type[OperatorDesc], json: Mapping[str, Any]) -> tuple[dict[
             value = _tensor_from_json(desc[field]) if tensor else cls._as_field(name, desc[field])
             values[name] = value
         except ConstraintError as error:
-            text = str(error)
-            shown = text if text.startswith(cls.operator_type) else f"{cls.operator_type}: {field}: {text}"
-            errors.append(type(error)(shown))
+            for one in getattr(error, "errors", [error]):
+                text = str(one)
+                shown = text if text.startswith(cls.operator_type) else f"{cls.operator_type}: {field}: {text}"
+                errors.append(type(one)(shown))
     return values, errors
 
 
@@ -133,18 +148,19 @@ def _tensor_from_json(json: Any) -> TensorDesc:
     else:
         json = {field: value for field, value in json.items() if field != "Type"}
     keywords = {field: name for name, field in FIELDS.items()}
-    for field in json:
-        if field not in {*keywords, "DimensionCount"}:
-            raise ConstraintError(f"unknown field {_named(field, [*keywords, 'DimensionCount'])}")
-    missing = [field for field in ("DataType", "Sizes") if field not in json]
-    if missing:
-        raise ConstraintError(f"{missing[0]} is missing")
+    known = [*keywords, "DimensionCount"]
+    errors = [ConstraintError(f"unknown field {_named(field, known)}") for field in json if field not in known]
+    errors += [ConstraintError(f"{field} is missing") for field in ("DataType", "Sizes") if field not in json]
+    if errors:
+        raise SeveralErrors(errors)
     values = {keywords[field]: value for field, value in json.items() if field in keywords}
     if not isinstance(values["data_type"], str):
-        raise ConstraintError(f"DataType must be a name such as FLOAT32, but it is {values['data_type']!r}")
+        raise ConstraintError(f"DataType must be a name such as FLOAT32, but it is {values['data_type']!r:.60}")
+    values["data_type"] = DataType.named(values["data_type"])
     tensor = TensorDesc(**values)
-    if json.get("DimensionCount", len(tensor.sizes)) != len(tensor.sizes):
-        raise ConstraintError(f"DimensionCount is {json['DimensionCount']} and Sizes has {len(tensor.sizes)} entries")
+    count = as_integer("TENSOR", "DimensionCount", json.get("DimensionCount", len(tensor.sizes)))
+    if count != len(tensor.sizes):
+        raise ConstraintError(f"DimensionCount is {count} and Sizes has {len(tensor.sizes)} entries")
     return tensor
 
 
@@ -176,6 +192,6 @@ def _named(name: str, known: Iterable[str]) -> str:
 def suggestion(name: str, known: Iterable[str]) -> str:
     """What to write instead of an unknown name: the nearest known one, whatever its case, or all of them."""
     known = list(known)
-    by_fold = {k.casefold(): k for k in known}
+    by_fold = {k.casefold(): k for k in reversed(known)}
     near = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.8)
     return f"did you mean {by_fold[near[0]]!r}?" if near else f"known are {', '.join(known)}"

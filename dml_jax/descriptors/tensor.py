@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import SeveralErrors
 from ..rules import Fact, Operands, Rule, faults
 from .fields import DataType, TensorFlags, as_integer, as_integers
 
@@ -67,14 +68,13 @@ class TensorDesc:
             "total_tensor_size_in_bytes": total_tensor_size_in_bytes,
             "guaranteed_base_offset_alignment": guaranteed_base_offset_alignment,
         }
-        if total_tensor_size_in_bytes is None and _measurable(values):
-            implied = implied_bytes(values["sizes"], values["strides"], values["data_type"])
-            values["total_tensor_size_in_bytes"] = implied
+        if total_tensor_size_in_bytes is None:
+            values["total_tensor_size_in_bytes"] = _implied(values)
         for name in ("total_tensor_size_in_bytes", "guaranteed_base_offset_alignment"):
-            if values[name] is not None:
-                values[name] = as_integer("TENSOR", FIELDS[name], values[name])
-        for error in faults("TENSOR", TENSOR, values, FIELDS):
-            raise error
+            values[name] = as_integer("TENSOR", FIELDS[name], values[name])
+        errors = list(faults("TENSOR", TENSOR, values, FIELDS))
+        if errors:
+            raise errors[0] if len(errors) == 1 else SeveralErrors(errors)
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -133,6 +133,11 @@ FIELDS = {
     "total_tensor_size_in_bytes": "TotalTensorSizeInBytes",
     "guaranteed_base_offset_alignment": "GuaranteedBaseOffsetAlignment",
 }
+
+
+def _implied(x: Operands) -> int:
+    """The size that is taken when none is given; 0 while the layout is at fault itself."""
+    return implied_bytes(x["sizes"], x["strides"], x["data_type"]) if _measurable(x) else 0
 
 
 def _measurable(x: Operands) -> bool:

@@ -11,7 +11,7 @@ from ..descriptors.operator import OperatorDesc
 from ..descriptors.tensor import TensorDesc
 from ..errors import ConstraintError
 from .buffers import Buffer
-from .fields import as_object, defined, get, integer, only
+from .fields import Steps, as_object, defined, get, integer, only, shown
 from .pictures import picture_shape
 from .sources import RAW
 
@@ -75,27 +75,30 @@ def read_bindings(desc: OperatorDesc, json: Any, buffers: Buffers, owned: bool) 
     """The ranges bound to the tensors that are handed over at initialisation (`owned`), or to all others.
 
     Raises:
-      ConstraintError: the first binding that is unknown, missing, misplaced, too small or misaligned.
+      SeveralErrors: all bindings that are unknown, missing, misplaced, too small or misaligned.
     """
     json = as_object("'bindings'", json)
     names = {desc.directml_names()[name]: name for name in desc.tensor_names()}
-    only(json, names)
+    steps, ranges = Steps(), {}
+    with steps.step():
+        only(json, names)
     wanted = [field for field, name in names.items() if bool(getattr(desc, name).flags) is owned]
     for field in json:
-        if field not in wanted:
-            where = "in 'bindings' of its dispatchable, once" if not owned else "in the dispatch command"
-            flag = "is OWNED_BY_DML" if not owned else "is not OWNED_BY_DML"
-            raise ConstraintError(f"{field} {flag}: it is bound {where}")
-    missing = [field for field in wanted if field not in json]
-    if missing:
-        raise ConstraintError(f"{missing[0]} is not bound")
-    ranges = {}
+        if field in names and field not in wanted:
+            steps.errors.append(ConstraintError(f"{field}: {_MISPLACED[owned]}"))
     for field in wanted:
-        try:
+        with steps.step(field):
+            if field not in json:
+                raise ConstraintError("it is not bound")
             ranges[names[field]] = _read_range(json[field], getattr(desc, names[field]), buffers)
-        except ConstraintError as error:
-            raise ConstraintError(f"{field}: {error}") from None
+    steps.finish()
     return ranges
+
+
+_MISPLACED = {
+    False: "it is OWNED_BY_DML, and bound in 'bindings' of its dispatchable, once",
+    True: "it is not OWNED_BY_DML, and bound in the dispatch command",
+}
 
 
 def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
@@ -143,14 +146,14 @@ def _read_dispatch(json: Mapping[str, Any], buffers: Buffers, dispatchables: Dis
     only(json, ("type", "dispatchable", "bindings"))
     name = get(json, "dispatchable", str)
     desc = defined("dispatchable", name, dispatchables).desc
-    try:
+    steps, bindings = Steps(), {}
+    with steps.step(f"dispatchable {name!r}"):
         bindings = read_bindings(desc, json.get("bindings", {}), buffers, owned=False)
         for field, bound in bindings.items():
             if field != "output" and bound.overlaps(bindings["output"]):
                 fact = f"{desc.directml_names()[field]} and OutputTensor share bytes of {bound.buffer!r}"
                 raise ConstraintError(f"{desc.operator_type} does not execute in place, but {fact}")
-    except ConstraintError as error:
-        raise ConstraintError(f"dispatchable {name!r}: {error}") from None
+    steps.finish()
     return Dispatch(name, bindings)
 
 
@@ -168,8 +171,8 @@ def _read_write(json: Mapping[str, Any], buffers: Buffers, _: Any) -> WriteFile:
     buffer = defined("resource", name, buffers)
     suffix = Path(target).suffix.lower()
     dimensions = get(json, "dimensions", list, [])
-    if not all(type(n) is int and 1 <= n < 2**32 for n in dimensions):
-        raise ConstraintError(f"'dimensions' must be sizes of at least 1, but they are {dimensions}")
+    if len(dimensions) > 8 or not all(type(n) is int and 1 <= n < 2**32 for n in dimensions):
+        raise ConstraintError(f"'dimensions' must be at most 8 sizes of at least 1, but they are {shown(dimensions)}")
     if suffix == ".png":
         picture_shape(dimensions, buffer.data_type)
     elif suffix == ".npy" and buffer.data_type is None:

@@ -15,7 +15,8 @@ from .buffers import Buffer, read_buffer
 from .commands import Command, Dispatchable, WriteFile, read_bindings, read_command
 from .fields import SkippedError, as_object, get, only
 from .memory import check_memory
-from .output import resolve_target
+from .output import Targets
+from .sources import PICTURES
 
 __all__ = ["Fault", "Model", "ModelError", "read_model"]
 
@@ -52,11 +53,11 @@ class Model:
 class _Faults(list[Fault]):
     @contextmanager
     def at(self, where: str) -> Iterator[None]:
-        """Keeps what goes wrong inside the block as a fault of `where`."""
+        """Keeps what goes wrong inside the block as faults of `where`."""
         try:
             yield
         except (ConstraintError, NotImplementedError) as error:
-            self.append(Fault(where, str(error)))
+            self.extend(Fault(where, str(one)) for one in getattr(error, "errors", [error]))
         except SkippedError:
             pass
 
@@ -74,14 +75,12 @@ def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None =
       ModelError: with every fault, in the order of the file.
     """
     faults = _Faults()
-    root: Mapping[str, Any] = {}
-    with faults.at(""):
-        root = _read_root(path)
-    buffers: dict[str, Buffer | None] = dict.fromkeys(root.get("resources", {}))
+    root = _read_root(path, faults)
+    buffers: dict[str, Buffer | None] = dict.fromkeys(root["resources"])
     for name in buffers:
         with faults.at(f"resource {name!r}"):
             buffers[name] = read_buffer(root["resources"][name], path.parent)
-    dispatchables: dict[str, Dispatchable | None] = dict.fromkeys(root.get("dispatchables", {}))
+    dispatchables: dict[str, Dispatchable | None] = dict.fromkeys(root["dispatchables"])
     for name in dispatchables:
         json, where = root["dispatchables"][name], f"dispatchable {name!r}"
         found = find_faults(json, feature_level)
@@ -89,35 +88,56 @@ def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None =
         if not found:
             with faults.at(where):
                 dispatchables[name] = _read_dispatchable(json, buffers, to_run)
-    sources = _sources(path, root)
+    targets = Targets(output or path.parent, [path, *(b.initial.source for b in buffers.values() if b)])
     commands = []
-    for i, json in enumerate(root.get("commands", ())):
-        with faults.at(f"command {i}"):
+    for i, json in enumerate(root["commands"]):
+        with faults.at(_place(i, json)):
             command = read_command(json, buffers, dispatchables)
             if isinstance(command, WriteFile):
-                resolve_target(command.target, output or path.parent, sources)
+                targets.add(command.target)
             commands.append(command)
     with faults.at(""):
         check_memory(buffers, dispatchables)
+    if not faults:
+        _look_into_pictures(buffers, faults)
     if faults:
         raise ModelError(path, faults)
     return Model(path, buffers, dispatchables, tuple(commands))  # type: ignore[arg-type]  # no fault, so none is None
 
 
-def _read_root(path: Path) -> Mapping[str, Any]:
+def _read_root(path: Path, faults: _Faults) -> dict[str, Any]:
+    """The sections of the file; one that is missing or at fault is empty."""
+    root: dict[str, Any] = {"resources": {}, "dispatchables": {}, "commands": []}
+    json: Mapping[str, Any] = {}
+    with faults.at(""):
+        json = as_object("a model", text.parse(_read_text(path)))
+        only(json, ("$schema", *root))
+    for section in ("resources", "dispatchables"):
+        with faults.at(""):
+            root[section] = as_object(repr(section), json.get(section, {}))
+    if json:
+        with faults.at(""):
+            root["commands"] = get(json, "commands", list, [])
+            if not root["commands"]:
+                raise ConstraintError("'commands' is missing or empty: the model does nothing")
+    elif not faults:
+        faults.append(Fault("", "'commands' is missing or empty: the model does nothing"))
+    return root
+
+
+def _read_text(path: Path) -> str:
     try:
-        content = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConstraintError(f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConstraintError("not JSON: it is no UTF-8 text") from None
-    root = as_object("a model", text.parse(content))
-    only(root, ("$schema", "resources", "dispatchables", "commands"))
-    for section in ("resources", "dispatchables"):
-        as_object(repr(section), root.get(section, {}))
-    if not get(root, "commands", list, []):
-        raise ConstraintError("'commands' is missing or empty: the model does nothing")
-    return root
+
+
+def _place(i: int, json: Any) -> str:
+    """A command by its number and, where it has one, its type."""
+    kind = json.get("type") if isinstance(json, Mapping) else None
+    return f"command {i} ({kind})" if isinstance(kind, str) and len(kind) < 20 else f"command {i}"
 
 
 def _read_dispatchable(json: Mapping[str, Any], buffers: Mapping[str, Buffer | None], to_run: bool) -> Dispatchable:
@@ -127,8 +147,9 @@ def _read_dispatchable(json: Mapping[str, Any], buffers: Mapping[str, Buffer | N
     return Dispatchable(desc, read_bindings(desc, json.get("bindings", {}), buffers, owned=True))
 
 
-def _sources(path: Path, root: Mapping[str, Any]) -> list[Path]:
-    """The files that the model is made of, which it must not write over."""
-    values = (r.get("initialValues") for r in root.get("resources", {}).values() if isinstance(r, Mapping))
-    names = (v.get("sourcePath") for v in values if isinstance(v, Mapping))
-    return [path, *(path.parent / name for name in names if isinstance(name, str))]
+def _look_into_pictures(buffers: Mapping[str, Buffer | None], faults: _Faults) -> None:
+    """Decodes every picture once: only that shows whether it is damaged."""
+    for name, buffer in buffers.items():
+        if buffer and buffer.initial.source and buffer.initial.source.suffix.lower() in PICTURES:
+            with faults.at(f"resource {name!r}"):
+                buffer.make()

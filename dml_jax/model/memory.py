@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from math import prod
+from pathlib import Path
 
 from ..errors import ConstraintError
 from .buffers import Buffer
@@ -14,19 +16,20 @@ __all__ = ["check_memory"]
 def check_memory(
     buffers: Mapping[str, Buffer | None], dispatchables: Mapping[str, Dispatchable | None], limit: int | None = None
 ) -> None:
-    """Compares the buffers, and the largest operator's tensors, with the machine's memory.
+    """Compares the buffers, and the largest operator's tensors on their way in and out, with the machine's memory.
 
     Args:
       buffers: by name; None for one that is at fault and not counted.
       dispatchables: by name; None for one that is at fault and not counted.
-      limit: bytes; the machine's physical memory by default, and nothing is checked where it is unknown.
+      limit: bytes; what the machine or container has by default, and nothing is checked where that is unknown.
 
     Raises:
       ConstraintError: they need more.
     """
-    limit = _physical() if limit is None else limit
+    limit = _available() if limit is None else limit
     held = sum(buffer.size for buffer in buffers.values() if buffer)
-    working = max((_tensors(d) for d in dispatchables.values() if d), default=0)
+    # A tensor is copied out of its buffer and to the device, or back.
+    working = max((2 * _tensors(d) for d in dispatchables.values() if d), default=0)
     if limit is not None and held + working > limit:
         needed, there = _gib(held + working), _gib(limit)
         raise ConstraintError(f"the model needs {needed} for its buffers and tensors, and the machine has {there}")
@@ -38,11 +41,17 @@ def _tensors(dispatchable: Dispatchable) -> int:
     return sum(prod(tensor.sizes) * tensor.data_type.itemsize for tensor in tensors)
 
 
-def _physical() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # no POSIX
-        return None
+def _available() -> int | None:
+    """The machine's memory, or what a container may use of it."""
+    limits = []
+    with suppress(AttributeError, ValueError, OSError):  # no POSIX
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with suppress(ValueError, OSError):  # no container, or one without a limit
+        limits.append(int(CONTAINER_LIMIT.read_text()))
+    return min(limits, default=None)
+
+
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def _gib(count: int) -> str:

@@ -9,55 +9,83 @@ from pathlib import Path
 
 import numpy as np
 
-from ..descriptors.fields import DataType
 from ..errors import ConstraintError
+from .buffers import Buffer
 from .pictures import encode_png, picture_shape
 
-__all__ = ["encode", "resolve_target", "write_whole"]
+__all__ = ["Targets", "discard_unfinished", "encode", "resolve_target", "write_whole"]
 
 
-def resolve_target(target: str, folder: Path, protected: Iterable[Path] = ()) -> Path:
+class Targets:
+    """The files that a model writes into one folder, checked before any of them is.
+
+    Args:
+      folder: where they go; it may not exist yet.
+      protected: files that must not be written over; None among them is passed over.
+    """
+
+    def __init__(self, folder: Path, protected: Iterable[Path | None] = ()):
+        self.folder = folder
+        self.protected = {path.resolve() for path in protected if path}
+        self.files: set[Path] = set()
+
+    def add(self, target: str) -> None:
+        """Takes one more file.
+
+        Raises:
+          ConstraintError: it lies outside, cannot be a file there, or is a protected one.
+        """
+        path = resolve_target(target, self.folder)
+        shown = f"'targetPath' {target!r}"
+        if path in self.protected:
+            raise ConstraintError(f"{shown} would overwrite a file that the model is read from")
+        parents = [parent for parent in path.parents if parent.exists()]
+        if path.is_dir() or any(path in file.parents for file in self.files):
+            raise ConstraintError(f"{shown} is a folder")
+        if not parents[0].is_dir() or self.files.intersection(path.parents):
+            raise ConstraintError(f"{shown} lies in something that is no folder")
+        if not os.access(parents[0], os.W_OK):
+            raise ConstraintError(f"{shown} cannot be written: no permission in {str(parents[0])!r}")
+        self.files.add(path)
+
+
+def resolve_target(target: str, folder: Path) -> Path:
     """The file that `target` means inside `folder`.
 
     Raises:
-      ConstraintError: it lies outside, is a folder, or is one of the `protected` files.
+      ConstraintError: it lies outside, or no file can have that name.
     """
-    root = folder.resolve()
-    path = (root / target).resolve()
-    if not path.is_relative_to(root):
-        raise ConstraintError(
-            f"'targetPath' {target!r} lies outside {str(folder)!r}; --output-dir chooses another folder"
-        )
-    if path.is_dir():
-        raise ConstraintError(f"'targetPath' {target!r} is a folder")
-    if any(path == source.resolve() for source in protected):
-        raise ConstraintError(f"'targetPath' {target!r} would overwrite a file that the model is read from")
+    try:
+        root = folder.resolve()
+        path = (root / target).resolve()
+        path.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, NUL, surrogates, a loop of links
+        raise ConstraintError(f"'targetPath' {target!r:.60} in {str(folder)!r:.60} names no file: {error}") from None
+    if not path.is_relative_to(root) or path == root:
+        where = f"lies outside {str(folder)!r}; --output-dir chooses another folder"
+        raise ConstraintError(f"'targetPath' {target!r} {where}")
     return path
 
 
-def encode(data: np.ndarray, data_type: DataType | None, target: str, dimensions: Sequence[int], count: int) -> bytes:
+def encode(buffer: Buffer, data: np.ndarray, target: str, dimensions: Sequence[int]) -> bytes:
     """The bytes of the file that a buffer is written to, by the ending of its name.
 
     Args:
-      data: the buffer's bytes.
-      data_type: of its elements; None for bytes.
+      buffer: which.
+      data: its bytes.
       target: the file's name.
-      dimensions: the shape to write; empty for all of the buffer, as one row.
-      count: how many elements one row of .npy has.
+      dimensions: the shape to write, from the buffer's first byte; empty for the initial range (.npy) or all bytes.
     """
-    suffix = Path(target).suffix.lower()
-    if data_type is None:
-        return data[: prod(dimensions) if dimensions else None].tobytes()
-    elements = data[: data.size // data_type.itemsize * data_type.itemsize].view(data_type.dtype)
+    suffix, itemsize = Path(target).suffix.lower(), buffer.initial.dtype.itemsize
+    elements = data[: data.size // itemsize * itemsize].view(buffer.initial.dtype)[: prod(dimensions)]
     if suffix == ".png":
-        shape = picture_shape(dimensions, data_type)
-        return encode_png(elements[: prod(shape)].reshape(shape))
+        return encode_png(elements.reshape(picture_shape(dimensions, buffer.data_type)))
     if suffix == ".npy":
-        shape = tuple(dimensions) or (count,)
-        buffer = io.BytesIO()
-        np.save(buffer, elements[: prod(shape)].reshape(shape), allow_pickle=False)
-        return buffer.getvalue()
-    return elements[: prod(dimensions)].tobytes() if dimensions else data.tobytes()
+        content = io.BytesIO()
+        array = elements.reshape(dimensions) if dimensions else buffer.initial_range(data)
+        np.save(content, array, allow_pickle=False)
+        return content.getvalue()
+    return elements.tobytes() if dimensions else data.tobytes()
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -67,7 +95,8 @@ def write_whole(path: Path, content: bytes) -> None:
       OSError: the folder cannot be written, or the disk is full; nothing is left behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".dml-")
+    _unfinished.add(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -78,6 +107,18 @@ def write_whole(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    finally:
+        _unfinished.discard(name)
+
+
+# The temporary files of writes that go on.
+_unfinished: set[str] = set()
+
+
+def discard_unfinished() -> None:
+    """Removes what an interrupted write would leave behind."""
+    for name in _unfinished:
+        Path(name).unlink(missing_ok=True)
 
 
 def _umask() -> int:

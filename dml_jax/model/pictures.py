@@ -1,7 +1,11 @@
 """Pictures as NCHW tensors: floats in [0, 1], as DxDispatch has them, or bytes as they are (UINT8, an extension)."""
 
 import io
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -9,49 +13,66 @@ import numpy as np
 
 from ..descriptors.fields import DataType
 from ..errors import ConstraintError
-from .fields import get
+from .fields import get, shown
 from .values import Initial
 
 __all__ = ["CHANNEL_MODES", "encode_png", "picture_shape", "read_picture"]
 
 CHANNEL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+# The pixels that are read, all of 8 bits or fewer, and the channels that they become.
+MODE_CHANNELS = {"1": 1, "L": 1, "P": 3, "RGB": 3, "CMYK": 3, "LA": 4, "RGBA": 4}
 PICTURE_TYPES = (DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8)
 
 
 def read_picture(path: Path, data_type: DataType | None, options: Mapping[str, Any]) -> Initial:
-    """A picture file as a tensor (1, C, H, W); `resampleSize` scales it."""
+    """A picture file as a tensor (1, C, H, W); `resampleSize` scales it. Only its header is read here."""
+    _check_type(data_type)
+    with _opened(path) as image:
+        if image.mode not in MODE_CHANNELS:
+            accepted = ", ".join(MODE_CHANNELS)
+            raise ConstraintError(f"{path.name!r} has pixels of mode {image.mode}; convert it to one of {accepted}")
+        shape = _target(image, options)
+    return Initial(prod(shape), data_type, partial(_fill, path, shape), path)
+
+
+def _fill(path: Path, shape: tuple[int, int, int], out: np.ndarray) -> None:
     from PIL import Image
 
-    _check_type(data_type)
-    try:
-        with Image.open(path) as image:
-            image.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ConstraintError(f"{path.name!r} is no picture that can be read: {error}") from None
-    channels, height, width = _target(image, options)
-    pixels = image.convert(CHANNEL_MODES[channels])
+    channels, height, width = shape
+    with _opened(path) as image:
+        pixels = image.convert(CHANNEL_MODES[channels])
     if pixels.size != (width, height):
         pixels = pixels.resize((width, height), Image.Resampling.BICUBIC)
-    planes = np.asarray(pixels).reshape(height, width, channels).transpose(2, 0, 1)
-    return _initial(planes, data_type)
+    planes = out.reshape(shape)
+    for channel, plane in enumerate(np.asarray(pixels).reshape(height, width, channels).transpose(2, 0, 1)):
+        planes[channel] = plane if out.dtype == np.uint8 else plane.astype(np.float32) / 255
 
 
-def _initial(planes: np.ndarray, data_type: DataType | None) -> Initial:
-    assert data_type is not None
-    scaled = planes if data_type is DataType.UINT8 else (planes.astype(np.float32) / 255).astype(data_type.dtype)
-    array = np.ascontiguousarray(scaled).ravel()
-    return Initial(array.nbytes, data_type, lambda: array)
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The picture, for reading it; what Pillow says of a bad one becomes a fault."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            # Only these two: for other formats Pillow may start programs.
+            with Image.open(path, formats=("PNG", "JPEG")) as image:
+                yield image
+        except ConstraintError:
+            raise
+        except Exception as error:  # damaged pictures fail in many ways
+            raise ConstraintError(f"{path.name!r} is no PNG or JPEG picture that can be read: {error}") from None
 
 
 def _target(image: Any, options: Mapping[str, Any]) -> tuple[int, int, int]:
     """Channels, height and width of the tensor: `resampleSize`, or the picture's own."""
     if get(options, "resampleMode", str, "scale") != "scale":
         raise ConstraintError("'resampleMode' must be 'scale'")
-    bands = len(image.getbands()) if image.mode in CHANNEL_MODES.values() else 3
-    size = get(options, "resampleSize", list, [1, bands, image.height, image.width])
+    size = get(options, "resampleSize", list, [1, MODE_CHANNELS[image.mode], image.height, image.width])
     valid = len(size) == 4 and all(type(n) is int and 0 < n < 2**16 for n in size)
     if not valid or size[0] != 1 or size[1] not in CHANNEL_MODES:
-        raise ConstraintError(f"'resampleSize' must be [1, C, H, W] with C of 1, 3 or 4, but it is {size}")
+        raise ConstraintError(f"'resampleSize' must be [1, C, H, W] with C of 1, 3 or 4, but it is {shown(size)}")
     return size[1], size[2], size[3]
 
 

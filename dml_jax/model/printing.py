@@ -10,15 +10,20 @@ __all__ = ["lines"]
 def lines(name: str, values: np.ndarray, verbose: bool) -> Iterator[str]:
     """The lines of one print command."""
     if not verbose:
-        yield f"Resource {name!r}: {', '.join(map(_number, values))}"
+        # In chunks: a Python object per element of a large buffer would take many times its size.
+        chunks = (values[i : i + _CHUNK] for i in range(0, values.size, _CHUNK))
+        yield f"Resource {name!r}: {', '.join(', '.join(map(_number, chunk.tolist())) for chunk in chunks)}"
         return
     yield f"Resource {name!r}:"
     width = len(str(values.size))
     for i, value in enumerate(values):
         hexadecimal = value.tobytes()[::-1].hex().upper()
-        yield f"[{i:{width}}] {_number(value)} (0x{hexadecimal})"
+        yield f"[{i:{width}}] {_number(value.item())} (0x{hexadecimal})"
 
 
-def _number(value: np.generic) -> str:
+_CHUNK = 1 << 16
+
+
+def _number(value: int | float) -> str:
     """Integers in full, floats with six significant digits, as C++ streams print them."""
-    return f"{float(value):g}" if value.dtype.kind == "f" else str(int(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

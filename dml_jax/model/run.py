@@ -10,6 +10,7 @@ import numpy as np
 from ..compiler import compile_operator
 from ..descriptors.operator import OperatorDesc
 from ..descriptors.tensor import TensorDesc
+from ..errors import ConstraintError
 from .commands import Dispatch, Print, Range, WriteFile
 from .file import Fault, Model, ModelError
 from .output import encode, resolve_target, write_whole
@@ -44,8 +45,8 @@ def run_model(
         for i, command in enumerate(model.commands):
             try:
                 state.execute(command)
-            except OSError as error:
-                raise ModelError(model.path, [Fault(f"command {i}", f"cannot write: {error}")]) from None
+            except ConstraintError as error:
+                raise ModelError(model.path, [Fault(f"command {i}", str(error))]) from None
 
 
 def _compile(desc: OperatorDesc) -> Callable[..., jax.Array]:
@@ -99,19 +100,15 @@ class _State:
         self.data[bound.buffer][bound.offset : bound.offset + content.size] = content
 
     def _print(self, command: Print) -> None:
-        for line in lines(command.buffer, self._initial_range(command.buffer), command.verbose):
+        values = self.model.buffers[command.buffer].initial_range(self.data[command.buffer])
+        for line in lines(command.buffer, values, command.verbose):
             self.say(line)
 
     def _write(self, command: WriteFile) -> None:
-        buffer = self.model.buffers[command.buffer]
-        count = self._initial_range(command.buffer).size if buffer.data_type else 0
-        data = self.data[command.buffer]
-        content = encode(data, buffer.data_type, command.target, command.dimensions, count)
-        write_whole(resolve_target(command.target, self.folder), content)
+        buffer, data = self.model.buffers[command.buffer], self.data[command.buffer]
+        try:
+            content = encode(buffer, data, command.target, command.dimensions)
+            write_whole(resolve_target(command.target, self.folder), content)
+        except OSError as error:
+            raise ConstraintError(f"cannot write {command.target!r}: {error}") from None
         self.say(f"Resource {command.buffer!r} written to {command.target!r}")
-
-    def _initial_range(self, name: str) -> np.ndarray:
-        """The part of a buffer that its initial values took, in their type: without what only pads it."""
-        buffer = self.model.buffers[name]
-        assert buffer.data_type is not None
-        return self.data[name][buffer.offset : buffer.offset + buffer.initial.byte_count].view(buffer.data_type.dtype)

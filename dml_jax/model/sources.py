@@ -1,17 +1,17 @@
 """The initial values of a buffer that a model file takes from another file: .npy, raw bytes, pictures."""
 
+import warnings
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..descriptors.fields import DataType
-from ..errors import ConstraintError
-from .fields import get, only
+from ..errors import ConstraintError, DataTypeError
+from .fields import get, only, shown
 from .pictures import read_picture
-from .values import Initial
+from .values import Initial, copied
 
 __all__ = ["from_file"]
 
@@ -37,29 +37,31 @@ def from_file(data_type: DataType | None, json: Mapping[str, Any], options: Mapp
 
 
 def _find(name: str, folder: Path) -> Path:
-    tried = [folder / name, Path(name)]
-    for path in tried:
-        if path.is_file():
-            return path
-    raise ConstraintError(f"no file {name!r} in the model's folder or the current one")
+    for path in (folder / name, Path(name)):
+        try:
+            if path.is_file():
+                return path
+        except (OSError, ValueError):  # a name that no file can have
+            break
+    raise ConstraintError(f"no file {shown(name)} in the model's folder or the current one")
 
 
 def _from_npy(path: Path, declared: DataType | None) -> Initial:
     try:
-        array = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, OSError, EOFError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            array = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # NumPy's parser fails in many ways on what is no header
         raise ConstraintError(f"{path.name!r} is no .npy file that can be read without unpickling: {error}") from None
     if array.size == 0:
         raise ConstraintError(f"{path.name!r} is empty: its shape is {array.shape}")
-    data_type = DataType.of(array.dtype)
+    try:
+        data_type = DataType.of(array.dtype)
+    except DataTypeError as error:
+        raise ConstraintError(f"{path.name!r} holds {array.dtype}: {error}") from None
     if declared not in (None, data_type):
         raise ConstraintError(f"{path.name!r} holds {data_type.name}, but 'initialValuesDataType' is {declared.name}")
-    return Initial(array.nbytes, data_type, partial(_row_major, array, data_type))
-
-
-def _row_major(array: np.ndarray, data_type: DataType) -> np.ndarray:
-    """Row-major and little-endian, whatever the file's order."""
-    return np.ascontiguousarray(array, data_type.dtype).ravel()
+    return copied(array, data_type, path)
 
 
 def _from_raw(path: Path, data_type: DataType | None) -> Initial:
@@ -68,4 +70,4 @@ def _from_raw(path: Path, data_type: DataType | None) -> Initial:
     size = path.stat().st_size
     if size == 0 or size % data_type.itemsize:
         raise ConstraintError(f"{path.name!r} must hold whole elements of {data_type.name}, but it has {size} bytes")
-    return Initial(size, data_type, partial(np.fromfile, path, data_type.dtype))
+    return copied(np.memmap(path, data_type.dtype, mode="r"), data_type, path)

@@ -9,7 +9,8 @@ from ..errors import ConstraintError
 __all__ = ["parse"]
 
 # Strings come first, so that what looks like a comment or a trailing comma inside one is left alone.
-_STRING = r'"(?:[^"\\]|\\.)*"'
+# A string that is never closed ends with its line, so that the search does not start again inside it.
+_STRING = r'"(?:[^"\\\n]|\\.)*"?'
 _COMMENTS = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TRAILING_COMMAS = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 
@@ -20,7 +21,7 @@ def parse(text: str) -> Any:
     Raises:
       ConstraintError: not JSON, with line and column; or a name that stands twice in one object.
     """
-    text = _TRAILING_COMMAS.sub(_blank, _COMMENTS.sub(_blank, text))
+    text = _TRAILING_COMMAS.sub(_blank_comma, _COMMENTS.sub(_blank, text))
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except ConstraintError:
@@ -34,17 +35,26 @@ def parse(text: str) -> Any:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Blanks a comment or comma, so that positions stay; leaves a string."""
+    """Blanks a comment, so that positions stay; leaves a string."""
     found = match.group()
     return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
 
 
+def _blank_comma(match: re.Match[str]) -> str:
+    """Blanks a comma that follows a value; leaves a string, and a comma that follows nothing."""
+    before = match.start() - 1
+    while before >= 0 and match.string[before].isspace():
+        before -= 1
+    return match.group() if match.group() != "," or match.string[before] in "[{,:" else " "
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    repeated = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
-    if repeated:
-        raise ConstraintError(f"{repeated[0]!r} stands twice in one object; only one of them can be meant")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ConstraintError(f"{name!r} stands twice in one object; only one of them can be meant")
+        found[name] = value
+    return found
 
 
 def _constant(name: str) -> Any:

@@ -4,24 +4,52 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..descriptors.fields import DataType
 from ..errors import ConstraintError
-from .fields import as_object, get, integer, only
+from .fields import as_object, get, integer, only, shown
 
-__all__ = ["Initial", "constant", "listed", "mixed", "sequence"]
+__all__ = ["Initial", "constant", "copied", "listed", "mixed", "sequence"]
 
 
 @dataclass(frozen=True)
 class Initial:
-    """What a buffer starts with: how many bytes, of which type (None for mixed ones), and how to make them."""
+    """What a buffer starts with.
 
-    byte_count: int
+    Args:
+      count: how many elements.
+      data_type: their type; None for bytes that hold values of different types.
+      fill: writes them into an array of that many elements.
+      source: the file that they come from.
+    """
+
+    count: int
     data_type: DataType | None
-    make: Callable[[], np.ndarray]
+    fill: Callable[[np.ndarray], None]
+    source: Path | None = None
+
+    @property
+    def byte_count(self) -> int:
+        """The size of all elements."""
+        return self.count * (self.data_type.itemsize if self.data_type else 1)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the elements."""
+        return self.data_type.dtype if self.data_type else np.dtype(np.uint8)
+
+
+def copied(values: np.ndarray, data_type: DataType | None, source: Path | None = None) -> Initial:
+    """What is there already, as initial values."""
+
+    def fill(out: np.ndarray) -> None:
+        out[:] = values.reshape(-1)
+
+    return Initial(values.size, data_type, fill, source)
 
 
 def listed(data_type: DataType, values: Sequence[Any]) -> Initial:
@@ -31,7 +59,7 @@ def listed(data_type: DataType, values: Sequence[Any]) -> Initial:
     if array is None:
         numbers = [_number(data_type, value, f"number {i}") for i, value in enumerate(values)]
         array = np.array(numbers, data_type.dtype)
-    return Initial(array.nbytes, data_type, lambda: array)
+    return copied(array, data_type)
 
 
 def _plain_numbers(data_type: DataType, values: Sequence[Any]) -> np.ndarray | None:
@@ -52,7 +80,7 @@ def constant(data_type: DataType, json: Mapping[str, Any]) -> Initial:
     only(json, ("valueCount", "value"))
     count = integer(json, "valueCount", least=1)
     value = _number(data_type, json["value"], "'value'")
-    return Initial(count * data_type.itemsize, data_type, partial(np.full, count, value, data_type.dtype))
+    return Initial(count, data_type, lambda out: out.fill(value))
 
 
 def sequence(data_type: DataType, json: Mapping[str, Any]) -> Initial:
@@ -61,17 +89,33 @@ def sequence(data_type: DataType, json: Mapping[str, Any]) -> Initial:
     count = integer(json, "valueCount", least=1)
     start = _finite("valueStart", json.get("valueStart"))
     delta = _finite("valueDelta", json.get("valueDelta"))
-    for i in (0, min(1, count - 1), count - 1):
-        _number(data_type, start + i * delta, f"value {i} of the sequence")
-    return Initial(count * data_type.itemsize, data_type, partial(_sequence, data_type, count, start, delta))
+    # The ends fit, and so does what lies between.
+    for i in (0, count - 1):
+        _number(data_type, _term(start, delta, i), f"value {i} of the sequence")
+    if data_type.dtype.kind != "f" and count > 1:
+        _number(data_type, _term(start, delta, 1), "value 1 of the sequence")
+    return Initial(count, data_type, partial(_fill_sequence, start, delta))
 
 
-def _sequence(data_type: DataType, count: int, start: int | float, delta: int | float) -> np.ndarray:
-    if isinstance(start, int) and isinstance(delta, int) and data_type.dtype.kind != "f":
-        # Modulo 2**64 every step is exact, and the ends are known to fit.
-        steps = np.arange(count, dtype=np.uint64) * np.uint64(delta % 2**64) + np.uint64(start % 2**64)
-        return steps.astype(data_type.dtype)
-    return (float(start) + np.arange(count) * float(delta)).astype(data_type.dtype)
+def _term(start: int | float, delta: int | float, i: int) -> int | float:
+    if isinstance(start, int) and isinstance(delta, int):
+        return start + i * delta
+    return float(start) + i * float(delta)
+
+
+def _fill_sequence(start: int | float, delta: int | float, out: np.ndarray) -> None:
+    """Chunk by chunk: the wide intermediate values of a long sequence would take many times its size."""
+    for first in range(0, out.size, _CHUNK):
+        part = out[first : first + _CHUNK]
+        steps = np.arange(first, first + part.size, dtype=np.uint64)
+        if out.dtype.kind == "f":
+            part[:] = float(start) + steps * float(delta)
+        else:
+            # Modulo 2**64 every step is exact, and every value is known to be an integer that fits.
+            part[:] = (steps * np.uint64(int(delta) % 2**64) + np.uint64(int(start) % 2**64)).astype(out.dtype)
+
+
+_CHUNK = 1 << 18
 
 
 def mixed(values: Sequence[Any]) -> Initial:
@@ -81,12 +125,11 @@ def mixed(values: Sequence[Any]) -> Initial:
     for i, value in enumerate(values):
         json = as_object(f"value {i}", value)
         only(json, ("name", "type", "value"))
-        data_type = DataType.of(get(json, "type", str))
+        data_type = DataType.named(get(json, "type", str))
         if "value" not in json:
             raise ConstraintError(f"value {i}: 'value' is missing")
         parts.append(np.array(_number(data_type, json["value"], f"value {i}"), data_type.dtype).tobytes())
-    joined = np.frombuffer(b"".join(parts), np.uint8)
-    return Initial(joined.nbytes, None, lambda: joined)
+    return copied(np.frombuffer(b"".join(parts), np.uint8), None)
 
 
 def _not_empty(count: int) -> None:
@@ -104,7 +147,7 @@ def _number(data_type: DataType, value: Any, what: str) -> int | float:
         return _SPECIAL[value]
     accepted = "a number" + (', "nan", "inf" or "-inf"' if dtype.kind == "f" else "")
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConstraintError(f"{what} must be {accepted}, but it is {value!r:.60}")
+        raise ConstraintError(f"{what} must be {accepted}, but it is {shown(value)}")
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             fits = abs(value) <= sys.float_info.max and np.isfinite(np.float64(value).astype(dtype))
@@ -120,6 +163,7 @@ def _number(data_type: DataType, value: Any, what: str) -> int | float:
 
 
 def _finite(field: str, value: Any) -> int | float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConstraintError(f"{field!r} must be a number, but it is {value!r:.60}")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not abs(value) <= sys.float_info.max:
+        raise ConstraintError(f"{field!r} must be a finite number, but it is {shown(value)}")
     return value

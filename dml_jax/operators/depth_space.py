@@ -27,7 +27,12 @@ class DepthSpaceOrder(enum.IntEnum):
     COLUMN_ROW_DEPTH = 1
 
 
-ONNX_ORDERS = {"DCR": DepthSpaceOrder.DEPTH_COLUMN_ROW, "CRD": DepthSpaceOrder.COLUMN_ROW_DEPTH}
+# By ONNX's names, then by DirectML's.
+ORDERS = {
+    "DCR": DepthSpaceOrder.DEPTH_COLUMN_ROW,
+    "CRD": DepthSpaceOrder.COLUMN_ROW_DEPTH,
+    **DepthSpaceOrder.__members__,
+}
 
 # The dimensions of both sides, outermost first: c channel, h row of blocks, w column of blocks,
 # y row inside a block, x column inside a block. Letters in one word are merged.
@@ -75,7 +80,7 @@ def depth_to_space(
       input: [..., C, H, W], or [..., H, W, C] with data_format="NHWC"; any dtype that JAX moves. C is a multiple of
         block_size * block_size.
       block_size: height and width of a block, at least 1.
-      order: a `DepthSpaceOrder`, or its ONNX name, "DCR" or "CRD".
+      order: a `DepthSpaceOrder`, or its name: ONNX's, "DCR" or "CRD", or DirectML's.
       data_format: "NCHW" or "NHWC".
 
     Returns:
@@ -129,7 +134,7 @@ def space_to_depth(
       input: [..., C, H, W], or [..., H, W, C] with data_format="NHWC"; any dtype that JAX moves. H and W are
         multiples of block_size.
       block_size: height and width of a block, at least 1.
-      order: a `DepthSpaceOrder`, or its ONNX name, "DCR" or "CRD".
+      order: a `DepthSpaceOrder`, or its name: ONNX's, "DCR" or "CRD", or DirectML's.
       data_format: "NCHW" or "NHWC".
 
     Returns:
@@ -193,8 +198,7 @@ def _rearrange(input: jax.Array, source: Sequence[str], target: Sequence[str], b
 def _as_order(operator: str, order: Any) -> DepthSpaceOrder:
     if type(order) is DepthSpaceOrder:
         return order
-    if isinstance(order, str) and order in ONNX_ORDERS:
-        return ONNX_ORDERS[order]
-    accepted = [*(f"DepthSpaceOrder.{o.name}" for o in DepthSpaceOrder), *map(repr, ONNX_ORDERS)]
-    rule = f"order must be one of {', '.join(accepted)}"
+    if isinstance(order, str) and order in ORDERS:
+        return ORDERS[order]
+    rule = f"order must be a DepthSpaceOrder, or one of {', '.join(map(repr, ORDERS))}"
     raise ConstraintError(message(operator, rule, f"it is {order!r}", {"order": order}))

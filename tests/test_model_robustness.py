@@ -1,0 +1,299 @@
+"""Model files that are wrong on purpose: nothing but a ModelError comes out, nothing is run, read or written."""
+
+import copy
+import os
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+from model_building import F4, dispatch, lines_of, model, reverse, saved, show, tensor, write, zeros
+from model_cases import FOLDER
+from PIL import Image
+
+from dml_jax.model import memory, text
+from dml_jax.model.file import ModelError, read_model
+
+FILES = sorted(path.name for path in FOLDER.glob("*.json"))
+ODD = [None, True, -1, 2**64, 1.5, float("inf"), "", "x\0y", "\ud800", "x" * 300, "f4,(", [], [[]], {}, {"a": None}]
+
+
+def places(json):
+    """Every place in a JSON value, as the container and key that hold it."""
+    items = json.items() if isinstance(json, dict) else enumerate(json) if isinstance(json, list) else ()
+    for key, value in list(items):
+        yield json, key
+        # Long rows of numbers are all alike.
+        yield from places(value[:2] if isinstance(value, list) and len(value) > 12 else value)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_any_value_anywhere_is_valid_or_a_fault(name, tmp_path, monkeypatch):
+    """One value after the other is replaced by odd ones."""
+    shutil.copy(FOLDER / "grace_hopper.jpg", tmp_path)
+    original = text.parse((FOLDER / name).read_text())
+    content = None
+    monkeypatch.setattr("dml_jax.model.file._read_text", lambda _: "")
+    monkeypatch.setattr("dml_jax.model.text.parse", lambda _: copy.deepcopy(content))
+    monkeypatch.setattr("dml_jax.model.file._look_into_pictures", lambda *_: None)
+    count = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for holder, key in places(original):
+            kept = holder[key]
+            for odd in ODD:
+                holder[key] = odd
+                content = original
+                try:
+                    read_model(tmp_path / name, to_run=True)
+                except ModelError:
+                    count += 1
+            holder[key] = kept
+    assert count > 200
+    assert sorted(os.listdir(tmp_path)) == ["grace_hopper.jpg"]
+
+
+def faults(folder, json_model, **options):
+    with pytest.raises(ModelError) as caught:
+        read_model(saved(folder, json_model), **options)
+    return [str(fault) for fault in caught.value.faults]
+
+
+# Pictures.
+
+
+def picture(name, **fields):
+    return {"initialValuesDataType": "UINT8", "initialValues": {"sourcePath": name}, **fields}
+
+
+def test_no_program_is_started_for_a_picture(tmp_path, monkeypatch):
+    (tmp_path / "gs").write_text("#!/bin/sh\ntouch ran\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n")
+    assert "no PNG or JPEG picture" in faults(tmp_path, model(show(), p=picture("p.png")))[0]
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(("mode", "channels"), [("1", 1), ("L", 1), ("P", 3), ("RGB", 3), ("LA", 4), ("RGBA", 4)])
+def test_modes_of_8_bits(tmp_path, mode, channels):
+    Image.new("RGB", (2, 2), "white").convert(mode).save(tmp_path / "p.png")
+    printed = lines_of(tmp_path, model(show("p"), p=picture("p.png")))
+    assert printed == [f"Resource 'p': {', '.join(['255'] * 4 * channels)}"]
+
+
+def test_deeper_and_damaged_pictures_are_refused(tmp_path):
+    Image.fromarray(np.uint16([[0, 16384], [32768, 49152]])).save(tmp_path / "deep.png")
+    assert "pixels of mode I;16; convert it to" in faults(tmp_path, model(show(), p=picture("deep.png")))[0]
+    for name in ("whole.png", "whole.jpg"):
+        Image.effect_noise((64, 64), 50).save(tmp_path / name)
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[: len(content) // 2])
+        assert "no PNG or JPEG picture" in faults(tmp_path, model(show(), p=picture(name)))[0]
+
+
+def test_a_picture_is_not_made_before_memory_is_checked(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "_available", lambda: 2**30)
+    Image.new("L", (2, 2)).save(tmp_path / "p.png")
+    start = time.perf_counter()
+    (fault,) = faults(tmp_path, model(show(), p=picture("p.png", resampleSize=[1, 4, 65535, 65535])))
+    assert "the model needs 16.0 GiB" in fault
+    assert time.perf_counter() - start < 5
+
+
+def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    Image.new("L", (4, 4)).save(tmp_path / "p.png")
+    assert "decompression bomb" in faults(tmp_path, model(show(), p=picture("p.png")))[0]
+
+
+# Memory.
+
+
+def test_a_container_limit_counts(tmp_path, monkeypatch):
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(memory, "CONTAINER_LIMIT", limit)
+    limit.write_text("100\n")
+    assert "the model needs" in faults(tmp_path, model())[0]
+    limit.write_text("max\n")
+    read_model(saved(tmp_path, model()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="measures memory as Linux does")
+def test_large_buffers_take_about_their_size(tmp_path):
+    """A sequence, a constant and a list of bytes, made and printed in a process of its own."""
+    count = 2**24
+    big = {"initialValuesDataType": "UINT8", "initialValues": {"valueCount": count, "valueStart": 7, "valueDelta": 0}}
+    path = saved(tmp_path, model(show("x"), x=big, y=zeros(count, "UINT8")))
+    code = (
+        "import resource, sys, pathlib, jax; from dml_jax.model.file import read_model; "
+        "from dml_jax.model.run import run_model; jax.devices(); "
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak(); "
+        "run_model(read_model(pathlib.Path(sys.argv[1]), to_run=True), jax.devices()[0], lambda line: None); "
+        "print(peak() - before)"
+    )
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    run = subprocess.run(
+        [sys.executable, "-c", code, path], env=environment, capture_output=True, text=True, check=True
+    )
+    # Two buffers of 16 MiB, the printed line of 48 MiB twice, and the compiler.
+    assert int(run.stdout) < 400 * 1024
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    "name", ["a\0b.npy", "\ud800.npy", "x" * 300 + ".npy", "loop.npy", "", ".", "model.json/y.npy"]
+)
+def test_targets_that_no_file_can_be(tmp_path, name):
+    (tmp_path / "loop.npy").symlink_to("loop.npy")
+    (fault,) = faults(tmp_path, model(show(), write(name)))
+    assert fault.startswith("command 1 (writeFile): 'targetPath'")
+
+
+def test_targets_are_checked_against_each_other(tmp_path):
+    assert "is no folder" in faults(tmp_path, model(write("a.npy"), write("a.npy/b.npy")))[0]
+    assert "is a folder" in faults(tmp_path, model(write("a.npy/b.npy"), write("a.npy")))[0]
+    longest = "x" * 248 + ".npy"
+    assert lines_of(tmp_path, model(write(longest))) == [f"Resource 'y' written to '{longest}'"]
+
+
+@pytest.mark.parametrize("output", ["file/x", "file", "y" * 300])
+def test_output_folders_that_cannot_be(tmp_path, output):
+    (tmp_path / "file").write_text("no folder")
+    (fault,) = faults(tmp_path, model(write("y.npy")), output=tmp_path / output)
+    assert fault.startswith("command 0 (writeFile): 'targetPath' 'y.npy'")
+
+
+def test_a_source_found_in_the_current_folder_is_not_overwritten(tmp_path, monkeypatch):
+    (tmp_path / "models").mkdir()
+    np.save(tmp_path / "src.npy", np.float32([1, 2, 3, 4]))
+    monkeypatch.chdir(tmp_path)
+    source = {"initialValues": {"sourcePath": "src.npy"}}
+    json_model = model(write("src.npy"), x=source)
+    (fault,) = faults(tmp_path / "models", json_model, output=tmp_path)
+    assert "would overwrite a file that the model is read from" in fault
+
+
+@pytest.mark.parametrize("name", ["a\0.npy", "\ud800.npy", "x" * 300 + ".npy", "", "."])
+def test_sources_that_no_file_can_be(tmp_path, name):
+    (fault,) = faults(tmp_path, model(show("y"), x={"initialValues": {"sourcePath": name}}))
+    assert fault.startswith("resource 'x': no file")
+
+
+HEADERS = ["{'descr': ('", "  {", "((((", "{[1]:2}", "{1: 2, 'a': 3}", "-" * 3000]
+HEADERS += [
+    f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
+    for shape in ("(True,)", "(10**9,)", "(4611686018427387904, 4)")
+]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_broken_npy_headers(tmp_path, header):
+    content = header.encode().ljust(118) + b"\n"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\0" + len(content).to_bytes(2, "little") + content + bytes(64))
+    (fault,) = faults(tmp_path, model(show("y"), x={"initialValues": {"sourcePath": "a.npy"}}))
+    assert "'a.npy' is no .npy file that can be read" in fault
+
+
+@pytest.mark.parametrize("dtype", ["f4,i4", "c8", "U3", "?"])
+def test_npy_of_other_types_names_the_file(tmp_path, dtype):
+    np.save(tmp_path / "a.npy", np.zeros(3, dtype))
+    (fault,) = faults(tmp_path, model(show("y"), x={"initialValues": {"sourcePath": "a.npy"}}))
+    assert fault.startswith("resource 'x': 'a.npy' holds ")
+
+
+# Data types, numbers, syntax.
+
+
+@pytest.mark.parametrize("name", ["float32", "single", "d", ">f4", "int", "f4,(", "(1,2", "(-1,)f4", "\ud800", "a5"])
+def test_only_directmls_names_of_data_types_are_taken(tmp_path, name):
+    assert (
+        "DataType must be one of FLOAT32"
+        in faults(tmp_path, model(show("i"), x={**F4, "initialValuesDataType": name}))[0]
+    )
+    typed = reverse(InputTensor=tensor(4, data_type=name))
+    assert "InputTensor: DataType must be one of FLOAT32" in faults(tmp_path, model(show(), dispatchable=typed))[0]
+
+
+def test_huge_numbers_in_sequences(tmp_path):
+    huge = {"valueCount": 2, "valueStart": 10**400, "valueDelta": 0.5}
+    (fault,) = faults(tmp_path, model(show("y"), x={**F4, "initialValues": huge}))
+    assert "'valueStart' must be a finite number" in fault
+    steep = {"valueCount": 2**40, "valueStart": 10**300, "valueDelta": 10**300}
+    assert "must fit FLOAT32" in faults(tmp_path, model(show("y"), x={**F4, "initialValues": steep}))[0]
+
+
+@pytest.mark.parametrize("content", ["[,]", "{,}", '{"a":,}', "[1,,]", "[1,,2]"])
+def test_commas_that_follow_nothing(content):
+    with pytest.raises(ValueError, match="not JSON"):
+        text.parse(content)
+
+
+def test_parsing_takes_time_in_proportion():
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match="not JSON"):
+        text.parse('{"a":"' + '\\"' * 200_000)
+    with pytest.raises(ValueError, match="stands twice"):
+        text.parse("{" + ", ".join(f'"{i}": 0' for i in range(100_000)) + ', "0": 1}')
+    assert time.perf_counter() - start < 5
+
+
+# Every fault at once.
+
+
+def test_all_faults_of_one_thing_are_listed(tmp_path):
+    bad = {"initialvalues": 1, "sizeInBytes": -1, "initialValues": ["x"], "initialValuesDataType": "FLOAT32"}
+    found = faults(
+        tmp_path,
+        {
+            **model(dispatch(InputTensor="nothing", IndicesTensor={"name": "i", "elementOffset": 9}), bad=bad),
+            "Commands": [],
+        },
+    )
+    assert [fault.split(";")[0].split(", but")[0] for fault in found] == [
+        "unknown field 'Commands'",
+        "resource 'bad': unknown field 'initialvalues'",
+        "resource 'bad': 'sizeInBytes' must be in [0, 2**64 - 1]",
+        'resource \'bad\': number 0 must be a number, "nan", "inf" or "-inf"',
+        "command 0 (dispatch): dispatchable 'g': InputTensor: no resource is named 'nothing'",
+        "command 0 (dispatch): dispatchable 'g': IndicesTensor: bytes [36, 16) lie outside 'i', which has 16",
+    ]
+    both = reverse(InputTensor=tensor(0, Strides=[-1, 1], GuaranteedBaseOffsetAlignment=3))
+    found = faults(tmp_path, model(show(), dispatchable=both))
+    assert [fault.split(": ", 4)[4].split(" must")[0] for fault in found] == [
+        "every one of Sizes",
+        "Strides",
+        "every one of Strides",
+        "GuaranteedBaseOffsetAlignment",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dispatchable", "match"),
+    [
+        ({"type": "hlsl", "sourcePath": "a.hlsl"}, "dispatchables of type 'hlsl' are not supported"),
+        ({"type": "onnx", "sourcePath": "a.onnx"}, "dispatchables of type 'onnx' are not supported"),
+        ({**reverse(), "Type": "GATHER"}, "'type' and 'Type' stand side by side"),
+        ({**reverse(), "Desc": {}}, "'desc' and 'Desc' stand side by side"),
+        ({**reverse(), "type": 3}, '"type" is missing'),
+        (reverse(InputTensor=tensor(4, DimensionCount=True)), "DimensionCount must be an integer, but it is True"),
+        (reverse(InputTensor=tensor(4, GuaranteedBaseOffsetAlignment=None)), "Alignment must be an integer"),
+    ],
+)
+def test_bad_dispatchables(tmp_path, dispatchable, match):
+    assert match in faults(tmp_path, model(show(), dispatchable=dispatchable))[0]
+
+
+def test_the_initial_range_is_printed_and_written(tmp_path):
+    """Offset and padding are no part of it; raw bytes are those of the whole buffer."""
+    shifted = {**F4, "initialValuesOffsetInBytes": 8, "sizeInBytes": 40}
+    lines = lines_of(tmp_path, model(show("s"), write("s.npy", "s"), write("s.dat", "s"), s=shifted))
+    assert lines[0] == "Resource 's': 1, 2, 3, 4"
+    assert np.load(tmp_path / "s.npy").tolist() == [1, 2, 3, 4]
+    assert (tmp_path / "s.dat").stat().st_size == 40

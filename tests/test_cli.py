@@ -304,7 +304,8 @@ def test_a_reader_that_goes_away_is_no_fault_of_the_model(models):
     running = process("run", models / "gather.json", "-t", 300)
     running.stdout.readline()
     running.stdout.close()
-    errors = running.stderr.read()
+    with running.stderr:
+        errors = running.stderr.read()
     assert running.wait(timeout=60) == 1
     assert errors == ""
 

@@ -5,8 +5,7 @@ from typing import Any
 import jax
 
 from .descriptors.operator import OperatorDesc
-from .errors import ConstraintError, DataTypeError, message
-from .operators.operands import as_data
+from .errors import ConstraintError, message
 
 __all__ = ["CompiledOperator", "compile_operator"]
 
@@ -55,27 +54,17 @@ class CompiledOperator:
         self._run = jax.jit(self._flat)
 
     def __call__(self, *buffers: Any) -> jax.Array:
-        desc, names = self.desc, self.desc.directml_names()
-        if len(buffers) != len(desc.input_names()):
-            wanted = ", ".join(names[name] for name in desc.input_names())
-            raise ConstraintError(f"{desc.operator_type}: takes the buffers {wanted}, but there are {len(buffers)}.")
-        inputs = desc.input_names()
-        arrays = [as_data(desc.operator_type, names[n], b) for n, b in zip(inputs, buffers, strict=True)]
-        for name, array in zip(inputs, arrays, strict=True):
-            self._check(name, array)
-        return self._run(*arrays)
+        return self._run(*(self._as_buffer(*pair) for pair in self.desc.paired(buffers)))
 
-    def _check(self, name: str, buffer: Any) -> None:
-        tensor, field = getattr(self.desc, name), self.desc.directml_names()[name]
-        shown = {field: buffer}
-        if buffer.dtype != tensor.dtype:
-            rule = f"the buffer of {field} must have elements of {tensor.dtype}"
-            raise DataTypeError(message(self.desc.operator_type, rule, f"they are {buffer.dtype}", shown))
-        if buffer.ndim != 1 or buffer.size < tensor.element_span:
-            rule = f"the buffer of {field} must be 1-D with at least {tensor.element_span} elements"
-            raise ConstraintError(message(self.desc.operator_type, rule, f"its shape is {buffer.shape}", shown))
+    def _as_buffer(self, name: str, value: Any) -> jax.Array:
+        array, span = self.desc.as_array(name, value), getattr(self.desc, name).element_span
+        if array.ndim != 1 or array.size < span:
+            field = self.desc.directml_names()[name]
+            rule = f"the buffer of {field} must be 1-D with at least {span} elements"
+            raise ConstraintError(message(self.desc.operator_type, rule, f"its shape is {array.shape}", {field: array}))
+        return array
 
     def _flat(self, *buffers: jax.Array) -> jax.Array:
         tensors = [getattr(self.desc, name) for name in self.desc.input_names()]
         views = [b[: t.element_span].reshape(t.sizes) for b, t in zip(buffers, tensors, strict=True)]
-        return self.desc.compute(*views).ravel()
+        return self.desc.compute_checked(*views).ravel()

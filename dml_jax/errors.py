@@ -22,6 +22,9 @@ class SeveralErrors(ConstraintError):  # noqa: N818  # it is several
         super().__init__("\n".join(map(str, errors)))
         self.errors = tuple(errors)
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.errors,)
+
 
 def message(operator: str, rule: str, fact: str, operands: Mapping[str, Any]) -> str:
     """Words one broken rule: the operator, the rule, the fact that breaks it, then every operand."""

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import settings
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
 settings.register_profile("dml_jax", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("dml_jax")
 

@@ -12,7 +12,7 @@ from dml_jax.rules import Rule
 
 X = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
 ROWS = np.int32([[3, 0, -1, 2, 9, 1]])  # one index per column, one of them out of range
-PAIRS = np.int32([[0, 0], [3, -1], [-2, 5]])
+PAIRS = np.int32([[0, 0], [3, -1], [-2, 9]])  # the last one out of range
 IMAGE = np.arange(2 * 8 * 4 * 6, dtype=np.float32).reshape(2, 8, 4, 6)
 
 
@@ -137,6 +137,27 @@ CASES = {
             "one_of(data_format)": {"data_format": "nhwc"},
             "divisible(rows)": {"input": IMAGE[:, :7]},
             "divisible(columns)": {"input": IMAGE[:, :, :3]},
+            "block_fits": {"input": np.zeros((1, 1, 0, 0), np.float32), "block_size": 2**40, "data_format": "NCHW"},
         },
     ),
+}
+
+
+def variant(name, arrays=None, **static):
+    """A case with other arrays and attributes."""
+    case = CASES[name]
+    return Case(case.function, case.rules, {**case.arrays, **(arrays or {})}, {**case.static, **static})
+
+
+# The same promises hold in every mode; clamped writes go to different elements, so that none is a duplicate.
+VARIANTS = CASES | {
+    "gather fill": variant("gather", mode="fill"),
+    "gather_elements fill": variant("gather_elements", mode="fill"),
+    "gather_elements promise": variant("gather_elements", {"indices": ROWS % 4}, mode="promise_in_bounds"),
+    "gather_nd fill": variant("gather_nd", mode="fill"),
+    "gather_nd batch": variant("gather_nd", {"indices": np.int32([[[5], [-9]]] * 4)}, batch_dims=1),
+    "scatter_elements clip": variant("scatter_elements", mode="clip"),
+    "scatter_nd clip": variant("scatter_nd", mode="clip"),
+    "depth_to_space DCR": variant("depth_to_space", order="DCR"),
+    "space_to_depth CRD": variant("space_to_depth", order="CRD", data_format="NCHW"),
 }

@@ -90,8 +90,13 @@ TABLES = {
 
 
 def at_rank(desc, rank, data="FLOAT32", indices="UINT32"):
-    """The descriptor padded to a rank, with other types; None where it cannot be (it is not valid anywhere)."""
-    changes = {}
+    """The descriptor padded to a rank, with other types."""
+    return replace(desc, **padded(desc, rank, data, indices))
+
+
+def padded(desc, rank, data="FLOAT32", indices="UINT32"):
+    """The fields of the descriptor padded to a rank, with other types."""
+    changes = desc.operands()
     for name in desc.tensor_names():
         real = [n for n in getattr(desc, name).sizes if n > 1]
         if name == "indices" and desc.operator_type == "SCATTER_ND":
@@ -100,7 +105,7 @@ def at_rank(desc, rank, data="FLOAT32", indices="UINT32"):
     shift = rank - len(desc.input.sizes)
     if "axis" in desc.field_names():
         changes["axis"] = desc.axis + shift
-    return replace(desc, **changes)
+    return changes
 
 
 @every_case
@@ -119,14 +124,14 @@ def test_feature_level_tables(case, level):
     for rank in (4, 5, 8) if "indices" in desc.field_names() else (4,):
         for type_ in DataType:
             accepted = rank in ranks and type_.name in data
-            assert is_valid(at_rank(desc, rank, data=type_), level) == accepted
-        for type_ in [DataType[name] for name in IDX] if indices else []:
+            assert is_valid(desc, padded(desc, rank, data=type_), level) == accepted
+        for type_ in DataType if indices else []:
             accepted = rank in ranks and type_.name in indices
-            assert is_valid(at_rank(desc, rank, indices=type_), level) == accepted
+            assert is_valid(desc, padded(desc, rank, indices=type_), level) == accepted
 
 
-def is_valid(desc, level):
-    errors = list(desc.faults(desc.operands(), level))
+def is_valid(desc, operands, level):
+    errors = list(desc.faults(operands, level))
     assert all(f"at feature level {level}" in str(error) for error in errors)
     return not errors
 
@@ -237,7 +242,7 @@ def test_buffers_may_be_longer_than_needed():
 @pytest.mark.parametrize(
     ("buffers", "error", "match"),
     [
-        ((), ConstraintError, "takes the buffers InputTensor, but there are 0"),
+        ((), ConstraintError, "takes arrays for InputTensor, but there are 0"),
         ((np.zeros(47, np.float32),), ConstraintError, "must be 1-D with at least 48 elements, but its shape is"),
         ((np.zeros((6, 8), np.float32),), ConstraintError, "must be 1-D"),
         ((np.zeros(48, np.int32),), DataTypeError, "must have elements of float32, but they are int32"),
@@ -246,6 +251,36 @@ def test_buffers_may_be_longer_than_needed():
 def test_wrong_buffers_are_refused(buffers, error, match):
     with pytest.raises(error, match=match):
         dml_jax.compile_operator(CASES["DEPTH_TO_SPACE1"].desc)(*buffers)
+
+
+def test_64_bit_indices_work_without_x64(x64):
+    desc = dml_jax.GatherDesc(f32(4), TensorDesc("INT64", (3,)), f32(3), 0, 1)
+    x, indices = np.float32([1, 2, 3, 4]), np.array([1, 2**32, -(2**40)])
+    assert_same_bits(dml_jax.compile_operator(desc)(x, indices), np.float32([2, 4, 1]))
+    assert_same_bits(desc.compute(x, indices), np.float32([2, 4, 1]))
+
+
+def test_compute_takes_only_what_the_descriptor_describes():
+    desc = dml_jax.GatherNDDesc(f32(3, 2), u32(2, 1), f32(2, 2), 2, 2)
+    x, indices = np.zeros((3, 2), np.float32), U([[0], [2]])
+    assert desc.compute(x, indices).shape == (2, 2)
+    for arrays, error, match in [
+        ((x.T, indices), ConstraintError, r"the array of InputTensor must have its sizes, \(3, 2\), but its shape is"),
+        ((x, indices[:1]), ConstraintError, "the array of IndicesTensor must have its sizes"),
+        ((x.astype(np.int8), indices), DataTypeError, "InputTensor must have elements of float32, but they are int8"),
+        ((x, indices.astype(np.int16)), DataTypeError, "IndicesTensor must have elements of uint32"),
+        (([[0.0]], indices), DataTypeError, "InputTensor must be an array"),
+        ((x,), ConstraintError, "takes arrays for InputTensor, IndicesTensor, but there are 1"),
+    ]:
+        with pytest.raises(error, match=match):
+            desc.compute(*arrays)
+
+
+@pytest.mark.parametrize("order", [True, 1.0, np.float32(1), 1 + 0j, np.array([0, 1]), "DCR", None, 2])
+def test_orders_that_are_none(order):
+    with pytest.raises(ConstraintError, match="Order must be"):
+        replace(CASES["DEPTH_TO_SPACE1"].desc, order=order)
+    assert replace(CASES["DEPTH_TO_SPACE1"].desc, order=np.int8(0)).order is dml_jax.DepthSpaceOrder.DEPTH_COLUMN_ROW
 
 
 def test_64_bit_data_needs_x64(x64):

@@ -2,6 +2,7 @@
 
 import itertools
 
+import ml_dtypes
 import numpy as np
 import oracles
 import pytest
@@ -164,13 +165,40 @@ def test_fill_value_takes_the_type_of_the_input():
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [(np.int8, 128), (np.uint8, -1), (np.int32, 0.5), (np.float16, 1e6), (np.float32, 1j), (np.int32, np.nan)],
+    [
+        (np.int8, 128),
+        (np.float32, "1"),
+        (np.float32, [1, [2]]),
+        (np.float32, [1]),
+        (np.uint8, -1),
+        (np.int32, 0.5),
+        (np.float16, 1e6),
+        (np.float32, 1j),
+        (np.int32, np.nan),
+    ],
 )
 def test_fill_value_that_the_type_cannot_hold_is_refused(dtype, value):
-    with pytest.raises(dml_jax.DataTypeError, match="fill_value must be a number that"):
+    with pytest.raises(dml_jax.DataTypeError, match="fill_value must be a number .* holds, but it is"):
         dml_jax.gather(np.zeros(2, dtype), np.int32([0]), 0, mode="fill", fill_value=value)
 
 
 def test_fill_value_without_fill_mode_is_refused():
     with pytest.raises(dml_jax.ConstraintError, match='fill_value needs mode="fill"'):
         dml_jax.gather(np.zeros(2, np.float32), np.int32([0]), 0, fill_value=1)
+
+
+def test_a_type_without_zero_needs_a_fill_value():
+    x = np.ones(2, ml_dtypes.float8_e8m0fnu)
+    with pytest.raises(dml_jax.DataTypeError, match="0 if not given.* that float8_e8m0fnu holds, but it is None"):
+        dml_jax.gather(x, np.int32([0]), 0, mode="fill")
+    assert_same_bits(dml_jax.gather(x, np.int32([0, 9]), 0, mode="fill", fill_value=4), np.array([1, 4], x.dtype))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sorted_indices_are_a_promise_that_changes_nothing(axis):
+    x, i = numbered((4, 5)), np.sort(np.random.default_rng(0).integers(0, 4, (4, 5)), axis=axis).astype(np.int32)
+    actual = dml_jax.gather_elements(x, i, axis, indices_are_sorted=True)
+    assert_same_bits(actual, oracles.gather_elements(x, i, axis))
+    for bad in ("no", 1, np.array([True]), None):
+        with pytest.raises(dml_jax.DataTypeError, match="indices_are_sorted must be True or False"):
+            dml_jax.gather_elements(x, i, axis, indices_are_sorted=bad)

@@ -90,7 +90,9 @@ def test_promise_in_bounds_wraps_negative_indices():
 
 def test_a_python_integer_is_an_index():
     assert dml_jax.gather(X, -1, 0) == 15
-    assert dml_jax.gather(X, 2**40, 0) == 15
+    for far in (2**40, 2**63, 2**64, 10**50):
+        assert dml_jax.gather(X, far, 0) == 15
+        assert dml_jax.gather(X, -far, 0) == 10
 
 
 def test_64_bit_arrays_made_under_x64_keep_their_meaning_after_it_is_off():
@@ -183,3 +185,21 @@ def test_an_axis_beyond_32_bits_asks_for_64_bit_indices(x64):
     else:
         with pytest.raises(dml_jax.ConstraintError, match="enable jax_enable_x64"):
             call()
+
+
+@pytest.mark.parametrize("name", ["longdouble", "clongdouble", "m8[s]", "M8[s]", "U3", "O", "f4,i4"])
+def test_types_that_jax_has_not_are_refused(name):
+    array = np.zeros(3, name)
+    with pytest.raises(dml_jax.DataTypeError, match=r"input.dtype must be a type that JAX has"):
+        dml_jax.gather(array, np.int32([0]), 0)
+    with pytest.raises(dml_jax.DataTypeError, match=r"indices.dtype must be"):
+        dml_jax.gather(X, array, 0)
+
+
+def test_masks_and_plain_numbers_are_no_data():
+    with pytest.raises(dml_jax.DataTypeError, match="input must be an array"):
+        dml_jax.gather(np.ma.masked_array(X, mask=X > 12), np.int32([0]), 0)
+    with pytest.raises(dml_jax.DataTypeError, match="updates must be an array"):
+        dml_jax.scatter_nd(X, np.int32([0]), 5)
+    with pytest.raises(dml_jax.DataTypeError, match="input must be an array"):
+        dml_jax.gather(type("Class", (), {"__jax_array__": lambda self: X}), np.int32([0]), 0)

@@ -13,12 +13,13 @@ import pytest
 from checks import assert_same_bits
 from jax.experimental import checkify
 from jax.test_util import check_grads
-from operator_cases import CASES, ROWS, X
+from operator_cases import CASES, ROWS, VARIANTS, X
 
 import dml_jax
 from dml_jax.errors import describe
 
 every_operator = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+every_variant = pytest.mark.parametrize("case", VARIANTS.values(), ids=VARIANTS)
 every_index_operator = pytest.mark.parametrize(
     "name", [name for name, case in CASES.items() if "indices" in case.arrays]
 )
@@ -35,7 +36,7 @@ def test_the_namespace_is_what_all_says():
 # Transformations.
 
 
-@every_operator
+@every_variant
 def test_eager_is_jitted_is_vmapped_is_exported(case):
     arrays = list(case.arrays.values())
     eager = case(*arrays)
@@ -72,7 +73,7 @@ def test_export_with_symbolic_sizes():
     assert_same_bits(exported(to_depth, ((b, 3, h, w), floats))(picture), to_depth(picture))
 
 
-@every_operator
+@every_variant
 def test_vmap_over_one_operand(case):
     arrays = list(case.arrays.values())
     for which in range(len(arrays)):
@@ -83,7 +84,7 @@ def test_vmap_over_one_operand(case):
             assert_same_bits(mapped[i], case(*arrays[:which], stacked[i], *arrays[which + 1 :]))
 
 
-@every_operator
+@every_variant
 def test_derivatives(case):
     """Exact in both directions: data movement is linear in its data."""
     arrays = [a % 7 if a.dtype.kind == "f" else a for a in case.arrays.values()]
@@ -100,15 +101,15 @@ def test_derivatives(case):
     assert_same_bits(jnp.vdot(output, output), sum(jnp.vdot(c, f) for c, f in zip(cotangents, floats, strict=True)))
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "updates" not in case.arrays])
+@pytest.mark.parametrize("name", [name for name, case in VARIANTS.items() if "updates" not in case.arrays])
 def test_reads_transpose(name):
-    case = CASES[name]
+    case = VARIANTS[name]
     x, *rest = case.arrays.values()
     read = lambda x: case(x, *rest)  # noqa: E731
     assert_same_bits(jax.linear_transpose(read, x)(read(x))[0], jax.vjp(read, x)[1](read(x))[0])
 
 
-@every_operator
+@every_variant
 def test_derivatives_of_bfloat16_equal_those_of_float32(case):
     arrays = list(case.arrays.values())
 

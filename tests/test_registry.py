@@ -87,7 +87,8 @@ GOOD = {"DataType": "FLOAT32", "Sizes": [1, 4, 1, 1]}
         (form(BlockSize="2"), "BlockSize must be an integer, but it is '2'"),
         (form(BlockSize=2.0), "BlockSize must be an integer, but it is 2.0"),
         (form(Order="DCR"), "Order must be one of DEPTH_COLUMN_ROW, COLUMN_ROW_DEPTH, but it is 'DCR'"),
-        (form(Order=1.0), "Order must be one of"),
+        (form(Order=1.0), "Order must be an integer, but it is 1.0"),
+        (form(Order=2), "Order must be one of"),
         (form(InputTensor=[]), "InputTensor: a tensor must be a JSON object"),
         (form(InputTensor={**GOOD, "sizes": [1]}), "InputTensor: unknown field 'sizes'; did you mean 'Sizes'"),
         (form(InputTensor={"Sizes": [1]}), "InputTensor: DataType is missing"),
@@ -119,3 +120,10 @@ def test_all_faults_are_found():
         "DEPTH_TO_SPACE1: BlockSize must be at least 1",
         "DEPTH_TO_SPACE1: the operator must exist at feature level 1_0",
     ]
+
+
+def test_keys_that_are_no_strings():
+    bad = form()
+    bad["desc"][3] = 1
+    with pytest.raises(ConstraintError, match="unknown field 3"):
+        desc_from_json(bad)

@@ -1,6 +1,7 @@
 """TensorDesc: every rule broken once, sizes in bytes, layouts of outputs."""
 
 import itertools
+import pickle
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dml_jax import ConstraintError, DataType, DataTypeError, TensorDesc, TensorFlags
+from dml_jax.descriptors import constraints
 from dml_jax.descriptors.constraints import injective
 from dml_jax.descriptors.tensor import FIELDS, TENSOR
+from dml_jax.errors import SeveralErrors
 
 VALID = {"data_type": "FLOAT32", "sizes": (2, 3), "strides": (3, 1)}
 BREAKS = {
@@ -77,6 +80,10 @@ def test_what_directml_has_no_type_for_is_refused(unknown):
     [
         ({"sizes": 3}, "Sizes must be a sequence of integers"),
         ({"sizes": "23"}, "Sizes must be a sequence of integers"),
+        ({"sizes": {2, 3}}, "Sizes must be a sequence of integers"),
+        ({"sizes": np.array(2)}, "Sizes must be a sequence of integers"),
+        ({"sizes": list}, "Sizes must be a sequence of integers"),
+        ({"sizes": (10**5000,)}, "Sizes must fit 64 bits"),
         ({"sizes": (2, 3.0)}, "Sizes must be an integer, but it is 3.0"),
         ({"sizes": (2, True)}, "Sizes must be an integer, but it is True"),
         ({"strides": (3, None)}, "Strides must be an integer"),
@@ -141,3 +148,22 @@ def test_injective_layouts_of_full_size_are_decided_at_once():
     assert is_injective((8, 64, 1024, 1024), (64 * 2**20, 1, 64 * 2**10, 64))
     assert not is_injective((8, 64, 1024, 1024), (64 * 2**20, 1, 63 * 2**10, 64))
     assert not is_injective((2**31, 2), (1, 2**30))
+
+
+def test_layouts_that_cannot_be_decided_in_time_are_refused_as_such(monkeypatch):
+    monkeypatch.setattr(constraints, "_SEARCH_LIMIT", 2)
+    fact = injective("x").broken_by({"x": TensorDesc("UINT8", (2, 3), (3, 2))})
+    assert fact == "sizes (2, 3) with strides (3, 2) may address one element twice: 2 steps could not decide"
+
+
+def test_many_sizes_are_refused_by_their_number():
+    with pytest.raises(ConstraintError, match=r"DimensionCount must be in \[1, 8\], but it is 100000"):
+        TensorDesc("FLOAT32", (2,) * 100_000)
+
+
+def test_several_errors_survive_pickling():
+    with pytest.raises(SeveralErrors) as caught:
+        TensorDesc("FLOAT32", (0,), guaranteed_base_offset_alignment=3)
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert str(copied) == str(caught.value)
+    assert len(copied.errors) == 2

@@ -42,9 +42,8 @@ def injective(tensor: str) -> Rule:
 
     def broken_by(x: Operands) -> Fact:
         strides = x[tensor].strides
-        if strides is None or not _collide(x[tensor].sizes, strides):
-            return None
-        return f"sizes {x[tensor].sizes} with strides {strides} address one element twice"
+        fact = None if strides is None else _collision(x[tensor].sizes, strides)
+        return f"sizes {x[tensor].sizes} with strides {strides} {fact}" if fact else None
 
     text = f"{{{tensor}}}.{{strides}} must give every coordinate an element of its own"
     return Rule(f"injective({tensor})", text, broken_by)
@@ -102,18 +101,18 @@ def right_aligned(sizes: Sequence[int], rank: int) -> tuple[int, ...]:
     return (*(1,) * (rank - len(sizes)), *sizes[max(0, len(sizes) - rank) :])
 
 
-def _collide(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+def _collision(sizes: Sequence[int], strides: Sequence[int]) -> Fact:
     """Whether two coordinates share an offset: some non-zero difference of coordinates has offset 0."""
     dims = sorted(((s, n) for n, s in zip(sizes, strides, strict=True) if n > 1), reverse=True)
     spans = [sum((n - 1) * s for s, n in dims[d:]) for d in range(len(dims) + 1)]
     if any(s == 0 for s, _ in dims) or prod(n for _, n in dims) > 1 + spans[0]:
-        return True
+        return _SHARED_ELEMENT
     divisors = [gcd(*(s for s, _ in dims[d:])) for d in range(len(dims))]
     budget = iter(range(_SEARCH_LIMIT))
 
     def reaches_0(d: int, offset: int, moved: bool) -> bool:
         if next(budget, None) is None:
-            return True
+            raise _UndecidedError
         if d == len(dims):
             return moved and offset == 0
         if offset % divisors[d]:
@@ -124,8 +123,15 @@ def _collide(sizes: Sequence[int], strides: Sequence[int]) -> bool:
         high = min(size - 1, (rest - offset) // stride)
         return any(reaches_0(d + 1, offset + k * stride, moved or k != 0) for k in range(low, high + 1))
 
-    return reaches_0(0, 0, False)
+    try:
+        return _SHARED_ELEMENT if reaches_0(0, 0, False) else None
+    except _UndecidedError:
+        return f"may address one element twice: {_SEARCH_LIMIT} steps could not decide"
 
 
-# Layouts that this many steps cannot decide are refused; those made by people take a dozen.
+class _UndecidedError(Exception):
+    """The search took too many steps; layouts made by people take a dozen."""
+
+
 _SEARCH_LIMIT = 100_000
+_SHARED_ELEMENT = "address one element twice"

@@ -5,12 +5,13 @@ from typing import Any, ClassVar
 
 import jax
 
-from ..errors import ConstraintError, message
+from ..errors import ConstraintError, describe, message
 from ..operators import depth_space as functions
 from ..operators.depth_space import DepthSpaceOrder
 from ..rules import Fact, Operands, Rule, at_least, custom, sizes_follow
 from .constraints import shared_by_all
 from .feature_level import DEPTH_SPACE, DEPTH_SPACE_1_0
+from .fields import as_integer
 from .operator import OperatorDesc
 from .tensor import TensorDesc
 
@@ -97,8 +98,7 @@ class DepthToSpaceDesc(OperatorDesc):
     support: ClassVar = DEPTH_SPACE_1_0
     constraints: ClassVar = TO_SPACE
 
-    def compute(self, input: Any) -> jax.Array:
-        """Runs the operator on an array of the shape of `input`."""
+    def compute_checked(self, input: Any) -> jax.Array:
         return functions.depth_to_space(input, self.block_size)
 
 
@@ -135,8 +135,7 @@ class SpaceToDepthDesc(OperatorDesc):
     support: ClassVar = DEPTH_SPACE_1_0
     constraints: ClassVar = TO_DEPTH
 
-    def compute(self, input: Any) -> jax.Array:
-        """Runs the operator on an array of the shape of `input`."""
+    def compute_checked(self, input: Any) -> jax.Array:
         return functions.space_to_depth(input, self.block_size)
 
 
@@ -153,14 +152,15 @@ def as_order(operator_type: str, value: Any) -> DepthSpaceOrder:
 
     Raises:
       ConstraintError: no such order.
+      DataTypeError: neither an integer nor a string.
     """
     name = value.removeprefix("DML_DEPTH_SPACE_ORDER_") if isinstance(value, str) else ""
     if name in DepthSpaceOrder.__members__:
         return DepthSpaceOrder[name]
-    if value in list(DepthSpaceOrder) and not isinstance(value, bool | float):
+    if not isinstance(value, str) and as_integer(operator_type, "Order", value) in list(DepthSpaceOrder):
         return DepthSpaceOrder(value)
     rule = f"Order must be one of {', '.join(DepthSpaceOrder.__members__)}"
-    raise ConstraintError(message(operator_type, rule, f"it is {value!r}", {"Order": value}))
+    raise ConstraintError(message(operator_type, rule, f"it is {describe(value)}", {"Order": value}))
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,7 @@ class DepthToSpace1Desc(_Ordered):
     support: ClassVar = DEPTH_SPACE
     constraints: ClassVar = TO_SPACE
 
-    def compute(self, input: Any) -> jax.Array:
-        """Runs the operator on an array of the shape of `input`."""
+    def compute_checked(self, input: Any) -> jax.Array:
         return functions.depth_to_space(input, self.block_size, order=self.order)
 
 
@@ -239,6 +238,5 @@ class SpaceToDepth1Desc(_Ordered):
     support: ClassVar = DEPTH_SPACE
     constraints: ClassVar = TO_DEPTH
 
-    def compute(self, input: Any) -> jax.Array:
-        """Runs the operator on an array of the shape of `input`."""
+    def compute_checked(self, input: Any) -> jax.Array:
         return functions.space_to_depth(input, self.block_size, order=self.order)

@@ -2,11 +2,12 @@
 
 import enum
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import ConstraintError, DataTypeError, message
+from ..errors import ConstraintError, DataTypeError, describe, message
 
 __all__ = ["DataType", "TensorFlags", "as_integer", "as_integers"]
 
@@ -102,11 +103,13 @@ def as_integer(operator_name: str, field: str, value: Any) -> int:
     try:
         if isinstance(value, bool | np.bool_):
             raise TypeError
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
-        raise DataTypeError(
-            message(operator_name, f"{field} must be an integer", f"it is {value!r}", {field: value})
-        ) from None
+        rule = f"{field} must be an integer"
+        raise DataTypeError(message(operator_name, rule, f"it is {describe(value)}", {field: value})) from None
+    if abs(number) >= 2**64:
+        raise DataTypeError(f"{operator_name}: {field} must fit 64 bits, but it has {number.bit_length()}.")
+    return number
 
 
 def as_integers(operator_name: str, field: str, value: Any) -> tuple[int, ...]:
@@ -115,7 +118,8 @@ def as_integers(operator_name: str, field: str, value: Any) -> tuple[int, ...]:
     Raises:
       DataTypeError: no sequence of integers.
     """
-    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+    row = isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+    if not row and not (isinstance(value, np.ndarray) and value.ndim == 1):
         rule = f"{field} must be a sequence of integers"
-        raise DataTypeError(message(operator_name, rule, f"it is {value!r}", {field: value}))
+        raise DataTypeError(message(operator_name, rule, f"it is {describe(value)}", {field: value}))
     return tuple(as_integer(operator_name, field, item) for item in value)

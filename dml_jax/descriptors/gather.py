@@ -83,8 +83,7 @@ class GatherDesc(OperatorDesc):
         sizes_follow("output", _gather_output, f"{_GATHERED}, right-aligned"),
     )
 
-    def compute(self, input: Any, indices: Any) -> jax.Array:
-        """Runs the operator on arrays of the shapes of `input` and `indices`."""
+    def compute_checked(self, input: Any, indices: Any) -> jax.Array:
         real = self.indices.sizes[len(self.indices.sizes) - self.index_dimensions :]
         return functions.gather(input, indices.reshape(real), self.axis).reshape(self.output.sizes)
 
@@ -131,8 +130,7 @@ class GatherElementsDesc(OperatorDesc):
         same_sizes("output", "indices"),
     )
 
-    def compute(self, input: Any, indices: Any) -> jax.Array:
-        """Runs the operator on arrays of the shapes of `input` and `indices`."""
+    def compute_checked(self, input: Any, indices: Any) -> jax.Array:
         return functions.gather_elements(input, indices, self.axis)
 
 
@@ -176,8 +174,7 @@ class GatherNDDesc(OperatorDesc):
     support: ClassVar = INDEXED_2_1
     constraints: ClassVar = (*shared_by_all("input", "indices", "output"), *tuple_rules("output"))
 
-    def compute(self, input: Any, indices: Any) -> jax.Array:
-        """Runs the operator on arrays of the shapes of `input` and `indices`."""
+    def compute_checked(self, input: Any, indices: Any) -> jax.Array:
         return _gather_tuples(self, input, indices, 0)
 
 
@@ -232,8 +229,7 @@ class GatherND1Desc(OperatorDesc):
         *tuple_rules("output", "{batch_dimension_count}"),
     )
 
-    def compute(self, input: Any, indices: Any) -> jax.Array:
-        """Runs the operator on arrays of the shapes of `input` and `indices`."""
+    def compute_checked(self, input: Any, indices: Any) -> jax.Array:
         return _gather_tuples(self, input, indices, self.batch_dimension_count)
 
 

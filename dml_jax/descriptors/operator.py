@@ -1,12 +1,13 @@
 """`OperatorDesc`: what the ten descriptor structs share. One that exists is valid at the newest feature level."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar
 
 import jax
 
 from ..errors import ConstraintError, DataTypeError, message
+from ..operators.operands import as_data, as_indices
 from ..rules import Rule, faults
 from .feature_level import FeatureLevel, Support, table_rules
 from .fields import as_integer
@@ -86,9 +87,58 @@ class OperatorDesc:
         for error in self.faults(self.operands(), feature_level):
             raise error
 
-    def compute(self, *args: Any, **kwargs: Any) -> jax.Array:
-        """Runs the operator on arrays of the shapes of the input tensors; returns one of the output's shape."""
+    def compute(self, *arrays: Any) -> jax.Array:
+        """Runs the operator.
+
+        Args:
+          arrays: one per input tensor, in DirectML's order, of its sizes and data type.
+
+        Returns:
+          An array of the sizes and data type of the output.
+
+        Raises:
+          ConstraintError: other sizes, or another number of arrays.
+          DataTypeError: other data types, or 64-bit data while x64 is off.
+        """
+        return self.compute_checked(*(self._as_input(*pair) for pair in self.paired(arrays)))
+
+    def compute_checked(self, *args: Any, **kwargs: Any) -> jax.Array:
+        """Runs the operator on arrays that are known to fit."""
         raise NotImplementedError
+
+    def paired(self, arrays: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+        """Each input's name beside its array.
+
+        Raises:
+          ConstraintError: another number of arrays.
+        """
+        names = self.input_names()
+        if len(arrays) != len(names):
+            wanted = ", ".join(self.directml_names()[name] for name in names)
+            raise ConstraintError(f"{self.operator_type}: takes arrays for {wanted}, but there are {len(arrays)}.")
+        return zip(names, arrays, strict=True)
+
+    def as_array(self, name: str, value: Any) -> jax.Array:
+        """An array of an input's data type; 64-bit indices are brought to 32 bits exactly while x64 is off.
+
+        Raises:
+          DataTypeError: no array, another data type, or 64-bit data while x64 is off.
+        """
+        field, tensor = self.directml_names()[name], getattr(self, name)
+        indices = name == "indices"
+        array = as_indices(self.operator_type, value) if indices else as_data(self.operator_type, field, value)
+        given = getattr(value, "dtype", array.dtype)
+        if given != tensor.dtype:
+            rule = f"the array of {field} must have elements of {tensor.dtype}"
+            raise DataTypeError(message(self.operator_type, rule, f"they are {given}", {field: value}))
+        return array
+
+    def _as_input(self, name: str, value: Any) -> jax.Array:
+        array, tensor, field = self.as_array(name, value), getattr(self, name), self.directml_names()[name]
+        if array.shape != tensor.sizes:
+            rule = f"the array of {field} must have its sizes, {tensor.sizes}"
+            raise ConstraintError(message(self.operator_type, rule, f"its shape is {array.shape}", {field: array}))
+        return array
 
     @classmethod
     def _as_field(cls, name: str, value: Any) -> Any:

@@ -185,8 +185,8 @@ def _object(what: str, json: Any) -> Mapping[str, Any]:
     raise ConstraintError(f"{what} must be a JSON object, but it is {json!r:.60}")
 
 
-def _named(name: str, known: Iterable[str]) -> str:
-    return f"{name!r}; {suggestion(name, known)}"
+def _named(name: Any, known: Iterable[str]) -> str:
+    return f"{name!r:.60}; {suggestion(str(name), known)}"
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

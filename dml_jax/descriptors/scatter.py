@@ -64,8 +64,7 @@ class ScatterElementsDesc(OperatorDesc):
         same_sizes("output", "input"),
     )
 
-    def compute(self, input: Any, indices: Any, updates: Any) -> jax.Array:
-        """Runs the operator on arrays of the shapes of `input`, `indices` and `updates`."""
+    def compute_checked(self, input: Any, indices: Any, updates: Any) -> jax.Array:
         return functions.scatter_elements(input, indices, updates, self.axis)
 
 
@@ -120,8 +119,7 @@ class ScatterNDDesc(OperatorDesc):
         same_sizes("output", "input"),
     )
 
-    def compute(self, input: Any, indices: Any, updates: Any) -> jax.Array:
-        """Runs the operator on arrays of the shapes of `input`, `indices` and `updates`."""
+    def compute_checked(self, input: Any, indices: Any, updates: Any) -> jax.Array:
         real_input = input.reshape(self.input.sizes[-self.input_dimension_count :])
         real_indices = indices.reshape(self.indices.sizes[-self.indices_dimension_count :])
         real_updates = updates.reshape(slices(self.operands()))

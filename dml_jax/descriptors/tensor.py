@@ -141,8 +141,10 @@ def _implied(x: Operands) -> int:
 
 
 def _measurable(x: Operands) -> bool:
-    return all(n >= 1 for n in x["sizes"]) and (
-        x["strides"] is None or (len(x["strides"]) == len(x["sizes"]) and all(s >= 0 for s in x["strides"]))
+    return (
+        len(x["sizes"]) <= DIMENSION_COUNT_MAX
+        and all(n >= 1 for n in x["sizes"])
+        and (x["strides"] is None or (len(x["strides"]) == len(x["sizes"]) and all(s >= 0 for s in x["strides"])))
     )
 
 

@@ -59,9 +59,19 @@ def _divisible(dimension: str, power: int) -> Rule:
     return custom(f"divisible({dimension})", f"the {dimension} of {{input}} must be a multiple of {divisor}", broken_by)
 
 
+def _too_large(x: Operands) -> str | None:
+    """An empty picture is divisible by any block size."""
+    return None if x["block_size"] ** 2 < 2**31 else f"{x['block_size']} is too large"
+
+
 _SHARED = (minimum_rank("input", 3), at_least("block_size", 1), one_of("data_format", tuple(_POSITION)))
 DEPTH_TO_SPACE = (*_SHARED, _divisible("channels", 2))
-SPACE_TO_DEPTH = (*_SHARED, _divisible("rows", 1), _divisible("columns", 1))
+SPACE_TO_DEPTH = (
+    *_SHARED,
+    _divisible("rows", 1),
+    _divisible("columns", 1),
+    custom("block_fits", "{block_size} * {block_size} must be below 2**31", _too_large),
+)
 
 
 def depth_to_space(

@@ -7,8 +7,9 @@ import jax
 from jax import lax
 
 from ..rules import Operands, axis_of, check, custom, integer_indices, minimum_rank, same_rank, same_sizes
+from .filling import as_fill
 from .indexing import READ_MODE, indexed_axes_not_empty, read, tuple_size, tuples_fit
-from .operands import as_data, as_fill, as_indices, as_int, as_name
+from .operands import as_data, as_flag, as_indices, as_int, as_name
 
 __all__ = ["gather", "gather_elements", "gather_nd"]
 
@@ -110,7 +111,8 @@ def gather_elements(
       mode: "clip" reads the nearest element for an index out of range, "fill" gives `fill_value`,
         "promise_in_bounds" leaves it undefined.
       fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
-      indices_are_sorted: a promise that lets XLA read faster on some devices.
+      indices_are_sorted: a promise that `indices` ascend along `axis` and none is negative, which lets XLA read
+        faster on some devices.
 
     Returns:
       An array of the shape of `indices` and the dtype of `input`.
@@ -137,7 +139,7 @@ def gather_elements(
         as_fill(operator, input, mode, fill_value),
         axis=as_int(operator, "axis", axis),
         mode=as_name(operator, "mode", mode),
-        indices_are_sorted=bool(indices_are_sorted),
+        indices_are_sorted=as_flag(operator, "indices_are_sorted", indices_are_sorted),
     )
 
 
@@ -170,7 +172,8 @@ def _gather_elements(
         indices.shape,
         mode=mode,
         fill_value=fill,
-        indices_are_sorted=indices_are_sorted,
+        # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
+        indices_are_sorted=indices_are_sorted and axis == input.ndim - 1,
     )
 
 

@@ -75,7 +75,7 @@ def read(
     if mode != "fill":
         return values
     assert fill_value is not None
-    inside = jnp.all((indices >= 0) & (indices < _vector(sizes, indices.dtype)), axis=-1)
+    inside = jnp.all((indices >= 0) & (indices < _row(sizes, indices)), axis=-1)
     kept = [d for d in range(values.ndim) if d not in numbers.offset_dims]
     inside = lax.broadcast_in_dim(inside, values.shape, kept)
     return carry_bits(jnp.where, inside, values, jnp.asarray(fill_value))
@@ -133,7 +133,7 @@ def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
         return indices.astype(target)
     if indices.dtype.itemsize < target.itemsize:
         indices = indices.astype(target)
-    wrapped = jnp.where(indices < 0, indices + _vector(sizes, indices.dtype), indices)
+    wrapped = jnp.where(indices < 0, indices + _row(sizes, indices), indices)
     if indices.dtype.itemsize > target.itemsize:
         wrapped = jnp.clip(wrapped, np.asarray(-1, indices.dtype), np.asarray(largest, indices.dtype))
     return wrapped.astype(target)
@@ -151,8 +151,10 @@ def _index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
     )
 
 
-def _vector(sizes: Sequence[int], dtype: np.dtype[Any]) -> Any:
-    """The sizes as a 1-D array; symbolic ones become values that the exported program computes."""
+def _row(sizes: Sequence[int], indices: jax.Array) -> Any:
+    """The sizes beside the coordinates of `indices`, in its rank; symbolic ones are computed when it is exported."""
     if all(isinstance(n, int) for n in sizes):
-        return np.asarray(sizes, dtype)
-    return jnp.stack([jnp.asarray(n).astype(dtype) for n in sizes])
+        row = np.asarray(sizes, indices.dtype)
+    else:
+        row = jnp.stack([jnp.asarray(n).astype(indices.dtype) for n in sizes])
+    return row.reshape((1,) * (indices.ndim - 1) + (-1,))

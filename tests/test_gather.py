@@ -178,7 +178,7 @@ def test_fill_value_takes_the_type_of_the_input():
     ],
 )
 def test_fill_value_that_the_type_cannot_hold_is_refused(dtype, value):
-    with pytest.raises(dml_jax.DataTypeError, match="fill_value must be a number .* holds, but it is"):
+    with pytest.raises(dml_jax.DataTypeError, match=r"fill_value must be a number .* holds, but it is"):
         dml_jax.gather(np.zeros(2, dtype), np.int32([0]), 0, mode="fill", fill_value=value)
 
 
@@ -189,7 +189,7 @@ def test_fill_value_without_fill_mode_is_refused():
 
 def test_a_type_without_zero_needs_a_fill_value():
     x = np.ones(2, ml_dtypes.float8_e8m0fnu)
-    with pytest.raises(dml_jax.DataTypeError, match="0 if not given.* that float8_e8m0fnu holds, but it is None"):
+    with pytest.raises(dml_jax.DataTypeError, match=r"0 if not given.* that float8_e8m0fnu holds, but it is None"):
         dml_jax.gather(x, np.int32([0]), 0, mode="fill")
     assert_same_bits(dml_jax.gather(x, np.int32([0, 9]), 0, mode="fill", fill_value=4), np.array([1, 4], x.dtype))
 

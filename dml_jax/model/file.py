@@ -39,6 +39,9 @@ class ModelError(ConstraintError):
         super().__init__("\n".join(f"{path}: {fault}" for fault in faults))
         self.path, self.faults = path, faults
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.path, self.faults)
+
 
 @dataclass(frozen=True)
 class Model:

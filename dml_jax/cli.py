@@ -105,6 +105,8 @@ def run(
         run_model(checked, chosen, click.echo, timing=Timing(**timing), output=output_dir)
     except ModelError as error:
         _fail(error)
+    except ConstraintError as error:  # a source that changed since it was checked
+        sys.exit(f"error: {model}: {error}")
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         sys.exit(f"error: {model}: {chosen.device_kind} failed: {str(error) or 'out of memory'}")
 

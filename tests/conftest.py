@@ -4,6 +4,7 @@ import jax
 import pytest
 from hypothesis import settings
 
+jax.config.update("jax_num_cpu_devices", 8)  # for the tests of meshes
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 settings.register_profile("dml_jax", deadline=None, derandomize=True, print_blob=True)

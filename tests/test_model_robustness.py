@@ -264,6 +264,10 @@ def test_all_faults_of_one_thing_are_listed(tmp_path):
         "command 0 (dispatch): dispatchable 'g': InputTensor: no resource is named 'nothing'",
         "command 0 (dispatch): dispatchable 'g': IndicesTensor: bytes [36, 16) lie outside 'i', which has 16",
     ]
+    unjudged = model(dispatch(InputTensor="bad", IndicesTensor="none"), show("bad"), bad=bad)
+    assert [fault.split(",")[0].split(";")[0] for fault in faults(tmp_path, unjudged)][3:] == [
+        "command 0 (dispatch): dispatchable 'g': IndicesTensor: no resource is named 'none'"
+    ]
     both = reverse(InputTensor=tensor(0, Strides=[-1, 1], GuaranteedBaseOffsetAlignment=3))
     found = faults(tmp_path, model(show(), dispatchable=both))
     assert [fault.split(": ", 4)[4].split(" must")[0] for fault in found] == [

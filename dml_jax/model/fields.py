@@ -61,6 +61,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.errors: list[ConstraintError] = []
+        self.skipped = False
 
     @contextmanager
     def step(self, where: str = "") -> Iterator[None]:
@@ -70,11 +71,15 @@ class Steps:
         except ConstraintError as error:
             for one in getattr(error, "errors", [error]):
                 self.errors.append(ConstraintError(f"{where}: {one}") if where else one)
+        except SkippedError:
+            self.skipped = True
 
     def finish(self) -> None:
-        """Raises what the steps found."""
+        """Raises what the steps found, or that one of them could not be judged."""
         if self.errors:
             raise SeveralErrors(self.errors)
+        if self.skipped:
+            raise SkippedError
 
 
 class SkippedError(Exception):

@@ -192,17 +192,21 @@ def _space_to_depth(input: jax.Array, *, block_size: int, order: DepthSpaceOrder
 
 
 def _rearrange(input: jax.Array, source: Sequence[str], target: Sequence[str], block_size: int) -> jax.Array:
-    """Splits the last three dimensions into the letters of `source` and merges them into those of `target`."""
-    lead = input.shape[:-3]
-    size = {"y": block_size, "x": block_size}
-    for word, merged in zip(source, input.shape[-3:], strict=True):
-        free = next(letter for letter in word if letter in "chw")
-        size[free] = merged // block_size ** (len(word) - 1)
-    letters = "".join(source)
-    order = [letters.index(letter) + len(lead) for letter in "".join(target)]
-    split = input.reshape(*lead, *(size[letter] for letter in letters))
-    moved = jnp.transpose(split, (*range(len(lead)), *order))
-    return moved.reshape(*lead, *(prod(size[letter] for letter in word) for word in target))
+    """Splits the last three dimensions into the letters of `source` and merges them into those of `target`.
+
+    One dimension at a time: JAX follows an explicit sharding through such reshapes, and to XLA they are one.
+    """
+    lead, letters = input.ndim - 3, "".join(source)
+    for i in reversed(range(3)):
+        free = input.shape[lead + i] // block_size ** (len(source[i]) - 1)
+        sizes = [block_size if letter in "yx" else free for letter in source[i]]
+        input = input.reshape(*input.shape[: lead + i], *sizes, *input.shape[lead + i + 1 :])
+    order = [lead + letters.index(letter) for letter in "".join(target)]
+    input = jnp.transpose(input, (*range(lead), *order))
+    for i in range(3):
+        merged = input.shape[lead + i : lead + i + len(target[i])]
+        input = input.reshape(*input.shape[: lead + i], prod(merged), *input.shape[lead + i + len(merged) :])
+    return input
 
 
 def _as_order(operator: str, order: Any) -> DepthSpaceOrder:

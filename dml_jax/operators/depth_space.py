@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from ..errors import ConstraintError, message
 from ..rules import Operands, Rule, at_least, check, custom, minimum_rank, one_of
@@ -75,7 +76,7 @@ SPACE_TO_DEPTH = (
 
 
 def depth_to_space(
-    input: Any,
+    input: ArrayLike,
     block_size: int,
     *,
     order: DepthSpaceOrder | str = DepthSpaceOrder.DEPTH_COLUMN_ROW,
@@ -129,7 +130,7 @@ def depth_to_space(
 
 
 def space_to_depth(
-    input: Any,
+    input: ArrayLike,
     block_size: int,
     *,
     order: DepthSpaceOrder | str = DepthSpaceOrder.DEPTH_COLUMN_ROW,

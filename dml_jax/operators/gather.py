@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 from jax import lax
+from jax.typing import ArrayLike
 
 from ..rules import Operands, axis_of, check, custom, integer_indices, minimum_rank, same_rank, same_sizes
 from .filling import as_fill
@@ -22,7 +23,7 @@ GATHER = (
 )
 
 
-def gather(input: Any, indices: Any, axis: int, *, mode: str = "clip", fill_value: Any = None) -> jax.Array:
+def gather(input: ArrayLike, indices: ArrayLike, axis: int, *, mode: str = "clip", fill_value: Any = None) -> jax.Array:
     """Reads the slices of `input` that `indices` names along `axis`.
 
     output[pre, q, post] = input[pre, indices[q], post], with q over all coordinates of indices.
@@ -91,8 +92,8 @@ GATHER_ELEMENTS = (
 
 
 def gather_elements(
-    input: Any,
-    indices: Any,
+    input: ArrayLike,
+    indices: ArrayLike,
     axis: int,
     *,
     mode: str = "clip",
@@ -207,7 +208,7 @@ GATHER_ND = (
 
 
 def gather_nd(
-    input: Any, indices: Any, *, batch_dims: int = 0, mode: str = "clip", fill_value: Any = None
+    input: ArrayLike, indices: ArrayLike, *, batch_dims: int = 0, mode: str = "clip", fill_value: Any = None
 ) -> jax.Array:
     """Reads the slice of `input` that each tuple along the last dimension of `indices` addresses.
 

@@ -1,10 +1,10 @@
 """The writes: `scatter_elements` and `scatter_nd`."""
 
 from functools import partial
-from typing import Any
 
 import jax
 from jax import lax
+from jax.typing import ArrayLike
 
 from ..rules import (
     Operands,
@@ -35,7 +35,9 @@ SCATTER_ELEMENTS = (
 )
 
 
-def scatter_elements(input: Any, indices: Any, updates: Any, axis: int, *, mode: str = "drop") -> jax.Array:
+def scatter_elements(
+    input: ArrayLike, indices: ArrayLike, updates: ArrayLike, axis: int, *, mode: str = "drop"
+) -> jax.Array:
     """Copies `input` and writes each element of `updates` where `indices` points along `axis`.
 
     output = input; output[c with c[axis] := indices[c]] = updates[c]
@@ -114,7 +116,7 @@ SCATTER_ND = (
 )
 
 
-def scatter_nd(input: Any, indices: Any, updates: Any, *, mode: str = "drop") -> jax.Array:
+def scatter_nd(input: ArrayLike, indices: ArrayLike, updates: ArrayLike, *, mode: str = "drop") -> jax.Array:
     """Copies `input` and writes each slice of `updates` where a tuple along the last dimension of `indices` points.
 
     output = input; output[indices[q, 0], ..., indices[q, t-1], r] = updates[q, r], with t = indices.shape[-1].

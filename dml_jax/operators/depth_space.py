@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
+import numpy as np
 
 from ..errors import ConstraintError, message
 from ..rules import Operands, Rule, at_least, check, custom, minimum_rank, one_of
@@ -76,7 +76,7 @@ SPACE_TO_DEPTH = (
 
 
 def depth_to_space(
-    input: ArrayLike,
+    input: jax.Array | np.ndarray,
     block_size: int,
     *,
     order: DepthSpaceOrder | str = DepthSpaceOrder.DEPTH_COLUMN_ROW,
@@ -130,7 +130,7 @@ def depth_to_space(
 
 
 def space_to_depth(
-    input: ArrayLike,
+    input: jax.Array | np.ndarray,
     block_size: int,
     *,
     order: DepthSpaceOrder | str = DepthSpaceOrder.DEPTH_COLUMN_ROW,

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
 
 from ..rules import Operands, axis_of, check, custom, integer_indices, minimum_rank, same_rank, same_sizes
 from .filling import as_fill
@@ -23,7 +23,14 @@ GATHER = (
 )
 
 
-def gather(input: ArrayLike, indices: ArrayLike, axis: int, *, mode: str = "clip", fill_value: Any = None) -> jax.Array:
+def gather(
+    input: jax.Array | np.ndarray,
+    indices: jax.Array | np.ndarray | int,
+    axis: int,
+    *,
+    mode: str = "clip",
+    fill_value: Any = None,
+) -> jax.Array:
     """Reads the slices of `input` that `indices` names along `axis`.
 
     output[pre, q, post] = input[pre, indices[q], post], with q over all coordinates of indices.
@@ -92,8 +99,8 @@ GATHER_ELEMENTS = (
 
 
 def gather_elements(
-    input: ArrayLike,
-    indices: ArrayLike,
+    input: jax.Array | np.ndarray,
+    indices: jax.Array | np.ndarray | int,
     axis: int,
     *,
     mode: str = "clip",
@@ -208,7 +215,12 @@ GATHER_ND = (
 
 
 def gather_nd(
-    input: ArrayLike, indices: ArrayLike, *, batch_dims: int = 0, mode: str = "clip", fill_value: Any = None
+    input: jax.Array | np.ndarray,
+    indices: jax.Array | np.ndarray | int,
+    *,
+    batch_dims: int = 0,
+    mode: str = "clip",
+    fill_value: Any = None,
 ) -> jax.Array:
     """Reads the slice of `input` that each tuple along the last dimension of `indices` addresses.
 

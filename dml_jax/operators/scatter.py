@@ -3,8 +3,8 @@
 from functools import partial
 
 import jax
+import numpy as np
 from jax import lax
-from jax.typing import ArrayLike
 
 from ..rules import (
     Operands,
@@ -36,7 +36,12 @@ SCATTER_ELEMENTS = (
 
 
 def scatter_elements(
-    input: ArrayLike, indices: ArrayLike, updates: ArrayLike, axis: int, *, mode: str = "drop"
+    input: jax.Array | np.ndarray,
+    indices: jax.Array | np.ndarray | int,
+    updates: jax.Array | np.ndarray,
+    axis: int,
+    *,
+    mode: str = "drop",
 ) -> jax.Array:
     """Copies `input` and writes each element of `updates` where `indices` points along `axis`.
 
@@ -116,7 +121,13 @@ SCATTER_ND = (
 )
 
 
-def scatter_nd(input: ArrayLike, indices: ArrayLike, updates: ArrayLike, *, mode: str = "drop") -> jax.Array:
+def scatter_nd(
+    input: jax.Array | np.ndarray,
+    indices: jax.Array | np.ndarray | int,
+    updates: jax.Array | np.ndarray,
+    *,
+    mode: str = "drop",
+) -> jax.Array:
     """Copies `input` and writes each slice of `updates` where a tuple along the last dimension of `indices` points.
 
     output = input; output[indices[q, 0], ..., indices[q, t-1], r] = updates[q, r], with t = indices.shape[-1].

@@ -5,8 +5,8 @@ from .descriptors.depth_space import DepthToSpace1Desc, DepthToSpaceDesc, SpaceT
 from .descriptors.feature_level import FeatureLevel
 from .descriptors.fields import DataType, TensorFlags
 from .descriptors.gather import GatherDesc, GatherElementsDesc, GatherND1Desc, GatherNDDesc
+from .descriptors.json_form import desc_from_json, desc_to_json
 from .descriptors.operator import OperatorDesc
-from .descriptors.registry import desc_from_json, desc_to_json
 from .descriptors.scatter import ScatterDesc, ScatterElementsDesc, ScatterNDDesc
 from .descriptors.tensor import TensorDesc
 from .errors import ConstraintError, DataTypeError

@@ -14,8 +14,9 @@ from rich.table import Table
 
 from .compiler import compile_operator
 from .descriptors.feature_level import FeatureLevel, columns
+from .descriptors.json_form import suggestion
 from .descriptors.operator import NEWEST, OperatorDesc
-from .descriptors.registry import CLASSES, OPERATORS, suggestion
+from .descriptors.registry import CLASSES, OPERATORS
 from .descriptors.tensor import FIELDS, TENSOR
 from .errors import ConstraintError
 from .model.file import Model, ModelError, read_model

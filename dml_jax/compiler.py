@@ -47,6 +47,10 @@ class CompiledOperator:
 
     Each has the data type of its tensor and at least as many elements; what lies beyond is not read. The result is a
     1-D array of the output's elements.
+
+    Raises:
+      ConstraintError: another number of buffers, or one that is too short or not 1-D.
+      DataTypeError: another data type, or 64-bit data while x64 is off.
     """
 
     def __init__(self, desc: OperatorDesc):

@@ -16,6 +16,7 @@ from PIL import Image
 
 from dml_jax.model import memory, text
 from dml_jax.model.file import ModelError, read_model
+from dml_jax.model.run import run_model
 
 FILES = sorted(path.name for path in FOLDER.glob("*.json"))
 ODD = [None, True, -1, 2**64, 1.5, float("inf"), "", "x\0y", "\ud800", "x" * 300, "f4,(", [], [[]], {}, {"a": None}]
@@ -121,6 +122,19 @@ def test_a_container_limit_counts(tmp_path, monkeypatch):
     assert "the model needs" in faults(tmp_path, model())[0]
     limit.write_text("max\n")
     read_model(saved(tmp_path, model()))
+
+
+def test_a_model_larger_than_the_device_is_refused_before_it_runs(tmp_path):
+    class Small:
+        def memory_stats(self):
+            return {"bytes_limit": 40}
+
+    read = read_model(saved(tmp_path, model(write("y.npy"), dispatch())), to_run=True)
+    lines = []
+    with pytest.raises(ModelError, match=r"dispatchable 'g' needs 0\.0 GiB for its tensors, and the device has"):
+        run_model(read, Small(), lines.append)
+    assert not lines
+    assert not (tmp_path / "y.npy").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="measures memory as Linux does")

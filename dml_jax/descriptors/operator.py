@@ -22,7 +22,7 @@ class OperatorDesc:
     """A DML_*_OPERATOR_DESC struct: frozen, hashable, and valid if it exists.
 
     Fields carry DirectML's names in snake_case, a tensor's without the suffix Tensor, in DirectML's order.
-    Subclasses give the struct's name, its own rules, its feature-level table and `compute`.
+    Subclasses give the struct's name, its own rules, its feature-level table and `compute_checked`.
     """
 
     operator_type: ClassVar[str]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..descriptors.registry import suggestion
+from ..descriptors.json_form import suggestion
 from ..errors import ConstraintError, SeveralErrors
 
 __all__ = ["SkippedError", "Steps", "as_object", "defined", "get", "integer", "only", "shown"]

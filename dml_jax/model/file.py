@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..compiler import compile_operator
+from ..descriptors.json_form import desc_from_json, find_faults
 from ..descriptors.operator import NEWEST
-from ..descriptors.registry import desc_from_json, find_faults
 from ..errors import ConstraintError
 from . import text
 from .buffers import Buffer, read_buffer

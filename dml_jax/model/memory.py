@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from ..errors import ConstraintError
 from .buffers import Buffer
 from .commands import Dispatchable
 
-__all__ = ["check_memory"]
+__all__ = ["check_device", "check_memory"]
 
 
 def check_memory(
@@ -33,6 +34,19 @@ def check_memory(
     if limit is not None and held + working > limit:
         needed, there = _gib(held + working), _gib(limit)
         raise ConstraintError(f"the model needs {needed} for its buffers and tensors, and the machine has {there}")
+
+
+def check_device(dispatchables: Mapping[str, Dispatchable], device: Any) -> None:
+    """Compares the tensors of the largest operator with the memory of the device, where it says how much it has.
+
+    Raises:
+      ConstraintError: they need more.
+    """
+    limit = (device.memory_stats() or {}).get("bytes_limit")
+    for name, dispatchable in dispatchables.items():
+        if limit is not None and _tensors(dispatchable) > limit:
+            needed, there = _gib(_tensors(dispatchable)), _gib(limit)
+            raise ConstraintError(f"dispatchable {name!r} needs {needed} for its tensors, and the device has {there}")
 
 
 def _tensors(dispatchable: Dispatchable) -> int:

@@ -13,6 +13,7 @@ from ..descriptors.tensor import TensorDesc
 from ..errors import ConstraintError
 from .commands import Dispatch, Print, Range, WriteFile
 from .file import Fault, Model, ModelError
+from .memory import check_device
 from .output import encode, resolve_target, write_whole
 from .printing import lines
 from .timing import Timing, measure, report
@@ -38,8 +39,13 @@ def run_model(
       output: the folder that files go to; the model's own by default.
 
     Raises:
-      ModelError: a file cannot be written; it is not there then, or as it was.
+      ModelError: the device has too little memory, and nothing is run; or a file cannot be written, and it is not
+        there then, or as it was.
     """
+    try:
+        check_device(model.dispatchables, device)
+    except ConstraintError as error:
+        raise ModelError(model.path, [Fault("", str(error))]) from None
     with jax.enable_x64(True), jax.default_device(device):
         state = _State(model, timing or Timing(), say, output or model.path.parent)
         for i, command in enumerate(model.commands):

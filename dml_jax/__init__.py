@@ -1,6 +1,6 @@
 """DirectML's index and depth/space operators as pure JAX functions."""
 
-from .compiler import CompiledOperator, compile_operator
+from .compiler import CompiledOperator, Memory, compile_operator
 from .descriptors.depth_space import DepthToSpace1Desc, DepthToSpaceDesc, SpaceToDepth1Desc, SpaceToDepthDesc
 from .descriptors.feature_level import FeatureLevel
 from .descriptors.fields import DataType, TensorFlags
@@ -13,8 +13,11 @@ from .errors import ConstraintError, DataTypeError
 from .operators.depth_space import DepthSpaceOrder, depth_to_space, space_to_depth
 from .operators.gather import gather, gather_elements, gather_nd
 from .operators.scatter import scatter_elements, scatter_nd
+from .operators.strided import as_strided, as_strided_scatter
+from .program import BufferSpec
 
 __all__ = [
+    "BufferSpec",
     "CompiledOperator",
     "ConstraintError",
     "DataType",
@@ -27,6 +30,7 @@ __all__ = [
     "GatherElementsDesc",
     "GatherND1Desc",
     "GatherNDDesc",
+    "Memory",
     "OperatorDesc",
     "ScatterDesc",
     "ScatterElementsDesc",
@@ -35,6 +39,8 @@ __all__ = [
     "SpaceToDepthDesc",
     "TensorDesc",
     "TensorFlags",
+    "as_strided",
+    "as_strided_scatter",
     "compile_operator",
     "depth_to_space",
     "desc_from_json",

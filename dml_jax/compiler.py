@@ -1,74 +1,191 @@
 """`compile_operator`: a descriptor as an executable on flat buffers, as IDMLDevice::CompileOperator gives one."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
+from . import artifact
+from .artifact import Executables, jitted
+from .bindings import as_buffer, as_output, check_names
 from .descriptors.operator import OperatorDesc
-from .errors import ConstraintError, message
+from .errors import ConstraintError
+from .program import BufferSpec, Program
 
-__all__ = ["CompiledOperator", "compile_operator"]
+__all__ = ["CompiledOperator", "Memory", "compile_operator"]
 
 
-def compile_operator(desc: OperatorDesc) -> "CompiledOperator":
-    """Compiles an operator for flat buffers.
+def compile_operator(desc: OperatorDesc, **owned: Any) -> "CompiledOperator":
+    """Compiles an operator for flat buffers, of any strides.
+
+    XLA compiles at the first call for given lengths and a device; `CompiledOperator.memory` compiles ahead of it.
+    Equal descriptors share what is compiled.
 
     Args:
-      desc: a descriptor whose tensors are all packed.
+      desc: a descriptor.
+      owned: a buffer for each input that is OWNED_BY_DML, by field name, such as `input=table`; copied now.
 
     Returns:
       A `CompiledOperator`.
 
     Raises:
-      NotImplementedError: a tensor has strides that are not the packed row-major ones.
+      ConstraintError: an owned buffer is missing, too short or not 1-D, or an input is not owned.
+      DataTypeError: an owned buffer has another data type.
 
     Example:
-      >>> import numpy as np
+      >>> import jax.numpy as jnp, numpy as np
       >>> from dml_jax import SpaceToDepthDesc, TensorDesc, compile_operator
-      >>> desc = SpaceToDepthDesc(TensorDesc("UINT8", (1, 1, 2, 4)), TensorDesc("UINT8", (1, 4, 1, 2)), 2)
-      >>> print(compile_operator(desc)(np.arange(8, dtype=np.uint8)))
-      [0 2 1 3 4 6 5 7]
+      >>> run = compile_operator(
+      ...     SpaceToDepthDesc(TensorDesc("UINT8", (1, 1, 2, 4)), TensorDesc("UINT8", (1, 4, 1, 2), (16, 4, 4, 1)), 2)
+      ... )
+      >>> print(run(np.arange(8, dtype=np.uint8)))
+      [0 2 0 0 1 3 0 0 4 6 0 0 5 7]
+      >>> out = jnp.full(16, 9, jnp.uint8)
+      >>> out = run(np.arange(8, dtype=np.uint8), out=out)  # writes into the same memory; the old array is deleted
+      >>> print(out)
+      [0 2 9 9 1 3 9 9 4 6 9 9 5 7 9 9]
 
-    Source: IDMLDevice::CompileOperator. Executing strided tensors is not supported yet.
+    Source: IDMLDevice::CompileOperator, IDMLBindingTable. DirectML may overwrite output elements that no coordinate
+      addresses; they keep their content here, and are 0 without a bound output.
     """
-    strided = [name for name in desc.tensor_names() if not getattr(desc, name).is_packed]
-    if strided:
-        field = desc.directml_names()[strided[0]]
-        rule = f"{field}.Strides must be packed or null to be executed; other strides are not supported yet"
-        fact = f"they are {getattr(desc, strided[0]).strides}"
-        names = desc.directml_names()
-        shown = {names[name]: value for name, value in desc.operands().items()}
-        raise NotImplementedError(message(desc.operator_type, rule, fact, shown))
-    return CompiledOperator(desc)
+    return CompiledOperator(Program(desc, words=not _x64()), owned)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one call needs, in bytes, as XLA says.
+
+    Args:
+      inputs: the buffers that are read.
+      output: the buffer that is returned.
+      bound: how much of the output lies in the memory of `out=`.
+      temporary: what is allocated during the call and given back.
+    """
+
+    inputs: int
+    output: int
+    bound: int
+    temporary: int
+
+    @property
+    def allocated(self) -> int:
+        """What the call allocates."""
+        return self.output - self.bound + self.temporary
 
 
 class CompiledOperator:
-    """An operator on flat buffers: call it with one 1-D array per input, in DirectML's order.
+    """An operator on flat buffers; `compile_operator` makes one.
 
-    Each has the data type of its tensor and at least as many elements; what lies beyond is not read. The result is a
-    1-D array of the output's elements.
+    Call it with one 1-D array per input that is not OWNED_BY_DML, in DirectML's order. Each has the data type of its
+    tensor and at least as many elements as the tensor spans; `buffers` lists both. While x64 is off, a buffer of a
+    64-bit type is a uint32 array of twice the length, low words first; a 64-bit NumPy array is taken as such.
+
+    Without `out=` the result is a new array of the output's span. With `out=`, a jax.Array of at least that length,
+    the output is written into its memory: the result is that buffer, whole, and the array passed is deleted. (If
+    something else still views its memory, such as a NumPy array, JAX copies it instead.)
 
     Raises:
-      ConstraintError: another number of buffers, or one that is too short or not 1-D.
-      DataTypeError: another data type, or 64-bit data while x64 is off.
+      ConstraintError: another number of buffers, or one that is too short, not 1-D, deleted, or bound twice.
+      DataTypeError: another data type.
     """
 
-    def __init__(self, desc: OperatorDesc):
-        self.desc = desc
-        self._run = jax.jit(self._flat)
+    def __init__(self, program: Program, owned: Mapping[str, Any], executables: Executables | None = None):
+        check_names(program, owned)
+        self._program = program
+        self._fresh, self._bound = executables or _executables(program)
+        with jax.enable_x64(not program.words):
+            self._owned = {name: jnp.array(as_buffer(program, name, value)) for name, value in owned.items()}
 
-    def __call__(self, *buffers: Any) -> jax.Array:
-        return self._run(*(self._as_buffer(*pair) for pair in self.desc.paired(buffers)))
+    @classmethod
+    def deserialize(cls, content: bytes) -> "CompiledOperator":
+        """Restores what `serialize` made; calls take the same buffers, and nothing of the operator is traced again.
 
-    def _as_buffer(self, name: str, value: Any) -> jax.Array:
-        array, span = self.desc.as_array(name, value), getattr(self.desc, name).element_span
-        if array.ndim != 1 or array.size < span:
-            field = self.desc.directml_names()[name]
-            rule = f"the buffer of {field} must be 1-D with at least {span} elements"
-            raise ConstraintError(message(self.desc.operator_type, rule, f"its shape is {array.shape}", {field: array}))
-        return array
+        Raises:
+          ConstraintError: no such content, damaged, or for none of this process's platforms.
+        """
+        return cls(*artifact.load(content))
 
-    def _flat(self, *buffers: jax.Array) -> jax.Array:
-        tensors = [getattr(self.desc, name) for name in self.desc.input_names()]
-        views = [b[: t.element_span].reshape(t.sizes) for b, t in zip(buffers, tensors, strict=True)]
-        return self.desc.compute_checked(*views).ravel()
+    @property
+    def desc(self) -> OperatorDesc:
+        """The descriptor."""
+        return self._program.desc
+
+    @property
+    def buffers(self) -> dict[str, BufferSpec]:
+        """The length and data type of the buffers that a call takes, and of the output's, by field name."""
+        names = (*self._bound_at_call(), "output")
+        return {name: self._program.buffer(name) for name in names}
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes that have to move: every element that is needed is read once, every output element written once.
+
+        A gather needs no more elements of its input than its output has. Divided by a time it is a bandwidth.
+        """
+        return self._program.bytes_moved
+
+    def __call__(self, *buffers: Any, out: Any = None) -> jax.Array:
+        inputs = self._inputs(buffers)
+        with jax.enable_x64(not self._program.words):
+            if out is None:
+                return self._fresh(*inputs.values())
+            return self._bound(as_output(self._program, out, inputs), *inputs.values())
+
+    def as_text(self, *, bound: bool = False) -> str:
+        """The optimised HLO of a call, or of one with `out=`, for buffers of the least lengths."""
+        return self._compiled(bound).as_text()
+
+    def memory(self, *, bound: bool = False) -> Memory:
+        """What a call needs, or one with `out=`, for buffers of the least lengths."""
+        stats = self._compiled(bound).memory_analysis()
+        inputs = sum(struct.size * struct.dtype.itemsize for struct in self._program.structs(self.desc.input_names()))
+        return Memory(inputs, stats.output_size_in_bytes, stats.alias_size_in_bytes, temporary=stats.temp_size_in_bytes)
+
+    def serialize(self, platforms: Sequence[str] | None = None) -> bytes:
+        """Exports the operator and its owned buffers; `deserialize` restores them, in this or a later process.
+
+        The content is a zip file: the descriptor as JSON, both forms as jax.export serialises them, for buffers of the
+        least lengths, and the owned buffers as .npy.
+
+        Args:
+          platforms: of "cpu", "cuda", "rocm" and "tpu", those that it will run on; this process's default one if None.
+
+        Raises:
+          ConstraintError: an unknown platform, or the package flatbuffers, which jax.export needs, is missing.
+        """
+        with jax.enable_x64(not self._program.words):
+            return artifact.dump(self._program, self._owned, (self._fresh, self._bound), platforms)
+
+    def _bound_at_call(self) -> list[str]:
+        return [name for name in self.desc.input_names() if name not in self._owned]
+
+    def _inputs(self, buffers: Sequence[Any]) -> dict[str, Any]:
+        """Every input's buffer by name, in order."""
+        names = self._bound_at_call()
+        if len(buffers) != len(names):
+            wanted = ", ".join(self.desc.directml_names()[name] for name in names)
+            raise ConstraintError(
+                f"{self.desc.operator_type}: takes buffers for {wanted}, but there are {len(buffers)}."
+            )
+        given = {name: as_buffer(self._program, name, b) for name, b in zip(names, buffers, strict=True)}
+        return {name: self._owned.get(name, given.get(name)) for name in self.desc.input_names()}
+
+    def _compiled(self, bound: bool) -> Any:
+        structs = self._program.structs(self.desc.input_names())
+        with jax.enable_x64(not self._program.words):
+            if bound:
+                return self._bound.lower(*self._program.structs(["output"]), *structs).compile()
+            return self._fresh.lower(*structs).compile()
+
+
+def _x64() -> bool:
+    return jax.dtypes.canonicalize_dtype(np.int64) == np.int64
+
+
+@lru_cache(maxsize=256)
+def _executables(program: Program) -> Executables:
+    return jitted(program.fresh, program.bound)

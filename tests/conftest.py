@@ -16,3 +16,13 @@ def x64(request):
     """Runs the test with 64-bit types disabled, then enabled."""
     with jax.enable_x64(request.param):
         yield request.param
+
+
+def pytest_addoption(parser):
+    parser.addoption("--strided-cases", type=int, default=2000, help="random strided descriptors to run; 2000 or more")
+
+
+@pytest.fixture
+def strided_case_count(request):
+    """How many random descriptors are run."""
+    return request.config.getoption("--strided-cases")

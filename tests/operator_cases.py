@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import dml_jax
-from dml_jax.operators import depth_space, gather, scatter
+from dml_jax.operators import depth_space, gather, scatter, strided
 from dml_jax.rules import Rule
 
 X = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
@@ -140,6 +140,35 @@ CASES = {
             "block_fits": {"input": np.zeros((1, 1, 0, 0), np.float32), "block_size": 2**40, "data_format": "NCHW"},
         },
     ),
+    "as_strided": Case(
+        dml_jax.as_strided,
+        strided.AS_STRIDED,
+        {"buffer": X.ravel()},
+        {"sizes": (2, 3, 2), "strides": (9, 1, 4), "offset": 1},
+        {
+            "one_dimension(buffer)": {"buffer": X},
+            "not_negative(sizes)": {"sizes": (2, -1, 2)},
+            "not_negative(strides)": {"strides": (9, 1, -1)},
+            "not_negative(offset)": {"offset": -1},
+            "stride_count": {"strides": (9, 1)},
+            "inside": {"offset": 9},
+        },
+    ),
+    "as_strided_scatter": Case(
+        dml_jax.as_strided_scatter,
+        strided.AS_STRIDED_SCATTER,
+        {"buffer": X.ravel(), "updates": -X[:2, :3]},
+        {"strides": (2, 8), "offset": 3},
+        {
+            "one_dimension(buffer)": {"buffer": X},
+            "same_dtype(updates, buffer)": {"updates": np.int32([[1, 2, 3]])},
+            "not_negative(strides)": {"strides": (-2, 8)},
+            "not_negative(offset)": {"offset": -1},
+            "stride_count": {"strides": (1,)},
+            "inside": {"buffer": X.ravel()[:21]},
+            "injective": {"strides": (2, 1)},
+        },
+    ),
 }
 
 
@@ -159,5 +188,10 @@ VARIANTS = CASES | {
     "scatter_elements clip": variant("scatter_elements", mode="clip"),
     "scatter_nd clip": variant("scatter_nd", mode="clip"),
     "depth_to_space DCR": variant("depth_to_space", order="DCR"),
+    "as_strided overlapping": variant("as_strided", sizes=(3, 4, 2), strides=(2, 2, 1)),
+    "as_strided broadcast": variant("as_strided", sizes=(2, 3, 2), strides=(0, 5, 1)),
+    "as_strided padded": variant("as_strided", sizes=(3, 4), strides=(9, 1), offset=2),
+    "as_strided_scatter window": variant("as_strided_scatter", strides=(6, 1)),
+    "as_strided_scatter interleaved": variant("as_strided_scatter", strides=(3, 2)),
     "space_to_depth CRD": variant("space_to_depth", order="CRD", data_format="NCHW"),
 }

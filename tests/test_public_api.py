@@ -233,7 +233,7 @@ def test_docstrings_have_every_section_and_name_every_argument(case):
     assert positions == sorted(positions)
     for name in inspect.signature(case.function).parameters:
         assert f"{name}: " in text
-    assert "_OPERATOR_DESC" in text[positions[-1] :]
+    assert "_DESC" in text[positions[-1] :]
 
 
 # Cost.

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dml_jax import ConstraintError, DataType, DataTypeError, TensorDesc, TensorFlags
-from dml_jax.descriptors import constraints
 from dml_jax.descriptors.constraints import injective
 from dml_jax.descriptors.tensor import FIELDS, TENSOR
 from dml_jax.errors import SeveralErrors
+from dml_jax.operators import collision
 
 VALID = {"data_type": "FLOAT32", "sizes": (2, 3), "strides": (3, 1)}
 BREAKS = {
@@ -151,7 +151,7 @@ def test_injective_layouts_of_full_size_are_decided_at_once():
 
 
 def test_layouts_that_cannot_be_decided_in_time_are_refused_as_such(monkeypatch):
-    monkeypatch.setattr(constraints, "_SEARCH_LIMIT", 2)
+    monkeypatch.setattr(collision, "_SEARCH_LIMIT", 2)
     fact = injective("x").broken_by({"x": TensorDesc("UINT8", (2, 3), (3, 2))})
     assert fact == "sizes (2, 3) with strides (3, 2) may address one element twice: 2 steps could not decide"
 

@@ -1,8 +1,8 @@
 """The vocabulary of rules that only descriptors need: padded ranks, unsigned attributes, output layouts."""
 
 from collections.abc import Callable, Sequence
-from math import gcd, prod
 
+from ..operators.collision import collision
 from ..rules import Fact, Operands, Rule, same_dtype, same_rank
 
 __all__ = [
@@ -42,7 +42,7 @@ def injective(tensor: str) -> Rule:
 
     def broken_by(x: Operands) -> Fact:
         strides = x[tensor].strides
-        fact = None if strides is None else _collision(x[tensor].sizes, strides)
+        fact = None if strides is None else collision(x[tensor].sizes, strides)
         return f"sizes {x[tensor].sizes} with strides {strides} {fact}" if fact else None
 
     text = f"{{{tensor}}}.{{strides}} must give every coordinate an element of its own"
@@ -99,39 +99,3 @@ def fits_rank(name: str, law: Callable[[Operands], tuple[int, ...] | None], text
 def right_aligned(sizes: Sequence[int], rank: int) -> tuple[int, ...]:
     """The sizes at a rank: leading 1s put before, or leading sizes left out."""
     return (*(1,) * (rank - len(sizes)), *sizes[max(0, len(sizes) - rank) :])
-
-
-def _collision(sizes: Sequence[int], strides: Sequence[int]) -> Fact:
-    """Whether two coordinates share an offset: some non-zero difference of coordinates has offset 0."""
-    dims = sorted(((s, n) for n, s in zip(sizes, strides, strict=True) if n > 1), reverse=True)
-    spans = [sum((n - 1) * s for s, n in dims[d:]) for d in range(len(dims) + 1)]
-    if any(s == 0 for s, _ in dims) or prod(n for _, n in dims) > 1 + spans[0]:
-        return _SHARED_ELEMENT
-    divisors = [gcd(*(s for s, _ in dims[d:])) for d in range(len(dims))]
-    budget = iter(range(_SEARCH_LIMIT))
-
-    def reaches_0(d: int, offset: int, moved: bool) -> bool:
-        if next(budget, None) is None:
-            raise _UndecidedError
-        if d == len(dims):
-            return moved and offset == 0
-        if offset % divisors[d]:
-            return False
-        (stride, size), rest = dims[d], spans[d + 1]
-        # Only differences that the smaller strides can still bring back to 0; the first one may be taken positive.
-        low = max(1 - size if moved else 0, -((rest + offset) // stride))
-        high = min(size - 1, (rest - offset) // stride)
-        return any(reaches_0(d + 1, offset + k * stride, moved or k != 0) for k in range(low, high + 1))
-
-    try:
-        return _SHARED_ELEMENT if reaches_0(0, 0, False) else None
-    except _UndecidedError:
-        return f"may address one element twice: {_SEARCH_LIMIT} steps could not decide"
-
-
-class _UndecidedError(Exception):
-    """The search took too many steps; layouts made by people take a dozen."""
-
-
-_SEARCH_LIMIT = 100_000
-_SHARED_ELEMENT = "address one element twice"

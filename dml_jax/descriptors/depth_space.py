@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from ..errors import ConstraintError, describe, message
 from ..operators import depth_space as functions
@@ -53,6 +54,15 @@ def _depth(x: Operands) -> tuple[int, ...] | None:
     return n, c * b * b, h // b, w // b
 
 
+def _in_memory_format(tensor: TensorDesc, function: Any, input: Any, **attributes: Any) -> jax.Array:
+    """Runs a function on NCHW arrays; on NHWC ones where strides put the channels last, which XLA then leaves there."""
+    strides = tensor.strides
+    if strides is None or strides[1] >= min(strides[2:]):
+        return function(input, **attributes)
+    output = function(jnp.transpose(input, (0, 2, 3, 1)), **attributes, data_format="NHWC")
+    return jnp.transpose(output, (0, 3, 1, 2))
+
+
 _SHARED = (*shared_by_all("input", "output"), at_least("block_size", 1))
 TO_SPACE = (
     *_SHARED,
@@ -99,7 +109,7 @@ class DepthToSpaceDesc(OperatorDesc):
     constraints: ClassVar = TO_SPACE
 
     def compute_checked(self, input: Any) -> jax.Array:
-        return functions.depth_to_space(input, self.block_size)
+        return _in_memory_format(self.input, functions.depth_to_space, input, block_size=self.block_size)
 
 
 @dataclass(frozen=True)
@@ -136,7 +146,7 @@ class SpaceToDepthDesc(OperatorDesc):
     constraints: ClassVar = TO_DEPTH
 
     def compute_checked(self, input: Any) -> jax.Array:
-        return functions.space_to_depth(input, self.block_size)
+        return _in_memory_format(self.input, functions.space_to_depth, input, block_size=self.block_size)
 
 
 class _Ordered(OperatorDesc):
@@ -199,7 +209,9 @@ class DepthToSpace1Desc(_Ordered):
     constraints: ClassVar = TO_SPACE
 
     def compute_checked(self, input: Any) -> jax.Array:
-        return functions.depth_to_space(input, self.block_size, order=self.order)
+        return _in_memory_format(
+            self.input, functions.depth_to_space, input, block_size=self.block_size, order=self.order
+        )
 
 
 @dataclass(frozen=True)
@@ -239,4 +251,6 @@ class SpaceToDepth1Desc(_Ordered):
     constraints: ClassVar = TO_DEPTH
 
     def compute_checked(self, input: Any) -> jax.Array:
-        return functions.space_to_depth(input, self.block_size, order=self.order)
+        return _in_memory_format(
+            self.input, functions.space_to_depth, input, block_size=self.block_size, order=self.order
+        )

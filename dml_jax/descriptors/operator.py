@@ -28,6 +28,8 @@ class OperatorDesc:
     operator_type: ClassVar[str]
     constraints: ClassVar[tuple[Rule, ...]]
     support: ClassVar[tuple[Support, ...]]
+    # Whether the output is a copy of the input in which some elements are replaced.
+    starts_as_input: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         operands = {name: self._as_field(name, value) for name, value in self.operands().items()}

@@ -55,6 +55,7 @@ class ScatterElementsDesc(OperatorDesc):
     axis: int
 
     operator_type: ClassVar = "SCATTER"
+    starts_as_input: ClassVar = True
     support: ClassVar = INDEXED_2_0
     constraints: ClassVar = (
         *shared_by_all("input", "indices", "updates", "output"),
@@ -112,6 +113,7 @@ class ScatterNDDesc(OperatorDesc):
     indices_dimension_count: int
 
     operator_type: ClassVar = "SCATTER_ND"
+    starts_as_input: ClassVar = True
     support: ClassVar = INDEXED_2_1
     constraints: ClassVar = (
         *shared_by_all("input", "indices", "updates", "output"),

@@ -11,15 +11,16 @@ __all__ = ["carry_bits", "sealed"]
 
 
 def carry_bits(
-    move: Callable[..., jax.Array], where: jax.Array, *data: jax.Array, widths: Sequence[int] = (8, 16)
+    move: Callable[..., jax.Array], where: jax.Array | None, *data: jax.Array, widths: Sequence[int] = (8, 16)
 ) -> jax.Array:
     """Computes `move(where, *data)`, on the integer images of `data` if their type is a narrow float.
 
-    XLA:CPU selects and scatters bfloat16 and float8 through wider floats, which quiets NaNs; it also gathers float8 so.
+    XLA:CPU selects, pads and scatters bfloat16 and float8 through wider floats, which quiets NaNs; it also gathers
+    float8 so.
 
     Args:
       move: moves elements of `data` without looking at them.
-      where: integers or booleans that say what moves.
+      where: integers or booleans that say what moves; None where nothing varies.
       data: arrays of one dtype.
       widths: the bits of the floats concerned; float16 never is.
     """
@@ -28,7 +29,7 @@ def carry_bits(
         return move(where, *data)
     integer = {1: jnp.uint8, 2: jnp.uint16}[dtype.itemsize]
 
-    def moved_as_integers(where: jax.Array, *data: jax.Array) -> jax.Array:
+    def moved_as_integers(where: jax.Array | None, *data: jax.Array) -> jax.Array:
         images = [lax.bitcast_convert_type(x, integer) for x in data]
         return lax.bitcast_convert_type(move(where, *images), dtype)
 

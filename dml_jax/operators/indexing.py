@@ -12,7 +12,16 @@ from ..errors import ConstraintError
 from ..rules import Operands, Rule, custom, one_of
 from .carrying import carry_bits, sealed
 
-__all__ = ["READ_MODE", "WRITE_MODE", "indexed_axes_not_empty", "read", "tuple_size", "tuples_fit", "write"]
+__all__ = [
+    "READ_MODE",
+    "WRITE_MODE",
+    "index_dtype",
+    "indexed_axes_not_empty",
+    "read",
+    "tuple_size",
+    "tuples_fit",
+    "write",
+]
 
 READ_MODE = one_of("mode", ("clip", "fill", "promise_in_bounds"))
 WRITE_MODE = one_of("mode", ("drop", "clip", "promise_in_bounds"))
@@ -125,7 +134,7 @@ def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
 
     Saturates instead of truncating: what was out of range stays out of range, on its own side.
     """
-    target = _index_dtype(sizes)
+    target = index_dtype(sizes)
     largest = np.iinfo(target).max
     if jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
         if indices.dtype.itemsize >= target.itemsize:
@@ -139,7 +148,7 @@ def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
     return wrapped.astype(target)
 
 
-def _index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
+def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
     # A size that is symbolic, as in jax.export, counts as one of the usual ones.
     largest = max((n for n in sizes if isinstance(n, int)), default=0)
     if largest <= np.iinfo(np.int32).max:

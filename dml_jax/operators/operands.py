@@ -1,6 +1,7 @@
 """What the operators accept as arrays and attributes, normalised before tracing so that nothing is narrowed."""
 
 import operator as python
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jax.core import Tracer
 from ..errors import DataTypeError, message
 from ..rules import check, integer_indices
 
-__all__ = ["as_data", "as_flag", "as_indices", "as_int", "as_name", "is_key"]
+__all__ = ["as_array", "as_data", "as_flag", "as_indices", "as_int", "as_ints", "as_name", "is_key"]
 
 _INTEGER = (integer_indices(),)
 
@@ -24,7 +25,7 @@ def as_data(operator: str, name: str, value: Any) -> Any:
     """
     if isinstance(value, jax.Array) and value.dtype.itemsize < 8:
         return value
-    array = _as_array(operator, name, value)
+    array = as_array(operator, name, value)
     if is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
         return array
     rule = (
@@ -47,7 +48,7 @@ def as_indices(operator: str, value: Any) -> Any:
     if type(value) is int:
         limits = np.iinfo(np.int64)
         value = np.asarray(min(max(value, limits.min), limits.max))
-    array = _as_array(operator, "indices", value)
+    array = as_array(operator, "indices", value)
     check(operator, _INTEGER, {"indices": array})
     narrow = jax.dtypes.canonicalize_dtype(array.dtype)
     if narrow == array.dtype:
@@ -74,6 +75,20 @@ def as_int(operator: str, name: str, value: Any) -> int:
     except TypeError:
         rule = f"{name} must be a Python integer, known while tracing"
         raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value})) from None
+
+
+def as_ints(operator: str, name: str, value: Any) -> tuple[int, ...]:
+    """Returns a static tuple of Python integers.
+
+    Raises:
+      DataTypeError: no sequence, or one of anything but integers.
+    """
+    if type(value) is tuple and all(type(item) is int for item in value):
+        return value
+    if isinstance(value, str | bytes | Tracer) or not isinstance(value, Iterable):
+        rule = f"{name} must be a sequence of Python integers, known while tracing"
+        raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
+    return tuple(as_int(operator, f"{name}[{i}]", item) for i, item in enumerate(value))
 
 
 def as_name(operator: str, name: str, value: Any) -> str:
@@ -104,8 +119,12 @@ def is_key(array: Any) -> bool:
     return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
-def _as_array(operator: str, name: str, value: Any) -> Any:
-    """An array of a type that JAX has: jax, NumPy without a mask, or anything with `__jax_array__`."""
+def as_array(operator: str, name: str, value: Any) -> Any:
+    """Returns an array of a type that JAX has: jax, NumPy without a mask, or anything with `__jax_array__`.
+
+    Raises:
+      DataTypeError: not an array, or no type that JAX has.
+    """
     if not isinstance(value, jax.Array) and hasattr(type(value), "__jax_array__"):
         value = value.__jax_array__()
     if isinstance(value, jax.Array):

@@ -1,0 +1,102 @@
+"""Compiled operators as bytes: a zip file of the descriptor, what jax.export makes of both forms, and owned buffers."""
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.export
+import numpy as np
+from jax import lax
+
+from .descriptors.json_form import desc_from_json, desc_to_json
+from .errors import ConstraintError
+from .program import Program
+
+__all__ = ["Executables", "dump", "jitted", "load"]
+
+# A program without and with a bound output, jitted.
+Executables = tuple[Any, Any]
+VERSION = 1
+
+
+def jitted(fresh: Callable[..., jax.Array], bound: Callable[..., jax.Array]) -> Executables:
+    """Jits both forms; the bound output is given away, even where its content is not needed."""
+    return jax.jit(fresh), jax.jit(bound, donate_argnums=0, keep_unused=True)
+
+
+def dump(
+    program: Program, owned: Mapping[str, jax.Array], executables: Executables, platforms: Sequence[str] | None
+) -> bytes:
+    """Serialises a program, both forms of it and its owned buffers.
+
+    Raises:
+      ConstraintError: an unknown platform, or a missing package.
+    """
+    if platforms is not None and (isinstance(platforms, str) or not platforms or not set(platforms) <= PLATFORMS):
+        raise ConstraintError(f"platforms must be some of {sorted(PLATFORMS)}, but they are {platforms!r}")
+    inputs = program.structs(program.desc.input_names())
+    head = {"version": VERSION, "words": program.words, "desc": desc_to_json(program.desc)}
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as file:
+        file.writestr(HEAD, json.dumps(head))
+        for name, executable, arguments in zip(
+            FORMS, executables, (inputs, [*program.structs(["output"]), *inputs]), strict=True
+        ):
+            file.writestr(name, _exported(executable, arguments, platforms))
+        for name, array in owned.items():
+            with file.open(f"{name}.npy", "w") as member:
+                np.save(member, np.asarray(array), allow_pickle=False)
+    return content.getvalue()
+
+
+PLATFORMS = {"cpu", "cuda", "rocm", "tpu"}
+HEAD = "operator.json"
+FORMS = ("fresh.jax_export", "bound.jax_export")
+
+
+def _exported(executable: Any, arguments: Sequence[Any], platforms: Sequence[str] | None) -> bytes:
+    try:
+        return bytes(jax.export.export(executable, platforms=platforms)(*arguments).serialize())
+    except ImportError as error:
+        fix = "pip install 'dml_jax[export]' installs it"
+        raise ConstraintError(f"jax.export needs the package flatbuffers: {error}; {fix}") from None
+
+
+def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
+    """Restores what `dump` made.
+
+    Raises:
+      ConstraintError: something else, damaged, or for none of this process's platforms.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            members = {name: file.read(name) for name in file.namelist()}
+        head = json.loads(members.pop(HEAD))
+        if head["version"] != VERSION:
+            raise ConstraintError(f"its version is {head['version']}, and {VERSION} is known")
+        program = Program(desc_from_json(head["desc"]), head["words"])
+        fresh, bound = (jax.export.deserialize(bytearray(members.pop(name))) for name in FORMS)
+        owned = {name.removesuffix(".npy"): np.load(io.BytesIO(member)) for name, member in members.items()}
+    except Exception as error:
+        raise ConstraintError(f"the content is no serialised operator: {error}") from None
+    here = {jax.export.default_export_platform(), "cpu"}
+    if here.isdisjoint(fresh.platforms):
+        raise ConstraintError(f"the serialised operator is for {fresh.platforms}, and this process has {sorted(here)}")
+    return program, owned, _restored(program, fresh, bound)
+
+
+def _restored(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> Executables:
+    """Both forms for buffers of any length: an exported one takes the least lengths only."""
+    lengths = [struct.size for struct in program.structs(program.desc.tensor_names())]
+
+    def cut(buffers: Sequence[jax.Array]) -> list[jax.Array]:
+        return [buffer[:length] for buffer, length in zip(buffers, lengths, strict=False)]
+
+    def write(out: jax.Array, *buffers: jax.Array) -> jax.Array:
+        written = bound.call(out[: lengths[-1]], *cut(buffers))
+        return lax.dynamic_update_slice(out, written, (0,))
+
+    return jitted(lambda *buffers: fresh.call(*cut(buffers)), write)

@@ -1,0 +1,119 @@
+"""Strided layouts as data: what a view of a flat buffer addresses, and the splits of the buffer that reach it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+__all__ = ["Group", "Layout", "span"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Dimensions that select rows, once the buffer is split into rows of `unit` elements.
+
+    Args:
+      unit: elements per row, and from one row to the next.
+      sizes: of the dimensions; more than one if they overlap or interleave, so that no further split parts them.
+      steps: rows from one coordinate to the next, per dimension.
+      inner: elements of a row, from the first to the last, that the following groups address.
+    """
+
+    unit: int
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    inner: int
+
+    @property
+    def rows(self) -> int:
+        """Rows from the first to the last that are addressed, both included."""
+        return span(self.sizes, self.steps)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the dimensions address every row once, in order."""
+        return len(self.sizes) == 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A view of a flat buffer: coordinate c is element offset + sum(c * strides).
+
+    Args:
+      sizes: of the view, each at least 1.
+      strides: in elements, not negative, one per size.
+      offset: of the first element.
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last addressed one, both included."""
+        return span(self.sizes, self.strides)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The dimensions that move through the buffer, in storage order: the largest stride first."""
+        moving = [d for d, (n, s) in enumerate(zip(self.sizes, self.strides, strict=True)) if n > 1 and s > 0]
+        return tuple(sorted(moving, key=lambda d: (-self.strides[d], -self.sizes[d])))
+
+    @property
+    def stored_sizes(self) -> tuple[int, ...]:
+        """The sizes in storage order."""
+        return tuple(self.sizes[d] for d in self.dims)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The splits that reach the elements, from the outermost to the innermost; none for a single element.
+
+        Dimensions are split off together until what is left fits between two of their rows.
+        """
+        groups: list[Group] = []
+        dims = [(self.sizes[d], self.strides[d]) for d in self.dims]
+        while dims:
+            count, unit, inner = next(filter(None, (_fitting(dims, i) for i in range(1, len(dims) + 1))))
+            sizes, strides = zip(*dims[:count], strict=True)
+            groups.append(Group(unit, sizes, tuple(s // unit for s in strides), inner))
+            dims = dims[count:]
+        return _merged(groups)
+
+    def parent(self, length: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The array that a buffer of `length` elements is, if the view is a window of one.
+
+        Returns:
+          Its sizes, and where the window of the groups' rows starts in it: one entry per group, and a last one.
+        """
+        sizes, starts, rest, inner = [], [], self.offset, length
+        for group in self.groups:
+            count, over = divmod(inner, group.unit)
+            start, rest = divmod(rest, group.unit)
+            if over or not group.is_run or start + group.rows > count:
+                return None
+            sizes, starts, inner = [*sizes, count], [*starts, start], group.unit
+        return (*sizes, inner), (*starts, rest)
+
+
+def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to the last that sizes and strides address, both included."""
+    return 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+
+
+def _fitting(dims: Sequence[tuple[int, int]], count: int) -> tuple[int, int, int] | None:
+    """The first `count` (size, stride) as a group, if the others fit into its rows; always so for all of them."""
+    unit = gcd(*(stride for _, stride in dims[:count]))
+    inner = 1 + sum((n - 1) * s for n, s in dims[count:])
+    return (count, unit, inner) if inner <= unit else None
+
+
+def _merged(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Neighbouring runs without a gap between them as one run."""
+    merged: list[Group] = []
+    for group in groups:
+        outer = merged[-1] if merged else None
+        if outer and outer.is_run and group.is_run and outer.unit == group.unit * group.rows:
+            merged[-1] = Group(group.unit, (outer.rows * group.rows,), (1,), group.inner)
+        else:
+            merged.append(group)
+    return tuple(merged)

@@ -1,0 +1,118 @@
+"""Reads and writes strided layouts by splits, slices, pads, transposes and broadcasts, and what is left by offsets."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .carrying import carry_bits
+from .indexing import index_dtype
+from .layout import Group, Layout, span
+from .operands import is_key
+
+__all__ = ["place", "update", "view"]
+
+
+def view(buffer: jax.Array, layout: Layout) -> jax.Array:
+    """Reads a view that lies inside `buffer`."""
+    if 0 in layout.sizes:
+        return lax.slice_in_dim(buffer, 0, 0).reshape(layout.sizes)
+    if is_key(buffer):  # which XLA does not pad
+        return buffer[layout.offset + _offsets(layout.sizes, layout.strides)]
+    x, start = buffer, layout.offset
+    *outer, last = layout.groups or [_ELEMENT]
+    for group in outer:
+        x, start = _split(x, start, group)
+        x = _taken(x, group, axis=x.ndim - 2)
+    x = lax.slice_in_dim(x, start, start + (last.rows - 1) * last.unit + 1, last.unit, axis=-1)
+    x = _taken(x, last, axis=x.ndim - 1).reshape(layout.stored_sizes)
+    dims = sorted(layout.dims)
+    x = jnp.transpose(x, [layout.dims.index(d) for d in dims])
+    return lax.broadcast_in_dim(x, layout.sizes, dims)
+
+
+_ELEMENT = Group(1, (1,), (1,), 1)
+
+
+def _split(x: jax.Array, start: int, group: Group) -> tuple[jax.Array, int]:
+    """Splits the last dimension into the rows of a group; returns also where in a row the inner groups start."""
+    width = group.rows * group.unit
+    begin = min(start, max(0, x.shape[-1] - width))
+    if start - begin + group.inner > group.unit:
+        begin = start  # what the last row lacks at its end is padded
+    x = _window(x, begin, width)
+    return x.reshape(*x.shape[:-1], group.rows, group.unit), start - begin
+
+
+def _taken(x: jax.Array, group: Group, axis: int) -> jax.Array:
+    """Selects along an axis, where the dimensions of a group overlap or interleave."""
+    if group.is_run:
+        return x
+    offsets = _offsets(group.sizes, group.steps).ravel()
+    return carry_bits(lambda i, x: jnp.take(x, i, axis=axis, mode="clip"), offsets, x, widths=(8,))
+
+
+def _window(x: jax.Array, begin: int, width: int) -> jax.Array:
+    """Elements [begin, begin + width) of the last dimension, zeros where there are none."""
+    if begin >= 0 and begin + width <= x.shape[-1]:
+        return lax.slice_in_dim(x, begin, begin + width, axis=-1)
+    return _padded(x, -begin, 0, begin + width - x.shape[-1])
+
+
+def _padded(x: jax.Array, low: int, interior: int, high: int) -> jax.Array:
+    """Zeros before, between and after the elements of the last dimension; negative numbers cut."""
+    config = [*[(0, 0, 0)] * (x.ndim - 1), (low, high, interior)]
+    return carry_bits(lambda _, x: lax.pad(x, jnp.zeros((), x.dtype), config), None, x)
+
+
+def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> jax.Array:
+    """The offset of every coordinate: computed where it is used, never a constant."""
+    dtype, sizes = index_dtype([span(sizes, strides)]), tuple(sizes)
+    steps = (lax.broadcasted_iota(dtype, sizes, d) * np.asarray(s, dtype) for d, s in enumerate(strides))
+    return sum(steps, jnp.zeros(sizes, dtype))
+
+
+def update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
+    """Copies `buffer` and writes a view that lies inside it and has an element for every coordinate."""
+    if 0 in layout.sizes:
+        return buffer
+    if is_key(buffer) or not all(group.is_run for group in layout.groups):
+        return _scattered(buffer, updates, layout)
+    length = buffer.shape[0]
+    if parent := layout.parent(length):
+        sizes, starts = parent
+        window = _stored(updates, layout).reshape(*(g.rows for g in layout.groups), 1)
+        return lax.dynamic_update_slice(buffer.reshape(sizes), window, starts).reshape(length)
+    addressed = place(jnp.ones(layout.sizes, bool), layout, length)
+    return carry_bits(jnp.where, addressed, place(updates, layout, length), buffer)
+
+
+def place(updates: jax.Array, layout: Layout, length: int) -> jax.Array:
+    """Writes such a view into `length` zeros."""
+    if 0 in layout.sizes or not all(group.is_run for group in layout.groups):
+        return _scattered(jnp.zeros(length, updates.dtype), updates, layout)
+    outer_first = layout.groups or (_ELEMENT,)
+    x = _stored(updates, layout).reshape([g.rows for g in outer_first])
+    x = _padded(x, 0, outer_first[-1].unit - 1, 0)
+    for group in reversed(outer_first[:-1]):
+        x = _padded(x, 0, 0, group.unit - x.shape[-1])
+        x = x.reshape(*x.shape[:-2], -1)
+    return _padded(x, layout.offset, 0, length - layout.offset - x.shape[-1])
+
+
+def _stored(updates: jax.Array, layout: Layout) -> jax.Array:
+    """The elements in storage order."""
+    ones = [d for d in range(updates.ndim) if d not in layout.dims]
+    return jnp.transpose(updates, (*ones, *layout.dims)).reshape(layout.stored_sizes)
+
+
+def _scattered(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
+    """Writes through computed offsets."""
+    offsets = layout.offset + _offsets(layout.sizes, layout.strides).ravel()
+
+    def move(offsets: jax.Array, buffer: jax.Array, updates: jax.Array) -> jax.Array:
+        return buffer.at[offsets].set(updates, mode="promise_in_bounds", unique_indices=True)
+
+    return carry_bits(move, offsets, buffer, updates.ravel())

@@ -1,0 +1,129 @@
+"""`Program`: a descriptor as pure functions on flat buffers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .descriptors.operator import OperatorDesc
+from .descriptors.tensor import TensorDesc, packed_strides
+from .operators.layout import Layout
+from .operators.views import place, update, view
+
+__all__ = ["BufferSpec", "Program"]
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """What a tensor's buffer is: a 1-D array of at least `length` elements of `dtype`."""
+
+    length: int
+    dtype: np.dtype[Any]
+
+    def as_struct(self) -> jax.ShapeDtypeStruct:
+        """The shortest such buffer, for tracing."""
+        return jax.ShapeDtypeStruct((self.length,), self.dtype)
+
+
+@dataclass(frozen=True)
+class Program:
+    """An operator on flat buffers; equal ones are the same program.
+
+    Args:
+      desc: the operator.
+      words: whether buffers of 64-bit types are uint32 arrays of twice the length, little-endian words.
+    """
+
+    desc: OperatorDesc
+    words: bool
+
+    def buffer(self, name: str) -> BufferSpec:
+        """What is bound to a tensor."""
+        tensor = self._tensor(name)
+        if self._in_words(name):
+            return BufferSpec(2 * tensor.element_span, np.dtype(np.uint32))
+        return BufferSpec(tensor.element_span, tensor.dtype)
+
+    def structs(self, names: Iterable[str]) -> list[jax.ShapeDtypeStruct]:
+        """The shortest buffers of some tensors, for tracing."""
+        return [self.buffer(name).as_struct() for name in names]
+
+    def fresh(self, *buffers: jax.Array) -> jax.Array:
+        """Makes the output's buffer; elements that no coordinate addresses are 0."""
+        return place(self._computed(self._views(buffers)), self._layout("output"), self.buffer("output").length)
+
+    def bound(self, out: jax.Array, *buffers: jax.Array) -> jax.Array:
+        """Writes into the output's buffer; elements that no coordinate addresses keep what `out` holds."""
+        views = self._views(buffers)
+        if self.desc.starts_as_input and self._tensor("output").is_packed and out.shape[0] == views["input"].size:
+            views["input"] = _moved_into(out, views["input"])
+        return update(out, self._computed(views), self._layout("output"))
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes that have to move: each element that is needed read once, each element of the output written.
+
+        A gather needs no more elements of its input than its output has.
+        """
+        distinct = {name: _distinct(self._tensor(name)) for name in self.desc.tensor_names()}
+        if not self.desc.starts_as_input:
+            distinct["input"] = min(distinct["input"], distinct["output"])
+        return sum(count * self._tensor(name).data_type.itemsize for name, count in distinct.items())
+
+    def _tensor(self, name: str) -> TensorDesc:
+        return getattr(self.desc, name)
+
+    def _in_words(self, name: str) -> bool:
+        return self.words and self._tensor(name).data_type.itemsize == 8
+
+    def _layout(self, name: str) -> Layout:
+        tensor = self._tensor(name)
+        sizes, strides = tensor.sizes, tensor.strides or packed_strides(tensor.sizes)
+        if self._in_words(name):
+            return Layout((*sizes, 2), (*(2 * s for s in strides), 1))
+        return Layout(sizes, strides)
+
+    def _views(self, buffers: Iterable[jax.Array]) -> dict[str, jax.Array]:
+        """The inputs as the operator sees them; pairs of words are a last dimension, but indices are 32-bit ones."""
+        names = self.desc.input_names()
+        views = {name: view(buffer, self._layout(name)) for name, buffer in zip(names, buffers, strict=True)}
+        if "indices" in views and self._in_words("indices"):
+            views["indices"] = _saturated(views["indices"], self._tensor("indices").dtype)
+        return views
+
+    def _computed(self, views: dict[str, jax.Array]) -> jax.Array:
+        if not self._in_words("output"):
+            return self.desc.compute_checked(**views)
+        axes = tuple(None if name == "indices" else -1 for name in views)
+        return jax.vmap(self.desc.compute_checked, in_axes=axes, out_axes=-1)(*views.values())
+
+
+def _distinct(tensor: TensorDesc) -> int:
+    """Elements of the buffer that coordinates address, at most: a stride of 0 addresses one."""
+    strides = tensor.strides or packed_strides(tensor.sizes)
+    return min(tensor.element_span, prod(n for n, s in zip(tensor.sizes, strides, strict=True) if s))
+
+
+def _moved_into(out: jax.Array, input: jax.Array) -> jax.Array:
+    """Copies `input` into the buffer of `out`, so that a scatter goes on there.
+
+    In two pieces: XLA replaces an update of a whole array by its value, and then copies that to a buffer of its own.
+    """
+    flat, half = input.ravel(), input.size // 2
+    out = lax.dynamic_update_slice(out, flat[:half], (0,))
+    return lax.dynamic_update_slice(out, flat[half:], (half,)).reshape(input.shape)
+
+
+def _saturated(words: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
+    """64-bit indices as 32-bit ones: what does not fit stays out of range, on its own side."""
+    low, high = words[..., 0], words[..., 1]
+    if dtype == np.uint64:
+        return jnp.where(high == 0, low, jnp.uint32(2**32 - 1))
+    low, high = lax.bitcast_convert_type(low, jnp.int32), lax.bitcast_convert_type(high, jnp.int32)
+    furthest = jnp.where(high < 0, jnp.int32(-(2**31)), jnp.int32(2**31 - 1))
+    return jnp.where(high == low >> 31, low, furthest)

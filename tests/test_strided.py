@@ -1,0 +1,330 @@
+"""as_strided and as_strided_scatter: NumPy's views, and what XLA makes of each class of layouts."""
+
+import re
+
+import chex
+import jax
+import jax.export
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_same_bits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.lib import stride_tricks
+from test_bits import DIRECTML, OTHERS, every_pattern
+
+import dml_jax
+from dml_jax import ConstraintError, DataTypeError
+from dml_jax.operators.collision import collision
+
+
+def numpy_view(buffer, sizes, strides, offset=0):
+    """The oracle; NumPy cannot view float8_e5m2, but bytes."""
+    images = buffer.view(np.uint8) if buffer.itemsize == 1 else buffer
+    return stride_tricks.as_strided(images[offset:], sizes, [s * buffer.itemsize for s in strides]).view(buffer.dtype)
+
+
+def numpy_scatter(buffer, updates, strides, offset=0):
+    written = buffer.copy()
+    images = written.view(np.uint8) if buffer.itemsize == 1 else written
+    numpy_view(images, updates.shape, strides, offset)[...] = updates.view(images.dtype)
+    return written
+
+
+# Class: (sizes, strides, offset, elements of the buffer). What is read without computed offsets ...
+MOVED = {
+    "packed": ((2, 3, 4), (12, 4, 1), 0, 24),
+    "packed, in a longer buffer": ((2, 3, 4), (12, 4, 1), 5, 40),
+    "column-major": ((2, 3), (1, 2), 0, 6),
+    "permuted": ((2, 3, 4, 5), (60, 1, 15, 3), 0, 120),
+    "padded rows": ((3, 4), (6, 1), 0, 18),
+    "padded rows, the last one cut": ((3, 4), (6, 1), 0, 16),
+    "padded channels and rows": ((2, 3, 4, 5), (100, 30, 7, 1), 0, 200),
+    "a window": ((2, 3), (6, 1), 8, 24),
+    "a window at the end": ((2, 3), (6, 1), 15, 24),
+    "a window across the array's edge": ((2, 3), (6, 1), 4, 24),
+    "steps": ((4,), (3,), 0, 12),
+    "steps, the last one cut": ((4,), (3,), 1, 11),
+    "steps in padded rows": ((3, 2), (7, 3), 0, 21),
+    "steps of rows": ((2, 2, 3), (24, 12, 2), 1, 48),
+    "transposed window": ((3, 2), (1, 6), 8, 24),
+    "one element": ((), (), 3, 5),
+    "sizes of 1": ((1, 2, 1), (9, 4, 7), 0, 5),
+    "empty": ((2, 0), (1, 1), 0, 3),
+}
+# ... the same, but read only: two coordinates share an element ...
+REPEATED = {
+    "broadcast row": ((2, 3), (0, 1), 0, 3),
+    "broadcast column": ((2, 3), (1, 0), 0, 2),
+    "broadcast scalar": ((2, 3), (0, 0), 4, 5),
+    "broadcast in a padded window": ((3, 2, 4), (6, 0, 1), 1, 18),
+}
+# ... and what no split of the buffer parts.
+INTERLEAVED = {
+    "interleaved": ((2, 3), (3, 2), 0, 8),
+    "interleaved in rows": ((3, 2, 3), (10, 3, 2), 1, 30),
+    "interleaved rows": ((2, 3, 4), (15, 10, 1), 0, 40),
+}
+OVERLAPPING = {
+    "windows": ((4, 3), (1, 1), 0, 6),
+    "windows of rows": ((3, 2, 5), (5, 5, 1), 0, 20),
+    "windows of a picture": ((3, 4, 2, 2), (6, 1, 6, 1), 1, 24),
+    "far apart": ((3, 3), (4, 2), 0, 13),
+}
+READ = MOVED | REPEATED | INTERLEAVED | OVERLAPPING
+WRITTEN = MOVED | INTERLEAVED
+
+every_read = pytest.mark.parametrize("layout", READ.values(), ids=READ)
+every_write = pytest.mark.parametrize("layout", WRITTEN.values(), ids=WRITTEN)
+
+
+def reader(layout):
+    sizes, strides, offset, _ = layout
+    return lambda buffer: dml_jax.as_strided(buffer, sizes, strides, offset=offset)
+
+
+def writer(layout):
+    _, strides, offset, _ = layout
+    return lambda buffer, updates: dml_jax.as_strided_scatter(buffer, updates, strides, offset=offset)
+
+
+def operands(layout, dtype=np.float32):
+    """A buffer, and updates for it."""
+    buffer = np.arange(1, 1 + layout[3]).astype(dtype)
+    return buffer, -np.arange(1, 1 + np.prod(layout[0], dtype=int)).reshape(layout[0]).astype(dtype)
+
+
+@every_read
+def test_reads_are_numpys(layout):
+    buffer, _ = operands(layout)
+    assert_same_bits(reader(layout)(buffer), numpy_view(buffer, *layout[:3]))
+
+
+@every_write
+def test_writes_are_numpys(layout):
+    buffer, updates = operands(layout)
+    assert_same_bits(writer(layout)(buffer, updates), numpy_scatter(buffer, updates, *layout[1:3]))
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), max_size=4),
+    st.integers(0, 5),
+    st.integers(0, 5),
+)
+def test_random_layouts_are_numpys(dims, offset, more):
+    sizes, strides = tuple(n for n, _ in dims), tuple(s for _, s in dims)
+    needed = offset + 1 + sum((n - 1) * s for n, s in dims) if 0 not in sizes else 0
+    layout = (sizes, strides, offset, max(needed, 0) + more)
+    buffer, updates = operands(layout)
+    assert_same_bits(reader(layout)(buffer), numpy_view(buffer, sizes, strides, offset))
+    if 0 in sizes or not collision(sizes, strides):
+        assert_same_bits(writer(layout)(buffer, updates), numpy_scatter(buffer, updates, strides, offset))
+
+
+LARGE = {
+    "padded rows": ((64, 40), (48, 1), 3),
+    "columns of a picture": ((40, 64), (1, 48), 3),
+    "steps": ((900,), (3,), 1),
+    "broadcast row": ((5, 600), (0, 1), 0),
+    "windows": ((300, 7), (1, 1), 0),
+    "interleaved": ((2, 300), (301, 2), 0),
+}
+
+
+@pytest.mark.parametrize("name", DIRECTML + OTHERS)
+def test_every_class_moves_bits(name):
+    """NaN payloads and all, with zeros padded in and other elements beside them."""
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    pattern = every_pattern(dtype)
+    with jax.enable_x64(dtype.itemsize >= 8 and name != "complex64"):
+        for key, (sizes, strides, offset) in LARGE.items():
+            buffer = pattern[: offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))]
+            read = dml_jax.as_strided(buffer, sizes, strides, offset=offset)
+            assert_same_bits(read, numpy_view(buffer, sizes, strides, offset))
+            if key not in ("broadcast row", "windows"):
+                updates = np.roll(pattern, 77)[: np.prod(sizes)].reshape(sizes)
+                for more in (0, 48 - 40):  # with the last row cut, and with a whole one
+                    longer = pattern[: len(buffer) + more]
+                    written = dml_jax.as_strided_scatter(longer, updates, strides, offset=offset)
+                    assert_same_bits(written, numpy_scatter(longer, updates, strides, offset))
+
+
+def test_four_bit_integers_and_keys():
+    four = np.arange(12).astype(ml_dtypes.int4)
+    assert_same_bits(dml_jax.as_strided(four, (2, 3), (5, 1)), numpy_view(four, (2, 3), (5, 1)))
+    keys = jax.random.split(jax.random.key(0), 8)
+    taken = dml_jax.as_strided(keys, (2, 3), (5, 1))
+    chex.assert_trees_all_equal(jax.random.key_data(taken[1]), jax.random.key_data(keys[5:8]))
+    put = dml_jax.as_strided_scatter(keys, taken[::-1], (5, 1))
+    chex.assert_trees_all_equal(jax.random.key_data(put[:3]), jax.random.key_data(keys[5:8]))
+
+
+# Lowering.
+
+CONSTANT = re.compile(r"dense<[^>]*> : tensor<([0-9x]*)x?[a-z]")
+
+
+def stablehlo(function, *arrays):
+    return jax.jit(function).lower(*arrays).as_text()
+
+
+def optimised(function, *arrays):
+    """The instructions that XLA compiles."""
+    text = jax.jit(function).lower(*arrays).compile().as_text()
+    return set(re.findall(r"= \S+ ([a-z][\w-]*)\(", text))
+
+
+COMPUTED = {"gather", "scatter", "iota", "while", "dynamic-slice", "call"}
+
+
+@pytest.mark.parametrize("layout", (MOVED | REPEATED).values(), ids=MOVED | REPEATED)
+def test_recognised_reads_compute_no_offsets(layout):
+    buffer, _ = operands(layout)
+    assert not COMPUTED & optimised(reader(layout), buffer)
+    assert not re.findall(r"stablehlo\.(gather|iota)", stablehlo(reader(layout), buffer))
+
+
+@pytest.mark.parametrize("layout", MOVED.values(), ids=MOVED)
+def test_recognised_writes_compute_no_offsets(layout):
+    buffer, updates = operands(layout)
+    assert not COMPUTED & optimised(writer(layout), buffer, updates)
+    assert not re.findall(r"stablehlo\.(scatter|iota)", stablehlo(writer(layout), buffer, updates))
+
+
+@pytest.mark.parametrize(
+    ("name", "operations"),
+    [
+        ("packed", "reshape"),
+        ("column-major", "reshape slice transpose"),
+        ("permuted", "reshape slice transpose"),
+        ("padded rows", "reshape slice"),
+        ("padded rows, the last one cut", "pad reshape slice"),
+        ("a window", "reshape slice"),
+        ("a window at the end", "reshape slice"),
+        ("steps", "slice"),
+        ("broadcast row", "broadcast_in_dim slice"),
+    ],
+)
+def test_each_class_is_read_by_its_own_operations(name, operations):
+    text = stablehlo(reader(READ[name]), operands(READ[name])[0])
+    found = set(re.findall(r"stablehlo\.(\w+)", text)) - {"return", "constant", "slice", "reshape"}
+    assert found == set(operations.split()) - {"slice", "reshape"}
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [
+        ("packed, in a longer buffer", "dynamic_update_slice"),
+        ("a window", "dynamic_update_slice"),
+        ("steps in padded rows", "pad"),
+    ],
+)
+def test_each_class_is_written_by_its_own_operations(name, operation):
+    assert f"stablehlo.{operation}" in stablehlo(writer(MOVED[name]), *operands(MOVED[name]))
+
+
+@pytest.mark.parametrize("layout", (INTERLEAVED | OVERLAPPING).values(), ids=INTERLEAVED | OVERLAPPING)
+def test_computed_offsets_are_no_constants(layout):
+    """They grow with the tensor and are made from iotas; rows are read whole where dimensions overlap in rows."""
+    text = stablehlo(reader(layout), operands(layout)[0])
+    assert "stablehlo.iota" in text
+    assert "gather" in text
+    for shape in CONSTANT.findall(text):
+        assert np.prod([int(n) for n in shape.split("x") if n], dtype=int) <= 1
+
+
+def test_windows_of_rows_are_read_as_rows():
+    layout = OVERLAPPING["windows of rows"]
+    assert "slice_sizes = array<i64: 1, 5>" in stablehlo(reader(layout), operands(layout)[0])
+
+
+def test_offsets_are_as_wide_as_they_must_be():
+    """Over an interleaved view whose last element has an offset above 2**31 - 1; traced only."""
+    sizes, strides = (2, 3), (2**31 - 2, 2**30)
+    buffer = jax.ShapeDtypeStruct((2**33,), jnp.uint8)
+    read = lambda b: dml_jax.as_strided(b, sizes, strides)  # noqa: E731
+    narrow = lambda b: dml_jax.as_strided(b, sizes, tuple(s // 4 for s in strides))  # noqa: E731
+    for x64 in (False, True):
+        with jax.enable_x64(x64):
+            assert "xi32>) -> tensor<6xui8>" in jax.jit(narrow).lower(buffer).as_text()
+    with jax.enable_x64(True):
+        assert "xi64>) -> tensor<6xui8>" in jax.jit(read).lower(buffer).as_text()
+    with pytest.raises(ConstraintError, match="needs 64-bit indices: enable jax_enable_x64"):
+        jax.eval_shape(read, buffer)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides", "offset"),
+    [
+        ((2, 3), (2**31, 1), 5),  # rows that far apart
+        ((3, 2), (1, 1), 2**31 + 7),  # overlapping ones, that far out
+        ((2, 2, 3), (2**31 + 1, 3, 2), 0),  # interleaved ones in rows that far apart
+    ],
+)
+def test_elements_beyond_2_to_the_31(sizes, strides, offset):
+    """2 GiB of uint8, x64 off."""
+    buffer = np.zeros(2**31 + 64, np.uint8)
+    buffer[:64], buffer[-64:] = range(64), range(100, 164)
+    assert_same_bits(
+        dml_jax.as_strided(buffer, sizes, strides, offset=offset), numpy_view(buffer, sizes, strides, offset)
+    )
+
+
+# Transformations; test_public_api.py has more.
+
+
+@pytest.mark.parametrize("layout", (REPEATED | OVERLAPPING).values(), ids=REPEATED | OVERLAPPING)
+def test_the_gradient_counts_how_often_an_element_is_seen(layout):
+    sizes, strides, offset, length = layout
+    counts = np.zeros(length, np.float32)
+    np.add.at(counts, numpy_view(np.arange(length), sizes, strides, offset), 1)
+    assert_same_bits(jax.grad(lambda b: reader(layout)(b).sum())(np.zeros(length, np.float32)), counts)
+    assert_same_bits(jax.linear_transpose(reader(layout), counts)(np.ones(sizes, np.float32))[0], counts)
+
+
+@every_write
+def test_writing_and_reading_are_inverse(layout):
+    buffer, updates = operands(layout)
+    assert_same_bits(reader(layout)(writer(layout)(buffer, updates)), updates)
+    assert_same_bits(writer(layout)(buffer, reader(layout)(buffer)), buffer)
+
+
+def test_a_symbolic_batch_of_buffers_is_exported():
+    (b,) = jax.export.symbolic_shape("b")
+    for layout in READ.values():
+        exported = jax.export.export(jax.jit(jax.vmap(reader(layout))))(
+            jax.ShapeDtypeStruct((b, layout[3]), jnp.float32)
+        )
+        buffer, _ = operands(layout)
+        assert_same_bits(exported.call(np.stack([buffer] * 3))[2], numpy_view(buffer, *layout[:3]))
+
+
+# Errors; test_public_api.py breaks every rule.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"sizes": 6}, DataTypeError, "sizes must be a sequence of Python integers, .* but it is int"),
+        ({"sizes": "23"}, DataTypeError, "sizes must be a sequence of Python integers, .* but it is str"),
+        ({"strides": (1.0, 1)}, DataTypeError, r"strides\[0\] must be a Python integer, .* but it is float"),
+        ({"strides": (True, 1)}, DataTypeError, r"strides\[0\] must be a Python integer, .* but it is bool"),
+        ({"offset": 0.5}, DataTypeError, "offset must be a Python integer"),
+        ({"buffer": [1, 2]}, DataTypeError, "buffer must be an array"),
+        ({"buffer": np.arange(6)}, DataTypeError, "buffer of type int64 needs 64-bit types"),
+        ({"strides": (4, 1)}, ConstraintError, "the last coordinate is element 6 and there are 6"),
+    ],
+)
+def test_what_is_no_layout_is_refused(change, error, match):
+    call = {"buffer": np.zeros(6, np.float32), "sizes": (2, 3), "strides": (3, 1), **change}
+    with pytest.raises(error, match=match):
+        dml_jax.as_strided(**call)
+
+
+def test_layouts_from_arrays_are_accepted():
+    buffer = np.zeros(6, np.float32)
+    sizes, strides = np.array([2, 3]), [np.uint8(3), 1]
+    assert dml_jax.as_strided(buffer, sizes, strides, offset=np.int64(0)).shape == (2, 3)

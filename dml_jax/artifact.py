@@ -37,15 +37,13 @@ def dump(
     """
     if platforms is not None and (isinstance(platforms, str) or not platforms or not set(platforms) <= PLATFORMS):
         raise ConstraintError(f"platforms must be some of {sorted(PLATFORMS)}, but they are {platforms!r}")
-    inputs = program.structs(program.desc.input_names())
+    inputs = program.input_structs
     head = {"version": VERSION, "words": program.words, "desc": desc_to_json(program.desc)}
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
         file.writestr(HEAD, json.dumps(head))
-        for name, executable, arguments in zip(
-            FORMS, executables, (inputs, [*program.structs(["output"]), *inputs]), strict=True
-        ):
-            file.writestr(name, _exported(executable, arguments, platforms))
+        for name, executable, out in zip(FORMS, executables, ([], [program.stored_struct]), strict=True):
+            file.writestr(name, _exported(executable, [*out, *inputs], platforms))
         for name, array in owned.items():
             with file.open(f"{name}.npy", "w") as member:
                 np.save(member, np.asarray(array), allow_pickle=False)
@@ -89,14 +87,16 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
 
 
 def _restored(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> Executables:
-    """Both forms for buffers of any length: an exported one takes the least lengths only."""
-    lengths = [struct.size for struct in program.structs(program.desc.tensor_names())]
+    """Both forms for buffers of any length: exported ones take the least lengths only."""
+    lengths, made = [struct.size for struct in program.input_structs], program.stored_struct
 
     def cut(buffers: Sequence[jax.Array]) -> list[jax.Array]:
-        return [buffer[:length] for buffer, length in zip(buffers, lengths, strict=False)]
+        return [buffer[:length] for buffer, length in zip(buffers, lengths, strict=True)]
 
     def write(out: jax.Array, *buffers: jax.Array) -> jax.Array:
-        written = bound.call(out[: lengths[-1]], *cut(buffers))
-        return lax.dynamic_update_slice(out, written, (0,))
+        if out.shape == made.shape:
+            return bound.call(out, *cut(buffers))
+        written = bound.call(out[: made.size].reshape(made.shape), *cut(buffers))
+        return lax.dynamic_update_slice(out, written.reshape(made.size), (0,))
 
     return jitted(lambda *buffers: fresh.call(*cut(buffers)), write)

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .compiler import compile_operator
 from .descriptors.feature_level import FeatureLevel, columns
 from .descriptors.json_form import suggestion
 from .descriptors.operator import NEWEST, OperatorDesc
@@ -99,7 +98,7 @@ def run(
         return
     if model is None:
         raise click.UsageError("Missing argument 'MODEL'.")
-    checked = _read(model, feature_level=feature_level, output=output_dir, to_run=True)
+    checked = _read(model, feature_level=feature_level, output=output_dir)
     chosen = _choose(device)
     click.echo(f"Running on '{chosen.device_kind}'")
     try:
@@ -123,7 +122,6 @@ def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: Feat
         try:
             model = read_model(path, feature_level=feature_level, output=output_dir)
             click.echo(f"{path}: valid at feature level {feature_level}, {_counted(model)}")
-            _note_unsupported(model)
         except ModelError as error:
             errors.append(error)
             _show(error)
@@ -187,15 +185,6 @@ def _fail(error: ModelError) -> NoReturn:
 def _show(error: ModelError) -> None:
     for fault in error.faults:
         click.echo(f"error: {error.path}: {fault}", err=True)
-
-
-def _note_unsupported(model: Model) -> None:
-    """Says what is valid and yet cannot be run."""
-    for name, dispatchable in model.dispatchables.items():
-        try:
-            compile_operator(dispatchable.desc)
-        except NotImplementedError as error:
-            click.echo(f"note: {model.path}: dispatchable {name!r}: {error}")
 
 
 def _counted(model: Model) -> str:

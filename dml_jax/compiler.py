@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ from . import artifact
 from .artifact import Executables, jitted
 from .bindings import as_buffer, as_output, check_names
 from .descriptors.operator import OperatorDesc
-from .errors import ConstraintError
+from .errors import ConstraintError, DataTypeError, message
 from .program import BufferSpec, Program
 
 __all__ = ["CompiledOperator", "Memory", "compile_operator"]
@@ -22,8 +22,8 @@ __all__ = ["CompiledOperator", "Memory", "compile_operator"]
 def compile_operator(desc: OperatorDesc, **owned: Any) -> "CompiledOperator":
     """Compiles an operator for flat buffers, of any strides.
 
-    XLA compiles at the first call for given lengths and a device; `CompiledOperator.memory` compiles ahead of it.
-    Equal descriptors share what is compiled.
+    XLA compiles at the first call for given lengths and a device, or ahead of it in `CompiledOperator.prepare`. Equal
+    descriptors share what is compiled.
 
     Args:
       desc: a descriptor.
@@ -34,7 +34,7 @@ def compile_operator(desc: OperatorDesc, **owned: Any) -> "CompiledOperator":
 
     Raises:
       ConstraintError: an owned buffer is missing, too short or not 1-D, or an input is not owned.
-      DataTypeError: an owned buffer has another data type.
+      DataTypeError: an owned buffer has another data type, or `desc` is no descriptor.
 
     Example:
       >>> import jax.numpy as jnp, numpy as np
@@ -52,6 +52,9 @@ def compile_operator(desc: OperatorDesc, **owned: Any) -> "CompiledOperator":
     Source: IDMLDevice::CompileOperator, IDMLBindingTable. DirectML may overwrite output elements that no coordinate
       addresses; they keep their content here, and are 0 without a bound output.
     """
+    if not isinstance(desc, OperatorDesc):
+        rule, fact = "desc must be an operator descriptor", f"it is {type(desc).__name__}"
+        raise DataTypeError(message("compile_operator", rule, fact, {"desc": desc}))
     return CompiledOperator(Program(desc, words=not _x64()), owned)
 
 
@@ -132,8 +135,22 @@ class CompiledOperator:
         inputs = self._inputs(buffers)
         with jax.enable_x64(not self._program.words):
             if out is None:
-                return self._fresh(*inputs.values())
-            return self._bound(as_output(self._program, out, inputs), *inputs.values())
+                return _flat(self._fresh(*inputs.values()))
+            out, sizes = as_output(self._program, out, inputs), self._program.stored_sizes
+            if out.shape[0] == self._program.buffer("output").length:
+                out = _shaped(out, sizes)
+            return _flat(self._bound(out, *inputs.values()))
+
+    def prepare(self, *, bound: bool = False) -> None:
+        """Compiles ahead of the first call, or of the first one with `out=`: for buffers of the least lengths on JAX's
+        default device."""
+        self._compiled(bound)
+        made = self._program.stored_struct
+        with jax.enable_x64(not self._program.words):
+            if len(made.shape) > 1:
+                flat = jax.ShapeDtypeStruct((made.size,), made.dtype)
+                _reshape.lower(made, flat.shape).compile()
+                _reshape.lower(flat, made.shape).compile()
 
     def as_text(self, *, bound: bool = False) -> str:
         """The optimised HLO of a call, or of one with `out=`, for buffers of the least lengths."""
@@ -142,7 +159,7 @@ class CompiledOperator:
     def memory(self, *, bound: bool = False) -> Memory:
         """What a call needs, or one with `out=`, for buffers of the least lengths."""
         stats = self._compiled(bound).memory_analysis()
-        inputs = sum(struct.size * struct.dtype.itemsize for struct in self._program.structs(self.desc.input_names()))
+        inputs = sum(struct.size * struct.dtype.itemsize for struct in self._program.input_structs)
         return Memory(inputs, stats.output_size_in_bytes, stats.alias_size_in_bytes, temporary=stats.temp_size_in_bytes)
 
     def serialize(self, platforms: Sequence[str] | None = None) -> bytes:
@@ -175,11 +192,26 @@ class CompiledOperator:
         return {name: self._owned.get(name, given.get(name)) for name in self.desc.input_names()}
 
     def _compiled(self, bound: bool) -> Any:
-        structs = self._program.structs(self.desc.input_names())
+        structs = self._program.input_structs
         with jax.enable_x64(not self._program.words):
             if bound:
-                return self._bound.lower(*self._program.structs(["output"]), *structs).compile()
+                return self._bound.lower(self._program.stored_struct, *structs).compile()
             return self._fresh.lower(*structs).compile()
+
+
+def _flat(array: jax.Array) -> jax.Array:
+    """The array as a flat one, in the same memory: the one passed is given away."""
+    return array if array.ndim == 1 else _reshape(array, (array.size,))
+
+
+def _shaped(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
+    """A flat array in another shape, in the same memory: the one passed is given away."""
+    return array if len(sizes) == 1 else _reshape(array, sizes)
+
+
+@partial(jax.jit, static_argnums=1, donate_argnums=0)
+def _reshape(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
+    return array.reshape(sizes)
 
 
 def _x64() -> bool:

@@ -64,6 +64,6 @@ def lines_of(folder, json_model, **options):
     import jax
 
     lines = []
-    read = read_model(saved(folder, json_model), to_run=True, output=options.get("output"))
+    read = read_model(saved(folder, json_model), output=options.get("output"))
     run_model(read, jax.devices()[0], lines.append, **options)
     return [line for line in lines if not line.startswith(("Dispatch", "CPU", "iteration", "The timings"))]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dml_jax.operators.layout import Group, Layout
+from dml_jax.operators.layout import Group, Layout, Window
 
 SMALL = [(n, s) for n in itertools.product((1, 2, 3), repeat=3) for s in itertools.product(range(7), repeat=3)]
 
@@ -18,10 +18,10 @@ def law(layout):
     return sum(steps, np.full(layout.sizes, layout.offset))
 
 
-def reached(layout):
+def reached(layout, groups):
     """The offsets that the groups reach, in storage order: rows of rows."""
     offsets = np.array([layout.offset])
-    for group in layout.groups:
+    for group in groups:
         rows = sum(s * c for s, c in zip(group.steps, np.indices(group.sizes), strict=True))
         offsets = (offsets[:, None] + group.unit * rows.ravel()).ravel()
     return offsets
@@ -30,7 +30,8 @@ def reached(layout):
 def check(layout):
     stored = law(layout)[tuple(slice(None) if d in layout.dims else 0 for d in range(len(layout.sizes)))]
     stored = stored.transpose([sorted(layout.dims).index(d) for d in layout.dims])
-    np.testing.assert_array_equal(reached(layout), stored.ravel())
+    np.testing.assert_array_equal(reached(layout, layout.groups), stored.ravel())
+    np.testing.assert_array_equal(reached(layout, layout.merged_groups), stored.ravel())
     assert layout.span == law(layout).max() - layout.offset + 1
     for outer, inner in itertools.pairwise(layout.groups):
         assert outer.inner == 1 + (inner.rows - 1) * inner.unit + inner.inner - 1
@@ -63,29 +64,28 @@ def test_groups_follow_the_address_law_in_more_dimensions(dims, offset):
     ],
 )
 def test_groups_of_known_layouts(sizes, strides, groups):
-    assert Layout(sizes, strides).groups == tuple(groups)
+    assert Layout(sizes, strides).merged_groups == tuple(groups)
 
 
-def test_the_parent_of_a_window():
-    """A 2x3 window at row 1, column 2 of a 4x6 array; of 23 or 25 elements it is no window."""
-    window = Layout((2, 3), (6, 1), 8)
-    assert window.parent(24) == ((4, 6, 1), (1, 2, 0))
-    assert window.parent(23) is window.parent(25) is None
-    assert Layout((2, 3), (6, 1), 10).parent(24) is None  # its rows run over the end of the array's
-    assert Layout((2, 3), (3, 2)).parent(24) is None
+def test_the_window_of_an_array():
+    """2x3 elements at row 1, column 2 of a 4x6 array; 23 or 25 elements are no such array."""
+    layout = Layout((2, 3), (6, 1), 8)
+    assert layout.window(24) == Window((4, 6), (1, 2), (2, 3))
+    assert layout.window(23) is layout.window(25) is None
+    assert Layout((2, 3), (6, 1), 10).window(24) is None  # its rows run over the end of the array's
+    assert Layout((2, 3), (3, 2)).window(24) is None
+    assert Layout((2, 3), (3, 1)).window(8) == Window((8,), (0,), (6,))  # packed, in a longer buffer
+
+    assert Layout((2, 2), (6, 3), 7).window(24) == Window((4, 2, 3), (1, 0, 1), (2, 2, 1))  # every third column
 
 
-def test_the_parent_holds_the_window_exhaustively():
+def test_windows_exhaustively():
     for sizes, strides in SMALL:
         for offset, length in itertools.product((0, 1, 5), (18, 24)):
             layout = Layout(sizes, strides, offset)
-            parent = layout.parent(length)
-            if parent is None or offset + layout.span > length:
-                continue
-            array_sizes, starts = parent
-            assert np.prod(array_sizes) == length
-            rows = [g.rows for g in layout.groups]
-            window = np.arange(length).reshape(array_sizes)[
-                tuple(slice(s, s + n) for s, n in zip(starts, (*rows, 1), strict=True))
-            ]
-            np.testing.assert_array_equal(window.ravel(), reached(layout))
+            window = layout.window(length)
+            if window is not None and offset + layout.span <= length:
+                assert np.prod(window.array_sizes) == length
+                slices = tuple(slice(a, a + n) for a, n in zip(window.starts, window.sizes, strict=True))
+                content = np.arange(length).reshape(window.array_sizes)[slices]
+                np.testing.assert_array_equal(content.ravel(), reached(layout, layout.groups))

@@ -19,9 +19,11 @@ from model_building import (
 )
 from PIL import Image
 
+from dml_jax import GatherDesc, TensorDesc
 from dml_jax.errors import ConstraintError
 from dml_jax.model import memory, text
 from dml_jax.model.buffers import read_buffer
+from dml_jax.model.commands import Dispatchable
 from dml_jax.model.file import ModelError, read_model
 from dml_jax.model.run import run_model
 from dml_jax.model.timing import Timing, measure, report
@@ -236,14 +238,19 @@ def test_narrow_types_with_padding(tmp_path):
     assert lines_of(tmp_path, json_model) == ["Resource 'y': 3, 2, 1"]
 
 
-def test_strided_descriptors_are_checked_but_not_run(tmp_path):
+def test_strided_descriptors_are_run(tmp_path):
+    """Every other element is read; the output's gaps keep what the buffer held."""
     strided = reverse(InputTensor=tensor(4, Strides=[2]))
-    path = saved(tmp_path, model(dispatchable=strided, x=zeros(8)))
-    assert read_model(path)
-    with pytest.raises(ModelError, match=r"dispatchable 'g': GATHER: InputTensor.Strides must be packed or null"):
-        read_model(path, to_run=True)
-    packed = reverse(InputTensor=tensor(4, Strides=[1]))
-    assert lines_of(tmp_path, model(dispatchable=packed)) == ["Resource 'y': 4, 3, 2, 1"]
+    x = {"initialValuesDataType": "FLOAT32", "initialValues": [1, 0, 2, 0, 3, 0, 4]}
+    assert lines_of(tmp_path, model(dispatchable=strided, x=x)) == ["Resource 'y': 4, 3, 2, 1"]
+    strided = reverse(OutputTensor=tensor(4, Strides=[2]))
+    y = {"initialValuesDataType": "FLOAT32", "initialValues": [9, 9, 9, 9, 9, 9, 9, 9]}
+    assert lines_of(tmp_path, model(dispatchable=strided, y=y)) == ["Resource 'y': 4, 9, 3, 9, 2, 9, 1, 9"]
+
+
+def test_strided_outputs_that_overlap_are_faults(tmp_path):
+    (fault,) = faults(tmp_path, model(dispatchable=reverse(OutputTensor=tensor(4, Strides=[0]))))
+    assert "OutputTensor.Strides must give every coordinate an element of its own" in fault
 
 
 def test_feature_level(tmp_path):
@@ -260,9 +267,15 @@ def test_a_model_larger_than_memory_is_refused_before_anything_is_made(tmp_path)
     assert "the model needs 1048576.0 GiB for its buffers and tensors, and the machine has" in fault
     (fault,) = faults(tmp_path, model(x={**F4, "sizeInBytes": 2**63}))
     assert "the model needs" in fault
-    broadcast = tensor(2**31, 2**31, Strides=[0, 0])
-    wide = reverse(InputTensor=broadcast, IndicesTensor=tensor(1, 1, data_type="UINT32"), OutputTensor=tensor(1, 2**31))
-    assert any("the model needs" in fault for fault in faults(tmp_path, model(show(), dispatchable=wide)))
+
+
+def test_tensors_are_counted_by_what_they_span():
+    wide = TensorDesc("FLOAT32", (2**31, 2**20), (0, 1))
+    row = TensorDesc("FLOAT32", (1, 2**20))
+    gather = Dispatchable(GatherDesc(wide, TensorDesc("UINT32", (1, 1)), row, 0, 1), {})
+    memory.check_memory({}, {"g": gather}, limit=2 * (4 * 2**20 + 4 + 4 * 2**20))
+    with pytest.raises(ConstraintError, match="the model needs"):
+        memory.check_memory({}, {"g": gather}, limit=2 * (4 * 2**20 + 4 + 4 * 2**20) - 1)
 
 
 def test_memory_is_not_judged_where_it_is_unknown(monkeypatch, tmp_path):
@@ -310,7 +323,7 @@ def test_files_are_written_whole_with_the_values_that_were_meant(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_an_error_and_leaves_no_trace(tmp_path):
-    read = read_model(saved(tmp_path, model(write("fine.npy"), write("out/y.npy"))), to_run=True)
+    read = read_model(saved(tmp_path, model(write("fine.npy"), write("out/y.npy"))))
     (tmp_path / "out").write_text("a file where a folder should be, since the model was checked")
     with pytest.raises(ModelError, match=r"command 1: cannot write 'out/y.npy': "):
         run_model(read, jax.devices()[0], lambda _: None)

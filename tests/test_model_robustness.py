@@ -49,7 +49,7 @@ def test_any_value_anywhere_is_valid_or_a_fault(name, tmp_path, monkeypatch):
                 holder[key] = odd
                 content = original
                 try:
-                    read_model(tmp_path / name, to_run=True)
+                    read_model(tmp_path / name)
                 except ModelError:
                     count += 1
             holder[key] = kept
@@ -129,7 +129,7 @@ def test_a_model_larger_than_the_device_is_refused_before_it_runs(tmp_path):
         def memory_stats(self):
             return {"bytes_limit": 40}
 
-    read = read_model(saved(tmp_path, model(write("y.npy"), dispatch())), to_run=True)
+    read = read_model(saved(tmp_path, model(write("y.npy"), dispatch())))
     lines = []
     with pytest.raises(ModelError, match=r"dispatchable 'g' needs 0\.0 GiB for its tensors, and the device has"):
         run_model(read, Small(), lines.append)
@@ -147,7 +147,7 @@ def test_large_buffers_take_about_their_size(tmp_path):
         "import resource, sys, pathlib, jax; from dml_jax.model.file import read_model; "
         "from dml_jax.model.run import run_model; jax.devices(); "
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak(); "
-        "run_model(read_model(pathlib.Path(sys.argv[1]), to_run=True), jax.devices()[0], lambda line: None); "
+        "run_model(read_model(pathlib.Path(sys.argv[1])), jax.devices()[0], lambda line: None); "
         "print(peak() - before)"
     )
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}

@@ -54,9 +54,9 @@ def _depth(x: Operands) -> tuple[int, ...] | None:
     return n, c * b * b, h // b, w // b
 
 
-def _in_memory_format(tensor: TensorDesc, function: Any, input: Any, **attributes: Any) -> jax.Array:
-    """Runs a function on NCHW arrays; on NHWC ones where strides put the channels last, which XLA then leaves there."""
-    strides = tensor.strides
+def _in_memory_format(written: TensorDesc, function: Any, input: Any, **attributes: Any) -> jax.Array:
+    """Runs a function on NCHW arrays, or on NHWC ones if the output stores channels last: XLA then merges in place."""
+    strides = written.strides
     if strides is None or strides[1] >= min(strides[2:]):
         return function(input, **attributes)
     output = function(jnp.transpose(input, (0, 2, 3, 1)), **attributes, data_format="NHWC")
@@ -109,7 +109,7 @@ class DepthToSpaceDesc(OperatorDesc):
     constraints: ClassVar = TO_SPACE
 
     def compute_checked(self, input: Any) -> jax.Array:
-        return _in_memory_format(self.input, functions.depth_to_space, input, block_size=self.block_size)
+        return _in_memory_format(self.output, functions.depth_to_space, input, block_size=self.block_size)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class SpaceToDepthDesc(OperatorDesc):
     constraints: ClassVar = TO_DEPTH
 
     def compute_checked(self, input: Any) -> jax.Array:
-        return _in_memory_format(self.input, functions.space_to_depth, input, block_size=self.block_size)
+        return _in_memory_format(self.output, functions.space_to_depth, input, block_size=self.block_size)
 
 
 class _Ordered(OperatorDesc):
@@ -210,7 +210,7 @@ class DepthToSpace1Desc(_Ordered):
 
     def compute_checked(self, input: Any) -> jax.Array:
         return _in_memory_format(
-            self.input, functions.depth_to_space, input, block_size=self.block_size, order=self.order
+            self.output, functions.depth_to_space, input, block_size=self.block_size, order=self.order
         )
 
 
@@ -252,5 +252,5 @@ class SpaceToDepth1Desc(_Ordered):
 
     def compute_checked(self, input: Any) -> jax.Array:
         return _in_memory_format(
-            self.input, functions.space_to_depth, input, block_size=self.block_size, order=self.order
+            self.output, functions.space_to_depth, input, block_size=self.block_size, order=self.order
         )

@@ -30,6 +30,7 @@ class OperatorDesc:
     support: ClassVar[tuple[Support, ...]]
     # Whether the output is a copy of the input in which some elements are replaced.
     starts_as_input: ClassVar[bool] = False
+    output: TensorDesc
 
     def __post_init__(self) -> None:
         operands = {name: self._as_field(name, value) for name, value in self.operands().items()}

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..compiler import compile_operator
 from ..descriptors.json_form import desc_from_json, find_faults
 from ..descriptors.operator import NEWEST
 from ..errors import ConstraintError
@@ -59,20 +58,19 @@ class _Faults(list[Fault]):
         """Keeps what goes wrong inside the block as faults of `where`."""
         try:
             yield
-        except (ConstraintError, NotImplementedError) as error:
+        except ConstraintError as error:
             self.extend(Fault(where, str(one)) for one in getattr(error, "errors", [error]))
         except SkippedError:
             pass
 
 
-def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None = None, to_run: bool = False) -> Model:
+def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None = None) -> Model:
     """Reads and checks a model file.
 
     Args:
       path: the file.
       feature_level: the level whose rules hold.
       output: the folder that writeFile may write to; the model's own by default.
-      to_run: whether it is a fault to describe what cannot be executed yet.
 
     Raises:
       ModelError: with every fault, in the order of the file.
@@ -90,7 +88,7 @@ def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None =
         faults += [Fault(where, str(error)) for error in found]
         if not found:
             with faults.at(where):
-                dispatchables[name] = _read_dispatchable(json, buffers, to_run)
+                dispatchables[name] = _read_dispatchable(json, buffers)
     targets = Targets(output or path.parent, [path, *(b.initial.source for b in buffers.values() if b)])
     commands = []
     for i, json in enumerate(root["commands"]):
@@ -143,10 +141,8 @@ def _place(i: int, json: Any) -> str:
     return f"command {i} ({kind})" if isinstance(kind, str) and len(kind) < 20 else f"command {i}"
 
 
-def _read_dispatchable(json: Mapping[str, Any], buffers: Mapping[str, Buffer | None], to_run: bool) -> Dispatchable:
+def _read_dispatchable(json: Mapping[str, Any], buffers: Mapping[str, Buffer | None]) -> Dispatchable:
     desc = desc_from_json(json)
-    if to_run:
-        compile_operator(desc)
     return Dispatchable(desc, read_bindings(desc, json.get("bindings", {}), buffers, owned=True))
 
 

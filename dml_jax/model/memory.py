@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def check_device(dispatchables: Mapping[str, Dispatchable], device: Any) -> None
 def _tensors(dispatchable: Dispatchable) -> int:
     desc = dispatchable.desc
     tensors = [getattr(desc, name) for name in desc.tensor_names()]
-    return sum(prod(tensor.sizes) * tensor.data_type.itemsize for tensor in tensors)
+    return sum(tensor.element_span * tensor.data_type.itemsize for tensor in tensors)
 
 
 def _available() -> int | None:

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..compiler import compile_operator
+from ..compiler import CompiledOperator, compile_operator
 from ..descriptors.operator import OperatorDesc
 from ..descriptors.tensor import TensorDesc
 from ..errors import ConstraintError
-from .commands import Dispatch, Print, Range, WriteFile
+from .commands import Dispatch, Dispatchable, Print, Range, WriteFile
 from .file import Fault, Model, ModelError
 from .memory import check_device
 from .output import encode, resolve_target, write_whole
@@ -32,7 +33,7 @@ def run_model(
     """Executes the commands of a model, in order; what they do to buffers stays.
 
     Args:
-      model: without faults, read with `to_run`.
+      model: without faults.
       device: where the operators run.
       say: takes each line that DxDispatch would print.
       timing: how often dispatches are repeated, and what is said about it.
@@ -55,25 +56,13 @@ def run_model(
                 raise ModelError(model.path, [Fault(f"command {i}", str(error))]) from None
 
 
-def _compile(desc: OperatorDesc) -> Callable[..., jax.Array]:
-    """The operator compiled for exactly its elements: initialisation, which no dispatch is timed with."""
-    tensors = [getattr(desc, name) for name in desc.input_names()]
-    specs = [jax.ShapeDtypeStruct((tensor.element_span,), tensor.dtype) for tensor in tensors]
-    return jax.jit(compile_operator(desc)).lower(*specs).compile()
-
-
 class _State:
     """The buffers and initialised operators of a running model."""
 
     def __init__(self, model: Model, timing: Timing, say: Callable[[str], None], folder: Path):
         self.model, self.timing, self.say, self.folder = model, timing, say, folder
         self.data = {name: buffer.make() for name, buffer in model.buffers.items()}
-        self.executables = {name: _compile(d.desc) for name, d in model.dispatchables.items()}
-        # Owned inputs are copied when the operator is initialised: later writes to their buffers do not reach it.
-        self.owned = {
-            name: {field: self._upload(bound, getattr(d.desc, field)) for field, bound in d.owned.items()}
-            for name, d in model.dispatchables.items()
-        }
+        self.operators = {name: self._initialised(d) for name, d in model.dispatchables.items()}
 
     def execute(self, command: Dispatch | Print | WriteFile) -> None:
         if isinstance(command, Dispatch):
@@ -83,23 +72,41 @@ class _State:
         else:
             self._write(command)
 
+    def _initialised(self, dispatchable: Dispatchable) -> CompiledOperator:
+        """The operator, compiled before any dispatch is timed, with its own copies of what it owns."""
+        desc = dispatchable.desc
+        owned = {name: self._upload(bound, getattr(desc, name)) for name, bound in dispatchable.owned.items()}
+        operator = compile_operator(desc, **owned)
+        operator.prepare(bound=True)
+        return operator
+
     def _dispatch(self, command: Dispatch) -> None:
-        execute, owned = self.executables[command.dispatchable], self.owned[command.dispatchable]
-        desc = self.model.dispatchables[command.dispatchable].desc
-        inputs = [
-            owned[name] if name in owned else self._upload(command.bindings[name], getattr(desc, name))
-            for name in desc.input_names()
-        ]
-        samples, result = measure(lambda: execute(*inputs), jax.block_until_ready, self.timing)
-        self._download(result, command.bindings["output"])
+        operator, desc = self.operators[command.dispatchable], self.model.dispatchables[command.dispatchable].desc
+        inputs = [self._upload(b, getattr(desc, name)) for name, b in self._in_order(command, desc)]
+        output = command.bindings["output"]
+        out = self._upload(output, desc.output)
+        address = out.unsafe_buffer_pointer()
+
+        def dispatch() -> jax.Array:
+            nonlocal out
+            out = operator(*inputs, out=out)
+            return out
+
+        samples, result = measure(dispatch, jax.block_until_ready, self.timing)
+        self._download(result, output)
         for line in report(command.dispatchable, samples, self.timing):
             self.say(line)
+        if self.timing.verbosity >= 1:
+            self.say(_memory_line(operator, result.unsafe_buffer_pointer() == address))
+
+    def _in_order(self, command: Dispatch, desc: OperatorDesc) -> list[tuple[str, Range]]:
+        """The bound inputs, in the operator's order."""
+        return [(name, command.bindings[name]) for name in desc.input_names() if name in command.bindings]
 
     def _upload(self, bound: Range, tensor: TensorDesc) -> jax.Array:
-        """The elements of a tensor in its buffer, on the device."""
+        """The elements of a tensor in its buffer, in memory of the device's own: JAX could keep that of NumPy."""
         count = tensor.element_span * tensor.data_type.itemsize
-        # A copy: on the CPU, JAX may keep the memory that it is given, and the buffer changes later.
-        return jax.device_put(self.data[bound.buffer][bound.offset : bound.offset + count].copy().view(tensor.dtype))
+        return jnp.array(self.data[bound.buffer][bound.offset : bound.offset + count].view(tensor.dtype))
 
     def _download(self, result: jax.Array, bound: Range) -> None:
         content = np.asarray(result).view(np.uint8)
@@ -118,3 +125,10 @@ class _State:
         except OSError as error:
             raise ConstraintError(f"cannot write {command.target!r}: {error}") from None
         self.say(f"Resource {command.buffer!r} written to {command.target!r}")
+
+
+def _memory_line(operator: CompiledOperator, in_place: bool) -> str:
+    """What the dispatches allocated: XLA's account of one, and whether the output stayed where it was bound."""
+    memory = operator.memory(bound=True)
+    output = "written in place, 0 bytes allocated" if in_place else f"moved, {memory.output} bytes allocated"
+    return f"Memory: output of {memory.output} bytes {output}; {memory.temporary} bytes temporary"

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 
-__all__ = ["Group", "Layout", "span"]
+__all__ = ["Group", "Layout", "Window", "span"]
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,33 @@ class Layout:
         return tuple(self.sizes[d] for d in self.dims)
 
     @property
+    def is_dense(self) -> bool:
+        """Whether the elements lie without gaps, each addressed once."""
+        return prod(self.sizes) == self.span and self.is_nested
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether every dimension is a run: then no element is addressed twice, but by dimensions of stride 0."""
+        return all(group.is_run for group in self.groups)
+
+    @property
+    def merged_groups(self) -> tuple[Group, ...]:
+        """The groups, neighbouring runs without a gap between them as one run."""
+        merged: list[Group] = []
+        for group in self.groups:
+            outer = merged[-1] if merged else None
+            if outer and outer.is_run and group.is_run and outer.unit == group.unit * group.rows:
+                merged[-1] = Group(group.unit, (outer.rows * group.rows,), (1,), group.inner)
+            else:
+                merged.append(group)
+        return tuple(merged)
+
+    @property
     def groups(self) -> tuple[Group, ...]:
         """The splits that reach the elements, from the outermost to the innermost; none for a single element.
 
-        Dimensions are split off together until what is left fits between two of their rows.
+        Dimensions are split off together until what is left fits between two of their rows. Where all are runs, there
+        is one group per dimension of `dims`.
         """
         groups: list[Group] = []
         dims = [(self.sizes[d], self.strides[d]) for d in self.dims]
@@ -77,22 +100,38 @@ class Layout:
             sizes, strides = zip(*dims[:count], strict=True)
             groups.append(Group(unit, sizes, tuple(s // unit for s in strides), inner))
             dims = dims[count:]
-        return _merged(groups)
+        return tuple(groups)
 
-    def parent(self, length: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    def window(self, length: int) -> "Window | None":
         """The array that a buffer of `length` elements is, if the view is a window of one.
 
-        Returns:
-          Its sizes, and where the window of the groups' rows starts in it: one entry per group, and a last one.
+        Of one with a dimension for each of `dims` if there is such an array, as XLA:CPU loops fastest over those.
         """
-        sizes, starts, rest, inner = [], [], self.offset, length
-        for group in self.groups:
-            count, over = divmod(inner, group.unit)
-            start, rest = divmod(rest, group.unit)
-            if over or not group.is_run or start + group.rows > count:
-                return None
-            sizes, starts, inner = [*sizes, count], [*starts, start], group.unit
-        return (*sizes, inner), (*starts, rest)
+        found = (_window(groups, self.offset, length) for groups in (self.groups, self.merged_groups))
+        return next(filter(None, found), None)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of an array: `sizes` elements from `starts` on of one of `array_sizes`."""
+
+    array_sizes: tuple[int, ...]
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+def _window(groups: Sequence[Group], offset: int, length: int) -> Window | None:
+    array_sizes, starts, inner = [], [], length
+    for group in groups:
+        count, over = divmod(inner, group.unit)
+        start, offset = divmod(offset, group.unit)
+        if over or not group.is_run or start + group.rows > count:
+            return None
+        array_sizes, starts, inner = [*array_sizes, count], [*starts, start], group.unit
+    sizes = [group.rows for group in groups]
+    if inner > 1 or not groups:
+        array_sizes, starts, sizes = [*array_sizes, inner], [*starts, offset], [*sizes, 1]
+    return Window(tuple(array_sizes), tuple(starts), tuple(sizes))
 
 
 def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
@@ -105,15 +144,3 @@ def _fitting(dims: Sequence[tuple[int, int]], count: int) -> tuple[int, int, int
     unit = gcd(*(stride for _, stride in dims[:count]))
     inner = 1 + sum((n - 1) * s for n, s in dims[count:])
     return (count, unit, inner) if inner <= unit else None
-
-
-def _merged(groups: Sequence[Group]) -> tuple[Group, ...]:
-    """Neighbouring runs without a gap between them as one run."""
-    merged: list[Group] = []
-    for group in groups:
-        outer = merged[-1] if merged else None
-        if outer and outer.is_run and group.is_run and outer.unit == group.unit * group.rows:
-            merged[-1] = Group(group.unit, (outer.rows * group.rows,), (1,), group.inner)
-        else:
-            merged.append(group)
-    return tuple(merged)

@@ -12,7 +12,7 @@ from .indexing import index_dtype
 from .layout import Group, Layout, span
 from .operands import is_key
 
-__all__ = ["place", "update", "view"]
+__all__ = ["place", "stored", "update", "view"]
 
 
 def view(buffer: jax.Array, layout: Layout) -> jax.Array:
@@ -22,7 +22,7 @@ def view(buffer: jax.Array, layout: Layout) -> jax.Array:
     if is_key(buffer):  # which XLA does not pad
         return buffer[layout.offset + _offsets(layout.sizes, layout.strides)]
     x, start = buffer, layout.offset
-    *outer, last = layout.groups or [_ELEMENT]
+    *outer, last = layout.merged_groups or [_ELEMENT]
     for group in outer:
         x, start = _split(x, start, group)
         x = _taken(x, group, axis=x.ndim - 2)
@@ -63,6 +63,8 @@ def _window(x: jax.Array, begin: int, width: int) -> jax.Array:
 
 def _padded(x: jax.Array, low: int, interior: int, high: int) -> jax.Array:
     """Zeros before, between and after the elements of the last dimension; negative numbers cut."""
+    if low == interior == high == 0:
+        return x
     config = [*[(0, 0, 0)] * (x.ndim - 1), (low, high, interior)]
     return carry_bits(lambda _, x: lax.pad(x, jnp.zeros((), x.dtype), config), None, x)
 
@@ -78,32 +80,30 @@ def update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
     """Copies `buffer` and writes a view that lies inside it and has an element for every coordinate."""
     if 0 in layout.sizes:
         return buffer
-    if is_key(buffer) or not all(group.is_run for group in layout.groups):
+    if is_key(buffer) or not layout.is_nested:
         return _scattered(buffer, updates, layout)
     length = buffer.shape[0]
-    if parent := layout.parent(length):
-        sizes, starts = parent
-        window = _stored(updates, layout).reshape(*(g.rows for g in layout.groups), 1)
-        return lax.dynamic_update_slice(buffer.reshape(sizes), window, starts).reshape(length)
+    if window := layout.window(length):
+        array, content = buffer.reshape(window.array_sizes), stored(updates, layout).reshape(window.sizes)
+        return lax.dynamic_update_slice(array, content, window.starts).reshape(length)
     addressed = place(jnp.ones(layout.sizes, bool), layout, length)
     return carry_bits(jnp.where, addressed, place(updates, layout, length), buffer)
 
 
 def place(updates: jax.Array, layout: Layout, length: int) -> jax.Array:
     """Writes such a view into `length` zeros."""
-    if 0 in layout.sizes or not all(group.is_run for group in layout.groups):
+    if 0 in layout.sizes or not layout.is_nested:
         return _scattered(jnp.zeros(length, updates.dtype), updates, layout)
-    outer_first = layout.groups or (_ELEMENT,)
-    x = _stored(updates, layout).reshape([g.rows for g in outer_first])
-    x = _padded(x, 0, outer_first[-1].unit - 1, 0)
-    for group in reversed(outer_first[:-1]):
+    *outer, last = layout.groups or [_ELEMENT]
+    x = _padded(stored(updates, layout).reshape([g.rows for g in (*outer, last)]), 0, last.unit - 1, 0)
+    for group in reversed(outer):
         x = _padded(x, 0, 0, group.unit - x.shape[-1])
         x = x.reshape(*x.shape[:-2], -1)
     return _padded(x, layout.offset, 0, length - layout.offset - x.shape[-1])
 
 
-def _stored(updates: jax.Array, layout: Layout) -> jax.Array:
-    """The elements in storage order."""
+def stored(updates: jax.Array, layout: Layout) -> jax.Array:
+    """The elements in the order in which a buffer stores them, of `layout.stored_sizes`."""
     ones = [d for d in range(updates.ndim) if d not in layout.dims]
     return jnp.transpose(updates, (*ones, *layout.dims)).reshape(layout.stored_sizes)
 

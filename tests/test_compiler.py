@@ -1,0 +1,441 @@
+"""compile_operator: buffers in and out, what is allocated, what is shared, 64-bit words, artifacts, errors."""
+
+import re
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from checks import assert_same_bits
+from descriptor_cases import CASES, f32, u32
+
+import dml_jax
+from dml_jax import ConstraintError, DataTypeError, TensorDesc, compile_operator
+
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+TO_SPACE = CASES["DEPTH_TO_SPACE1"].desc
+GATHER = CASES["GATHER"].desc
+SCATTERS = ("SCATTER", "SCATTER_ND")
+
+
+def buffers(desc, seed=0):
+    """A flat buffer per input; the indices are a permutation, so that few are in range and no target occurs twice."""
+    rng = np.random.default_rng(seed)
+    content = []
+    for name in desc.input_names():
+        tensor = getattr(desc, name)
+        numbers = (
+            rng.integers(1, 100, tensor.element_span) if name != "indices" else rng.permutation(tensor.element_span)
+        )
+        content.append(numbers.astype(tensor.dtype))
+    return content
+
+
+def large(operator):
+    """A descriptor whose output is made in its own shape, then viewed as flat."""
+    sizes = {
+        "GATHER": lambda: dml_jax.GatherDesc(f32(300, 128), u32(1, 400), f32(400, 128), 0, 1),
+        "GATHER_ELEMENTS": lambda: dml_jax.GatherElementsDesc(f32(200, 128), u32(200, 256), f32(200, 256), 1),
+        "DEPTH_TO_SPACE": lambda: dml_jax.DepthToSpaceDesc(f32(2, 64, 16, 24), f32(2, 16, 32, 48), 2),
+        "SCATTER_ND": lambda: dml_jax.ScatterNDDesc(f32(300, 128), u32(40, 1), f32(40, 128), f32(300, 128), 2, 2),
+    }
+    return sizes[operator]()
+
+
+LARGE = ("GATHER", "GATHER_ELEMENTS", "DEPTH_TO_SPACE", "SCATTER_ND")
+
+
+# Calls.
+
+
+@every_case
+def test_fresh_and_bound_agree(case):
+    run, inputs = compile_operator(case.desc), buffers(case.desc)
+    fresh = run(*inputs)
+    bound = run(*inputs, out=jnp.full(fresh.shape, 7, fresh.dtype))
+    assert_same_bits(bound, fresh)
+    assert_same_bits(jax.jit(run)(*inputs), fresh)
+    shaped = [b.reshape(getattr(case.desc, n).sizes) for b, n in zip(inputs, case.desc.input_names(), strict=True)]
+    assert_same_bits(fresh, np.asarray(case.desc.compute(*shaped)).ravel())
+
+
+@pytest.mark.parametrize("operator", LARGE)
+def test_large_outputs_are_flat_too(operator):
+    desc = large(operator)
+    run, inputs = compile_operator(desc), buffers(desc)
+    fresh = run(*inputs)
+    assert fresh.shape == (desc.output.element_span,)
+    assert_same_bits(run(*inputs, out=jnp.zeros_like(fresh)), fresh)
+    longer = run(*inputs, out=jnp.full(fresh.size + 5, 7, fresh.dtype))
+    assert_same_bits(longer, np.append(fresh, np.float32([7] * 5)))
+
+
+@every_case
+def test_the_output_is_written_into_the_memory_of_out(case):
+    for desc in (case.desc, *([large(case.desc.operator_type)] if case.desc.operator_type in LARGE else [])):
+        run = compile_operator(desc)
+        inputs = [jnp.asarray(b) for b in buffers(desc)]
+        out = jnp.zeros(desc.output.element_span, desc.output.dtype)
+        address = out.unsafe_buffer_pointer()
+        for _ in range(3):
+            old, out = out, run(*inputs, out=out)
+            assert old.is_deleted()
+        assert out.unsafe_buffer_pointer() == address
+
+
+def test_buffers_may_be_longer_than_needed():
+    run = compile_operator(TO_SPACE)
+    x = np.arange(60, dtype=np.float32)
+    expected = np.asarray(dml_jax.depth_to_space(x[:48].reshape(1, 8, 2, 3), 2, order="CRD")).ravel()
+    assert_same_bits(run(x), expected)
+    assert_same_bits(run(x, out=jnp.full(50, 7, jnp.float32)), np.append(expected, np.float32([7, 7])))
+
+
+def test_gaps_of_an_output_keep_what_it_held_or_are_0():
+    desc = replace(TO_SPACE, output=TensorDesc("FLOAT32", (1, 2, 4, 6), (40, 32, 8, 1)))
+    run, x = compile_operator(desc), np.arange(1, 49, dtype=np.float32)
+    rows = np.asarray(compile_operator(TO_SPACE)(x)).reshape(8, 6)
+    for out, gap in ((None, 0), (jnp.full(64, 99, jnp.float32), 99)):
+        written = np.asarray(run(x, out=out))
+        assert_same_bits(np.append(written, np.float32([gap] * 64))[:64].reshape(8, 8)[:, :6], rows)
+        assert set(written.tolist()) - set(rows.ravel().tolist()) == {gap}
+
+
+def test_inputs_owned_by_dml_are_bound_once_and_copied():
+    desc = replace(GATHER, input=replace_flags(GATHER.input))
+    table, indices = buffers(desc)
+    run = compile_operator(desc, input=table)
+    assert list(run.buffers) == ["indices", "output"]
+    expected = compile_operator(GATHER)(table, indices)
+    table[:] = 0
+    assert_same_bits(run(indices), expected)
+    given = jnp.asarray(buffers(desc)[0])
+    run = compile_operator(desc, input=given)
+    given.delete()
+    assert_same_bits(run(indices), expected)
+
+
+def replace_flags(tensor):
+    return TensorDesc(tensor.data_type, tensor.sizes, tensor.strides, "OWNED_BY_DML")
+
+
+# What is compiled, and what it needs.
+
+
+def test_equal_descriptors_share_one_executable(caplog):
+    descs = [dml_jax.GatherDesc(f32(5, 3), u32(1, 7), f32(7, 3), 0, 1) for _ in range(2)]
+    inputs = buffers(descs[0])
+    out = jnp.zeros(21)
+    first = compile_operator(descs[0])
+    first(*inputs)
+    out = first(*inputs, out=out)
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        second = compile_operator(descs[1])
+        second(*inputs)
+        second(*inputs, out=out)
+    assert not [r for r in caplog.records if "Compiling" in r.getMessage()]
+
+
+def test_prepare_compiles_ahead(caplog):
+    for desc in (dml_jax.GatherDesc(f32(5, 2), u32(1, 9), f32(9, 2), 0, 1), large("DEPTH_TO_SPACE")):
+        run, inputs = compile_operator(desc), buffers(desc)
+        out = jnp.zeros(desc.output.element_span)
+        run.prepare()
+        run.prepare(bound=True)
+        with jax.log_compiles(), caplog.at_level("WARNING"):
+            run(*inputs)
+            run(*inputs, out=out)
+        assert not [r for r in caplog.records if "Compiling" in r.getMessage()]
+
+
+def padded(tensor, gap):
+    """The tensor with `gap` elements after each row."""
+    sizes = tensor.sizes
+    rows = [sizes[-1] + gap]
+    for n in reversed(sizes[1:-1]):
+        rows.insert(0, rows[0] * n)
+    return TensorDesc(tensor.data_type, sizes, (*rows, 1)[-len(sizes) :])
+
+
+LAYOUTS = {
+    "packed": {},
+    "padded input": {"input": 3},
+    "padded output": {"output": 3},
+    "padded both": {"input": 2, "output": 5},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("operator", [name for name in CASES if name not in SCATTERS])
+def test_reads_and_depth_space_allocate_the_output_or_nothing(operator, layout):
+    for desc in (CASES[operator].desc, *([large(operator)] if operator in LARGE else [])):
+        desc = replace(desc, **{name: padded(getattr(desc, name), gap) for name, gap in layout.items()})
+        run = compile_operator(desc)
+        size = desc.output.element_span * 4
+        fresh, bound = run.memory(), run.memory(bound=True)
+        assert (fresh.output, fresh.bound, fresh.temporary, fresh.allocated) == (size, 0, 0, size)
+        assert (bound.output, bound.bound, bound.temporary, bound.allocated) == (size, size, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [
+        dml_jax.ScatterElementsDesc(f32(512, 64), u32(8, 64), f32(8, 64), f32(512, 64), 0),
+        dml_jax.ScatterNDDesc(f32(512, 64), u32(8, 1), f32(8, 64), f32(512, 64), 2, 2),
+    ],
+)
+@pytest.mark.parametrize("gap", [0, 3])
+def test_scatters_allocate_no_copy_of_the_data(desc, gap):
+    """Only the indices, as XLA wants them, two numbers for each at most."""
+    run = compile_operator(replace(desc, input=padded(desc.input, gap)) if gap else desc)
+    indices = 4 * desc.indices.element_span
+    assert run.memory().allocated <= 4 * desc.output.element_span + 2 * indices + 256
+    assert run.memory(bound=True).allocated <= 2 * indices + 256
+
+
+def stripped(text):
+    """HLO without what only names or locates: equal texts are equal programs."""
+    names = {}
+    text = re.sub(r", metadata=\{[^}]*\}", "", text[text.index("\n\n\n") :])
+    text = re.sub(r"%[\w.\-]+", lambda m: names.setdefault(m[0], f"%{len(names)}"), text)
+    return re.sub(r"\b[\w.]+: ", "", text)
+
+
+def channels_last(sizes):
+    _, c, h, w = sizes
+    return TensorDesc("FLOAT32", sizes, (c * h * w, 1, w * c, c))
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("to_space", [True, False])
+def test_channels_last_by_strides_is_the_nhwc_program(to_space, order):
+    depth, space = (2, 64, 16, 24), (2, 16, 32, 48)
+    function = dml_jax.depth_to_space if to_space else dml_jax.space_to_depth
+    cls = dml_jax.DepthToSpace1Desc if to_space else dml_jax.SpaceToDepth1Desc
+    source, target = (depth, space) if to_space else (space, depth)
+    run = compile_operator(cls(channels_last(source), channels_last(target), 2, order))
+    (n, c, h, w), (m, d, y, x) = source, target
+
+    def direct(buffer):
+        moved = function(buffer.reshape(n, h, w, c), 2, order=dml_jax.DepthSpaceOrder(order), data_format="NHWC")
+        return moved.reshape(m, y, x, d)
+
+    text = jax.jit(direct).lower(jax.ShapeDtypeStruct((n * c * h * w,), np.float32)).compile().as_text()
+    assert stripped(run.as_text()) == stripped(text)
+
+
+def test_text_and_bytes_moved():
+    run = compile_operator(TO_SPACE)
+    assert run.as_text().startswith("HloModule")
+    assert "input_output_alias" in run.as_text(bound=True)
+    assert run.bytes_moved == 2 * 48 * 4
+    rows = compile_operator(dml_jax.GatherDesc(f32(1000, 8), u32(1, 10), f32(10, 8), 0, 1))
+    assert rows.bytes_moved == 4 * (80 + 10 + 80)  # of the table, only the rows that are read
+    few = compile_operator(dml_jax.GatherDesc(f32(2, 8), u32(1, 10), f32(10, 8), 0, 1))
+    assert few.bytes_moved == 4 * (16 + 10 + 80)  # each row once
+    repeated = compile_operator(dml_jax.GatherDesc(TensorDesc("FLOAT32", (2, 8), (0, 1)), u32(1, 10), f32(10, 8), 0, 1))
+    assert repeated.bytes_moved == 4 * (8 + 10 + 80)
+    scatter = compile_operator(CASES["SCATTER"].desc)
+    assert scatter.bytes_moved == 4 * (9 + 6 + 6 + 9)
+
+
+# 64-bit types.
+
+WIDE = np.array([2**63 - 1, -(2**63), -1, 2**32, 2**32 - 1, 5], np.int64)
+
+
+@pytest.mark.parametrize("dtype", ["INT64", "UINT64", "FLOAT64"])
+def test_64_bit_data_moves_as_words_without_x64(dtype, x64):
+    data = WIDE.view(TensorDesc(dtype, (1,)).dtype)
+    desc = dml_jax.GatherDesc(TensorDesc(dtype, (6,)), u32(3), TensorDesc(dtype, (3,), (2,)), 0, 1)
+    run, expected = compile_operator(desc), np.zeros(5, data.dtype)
+    expected[::2] = data[[4, 1, 9 % 6]]
+    for given in (data, data[::1].astype(data.dtype.newbyteorder(">"))):
+        result = run(given, np.uint32([4, 1, 3]))
+        assert_same_bits(np.asarray(result).view(data.dtype), expected)
+    assert run.buffers["input"] == (
+        dml_jax.BufferSpec(6, data.dtype) if x64 else dml_jax.BufferSpec(12, np.dtype(np.uint32))
+    )
+    out = jnp.array(np.full(5, -1, np.int64).view(data.dtype if x64 else np.uint32))
+    expected[1::2] = np.full(2, -1, np.int64).view(data.dtype)
+    assert_same_bits(np.asarray(run(data, np.uint32([4, 1, 3]), out=out)).view(data.dtype), expected)
+
+
+@pytest.mark.parametrize("dtype", ["INT64", "UINT64"])
+def test_64_bit_indices_saturate_without_x64(dtype, x64):
+    """What 32 bits cannot hold is out of range, on its own side."""
+    tensor = TensorDesc(dtype, (6,))
+    desc = dml_jax.GatherDesc(f32(4), tensor, f32(6), 0, 1)
+    indices = WIDE.view(tensor.dtype)
+    signed = [3, 0, 3, 3, 3, 3]  # from the end: -1
+    unsigned = [3, 3, 3, 3, 3, 3]
+    expected = np.float32([10, 11, 12, 13])[signed if dtype == "INT64" else unsigned]
+    assert_same_bits(compile_operator(desc)(np.float32([10, 11, 12, 13]), indices), expected)
+
+
+def test_a_compiled_operator_keeps_its_own_x64():
+    """Compiled with x64 on it takes 64-bit buffers, whatever holds at the call; and words if compiled without."""
+    desc = dml_jax.GatherDesc(TensorDesc("INT64", (6,)), u32(1), TensorDesc("INT64", (1,)), 0, 1)
+    with jax.enable_x64(True):
+        wide = compile_operator(desc)
+    words = compile_operator(desc)
+    one = np.uint32([1])
+    assert_same_bits(np.asarray(wide(WIDE, one)), WIDE[1:2])
+    with jax.enable_x64(True):
+        assert_same_bits(words(WIDE, one), WIDE[1:2].view(np.uint32))
+        assert_same_bits(wide(jnp.asarray(WIDE), one), WIDE[1:2])
+    assert wide is not words
+
+
+# Artifacts.
+
+
+@pytest.fixture
+def artifact():
+    """An operator that owns its table, with a strided output, as bytes."""
+    pytest.importorskip("flatbuffers")
+    desc = dml_jax.GatherDesc(
+        replace_flags(TensorDesc("FLOAT32", (3, 2))), u32(1, 4), TensorDesc("FLOAT32", (4, 2), (3, 1)), 0, 1
+    )
+    return compile_operator(desc, input=np.arange(6, dtype=np.float32)).serialize(["cpu", "cuda", "tpu"])
+
+
+ARTIFACT_INDICES = np.uint32([2, 0, 1, 2])
+ARTIFACT_OUTPUT = np.float32([4, 5, 0, 0, 1, 0, 2, 3, 0, 4, 5])
+
+
+def test_a_deserialised_operator_is_called_alike(artifact):
+    run = dml_jax.CompiledOperator.deserialize(artifact)
+    assert_same_bits(run(ARTIFACT_INDICES), ARTIFACT_OUTPUT)
+    longer = run(np.append(ARTIFACT_INDICES, ARTIFACT_INDICES), out=jnp.full(13, 7, jnp.float32))
+    expected = np.append(np.where(np.arange(11) % 3 == 2, 7, ARTIFACT_OUTPUT), [7, 7]).astype(np.float32)
+    assert_same_bits(longer, expected)
+    assert run.memory(bound=True).bound == 44
+    assert run.desc.axis == 0
+    with pytest.raises(ConstraintError, match="the buffer of IndicesTensor must be 1-D with at least 4"):
+        run(ARTIFACT_INDICES[:3])
+
+
+def test_large_and_64_bit_operators_are_serialised(x64):
+    pytest.importorskip("flatbuffers")
+    sixty = TensorDesc("INT64", (1, 64, 16, 24)), TensorDesc("INT64", (1, 16, 32, 48))
+    for desc in (large("DEPTH_TO_SPACE"), dml_jax.DepthToSpaceDesc(*sixty, 2)):
+        run = compile_operator(desc)
+        (x,) = buffers(desc)
+        restored = dml_jax.CompiledOperator.deserialize(run.serialize())
+        assert_same_bits(restored(x), run(x))
+        spec = run.buffers["output"]
+        out = jnp.zeros(spec.length, spec.dtype)
+        address = out.unsafe_buffer_pointer()
+        out = restored(x, out=out)
+        assert out.unsafe_buffer_pointer() == address
+        assert_same_bits(out, run(x))
+        assert restored.memory(bound=True).allocated == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"not a zip file at all"])
+def test_what_is_no_artifact_is_refused(content):
+    with pytest.raises(ConstraintError, match="the content is no serialised operator"):
+        dml_jax.CompiledOperator.deserialize(content)
+
+
+def test_a_damaged_artifact_is_refused(artifact):
+    for at in (len(artifact) // 4, len(artifact) // 2):
+        damaged = bytearray(artifact)
+        damaged[at] ^= 255
+        with pytest.raises(ConstraintError, match="the content is no serialised operator"):
+            dml_jax.CompiledOperator.deserialize(bytes(damaged))
+
+
+def test_platforms(artifact):
+    run = dml_jax.CompiledOperator.deserialize(artifact)
+    for wrong in ("cpu", [], ["gpu"], ["cpu", 3]):
+        with pytest.raises(ConstraintError, match="platforms must be some of"):
+            run.serialize(wrong)
+    for_tpu = compile_operator(TO_SPACE).serialize(["tpu"])
+    with pytest.raises(ConstraintError, match=r"is for \('tpu',\), and this process has"):
+        dml_jax.CompiledOperator.deserialize(for_tpu)
+
+
+# Errors.
+
+X48 = np.zeros(48, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "match"),
+    [
+        ((), ConstraintError, "DEPTH_TO_SPACE1: takes buffers for InputTensor, but there are 0"),
+        ((X48[1:],), ConstraintError, r"buffer of InputTensor must be 1-D with at least 48 elements, .* \(47,\)"),
+        ((X48.reshape(6, 8),), ConstraintError, "buffer of InputTensor must be 1-D"),
+        ((X48.astype(np.int32),), DataTypeError, "InputTensor must have elements of float32, but they are int32"),
+        ((list(X48),), DataTypeError, "InputTensor must be an array"),
+    ],
+)
+def test_wrong_inputs_are_refused(given, error, match):
+    with pytest.raises(error, match=match):
+        compile_operator(TO_SPACE)(*given)
+
+
+@pytest.mark.parametrize(
+    ("out", "error", "match"),
+    [
+        (jnp.zeros(47), ConstraintError, r"buffer of OutputTensor \(out=\) must be 1-D with at least 48"),
+        (jnp.zeros((6, 8)), ConstraintError, r"OutputTensor \(out=\) must be 1-D"),
+        (jnp.zeros(48, jnp.int32), DataTypeError, r"OutputTensor \(out=\) must have elements of float32"),
+        (X48, DataTypeError, "out= for OutputTensor must be a jax.Array, .* but it is ndarray"),
+    ],
+)
+def test_wrong_outputs_are_refused_and_live_on(out, error, match):
+    with pytest.raises(error, match=match):
+        compile_operator(TO_SPACE)(X48, out=out)
+    assert isinstance(out, np.ndarray) or not out.is_deleted()
+
+
+def test_an_array_that_was_given_away_is_refused():
+    run, out = compile_operator(TO_SPACE), jnp.zeros(48)
+    run(X48, out=out)
+    gone = "must be alive, but it was given away as out= of an earlier call; use what that call returned"
+    with pytest.raises(ConstraintError, match=rf"OutputTensor \(out=\) {gone}"):
+        run(X48, out=out)
+    with pytest.raises(ConstraintError, match=f"InputTensor {gone}"):
+        run(out)
+
+
+def test_an_output_that_is_also_an_input_is_refused():
+    run, both = compile_operator(TO_SPACE), jnp.zeros(48)
+    for same in (both, both.addressable_shards[0].data):
+        with pytest.raises(
+            ConstraintError, match=r"out= .* must not be bound as an input.*, but it is the buffer of Inp"
+        ):
+            run(both, out=same)
+    assert not both.is_deleted()
+
+
+def test_words_are_named_in_errors():
+    desc = dml_jax.GatherDesc(TensorDesc("INT64", (6,)), u32(1), TensorDesc("INT64", (1,)), 0, 1)
+    with pytest.raises(DataTypeError, match=r"elements of uint32, two words for every int64: .* but they are float32"):
+        compile_operator(desc)(np.zeros(12, np.float32), np.uint32([0]))
+    with pytest.raises(ConstraintError, match="must be 1-D with at least 12 elements"):
+        compile_operator(desc)(np.zeros(6, np.uint32), np.uint32([0]))
+
+
+def test_owned_inputs_are_named_in_errors():
+    owned = replace(GATHER, input=replace_flags(GATHER.input))
+    table, indices = buffers(owned)
+    for desc, given, match in [
+        (owned, {}, r"InputTensor must be bound at compilation, as input=, but it is OWNED_BY_DML and not bound"),
+        (GATHER, {"input": table}, "InputTensor must be bound at every call, but it is not OWNED_BY_DML"),
+        (owned, {"input": table, "table": table}, "only inputs can be bound at compilation, but table= is none"),
+        (owned, {"input": table[1:]}, "the buffer of InputTensor must be 1-D with at least 6 elements"),
+    ]:
+        with pytest.raises(ConstraintError, match=match):
+            compile_operator(desc, **given)
+    with pytest.raises(ConstraintError, match="takes buffers for IndicesTensor, but there are 2"):
+        compile_operator(owned, input=table)(table, indices)
+
+
+def test_what_is_no_descriptor_is_refused():
+    with pytest.raises(DataTypeError, match="desc must be an operator descriptor, but it is TensorDesc"):
+        compile_operator(f32(1))

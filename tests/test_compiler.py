@@ -187,11 +187,11 @@ def test_reads_and_depth_space_allocate_the_output_or_nothing(operator, layout):
 )
 @pytest.mark.parametrize("gap", [0, 3])
 def test_scatters_allocate_no_copy_of_the_data(desc, gap):
-    """Only the indices, as XLA wants them, two numbers for each at most."""
+    """Only the indices, as XLA wants them, two numbers for each at most; and a kilobyte of its own on GPUs."""
     run = compile_operator(replace(desc, input=padded(desc.input, gap)) if gap else desc)
     indices = 4 * desc.indices.element_span
-    assert run.memory().allocated <= 4 * desc.output.element_span + 2 * indices + 256
-    assert run.memory(bound=True).allocated <= 2 * indices + 256
+    assert run.memory().allocated <= 4 * desc.output.element_span + 2 * indices + 2048
+    assert run.memory(bound=True).allocated <= 2 * indices + 2048
 
 
 def stripped(text):

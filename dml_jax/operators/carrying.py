@@ -15,8 +15,8 @@ def carry_bits(
 ) -> jax.Array:
     """Computes `move(where, *data)`, on the integer images of `data` if their type is a narrow float.
 
-    XLA:CPU selects, pads and scatters bfloat16 and float8 through wider floats, which quiets NaNs; it also gathers
-    float8 so.
+    XLA:CPU selects, pads, slices and scatters bfloat16 and float8 through wider floats, which quiets NaNs; it also
+    gathers float8 so.
 
     Args:
       move: moves elements of `data` without looking at them.

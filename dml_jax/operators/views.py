@@ -17,6 +17,20 @@ __all__ = ["place", "stored", "update", "view"]
 
 def view(buffer: jax.Array, layout: Layout) -> jax.Array:
     """Reads a view that lies inside `buffer`."""
+    return carry_bits(lambda _, buffer: _view(buffer, layout), None, buffer)
+
+
+def update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
+    """Copies `buffer` and writes a view that lies inside it and has an element for every coordinate."""
+    return carry_bits(lambda _, buffer, updates: _update(buffer, updates, layout), None, buffer, updates)
+
+
+def place(updates: jax.Array, layout: Layout, length: int) -> jax.Array:
+    """Writes such a view into `length` zeros."""
+    return carry_bits(lambda _, updates: _place(updates, layout, length), None, updates)
+
+
+def _view(buffer: jax.Array, layout: Layout) -> jax.Array:
     if 0 in layout.sizes:
         return lax.slice_in_dim(buffer, 0, 0).reshape(layout.sizes)
     if is_key(buffer):  # which XLA does not pad
@@ -50,8 +64,7 @@ def _taken(x: jax.Array, group: Group, axis: int) -> jax.Array:
     """Selects along an axis, where the dimensions of a group overlap or interleave."""
     if group.is_run:
         return x
-    offsets = _offsets(group.sizes, group.steps).ravel()
-    return carry_bits(lambda i, x: jnp.take(x, i, axis=axis, mode="clip"), offsets, x, widths=(8,))
+    return jnp.take(x, _offsets(group.sizes, group.steps).ravel(), axis=axis, mode="clip")
 
 
 def _window(x: jax.Array, begin: int, width: int) -> jax.Array:
@@ -65,8 +78,7 @@ def _padded(x: jax.Array, low: int, interior: int, high: int) -> jax.Array:
     """Zeros before, between and after the elements of the last dimension; negative numbers cut."""
     if low == interior == high == 0:
         return x
-    config = [*[(0, 0, 0)] * (x.ndim - 1), (low, high, interior)]
-    return carry_bits(lambda _, x: lax.pad(x, jnp.zeros((), x.dtype), config), None, x)
+    return lax.pad(x, jnp.zeros((), x.dtype), [*[(0, 0, 0)] * (x.ndim - 1), (low, high, interior)])
 
 
 def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> jax.Array:
@@ -76,8 +88,7 @@ def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> jax.Array:
     return sum(steps, jnp.zeros(sizes, dtype))
 
 
-def update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
-    """Copies `buffer` and writes a view that lies inside it and has an element for every coordinate."""
+def _update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
     if 0 in layout.sizes:
         return buffer
     if is_key(buffer) or not layout.is_nested:
@@ -86,12 +97,11 @@ def update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
     if window := layout.window(length):
         array, content = buffer.reshape(window.array_sizes), stored(updates, layout).reshape(window.sizes)
         return lax.dynamic_update_slice(array, content, window.starts).reshape(length)
-    addressed = place(jnp.ones(layout.sizes, bool), layout, length)
-    return carry_bits(jnp.where, addressed, place(updates, layout, length), buffer)
+    addressed = _place(jnp.ones(layout.sizes, bool), layout, length)
+    return jnp.where(addressed, _place(updates, layout, length), buffer)
 
 
-def place(updates: jax.Array, layout: Layout, length: int) -> jax.Array:
-    """Writes such a view into `length` zeros."""
+def _place(updates: jax.Array, layout: Layout, length: int) -> jax.Array:
     if 0 in layout.sizes or not layout.is_nested:
         return _scattered(jnp.zeros(length, updates.dtype), updates, layout)
     *outer, last = layout.groups or [_ELEMENT]
@@ -111,8 +121,4 @@ def stored(updates: jax.Array, layout: Layout) -> jax.Array:
 def _scattered(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
     """Writes through computed offsets."""
     offsets = layout.offset + _offsets(layout.sizes, layout.strides).ravel()
-
-    def move(offsets: jax.Array, buffer: jax.Array, updates: jax.Array) -> jax.Array:
-        return buffer.at[offsets].set(updates, mode="promise_in_bounds", unique_indices=True)
-
-    return carry_bits(move, offsets, buffer, updates.ravel())
+    return buffer.at[offsets].set(updates.ravel(), mode="promise_in_bounds", unique_indices=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.export
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -96,7 +97,8 @@ def _restored(program: Program, fresh: jax.export.Exported, bound: jax.export.Ex
     def write(out: jax.Array, *buffers: jax.Array) -> jax.Array:
         if out.shape == made.shape:
             return bound.call(out, *cut(buffers))
-        written = bound.call(out[: made.size].reshape(made.shape), *cut(buffers))
-        return lax.dynamic_update_slice(out, written.reshape(made.size), (0,))
+        head = lax.pad(out, jnp.zeros((), out.dtype), [(0, made.size - out.size, 0)])  # longer, or cut
+        head = bound.call(head.reshape(made.shape), *cut(buffers)).ravel()
+        return lax.dynamic_update_slice(out, head[: out.size], (0,))
 
     return jitted(lambda *buffers: fresh.call(*cut(buffers)), write)

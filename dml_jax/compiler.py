@@ -142,8 +142,11 @@ class CompiledOperator:
             return _flat(self._bound(out, *inputs.values()))
 
     def prepare(self, *, bound: bool = False) -> None:
-        """Compiles ahead of the first call, or of the first one with `out=`: for buffers of the least lengths on JAX's
-        default device."""
+        """Compiles ahead of the first call, or of the first one with `out=`.
+
+        It is compiled for JAX's default device and inputs of the least lengths, and for an `out=` of the whole length
+        that `buffers` says; the same holds for `as_text` and `memory`.
+        """
         self._compiled(bound)
         made = self._program.stored_struct
         with jax.enable_x64(not self._program.words):
@@ -153,11 +156,11 @@ class CompiledOperator:
                 _reshape.lower(flat, made.shape).compile()
 
     def as_text(self, *, bound: bool = False) -> str:
-        """The optimised HLO of a call, or of one with `out=`, for buffers of the least lengths."""
+        """The optimised HLO of a call, or of one with `out=`."""
         return self._compiled(bound).as_text()
 
     def memory(self, *, bound: bool = False) -> Memory:
-        """What a call needs, or one with `out=`, for buffers of the least lengths."""
+        """What a call needs, or one with `out=`."""
         stats = self._compiled(bound).memory_analysis()
         inputs = sum(struct.size * struct.dtype.itemsize for struct in self._program.input_structs)
         return Memory(inputs, stats.output_size_in_bytes, stats.alias_size_in_bytes, temporary=stats.temp_size_in_bytes)
@@ -165,8 +168,8 @@ class CompiledOperator:
     def serialize(self, platforms: Sequence[str] | None = None) -> bytes:
         """Exports the operator and its owned buffers; `deserialize` restores them, in this or a later process.
 
-        The content is a zip file: the descriptor as JSON, both forms as jax.export serialises them, for buffers of the
-        least lengths, and the owned buffers as .npy.
+        The content is a zip file: the descriptor as JSON, both forms as jax.export serialises them, and the owned
+        buffers as .npy.
 
         Args:
           platforms: of "cpu", "cuda", "rocm" and "tpu", those that it will run on; this process's default one if None.

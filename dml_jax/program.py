@@ -22,10 +22,15 @@ SMALL = 2**16
 
 @dataclass(frozen=True)
 class BufferSpec:
-    """What a tensor's buffer is: a 1-D array of at least `length` elements of `dtype`."""
+    """What a tensor's buffer is: a 1-D array of at least `length` elements of `dtype`.
+
+    `whole_length` is that with the last row whole, where strides leave gaps between rows: into an output of that length
+    XLA writes at once, while for one that ends with the last element it may build the packed output first.
+    """
 
     length: int
     dtype: np.dtype[Any]
+    whole_length: int
 
 
 @dataclass(frozen=True)
@@ -42,10 +47,9 @@ class Program:
 
     def buffer(self, name: str) -> BufferSpec:
         """What is bound to a tensor."""
-        tensor = self._tensor(name)
-        if self._in_words(name):
-            return BufferSpec(2 * tensor.element_span, np.dtype(np.uint32))
-        return BufferSpec(tensor.element_span, tensor.dtype)
+        layout, in_words = self._layout(name), self._in_words(name)
+        dtype = np.dtype(np.uint32) if in_words else self._tensor(name).dtype
+        return BufferSpec(layout.span, dtype, layout.whole_length)
 
     @property
     def input_structs(self) -> list[jax.ShapeDtypeStruct]:
@@ -55,14 +59,14 @@ class Program:
 
     @property
     def stored_sizes(self) -> tuple[int, ...]:
-        """The shape in which the output is made: its sizes in storage order if they fill the buffer, else the buffer's.
+        """The shape in which the output is made: its sizes in storage order if they fill the buffer, else it is flat.
 
         XLA:CPU takes twice to three times as long for a flat output, over which it loops with divisions; not so for a
         scatter. Below `SMALL` bytes the calls that reshape take longer.
         """
         layout, spec = self._layout("output"), self.buffer("output")
         flat = self.desc.starts_as_input or not layout.is_dense or spec.length * spec.dtype.itemsize < SMALL
-        return (spec.length,) if flat else layout.stored_sizes
+        return (spec.whole_length,) if flat else layout.stored_sizes
 
     @property
     def stored_struct(self) -> jax.ShapeDtypeStruct:

@@ -172,9 +172,10 @@ def test_reads_and_depth_space_allocate_the_output_or_nothing(operator, layout):
     for desc in (CASES[operator].desc, *([large(operator)] if operator in LARGE else [])):
         desc = replace(desc, **{name: padded(getattr(desc, name), gap) for name, gap in layout.items()})
         run = compile_operator(desc)
-        size = desc.output.element_span * 4
-        fresh, bound = run.memory(), run.memory(bound=True)
+        spec, fresh, bound = run.buffers["output"], run.memory(), run.memory(bound=True)
+        size = 4 * spec.length
         assert (fresh.output, fresh.bound, fresh.temporary, fresh.allocated) == (size, 0, 0, size)
+        size = 4 * spec.whole_length
         assert (bound.output, bound.bound, bound.temporary, bound.allocated) == (size, size, 0, 0)
 
 
@@ -225,6 +226,23 @@ def test_channels_last_by_strides_is_the_nhwc_program(to_space, order):
     assert stripped(run.as_text()) == stripped(text)
 
 
+def test_whole_lengths():
+    """Three rows of 4 in 6 elements span 16 of a buffer, and whole rows have 18; what has no gaps is whole."""
+    for strides, length, whole in [
+        ((6, 1), 16, 18),
+        (None, 12, 12),
+        ((1, 3), 12, 12),
+        ((13, 2), 33, 33),
+        ((12, 3), 34, 36),
+    ]:
+        output = TensorDesc("FLOAT32", (3, 4), strides)
+        run = compile_operator(dml_jax.GatherDesc(f32(9, 4), u32(1, 3), output, 0, 1))
+        spec = run.buffers["output"]
+        assert (spec.length, spec.whole_length) == (length, whole)
+        memory = run.memory(bound=True)
+        assert memory.bound == memory.output == 4 * whole
+
+
 def test_text_and_bytes_moved():
     run = compile_operator(TO_SPACE)
     assert run.as_text().startswith("HloModule")
@@ -254,9 +272,8 @@ def test_64_bit_data_moves_as_words_without_x64(dtype, x64):
     for given in (data, data[::1].astype(data.dtype.newbyteorder(">"))):
         result = run(given, np.uint32([4, 1, 3]))
         assert_same_bits(np.asarray(result).view(data.dtype), expected)
-    assert run.buffers["input"] == (
-        dml_jax.BufferSpec(6, data.dtype) if x64 else dml_jax.BufferSpec(12, np.dtype(np.uint32))
-    )
+    spec = run.buffers["input"]
+    assert (spec.length, spec.dtype) == ((6, data.dtype) if x64 else (12, np.uint32))
     out = jnp.array(np.full(5, -1, np.int64).view(data.dtype if x64 else np.uint32))
     expected[1::2] = np.full(2, -1, np.int64).view(data.dtype)
     assert_same_bits(np.asarray(run(data, np.uint32([4, 1, 3]), out=out)).view(data.dtype), expected)
@@ -311,7 +328,9 @@ def test_a_deserialised_operator_is_called_alike(artifact):
     longer = run(np.append(ARTIFACT_INDICES, ARTIFACT_INDICES), out=jnp.full(13, 7, jnp.float32))
     expected = np.append(np.where(np.arange(11) % 3 == 2, 7, ARTIFACT_OUTPUT), [7, 7]).astype(np.float32)
     assert_same_bits(longer, expected)
-    assert run.memory(bound=True).bound == 44
+    for length in (11, 12):
+        assert_same_bits(run(ARTIFACT_INDICES, out=jnp.full(length, 7, jnp.float32)), expected[:length])
+    assert run.memory(bound=True).bound == 48  # four whole rows
     assert run.desc.axis == 0
     with pytest.raises(ConstraintError, match="the buffer of IndicesTensor must be 1-D with at least 4"):
         run(ARTIFACT_INDICES[:3])

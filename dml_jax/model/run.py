@@ -84,7 +84,7 @@ class _State:
         operator, desc = self.operators[command.dispatchable], self.model.dispatchables[command.dispatchable].desc
         inputs = [self._upload(b, getattr(desc, name)) for name, b in self._in_order(command, desc)]
         output = command.bindings["output"]
-        out = self._upload(output, desc.output)
+        out = self._upload(output, desc.output, operator.buffers["output"].whole_length)
         address = out.unsafe_buffer_pointer()
 
         def dispatch() -> jax.Array:
@@ -103,9 +103,10 @@ class _State:
         """The bound inputs, in the operator's order."""
         return [(name, command.bindings[name]) for name in desc.input_names() if name in command.bindings]
 
-    def _upload(self, bound: Range, tensor: TensorDesc) -> jax.Array:
-        """The elements of a tensor in its buffer, in memory of the device's own: JAX could keep that of NumPy."""
-        count = tensor.element_span * tensor.data_type.itemsize
+    def _upload(self, bound: Range, tensor: TensorDesc, most: int = 0) -> jax.Array:
+        """The elements of a tensor in its buffer, or `most` if so many are bound; in memory of the device's own."""
+        count = max(tensor.element_span, min(most, bound.size // tensor.data_type.itemsize))
+        count *= tensor.data_type.itemsize
         return jnp.array(self.data[bound.buffer][bound.offset : bound.offset + count].view(tensor.dtype))
 
     def _download(self, result: jax.Array, bound: Range) -> None:

@@ -110,6 +110,12 @@ class Layout:
         found = (_window(groups, self.offset, length) for groups in (self.groups, self.merged_groups))
         return next(filter(None, found), None)
 
+    @property
+    def whole_length(self) -> int:
+        """The least length of a buffer that is an array whose window is the view: whole rows; the span if none is."""
+        length = self.groups[0].rows * self.groups[0].unit if self.groups else self.span
+        return length if self.window(length) else self.span
+
 
 @dataclass(frozen=True)
 class Window:

@@ -35,6 +35,15 @@ PRINTS = {
     "scatter.json": {"output": "20, 11, 0, 10, 0, 22, 0, 21, 12"},
     "scatter_nd.json": {"output": "1, 11, 3, 10, 9, 6, 7, 12"},
     "photo.json": {},
+    "strides_packed.json": {"output": "4, 5, 6, 1, 2, 3"},
+    "strides_column_major.json": {"rows": "1, 2, 3, 4, 5, 6", "columns again": "1, 4, 2, 5, 3, 6"},
+    "strides_padded_rows.json": {
+        "packed": "1, 2, 3, 4, 5, 6",
+        "padded again": "1, 2, 3, -1, -1, 4, 5, 6, -1, -1",
+    },
+    "strides_broadcast_row.json": {"rows": "1, 2, 3, 1, 2, 3"},
+    "strides_nchw.json": {"output": "7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 5, 6"},
+    "strides_nhwc.json": {"output": "7, 1, 8, 2, 9, 3, 10, 4, 11, 5, 12, 6"},
 }
 
 # {file: (text, what to write in its place, the rule that is broken then)}.
@@ -76,4 +85,14 @@ BROKEN = {
         "the leading IndicesTensor.Sizes that",
     ),
     "photo.json": ("out/restored.png", "../restored.png", "lies outside"),
+    "strides_packed.json": ("[3, 1]", "[3, 1, 1]", "Strides must have one entry per dimension"),
+    "strides_column_major.json": (
+        '[2, 3], "Strides": [1, 2] },\n        "Axis"',
+        '[2, 3], "Strides": [1, 1] },\n        "Axis"',
+        "OutputTensor.Strides must give every coordinate an element of its own",
+    ),
+    "strides_padded_rows.json": ('"Strides": [5, 1]', '"Strides": [8, 1]', "needs 44 bytes"),
+    "strides_broadcast_row.json": ('"Strides": [0, 1]', '"Strides": [0, -1]', "Strides must be in [0, 2**32 - 1]"),
+    "strides_nchw.json": ('"Strides": [12, 6, 3, 1]', '"Strides": [12, 7, 3, 1]', "needs 52 bytes"),
+    "strides_nhwc.json": ('"Axis": 1', '"Axis": 4', "Axis must be in [0, InputTensor.DimensionCount)"),
 }

@@ -260,7 +260,7 @@ def test_text_and_bytes_moved():
 
 
 def test_a_bound_output_is_three_times_as_fast_on_cpu():
-    """Depth to space of 128 MiB: XLA:CPU takes fresh pages for a fresh output. The best of rounds: machines are busy."""
+    """Depth to space of 128 MiB: XLA:CPU takes fresh pages for a fresh one. The best of rounds: machines are busy."""
     desc = dml_jax.DepthToSpaceDesc(f32(8, 64, 256, 256), f32(8, 16, 512, 512), 2)
     with jax.default_device(jax.devices("cpu")[0]):
         run, x = compile_operator(desc), jnp.ones(desc.input.element_span)

@@ -3,7 +3,7 @@
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -34,10 +34,9 @@ def dump(
     """Serialises a program, both forms of it and its owned buffers.
 
     Raises:
-      ConstraintError: an unknown platform, or a missing package.
+      ConstraintError: no sequence of known platforms, or a missing package.
     """
-    if platforms is not None and (isinstance(platforms, str) or not platforms or not set(platforms) <= PLATFORMS):
-        raise ConstraintError(f"platforms must be some of {sorted(PLATFORMS)}, but they are {platforms!r}")
+    platforms = None if platforms is None else _known(platforms)
     inputs = program.input_structs
     head = {"version": VERSION, "words": program.words, "desc": desc_to_json(program.desc)}
     content = io.BytesIO()
@@ -51,7 +50,14 @@ def dump(
     return content.getvalue()
 
 
-PLATFORMS = {"cpu", "cuda", "rocm", "tpu"}
+def _known(platforms: Any) -> list[str]:
+    names = list(platforms) if isinstance(platforms, Iterable) and not isinstance(platforms, str) else []
+    if names and all(name in PLATFORMS for name in names):
+        return names
+    raise ConstraintError(f"platforms must be a list of some of {', '.join(PLATFORMS)}, but it is {platforms!r}")
+
+
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 HEAD = "operator.json"
 FORMS = ("fresh.jax_export", "bound.jax_export")
 
@@ -76,15 +82,24 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
         head = json.loads(members.pop(HEAD))
         if head["version"] != VERSION:
             raise ConstraintError(f"its version is {head['version']}, and {VERSION} is known")
-        program = Program(desc_from_json(head["desc"]), head["words"])
+        program = Program(desc_from_json(head["desc"]), head["words"] is True)
         fresh, bound = (jax.export.deserialize(bytearray(members.pop(name))) for name in FORMS)
         owned = {name.removesuffix(".npy"): np.load(io.BytesIO(member)) for name, member in members.items()}
+        _check_forms(program, fresh, bound)
     except Exception as error:
         raise ConstraintError(f"the content is no serialised operator: {error}") from None
     here = {jax.export.default_export_platform(), "cpu"}
     if here.isdisjoint(fresh.platforms):
         raise ConstraintError(f"the serialised operator is for {fresh.platforms}, and this process has {sorted(here)}")
     return program, owned, _restored(program, fresh, bound)
+
+
+def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> None:
+    """Compares what the exported forms take with what the descriptor says."""
+    for form, outputs in ((fresh, []), (bound, [program.stored_struct])):
+        taken = [(aval.shape, aval.dtype) for aval in form.in_avals]
+        if taken != [(struct.shape, struct.dtype) for struct in (*outputs, *program.input_structs)]:
+            raise ConstraintError(f"its descriptor and its exported forms differ: these take {taken}")
 
 
 def _restored(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> Executables:

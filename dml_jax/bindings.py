@@ -11,7 +11,7 @@ from .errors import ConstraintError, DataTypeError, message
 from .operators.operands import as_array
 from .program import Program
 
-__all__ = ["as_buffer", "as_output", "check_names"]
+__all__ = ["as_buffer", "as_output", "check_devices", "check_names"]
 
 
 def as_buffer(program: Program, name: str, value: Any, shown: str | None = None) -> Any:
@@ -35,17 +35,46 @@ def as_buffer(program: Program, name: str, value: Any, shown: str | None = None)
         raise error(message(operator, f"the buffer of {shown} must {rule}", fact, {shown: array}))
 
     if isinstance(array, jax.Array) and not isinstance(array, Tracer) and array.is_deleted():
-        fail(ConstraintError, "be alive", "it was given away as out= of an earlier call; use what that call returned")
+        fail(ConstraintError, "be alive", "it is deleted: given away as out= (use what that call returned), or donated")
     described = getattr(program.desc, name).dtype
-    if isinstance(array, np.ndarray) and array.dtype == described != spec.dtype and array.ndim == 1:
-        array = np.ascontiguousarray(array).view(spec.dtype)
-    if array.dtype != spec.dtype:
-        words = f", two words for every {described}: jax_enable_x64 was off when it was compiled"
-        rule = f"have elements of {spec.dtype}{words if described != spec.dtype else ''}"
-        fail(DataTypeError, rule, f"they are {array.dtype}")
-    if array.ndim != 1 or array.shape[0] < spec.length:
-        fail(ConstraintError, f"be 1-D with at least {spec.length} elements", f"its shape is {array.shape}")
-    return array
+    in_words, per_element = described != spec.dtype, described.itemsize // spec.dtype.itemsize
+    given_wide = isinstance(array, np.ndarray) and array.dtype == described
+    if array.dtype != spec.dtype and not given_wide:
+        fail(DataTypeError, f"have elements of {spec.dtype}{_because(described, in_words)}", f"they are {array.dtype}")
+    length = spec.length // per_element if given_wide else spec.length
+    if array.ndim != 1 or array.shape[0] < length:
+        words = f", two for every {described}" if in_words and not given_wide else ""
+        fail(ConstraintError, f"be 1-D with at least {length} elements{words}", f"its shape is {array.shape}")
+    return np.ascontiguousarray(array).view(spec.dtype) if given_wide and in_words else array
+
+
+def _because(described: np.dtype[Any], in_words: bool) -> str:
+    """Why a buffer of a 64-bit type is what it is."""
+    if in_words:
+        return (
+            f", two words for every {described}, or be a NumPy array of {described}: "
+            "jax_enable_x64 was off when it was compiled"
+        )
+    return ": jax_enable_x64 was on when it was compiled" if described.itemsize == 8 else ""
+
+
+def check_devices(program: Program, buffers: Mapping[str, Any]) -> None:
+    """Compares where the buffers are.
+
+    Raises:
+      ConstraintError: two of them were put on different devices.
+    """
+    placed = {
+        name: sorted(map(str, array.devices()))
+        for name, array in buffers.items()
+        if isinstance(array, jax.Array) and not isinstance(array, Tracer) and array.committed
+    }
+    if len(set(map(tuple, placed.values()))) > 1:
+        names = program.desc.directml_names()
+        fact = ", ".join(f"{names[name]} is on {', '.join(devices)}" for name, devices in placed.items())
+        raise ConstraintError(
+            message(program.desc.operator_type, "all buffers must be on the same devices", fact, buffers)
+        )
 
 
 def as_output(program: Program, out: Any, inputs: Mapping[str, Any]) -> jax.Array:

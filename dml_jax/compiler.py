@@ -11,7 +11,7 @@ import numpy as np
 
 from . import artifact
 from .artifact import Executables, jitted
-from .bindings import as_buffer, as_output, check_names
+from .bindings import as_buffer, as_output, check_devices, check_names
 from .descriptors.operator import OperatorDesc
 from .errors import ConstraintError, DataTypeError, message
 from .program import BufferSpec, Program
@@ -101,11 +101,15 @@ class CompiledOperator:
         self._program = program
         self._fresh, self._bound = executables or _executables(program)
         with jax.enable_x64(not program.words):
-            self._owned = {name: jnp.array(as_buffer(program, name, value)) for name, value in owned.items()}
+            needed = {name: as_buffer(program, name, owned[name])[: program.buffer(name).length] for name in owned}
+            self._owned = {name: jnp.array(buffer) for name, buffer in needed.items()}
 
     @classmethod
     def deserialize(cls, content: bytes) -> "CompiledOperator":
         """Restores what `serialize` made; calls take the same buffers, and nothing of the operator is traced again.
+
+        It can be called and jitted, on the platforms it was made for; `compile_operator(restored.desc)` gives one that
+        jax.vmap and jax.grad take too.
 
         Raises:
           ConstraintError: no such content, damaged, or for none of this process's platforms.
@@ -137,6 +141,7 @@ class CompiledOperator:
             if out is None:
                 return _flat(self._fresh(*inputs.values()))
             out, sizes = as_output(self._program, out, inputs), self._program.stored_sizes
+            check_devices(self._program, {**inputs, "output": out})
             if out.shape[0] == self._program.buffer("output").length:
                 out = _shaped(out, sizes)
             return _flat(self._bound(out, *inputs.values()))
@@ -175,10 +180,10 @@ class CompiledOperator:
           platforms: of "cpu", "cuda", "rocm" and "tpu", those that it will run on; this process's default one if None.
 
         Raises:
-          ConstraintError: an unknown platform, or the package flatbuffers, which jax.export needs, is missing.
+          ConstraintError: no sequence of these, or the package flatbuffers, which jax.export needs, is missing.
         """
         with jax.enable_x64(not self._program.words):
-            return artifact.dump(self._program, self._owned, (self._fresh, self._bound), platforms)
+            return artifact.dump(self._program, self._owned, _executables(self._program), platforms)
 
     def _bound_at_call(self) -> list[str]:
         return [name for name in self.desc.input_names() if name not in self._owned]

@@ -134,8 +134,7 @@ class Program:
     def _computed(self, views: dict[str, jax.Array]) -> jax.Array:
         if not self._in_words("output"):
             return self.desc.compute_checked(**views)
-        axes = tuple(None if name == "indices" else -1 for name in views)
-        return jax.vmap(self.desc.compute_checked, in_axes=axes, out_axes=-1)(*views.values())
+        return self.desc.compute_words(**views)
 
 
 def _distinct(tensor: TensorDesc) -> int:

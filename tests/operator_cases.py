@@ -150,6 +150,7 @@ CASES = {
             "not_negative(sizes)": {"sizes": (2, -1, 2)},
             "not_negative(strides)": {"strides": (9, 1, -1)},
             "not_negative(offset)": {"offset": -1},
+            "representable": {"sizes": (2, 3, 2**62), "strides": (9, 1, 0)},
             "stride_count": {"strides": (9, 1)},
             "inside": {"offset": 9},
         },

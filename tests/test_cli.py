@@ -65,7 +65,7 @@ def test_check_refuses_a_broken_copy_with_the_right_rule(name, models):
 def test_the_photograph_survives_the_way_there_and_back(models):
     def run():
         result = dml_jax_command("run", models / "photo.json")
-        assert "Resource 'restored' written to 'out/restored.png'" in result.output
+        assert f"Resource 'restored' written to {str(models / 'out/restored.png')!r}" in result.output
         return {path.name: path.read_bytes() for path in (models / "out").iterdir()}
 
     first, second = run(), run()

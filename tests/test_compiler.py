@@ -1,7 +1,10 @@
 """compile_operator: buffers in and out, what is allocated, what is shared, 64-bit words, artifacts, errors."""
 
+import io
+import json
 import re
 import time
+import zipfile
 from dataclasses import replace
 
 import jax
@@ -13,6 +16,7 @@ from descriptor_cases import CASES, f32, u32
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, compile_operator
+from dml_jax.descriptors.json_form import desc_to_json
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 TO_SPACE = CASES["DEPTH_TO_SPACE1"].desc
@@ -31,6 +35,10 @@ def buffers(desc, seed=0):
         )
         content.append(numbers.astype(tensor.dtype))
     return content
+
+
+def i64(*sizes):
+    return TensorDesc("INT64", sizes)
 
 
 def large(operator):
@@ -181,19 +189,22 @@ def test_reads_and_depth_space_allocate_the_output_or_nothing(operator, layout):
 
 
 @pytest.mark.parametrize(
-    "desc",
+    ("desc", "most"),
     [
-        dml_jax.ScatterElementsDesc(f32(512, 64), u32(8, 64), f32(8, 64), f32(512, 64), 0),
-        dml_jax.ScatterNDDesc(f32(512, 64), u32(8, 1), f32(8, 64), f32(512, 64), 2, 2),
+        (dml_jax.ScatterElementsDesc(f32(512, 64), u32(8, 64), f32(8, 64), f32(512, 64), 0), 2),
+        (dml_jax.ScatterNDDesc(f32(512, 64), u32(8, 1), f32(8, 64), f32(512, 64), 2, 2), 1),
+        (dml_jax.ScatterElementsDesc(i64(512, 64), u32(8, 64), i64(8, 64), i64(512, 64), 0), 6),
+        (dml_jax.ScatterNDDesc(i64(512, 64), u32(8, 1), i64(8, 64), i64(512, 64), 2, 2), 1),
     ],
 )
 @pytest.mark.parametrize("gap", [0, 3])
-def test_scatters_allocate_no_copy_of_the_data(desc, gap):
-    """Only the indices, as XLA wants them, two numbers for each at most; and a kilobyte of its own on GPUs."""
+def test_scatters_allocate_no_copy_of_the_data(desc, most, gap):
+    """Only the indices, as XLA wants them, and a kilobyte of its own on GPUs."""
     run = compile_operator(replace(desc, input=padded(desc.input, gap)) if gap else desc)
     indices = 4 * desc.indices.element_span
-    assert run.memory().allocated <= 4 * desc.output.element_span + 2 * indices + 2048
-    assert run.memory(bound=True).allocated <= 2 * indices + 2048
+    size = desc.output.element_span * desc.input.data_type.itemsize
+    assert run.memory().allocated <= size + most * indices + 2048
+    assert run.memory(bound=True).allocated <= most * indices + 2048
 
 
 def stripped(text):
@@ -384,11 +395,29 @@ def test_a_damaged_artifact_is_refused(artifact):
             dml_jax.CompiledOperator.deserialize(bytes(damaged))
 
 
+def test_a_descriptor_that_is_not_that_of_the_forms_is_refused(artifact):
+    with zipfile.ZipFile(io.BytesIO(artifact)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    head = json.loads(members["operator.json"])
+    other = desc_to_json(large("DEPTH_TO_SPACE"))
+    for changed in ({**head, "desc": other}, {**head, "version": 2}):
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as file:
+            for name, member in {**members, "operator.json": json.dumps(changed)}.items():
+                file.writestr(name, member)
+        with pytest.raises(ConstraintError, match="the content is no serialised operator: its"):
+            dml_jax.CompiledOperator.deserialize(content.getvalue())
+
+
 def test_platforms(artifact):
     run = dml_jax.CompiledOperator.deserialize(artifact)
-    for wrong in ("cpu", [], ["gpu"], ["cpu", 3]):
-        with pytest.raises(ConstraintError, match="platforms must be some of"):
+    for wrong in ("cpu", [], ["gpu"], ["cpu", 3], [["cpu"]], 5):
+        with pytest.raises(
+            ConstraintError, match="platforms must be a list of some of cpu, cuda, rocm, tpu, but it is"
+        ):
             run.serialize(wrong)
+    again = dml_jax.CompiledOperator.deserialize(run.serialize(iter(["cpu", "tpu"])))
+    assert again.desc == run.desc
     for_tpu = compile_operator(TO_SPACE).serialize(["tpu"])
     with pytest.raises(ConstraintError, match=r"is for \('tpu',\), and this process has"):
         dml_jax.CompiledOperator.deserialize(for_tpu)
@@ -432,11 +461,23 @@ def test_wrong_outputs_are_refused_and_live_on(out, error, match):
 def test_an_array_that_was_given_away_is_refused():
     run, out = compile_operator(TO_SPACE), jnp.zeros(48)
     run(X48, out=out)
-    gone = "must be alive, but it was given away as out= of an earlier call; use what that call returned"
+    gone = r"must be alive, but it is deleted: given away as out= \(use what that call returned\), or donated"
     with pytest.raises(ConstraintError, match=rf"OutputTensor \(out=\) {gone}"):
         run(X48, out=out)
     with pytest.raises(ConstraintError, match=f"InputTensor {gone}"):
         run(out)
+
+
+@pytest.mark.skipif(jax.device_count() < 3, reason="needs three devices")
+def test_buffers_on_different_devices_are_refused_and_live_on():
+    desc = large("DEPTH_TO_SPACE")
+    run, (_, second, third, *_) = compile_operator(desc), jax.devices()
+    x = jax.device_put(jnp.zeros(desc.input.element_span), third)
+    out = jax.device_put(jnp.zeros(desc.output.element_span), second)
+    with pytest.raises(ConstraintError, match="all buffers must be on the same devices, but InputTensor is on"):
+        run(x, out=out)
+    assert not out.is_deleted()
+    assert run(x, out=jnp.zeros(desc.output.element_span)).devices() == {third}
 
 
 def test_an_output_that_is_also_an_input_is_refused():
@@ -451,10 +492,29 @@ def test_an_output_that_is_also_an_input_is_refused():
 
 def test_words_are_named_in_errors():
     desc = dml_jax.GatherDesc(TensorDesc("INT64", (6,)), u32(1), TensorDesc("INT64", (1,)), 0, 1)
-    with pytest.raises(DataTypeError, match=r"elements of uint32, two words for every int64: .* but they are float32"):
-        compile_operator(desc)(np.zeros(12, np.float32), np.uint32([0]))
-    with pytest.raises(ConstraintError, match="must be 1-D with at least 12 elements"):
-        compile_operator(desc)(np.zeros(6, np.uint32), np.uint32([0]))
+    run, first = compile_operator(desc), np.uint32([0])
+    with pytest.raises(DataTypeError, match=r"elements of uint32, two words for every int64, or be a NumPy array"):
+        run(np.zeros(12, np.float32), first)
+    with pytest.raises(ConstraintError, match=r"with at least 12 elements, two for every int64, but .* \(6,\)"):
+        run(np.zeros(6, np.uint32), first)
+    with pytest.raises(ConstraintError, match=r"with at least 6 elements, but its shape is \(5,\)"):
+        run(np.zeros(5, np.int64), first)
+    with pytest.raises(ConstraintError, match=r"must be 1-D with at least 6 elements, but its shape is \(1, 6\)"):
+        run(np.zeros((1, 6), np.int64), first)
+    with jax.enable_x64(True):
+        wide = compile_operator(desc)
+    with pytest.raises(DataTypeError, match="elements of int64: jax_enable_x64 was on when it was compiled, but they"):
+        wide(np.zeros(6, np.int32), first)
+
+
+def test_an_owned_buffer_is_cut_to_what_is_needed():
+    owned = replace(GATHER, input=replace_flags(GATHER.input))
+    table, indices = buffers(owned)
+    run = compile_operator(owned, input=np.concatenate([table, table]))
+    run.prepare()
+    assert_same_bits(run(indices), compile_operator(owned, input=table)(indices))
+    restored = dml_jax.CompiledOperator.deserialize(run.serialize())
+    assert restored.memory().inputs == compile_operator(owned, input=table).memory().inputs
 
 
 def test_owned_inputs_are_named_in_errors():

@@ -273,6 +273,18 @@ def test_elements_beyond_2_to_the_31(sizes, strides, offset):
     )
 
 
+def test_writes_into_buffers_beyond_2_to_the_31():
+    buffer, updates = jax.ShapeDtypeStruct((2**31 + 64,), jnp.uint8), jax.ShapeDtypeStruct((2, 3), jnp.uint8)
+    write = lambda offset: lambda b, u: dml_jax.as_strided_scatter(b, u, (3, 2), offset=offset)  # noqa: E731
+    for x64 in (False, True):
+        with jax.enable_x64(x64):
+            assert jax.eval_shape(write(0), buffer, updates) == buffer
+    with jax.enable_x64(True):
+        assert jax.eval_shape(write(2**31), buffer, updates) == buffer
+    with pytest.raises(ConstraintError, match="needs 64-bit indices: enable jax_enable_x64"):
+        jax.eval_shape(write(2**31), buffer, updates)
+
+
 # Transformations; test_public_api.py has more.
 
 
@@ -302,6 +314,22 @@ def test_a_symbolic_batch_of_buffers_is_exported():
         assert_same_bits(exported.call(np.stack([buffer] * 3))[2], numpy_view(buffer, *layout[:3]))
 
 
+def test_a_symbolic_length_that_is_long_enough_is_exported():
+    for layout in READ.values():
+        sizes, strides, offset, length = layout
+        (n,) = jax.export.symbolic_shape("n", constraints=[f"n >= {length}"])
+        exported = jax.export.export(jax.jit(reader(layout)))(jax.ShapeDtypeStruct((n,), jnp.float32))
+        buffer = np.arange(length + 2, dtype=np.float32)
+        assert_same_bits(exported.call(buffer), numpy_view(buffer, sizes, strides, offset))
+
+
+@every_write
+def test_numpy_arrays_are_written_while_jit_is_off(layout):
+    buffer, updates = operands(layout)
+    with jax.disable_jit():
+        assert_same_bits(writer(layout)(buffer, updates), numpy_scatter(buffer, updates, layout[1], layout[2]))
+
+
 # Errors; test_public_api.py breaks every rule.
 
 
@@ -315,6 +343,7 @@ def test_a_symbolic_batch_of_buffers_is_exported():
         ({"offset": 0.5}, DataTypeError, "offset must be a Python integer"),
         ({"buffer": [1, 2]}, DataTypeError, "buffer must be an array"),
         ({"buffer": np.arange(6)}, DataTypeError, "buffer of type int64 needs 64-bit types"),
+        ({"sizes": (0, 2**63)}, ConstraintError, r"sizes must give fewer than 2\*\*63 elements"),
         ({"strides": (4, 1)}, ConstraintError, "the last coordinate is element 6 and there are 6"),
     ],
 )

@@ -109,6 +109,12 @@ class OperatorDesc:
         """Runs the operator on arrays that are known to fit."""
         raise NotImplementedError
 
+    def compute_words(self, *args: Any, **kwargs: Any) -> jax.Array:
+        """Runs the operator on 64-bit data as pairs of 32-bit words, a last dimension of every array but `indices`."""
+        arrays = dict(zip(self.input_names(), args, strict=False)) | kwargs
+        axes = tuple(None if name == "indices" else -1 for name in arrays)
+        return jax.vmap(self.compute_checked, in_axes=axes, out_axes=-1)(*arrays.values())
+
     def paired(self, arrays: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         """Each input's name beside its array.
 

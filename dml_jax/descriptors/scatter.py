@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from ..operators import scatter as functions
 from ..rules import same_sizes
@@ -68,6 +69,10 @@ class ScatterElementsDesc(OperatorDesc):
     def compute_checked(self, input: Any, indices: Any, updates: Any) -> jax.Array:
         return functions.scatter_elements(input, indices, updates, self.axis)
 
+    def compute_words(self, input: Any, indices: Any, updates: Any) -> jax.Array:
+        # Batched by jax.vmap, XLA would move the words first and copy all data twice.
+        return self.compute_checked(input, jnp.broadcast_to(indices[..., None], updates.shape), updates)
+
 
 ScatterDesc = ScatterElementsDesc
 
@@ -122,7 +127,14 @@ class ScatterNDDesc(OperatorDesc):
     )
 
     def compute_checked(self, input: Any, indices: Any, updates: Any) -> jax.Array:
-        real_input = input.reshape(self.input.sizes[-self.input_dimension_count :])
+        return self._scattered(input, indices, updates)
+
+    def compute_words(self, input: Any, indices: Any, updates: Any) -> jax.Array:
+        return self._scattered(input, indices, updates, 2)
+
+    def _scattered(self, input: Any, indices: Any, updates: Any, *inner: int) -> jax.Array:
+        """The operator on elements of the shape `inner`."""
+        real_input = input.reshape(*self.input.sizes[-self.input_dimension_count :], *inner)
         real_indices = indices.reshape(self.indices.sizes[-self.indices_dimension_count :])
-        real_updates = updates.reshape(slices(self.operands()))
-        return functions.scatter_nd(real_input, real_indices, real_updates).reshape(self.output.sizes)
+        real_updates = updates.reshape(*(slices(self.operands()) or ()), *inner)
+        return functions.scatter_nd(real_input, real_indices, real_updates).reshape(*self.output.sizes, *inner)

@@ -92,6 +92,7 @@ class _State:
             out = operator(*inputs, out=out)
             return out
 
+        jax.block_until_ready(dispatch())  # JAX sets up its call, once
         samples, result = measure(dispatch, jax.block_until_ready, self.timing)
         self._download(result, output)
         for line in report(command.dispatchable, samples, self.timing):
@@ -122,10 +123,11 @@ class _State:
         buffer, data = self.model.buffers[command.buffer], self.data[command.buffer]
         try:
             content = encode(buffer, data, command.target, command.dimensions)
-            write_whole(resolve_target(command.target, self.folder), content)
+            path = resolve_target(command.target, self.folder)
+            write_whole(path, content)
         except OSError as error:
             raise ConstraintError(f"cannot write {command.target!r}: {error}") from None
-        self.say(f"Resource {command.buffer!r} written to {command.target!r}")
+        self.say(f"Resource {command.buffer!r} written to {str(self.folder / command.target)!r}")
 
 
 def _memory_line(operator: CompiledOperator, in_place: bool) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
+from ..lowering.carrying import carry_bits, sealed
 from ..rules import Operands, Rule, custom, one_of
-from .carrying import carry_bits, sealed
 
 __all__ = [
     "READ_MODE",
@@ -101,7 +101,12 @@ def write(
     """Copies `input` and writes one slice of `updates` per index tuple, as lax.scatter does."""
     if 0 in updates.shape:
         return jnp.asarray(input)
-    indices = _resolve(indices, [input.shape[axis] for axis in numbers.scatter_dims_to_operand_dims])
+    sizes = [input.shape[axis] for axis in numbers.scatter_dims_to_operand_dims]
+    if mode == "drop" and indices.dtype == np.uint32 and index_dtype(sizes) == np.int32:
+        # What 31 bits cannot hold becomes negative, which XLA drops too: so no index is stored a second time.
+        indices = lax.bitcast_convert_type(indices, jnp.int32)
+    else:
+        indices = _resolve(indices, sizes)
     _show_to_checkify(input, indices, numbers)
     lax_mode = "fill" if mode == "drop" else mode
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 
 import jax
 import numpy as np
@@ -25,6 +26,11 @@ def _not_negative(name: str) -> Rule:
         return f"it is {x[name]}" if min((0, *values)) < 0 else None
 
     return custom(f"not_negative({name})", f"{{{name}}} must not be negative", broken_by)
+
+
+def _too_large(x: Operands) -> str | None:
+    largest = max((prod(_sizes(x)), *_sizes(x)))
+    return f"they are {_sizes(x)}" if largest >= 2**63 else None
 
 
 def _lengths(sizes: str) -> Rule:
@@ -62,6 +68,7 @@ AS_STRIDED = (
     _not_negative("sizes"),
     _not_negative("strides"),
     _not_negative("offset"),
+    custom("representable", "{sizes} must give fewer than 2**63 elements", _too_large),
     _lengths("sizes"),
     _INSIDE,
 )
@@ -97,7 +104,7 @@ def as_strided(
       An array of shape `sizes` and the dtype of `buffer`.
 
     Raises:
-      ConstraintError: `buffer` is not 1-D, a coordinate lies beyond it, or a number is negative.
+      ConstraintError: `buffer` is not 1-D, a coordinate lies beyond it, a number is negative, or 2**63 elements.
       DataTypeError: a number is no integer, or 64-bit `buffer` while x64 is off.
 
     Example:

@@ -1,13 +1,14 @@
 """Reads and writes strided layouts by splits, slices, pads, transposes and broadcasts, and what is left by offsets."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .carrying import carry_bits
+from ..lowering.carrying import carry_bits
 from .indexing import index_dtype
 from .layout import Group, Layout, span
 from .operands import is_key
@@ -28,15 +29,19 @@ def view(buffer: jax.Array, layout: Layout) -> jax.Array:
 
 def update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
     """Copies `buffer` and writes a view that lies inside it and has an element for every coordinate."""
-    return carry_bits(lambda _, buffer, updates: _update(buffer, updates, layout), None, buffer, updates)
+    write = partial(_update, layout=layout)
+    return carry_bits(lambda _, *data: write(*data), None, jnp.asarray(buffer), updates)
 
 
 def _view(buffer: jax.Array, layout: Layout) -> jax.Array:
     if 0 in layout.sizes:
         return lax.slice_in_dim(buffer, 0, 0).reshape(layout.sizes)
     if is_key(buffer):  # which XLA does not pad
-        return buffer[layout.offset + _offsets(layout.sizes, layout.strides)]
+        addressed = lax.slice_in_dim(buffer, layout.offset, layout.offset + layout.span)
+        return addressed[_offsets(layout.sizes, layout.strides)]
     x, start = buffer, layout.offset
+    if not isinstance(x.shape[0], int):  # symbolic, as in jax.export: where it ends may be unknown
+        x = lax.slice_in_dim(x, 0, start + layout.span)
     *outer, last = layout.merged_groups or [_ELEMENT]
     for group in outer:
         x, start = _split(x, start, group)
@@ -121,6 +126,14 @@ def stored(updates: jax.Array, layout: Layout) -> jax.Array:
 
 
 def _scattered(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
-    """Writes through computed offsets."""
-    offsets = layout.offset + _offsets(layout.sizes, layout.strides).ravel()
-    return buffer.at[offsets].set(updates.ravel(), mode="promise_in_bounds", unique_indices=True)
+    """Writes through computed offsets, into the part of the buffer that they address."""
+    first, end = layout.offset, layout.offset + layout.span
+    if 0 in layout.sizes:
+        return buffer
+    offsets = _offsets(layout.sizes, layout.strides).ravel()
+    part = (
+        lax.slice_in_dim(buffer, first, end)
+        .at[offsets]
+        .set(updates.ravel(), mode="promise_in_bounds", unique_indices=True)
+    )
+    return lax.dynamic_update_slice(buffer, part, (np.asarray(first, index_dtype([end])),))

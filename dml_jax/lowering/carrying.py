@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["carry_bits", "sealed"]
+__all__ = ["carry_bits", "differentiated_as", "sealed"]
 
 
 def carry_bits(
@@ -33,7 +33,7 @@ def carry_bits(
         images = [lax.bitcast_convert_type(x, integer) for x in data]
         return lax.bitcast_convert_type(move(where, *images), dtype)
 
-    return _differentiated_as(move, moved_as_integers)(where, *data)
+    return differentiated_as(move, moved_as_integers)(where, *data)
 
 
 def sealed(move: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
@@ -41,10 +41,10 @@ def sealed(move: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 
     checkify fails with an IndexError on a scatter that has batching dimensions.
     """
-    return _differentiated_as(move, _opaque(move))
+    return differentiated_as(move, _opaque(move))
 
 
-def _differentiated_as(plain: Callable[..., jax.Array], computed: Callable[..., jax.Array]) -> Any:
+def differentiated_as(plain: Callable[..., jax.Array], computed: Callable[..., jax.Array]) -> Any:
     """`computed(where, *data)` with the derivatives of `plain`, the same function in a form that has some."""
     function = jax.custom_jvp(computed)
 

@@ -10,6 +10,7 @@ from .descriptors.operator import OperatorDesc
 from .descriptors.scatter import ScatterDesc, ScatterElementsDesc, ScatterNDDesc
 from .descriptors.tensor import TensorDesc
 from .errors import ConstraintError, DataTypeError
+from .lowering.choice import use_form
 from .operators.depth_space import DepthSpaceOrder, depth_to_space, space_to_depth
 from .operators.gather import gather, gather_elements, gather_nd
 from .operators.scatter import scatter_elements, scatter_nd
@@ -51,4 +52,5 @@ __all__ = [
     "scatter_elements",
     "scatter_nd",
     "space_to_depth",
+    "use_form",
 ]

@@ -1,16 +1,15 @@
 """The inverse pair `depth_to_space` and `space_to_depth`, in both orders and both data formats."""
 
 import enum
-from collections.abc import Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError, message
+from ..lowering.choice import forced_form
+from ..lowering.depth_space import rearranged
 from ..rules import Operands, Rule, at_least, check, custom, minimum_rank, one_of
 from .operands import as_data, as_int, as_name
 
@@ -126,6 +125,7 @@ def depth_to_space(
         block_size=as_int(operator, "block_size", block_size),
         order=_as_order(operator, order),
         data_format=as_name(operator, "data_format", data_format),
+        form=forced_form(),
     )
 
 
@@ -172,42 +172,29 @@ def space_to_depth(
         block_size=as_int(operator, "block_size", block_size),
         order=_as_order(operator, order),
         data_format=as_name(operator, "data_format", data_format),
+        form=forced_form(),
     )
 
 
-_STATIC = ("block_size", "order", "data_format")
+_STATIC = ("block_size", "order", "data_format", "form")
 
 
 @partial(jax.jit, static_argnames=_STATIC)
-def _depth_to_space(input: jax.Array, *, block_size: int, order: DepthSpaceOrder, data_format: str) -> jax.Array:
+def _depth_to_space(
+    input: jax.Array, *, block_size: int, order: DepthSpaceOrder, data_format: str, form: str | None
+) -> jax.Array:
     operands = {"input": input, "block_size": block_size, "order": order, "data_format": data_format}
     check("depth_to_space", DEPTH_TO_SPACE, operands)
-    return _rearrange(input, _DEPTH_SIDE[data_format, order], _SPACE_SIDE[data_format], block_size)
+    return rearranged(input, _DEPTH_SIDE[data_format, order], _SPACE_SIDE[data_format], block_size, form)
 
 
 @partial(jax.jit, static_argnames=_STATIC)
-def _space_to_depth(input: jax.Array, *, block_size: int, order: DepthSpaceOrder, data_format: str) -> jax.Array:
+def _space_to_depth(
+    input: jax.Array, *, block_size: int, order: DepthSpaceOrder, data_format: str, form: str | None
+) -> jax.Array:
     operands = {"input": input, "block_size": block_size, "order": order, "data_format": data_format}
     check("space_to_depth", SPACE_TO_DEPTH, operands)
-    return _rearrange(input, _SPACE_SIDE[data_format], _DEPTH_SIDE[data_format, order], block_size)
-
-
-def _rearrange(input: jax.Array, source: Sequence[str], target: Sequence[str], block_size: int) -> jax.Array:
-    """Splits the last three dimensions into the letters of `source` and merges them into those of `target`.
-
-    One dimension at a time: JAX follows an explicit sharding through such reshapes, and to XLA they are one.
-    """
-    lead, letters = input.ndim - 3, "".join(source)
-    for i in reversed(range(3)):
-        free = input.shape[lead + i] // block_size ** (len(source[i]) - 1)
-        sizes = [block_size if letter in "yx" else free for letter in source[i]]
-        input = input.reshape(*input.shape[: lead + i], *sizes, *input.shape[lead + i + 1 :])
-    order = [lead + letters.index(letter) for letter in "".join(target)]
-    input = jnp.transpose(input, (*range(lead), *order))
-    for i in range(3):
-        merged = input.shape[lead + i : lead + i + len(target[i])]
-        input = input.reshape(*input.shape[: lead + i], prod(merged), *input.shape[lead + i + len(merged) :])
-    return input
+    return rearranged(input, _SPACE_SIDE[data_format], _DEPTH_SIDE[data_format, order], block_size, form)
 
 
 def _as_order(operator: str, order: Any) -> DepthSpaceOrder:

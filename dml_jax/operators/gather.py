@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jax import lax
 
+from ..lowering.choice import forced_form
 from ..rules import Operands, axis_of, check, custom, integer_indices, minimum_rank, same_rank, same_sizes
 from .filling import as_fill
 from .indexing import READ_MODE, indexed_axes_not_empty, read, tuple_size, tuples_fit
@@ -70,11 +71,14 @@ def gather(
         as_fill(operator, input, mode, fill_value),
         axis=as_int(operator, "axis", axis),
         mode=as_name(operator, "mode", mode),
+        form=forced_form(),
     )
 
 
-@partial(jax.jit, static_argnames=("axis", "mode"))
-def _gather(input: jax.Array, indices: jax.Array, fill: jax.Array | None, *, axis: int, mode: str) -> jax.Array:
+@partial(jax.jit, static_argnames=("axis", "mode", "form"))
+def _gather(
+    input: jax.Array, indices: jax.Array, fill: jax.Array | None, *, axis: int, mode: str, form: str | None
+) -> jax.Array:
     check("gather", GATHER, {"input": input, "indices": indices, "axis": axis, "mode": mode})
     axis %= input.ndim
     before, after = input.shape[:axis], input.shape[axis + 1 :]
@@ -84,7 +88,7 @@ def _gather(input: jax.Array, indices: jax.Array, fill: jax.Array | None, *, axi
         collapsed_slice_dims=(axis,),
         start_index_map=(axis,),
     )
-    return read(input, indices[..., None], numbers, (*before, 1, *after), shape, mode=mode, fill_value=fill)
+    return read(input, indices[..., None], numbers, (*before, 1, *after), shape, mode=mode, fill_value=fill, form=form)
 
 
 GATHER_ELEMENTS = (
@@ -147,11 +151,12 @@ def gather_elements(
         as_fill(operator, input, mode, fill_value),
         axis=as_int(operator, "axis", axis),
         mode=as_name(operator, "mode", mode),
+        form=forced_form(),
         indices_are_sorted=as_flag(operator, "indices_are_sorted", indices_are_sorted),
     )
 
 
-@partial(jax.jit, static_argnames=("axis", "mode", "indices_are_sorted"))
+@partial(jax.jit, static_argnames=("axis", "mode", "form", "indices_are_sorted"))
 def _gather_elements(
     input: jax.Array,
     indices: jax.Array,
@@ -159,6 +164,7 @@ def _gather_elements(
     *,
     axis: int,
     mode: str,
+    form: str | None,
     indices_are_sorted: bool,
 ) -> jax.Array:
     check("gather_elements", GATHER_ELEMENTS, {"input": input, "indices": indices, "axis": axis, "mode": mode})
@@ -180,6 +186,7 @@ def _gather_elements(
         indices.shape,
         mode=mode,
         fill_value=fill,
+        form=form,
         # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
         indices_are_sorted=indices_are_sorted and axis == input.ndim - 1,
     )
@@ -263,12 +270,13 @@ def gather_nd(
         as_fill(operator, input, mode, fill_value),
         batch_dims=as_int(operator, "batch_dims", batch_dims),
         mode=as_name(operator, "mode", mode),
+        form=forced_form(),
     )
 
 
-@partial(jax.jit, static_argnames=("batch_dims", "mode"))
+@partial(jax.jit, static_argnames=("batch_dims", "mode", "form"))
 def _gather_nd(
-    input: jax.Array, indices: jax.Array, fill: jax.Array | None, *, batch_dims: int, mode: str
+    input: jax.Array, indices: jax.Array, fill: jax.Array | None, *, batch_dims: int, mode: str, form: str | None
 ) -> jax.Array:
     check("gather_nd", GATHER_ND, {"input": input, "indices": indices, "batch_dims": batch_dims, "mode": mode})
     batch, indexed = tuple(range(batch_dims)), tuple(range(batch_dims, batch_dims + indices.shape[-1]))
@@ -282,4 +290,4 @@ def _gather_nd(
         start_indices_batching_dims=batch,
     )
     slice_sizes = (1,) * (len(batch) + len(indexed)) + rest
-    return read(input, indices, numbers, slice_sizes, shape, mode=mode, fill_value=fill)
+    return read(input, indices, numbers, slice_sizes, shape, mode=mode, fill_value=fill, form=form)

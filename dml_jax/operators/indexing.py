@@ -10,6 +10,7 @@ from jax import lax
 
 from ..errors import ConstraintError
 from ..lowering.carrying import carry_bits, sealed
+from ..lowering.gather import Read, gathered
 from ..rules import Operands, Rule, custom, one_of
 
 __all__ = [
@@ -65,6 +66,7 @@ def read(
     *,
     mode: str,
     fill_value: jax.Array | None,
+    form: str | None,
     indices_are_sorted: bool = False,
 ) -> jax.Array:
     """Reads one slice of `input` per index tuple (the last dimension of `indices`), as lax.gather does."""
@@ -74,13 +76,7 @@ def read(
     indices = _resolve(indices, sizes)
     # lax sees the unclamped index, so that checkify can report it.
     lax_mode = "promise_in_bounds" if mode == "promise_in_bounds" else "clip"
-
-    def gathered(indices: jax.Array, input: jax.Array) -> jax.Array:
-        return lax.gather(
-            input, indices, numbers, tuple(slice_sizes), mode=lax_mode, indices_are_sorted=indices_are_sorted
-        )
-
-    values = carry_bits(gathered, indices, input, widths=(8,))
+    values = gathered(indices, input, Read(numbers, tuple(slice_sizes), lax_mode, indices_are_sorted), form)
     if mode != "fill":
         return values
     assert fill_value is not None

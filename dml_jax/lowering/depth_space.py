@@ -1,0 +1,150 @@
+"""The forms of depth to space and back: one permutation of letters, plainly, on words, or in tiles."""
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+
+import jax
+import jax.numpy as jnp
+
+from .choice import Choice, Form, moved
+from .tiles import permuted_in_tiles
+from .words import from_words, lanes, to_words
+
+__all__ = ["TABLE", "rearranged"]
+
+# On an H200, at least 300 MB; bandwidth as a part of a copy's in the same run, and that of the plain form.
+_NCHW, _DCR, _CRD = (
+    {"data_format": {"NCHW"}},
+    {"data_format": {"NHWC"}, "order": {"DCR"}},
+    {"data_format": {"NHWC"}, "order": {"CRD"}},
+)
+TABLE = (
+    Choice("cuda", "words", {**_DCR, "itemsize": {1, 2}}, "0.90-0.98; plain 0.40 of 1 byte, 0.77 of 2"),
+    Choice(
+        "cuda",
+        "tiles",
+        {**_NCHW, "to": {"space"}, "itemsize": {1}, "block_size": {2, 4, 8}},
+        "0.87-0.99; plain 0.40",
+    ),
+    Choice("cuda", "element_tiles", {**_NCHW, "to": {"space"}, "itemsize": {1}, "block_size": {3}}, "0.86; plain 0.42"),
+    Choice("cuda", "tiles", {**_NCHW, "to": {"space"}, "itemsize": {2}, "block_size": {2}}, "0.97; plain 0.81"),
+    Choice(
+        "cuda",
+        "element_tiles",
+        {**_NCHW, "to": {"space"}, "itemsize": {2}, "block_size": {3, 4, 8}},
+        "0.90-1.0; plain 0.81",
+    ),
+    Choice(
+        "cuda",
+        "tiles",
+        {**_NCHW, "to": {"depth"}, "itemsize": {1, 2, 4}, "block_size": {2, 3, 4}, "devices": {1}},
+        "0.79-0.99; plain 0.40 of 1 byte, 0.56-0.78 of 2, 0.47-0.82 of 4",
+    ),
+    Choice(
+        "cuda",
+        "element_tiles",
+        {**_NCHW, "to": {"depth"}, "itemsize": {1, 2, 4}, "block_size": {2, 3, 4}},
+        "0.76-1.0, and dimensions that may be sharded stay apart",
+    ),
+    Choice("cuda", "tiles", {**_CRD, "to": {"space"}, "itemsize": {1}, "block_size": {2, 3}}, "0.80; plain 0.42"),
+    Choice("cuda", "tiles", {**_CRD, "to": {"space"}, "itemsize": {2}, "block_size": {3}}, "0.98; plain 0.83"),
+    Choice("cuda", "tiles", {**_CRD, "to": {"space"}, "itemsize": {4}, "block_size": {3}}, "0.92; plain 0.58"),
+    Choice(
+        "cuda",
+        "tiles",
+        {**_CRD, "to": {"depth"}, "itemsize": {1, 2}, "block_size": {2}},
+        "0.97-1.0; plain 0.42 of 1 byte, 0.82 of 2",
+    ),
+)
+
+# Elements that are unrolled; larger tiles take too long to compile.
+LARGEST_TILE = 64
+
+
+def rearranged(
+    input: jax.Array, source: Sequence[str], target: Sequence[str], block_size: int, form: str | None
+) -> jax.Array:
+    """Splits the last three dimensions into the letters of `source` and merges them into those of `target`.
+
+    Args:
+      input: of rank 3 or more.
+      source: three words. The letters of one are one dimension: c, a channel; h and w, the row and the column of a
+        block; y and x, those inside a block.
+      target: the same letters.
+      block_size: the size of y and of x.
+      form: the forced one, or None.
+    """
+    plain = partial(_plain, source=source, target=target, block_size=block_size)
+    forms: dict[str, Form] = {"plain": lambda _, input: plain(input)}
+    depth, to_space = next(word for word in (*source, *target) if len(word) == 3), "hy" in target
+    case = {
+        "to": "space" if to_space else "depth",
+        "data_format": "NHWC" if source[0][0] == "h" else "NCHW",
+        "order": "DCR" if depth == "yxc" else "CRD",
+        "block_size": block_size,
+        "itemsize": input.dtype.itemsize,
+        "devices": jax.device_count(),
+    }
+    sizes = _sizes(input, source, block_size)
+    lane, tile = ("c", "yxl") if case["data_format"] == "NHWC" else ("w", "xl")
+    count = lanes(input.dtype)
+    if all(isinstance(n, int) for n in input.shape) and sizes[lane] % count == 0 and 0 not in input.shape:
+        if case["data_format"] == "NHWC" and case["order"] == "DCR":
+            forms["words"] = lambda _, input: from_words(plain(to_words(input)), input.dtype)
+        elif block_size ** (len(tile) - 1) * count <= LARGEST_TILE:
+            in_tiles = partial(_in_tiles, source=source, target=target, block_size=block_size, lane=lane, tile=tile)
+            forms["tiles"] = lambda _, input: in_tiles(input, read_words=True)
+            forms["element_tiles"] = lambda _, input: in_tiles(input, read_words=False)
+    return moved(forms, TABLE, case, form, None, input)
+
+
+def _plain(input: jax.Array, source: Sequence[str], target: Sequence[str], block_size: int) -> jax.Array:
+    """One dimension at a time: JAX follows an explicit sharding through such reshapes, and to XLA they are one."""
+    lead, letters = input.ndim - 3, "".join(source)
+    order = [lead + letters.index(letter) for letter in "".join(target)]
+    return _merged(jnp.transpose(_split(input, source, block_size), (*range(lead), *order)), target)
+
+
+def _in_tiles(
+    input: jax.Array,
+    source: Sequence[str],
+    target: Sequence[str],
+    block_size: int,
+    lane: str,
+    tile: str,
+    *,
+    read_words: bool,
+) -> jax.Array:
+    """With the dimension `lane` in words: "l" is the element of a word."""
+    split, letters = _split(input, source, block_size), "".join(source)
+    at, count = input.ndim - 3 + letters.index(lane), lanes(input.dtype)
+    split = split.reshape(*split.shape[:at], split.shape[at] // count, count, *split.shape[at + 1 :])
+    source, target = ([word.replace(lane, lane + "l") for word in side] for side in (source, target))
+    return _merged(permuted_in_tiles(split, "".join(source), "".join(target), tile, read_words=read_words), target)
+
+
+def _sizes(input: jax.Array, words: Sequence[str], block_size: int) -> dict[str, int]:
+    sizes = {"x": block_size, "y": block_size}
+    for size, word in zip(input.shape[-3:], words, strict=True):
+        free = next(letter for letter in word if letter not in "xy")
+        sizes[free] = size // block_size ** (len(word) - 1)
+    return sizes
+
+
+def _split(input: jax.Array, words: Sequence[str], block_size: int) -> jax.Array:
+    lead, sizes = input.ndim - 3, _sizes(input, words, block_size)
+    for i in reversed(range(3)):
+        letters = [sizes[letter] for letter in words[i]]
+        input = input.reshape(*input.shape[: lead + i], *letters, *input.shape[lead + i + 1 :])
+    return input
+
+
+def _merged(array: jax.Array, words: Sequence[str]) -> jax.Array:
+    lead = array.ndim - sum(map(len, words))
+    for i, word in enumerate(words):
+        shape = array.shape
+        array = array.reshape(
+            *shape[: lead + i], prod(shape[lead + i : lead + i + len(word)]), *shape[lead + i + len(word) :]
+        )
+    return array

@@ -1,0 +1,161 @@
+"""The forms of a read through lax.gather: plainly, rows as words, results joined to words, and the axis moved last."""
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import jax
+from jax import lax
+
+from .carrying import carry_bits
+from .choice import Choice, Form, moved
+from .words import from_words, joined, lanes, to_words
+
+__all__ = ["TABLE", "Read", "gathered"]
+
+_MANY = 2**62
+# On an H200, tables of 128 to 512 MB and random indices; bandwidth as a part of a copy's in the same run.
+TABLE = (
+    Choice(
+        "cuda",
+        "words",
+        {"itemsize": {1, 2}, "row_bytes": range(32, _MANY)},
+        "rows of 32 bytes 0.48, of 128 and more 0.77-0.88; plain at most 0.40 of 1 byte, 0.67 of 2",
+    ),
+    Choice(
+        "cuda",
+        "joined",
+        {"itemsize": {1, 2}, "axis_size": range(2048, _MANY)},
+        "an axis of 4096 0.93 of 1 byte, 0.68 of 2; plain 0.68 and 0.51. Below 2048 both are the same",
+    ),
+    # Takes temporaries of the size of all operands. The slab is what a column of indices can reach: larger than the
+    # L2 cache, every element read is a memory transaction of its own. Not for so much that it would not fit, nor where
+    # operands may be sharded.
+    Choice(
+        "cuda",
+        "axis_last",
+        {
+            "slab_bytes": range(48 * 2**20, _MANY),
+            "axis_size": range(32, _MANY),
+            "bytes": range(8 * 2**30),
+            "is_sorted": {False},
+            "devices": {1},
+        },
+        "0.14-0.33; plain 0.07-0.18: 1.6 to 3.2 times as fast. Sorted indices are faster plain: say so",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Read:
+    """How lax.gather reads; its attributes, under its names."""
+
+    numbers: lax.GatherDimensionNumbers
+    slice_sizes: tuple[int, ...]
+    mode: str
+    indices_are_sorted: bool
+
+    def __call__(self, indices: jax.Array, input: jax.Array) -> jax.Array:
+        return lax.gather(
+            input,
+            indices,
+            self.numbers,
+            self.slice_sizes,
+            mode=self.mode,
+            indices_are_sorted=self.indices_are_sorted,
+        )
+
+    @property
+    def takes_elements(self) -> bool:
+        """Whether one axis is indexed and all others go along with it."""
+        return not self.numbers.offset_dims and len(self.numbers.start_index_map) == 1
+
+
+def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None) -> jax.Array:
+    """Reads `input` where `indices` say.
+
+    Args:
+      indices: in the rank that lax.gather wants.
+      input: any dtype.
+      read: how.
+      form: the forced one, or None.
+    """
+    forms: dict[str, Form] = {"plain": lambda indices, input: carry_bits(read, indices, input, widths=(8,))}
+    if not all(isinstance(n, int) for n in (*input.shape, *indices.shape)) or 0 in input.shape:
+        return forms["plain"](indices, input)
+    count, itemsize = lanes(input.dtype), input.dtype.itemsize
+    row = _row(read, indices, input)
+    axis = read.numbers.start_index_map[0]
+    case = {
+        "itemsize": itemsize,
+        "row_bytes": prod(input.shape[input.ndim - row :]) * itemsize if row else 0,
+        "axis_size": input.shape[axis],
+        "slab_bytes": prod(input.shape[axis:]) * itemsize,
+        "bytes": (2 * prod(input.shape) + prod(indices.shape)) * itemsize,
+        "is_sorted": read.indices_are_sorted,
+        "devices": jax.device_count(),
+    }
+    if row and input.shape[-1] % count == 0:
+        row = 1  # dimensions that may be sharded stay apart
+    elif case["devices"] > 1:
+        row = 0
+    if count > 1 and row and prod(input.shape[input.ndim - row :]) % count == 0:
+        forms["words"] = lambda indices, input: _in_words(read, indices, input, row)
+    if read.takes_elements and axis < input.ndim - 1:
+        forms["axis_last"] = lambda indices, input: _axis_last(read, indices, input)
+    elif read.takes_elements and count > 1 and indices.shape[-2] % count == 0:
+        forms["joined"] = lambda indices, input: _joined(read, indices, input)
+    return moved(forms, TABLE, case, form, indices, input)
+
+
+def _row(read: Read, indices: jax.Array, input: jax.Array) -> int:
+    """How many dimensions, at the end of the input and of the output, are read whole."""
+    rank, count = indices.ndim - 1 + len(read.numbers.offset_dims), 0
+    fixed = {*read.numbers.collapsed_slice_dims, *read.numbers.operand_batching_dims}
+    while (
+        rank - 1 - count in read.numbers.offset_dims
+        and (dim := input.ndim - 1 - count) not in fixed
+        and read.slice_sizes[dim] == input.shape[dim]
+    ):
+        count += 1
+    return count
+
+
+def _in_words(read: Read, indices: jax.Array, input: jax.Array, row: int) -> jax.Array:
+    """Rows as one dimension of words."""
+    outer, sizes = input.shape[: input.ndim - row], input.shape[input.ndim - row :]
+    words = to_words(input.reshape(*outer, prod(sizes)))
+    offset_dims = read.numbers.offset_dims
+    numbers = read.numbers._replace(offset_dims=offset_dims[: len(offset_dims) - row + 1])
+    of_words = replace(read, numbers=numbers, slice_sizes=(*read.slice_sizes[: len(outer)], words.shape[-1]))
+    result = from_words(of_words(indices, words), input.dtype)
+    return result.reshape(*result.shape[:-1], *sizes)
+
+
+def _joined(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
+    """Every lane of the words of the result by a gather of its own, which XLA fuses."""
+    *outer, last, one = indices.shape
+    count = lanes(input.dtype)
+    split = indices.reshape(*outer, last // count, count, one)
+    return from_words(joined([read(split[..., lane, :], input) for lane in range(count)], input.dtype), input.dtype)
+
+
+def _axis_last(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
+    """Transposes input and indices, so that what is read together lies in one row, and the result back."""
+    axis, last = read.numbers.start_index_map[0], input.ndim - 1
+    order = [*(d for d in range(input.ndim) if d != axis), axis]
+    others = tuple(range(last))
+    numbers = read.numbers._replace(
+        collapsed_slice_dims=(last,),
+        start_index_map=(last,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+    )
+    rows = replace(read, numbers=numbers, indices_are_sorted=False)
+    turned = [_stored(array.transpose(order)) for array in (indices[..., 0], input)]
+    result = _stored(carry_bits(rows, turned[0][..., None], turned[1], widths=(8,)))
+    return result.transpose([order.index(d) for d in range(input.ndim)])
+
+
+def _stored(array: jax.Array) -> jax.Array:
+    """The array in row-major order of its own: flat, as XLA could choose another order for more dimensions."""
+    return lax.optimization_barrier(array.reshape(-1)).reshape(array.shape)

@@ -1,0 +1,98 @@
+"""A permutation of dimensions that assembles each word of the output from the elements of one small tile.
+
+Dimensions are letters, as in einsum. Those of a tile are unrolled while tracing, the others stay dimensions of arrays:
+one thread then reads neighbours which the plain permutation leaves to far-apart ones, and writes whole words.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+import jax
+import jax.numpy as jnp
+
+from .words import as_integers, element, from_words, joined, lanes, to_words
+
+__all__ = ["permuted_in_tiles"]
+
+# One element per thread: the coordinates of a tile's letters to an array over all other dimensions.
+Reader = Callable[[Mapping[str, int]], jax.Array]
+
+
+def permuted_in_tiles(array: jax.Array, source: str, target: str, tile: str, *, read_words: bool) -> jax.Array:
+    """Permutes the last dimensions of `array` from the letters of `source` to those of `target`.
+
+    Args:
+      array: any dtype; dimensions before those of `source` stay first.
+      source: one letter per dimension, outermost first.
+      target: the same letters.
+      tile: letters to unroll. Those at the end of `target`, and of `source` too to read words, must fill words.
+      read_words: reads words and shifts elements out of them, and stacks flat rows, which no mesh can shard; otherwise
+        reads the elements and keeps all dimensions apart.
+    """
+    lead = array.ndim - len(source)
+    sizes = dict(zip(source, array.shape[lead:], strict=True))
+    run, count = _ending(target, tile), lanes(array.dtype)
+    outer = target[: len(target) - len(run)]
+    integers = as_integers(array)
+    read = _word_reader(integers, source, tile) if read_words and count > 1 else _element_reader(integers, source, tile)
+    grid = [letter for letter in source if letter not in tile]
+    order = [*range(lead), *(lead + grid.index(letter) for letter in outer if letter not in tile)]
+
+    def word(at: Mapping[str, int], number: int) -> jax.Array:
+        positions = range(number * count, (number + 1) * count)
+        return joined([read({**at, **_coordinates(p, run, sizes)}) for p in positions], array.dtype).transpose(order)
+
+    def assembled(at: Mapping[str, int], letters: str) -> jax.Array:
+        """The words with some of the tile's letters `at` their coordinates, and `letters` still to be stacked."""
+        if not letters:
+            return jnp.stack([word(at, number) for number in range(words)], axis=-1)
+        letter, inner = letters[0], letters[1:]
+        axis = lead + sum(other not in tile for other in outer[: outer.index(letter)])
+        stack = _stacked_as_rows if read_words and words == 1 and not inner else jnp.stack
+        return stack([assembled({**at, letter: value}, inner) for value in range(sizes[letter])], axis)
+
+    words = prod(sizes[letter] for letter in run) // count
+    result = assembled({}, "".join(letter for letter in outer if letter in tile))
+    return from_words(result, array.dtype).reshape(*array.shape[:lead], *(sizes[letter] for letter in target))
+
+
+def _element_reader(array: jax.Array, source: str, tile: str) -> Reader:
+    lead = (slice(None),) * (array.ndim - len(source))
+    return lambda at: array[(*lead, *(at[letter] if letter in tile else slice(None) for letter in source))]
+
+
+def _word_reader(array: jax.Array, source: str, tile: str) -> Reader:
+    run = _ending(source, tile)
+    outer = source[: len(source) - len(run)]
+    shape, count = array.shape[: array.ndim - len(run)], lanes(array.dtype)
+    sizes = dict(zip(source, array.shape[array.ndim - len(source) :], strict=True))
+    words = to_words(array.reshape(*shape, prod(sizes[letter] for letter in run)))
+    read = _element_reader(words, outer + "#", tile + "#")
+
+    def read_lane(at: Mapping[str, int]) -> jax.Array:
+        position = 0
+        for letter in run:
+            position = position * sizes[letter] + at[letter]
+        return element(read({**at, "#": position // count}), position % count, array.dtype)
+
+    return read_lane
+
+
+def _ending(letters: str, tile: str) -> str:
+    """The last letters that are of the tile."""
+    return letters[len(letters.rstrip(tile)) :]
+
+
+def _coordinates(position: int, letters: str, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The coordinates of an element, counted in row-major order over `letters`."""
+    at = {}
+    for letter in reversed(letters):
+        position, at[letter] = divmod(position, sizes[letter])
+    return at
+
+
+def _stacked_as_rows(parts: Sequence[jax.Array], axis: int) -> jax.Array:
+    """Stacks along a new axis: of up to four rows, XLA:GPU writes all parts in one thread."""
+    before, after = parts[0].shape[:axis], parts[0].shape[axis:]
+    rows = [part.reshape(prod(before), prod(after)) for part in parts]
+    return jnp.concatenate(rows, axis=1).reshape(*before, len(parts), *after)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .bench.command import bench
 from .descriptors.feature_level import FeatureLevel, columns
 from .descriptors.json_form import suggestion
 from .descriptors.operator import NEWEST, OperatorDesc
@@ -145,6 +146,9 @@ def ops(name: str | None, feature_level: FeatureLevel) -> None:
     if key not in OPERATORS:
         raise click.UsageError(f"unknown operator {name!r}; {suggestion(key, OPERATORS)}")
     _show_operator(console, OPERATORS[key], feature_level)
+
+
+command.add_command(bench)
 
 
 def _show_operator(console: Console, cls: type[OperatorDesc], level: FeatureLevel) -> None:

@@ -1,8 +1,8 @@
 """`compile_operator`: a descriptor as an executable on flat buffers, as IDMLDevice::CompileOperator gives one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from .artifact import Executables, jitted
 from .bindings import as_buffer, as_output, check_devices, check_names
 from .descriptors.operator import OperatorDesc
 from .errors import ConstraintError, DataTypeError, message
+from .lowering.choice import forced_form, use_form
 from .program import BufferSpec, Program
 
 __all__ = ["CompiledOperator", "Memory", "compile_operator"]
@@ -99,7 +100,8 @@ class CompiledOperator:
     def __init__(self, program: Program, owned: Mapping[str, Any], executables: Executables | None = None):
         check_names(program, owned)
         self._program = program
-        self._fresh, self._bound = executables or _executables(program)
+        self._form = forced_form()
+        self._fresh, self._bound = executables or _executables(program, self._form)
         with jax.enable_x64(not program.words):
             needed = {name: as_buffer(program, name, owned[name])[: program.buffer(name).length] for name in owned}
             self._owned = {name: jnp.array(buffer) for name, buffer in needed.items()}
@@ -183,7 +185,7 @@ class CompiledOperator:
           ConstraintError: no sequence of these, or the package flatbuffers, which jax.export needs, is missing.
         """
         with jax.enable_x64(not self._program.words):
-            return artifact.dump(self._program, self._owned, _executables(self._program), platforms)
+            return artifact.dump(self._program, self._owned, _executables(self._program, self._form), platforms)
 
     def _bound_at_call(self) -> list[str]:
         return [name for name in self.desc.input_names() if name not in self._owned]
@@ -227,5 +229,18 @@ def _x64() -> bool:
 
 
 @lru_cache(maxsize=256)
-def _executables(program: Program) -> Executables:
-    return jitted(program.fresh, program.bound)
+def _executables(program: Program, form: str | None) -> Executables:
+    return jitted(*(_traced_in(form, function) for function in (program.fresh, program.bound)))
+
+
+def _traced_in(form: str | None, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """The function with a form forced whenever it is traced, which may be long after `use_form` ended."""
+    if form is None:
+        return function
+
+    @wraps(function)
+    def traced(*buffers: jax.Array) -> jax.Array:
+        with use_form(form):
+            return function(*buffers)
+
+    return traced

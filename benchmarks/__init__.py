@@ -1,0 +1,1 @@
+"""The benchmark as a module of the repository; `dml-jax bench` is the same from an installed package."""

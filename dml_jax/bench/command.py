@@ -1,0 +1,156 @@
+"""`dml-jax bench`."""
+
+import fnmatch
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import jax
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..errors import ConstraintError
+from ..model.output import write_whole
+from .cases import Case, full, quick, small, sweep
+from .contenders import Contender, contenders
+from .measuring import Effort, Measured, measure
+from .peers import versions
+from .picture import draw
+from .report import table
+from .results import Results, regressions
+
+__all__ = ["bench"]
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--quick", "is_quick", is_flag=True, help="A few cases of 8 MB: under a minute on two cores.")
+@click.option("-k", "--only", multiple=True, metavar="PATTERN", help="Cases whose name has this in it; * is any text.")
+@click.option("--size", type=click.IntRange(1), help="MiB of data per case.  [default: 64 on a CPU, else 256]")
+@click.option("--rounds", type=click.IntRange(1), default=9, help="Samples of each contender, taken in turn.")
+@click.option("--peers/--no-peers", default=True, help="Measure other libraries that are installed.")
+@click.option("--list", "only_list", is_flag=True, help="List the cases and exit.")
+@click.option("--json", "json_file", type=FILE, help="Write all that was measured to this file.")
+@click.option("--csv", "csv_file", type=FILE, help="The same as CSV.")
+@click.option("--picture", type=FILE, help="Draw bandwidths below the copy's, as .png or .svg.")
+@click.option("--compare", type=FILE, metavar="OLD.json", help="Compare with an earlier --json; exit 1 if slower.")
+@click.option("--tolerance", type=click.FloatRange(0, 1), default=0.15, help="Part that --compare lets go.")
+def bench(
+    is_quick: bool,
+    only: tuple[str, ...],
+    size: int | None,
+    rounds: int,
+    peers: bool,
+    only_list: bool,
+    json_file: Path | None,
+    csv_file: Path | None,
+    picture: Path | None,
+    compare: Path | None,
+    tolerance: float,
+) -> None:
+    """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
+
+    All contenders take turns on the same data, into bound outputs. `of a copy` is dml_jax's bandwidth as a part of the
+    copy's; `x NAME` says how many times as fast dml_jax is. Ctrl-C ends it after the
+    case at hand, and what there is is reported.
+    """
+    wanted = list(_wanted(_cases(is_quick, size), only))
+    calls = [] if is_quick else list(_wanted(small(), only))
+    if not wanted and not calls:
+        raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
+    if only_list:
+        for case in (*wanted, *calls):
+            click.echo(case.name)
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        old = Results.read(compare) if compare else None
+        effort = Effort(rounds, seconds=0.01)
+        results = _measured(wanted, calls, effort, peers)
+        for path, text in ((json_file, results.json), (csv_file, results.csv)):
+            if path:
+                write_whole(path, text().encode())
+        if picture:
+            draw(results, picture)
+    except (ConstraintError, OSError) as error:
+        sys.exit(f"error: {error}")
+    if _interrupted:
+        sys.exit(130)
+    if old:
+        _show_regressions(old, results, tolerance)
+
+
+def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:
+    if is_quick:
+        return quick()
+    count = (size or (64 if jax.default_backend() == "cpu" else 256)) * 2**20
+    return (*full(count), *sweep(count))
+
+
+def _wanted(cases: Iterable[Case], only: Sequence[str]) -> Iterable[Case]:
+    return (c for c in cases if not only or any(fnmatch.fnmatchcase(c.name, f"*{part}*") for part in only))
+
+
+def _measured(wanted: Sequence[Case], calls: Sequence[Case], effort: Effort, peers: bool) -> Results:
+    """Measures all cases, with a progress bar, and prints a table for throughput and one for small calls."""
+    device, console = jax.devices()[0].device_kind, Console()
+    rows: list[Measured] = []
+    kinds = [("into bound outputs", wanted, False), ("calls of small arrays, eager against jitted", calls, True)]
+    for title, cases, eager in kinds:
+        found = contenders(eager=eager)
+        found = found if peers else [c for c in found if c.name in ("dml_jax", "fresh", "jnp")]
+        done = _each(cases, found, effort)
+        if done:
+            part = Results.now(device, {}, done)
+            names = [c.name for c in found]
+            wide = console if console.is_terminal else Console(width=200)
+            wide.print(table(f"{device}, {title}", list(part.by_case()), names))
+        rows += [*done] if not eager else [_as_call(row) for row in done]
+    return Results.now(device, versions(), rows)
+
+
+def _as_call(row: Measured) -> Measured:
+    return replace(row, case=f"{row.case}, call")
+
+
+def _each(cases: Sequence[Case], found: Sequence[Contender], effort: Effort) -> list[Measured]:
+    rows: list[Measured] = []
+    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*shown, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=len(cases))
+        for case in cases:
+            if _interrupted:
+                break
+            progress.update(task, description=case.name)
+            rows += measure(case, found, effort)
+            progress.advance(task)
+    return rows
+
+
+_interrupted: list[int] = []
+
+
+def _interrupt(number: int, _: Any) -> None:
+    """The first Ctrl-C waits for the case at hand, the second does not."""
+    if _interrupted:
+        sys.exit(130)
+    _interrupted.append(number)
+    click.echo("interrupted: finishing the case at hand; once more leaves at once", err=True)
+
+
+def _show_regressions(old: Results, new: Results, tolerance: float) -> None:
+    count, lines = regressions(old, new, tolerance)
+    if old.device != new.device:
+        click.echo(f"Note: the old run was on {old.device}.", err=True)
+    click.echo(f"Compared with {old.date}: {count} measurements, {len(lines)} slower by more than {tolerance:.0%}")
+    for line in lines:
+        click.echo(f"slower: {line}")
+    if not count:
+        sys.exit("error: both runs have no case in common")
+    if lines:
+        sys.exit(1)

@@ -1,0 +1,115 @@
+"""Rounds: every contender of a case in turn, again and again, so that what the machine does meanwhile hits all."""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+import jax
+import numpy as np
+
+from .cases import Case
+from .contenders import Contender, Run, copy_of
+
+__all__ = ["Effort", "Measured", "measure"]
+
+CACHE = 2**28  # no cache is larger
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured.
+
+    Args:
+      rounds: samples per contender.
+      seconds: that a sample takes at least.
+    """
+
+    rounds: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One contender in one case.
+
+    Args:
+      case: its name.
+      operator: of the case.
+      contender: its name.
+      moved: bytes that have to move in a call.
+      seconds: of one call, the median.
+      low: the first quartile.
+      high: the third quartile.
+      of_copy: the bandwidth as a part of a copy's in the same rounds.
+      same_bits: whether the result is that of dml_jax.
+    """
+
+    case: str
+    operator: str
+    contender: str
+    moved: int
+    seconds: float
+    low: float
+    high: float
+    of_copy: float
+    same_bits: bool
+
+
+def measure(case: Case, contenders: Sequence[Contender], effort: Effort) -> list[Measured]:
+    """Measures the contenders that offer the case, the first one among them, beside a copy."""
+    with jax.enable_x64(any(array.dtype.itemsize == 8 for array in case.make())):
+        turns = _rotated(case)
+        runs = {c.name: run for c in contenders if (run := c.start(case, turns))}
+        same = _compare(runs)
+        timed = {"copy": copy_of(case.moved), **runs}
+        samples = _rounds(timed, effort)
+    copied = median(samples.pop("copy"))
+    return [_summary(case, name, times, copied, same[name]) for name, times in samples.items()]
+
+
+def _rotated(case: Case) -> list[tuple[np.ndarray, ...]]:
+    """The inputs and copies of them, so that no call finds its input in a cache; not for less than a megabyte."""
+    arrays = case.make()
+    count = 1 if case.moved < 2**20 else max(1, min(8, -(-CACHE // case.moved)))
+    return [arrays, *(tuple(array.copy() for array in arrays) for _ in range(count - 1))]
+
+
+def _compare(runs: dict[str, Run]) -> dict[str, bool]:
+    """Warms up, and compares the bits of every result with the first one's."""
+    values = {}
+    for name, run in runs.items():
+        for turn in (0, 1):
+            run.step(turn)
+        run.finish()
+        values[name] = np.ascontiguousarray(run.value()).reshape(-1).view(np.uint8)
+    first = next(iter(values.values()))
+    return {name: np.array_equal(value, first) for name, value in values.items()}
+
+
+def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
+    for run in runs.values():
+        _timed(run, 2)  # compiles, and touches every page
+    calls = {name: max(1, min(1000, round(effort.seconds / _timed(run, 2)))) for name, run in runs.items()}
+    samples: dict[str, list[float]] = {name: [] for name in runs}
+    order, shuffler = list(runs), random.Random(0)
+    for _ in range(effort.rounds):
+        shuffler.shuffle(order)  # whoever comes after a slow one finds colder caches
+        for name in order:
+            samples[name].append(_timed(runs[name], calls[name]))
+    return samples
+
+
+def _timed(run: Run, calls: int) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    for turn in range(calls):
+        run.step(turn)
+    run.finish()
+    return (time.perf_counter() - start) / calls
+
+
+def _summary(case: Case, name: str, times: list[float], copied: float, same: bool) -> Measured:
+    low, middle, high = quantiles(times, n=4) if len(times) > 1 else times * 3
+    return Measured(case.name, case.operator, name, case.moved, middle, low, high, copied / middle, same)

@@ -1,0 +1,42 @@
+"""The roofline: bandwidth over the bytes moved, beneath that of a copy of as many bytes in the same rounds."""
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConstraintError
+from .results import Results
+
+__all__ = ["draw"]
+
+
+def draw(results: Results, path: Path) -> None:
+    """Draws a picture, PNG or SVG by the ending of `path`.
+
+    Raises:
+      ConstraintError: another ending, or matplotlib is missing.
+    """
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise ConstraintError(f"the picture must be a .png or .svg file, but it is {str(path)!r}")
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        fix = "pip install 'dml_jax[bench]' installs it"
+        raise ConstraintError(f"the picture needs the package {error.name}; {fix}") from None
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    _fill(figure.add_subplot(), results)
+    figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+
+
+def _fill(axes: Any, results: Results) -> None:
+    ours = [row for row in results.rows if row.contender == "dml_jax"]
+    ceiling = sorted({(row.moved, row.moved / row.seconds / row.of_copy / 1e9) for row in ours})
+    axes.plot(*zip(*ceiling, strict=True), color="0.6", lw=1, zorder=1, label="a copy of as many bytes")
+    for operator in dict.fromkeys(row.operator for row in ours):
+        points = [(row.moved, row.moved / row.seconds / 1e9) for row in ours if row.operator == operator]
+        axes.scatter(*zip(*points, strict=True), s=14, label=operator, zorder=2)
+    axes.set(xscale="log", yscale="log", xlabel="bytes that have to move", ylabel="GB/s")
+    axes.set_title(f"dml_jax on {results.device}, {results.date[:10]}", loc="left")
+    axes.grid(alpha=0.3, which="both", lw=0.4)
+    axes.legend(fontsize="small")

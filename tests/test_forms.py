@@ -60,7 +60,7 @@ def depth_space_cases(sizes):
 
 
 @pytest.mark.parametrize("sizes", [(2, 8, 3, 4), (1, 3, 5, 7)], ids=["aligned", "odd"])
-@pytest.mark.parametrize("form", ["words", "tiles", "element_tiles"])
+@pytest.mark.parametrize("form", ["words", "joined", "tiles", "element_tiles"])
 def test_depth_and_space(form, sizes):
     dtypes = itertools.cycle(DTYPES[:7])
     for function, shape in depth_space_cases(sizes):
@@ -114,6 +114,7 @@ APPLIED = {
         np.moveaxis(np.concatenate([DEPTH, DEPTH], 1), 1, -1),
     ),
     "depth_to_space element tiles": ("element_tiles", lambda x: dml_jax.depth_to_space(x, 2, order="CRD"), DEPTH),
+    "space_to_depth joined": ("joined", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
     "gather words": ("words", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
     "gather_nd words": ("words", lambda x: dml_jax.gather_nd(x, np.int32([[1], [-1]])), TABLE_ROWS),
     "gather_elements joined": ("joined", lambda x: dml_jax.gather_elements(x.T, COLUMNS.T, 1), TABLE_ROWS),
@@ -225,7 +226,7 @@ def test_large_pictures(dtype, block):
         x = random_bits(space, dtype)
         with use_form("plain"):
             depth = dml_jax.space_to_depth(x, block, order=order, data_format=data_format)
-        for form in (None, "words", "tiles", "element_tiles"):
+        for form in (None, "words", "joined", "tiles", "element_tiles"):
             with use_form(form or "plain") if form else jax.default_matmul_precision("default"):
                 made = dml_jax.space_to_depth(x, block, order=order, data_format=data_format)
                 assert_same_bits(made, depth)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["as_integers", "element", "from_words", "joined", "lanes", "to_words"]
+__all__ = ["as_integers", "element", "from_words", "joined", "joined_lanes", "lanes", "to_words"]
 
 _INTEGERS = {1: jnp.uint8, 2: jnp.uint16}
 
@@ -50,6 +50,13 @@ def joined(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
         return elements[0]
     width, numbers = 8 * dtype.itemsize, [as_integers(e).astype(jnp.uint32) for e in elements]
     return reduce(or_, [number << (width * lane) for lane, number in enumerate(numbers)])
+
+
+def joined_lanes(array: jax.Array) -> jax.Array:
+    """The same array, stored by words: its last dimension is a multiple of `lanes`."""
+    count, integers = lanes(array.dtype), as_integers(array)
+    split = integers.reshape(*array.shape[:-1], array.shape[-1] // count, count)
+    return from_words(joined([split[..., lane] for lane in range(count)], array.dtype), array.dtype)
 
 
 def as_integers(array: jax.Array) -> jax.Array:

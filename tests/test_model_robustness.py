@@ -174,7 +174,7 @@ def test_targets_are_checked_against_each_other(tmp_path):
     assert "is no folder" in faults(tmp_path, model(write("a.npy"), write("a.npy/b.npy")))[0]
     assert "is a folder" in faults(tmp_path, model(write("a.npy/b.npy"), write("a.npy")))[0]
     longest = "x" * 248 + ".npy"
-    assert lines_of(tmp_path, model(write(longest))) == [f"Resource 'y' written to '{longest}'"]
+    assert lines_of(tmp_path, model(write(longest))) == [f"Resource 'y' written to {str(tmp_path / longest)!r}"]
 
 
 @pytest.mark.parametrize("output", ["file/x", "file", "y" * 300])

@@ -91,7 +91,7 @@ def sweep(largest: int) -> Iterator[Case]:
         size *= 4
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)
 def _bytes(count: int) -> np.ndarray:
     """Random bytes of which any group is a finite number."""
     return np.random.default_rng(0).integers(0, 0x40, count, dtype=np.uint8)

@@ -67,7 +67,8 @@ def bench(
         for case in (*wanted, *calls):
             click.echo(case.name)
         return
-    signal.signal(signal.SIGINT, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         old = Results.read(compare) if compare else None
         effort = Effort(rounds, seconds=0.01)

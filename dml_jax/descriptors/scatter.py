@@ -136,5 +136,5 @@ class ScatterNDDesc(OperatorDesc):
         """The operator on elements of the shape `inner`."""
         real_input = input.reshape(*self.input.sizes[-self.input_dimension_count :], *inner)
         real_indices = indices.reshape(self.indices.sizes[-self.indices_dimension_count :])
-        real_updates = updates.reshape(*(slices(self.operands()) or ()), *inner)
+        real_updates = updates.reshape((*(slices(self.operands()) or ()), *inner))
         return functions.scatter_nd(real_input, real_indices, real_updates).reshape(*self.output.sizes, *inner)

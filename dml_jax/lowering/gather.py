@@ -102,7 +102,7 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
         forms["words"] = lambda indices, input: _in_words(read, indices, input, row)
     if read.takes_elements and axis < input.ndim - 1:
         forms["axis_last"] = lambda indices, input: _axis_last(read, indices, input)
-    elif read.takes_elements and count > 1 and indices.shape[-2] % count == 0:
+    elif read.takes_elements and count > 1 and indices.ndim > 1 and indices.shape[-2] % count == 0:
         forms["joined"] = lambda indices, input: _joined(read, indices, input)
     return moved(forms, TABLE, case, form, indices, input)
 

@@ -12,6 +12,7 @@ from jax import lax
 
 from .descriptors.operator import OperatorDesc
 from .descriptors.tensor import TensorDesc, packed_strides
+from .lowering.choice import forced_form
 from .operators.layout import Layout
 from .operators.views import place, stored, update, view
 
@@ -126,7 +127,9 @@ class Program:
     def _views(self, buffers: Iterable[jax.Array]) -> dict[str, jax.Array]:
         """The inputs as the operator sees them; pairs of words are a last dimension, but indices are 32-bit ones."""
         names = self.desc.input_names()
-        views = {name: view(buffer, self._layout(name)) for name, buffer in zip(names, buffers, strict=True)}
+        views = {
+            name: view(buffer, self._layout(name), forced_form()) for name, buffer in zip(names, buffers, strict=True)
+        }
         if "indices" in views and self._in_words("indices"):
             views["indices"] = _saturated(views["indices"], self._tensor("indices").dtype)
         return views

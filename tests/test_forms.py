@@ -14,7 +14,8 @@ from test_meshes import COLLECTIVE
 
 import dml_jax
 from dml_jax import ConstraintError, use_form
-from dml_jax.lowering import choice, depth_space, gather
+from dml_jax.lowering import choice, depth_space, gather, scatter
+from dml_jax.operators import views
 
 FAST = [name for name in choice.FORMS if name != "plain"]
 every_form = pytest.mark.parametrize("form", FAST)
@@ -86,6 +87,26 @@ def test_rows(dtype, mode):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_written_rows(dtype):
+    x, updates = random_bits((9, 32), dtype), random_bits((4, 32), dtype)
+    for mode in ("drop", "clip"):
+        write = partial(dml_jax.scatter_nd, mode=mode)
+        assert_form_equals_plain(write, "words", x, np.int32([[3], [-1], [20], [0]]), updates)
+    assert_form_equals_plain(dml_jax.scatter_nd, "words", x[:, :7], np.int32([[3], [0]]), updates[:2, :7])
+    assert_form_equals_plain(dml_jax.scatter_nd, "words", x, np.int32([[3, 4], [0, 31]]), updates[0, :2])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_views(dtype):
+    buffer = random_bits((99,), dtype)
+    layouts = [((3, 8), (12, 1), 4), ((3, 8), (12, 1), 3), ((3, 8), (0, 1), 0), ((2, 3, 4), (40, 12, 1), 8)]
+    layouts += [((3, 8), (13, 1), 4), ((3, 6), (12, 1), 4), ((3, 8), (4, 1), 0), ((8, 3), (1, 12), 4)]
+    for sizes, strides, offset in layouts:
+        read = partial(dml_jax.as_strided, sizes=sizes, strides=strides, offset=offset)
+        assert_form_equals_plain(read, "words", buffer)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("form", ["joined", "axis_last"])
 def test_elements(dtype, form):
     for shape, size in itertools.product([(6, 16), (5, 7), (3, 4, 8)], (1, 8)):
@@ -117,6 +138,12 @@ APPLIED = {
     "space_to_depth joined": ("joined", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
     "gather words": ("words", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
     "gather_nd words": ("words", lambda x: dml_jax.gather_nd(x, np.int32([[1], [-1]])), TABLE_ROWS),
+    "scatter_nd words": (
+        "words",
+        lambda x: dml_jax.scatter_nd(x, np.int32([[1], [-1], [9]]), x[:3] + x[:3]),
+        TABLE_ROWS,
+    ),
+    "as_strided words": ("words", lambda x: dml_jax.as_strided(x.reshape(-1), (3, 4), (10, 1), offset=2), TABLE_ROWS),
     "gather_elements joined": ("joined", lambda x: dml_jax.gather_elements(x.T, COLUMNS.T, 1), TABLE_ROWS),
     "gather_elements axis last": ("axis_last", lambda x: dml_jax.gather_elements(x, COLUMNS, 0), TABLE_ROWS),
 }
@@ -187,7 +214,22 @@ def test_forms_that_run_on_many_devices_need_no_communication(dim):
         assert counts[1] <= counts[0], form
 
 
-@pytest.mark.parametrize("table", [depth_space.TABLE, gather.TABLE], ids=["depth_space", "gather"])
+def test_a_promise_of_order_keeps_the_axis_where_it_is():
+    """Sorted indices are read faster along a first axis than moved last."""
+    x, indices = jax.ShapeDtypeStruct((8192, 8192), np.float32), jax.ShapeDtypeStruct((8192, 8192), np.int32)
+    texts = []
+    for is_sorted in (False, True):
+        read = jax.jit(partial(dml_jax.gather_elements, axis=0, indices_are_sorted=is_sorted))
+        texts.append(read.trace(x, indices).lower(lowering_platforms=("cuda",)).as_text())
+    chosen = "optimization_barrier" in texts[0]
+    assert chosen == (jax.device_count() == 1)
+    assert "optimization_barrier" not in texts[1]
+
+
+TABLES = {"depth_space": depth_space.TABLE, "gather": gather.TABLE, "scatter": scatter.TABLE, "views": views.TABLE}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_tables_name_forms_and_platforms(table):
     for row in table:
         assert row.form in FAST

@@ -47,12 +47,21 @@ TABLE = (
 
 @dataclass(frozen=True)
 class Read:
-    """How lax.gather reads; its attributes, under its names."""
+    """How lax.gather reads: its attributes, under its names, and what else is known.
+
+    Args:
+      numbers: dimension numbers.
+      slice_sizes: of the input.
+      mode: "clip" or "promise_in_bounds".
+      indices_are_sorted: what XLA is promised, about all indices in row-major order.
+      sorted_along_axis: whether they ascend along the one axis that is indexed.
+    """
 
     numbers: lax.GatherDimensionNumbers
     slice_sizes: tuple[int, ...]
     mode: str
-    indices_are_sorted: bool
+    indices_are_sorted: bool = False
+    sorted_along_axis: bool = False
 
     def __call__(self, indices: jax.Array, input: jax.Array) -> jax.Array:
         return lax.gather(
@@ -91,7 +100,7 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
         "axis_size": input.shape[axis],
         "slab_bytes": prod(input.shape[axis:]) * itemsize,
         "bytes": (2 * prod(input.shape) + prod(indices.shape)) * itemsize,
-        "is_sorted": read.indices_are_sorted,
+        "is_sorted": read.sorted_along_axis,
         "devices": jax.device_count(),
     }
     if row and input.shape[-1] % count == 0:

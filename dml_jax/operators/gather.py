@@ -187,8 +187,7 @@ def _gather_elements(
         mode=mode,
         fill_value=fill,
         form=form,
-        # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
-        indices_are_sorted=indices_are_sorted and axis == input.ndim - 1,
+        sorted_along_axis=indices_are_sorted,
     )
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
-from ..lowering.carrying import carry_bits, sealed
+from ..lowering.carrying import carry_bits
 from ..lowering.gather import Read, gathered
+from ..lowering.scatter import scattered
 from ..rules import Operands, Rule, custom, one_of
 
 __all__ = [
@@ -67,7 +68,7 @@ def read(
     mode: str,
     fill_value: jax.Array | None,
     form: str | None,
-    indices_are_sorted: bool = False,
+    sorted_along_axis: bool = False,
 ) -> jax.Array:
     """Reads one slice of `input` per index tuple (the last dimension of `indices`), as lax.gather does."""
     sizes = [input.shape[axis] for axis in numbers.start_index_map]
@@ -76,7 +77,9 @@ def read(
     indices = _resolve(indices, sizes)
     # lax sees the unclamped index, so that checkify can report it.
     lax_mode = "promise_in_bounds" if mode == "promise_in_bounds" else "clip"
-    values = gathered(indices, input, Read(numbers, tuple(slice_sizes), lax_mode, indices_are_sorted), form)
+    # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
+    in_order = sorted_along_axis and numbers.start_index_map[0] == input.ndim - 1
+    values = gathered(indices, input, Read(numbers, tuple(slice_sizes), lax_mode, in_order, sorted_along_axis), form)
     if mode != "fill":
         return values
     assert fill_value is not None
@@ -93,6 +96,7 @@ def write(
     numbers: lax.ScatterDimensionNumbers,
     *,
     mode: str,
+    form: str | None,
 ) -> jax.Array:
     """Copies `input` and writes one slice of `updates` per index tuple, as lax.scatter does."""
     if 0 in updates.shape:
@@ -105,11 +109,7 @@ def write(
         indices = _resolve(indices, sizes)
     _show_to_checkify(input, indices, numbers)
     lax_mode = "fill" if mode == "drop" else mode
-
-    def move(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return lax.scatter(input, indices, updates, numbers, mode=lax_mode)
-
-    return carry_bits(sealed(move), indices, input, updates)
+    return scattered(indices, input, updates, numbers, lax_mode, form)
 
 
 def _show_to_checkify(input: jax.Array, indices: jax.Array, numbers: lax.ScatterDimensionNumbers) -> None:

@@ -69,6 +69,15 @@ class Layout:
         """Whether the elements lie without gaps, each addressed once."""
         return prod(self.sizes) == self.span and self.is_nested
 
+    def in_words(self, lanes: int) -> "Layout | None":
+        """The layout of words of `lanes` elements, if the last dimension is a run of whole ones; None otherwise."""
+        if not self.sizes or self.strides[-1] != 1 or self.offset % lanes or self.sizes[-1] % lanes:
+            return None
+        if any(stride % lanes for stride in self.strides[:-1]):
+            return None
+        strides = (*(stride // lanes for stride in self.strides[:-1]), 1)
+        return Layout((*self.sizes[:-1], self.sizes[-1] // lanes), strides, self.offset // lanes)
+
     @property
     def is_nested(self) -> bool:
         """Whether every dimension is a run: then no element is addressed twice, but by dimensions of stride 0."""

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jax import lax
 
+from ..lowering.choice import forced_form
 from ..rules import (
     Operands,
     axis_of,
@@ -84,11 +85,14 @@ def scatter_elements(
         as_data(operator, "updates", updates),
         axis=as_int(operator, "axis", axis),
         mode=as_name(operator, "mode", mode),
+        form=forced_form(),
     )
 
 
-@partial(jax.jit, static_argnames=("axis", "mode"))
-def _scatter_elements(input: jax.Array, indices: jax.Array, updates: jax.Array, *, axis: int, mode: str) -> jax.Array:
+@partial(jax.jit, static_argnames=("axis", "mode", "form"))
+def _scatter_elements(
+    input: jax.Array, indices: jax.Array, updates: jax.Array, *, axis: int, mode: str, form: str | None
+) -> jax.Array:
     operands = {"input": input, "indices": indices, "updates": updates, "axis": axis, "mode": mode}
     check("scatter_elements", SCATTER_ELEMENTS, operands)
     axis %= input.ndim
@@ -100,7 +104,7 @@ def _scatter_elements(input: jax.Array, indices: jax.Array, updates: jax.Array, 
         operand_batching_dims=others,
         scatter_indices_batching_dims=others,
     )
-    return write(input, indices[..., None], updates, numbers, mode=mode)
+    return write(input, indices[..., None], updates, numbers, mode=mode, form=form)
 
 
 def _updates_shape(x: Operands) -> tuple[int, ...] | None:
@@ -166,11 +170,12 @@ def scatter_nd(
         as_indices(operator, indices),
         as_data(operator, "updates", updates),
         mode=as_name(operator, "mode", mode),
+        form=forced_form(),
     )
 
 
-@partial(jax.jit, static_argnames=("mode",))
-def _scatter_nd(input: jax.Array, indices: jax.Array, updates: jax.Array, *, mode: str) -> jax.Array:
+@partial(jax.jit, static_argnames=("mode", "form"))
+def _scatter_nd(input: jax.Array, indices: jax.Array, updates: jax.Array, *, mode: str, form: str | None) -> jax.Array:
     check("scatter_nd", SCATTER_ND, {"input": input, "indices": indices, "updates": updates, "mode": mode})
     indexed = tuple(range(indices.shape[-1]))
     numbers = lax.ScatterDimensionNumbers(
@@ -178,4 +183,4 @@ def _scatter_nd(input: jax.Array, indices: jax.Array, updates: jax.Array, *, mod
         inserted_window_dims=indexed,
         scatter_dims_to_operand_dims=indexed,
     )
-    return write(input, indices, updates, numbers, mode=mode)
+    return write(input, indices, updates, numbers, mode=mode, form=form)

@@ -7,6 +7,7 @@ from math import prod
 import jax
 import numpy as np
 
+from ..lowering.choice import forced_form
 from ..rules import Operands, Rule, check, custom, same_dtype
 from .collision import collision
 from .layout import Layout
@@ -129,6 +130,7 @@ def as_strided(
         sizes=as_ints(operator, "sizes", sizes),
         strides=as_ints(operator, "strides", strides),
         offset=as_int(operator, "offset", offset),
+        form=forced_form(),
     )
 
 
@@ -172,10 +174,12 @@ def as_strided_scatter(
     )
 
 
-@partial(jax.jit, static_argnames=("sizes", "strides", "offset"))
-def _as_strided(buffer: jax.Array, *, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int) -> jax.Array:
+@partial(jax.jit, static_argnames=("sizes", "strides", "offset", "form"))
+def _as_strided(
+    buffer: jax.Array, *, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, form: str | None
+) -> jax.Array:
     check("as_strided", AS_STRIDED, {"buffer": buffer, "sizes": sizes, "strides": strides, "offset": offset})
-    return view(buffer, Layout(sizes, strides, offset))
+    return view(buffer, Layout(sizes, strides, offset), form)
 
 
 @partial(jax.jit, static_argnames=("strides", "offset"))

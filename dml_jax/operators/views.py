@@ -9,15 +9,32 @@ import numpy as np
 from jax import lax
 
 from ..lowering.carrying import carry_bits
+from ..lowering.choice import Choice, Form, moved
+from ..lowering.words import from_words, lanes, to_words
 from .indexing import index_dtype
 from .layout import Group, Layout, span
 from .operands import is_key
 
-__all__ = ["place", "stored", "update", "view"]
+__all__ = ["TABLE", "place", "stored", "update", "view"]
 
 
-def view(buffer: jax.Array, layout: Layout) -> jax.Array:
-    """Reads a view that lies inside `buffer`."""
+TABLE = (Choice("cuda", "words", {"itemsize": {1, 2}}, "0.8 and more; plain 0.41 of 1 byte, 0.80 of 2"),)
+
+
+def view(buffer: jax.Array, layout: Layout, form: str | None) -> jax.Array:
+    """Reads a view that lies inside `buffer`; `form` is the forced one, or None."""
+    forms: dict[str, Form] = {"plain": lambda _, buffer: _read(buffer, layout)}
+    count, itemsize = (1, 8) if is_key(buffer) else (lanes(buffer.dtype), buffer.dtype.itemsize)
+    words = layout.in_words(count) if count > 1 and 0 not in layout.sizes and not layout.is_dense else None
+    if words:
+        end = (words.offset + words.span) * count
+        forms["words"] = lambda _, buffer: from_words(
+            _view(to_words(lax.slice_in_dim(buffer, 0, end)), words), buffer.dtype
+        )
+    return moved(forms, TABLE, {"itemsize": itemsize}, form, None, buffer)
+
+
+def _read(buffer: jax.Array, layout: Layout) -> jax.Array:
     # XLA:CPU of jaxlib 0.11 flushes subnormal bfloat16 where it fuses the bitcast back with a gather.
     fenced = buffer.dtype == jnp.bfloat16 and not layout.is_nested
 

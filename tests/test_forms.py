@@ -89,9 +89,9 @@ def test_rows(dtype, mode):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_written_rows(dtype):
     x, updates = random_bits((9, 32), dtype), random_bits((4, 32), dtype)
-    for mode in ("drop", "clip"):
+    for mode in ("drop", "clip"):  # row 8 is that of index 20, clipped; no row is written twice
         write = partial(dml_jax.scatter_nd, mode=mode)
-        assert_form_equals_plain(write, "words", x, np.int32([[3], [-1], [20], [0]]), updates)
+        assert_form_equals_plain(write, "words", x, np.int32([[3], [-2], [20], [0]]), updates)
     assert_form_equals_plain(dml_jax.scatter_nd, "words", x[:, :7], np.int32([[3], [0]]), updates[:2, :7])
     assert_form_equals_plain(dml_jax.scatter_nd, "words", x, np.int32([[3, 4], [0, 31]]), updates[0, :2])
 

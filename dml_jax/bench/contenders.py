@@ -222,6 +222,6 @@ def _offsets(attributes: Mapping[str, Any]) -> Any:
     """A flat index per coordinate, as without as_strided."""
     sizes, strides = attributes["sizes"], attributes["strides"]
     return sum(
-        (jnp.arange(n, dtype=jnp.int32) * s).reshape((n,) + (1,) * (len(sizes) - 1 - d))
+        (jnp.arange(n, dtype=jnp.int32) * s).reshape((1,) * d + (n,) + (1,) * (len(sizes) - 1 - d))
         for d, (n, s) in enumerate(zip(sizes, strides, strict=True))
     )

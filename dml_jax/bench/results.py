@@ -50,7 +50,10 @@ class Results:
             raise ConstraintError(f"{path} holds no results of this benchmark: {error}") from None
 
     def json(self) -> str:
-        return json.dumps(asdict(self), indent=1) + "\n"
+        """One line per row, so that two runs can be compared line by line."""
+        head = json.dumps({"device": self.device, "date": self.date, "versions": self.versions})
+        rows = ",\n".join(json.dumps(asdict(row)) for row in self.rows)
+        return f'{head[:-1]}, "rows": [\n{rows}\n]}}\n'
 
     def csv(self) -> str:
         content = io.StringIO()

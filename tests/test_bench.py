@@ -1,0 +1,152 @@
+"""The benchmark: its cases, that all contenders agree, what it writes, and how it says what is wrong."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+
+import jax
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import dml_jax
+from dml_jax import ConstraintError
+from dml_jax.bench import cases, command, contenders, measuring, report, results
+
+FUNCTIONS = {"gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "depth_to_space"}
+FUNCTIONS |= {"space_to_depth", "as_strided"}
+
+
+def run(*arguments):
+    return CliRunner().invoke(command.bench, [str(a) for a in arguments])
+
+
+def row(case="a case", contender="dml_jax", of_copy=0.5):
+    return measuring.Measured(case, "gather", contender, 2**20, 1e-3, 0.9e-3, 1.2e-3, of_copy, True)
+
+
+def kept(*rows):
+    return results.Results("a device", "2026-01-01T00:00:00+00:00", {"jax": "0.10.2"}, rows)
+
+
+def test_the_cases_are_those_of_every_operator():
+    listed = {"quick": list(cases.quick()), "full": list(cases.full(2**22)), "small": list(cases.small())}
+    for chosen in listed.values():
+        names = [case.name for case in chosen]
+        assert len(names) == len(set(names))
+    assert {case.operator for case in listed["quick"]} == FUNCTIONS
+    assert {case.operator for case in listed["full"]} == FUNCTIONS
+    assert FUNCTIONS - {"as_strided"} == {case.operator for case in listed["small"]}
+    texts = " ".join(case.name for case in listed["full"])
+    for part in ("uint8", "float16", "float32", "float64", "b=2", "b=3", "b=4", "b=8", "DCR", "CRD", "NCHW", "NHWC"):
+        assert part in texts
+    assert {case.moved for case in cases.sweep(2**20)} == {case.moved for case in cases.sweep(2**21)}
+
+
+def test_bytes_are_what_the_arrays_need():
+    """Of operators that read and write everything once; a gather also reads its indices."""
+    for case in cases.quick():
+        arrays = case.make()
+        out = jax.eval_shape(lambda *x, c=case: getattr(dml_jax, c.operator)(*x, **c.attributes), *arrays)
+        written = out.size * out.dtype.itemsize
+        if case.operator in ("depth_to_space", "space_to_depth"):
+            assert case.moved == arrays[0].nbytes + written
+        if case.operator == "gather_elements":
+            assert case.moved == arrays[0].nbytes + arrays[1].nbytes + written
+
+
+@pytest.mark.parametrize("case", list(cases.full(2**16))[::4], ids=lambda case: case.name)
+def test_all_contenders_give_the_same_bits(case):
+    arrays = case.make()
+    with jax.enable_x64(arrays[0].dtype.itemsize == 8):
+        runs = {c.name: r for c in contenders.contenders(eager=False) if (r := c.start(case, [arrays, arrays]))}
+        assert {"dml_jax", "fresh", "jnp"} <= set(runs)
+        same = measuring._compare(runs)
+    assert same == dict.fromkeys(runs, True)
+
+
+def test_a_case_is_measured_beside_a_copy():
+    case = next(case for case in cases.small() if case.operator == "gather")
+    measured = measuring.measure(case, contenders.contenders(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
+    assert [m.contender for m in measured] == ["dml_jax", "jnp"]
+    for one in measured:
+        assert 0 < one.low <= one.seconds <= one.high
+        assert one.of_copy > 0
+        assert one.same_bits
+
+
+def test_values_that_differ_are_told_and_not_compared():
+    ours, other = row(), replace(row(contender="jnp"), same_bits=False)
+    assert report.cells("a case", {"dml_jax": ours, "jnp": other}, ["dml_jax", "jnp", "torch"])[-2:] == ["differs", "-"]
+    faster = replace(other, same_bits=True, seconds=5e-4)
+    assert report.cells("a case", {"dml_jax": ours, "jnp": faster}, ["dml_jax", "jnp"])[-1] == "0.50"
+
+
+def test_samples_of_large_results_visit_every_phase():
+    taken = contenders.spread(np.arange(2**20), 1000)
+    assert len(taken) >= 1000
+    assert {int(x) % 8 for x in taken} == set(range(8))
+    assert len(contenders.spread(np.arange(100), 1000)) == 100
+
+
+def test_results_are_kept(tmp_path):
+    made, path = kept(row(), row(contender="jnp")), tmp_path / "r.json"
+    path.write_text(made.json())
+    assert results.Results.read(path) == made
+    lines = list(csv.DictReader(io.StringIO(made.csv())))
+    assert [line["contender"] for line in lines] == ["dml_jax", "jnp"]
+    assert lines[0]["device"] == "a device"
+    for wrong in ("{}", "[]", "no", json.dumps({**json.loads(made.json()), "rows": [{}]})):
+        path.write_text(wrong)
+        with pytest.raises(ConstraintError, match="holds no results of this benchmark"):
+            results.Results.read(path)
+
+
+def test_regressions_are_ratios():
+    old, new = kept(row(of_copy=0.8), row("other")), kept(row(of_copy=0.6), row("new one"))
+    assert results.regressions(old, new, 0.15) == (1, ["a case, dml_jax: 0.60 of a copy, and it was 0.80"])
+    assert results.regressions(old, new, 0.3) == (1, [])
+
+
+def test_the_quick_run_prints_writes_and_draws(tmp_path):
+    files = [tmp_path / name for name in ("r.json", "r.csv", "r.svg")]
+    done = run("--quick", "--rounds", 2, "--json", files[0], "--csv", files[1], "--picture", files[2])
+    assert done.exit_code == 0, done.output
+    peers = {"torch": find_spec("torch"), "ORT": find_spec("onnxruntime")} if jax.default_backend() == "cpu" else {}
+    wanted = ["x jnp", *(["x NumPy"] if jax.default_backend() == "cpu" else [])]
+    for heading in [*wanted, *(f"x {name}" for name, found in peers.items() if found)]:
+        assert heading in done.output
+    assert "differs" not in done.output
+    read = results.Results.read(files[0])
+    assert {r.operator for r in read.rows} == FUNCTIONS
+    assert read.versions["jax"] == jax.__version__
+    assert files[1].read_text().count("\n") == len(read.rows) + 1
+    assert files[2].read_text().startswith("<?xml")
+
+    again = run("--quick", "--rounds", 1, "--no-peers", "-k", "gather rows", "--compare", files[0], "--tolerance", 1)
+    assert again.exit_code == 0
+    assert "2 measurements, 0 slower by more than 100%" in again.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["-k", "nothing"], 2, "no case has 'nothing' in its name; --list shows them"),
+        (["--quick", "-k", "gather rows", "--compare", "none.json"], 1, "none.json holds no results"),
+        (["--quick", "-k", "gather rows", "--rounds", "1", "--no-peers", "--picture", "x.jpg"], 1, ".png or .svg"),
+        (["--tolerance", "2"], 2, "2.0 is not in the range"),
+    ],
+)
+def test_mistakes_are_told(arguments, code, message):
+    done = run(*arguments)
+    assert done.exit_code == code
+    assert message in done.output
+
+
+def test_cases_are_listed_and_chosen():
+    names = run("--list", "--size", 1).output.splitlines()
+    assert len(names) > 200
+    some = run("--list", "--size", 1, "-k", "gather_nd*float16").output.splitlines()
+    assert some == [name for name in names if "gather_nd" in name and "float16" in name]

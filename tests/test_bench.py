@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import dml_jax
 from dml_jax import ConstraintError
-from dml_jax.bench import cases, command, contenders, measuring, report, results
+from dml_jax.bench import cases, command, contenders, measuring, peers, report, results
 
 FUNCTIONS = {"gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "depth_to_space"}
 FUNCTIONS |= {"space_to_depth", "as_strided"}
@@ -61,7 +61,7 @@ def test_bytes_are_what_the_arrays_need():
 def test_all_contenders_give_the_same_bits(case):
     arrays = case.make()
     with jax.enable_x64(arrays[0].dtype.itemsize == 8):
-        runs = {c.name: r for c in contenders.contenders(eager=False) if (r := c.start(case, [arrays, arrays]))}
+        runs = {c.name: r for c in peers.contenders(eager=False) if (r := c.start(case, [arrays, arrays]))}
         assert {"dml_jax", "fresh", "jnp"} <= set(runs)
         same = measuring._compare(runs)
     assert same == dict.fromkeys(runs, True)
@@ -69,7 +69,7 @@ def test_all_contenders_give_the_same_bits(case):
 
 def test_a_case_is_measured_beside_a_copy():
     case = next(case for case in cases.small() if case.operator == "gather")
-    measured = measuring.measure(case, contenders.contenders(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
+    measured = measuring.measure(case, peers.contenders(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
     assert [m.contender for m in measured] == ["dml_jax", "jnp"]
     for one in measured:
         assert 0 < one.low <= one.seconds <= one.high
@@ -114,9 +114,9 @@ def test_the_quick_run_prints_writes_and_draws(tmp_path):
     files = [tmp_path / name for name in ("r.json", "r.csv", "r.svg")]
     done = run("--quick", "--rounds", 2, "--json", files[0], "--csv", files[1], "--picture", files[2])
     assert done.exit_code == 0, done.output
-    peers = {"torch": find_spec("torch"), "ORT": find_spec("onnxruntime")} if jax.default_backend() == "cpu" else {}
+    others = {"torch": find_spec("torch"), "ORT": find_spec("onnxruntime")} if jax.default_backend() == "cpu" else {}
     wanted = ["x jnp", *(["x NumPy"] if jax.default_backend() == "cpu" else [])]
-    for heading in [*wanted, *(f"x {name}" for name, found in peers.items() if found)]:
+    for heading in [*wanted, *(f"x {name}" for name, found in others.items() if found)]:
         assert heading in done.output
     assert "differs" not in done.output
     read = results.Results.read(files[0])

@@ -16,9 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..errors import ConstraintError
 from ..model.output import write_whole
 from .cases import Case, full, quick, small, sweep
-from .contenders import Contender, contenders
+from .contenders import Contender, own
 from .measuring import Effort, Measured, measure
-from .peers import versions
+from .peers import contenders, versions
 from .picture import draw
 from .report import table
 from .results import Results, regressions
@@ -103,8 +103,7 @@ def _measured(wanted: Sequence[Case], calls: Sequence[Case], effort: Effort, pee
     rows: list[Measured] = []
     kinds = [("into bound outputs", wanted, False), ("calls of small arrays, eager against jitted", calls, True)]
     for title, cases, eager in kinds:
-        found = contenders(eager=eager)
-        found = found if peers else [c for c in found if c.name in ("dml_jax", "fresh", "jnp")]
+        found = contenders(eager=eager) if peers else own(eager=eager)
         done = _each(cases, found, effort)
         if done:
             part = Results.now(device, {}, done)

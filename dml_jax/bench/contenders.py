@@ -12,7 +12,7 @@ import dml_jax
 
 from .cases import Case
 
-__all__ = ["Contender", "Run", "contenders", "copy_of"]
+__all__ = ["Contender", "Run", "copy_of", "own"]
 
 
 class Run(Protocol):
@@ -100,10 +100,8 @@ def copy_of(moved: int) -> Run:
     return JaxRun(jnp.negative, [(np.ones(max(1, moved // 8), np.float32),)], bound=True)
 
 
-def contenders(*, eager: bool) -> list[Contender]:
-    """All that are installed, this library first; `eager` for calls of small arrays."""
-    from . import peers
-
+def own(*, eager: bool) -> list[Contender]:
+    """This library first, then jax.numpy and NumPy; `eager` for calls of small arrays."""
     if eager:
         return [
             Contender("dml_jax", lambda case, turns: EagerRun(_ours(case), turns)),
@@ -114,9 +112,8 @@ def contenders(*, eager: bool) -> list[Contender]:
         Contender("fresh", lambda case, turns: JaxRun(_ours(case), turns, bound=False)),
         Contender("jnp", lambda case, turns: JaxRun(_plain(case), turns, bound=True)),
     ]
-    if jax.default_backend() == "cpu":  # elsewhere there is nothing that it could be compared with
-        found.append(Contender("NumPy", _numpy))
-    return [*found, *(Contender(name, start) for name, start in peers.installed().items())]
+    # Elsewhere NumPy does not work on the same device.
+    return [*found, Contender("NumPy", _numpy)] if jax.default_backend() == "cpu" else found
 
 
 def _ours(case: Case) -> Callable[..., Any]:

@@ -10,16 +10,22 @@ import numpy as np
 import dml_jax
 
 from .cases import Case
-from .contenders import HostRun, Run, depth_to_space, space_to_depth, spread
+from .contenders import Contender, HostRun, Run, depth_to_space, own, space_to_depth, spread
 
-__all__ = ["installed", "versions"]
+__all__ = ["contenders", "versions"]
 
 Arrays = tuple[np.ndarray, ...]
 Start = Callable[[Case, Sequence[Arrays]], Run | None]
 
 
-def installed() -> dict[str, Start]:
-    """The peers that this machine has, for the platform that JAX runs on."""
+def contenders(*, eager: bool) -> list[Contender]:
+    """All that are installed, this library first; `eager` for calls of small arrays."""
+    others = {} if eager else _installed()
+    return [*own(eager=eager), *(Contender(name, start) for name, start in others.items())]
+
+
+def _installed() -> dict[str, Start]:
+    """Those for the platform that JAX runs on."""
     on_cpu, found = jax.default_backend() == "cpu", {}
     if find_spec("onnxruntime") and find_spec("onnx") and on_cpu:
         found["ORT"] = _onnxruntime

@@ -68,6 +68,13 @@ def test_depth_and_space(form, sizes):
         assert_form_equals_plain(function, form, random_bits(shape, next(dtypes)))
 
 
+@pytest.mark.parametrize("sizes", [(1, 3, 5, 7), (2, 8, 3, 4)], ids=["odd", "aligned"])
+def test_narrow_floats_move_like_integers(sizes):
+    for function, shape in list(depth_space_cases(sizes))[::3]:
+        x = random_bits(shape, jnp.bfloat16)
+        assert_same_bits(np.asarray(function(x)).view(np.uint16), function(x.view(np.uint16)))
+
+
 ROWS = [(9, 32), (9, 3, 8), (9, 2, 6), (9, 7), (9, 1)]
 
 

@@ -52,11 +52,11 @@ def joined(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
     return reduce(or_, [number << (width * lane) for lane, number in enumerate(numbers)])
 
 
-def joined_lanes(array: jax.Array) -> jax.Array:
-    """The same array, stored by words: its last dimension is a multiple of `lanes`."""
-    count, integers = lanes(array.dtype), as_integers(array)
-    split = integers.reshape(*array.shape[:-1], array.shape[-1] // count, count)
-    return from_words(joined([split[..., lane] for lane in range(count)], array.dtype), array.dtype)
+def joined_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
+    """An array of `dtype`, stored by words, from `as_integers` of it; its last dimension is a multiple of `lanes`."""
+    count = lanes(dtype)
+    split = integers.reshape(*integers.shape[:-1], integers.shape[-1] // count, count)
+    return from_words(joined([split[..., lane] for lane in range(count)], integers.dtype), dtype)
 
 
 def as_integers(array: jax.Array) -> jax.Array:

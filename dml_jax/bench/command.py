@@ -19,7 +19,7 @@ from .cases import Case, full, quick, small, sweep
 from .contenders import Contender, own
 from .measuring import Effort, Measured, measure
 from .peers import contenders, versions
-from .picture import draw
+from .picture import check_drawable, draw
 from .report import table
 from .results import Results, regressions
 
@@ -71,6 +71,8 @@ def bench(
         signal.signal(number, _interrupt)
     try:
         old = Results.read(compare) if compare else None
+        if picture:
+            check_drawable(picture)
         effort = Effort(rounds, seconds=0.01)
         results = _measured(wanted, calls, effort, peers)
         for path, text in ((json_file, results.json), (csv_file, results.csv)):

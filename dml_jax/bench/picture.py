@@ -1,28 +1,32 @@
 """The roofline: bandwidth over the bytes moved, beneath that of a copy of as many bytes in the same rounds."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
 from .results import Results
 
-__all__ = ["draw"]
+__all__ = ["check_drawable", "draw"]
 
 
-def draw(results: Results, path: Path) -> None:
-    """Draws a picture, PNG or SVG by the ending of `path`.
+def check_drawable(path: Path) -> None:
+    """Checks what `draw` needs, before anything is measured.
 
     Raises:
-      ConstraintError: another ending, or matplotlib is missing.
+      ConstraintError: neither .png nor .svg, or matplotlib is missing.
     """
     if path.suffix.lower() not in (".png", ".svg"):
         raise ConstraintError(f"the picture must be a .png or .svg file, but it is {str(path)!r}")
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        fix = "pip install 'dml_jax[bench]' installs it"
-        raise ConstraintError(f"the picture needs the package {error.name}; {fix}") from None
+    if not find_spec("matplotlib"):
+        raise ConstraintError("the picture needs the package matplotlib; pip install 'dml_jax[bench]' installs it")
+
+
+def draw(results: Results, path: Path) -> None:
+    """Draws a picture, PNG or SVG by the ending of `path`, which `check_drawable` accepts."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     FigureCanvasAgg(figure)
     _fill(figure.add_subplot(), results)

@@ -14,7 +14,7 @@ from .artifact import Executables, jitted
 from .bindings import as_buffer, as_output, check_devices, check_names
 from .descriptors.operator import OperatorDesc
 from .errors import ConstraintError, DataTypeError, message
-from .lowering.choice import forced_form, use_form
+from .lowering.choice import forced_form, forcing
 from .program import BufferSpec, Program
 
 __all__ = ["CompiledOperator", "Memory", "compile_operator"]
@@ -234,13 +234,11 @@ def _executables(program: Program, form: str | None) -> Executables:
 
 
 def _traced_in(form: str | None, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """The function with a form forced whenever it is traced, which may be long after `use_form` ended."""
-    if form is None:
-        return function
+    """The function with the form of its making whenever it is traced, inside or outside of a `use_form`."""
 
     @wraps(function)
     def traced(*buffers: jax.Array) -> jax.Array:
-        with use_form(form):
+        with forcing(form):
             return function(*buffers)
 
     return traced

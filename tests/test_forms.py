@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from test_meshes import COLLECTIVE
 
 import dml_jax
-from dml_jax import ConstraintError, use_form
+from dml_jax import ConstraintError, TensorDesc, use_form
 from dml_jax.lowering import choice, depth_space, gather, scatter
 from dml_jax.operators import views
 
@@ -91,6 +91,35 @@ def test_rows(dtype, mode):
         batched = np.stack([x, x[::-1]])
         pairs = indices[..., None]
         assert_form_equals_plain(lambda x, i: dml_jax.gather_nd(x, i, batch_dims=1), "words", batched, pairs)
+
+
+def test_a_last_dimension_that_is_shared_is_not_split():
+    x, indices = random_bits((8, 4096), np.uint8), RNG.integers(0, 4096, (8, 1), dtype=np.int32)
+    for form in FAST:
+        assert_form_equals_plain(partial(dml_jax.gather_nd, batch_dims=1), form, x, indices)
+    assert_same_bits(dml_jax.gather_nd(x, indices, batch_dims=1), x[np.arange(8), indices[:, 0]])
+
+
+def test_types_that_do_not_fill_their_bytes_are_moved_plainly():
+    x = jnp.arange(64, dtype=jnp.int8).reshape(4, 4, 4).astype(jnp.int4)
+    made = dml_jax.space_to_depth(x, 2, data_format="NHWC")
+    assert jnp.array_equal(dml_jax.depth_to_space(made, 2, data_format="NHWC"), x)
+    rows = x.reshape(4, 16)
+    assert jnp.array_equal(dml_jax.gather(rows, np.int32([1]), 0), rows[1:2])
+    assert jnp.array_equal(dml_jax.scatter_nd(rows, np.int32([[1]]), rows[:1])[1], rows[0])
+    assert jnp.array_equal(dml_jax.as_strided(x.reshape(-1), (3, 8), (0, 1))[2], x.reshape(-1)[:8])
+
+
+def test_a_compiled_operator_keeps_the_form_of_its_making():
+    """Also if it is traced inside of a use_form: equal descriptors share what is compiled."""
+    sizes = TensorDesc("UINT8", (1, 2, 4, 8)), TensorDesc("UINT8", (1, 8, 2, 4))
+    desc = dml_jax.SpaceToDepthDesc(*sizes, 2)
+    run = dml_jax.compile_operator(desc)
+    with use_form("tiles"):
+        chosen, forced = run.as_text(), dml_jax.compile_operator(desc).as_text()
+    assert "shift-left" not in chosen or jax.default_backend() != "cpu"
+    assert "shift-left" in forced
+    assert dml_jax.compile_operator(desc).as_text() == chosen
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -92,7 +92,7 @@ def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:
     if is_quick:
         return quick()
     count = (size or (64 if jax.default_backend() == "cpu" else 256)) * 2**20
-    return (*full(count), *sweep(count))
+    return {case.name: case for case in (*full(count), *sweep(count))}.values()
 
 
 def _wanted(cases: Iterable[Case], only: Sequence[str]) -> Iterable[Case]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Any, Protocol
 
 import jax
@@ -89,15 +90,18 @@ class HostRun:
 
 
 def spread(array: Any, most: int) -> Any:
-    """Elements of a flattened array, in equal steps that share no factor with its sizes."""
+    """Elements of a flattened array, in steps that share no factor with their number."""
     flat = array.reshape(-1)
-    step = flat.shape[0] // most
-    return flat[:: step + 1 - step % 2] if step > 1 else flat
+    step = max(1, flat.shape[0] // most)
+    while gcd(step, flat.shape[0]) > 1:
+        step += 1
+    return flat[::step]
 
 
-def copy_of(moved: int) -> Run:
+def copy_of(moved: int, turns: int) -> Run:
     """The ceiling: a negation that reads and writes half of `moved` bytes each, into a bound output."""
-    return JaxRun(jnp.negative, [(np.ones(max(1, moved // 8), np.float32),)], bound=True)
+    arrays = [(np.ones(max(1, moved // 8), np.float32),) for _ in range(turns)]
+    return JaxRun(jnp.negative, arrays, bound=True)
 
 
 def own(*, eager: bool) -> list[Contender]:

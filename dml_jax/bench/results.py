@@ -21,7 +21,7 @@ class Results:
 
     Args:
       device: what it ran on.
-      date: when it began, UTC.
+      date: when it ended, UTC.
       versions: of what was compared.
       rows: one per case and contender.
     """

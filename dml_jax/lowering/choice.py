@@ -13,7 +13,7 @@ from jax.sharding import AxisType
 from ..errors import ConstraintError
 from .carrying import differentiated_as
 
-__all__ = ["FORMS", "Choice", "Form", "forced_form", "moved", "use_form"]
+__all__ = ["FORMS", "Choice", "Form", "forced_form", "forcing", "moved", "use_form"]
 
 # `where` (indices or None) and data of one dtype to what the plain form makes of them, bit for bit.
 Form = Callable[..., jax.Array]
@@ -53,6 +53,13 @@ def use_form(name: str) -> Iterator[None]:
     """
     if name not in FORMS:
         raise ConstraintError(f"use_form: name must be one of {', '.join(map(repr, FORMS))}, but it is {name!r}.")
+    with forcing(name):
+        yield
+
+
+@contextmanager
+def forcing(name: str | None) -> Iterator[None]:
+    """Forces a form that exists, or with None the choice by the tables."""
     token = _FORCED.set(name)
     try:
         yield

@@ -114,6 +114,8 @@ def rearranged(
     sizes = _sizes(input, source, block_size)
     lane, tile = ("c", "yxl") if case["data_format"] == "NHWC" else ("w", "xl")
     count = lanes(input.dtype)
+    if count == 1 and input.dtype.itemsize < 4:
+        return forms["plain"](None, input)
     if count > 1 and prod(sizes[letter] for letter in target[2]) % count == 0:
         forms["joined"] = lambda _, input: joined_lanes(plain(as_integers(input)), input.dtype)
     if sizes[lane] % count == 0:

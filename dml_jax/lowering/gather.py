@@ -99,7 +99,7 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
         "row_bytes": prod(input.shape[input.ndim - row :]) * itemsize if row else 0,
         "axis_size": input.shape[axis],
         "slab_bytes": prod(input.shape[axis:]) * itemsize,
-        "bytes": (2 * prod(input.shape) + prod(indices.shape)) * itemsize,
+        "bytes": prod(input.shape) * itemsize + prod(indices.shape) * (itemsize + indices.dtype.itemsize),
         "is_sorted": read.sorted_along_axis,
         "devices": jax.device_count(),
     }
@@ -111,9 +111,14 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
         forms["words"] = lambda indices, input: _in_words(read, indices, input, row)
     if read.takes_elements and axis < input.ndim - 1:
         forms["axis_last"] = lambda indices, input: _axis_last(read, indices, input)
-    elif read.takes_elements and count > 1 and indices.ndim > 1 and indices.shape[-2] % count == 0:
+    elif read.takes_elements and count > 1 and _last_is_free(read, indices) and indices.shape[-2] % count == 0:
         forms["joined"] = lambda indices, input: _joined(read, indices, input)
     return moved(forms, TABLE, case, form, indices, input)
+
+
+def _last_is_free(read: Read, indices: jax.Array) -> bool:
+    """Whether the results have a last dimension, and the input does not share it."""
+    return indices.ndim > 1 and indices.ndim - 2 not in read.numbers.start_indices_batching_dims
 
 
 def _row(read: Read, indices: jax.Array, input: jax.Array) -> int:

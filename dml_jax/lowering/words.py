@@ -15,8 +15,11 @@ _INTEGERS = {1: jnp.uint8, 2: jnp.uint16}
 
 
 def lanes(dtype: Any) -> int:
-    """How many elements make a word; 1 for types that are as wide or wider, which are their own words."""
-    return max(1, 4 // dtype.itemsize)
+    """How many elements make a word; 1 for types that are as wide or wider, or do not fill their bytes."""
+    if dtype.itemsize >= 4 or dtype == jnp.bool_:
+        return max(1, 4 // dtype.itemsize)
+    bits = jnp.iinfo(dtype).bits if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo(dtype).bits
+    return 4 // dtype.itemsize if bits == 8 * dtype.itemsize else 1
 
 
 def to_words(array: jax.Array) -> jax.Array:

@@ -276,11 +276,17 @@ def test_tables_name_forms_and_platforms(table):
 def test_a_table_chooses_by_platform_and_case():
     """In the program for several platforms, both forms are there; where nothing is chosen, only the plain one."""
     lowered = lambda f, x: jax.jit(f).trace(x).lower(lowering_platforms=("cpu", "cuda")).as_text()  # noqa: E731
-    chosen = lowered(lambda x: dml_jax.space_to_depth(x, 2), SPACE)
+    large = RNG.standard_normal((2, 4, 128, 128)).astype(np.float16)
+    chosen = lowered(lambda x: dml_jax.space_to_depth(x, 2), large)
     assert "stablehlo.case" in chosen
+    assert "stablehlo.case" not in lowered(lambda x: dml_jax.space_to_depth(x, 2), SPACE)
+    exported = jax.export.export(jax.jit(lambda x: dml_jax.space_to_depth(x, 2)), platforms=["cpu", "cuda", "tpu"])(
+        large
+    )
+    assert_same_bits(exported.call(large), dml_jax.space_to_depth(large, 2))
     assert "stablehlo.case" not in lowered(lambda x: dml_jax.space_to_depth(x, 5), np.zeros((1, 1, 5, 5), np.float32))
     with use_form("plain"):
-        assert "stablehlo.case" not in lowered(lambda x: dml_jax.space_to_depth(x, 2), SPACE)
+        assert "stablehlo.case" not in lowered(lambda x: dml_jax.space_to_depth(x, 2), large)
 
 
 def test_a_forced_form_ends_with_its_block_and_must_exist():

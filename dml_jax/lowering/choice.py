@@ -15,6 +15,8 @@ from .carrying import differentiated_as
 
 __all__ = ["FORMS", "Choice", "Form", "forced_form", "forcing", "moved", "use_form"]
 
+SMALL = 2**16  # bytes
+
 # `where` (indices or None) and data of one dtype to what the plain form makes of them, bit for bit.
 Form = Callable[..., jax.Array]
 
@@ -105,13 +107,15 @@ def moved(
 
     Args:
       forms: those that apply to the case, "plain" among them.
-      table: of the rows that apply, the first one for a platform counts.
+      table: of the rows that apply, the first one for a platform counts; none does for small data.
       case: the fields that the table names.
       forced: the name of a form, or None.
       where: what the forms take first.
       data: what they take then.
     """
     plain = forms["plain"]
+    if forced is None and not all(map(_is_large, data[:1])):
+        return plain(where, *data)
     if forced is not None:
         chosen = {"default": forms.get(forced, plain)}
     else:
@@ -121,6 +125,11 @@ def moved(
         return plain(where, *data)
     computed = chosen["default"] if len(chosen) == 1 else _by_platform(chosen)
     return differentiated_as(plain, computed)(where, *data)
+
+
+def _is_large(array: jax.Array) -> bool:
+    """Whether the size is known, and not so small that the call itself is what takes time."""
+    return all(isinstance(n, int) for n in array.shape) and array.size * array.dtype.itemsize >= SMALL
 
 
 def _by_platform(forms: Mapping[str, Form]) -> Form:

@@ -1,4 +1,4 @@
-"""`dml-jax bench`."""
+"""The command `dml-jax bench`: options, progress, files, and the comparison with an older run."""
 
 import fnmatch
 import signal

@@ -1,4 +1,4 @@
-"""Who is measured: dml_jax, plain jax.numpy, and other libraries, each in its best form and into a bound output."""
+"""Who is measured first: dml_jax, plain jax.numpy and NumPy, each in its best form and into a bound output."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

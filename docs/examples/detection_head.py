@@ -1,0 +1,128 @@
+"""A detection head: the best anchors of two pictures, with their scores, classes and boxes.
+
+    python docs/examples/detection_head.py [--count 5]
+
+Each cell of a feature map has two anchors, each with a logit per class and an offset of its box. `lax.top_k` finds the
+best anchors of each picture; `gather_elements` reads their scores and classes, `gather_nd` with batch_dims=1 their
+offsets, and `gather` the anchors, so that only these few boxes are computed. The feature maps are made such that the
+head finds the objects in OBJECTS; nothing is trained, and overlapping boxes are not suppressed.
+"""
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import dml_jax
+
+CLASSES = ("cat", "dog", "bird")
+CELLS, STRIDE = 8, 16  # cells per side of a feature map, pixels per side of a cell
+ANCHOR_SIZES = ((48, 24), (24, 48))  # width and height, in pixels
+CHANNELS = 16
+PER_ANCHOR = len(CLASSES) + 4
+FOUND = 0.5  # the least score to report
+
+
+class Object(NamedTuple):
+    """What a picture shows: a class, how sure the head is to be of it, and left, top, right and bottom in pixels."""
+
+    name: str
+    score: float
+    box: tuple[float, float, float, float]
+
+
+OBJECTS = (
+    (
+        Object("cat", 0.98, (10.0, 20.0, 62.0, 46.0)),
+        Object("dog", 0.91, (70.5, 30.0, 98.0, 90.5)),
+        Object("bird", 0.64, (96.0, 4.0, 126.0, 20.0)),
+    ),
+    (
+        Object("bird", 0.87, (3.0, 70.0, 25.0, 124.0)),
+        Object("bird", 0.75, (40.0, 64.0, 88.0, 90.0)),
+    ),
+)
+
+
+class Detections(NamedTuple):
+    """The best anchors of each picture, the best first."""
+
+    scores: jax.Array  # [picture, rank]
+    classes: jax.Array  # [picture, rank]
+    boxes: jax.Array  # [picture, rank, 4]: left, top, right, bottom
+
+
+@partial(jax.jit, static_argnames="count")
+def detect(head: jax.Array, features: jax.Array, anchors: jax.Array, count: int) -> Detections:
+    """Applies the head to features [picture, row, column, channel] and returns the `count` best anchors."""
+    outputs = jnp.einsum("prcf,fo->prco", features, head).reshape(features.shape[0], -1, PER_ANCHOR)
+    scores, offsets = jax.nn.sigmoid(outputs[..., :-4]), outputs[..., -4:]
+    best, classes = scores.max(axis=-1), scores.argmax(axis=-1)
+    _, at = lax.top_k(best, count)
+    return Detections(
+        dml_jax.gather_elements(best, at, axis=1),
+        dml_jax.gather_elements(classes, at, axis=1),
+        boxes_of(dml_jax.gather(anchors, at, axis=0), dml_jax.gather_nd(offsets, at[..., None], batch_dims=1)),
+    )
+
+
+def boxes_of(anchors: jax.Array, offsets: jax.Array) -> jax.Array:
+    """Moves the centre of each anchor by a part of its size, and scales its size."""
+    centre, size = jnp.split(anchors, 2, axis=-1)
+    shift, scale = jnp.split(offsets, 2, axis=-1)
+    centre, half = centre + shift * size, size * jnp.exp(scale) / 2
+    return jnp.concatenate([centre - half, centre + half], axis=-1)
+
+
+def all_anchors() -> np.ndarray:
+    """Centre x, centre y, width and height of every anchor, in the order of the head's outputs."""
+    middles = (np.arange(CELLS) + 0.5) * STRIDE
+    anchors = [(x, y, *size) for y in middles for x in middles for size in ANCHOR_SIZES]
+    return np.array(anchors, np.float32)
+
+
+def new_head(rng: np.random.Generator) -> np.ndarray:
+    """A random head of orthonormal columns: its transpose inverts it."""
+    columns, _ = np.linalg.qr(rng.normal(size=(CHANNELS, len(ANCHOR_SIZES) * PER_ANCHOR)))
+    return columns.astype(np.float32)
+
+
+def features_of(pictures: Sequence[Sequence[Object]], head: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Feature maps on which the head finds these objects, and little elsewhere."""
+    anchors = all_anchors()
+    outputs = rng.normal(size=(len(pictures), len(anchors), PER_ANCHOR))
+    outputs[..., :-4] -= 6
+    for picture, objects in zip(outputs, pictures, strict=True):
+        for name, score, (left, top, right, bottom) in objects:
+            box = np.array([(left + right) / 2, (top + bottom) / 2, right - left, bottom - top])
+            nearest = np.abs(anchors - box).sum(axis=1).argmin()
+            centre, size = np.split(anchors[nearest], 2)
+            picture[nearest, CLASSES.index(name)] = np.log(score / (1 - score))
+            picture[nearest, -4:] = *((box[:2] - centre) / size), *np.log(box[2:] / size)
+    return (outputs.reshape(len(pictures), CELLS, CELLS, -1) @ head.T).astype(np.float32)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Prints what is found in each picture."""
+    parser = argparse.ArgumentParser(description="Finds the objects of two pictures.")
+    parser.add_argument("--count", type=int, default=5, help="how many anchors of each picture to look at")
+    options = parser.parse_args(argv)
+
+    rng = np.random.default_rng(0)
+    head = new_head(rng)
+    found = jax.device_get(detect(head, features_of(OBJECTS, head, rng), all_anchors(), options.count))
+    print("picture  class  score   left    top  right  bottom")
+    for picture, detections in enumerate(zip(*found, strict=True)):
+        for score, kind, (left, top, right, bottom) in zip(*detections, strict=True):
+            if score >= FOUND:
+                box = f"{left:6.1f} {top:6.1f} {right:6.1f}  {bottom:6.1f}"
+                print(f"{picture:7}  {CLASSES[kind]:5}  {score:5.2f} {box}")
+
+
+if __name__ == "__main__":
+    main()

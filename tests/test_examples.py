@@ -1,0 +1,183 @@
+"""The programs of docs/examples, against NumPy."""
+
+import contextlib
+import importlib.util
+import io
+import re
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
+
+
+def imported(name):
+    """An example as a module."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+detection_head = imported("detection_head")
+super_resolution = imported("super_resolution")
+token_routing = imported("token_routing")
+
+
+@pytest.fixture(autouse=True)
+def full_precision():
+    """Products of float32 are exact enough for NumPy's on every device."""
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+def printed(module, *arguments):
+    """What an example prints."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        module.main([str(a) for a in arguments])
+    return output.getvalue()
+
+
+def numbers(pattern, text):
+    """The numbers in parentheses of a pattern."""
+    return [float(n) for n in re.search(pattern, text).groups()]
+
+
+@pytest.mark.parametrize("module", [detection_head, super_resolution, token_routing], ids=lambda m: m.__name__)
+def test_every_example_says_what_it_is_and_how_to_run_it(module):
+    assert module.__doc__.splitlines()[0].endswith(".")
+    assert f"    python docs/examples/{module.__name__}.py" in module.__doc__.splitlines()[2]
+
+
+@pytest.fixture(scope="module")
+def super_resolved(tmp_path_factory):
+    """What a short training prints, and the picture that it writes."""
+    path = tmp_path_factory.mktemp("examples") / "out.png"
+    return printed(super_resolution, "--steps", 60, "--picture", path), path
+
+
+def test_super_resolution_learns(super_resolved):
+    start, end = numbers(r"loss: ([\d.]+) at the start, ([\d.]+) after 60 steps", super_resolved[0])
+    assert end < 0.8 * start
+
+
+def test_super_resolution_beats_nearest_neighbour_on_the_part_held_out(super_resolved):
+    repeated, network = numbers(r"neighbour ([\d.]+) dB\n +network +([\d.]+) dB", super_resolved[0])
+    assert network > repeated + 1
+
+
+def test_super_resolution_draws_the_pictures_whose_noise_it_prints(super_resolved):
+    text, path = super_resolved
+    with Image.open(path) as image:
+        panels = np.split(np.asarray(image, np.float64) / 255, 3, axis=1)
+    with Image.open(super_resolution.PHOTOGRAPH) as image:
+        photo = np.asarray(image.convert("RGB"), np.float64)[:330, :510] / 255
+    repeated = photo.reshape(110, 3, 170, 3, 3).mean((1, 3)).repeat(3, 0).repeat(3, 1)
+    np.testing.assert_array_equal(panels[2], photo)
+    np.testing.assert_allclose(panels[0], repeated, atol=0.501 / 255)
+    ratios = [-10 * np.log10(np.mean((panel - photo) ** 2)) for panel in panels[:2]]
+    np.testing.assert_allclose(numbers(r"neighbour ([\d.]+) dB\n +network +([\d.]+) dB", text), ratios, atol=0.05)
+
+
+def test_super_resolution_keeps_the_colours_apart():
+    rng = np.random.default_rng(0)
+    pictures = rng.random((2, 3, 6, 9), np.float32)
+    low = np.asarray(super_resolution.downscaled(pictures))
+    np.testing.assert_allclose(low, pictures.reshape(2, 3, 2, 3, 3, 3).mean((3, 5)), rtol=1e-6)
+    np.testing.assert_array_equal(super_resolution.nearest(low), low.repeat(3, 2).repeat(3, 3))
+
+
+def test_super_resolution_lays_channels_out_as_pixel_shuffle_does():
+    channels = np.arange(27, dtype=np.float32)  # colour by colour; row by row inside a block of 3 x 3 pixels
+    layers = [(np.zeros((27, 3, 3, 3), np.float32), channels)]
+    added = super_resolution.enlarged(layers, np.zeros((1, 3, 2, 4), np.float32))
+    np.testing.assert_array_equal(added[0], np.tile(channels.reshape(3, 3, 3), (1, 2, 4)))
+
+
+def test_super_resolution_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(SystemExit, match=r"needs Pillow; install it with: pip install 'dml_jax\[cli\]'"):
+        super_resolution.main([])
+
+
+def test_detection_head_prints_the_planted_objects():
+    rows = [line.split() for line in printed(detection_head).splitlines()[1:]]
+    planted = [
+        [str(picture), name, f"{score:.2f}", *(f"{edge:.1f}" for edge in box)]
+        for picture, objects in enumerate(detection_head.OBJECTS)
+        for name, score, box in sorted(objects, key=lambda found: -found.score)
+    ]
+    assert rows == planted
+
+
+def test_detection_head_finds_the_best_anchors_that_a_sort_finds():
+    rng = np.random.default_rng(1)
+    head, anchors = detection_head.new_head(rng), detection_head.all_anchors()
+    features = rng.normal(size=(2, 8, 8, 16)).astype(np.float32)
+    found = detection_head.detect(head, features, anchors, 20)
+    outputs = (features.astype(np.float64) @ head).reshape(2, len(anchors), -1)
+    for picture in range(2):
+        logits, offsets = outputs[picture, :, :3], outputs[picture, :, 3:]
+        order = logits.max(axis=1).argsort()[::-1][:20]
+        np.testing.assert_allclose(found.scores[picture], 1 / (1 + np.exp(-logits.max(axis=1)[order])), rtol=1e-5)
+        np.testing.assert_array_equal(found.classes[picture], logits.argmax(axis=1)[order])
+        for box, at in zip(np.asarray(found.boxes[picture]), order, strict=True):
+            (x, y, width, height), (dx, dy, dw, dh) = anchors[at], offsets[at]
+            size = np.array([width * np.exp(dw), height * np.exp(dh)])
+            middle = [x + dx * width, y + dy * height]
+            np.testing.assert_allclose(
+                box, np.concatenate([middle - size / 2, middle + size / 2]), rtol=1e-4, atol=1e-3
+            )
+
+
+def dense_routing(experts, router, tokens, targets, capacity):
+    """Outputs, loss, and gradients of experts and router, by a mask [token, expert] of ones and zeros."""
+    logits = tokens @ router
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    chosen = np.eye(router.shape[1])[logits.argmax(axis=1)]
+    kept = chosen * (chosen.cumsum(axis=0) <= capacity)
+    gated = kept * probabilities
+    by_every_expert = np.einsum("td,edf->tef", tokens, experts)
+    outputs = np.einsum("te,tef->tf", gated, by_every_expert)
+    error = 2 * (outputs - targets) / outputs.size
+    of_experts = np.einsum("te,td,tf->edf", gated, tokens, error)
+    of_gate = np.einsum("te,tef,tf->t", kept, by_every_expert, error)
+    gate = (chosen * probabilities).sum(axis=1)
+    of_router = tokens.T @ ((of_gate * gate)[:, None] * (chosen - probabilities))
+    return outputs, np.mean((outputs - targets) ** 2), of_experts, of_router
+
+
+@pytest.mark.parametrize("capacity", [1, 20, 64])
+def test_token_routing_equals_dense_one_hot(capacity):
+    arrays = token_routing.example()
+    experts, router, tokens, _ = arrays
+    outputs, loss, of_experts, of_router = dense_routing(*(a.astype(np.float64) for a in arrays), capacity)
+    actual = token_routing.routed(experts, router, tokens, capacity)
+    np.testing.assert_allclose(actual, outputs, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(~np.any(actual, axis=1), ~np.any(outputs, axis=1))
+    value, gradients = jax.value_and_grad(token_routing.loss, (0, 1))(*arrays, capacity)
+    np.testing.assert_allclose(value, loss, rtol=1e-5)
+    for gradient, expected in zip(gradients, (of_experts, of_router), strict=True):
+        assert np.isfinite(gradient).all()
+        np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("capacity", [1, 20, 64])
+def test_token_routing_counts_tokens_and_drops_and_learns(capacity):
+    text = printed(token_routing, "--capacity", capacity)
+    experts, router, tokens, targets = (a.astype(np.float64) for a in token_routing.example())
+    counts = np.bincount((tokens @ router).argmax(axis=1), minlength=len(experts))
+    dropped = np.maximum(counts - capacity, 0)
+    rows = [line.split() for line in text.splitlines()[1 : 1 + len(experts)]]
+    np.testing.assert_array_equal(np.array(rows)[:, :3].astype(int).T, [range(len(experts)), counts, dropped])
+    _, _, of_experts, _ = dense_routing(experts, router, tokens, targets, capacity)
+    norms = np.linalg.norm(of_experts.reshape(len(experts), -1), axis=1)
+    np.testing.assert_allclose([float(row[3]) for row in rows], norms, atol=1e-4)
+    assert numbers(r"dropped: (\d+) of (\d+) tokens", text) == [dropped.sum(), len(tokens)]
+    before, after = numbers(r"loss: ([\d.]+), after one step ([\d.]+)", text)
+    assert after < before

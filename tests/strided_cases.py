@@ -18,7 +18,7 @@ INPUT_CLASSES = ("null", "packed", "permuted", "padded", "stepped", "broadcast",
 OUTPUT_CLASSES = ("null", "packed", "permuted", "padded", "stepped", "interleaved")
 
 
-@dataclass
+@dataclass(eq=False)
 class Case:
     """A descriptor, a buffer per tensor, the class of every layout, and whether the output is bound."""
 

@@ -1,19 +1,20 @@
 """gather, gather_elements and gather_nd against the element-by-element oracles."""
 
 import itertools
+from functools import partial
 
 import ml_dtypes
 import numpy as np
 import oracles
 import pytest
-from checks import assert_same_bits
+from checks import assert_same_bits, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dml_jax
 
 SHAPES = [shape for rank in (1, 2, 3) for shape in itertools.product((1, 2, 3), repeat=rank)]
-SHAPES_AND_AXES = [(shape, axis) for shape in SHAPES for axis in range(len(shape))]
+every_first_size = pytest.mark.parametrize("shapes", [[s for s in SHAPES if s[0] == n] for n in (1, 2, 3)], ids="123")
 
 
 def numbered(shape, dtype=np.float32):
@@ -26,38 +27,60 @@ def indices_around(rng, size, shape, dtype=np.int32):
     return rng.integers(-size - 2, size + 2, shape).astype(dtype)
 
 
-@pytest.mark.parametrize(("shape", "axis"), SHAPES_AND_AXES)
-def test_gather_every_small_shape(shape, axis):
-    rng, x = np.random.default_rng(0), numbered(shape)
-    for indices_shape, mode, at in [((), "fill", axis), ((4,), "clip", axis), ((2, 2), "fill", axis - len(shape))]:
-        for _ in range(3):
-            indices = indices_around(rng, shape[axis], indices_shape)
-            assert_same_bits(dml_jax.gather(x, indices, at, mode=mode), oracles.gather(x, indices, axis, mode))
+def assert_calls_agree(calls):
+    """Each is (what to call, its arrays, what an oracle says)."""
+    calls = list(calls)
+    results = together([(function, *arrays) for function, arrays, _ in calls])
+    for result, (function, arrays, expected) in zip(results, calls, strict=True):
+        try:
+            assert_same_bits(result, expected)
+        except AssertionError as error:
+            error.add_note(f"{function} of {arrays}")
+            raise
 
 
-@pytest.mark.parametrize(("shape", "axis"), SHAPES_AND_AXES)
-def test_gather_elements_every_small_shape(shape, axis):
-    rng, x = np.random.default_rng(1), numbered(shape)
-    for along, mode, at in [(1, "clip", axis), (2, "fill", axis), (4, "clip", axis - len(shape))]:
-        indices_shape = (*shape[:axis], along, *shape[axis + 1 :])
-        for _ in range(3):
-            indices = indices_around(rng, shape[axis], indices_shape)
-            actual = dml_jax.gather_elements(x, indices, at, mode=mode)
-            assert_same_bits(actual, oracles.gather_elements(x, indices, axis, mode))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_gather_nd_every_small_shape(shape):
-    rng, x = np.random.default_rng(2), numbered(shape)
-    for b in range(len(shape)):
-        for t in range(1, len(shape) - b + 1):
-            for between, mode in [((), "fill"), ((3,), "clip")]:
+def gather_calls(shapes):
+    rng = np.random.default_rng(0)
+    for shape in shapes:
+        x = numbered(shape)
+        for axis in range(len(shape)):
+            for indices_shape, mode, at in [((), "fill", axis), ((4,), "clip", axis), ((2, 2), "fill", axis - x.ndim)]:
                 for _ in range(3):
-                    sizes = shape[b : b + t]
-                    columns = [indices_around(rng, n, (*shape[:b], *between)) for n in sizes]
-                    indices = np.stack(columns, axis=-1)
-                    actual = dml_jax.gather_nd(x, indices, batch_dims=b, mode=mode)
-                    assert_same_bits(actual, oracles.gather_nd(x, indices, b, mode))
+                    indices = indices_around(rng, shape[axis], indices_shape)
+                    function = partial(dml_jax.gather, axis=at, mode=mode)
+                    yield function, (x, indices), oracles.gather(x, indices, axis, mode)
+
+
+def gather_elements_calls(shapes):
+    rng = np.random.default_rng(1)
+    for shape in shapes:
+        x = numbered(shape)
+        for axis in range(len(shape)):
+            for along, mode, at in [(1, "clip", axis), (2, "fill", axis), (4, "clip", axis - len(shape))]:
+                for _ in range(3):
+                    indices = indices_around(rng, shape[axis], (*shape[:axis], along, *shape[axis + 1 :]))
+                    function = partial(dml_jax.gather_elements, axis=at, mode=mode)
+                    yield function, (x, indices), oracles.gather_elements(x, indices, axis, mode)
+
+
+def gather_nd_calls(shapes):
+    rng = np.random.default_rng(2)
+    for shape in shapes:
+        x = numbered(shape)
+        for b in range(len(shape)):
+            for t in range(1, len(shape) - b + 1):
+                for between, mode in [((), "fill"), ((3,), "clip")]:
+                    for _ in range(3):
+                        columns = [indices_around(rng, n, (*shape[:b], *between)) for n in shape[b : b + t]]
+                        indices = np.stack(columns, axis=-1)
+                        function = partial(dml_jax.gather_nd, batch_dims=b, mode=mode)
+                        yield function, (x, indices), oracles.gather_nd(x, indices, b, mode)
+
+
+@every_first_size
+@pytest.mark.parametrize("calls", [gather_calls, gather_elements_calls, gather_nd_calls])
+def test_every_small_shape(calls, shapes):
+    assert_calls_agree(calls(shapes))
 
 
 @settings(max_examples=60)
@@ -70,12 +93,16 @@ def test_gathers_of_larger_shapes(data):
     seed = data.draw(st.integers(0, 2**32 - 1))
     rng, x = np.random.default_rng(seed), numbered(shape)
     line = indices_around(rng, shape[axis], (along,), dtype)
-    assert_same_bits(dml_jax.gather(x, line, axis), oracles.gather(x, line, axis))
     grid = indices_around(rng, shape[axis], (*shape[:axis], along, *shape[axis + 1 :]), dtype)
-    assert_same_bits(dml_jax.gather_elements(x, grid, axis), oracles.gather_elements(x, grid, axis))
     b, t = axis, data.draw(st.integers(1, len(shape) - axis))
     tuples = np.stack([indices_around(rng, n, (*shape[:b], along), dtype) for n in shape[b : b + t]], axis=-1)
-    assert_same_bits(dml_jax.gather_nd(x, tuples, batch_dims=b), oracles.gather_nd(x, tuples, b))
+    assert_calls_agree(
+        [
+            (partial(dml_jax.gather, axis=axis), (x, line), oracles.gather(x, line, axis)),
+            (partial(dml_jax.gather_elements, axis=axis), (x, grid), oracles.gather_elements(x, grid, axis)),
+            (partial(dml_jax.gather_nd, batch_dims=b), (x, tuples), oracles.gather_nd(x, tuples, b)),
+        ]
+    )
 
 
 # DirectML's documented examples, at natural rank.

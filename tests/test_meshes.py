@@ -1,8 +1,12 @@
-"""Eight devices: an untouched dimension that is sharded costs no communication, on Auto and Explicit meshes."""
+"""Eight devices: every row of the table of docs/jax_programs.md, which says what a sharded dimension costs."""
 
+import itertools
 import re
+from functools import partial
+from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_same_bits
@@ -10,38 +14,310 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
+from dml_jax.lowering import choice, depth_space
 
 RNG = np.random.default_rng(7)
-X = RNG.standard_normal((8, 16, 24)).astype(np.float32)
-GRID = RNG.integers(-16, 16, (8, 4, 24), dtype=np.int32)
-UNIQUE = np.argsort(RNG.random((8, 16, 24)), axis=1).astype(np.int32)[:, :4]
-IMAGE = RNG.standard_normal((8, 16, 32, 32)).astype(np.float32)
-COLLECTIVE = re.compile(r"(all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
+COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
+DOCUMENT = Path(__file__).parents[1] / "docs" / "jax_programs.md"
 
-# (function, arrays, the dimension of each that is sharded; None for one that every device has).
-CASES = {
-    "gather": (lambda x, i: dml_jax.gather(x, i, 1), (X, np.int32([3, -1])), (0, None)),
-    "gather_elements": (lambda x, i: dml_jax.gather_elements(x, i, 1), (X, GRID), (0, 0)),
-    "gather_elements fill": (lambda x, i: dml_jax.gather_elements(x, i, 1, mode="fill"), (X, GRID), (2, 2)),
-    "gather_nd": (lambda x, i: dml_jax.gather_nd(x, i, batch_dims=1), (X, GRID[..., :1]), (0, 0)),
-    "scatter_elements": (lambda x, i: dml_jax.scatter_elements(x, i, -x[:, :4], 1), (X, UNIQUE), (0, 0)),
-    "depth_to_space N": (lambda x: dml_jax.depth_to_space(x, 2), (IMAGE,), (0,)),
-    "depth_to_space H": (lambda x: dml_jax.depth_to_space(x, 2, order="CRD"), (IMAGE,), (2,)),
-    "depth_to_space NHWC": (lambda x: dml_jax.depth_to_space(x, 2, data_format="NHWC"), (IMAGE,), (0,)),
-    "space_to_depth N": (lambda x: dml_jax.space_to_depth(x, 2), (IMAGE,), (0,)),
-    "space_to_depth H": (lambda x: dml_jax.space_to_depth(x, 2, order="CRD"), (IMAGE,), (2,)),
+
+def random_bits(shape, dtype):
+    """Every bit pattern: NaN payloads, subnormals and -0.0 included."""
+    return RNG.integers(0, 256, (*shape, np.dtype(dtype).itemsize), dtype=np.uint8).view(dtype)[..., 0]
+
+
+def below(size, shape):
+    return RNG.integers(-size, size, shape, dtype=np.int32)
+
+
+def unique(size, shape, axis):
+    """Indices of which none is there twice along the axis."""
+    whole = tuple(size if d == axis else n for d, n in enumerate(shape))
+    return np.argsort(RNG.random(whole), axis).astype(np.int32).take(range(shape[axis]), axis)
+
+
+X, IMAGE = (16, 64, 32), (8, 128, 32, 32)  # so large that forms are chosen
+PAIRS = np.stack([np.arange(8), np.arange(8)[::-1]], -1).astype(np.int32)
+GATHER = (partial(dml_jax.gather, axis=1), [X, below(64, (8, 16))])
+ELEMENTS = (partial(dml_jax.gather_elements, axis=1), [X, below(64, (16, 8, 32))])
+LAST = (partial(dml_jax.gather_elements, axis=-1), [X, below(32, (16, 64, 32))])
+ND = (partial(dml_jax.gather_nd, batch_dims=1), [X, below(64, (16, 8, 1))])
+PAIRED = (dml_jax.gather_nd, [X, PAIRS])
+WRITE = (partial(dml_jax.scatter_elements, axis=1), [X, unique(64, (16, 8, 32), 1), (16, 8, 32)])
+WRITE_ND = (dml_jax.scatter_nd, [X, PAIRS[:, :1], (8, 64, 32)])
+WRITE_PAIRED = (dml_jax.scatter_nd, [X, PAIRS, (8, 32)])
+VIEW = (partial(dml_jax.as_strided, sizes=(64, 16), strides=(32, 1)), [(4096,)])
+WRITE_VIEW = (partial(dml_jax.as_strided_scatter, strides=(32, 1)), [(4096,), (64, 16)])
+
+
+def mapped(case):
+    function, operands = case
+    return jax.vmap(function), [(8, *shape) for shape in operands]
+
+
+def pictures(function, order, dimension):
+    """Both data formats, sharded along a dimension."""
+    for data_format in ("NCHW", "NHWC"):
+        shape = IMAGE if data_format == "NCHW" else (*IMAGE[::3], *IMAGE[1:2], IMAGE[2])
+        shape = [8, 128, 32, 32] if data_format == "NCHW" else [8, 32, 32, 128]
+        yield (
+            (partial(function, block_size=2, order=order, data_format=data_format), [tuple(shape)]),
+            [data_format.index(dimension)],
+        )
+
+
+def every_picture(function, dimensions, orders=("DCR", "CRD")):
+    return [p for d, order in itertools.product(dimensions, orders) for p in pictures(function, order, d)]
+
+
+# By row of the table: cases, and the dimension of each operand that is sharded, None for one that every device has.
+ROWS = {
+    ("gather", "`input` beside `axis`"): [(GATHER, [0, None]), (GATHER, [2, None])],
+    ("gather", "`indices`"): [(GATHER, [None, 0]), (GATHER, [None, 1])],
+    ("gather", "`input` along `axis`"): [(GATHER, [1, None])],
+    ("gather_elements", "`input` and `indices` beside `axis`"): [
+        (ELEMENTS, [0, 0]),
+        (ELEMENTS, [2, 2]),
+        (LAST, [0, 0]),
+        (LAST, [1, 1]),
+    ],
+    ("gather_elements", "`indices` along `axis`"): [(ELEMENTS, [None, 1]), (LAST, [None, 2])],
+    ("gather_elements", "`input` along `axis`"): [(ELEMENTS, [1, None]), (LAST, [2, None])],
+    ("gather_nd", "`input` and `indices` along a batch dimension"): [(ND, [0, 0])],
+    ("gather_nd", "`indices` elsewhere, but for the tuples"): [(ND, [None, 1]), (PAIRED, [None, 0])],
+    ("gather_nd", "`input` behind the indexed dimensions"): [(ND, [2, None]), (PAIRED, [2, None])],
+    ("gather_nd", "`input` along an indexed dimension"): [(ND, [1, None]), (PAIRED, [0, None]), (PAIRED, [1, None])],
+    ("scatter_elements", "`input`, `indices` and `updates` beside `axis`"): [(WRITE, [0, 0, 0]), (WRITE, [2, 2, 2])],
+    ("scatter_elements", "`input` along `axis`"): [(WRITE, [1, None, None])],
+    ("scatter_elements", "`indices` and `updates` along `axis`"): [(WRITE, [None, 1, 1])],
+    ("scatter_nd", "`input` and `updates` behind the indexed dimensions"): [
+        (WRITE_ND, [1, None, 1]),
+        (WRITE_ND, [2, None, 2]),
+        (WRITE_PAIRED, [2, None, 1]),
+    ],
+    ("scatter_nd", "`input` along an indexed dimension"): [
+        (WRITE_ND, [0, None, None]),
+        (WRITE_PAIRED, [0, None, None]),
+        (WRITE_PAIRED, [1, None, None]),
+    ],
+    ("scatter_nd", "`indices` and `updates` elsewhere"): [(WRITE_ND, [None, 0, 0]), (WRITE_PAIRED, [None, 0, 0])],
+    ("depth_to_space", "N, H or W"): every_picture(dml_jax.depth_to_space, "NHW"),
+    ("depth_to_space", 'C, with `order="CRD"`'): every_picture(dml_jax.depth_to_space, "C", ["CRD"]),
+    ("depth_to_space", 'C, with `order="DCR"`'): every_picture(dml_jax.depth_to_space, "C", ["DCR"]),
+    ("space_to_depth", "N, H or W"): every_picture(dml_jax.space_to_depth, "NHW"),
+    ("space_to_depth", 'C, with `order="CRD"`'): every_picture(dml_jax.space_to_depth, "C", ["CRD"]),
+    ("space_to_depth", 'C, with `order="DCR"`'): every_picture(dml_jax.space_to_depth, "C", ["DCR"]),
+    ("as_strided", "a batch of buffers, under `jax.vmap`"): [(mapped(VIEW), [0])],
+    ("as_strided", "the buffer"): [(VIEW, [0])],
+    ("as_strided_scatter", "a batch of both, under `jax.vmap`"): [(mapped(WRITE_VIEW), [0, 0])],
+    ("as_strided_scatter", "the buffer, or `updates`"): [(WRITE_VIEW, [0, None]), (WRITE_VIEW, [None, 0])],
 }
+FREE, SUMMED, GATHERED, ASKED, UNSAID = "0", "one all-reduce", "all-gather", "`out_sharding=`", "not promised"
 
 
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=["auto", "explicit"])
-@pytest.mark.parametrize(("function", "arrays", "dims"), CASES.values(), ids=CASES)
-def test_untouched_dimensions_are_sharded_for_free(function, arrays, dims, kind):
-    mesh = jax.make_mesh((8,), ("d",), axis_types=(kind,), devices=jax.devices("cpu"))
+def documented():
+    """The rows of the table: (operator, what is sharded) to (on an Auto mesh, on an Explicit one)."""
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", DOCUMENT.read_text(), re.MULTILINE)
+    return {(operator, what): (auto, explicit) for operator, what, auto, explicit in rows}
+
+
+def test_the_table_is_complete():
+    assert list(documented()) == list(ROWS)
+    assert {auto for auto, _ in documented().values()} == {FREE, SUMMED, GATHERED, UNSAID}
+    assert {explicit for _, explicit in documented().values()} == {FREE, ASKED}
+
+
+def mesh_of(kind):
+    return jax.make_mesh((8,), ("d",), axis_types=(kind,), devices=jax.devices("cpu"))
+
+
+def on_mesh(mesh, operands, dims, dtype):
+    """The operands as they are, and sharded."""
+    arrays = [random_bits(a, dtype) if isinstance(a, tuple) else a for a in operands]
+    specs = [P() if d is None else P(*[None] * d, "d") for d in dims]
+    return arrays, [jax.device_put(a, NamedSharding(mesh, s)) for a, s in zip(arrays, specs, strict=True)]
+
+
+def collectives(function, sharded, expected):
+    """Those of the compiled program, whose result is compared."""
+    compiled = jax.jit(lambda *x: function(*x)).lower(*sharded).compile()
+    result = compiled(*sharded)
+    assert_same_bits(result, expected)
+    return COLLECTIVE.findall(compiled.as_text()), result
+
+
+every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[1]}".replace("`", ""))
+every_dtype = pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+
+
+@every_row
+@every_dtype
+def test_an_auto_mesh_costs_what_the_table_says(row, dtype):
+    says = documented()[row][0]
+    mesh = mesh_of(AxisType.Auto)
+    for (function, operands), dims in ROWS[row]:
+        arrays, sharded = on_mesh(mesh, operands, dims, dtype)
+        found, result = collectives(function, sharded, function(*arrays))
+        if says == FREE:
+            assert not found
+            assert "d" in result.sharding.spec
+        elif says == SUMMED:
+            assert found == ["all-reduce"]
+        elif says == GATHERED:
+            assert set(found) >= {"all-gather"}
+
+
+@every_row
+@every_dtype
+def test_an_explicit_mesh_costs_what_the_table_says(row, dtype):
+    says = documented()[row][1]
+    mesh = mesh_of(AxisType.Explicit)
+    for (function, operands), dims in ROWS[row]:
+        arrays, sharded = on_mesh(mesh, operands, dims, dtype)
+        expected = function(*arrays)
+        with jax.set_mesh(mesh):
+            if says == FREE:
+                found, result = collectives(function, sharded, expected)
+                assert not found
+                assert "d" in jax.typeof(result).sharding.spec
+                assert_same_bits(function(*sharded), expected)  # outside jax.jit
+                continue
+            rule = "on an Explicit mesh the sharding of the output must follow from the operands', or out_sharding"
+            with pytest.raises(dml_jax.ConstraintError, match=rule):
+                jax.eval_shape(function, *sharded)
+            for asked in (P(), NamedSharding(mesh, P())):
+                found, _ = collectives(partial(function, out_sharding=asked), sharded, expected)
+                assert (found == ["all-reduce"]) == (documented()[row][0] == SUMMED)
+
+
+FREE_ROWS = [row for row, says in documented().items() if says[0] == FREE] if DOCUMENT.exists() else []
+# Forms that a table chooses only where no dimension can be sharded.
+MERGING = {row.form for row in depth_space.TABLE if row.where.get("parts") == {1}} | {"axis_last"}
+
+
+@pytest.mark.parametrize("row", FREE_ROWS, ids=lambda row: f"{row[0]} {row[1]}".replace("`", ""))
+@pytest.mark.parametrize("form", [form for form in choice.FORMS if form not in ("plain", *MERGING)])
+def test_forms_that_are_chosen_on_many_devices_are_as_free_as_the_plain_one(row, form):
+    """Also on platforms whose tables choose them, and with sizes that do not fill the words of every device."""
+    mesh = mesh_of(AxisType.Auto)
+    for (function, operands), dims in ROWS[row]:
+        arrays, sharded = on_mesh(mesh, operands, dims, np.uint8)
+        with dml_jax.use_form(form):
+            found, _ = collectives(function, sharded, function(*arrays))
+        assert not found
+
+
+def test_two_axes_of_a_mesh_shard_two_dimensions():
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(kind,) * 2, devices=jax.devices("cpu"))
+        x, i = random_bits(X, np.float32), below(64, (16, 8, 32))
+        with jax.set_mesh(mesh):
+            arrays = [jax.device_put(array, NamedSharding(mesh, P("a", None, "b"))) for array in (x, i)]
+            found, result = collectives(partial(dml_jax.gather_elements, axis=1), arrays, ELEMENTS[0](x, i))
+            assert not found
+            assert result.sharding.spec == P("a", None, "b")
+
+
+def test_an_operand_that_every_device_has_is_cut_on_an_explicit_mesh():
+    """Which JAX cannot know on an Auto one: there, shard both alike."""
+    mesh = mesh_of(AxisType.Explicit)
+    function, operands = WRITE_ND
     with jax.set_mesh(mesh):
-        specs = [P() if d is None else P(*[None] * d, "d") for d in dims]
-        sharded = [jax.device_put(a, NamedSharding(mesh, s)) for a, s in zip(arrays, specs, strict=True)]
-        compiled = jax.jit(function).lower(*sharded).compile()
-        assert not COLLECTIVE.findall(compiled.as_text())
-        result = compiled(*sharded)
-        assert "d" in result.sharding.spec
-    assert_same_bits(result, function(*arrays))
+        arrays, sharded = on_mesh(mesh, operands, [None, None, 2], np.float32)
+        found, result = collectives(function, sharded, function(*arrays))
+    assert not found
+    assert result.sharding.spec == P(None, None, "d")
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_out_sharding_is_the_sharding_of_the_output(kind):
+    mesh = mesh_of(kind)
+    for (function, operands), dims in ROWS["gather", "`input` along `axis`"]:
+        arrays, sharded = on_mesh(mesh, operands, dims, np.float32)
+        with jax.set_mesh(mesh):
+            for spec in (P("d"), P(None, "d"), P(None, None, None, "d")):
+                for asked in (spec, NamedSharding(mesh, spec)):
+                    result = function(*sharded, out_sharding=asked)
+                    assert result.sharding.is_equivalent_to(NamedSharding(mesh, spec), result.ndim)
+                    assert_same_bits(result, function(*arrays))
+
+
+def test_an_out_sharding_that_does_not_fit_is_refused():
+    mesh = mesh_of(AxisType.Auto)
+    x, i = jnp.zeros((4, 16)), np.int32([0, 1])
+    gather = partial(dml_jax.gather, x, i, 1)
+    with pytest.raises(dml_jax.DataTypeError, match=r"out_sharding must be a jax.sharding.NamedSharding, or"):
+        gather(out_sharding="d")
+    with pytest.raises(dml_jax.ConstraintError, match="there is no mesh: pass a NamedSharding, or call under"):
+        gather(out_sharding=P("d"))
+    for spec, fact in (
+        (P("d"), "dimension 0 of the output has size 4, and 'd' has 8 devices"),
+        (P(None, None, "d"), "the output has 2 dimensions and the sharding 3"),
+    ):
+        with pytest.raises(dml_jax.ConstraintError, match=fact):
+            gather(out_sharding=NamedSharding(mesh, spec))
+    with jax.set_mesh(mesh):
+        for spec, fact in (
+            (P("e"), "the mesh has no axis 'e', only"),
+            (P(None, ("d", "d")), "'d' would shard two dimensions"),
+        ):
+            with pytest.raises(dml_jax.ConstraintError, match=fact):
+                gather(out_sharding=spec)
+
+        def local(x):
+            return dml_jax.gather(x, i, 1, out_sharding=P("d"))
+
+        with pytest.raises(dml_jax.ConstraintError, match=r"'d' is a Manual axis of jax.shard_map here"):
+            jax.shard_map(local, in_specs=P("d"), out_specs=P("d"))(jnp.zeros((8, 16)))
+
+
+def test_what_does_not_follow_on_an_explicit_mesh_is_refused_with_the_reason():
+    mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Explicit,) * 2, devices=jax.devices("cpu"))
+    x, i = np.zeros((8, 64, 8), np.float32), np.zeros((8, 4, 8), np.int32)
+
+    def put(array, *spec):
+        return jax.device_put(array, NamedSharding(mesh, P(*spec)))
+
+    with jax.set_mesh(mesh):
+        for operands, fact in (
+            ((put(x, None, "a"), i), "dimension 1 of input is sharded over 'a', and the output has no such dimension"),
+            ((put(x, "a"), put(i, "b")), "dimension 0 of indices is sharded over 'b', and the same dimension of ano"),
+            ((put(x, "a"), put(i, None, "a")), "'a' would shard two dimensions of the output"),
+        ):
+            with pytest.raises(dml_jax.ConstraintError, match=fact):
+                dml_jax.gather_elements(*operands, axis=1)
+        rows = put(np.zeros((1, 2, 4, 4), np.float32), None, None, "a")
+        with pytest.raises(
+            dml_jax.ConstraintError, match="dimension 2 of the output has size 2, and 'a' has 4 devices"
+        ):
+            dml_jax.space_to_depth(rows, 2)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_derivatives_on_a_mesh(kind):
+    """Of every row that costs nothing: forward and back, equal to those of one device."""
+    mesh = mesh_of(kind)
+    for row, (auto, explicit) in documented().items():
+        if (auto, explicit) != (FREE, FREE):
+            continue
+        (function, operands), dims = ROWS[row][0]
+        arrays, sharded = on_mesh(mesh, operands, dims, np.uint8)
+        arrays, sharded = (
+            [a.astype(np.float32) if a.dtype == np.uint8 else a for a in some] for some in (arrays, sharded)
+        )
+        floats = [k for k, a in enumerate(arrays) if a.dtype == np.float32]
+
+        def total(*x, function=function):
+            return (function(*x) ** 2).sum()
+
+        expected = jax.grad(total, floats)(*arrays)
+        with jax.set_mesh(mesh):
+            actual = jax.jit(jax.grad(total, floats))(*sharded)
+            tangents = [sharded[k] for k in floats]
+
+            def of_floats(*x, function=function, sharded=sharded, floats=floats):
+                return function(*(x[floats.index(k)] if k in floats else a for k, a in enumerate(sharded)))
+
+            assert_same_bits(*jax.jvp(jax.jit(of_floats), tangents, tangents))
+        for a, b in zip(actual, expected, strict=True):
+            assert_same_bits(a, b)

@@ -4,7 +4,6 @@ import contextlib
 import inspect
 import time
 
-import chex
 import jax
 import jax.export
 import jax.numpy as jnp
@@ -99,32 +98,6 @@ def test_derivatives(case):
     assert_same_bits(output, tangent)
     cotangents = jax.vjp(of_floats, *floats)[1](output)
     assert_same_bits(jnp.vdot(output, output), sum(jnp.vdot(c, f) for c, f in zip(cotangents, floats, strict=True)))
-
-
-@pytest.mark.parametrize("name", [name for name, case in VARIANTS.items() if "updates" not in case.arrays])
-def test_reads_transpose(name):
-    case = VARIANTS[name]
-    x, *rest = case.arrays.values()
-    read = lambda x: case(x, *rest)  # noqa: E731
-    assert_same_bits(jax.linear_transpose(read, x)(read(x))[0], jax.vjp(read, x)[1](read(x))[0])
-
-
-@every_variant
-def test_derivatives_of_bfloat16_equal_those_of_float32(case):
-    arrays = list(case.arrays.values())
-
-    def total(dtype, *floats):
-        taken = iter(floats)
-        cast = [next(taken).astype(dtype) if i in case.floats else a for i, a in enumerate(arrays)]
-        return case(*cast).astype(jnp.float32)
-
-    floats = [jnp.asarray(arrays[i]) % 7 for i in case.floats]
-    for transform in (jax.jacfwd, jax.jacrev):
-        jacobians = [
-            transform(lambda *f, d=d: total(d, *f), tuple(range(len(floats))))(*floats)
-            for d in (jnp.bfloat16, jnp.float32)
-        ]
-        chex.assert_trees_all_equal(*jacobians)
 
 
 @every_index_operator

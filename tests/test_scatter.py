@@ -1,48 +1,59 @@
 """scatter_elements and scatter_nd against the element-by-element oracles."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import oracles
 import pytest
-from checks import assert_same_bits, assert_scattered
+from checks import assert_same_bits, assert_scattered, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dml_jax
 
 SHAPES = [shape for rank in (1, 2, 3) for shape in itertools.product((1, 2, 3), repeat=rank)]
-SHAPES_AND_AXES = [(shape, axis) for shape in SHAPES for axis in range(len(shape))]
+every_first_size = pytest.mark.parametrize("shapes", [[s for s in SHAPES if s[0] == n] for n in (1, 2, 3)], ids="123")
 
 
 def numbered(shape, start=1):
     return np.arange(start, start + np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
 
 
-@pytest.mark.parametrize(("shape", "axis"), SHAPES_AND_AXES)
-def test_scatter_elements_every_small_shape(shape, axis):
-    rng, x = np.random.default_rng(3), numbered(shape)
-    for along, mode, at in [(1, "clip", axis), (2, "drop", axis), (4, "drop", axis - len(shape))]:
-        for _ in range(3):
-            n = shape[axis]
-            indices = rng.integers(-n - 2, n + 2, (*shape[:axis], along, *shape[axis + 1 :]), dtype=np.int32)
-            updates = -numbered(indices.shape)
-            actual = dml_jax.scatter_elements(x, indices, updates, at, mode=mode)
-            assert_scattered(actual, x, oracles.scatter_elements(x, indices, updates, axis, mode))
+def scatter_elements_calls(shapes):
+    rng = np.random.default_rng(3)
+    for shape in shapes:
+        x = numbered(shape)
+        for axis, n in enumerate(shape):
+            for along, mode, at in [(1, "clip", axis), (2, "drop", axis), (4, "drop", axis - len(shape))]:
+                for _ in range(3):
+                    indices = rng.integers(-n - 2, n + 2, (*shape[:axis], along, *shape[axis + 1 :]), dtype=np.int32)
+                    updates = -numbered(indices.shape)
+                    function = partial(dml_jax.scatter_elements, axis=at, mode=mode)
+                    yield function, (x, indices, updates), oracles.scatter_elements(x, indices, updates, axis, mode)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_scatter_nd_every_small_shape(shape):
-    rng, x = np.random.default_rng(4), numbered(shape)
-    for t in range(1, len(shape) + 1):
-        for between, mode in [((), "drop"), ((3,), "drop" if t % 2 else "clip")]:
-            for _ in range(3):
-                columns = [rng.integers(-n - 2, n + 2, between, dtype=np.int32) for n in shape[:t]]
-                indices = np.stack(columns, axis=-1)
-                updates = -numbered((*between, *shape[t:]))
-                actual = dml_jax.scatter_nd(x, indices, updates, mode=mode)
-                candidates = oracles.scatter_nd(x, indices, updates, mode)
-                assert_scattered(actual, x, candidates)
+def scatter_nd_calls(shapes):
+    rng = np.random.default_rng(4)
+    for shape in shapes:
+        x = numbered(shape)
+        for t in range(1, len(shape) + 1):
+            for between, mode in [((), "drop"), ((3,), "drop" if t % 2 else "clip")]:
+                for _ in range(3):
+                    columns = [rng.integers(-n - 2, n + 2, between, dtype=np.int32) for n in shape[:t]]
+                    indices = np.stack(columns, axis=-1)
+                    updates = -numbered((*between, *shape[t:]))
+                    function = partial(dml_jax.scatter_nd, mode=mode)
+                    yield function, (x, indices, updates), oracles.scatter_nd(x, indices, updates, mode)
+
+
+@every_first_size
+@pytest.mark.parametrize("calls", [scatter_elements_calls, scatter_nd_calls])
+def test_every_small_shape(calls, shapes):
+    calls = list(calls(shapes))
+    results = together([(function, *arrays) for function, arrays, _ in calls])
+    for result, (_, (x, *_), candidates) in zip(results, calls, strict=True):
+        assert_scattered(result, x, candidates)
 
 
 @settings(max_examples=40)

@@ -30,7 +30,7 @@ def _installed() -> dict[str, Start]:
     if find_spec("onnxruntime") and find_spec("onnx") and on_cpu:
         found["ORT"] = _onnxruntime
     if find_spec("torch"):
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         if on_cpu or torch.cuda.is_available():
             found["torch"] = _torch
@@ -72,7 +72,7 @@ class _DeviceRun(HostRun):
 
 
 def _torch(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     device = "cpu" if jax.default_backend() == "cpu" else "cuda"
     shape = _output(case, turns[0])

@@ -8,12 +8,12 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax.sharding import AxisType
+from jax.sharding import get_abstract_mesh
 
 from ..errors import ConstraintError
-from .carrying import differentiated_as
+from .carrying import computed_as
 
-__all__ = ["FORMS", "Choice", "Form", "forced_form", "forcing", "moved", "use_form"]
+__all__ = ["FORMS", "Choice", "Form", "forced_form", "forcing", "moved", "parts_at_most", "use_form"]
 
 SMALL = 2**16  # bytes
 
@@ -121,10 +121,16 @@ def moved(
     else:
         rows = [row for row in reversed(table) if row.form in forms and row.applies(case)]
         chosen = {"default": plain, **{row.platform: forms[row.form] for row in rows}}
-    if all(form is plain for form in chosen.values()) or any(map(_on_explicit_mesh, data)):
+    if all(form is plain for form in chosen.values()):
         return plain(where, *data)
     computed = chosen["default"] if len(chosen) == 1 else _by_platform(chosen)
-    return differentiated_as(plain, computed)(where, *data)
+    return computed_as(plain, computed)(where, *data)
+
+
+def parts_at_most() -> int:
+    """Into how many parts a dimension may be sharded: an Auto mesh does not tell while tracing."""
+    mesh = get_abstract_mesh()
+    return 1 if not mesh.empty and mesh.are_all_axes_manual else jax.device_count()
 
 
 def _is_large(array: jax.Array) -> bool:
@@ -134,8 +140,3 @@ def _is_large(array: jax.Array) -> bool:
 
 def _by_platform(forms: Mapping[str, Form]) -> Form:
     return lambda *operands: lax.platform_dependent(*operands, **forms)
-
-
-def _on_explicit_mesh(array: jax.Array) -> bool:
-    """Whether shardings are types here: JAX follows them through plain forms only."""
-    return AxisType.Explicit in jax.typeof(array).sharding.mesh.axis_types

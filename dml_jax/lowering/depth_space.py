@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .carrying import carry_bits
-from .choice import Choice, Form, moved
+from .choice import Choice, Form, moved, parts_at_most
 from .tiles import permuted_in_tiles
 from .words import as_integers, from_words, joined_lanes, lanes, to_words
 
@@ -20,6 +20,7 @@ __all__ = ["TABLE", "rearranged"]
 _NCHW = {"data_format": {"NCHW"}}
 _DCR = {"data_format": {"NHWC"}, "order": {"DCR"}}
 _CRD = {"data_format": {"NHWC"}, "order": {"CRD"}}
+_WHOLE = {"parts": {1}}  # not where a dimension may be sharded that the form merges with another
 TABLE = (
     Choice("cuda", "words", {**_DCR, "itemsize": {1, 2}}, "0.90-0.98; plain 0.40 of 1 byte, 0.77 of 2"),
     Choice(
@@ -39,7 +40,7 @@ TABLE = (
     Choice(
         "cuda",
         "tiles",
-        {**_NCHW, "to": {"depth"}, "itemsize": {1, 2, 4}, "block_size": {2, 3, 4}, "devices": {1}},
+        {**_NCHW, "to": {"depth"}, "itemsize": {1, 2, 4}, "block_size": {2, 3, 4}, **_WHOLE},
         "0.79-0.99; plain 0.40 of 1 byte, 0.56-0.78 of 2, 0.47-0.82 of 4",
     ),
     Choice(
@@ -48,14 +49,20 @@ TABLE = (
         {**_NCHW, "to": {"depth"}, "itemsize": {1, 2, 4}, "block_size": {2, 3, 4}},
         "0.76-1.0, and dimensions that may be sharded stay apart",
     ),
-    Choice("cuda", "tiles", {**_CRD, "to": {"space"}, "itemsize": {1}, "block_size": {2}}, "0.80; plain 0.42"),
+    Choice(
+        "cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {1}, "block_size": {2}}, "0.80; plain 0.42"
+    ),
     Choice("cuda", "element_tiles", {**_CRD, "to": {"space"}, "itemsize": {1}, "block_size": {3}}, "0.80; plain 0.42"),
-    Choice("cuda", "tiles", {**_CRD, "to": {"space"}, "itemsize": {2}, "block_size": {3}}, "0.98; plain 0.83"),
-    Choice("cuda", "tiles", {**_CRD, "to": {"space"}, "itemsize": {4}, "block_size": {3}}, "0.92; plain 0.58"),
+    Choice(
+        "cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {2}, "block_size": {3}}, "0.98; plain 0.83"
+    ),
+    Choice(
+        "cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {4}, "block_size": {3}}, "0.92; plain 0.58"
+    ),
     Choice(
         "cuda",
         "tiles",
-        {**_CRD, "to": {"depth"}, "itemsize": {1, 2}, "block_size": {2}},
+        {**_CRD, **_WHOLE, "to": {"depth"}, "itemsize": {1, 2}, "block_size": {2}},
         "0.97-1.0; plain 0.42 of 1 byte, 0.82 of 2",
     ),
     # XLA:CPU does not vectorise what it stores by single narrow elements.
@@ -101,24 +108,26 @@ def rearranged(
     plain = partial(_plain, source=source, target=target, block_size=block_size)
     forms: dict[str, Form] = {"plain": lambda _, input: _bits_kept(plain, input)}
     depth, to_space = next(word for word in (*source, *target) if len(word) == 3), "hy" in target
+    parts = parts_at_most()
     case = {
         "to": "space" if to_space else "depth",
         "data_format": "NHWC" if source[0][0] == "h" else "NCHW",
         "order": "DCR" if depth == "yxc" else "CRD",
         "block_size": block_size,
         "itemsize": input.dtype.itemsize,
-        "devices": jax.device_count(),
+        "parts": parts,
     }
     if not all(isinstance(n, int) for n in input.shape) or 0 in input.shape:
         return forms["plain"](None, input)
     sizes = _sizes(input, source, block_size)
     lane, tile = ("c", "yxl") if case["data_format"] == "NHWC" else ("w", "xl")
     count = lanes(input.dtype)
+    in_words = count * parts  # however a dimension is sharded, no word is torn
     if count == 1 and input.dtype.itemsize < 4:
         return forms["plain"](None, input)
-    if count > 1 and prod(sizes[letter] for letter in target[2]) % count == 0:
+    if count > 1 and prod(sizes[letter] for letter in target[2]) % in_words == 0:
         forms["joined"] = lambda _, input: joined_lanes(plain(as_integers(input)), input.dtype)
-    if sizes[lane] % count == 0:
+    if sizes[lane] % in_words == 0:
         if case["data_format"] == "NHWC" and case["order"] == "DCR":
             if count > 1:
                 forms["words"] = lambda _, input: from_words(plain(to_words(input)), input.dtype)

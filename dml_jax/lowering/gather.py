@@ -6,8 +6,8 @@ from math import prod
 import jax
 from jax import lax
 
-from .carrying import carry_bits
-from .choice import Choice, Form, moved
+from .carrying import carry_bits, is_float, is_float8
+from .choice import Choice, Form, moved, parts_at_most
 from .words import from_words, joined, lanes, to_words
 
 __all__ = ["TABLE", "Read", "gathered"]
@@ -38,7 +38,7 @@ TABLE = (
             "axis_size": range(32, _MANY),
             "bytes": range(8 * 2**30),
             "is_sorted": {False},
-            "devices": {1},
+            "parts": {1},
         },
         "0.14-0.33; plain 0.07-0.18: 1.6 to 3.2 times as fast. Sorted indices are faster plain: say so",
     ),
@@ -88,7 +88,9 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
       read: how.
       form: the forced one, or None.
     """
-    forms: dict[str, Form] = {"plain": lambda indices, input: carry_bits(read, indices, input, widths=(8,))}
+    parts = parts_at_most()
+    of = is_float8 if parts == 1 else is_float
+    forms: dict[str, Form] = {"plain": lambda indices, input: carry_bits(read, indices, input, of=of)}
     if not all(isinstance(n, int) for n in (*input.shape, *indices.shape)) or 0 in input.shape:
         return forms["plain"](indices, input)
     count, itemsize = lanes(input.dtype), input.dtype.itemsize
@@ -101,17 +103,19 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
         "slab_bytes": prod(input.shape[axis:]) * itemsize,
         "bytes": prod(input.shape) * itemsize + prod(indices.shape) * (itemsize + indices.dtype.itemsize),
         "is_sorted": read.sorted_along_axis,
-        "devices": jax.device_count(),
+        "parts": parts,
     }
-    if row and input.shape[-1] % count == 0:
+    if row and input.shape[-1] % (count * parts) == 0:
         row = 1  # dimensions that may be sharded stay apart
-    elif case["devices"] > 1:
+    elif parts > 1:
         row = 0
     if count > 1 and row and prod(input.shape[input.ndim - row :]) % count == 0:
         forms["words"] = lambda indices, input: _in_words(read, indices, input, row)
     if read.takes_elements and axis < input.ndim - 1:
         forms["axis_last"] = lambda indices, input: _axis_last(read, indices, input)
-    elif read.takes_elements and count > 1 and _last_is_free(read, indices) and indices.shape[-2] % count == 0:
+    elif (
+        read.takes_elements and count > 1 and _last_is_free(read, indices) and indices.shape[-2] % (count * parts) == 0
+    ):
         forms["joined"] = lambda indices, input: _joined(read, indices, input)
     return moved(forms, TABLE, case, form, indices, input)
 
@@ -166,7 +170,7 @@ def _axis_last(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
     )
     rows = replace(read, numbers=numbers, indices_are_sorted=False)
     turned = [_stored(array.transpose(order)) for array in (indices[..., 0], input)]
-    result = _stored(carry_bits(rows, turned[0][..., None], turned[1], widths=(8,)))
+    result = _stored(carry_bits(rows, turned[0][..., None], turned[1], of=is_float8))
     return result.transpose([order.index(d) for d in range(input.ndim)])
 
 

@@ -4,7 +4,7 @@ import jax
 from jax import lax
 
 from .carrying import carry_bits, sealed
-from .choice import Choice, Form, moved
+from .choice import Choice, Form, moved, parts_at_most
 from .words import from_words, lanes, to_words
 
 __all__ = ["TABLE", "scattered"]
@@ -33,7 +33,7 @@ def scattered(
 
     forms: dict[str, Form] = {"plain": lambda indices, *data: carry_bits(sealed(write), indices, *data)}
     count = lanes(input.dtype)
-    if count > 1 and _rows_are_whole(input, updates, numbers) and input.shape[-1] % count == 0:
+    if count > 1 and _rows_are_whole(input, updates, numbers) and input.shape[-1] % (count * parts_at_most()) == 0:
         forms["words"] = in_words
     return moved(forms, TABLE, {"itemsize": input.dtype.itemsize}, form, indices, input, updates)
 

@@ -11,6 +11,7 @@ from ..errors import ConstraintError, message
 from ..lowering.choice import forced_form
 from ..lowering.depth_space import rearranged
 from ..rules import Operands, Rule, at_least, check, custom, minimum_rank, one_of
+from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
 from .operands import as_data, as_int, as_name
 
 __all__ = ["DepthSpaceOrder", "depth_to_space", "space_to_depth"]
@@ -80,6 +81,7 @@ def depth_to_space(
     *,
     order: DepthSpaceOrder | str = DepthSpaceOrder.DEPTH_COLUMN_ROW,
     data_format: str = "NCHW",
+    out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Moves blocks of channels of `input` into blocks of rows and columns; inverts `space_to_depth`.
 
@@ -92,6 +94,7 @@ def depth_to_space(
       block_size: height and width of a block, at least 1.
       order: a `DepthSpaceOrder`, or its name: ONNX's, "DCR" or "CRD", or DirectML's.
       data_format: "NCHW" or "NHWC".
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
       An array of shape [..., C/(B*B), H*B, W*B] (its NHWC counterpart) and the dtype of `input`.
@@ -126,6 +129,7 @@ def depth_to_space(
         order=_as_order(operator, order),
         data_format=as_name(operator, "data_format", data_format),
         form=forced_form(),
+        out_sharding=as_out_sharding(operator, out_sharding),
     )
 
 
@@ -135,6 +139,7 @@ def space_to_depth(
     *,
     order: DepthSpaceOrder | str = DepthSpaceOrder.DEPTH_COLUMN_ROW,
     data_format: str = "NCHW",
+    out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Moves blocks of rows and columns of `input` into channels; inverts `depth_to_space`.
 
@@ -147,6 +152,7 @@ def space_to_depth(
       block_size: height and width of a block, at least 1.
       order: a `DepthSpaceOrder`, or its name: ONNX's, "DCR" or "CRD", or DirectML's.
       data_format: "NCHW" or "NHWC".
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
       An array of shape [..., C*B*B, H/B, W/B] (its NHWC counterpart) and the dtype of `input`.
@@ -173,28 +179,64 @@ def space_to_depth(
         order=_as_order(operator, order),
         data_format=as_name(operator, "data_format", data_format),
         form=forced_form(),
+        out_sharding=as_out_sharding(operator, out_sharding),
     )
 
 
-_STATIC = ("block_size", "order", "data_format", "form")
+_STATIC = ("block_size", "order", "data_format", "form", "out_sharding")
 
 
 @partial(jax.jit, static_argnames=_STATIC)
 def _depth_to_space(
-    input: jax.Array, *, block_size: int, order: DepthSpaceOrder, data_format: str, form: str | None
+    input: jax.Array,
+    *,
+    block_size: int,
+    order: DepthSpaceOrder,
+    data_format: str,
+    form: str | None,
+    out_sharding: OutSharding,
 ) -> jax.Array:
     operands = {"input": input, "block_size": block_size, "order": order, "data_format": data_format}
     check("depth_to_space", DEPTH_TO_SPACE, operands)
-    return rearranged(input, _DEPTH_SIDE[data_format, order], _SPACE_SIDE[data_format], block_size, form)
+    sides = _DEPTH_SIDE[data_format, order], _SPACE_SIDE[data_format]
+    return _rearranged("depth_to_space", input, *sides, block_size, form, out_sharding)
 
 
 @partial(jax.jit, static_argnames=_STATIC)
 def _space_to_depth(
-    input: jax.Array, *, block_size: int, order: DepthSpaceOrder, data_format: str, form: str | None
+    input: jax.Array,
+    *,
+    block_size: int,
+    order: DepthSpaceOrder,
+    data_format: str,
+    form: str | None,
+    out_sharding: OutSharding,
 ) -> jax.Array:
     operands = {"input": input, "block_size": block_size, "order": order, "data_format": data_format}
     check("space_to_depth", SPACE_TO_DEPTH, operands)
-    return rearranged(input, _SPACE_SIDE[data_format], _DEPTH_SIDE[data_format, order], block_size, form)
+    sides = _SPACE_SIDE[data_format], _DEPTH_SIDE[data_format, order]
+    return _rearranged("space_to_depth", input, *sides, block_size, form, out_sharding)
+
+
+def _rearranged(
+    operator: str,
+    input: jax.Array,
+    source: tuple[str, ...],
+    target: tuple[str, ...],
+    block_size: int,
+    form: str | None,
+    out_sharding: OutSharding,
+) -> jax.Array:
+    # A merged dimension is sharded along its outermost part.
+    lead = [f"input {d}" for d in range(input.ndim - 3)]
+    before, after = ([*lead, *(word[0] for word in side)] for side in (source, target))
+    return on_mesh(
+        operator,
+        lambda input: rearranged(input, source, target, block_size, form),
+        Dims({"input": before}, after),
+        out_sharding,
+        input=input,
+    )
 
 
 def _as_order(operator: str, order: Any) -> DepthSpaceOrder:

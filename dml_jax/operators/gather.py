@@ -11,6 +11,7 @@ from ..lowering.choice import forced_form
 from ..rules import Operands, axis_of, check, custom, integer_indices, minimum_rank, same_rank, same_sizes
 from .filling import as_fill
 from .indexing import READ_MODE, indexed_axes_not_empty, read, tuple_size, tuples_fit
+from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
 from .operands import as_data, as_flag, as_indices, as_int, as_name
 
 __all__ = ["gather", "gather_elements", "gather_nd"]
@@ -31,6 +32,7 @@ def gather(
     *,
     mode: str = "clip",
     fill_value: Any = None,
+    out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Reads the slices of `input` that `indices` names along `axis`.
 
@@ -43,6 +45,7 @@ def gather(
       mode: "clip" reads the nearest element for an index out of range, "fill" gives `fill_value`,
         "promise_in_bounds" leaves it undefined.
       fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
       An array of shape input.shape[:axis] + indices.shape + input.shape[axis+1:] and the dtype of `input`.
@@ -72,12 +75,20 @@ def gather(
         axis=as_int(operator, "axis", axis),
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
+        out_sharding=as_out_sharding(operator, out_sharding),
     )
 
 
-@partial(jax.jit, static_argnames=("axis", "mode", "form"))
+@partial(jax.jit, static_argnames=("axis", "mode", "form", "out_sharding"))
 def _gather(
-    input: jax.Array, indices: jax.Array, fill: jax.Array | None, *, axis: int, mode: str, form: str | None
+    input: jax.Array,
+    indices: jax.Array,
+    fill: jax.Array | None,
+    *,
+    axis: int,
+    mode: str,
+    form: str | None,
+    out_sharding: OutSharding,
 ) -> jax.Array:
     check("gather", GATHER, {"input": input, "indices": indices, "axis": axis, "mode": mode})
     axis %= input.ndim
@@ -88,7 +99,14 @@ def _gather(
         collapsed_slice_dims=(axis,),
         start_index_map=(axis,),
     )
-    return read(input, indices[..., None], numbers, (*before, 1, *after), shape, mode=mode, fill_value=fill, form=form)
+    slice_sizes = (*before, 1, *after)
+
+    def gathered(input: jax.Array, indices: jax.Array, fill: jax.Array | None) -> jax.Array:
+        return read(input, indices[..., None], numbers, slice_sizes, shape, mode=mode, fill_value=fill, form=form)
+
+    kept, picked = ([f"{name} {d}" for d in range(rank)] for name, rank in (("input", input.ndim), ("q", indices.ndim)))
+    dims = Dims({"input": kept, "indices": picked}, [*kept[:axis], *picked, *kept[axis + 1 :]])
+    return on_mesh("gather", gathered, dims, out_sharding, input=input, indices=indices, fill_value=fill)
 
 
 GATHER_ELEMENTS = (
@@ -110,6 +128,7 @@ def gather_elements(
     mode: str = "clip",
     fill_value: Any = None,
     indices_are_sorted: bool = False,
+    out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Reads one element of `input` per element of `indices`, which replaces the coordinate along `axis`.
 
@@ -123,6 +142,7 @@ def gather_elements(
       mode: "clip" reads the nearest element for an index out of range, "fill" gives `fill_value`,
         "promise_in_bounds" leaves it undefined.
       fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
       indices_are_sorted: a promise that `indices` ascend along `axis` and none is negative, which lets XLA read
         faster on some devices.
 
@@ -152,11 +172,12 @@ def gather_elements(
         axis=as_int(operator, "axis", axis),
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
+        out_sharding=as_out_sharding(operator, out_sharding),
         indices_are_sorted=as_flag(operator, "indices_are_sorted", indices_are_sorted),
     )
 
 
-@partial(jax.jit, static_argnames=("axis", "mode", "form", "indices_are_sorted"))
+@partial(jax.jit, static_argnames=("axis", "mode", "form", "indices_are_sorted", "out_sharding"))
 def _gather_elements(
     input: jax.Array,
     indices: jax.Array,
@@ -166,6 +187,7 @@ def _gather_elements(
     mode: str,
     form: str | None,
     indices_are_sorted: bool,
+    out_sharding: OutSharding,
 ) -> jax.Array:
     check("gather_elements", GATHER_ELEMENTS, {"input": input, "indices": indices, "axis": axis, "mode": mode})
     axis %= input.ndim
@@ -178,17 +200,24 @@ def _gather_elements(
         operand_batching_dims=others,
         start_indices_batching_dims=others,
     )
-    return read(
-        input,
-        indices[..., None],
-        numbers,
-        (1,) * input.ndim,
-        indices.shape,
-        mode=mode,
-        fill_value=fill,
-        form=form,
-        sorted_along_axis=indices_are_sorted,
-    )
+
+    def gathered(input: jax.Array, indices: jax.Array, fill: jax.Array | None) -> jax.Array:
+        return read(
+            input,
+            indices[..., None],
+            numbers,
+            (1,) * input.ndim,
+            indices.shape,
+            mode=mode,
+            fill_value=fill,
+            form=form,
+            sorted_along_axis=indices_are_sorted,
+        )
+
+    names = [f"input {d}" for d in range(input.ndim)]
+    picked = [*names[:axis], "q", *names[axis + 1 :]]
+    dims = Dims({"input": names, "indices": picked}, picked)
+    return on_mesh("gather_elements", gathered, dims, out_sharding, input=input, indices=indices, fill_value=fill)
 
 
 def _batch_fits(x: Operands) -> str | None:
@@ -227,6 +256,7 @@ def gather_nd(
     batch_dims: int = 0,
     mode: str = "clip",
     fill_value: Any = None,
+    out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Reads the slice of `input` that each tuple along the last dimension of `indices` addresses.
 
@@ -240,6 +270,7 @@ def gather_nd(
       mode: "clip" moves each coordinate out of range to the nearest one in range, "fill" gives `fill_value` where any
         coordinate is out of range, "promise_in_bounds" leaves such elements undefined.
       fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
       An array of shape indices.shape[:-1] + input.shape[batch_dims + t:] and the dtype of `input`.
@@ -270,12 +301,20 @@ def gather_nd(
         batch_dims=as_int(operator, "batch_dims", batch_dims),
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
+        out_sharding=as_out_sharding(operator, out_sharding),
     )
 
 
-@partial(jax.jit, static_argnames=("batch_dims", "mode", "form"))
+@partial(jax.jit, static_argnames=("batch_dims", "mode", "form", "out_sharding"))
 def _gather_nd(
-    input: jax.Array, indices: jax.Array, fill: jax.Array | None, *, batch_dims: int, mode: str, form: str | None
+    input: jax.Array,
+    indices: jax.Array,
+    fill: jax.Array | None,
+    *,
+    batch_dims: int,
+    mode: str,
+    form: str | None,
+    out_sharding: OutSharding,
 ) -> jax.Array:
     check("gather_nd", GATHER_ND, {"input": input, "indices": indices, "batch_dims": batch_dims, "mode": mode})
     batch, indexed = tuple(range(batch_dims)), tuple(range(batch_dims, batch_dims + indices.shape[-1]))
@@ -289,4 +328,11 @@ def _gather_nd(
         start_indices_batching_dims=batch,
     )
     slice_sizes = (1,) * (len(batch) + len(indexed)) + rest
-    return read(input, indices, numbers, slice_sizes, shape, mode=mode, fill_value=fill, form=form)
+
+    def gathered(input: jax.Array, indices: jax.Array, fill: jax.Array | None) -> jax.Array:
+        return read(input, indices, numbers, slice_sizes, shape, mode=mode, fill_value=fill, form=form)
+
+    names = [f"input {d}" for d in range(input.ndim)]
+    picked = [*names[:batch_dims], *(f"q {d}" for d in range(batch_dims, indices.ndim - 1))]
+    dims = Dims({"input": names, "indices": [*picked, "tuple"]}, [*picked, *names[batch_dims + indices.shape[-1] :]])
+    return on_mesh("gather_nd", gathered, dims, out_sharding, input=input, indices=indices, fill_value=fill)

@@ -84,6 +84,11 @@ class Layout:
         return all(group.is_run for group in self.groups)
 
     @property
+    def repeats(self) -> bool:
+        """Whether a dimension of stride 0 reads elements more than once."""
+        return any(n > 1 and s == 0 for n, s in zip(self.sizes, self.strides, strict=True))
+
+    @property
     def merged_groups(self) -> tuple[Group, ...]:
         """The groups, neighbouring runs without a gap between them as one run."""
         merged: list[Group] = []

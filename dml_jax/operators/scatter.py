@@ -19,6 +19,7 @@ from ..rules import (
     sizes_follow,
 )
 from .indexing import WRITE_MODE, indexed_axes_not_empty, tuple_size, tuples_fit, write
+from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
 from .operands import as_data, as_indices, as_int, as_name
 
 __all__ = ["scatter_elements", "scatter_nd"]
@@ -43,6 +44,7 @@ def scatter_elements(
     axis: int,
     *,
     mode: str = "drop",
+    out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Copies `input` and writes each element of `updates` where `indices` points along `axis`.
 
@@ -57,6 +59,7 @@ def scatter_elements(
       axis: -rank <= axis < rank of `input`.
       mode: "drop" ignores an update whose index is out of range, "clip" writes the nearest element,
         "promise_in_bounds" leaves it undefined.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
       An array of the shape and dtype of `input`.
@@ -86,12 +89,20 @@ def scatter_elements(
         axis=as_int(operator, "axis", axis),
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
+        out_sharding=as_out_sharding(operator, out_sharding),
     )
 
 
-@partial(jax.jit, static_argnames=("axis", "mode", "form"))
+@partial(jax.jit, static_argnames=("axis", "mode", "form", "out_sharding"))
 def _scatter_elements(
-    input: jax.Array, indices: jax.Array, updates: jax.Array, *, axis: int, mode: str, form: str | None
+    input: jax.Array,
+    indices: jax.Array,
+    updates: jax.Array,
+    *,
+    axis: int,
+    mode: str,
+    form: str | None,
+    out_sharding: OutSharding,
 ) -> jax.Array:
     operands = {"input": input, "indices": indices, "updates": updates, "axis": axis, "mode": mode}
     check("scatter_elements", SCATTER_ELEMENTS, operands)
@@ -104,7 +115,14 @@ def _scatter_elements(
         operand_batching_dims=others,
         scatter_indices_batching_dims=others,
     )
-    return write(input, indices[..., None], updates, numbers, mode=mode, form=form)
+
+    def scattered(input: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
+        return write(input, indices[..., None], updates, numbers, mode=mode, form=form)
+
+    names = [f"input {d}" for d in range(input.ndim)]
+    written = [*names[:axis], "q", *names[axis + 1 :]]
+    dims = Dims({"input": names, "indices": written, "updates": written}, names)
+    return on_mesh("scatter_elements", scattered, dims, out_sharding, input=input, indices=indices, updates=updates)
 
 
 def _updates_shape(x: Operands) -> tuple[int, ...] | None:
@@ -131,6 +149,7 @@ def scatter_nd(
     updates: jax.Array | np.ndarray,
     *,
     mode: str = "drop",
+    out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Copies `input` and writes each slice of `updates` where a tuple along the last dimension of `indices` points.
 
@@ -144,6 +163,7 @@ def scatter_nd(
       updates: of shape indices.shape[:-1] + input.shape[t:] and the dtype of `input`.
       mode: "drop" ignores an update if any of its coordinates is out of range, "clip" moves each such coordinate to
         the nearest one in range, "promise_in_bounds" leaves it undefined.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
       An array of the shape and dtype of `input`.
@@ -171,11 +191,20 @@ def scatter_nd(
         as_data(operator, "updates", updates),
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
+        out_sharding=as_out_sharding(operator, out_sharding),
     )
 
 
-@partial(jax.jit, static_argnames=("mode", "form"))
-def _scatter_nd(input: jax.Array, indices: jax.Array, updates: jax.Array, *, mode: str, form: str | None) -> jax.Array:
+@partial(jax.jit, static_argnames=("mode", "form", "out_sharding"))
+def _scatter_nd(
+    input: jax.Array,
+    indices: jax.Array,
+    updates: jax.Array,
+    *,
+    mode: str,
+    form: str | None,
+    out_sharding: OutSharding,
+) -> jax.Array:
     check("scatter_nd", SCATTER_ND, {"input": input, "indices": indices, "updates": updates, "mode": mode})
     indexed = tuple(range(indices.shape[-1]))
     numbers = lax.ScatterDimensionNumbers(
@@ -183,4 +212,13 @@ def _scatter_nd(input: jax.Array, indices: jax.Array, updates: jax.Array, *, mod
         inserted_window_dims=indexed,
         scatter_dims_to_operand_dims=indexed,
     )
-    return write(input, indices, updates, numbers, mode=mode, form=form)
+
+    def scattered(input: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
+        return write(input, indices, updates, numbers, mode=mode, form=form)
+
+    names = [f"input {d}" for d in range(input.ndim)]
+    written = [f"q {d}" for d in range(indices.ndim - 1)]
+    operands = {"input": names, "indices": [*written, "tuple"], "updates": [*written, *names[indices.shape[-1] :]]}
+    return on_mesh(
+        "scatter_nd", scattered, Dims(operands, names), out_sharding, input=input, indices=indices, updates=updates
+    )

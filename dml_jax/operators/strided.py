@@ -11,6 +11,7 @@ from ..lowering.choice import forced_form
 from ..rules import Operands, Rule, check, custom, same_dtype
 from .collision import collision
 from .layout import Layout
+from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
 from .operands import as_data, as_int, as_ints
 from .views import update, view
 
@@ -85,7 +86,12 @@ AS_STRIDED_SCATTER = (
 
 
 def as_strided(
-    buffer: jax.Array | np.ndarray, sizes: Sequence[int], strides: Sequence[int], *, offset: int = 0
+    buffer: jax.Array | np.ndarray,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    *,
+    offset: int = 0,
+    out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Views a flat `buffer` through `sizes` and `strides`, in elements; `as_strided_scatter` writes through them.
 
@@ -100,6 +106,7 @@ def as_strided(
       strides: elements, not bytes, from one coordinate to the next, one per size; integers, at least 0, and 0 repeats
         an element.
       offset: of the first element.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
       An array of shape `sizes` and the dtype of `buffer`.
@@ -130,12 +137,18 @@ def as_strided(
         sizes=as_ints(operator, "sizes", sizes),
         strides=as_ints(operator, "strides", strides),
         offset=as_int(operator, "offset", offset),
+        out_sharding=as_out_sharding(operator, out_sharding),
         form=forced_form(),
     )
 
 
 def as_strided_scatter(
-    buffer: jax.Array | np.ndarray, updates: jax.Array | np.ndarray, strides: Sequence[int], *, offset: int = 0
+    buffer: jax.Array | np.ndarray,
+    updates: jax.Array | np.ndarray,
+    strides: Sequence[int],
+    *,
+    offset: int = 0,
+    out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Copies a flat `buffer` and writes `updates` through `strides`, in elements; inverts `as_strided`.
 
@@ -147,6 +160,7 @@ def as_strided_scatter(
       strides: elements, not bytes, from one coordinate to the next, one per dimension of `updates`; every coordinate
         has an element of its own.
       offset: of the first element.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
       An array of the shape and dtype of `buffer`; elements that no coordinate addresses are those of `buffer`.
@@ -171,19 +185,36 @@ def as_strided_scatter(
         as_data(operator, "updates", updates),
         strides=as_ints(operator, "strides", strides),
         offset=as_int(operator, "offset", offset),
+        out_sharding=as_out_sharding(operator, out_sharding),
     )
 
 
-@partial(jax.jit, static_argnames=("sizes", "strides", "offset", "form"))
+@partial(jax.jit, static_argnames=("sizes", "strides", "offset", "form", "out_sharding"))
 def _as_strided(
-    buffer: jax.Array, *, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, form: str | None
+    buffer: jax.Array,
+    *,
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    offset: int,
+    form: str | None,
+    out_sharding: OutSharding,
 ) -> jax.Array:
     check("as_strided", AS_STRIDED, {"buffer": buffer, "sizes": sizes, "strides": strides, "offset": offset})
-    return view(buffer, Layout(sizes, strides, offset), form)
+    layout = Layout(sizes, strides, offset)
+    dims = Dims({"buffer": ["buffer"]}, [f"output {d}" for d in range(len(sizes))])
+    return on_mesh("as_strided", lambda buffer: view(buffer, layout, form), dims, out_sharding, buffer=buffer)
 
 
-@partial(jax.jit, static_argnames=("strides", "offset"))
-def _as_strided_scatter(buffer: jax.Array, updates: jax.Array, *, strides: tuple[int, ...], offset: int) -> jax.Array:
+@partial(jax.jit, static_argnames=("strides", "offset", "out_sharding"))
+def _as_strided_scatter(
+    buffer: jax.Array, updates: jax.Array, *, strides: tuple[int, ...], offset: int, out_sharding: OutSharding
+) -> jax.Array:
     operands = {"buffer": buffer, "updates": updates, "strides": strides, "offset": offset}
     check("as_strided_scatter", AS_STRIDED_SCATTER, operands)
-    return update(buffer, updates, Layout(updates.shape, strides, offset))
+    layout = Layout(updates.shape, strides, offset)
+    dims = Dims({"buffer": ["buffer"], "updates": [f"updates {d}" for d in range(updates.ndim)]}, ["output"])
+
+    def updated(buffer: jax.Array, updates: jax.Array) -> jax.Array:
+        return update(buffer, updates, layout)
+
+    return on_mesh("as_strided_scatter", updated, dims, out_sharding, buffer=buffer, updates=updates)

@@ -40,18 +40,27 @@ def view(buffer: jax.Array, layout: Layout, form: str | None) -> jax.Array:
         forms["words"] = lambda _, buffer: from_words(
             _view(to_words(lax.slice_in_dim(buffer, 0, end)), words), buffer.dtype
         )
-    repeats = any(n > 1 and s == 0 for n, s in zip(layout.sizes, layout.strides, strict=True))
-    return moved(forms, TABLE, {"itemsize": itemsize, "is_broadcast": repeats}, form, None, buffer)
+    return moved(forms, TABLE, {"itemsize": itemsize, "is_broadcast": layout.repeats}, form, None, buffer)
 
 
 def _read(buffer: jax.Array, layout: Layout) -> jax.Array:
-    # XLA:CPU of jaxlib 0.11 flushes subnormal bfloat16 where it fuses the bitcast back with a gather.
-    fenced = buffer.dtype == jnp.bfloat16 and not layout.is_nested
+    # XLA:CPU flushes subnormal bfloat16 where it fuses the bitcast back with a gather (0.11) or a broadcast.
+    is_bfloat16 = buffer.dtype == jnp.bfloat16
 
     def read(_: None, buffer: jax.Array) -> jax.Array:
-        return lax.optimization_barrier(_view(buffer, layout)) if fenced else _view(buffer, layout)
+        x = _view(buffer, layout)
+        if is_bfloat16 and layout.repeats and buffer.dtype == jnp.uint16:
+            x |= _never(layout).astype(x.dtype)
+        return lax.optimization_barrier(x) if is_bfloat16 and not layout.is_nested else x
 
     return carry_bits(read, None, buffer)
+
+
+def _never(layout: Layout) -> jax.Array:
+    """False for every coordinate, but computed from those along which elements repeat, so that they differ to XLA."""
+    along = [d for d, (n, s) in enumerate(zip(layout.sizes, layout.strides, strict=True)) if n > 1 and s == 0]
+    indices = (lax.broadcasted_iota(jnp.int32, layout.sizes, d) for d in along)
+    return sum(indices, jnp.zeros(layout.sizes, jnp.int32)) >= sum(layout.sizes[d] for d in along)
 
 
 def update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:

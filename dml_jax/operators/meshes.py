@@ -1,0 +1,152 @@
+"""Meshes: how the sharding of an output follows from those of the operands, and `out_sharding` where it does not."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes, get_abstract_mesh, reshard
+
+from ..errors import ConstraintError, DataTypeError, message
+
+__all__ = ["Dims", "OutSharding", "as_out_sharding", "on_mesh"]
+
+OutSharding = NamedSharding | PartitionSpec | None
+Arrays = Mapping[str, jax.Array]
+
+
+@dataclass(frozen=True)
+class Dims:
+    """The dimensions of an operator by name: those of one name are sharded together, without communication.
+
+    Args:
+      operands: by operand, a name per dimension; an operand that is not here is never sharded.
+      output: a name per dimension of the output.
+    """
+
+    operands: Mapping[str, Sequence[str]]
+    output: Sequence[str]
+
+
+def as_out_sharding(operator: str, value: Any) -> OutSharding:
+    """Returns a static sharding, or None.
+
+    Raises:
+      DataTypeError: anything else.
+    """
+    if value is None or isinstance(value, NamedSharding | PartitionSpec):
+        return value
+    rule = "out_sharding must be a jax.sharding.NamedSharding, or a PartitionSpec of the mesh that jax.set_mesh has set"
+    raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {"out_sharding": value}))
+
+
+def on_mesh(
+    operator: str, function: Callable[..., jax.Array], dims: Dims, out_sharding: OutSharding, **arrays: jax.Array | None
+) -> jax.Array:
+    """Computes `function(*arrays)` with the sharding asked for, or the one that follows.
+
+    On an Explicit mesh the function itself is partitioned by XLA, as on an Auto one.
+
+    Raises:
+      ConstraintError: no sharding of the output follows from those of the operands on an Explicit mesh, or
+        `out_sharding` does not fit.
+    """
+    present = {name: jnp.asarray(array) for name, array in arrays.items() if array is not None}
+    mesh = _explicit_mesh(present)
+    if mesh is None and out_sharding is None:
+        return function(*arrays.values())
+    sizes = jax.eval_shape(function, *jax.tree.map(_unsharded, tuple(arrays.values()))).shape
+    if out_sharding is not None:
+        out_sharding = _fitting(operator, out_sharding, mesh, sizes, present)
+    if mesh is None:
+        return lax.with_sharding_constraint(function(*arrays.values()), out_sharding)
+    if out_sharding is None:
+        axes_of = _followed(operator, dims, mesh, sizes, present)
+        out_sharding = NamedSharding(mesh, _spec(dims.output, axes_of))
+        for operand, names in dims.operands.items():  # one that every device has is cut, which costs nothing
+            arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
+    explicit = tuple(n for n, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Explicit)
+    partitioned: Any = auto_axes(function, axes=explicit, out_sharding=out_sharding)
+    return partitioned(*arrays.values())
+
+
+def _spec(names: Sequence[str], axes_of: Mapping[str, Any]) -> PartitionSpec:
+    return PartitionSpec(*map(axes_of.get, names))
+
+
+def _unsharded(array: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
+def _explicit_mesh(arrays: Arrays) -> Any:
+    """The mesh whose axes are in the types of the arrays, or None."""
+    meshes = (jax.typeof(array).sharding.mesh for array in arrays.values())
+    return next((mesh for mesh in meshes if AxisType.Explicit in mesh.axis_types), None)
+
+
+def _followed(operator: str, dims: Dims, mesh: Any, sizes: Sequence[Any], arrays: Arrays) -> Mapping[str, Any]:
+    """The mesh axes that shard each dimension, by its name, on an Explicit mesh.
+
+    Raises:
+      ConstraintError: there is none that needs no communication.
+    """
+    rule = "on an Explicit mesh the sharding of the output must follow from the operands', or out_sharding must say it"
+    axes_of: dict[str, Any] = {}
+    for operand, names in dims.operands.items():
+        for d, (name, axes) in enumerate(zip(names, jax.typeof(arrays[operand]).sharding.spec, strict=True)):
+            if axes is None:
+                continue
+            what = f"dimension {d} of {operand} is sharded over {axes!r}"
+            if name not in dims.output:
+                raise ConstraintError(message(operator, rule, f"{what}, and the output has no such dimension", arrays))
+            if axes_of.setdefault(name, axes) != axes:
+                fact = f"{what}, and the same dimension of another operand over {axes_of[name]!r}"
+                raise ConstraintError(message(operator, rule, fact, arrays))
+    if fact := _misfit(mesh, _spec(dims.output, axes_of), sizes):
+        raise ConstraintError(message(operator, rule, fact, arrays))
+    return axes_of
+
+
+def _fitting(
+    operator: str, asked: NamedSharding | PartitionSpec, mesh: Any, sizes: Sequence[Any], arrays: Arrays
+) -> NamedSharding:
+    """The sharding asked for, if the output can have it.
+
+    Raises:
+      ConstraintError: it cannot.
+    """
+    if isinstance(asked, NamedSharding):
+        mesh, spec = asked.mesh, asked.spec
+    else:
+        mesh, spec = mesh or get_abstract_mesh(), asked
+    fact = _misfit(mesh, spec, sizes)
+    if fact:
+        rule = "out_sharding must be a sharding that the output can have"
+        raise ConstraintError(message(operator, rule, fact, {**arrays, "out_sharding": asked}))
+    return NamedSharding(mesh, spec)
+
+
+def _misfit(mesh: Any, spec: PartitionSpec, sizes: Sequence[Any]) -> str | None:
+    """Why an output cannot be sharded so."""
+    if mesh.empty:
+        return "there is no mesh: pass a NamedSharding, or call under jax.set_mesh"
+    if len(spec) > len(sizes):
+        return f"the output has {len(sizes)} dimensions and the sharding {len(spec)}"
+    used: list[str] = []
+    for d, axes in enumerate(spec):
+        names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
+        for name in names:
+            if name not in mesh.axis_names:
+                return f"the mesh has no axis {name!r}, only {mesh.axis_names}"
+            if mesh.shape[name] > 1 and mesh.axis_types[mesh.axis_names.index(name)] == AxisType.Manual:
+                return f"{name!r} is a Manual axis of jax.shard_map here, where every device has its own output"
+            if name in used:
+                return f"{name!r} would shard two dimensions of the output"
+            used.append(name)
+        size, parts = sizes[d], prod(mesh.shape[name] for name in names)
+        if size % parts != 0:
+            return f"dimension {d} of the output has size {size}, and {axes!r} has {parts} devices"
+    return None

@@ -26,6 +26,13 @@ def random_bits(shape, dtype):
     return RNG.integers(0, 256, (*shape, np.dtype(dtype).itemsize), dtype=np.uint8).view(dtype)[..., 0]
 
 
+def with_negative_zeros(array):
+    """Every other number is -0.0, which a sum with 0.0 would change."""
+    if array.dtype.kind == "f":
+        array.reshape(-1)[::2] = -0.0
+    return array
+
+
 def below(size, shape):
     return RNG.integers(-size, size, shape, dtype=np.int32)
 
@@ -133,7 +140,7 @@ def mesh_of(kind):
 
 def on_mesh(mesh, operands, dims, dtype):
     """The operands as they are, and sharded."""
-    arrays = [random_bits(a, dtype) if isinstance(a, tuple) else a for a in operands]
+    arrays = [with_negative_zeros(random_bits(a, dtype)) if isinstance(a, tuple) else a for a in operands]
     specs = [P() if d is None else P(*[None] * d, "d") for d in dims]
     return arrays, [jax.device_put(a, NamedSharding(mesh, s)) for a, s in zip(arrays, specs, strict=True)]
 
@@ -260,6 +267,7 @@ def test_an_out_sharding_that_does_not_fit_is_refused():
         for spec, fact in (
             (P("e"), "the mesh has no axis 'e', only"),
             (P(None, ("d", "d")), "'d' would shard two dimensions"),
+            (P(unreduced={"d"}), "a result that is still to be added up is none"),
         ):
             with pytest.raises(dml_jax.ConstraintError, match=fact):
                 gather(out_sharding=spec)
@@ -269,6 +277,53 @@ def test_an_out_sharding_that_does_not_fit_is_refused():
 
         with pytest.raises(dml_jax.ConstraintError, match=r"'d' is a Manual axis of jax.shard_map here"):
             jax.shard_map(local, in_specs=P("d"), out_specs=P("d"))(jnp.zeros((8, 16)))
+
+
+def test_an_out_sharding_of_another_mesh_is_refused():
+    mesh = mesh_of(AxisType.Explicit)
+    x, i = np.zeros((8, 16), np.float32), np.int32([0, 1])
+    with pytest.raises(dml_jax.ConstraintError, match="no operand is on its Explicit mesh: put them there, or call"):
+        dml_jax.gather(x, i, 1, out_sharding=NamedSharding(mesh, P("d")))
+    with jax.set_mesh(mesh):
+        sharded = jax.device_put(x, NamedSharding(mesh, P("d")))
+        with pytest.raises(dml_jax.ConstraintError, match=r"its mesh is .* and that of the operands is"):
+            dml_jax.gather(sharded, i, 1, out_sharding=NamedSharding(mesh_of(AxisType.Auto), P("d")))
+        with pytest.raises(dml_jax.ConstraintError, match="dimension 0 is UNCONSTRAINED, which only Auto meshes know"):
+            dml_jax.gather(sharded, i, 1, out_sharding=P(P.UNCONSTRAINED))
+    mixed = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Explicit, AxisType.Auto), devices=jax.devices("cpu"))
+    with jax.set_mesh(mixed), pytest.raises(dml_jax.ConstraintError, match="'b' is an Auto axis beside Explicit ones"):
+        dml_jax.gather(jax.device_put(x, NamedSharding(mixed, P("a"))), i, 1, out_sharding=P("b"))
+
+
+def test_an_auto_mesh_may_leave_dimensions_to_the_compiler():
+    with jax.set_mesh(mesh_of(AxisType.Auto)):
+        result = dml_jax.gather(
+            np.zeros((8, 16), np.float32), np.int32([0, 1]), 0, out_sharding=P(P.UNCONSTRAINED, "d")
+        )
+    assert result.sharding.spec == P(None, "d")
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_what_is_read_of_a_sharded_buffer_keeps_its_bits(kind):
+    mesh = mesh_of(kind)
+    for dtype in (np.float32, np.float16):
+        buffer = with_negative_zeros(random_bits((3072,), dtype))
+        for sizes, strides in (((20, 30), (17, 3)), ((40, 64), (70, 1)), ((60, 50), (1, 50))):
+            with jax.set_mesh(mesh):
+                sharded = jax.device_put(buffer, NamedSharding(mesh, P("d")))
+                result = jax.jit(partial(dml_jax.as_strided, sizes=sizes, strides=strides, out_sharding=P()))(sharded)
+            assert_same_bits(result, dml_jax.as_strided(buffer, sizes, strides))
+
+
+@pytest.mark.parametrize("form", ["plain", "axis_last"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
+def test_what_is_read_of_a_sharded_table_keeps_its_bits(form, dtype):
+    mesh = mesh_of(AxisType.Auto)
+    for function, operands in (GATHER, ELEMENTS, LAST):
+        dims = [1 if function is not LAST[0] else 2, None]
+        arrays, sharded = on_mesh(mesh, operands, dims, dtype)
+        with dml_jax.use_form(form):
+            assert_same_bits(jax.jit(lambda *x, f=function: f(*x))(*sharded), function(*arrays))
 
 
 def test_what_does_not_follow_on_an_explicit_mesh_is_refused_with_the_reason():
@@ -306,6 +361,7 @@ def test_derivatives_on_a_mesh(kind):
             [a.astype(np.float32) if a.dtype == np.uint8 else a for a in some] for some in (arrays, sharded)
         )
         floats = [k for k, a in enumerate(arrays) if a.dtype == np.float32]
+        sharded = [arrays[k] if d is None else a for k, (a, d) in enumerate(zip(sharded, dims, strict=True))]
 
         def total(*x, function=function):
             return (function(*x) ** 2).sum()
@@ -319,5 +375,12 @@ def test_derivatives_on_a_mesh(kind):
                 return function(*(x[floats.index(k)] if k in floats else a for k, a in enumerate(sharded)))
 
             assert_same_bits(*jax.jvp(jax.jit(of_floats), tangents, tangents))
+            output = of_floats(*tangents)
+            transpose = lambda y, f=of_floats, x=tangents: jax.linear_transpose(f, *x)(y)  # noqa: E731
+            if row[0] == "as_strided_scatter":  # whose transpose JAX finds on an Explicit mesh only under jax.jit
+                transpose = jax.jit(transpose)
+            # Outside jax.jit, where what every device has is a NumPy array.
+            for a, b in zip(transpose(output), jax.vjp(of_floats, *tangents)[1](output), strict=True):
+                assert_same_bits(a, b)
         for a, b in zip(actual, expected, strict=True):
             assert_same_bits(a, b)

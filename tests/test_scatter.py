@@ -3,6 +3,7 @@
 import itertools
 from functools import partial
 
+import jax
 import numpy as np
 import oracles
 import pytest
@@ -122,3 +123,16 @@ def test_empty_indices_copy_the_input():
 def test_writing_to_an_empty_axis_is_refused():
     with pytest.raises(dml_jax.ConstraintError, match="dimension 0 has size 0"):
         dml_jax.scatter_nd(np.zeros((0, 3), np.float32), np.int32([[0]]), np.zeros((1, 3), np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.int32, np.float32])
+def test_a_donated_table_is_written_in_place(dtype):
+    """The time of a small update must not be that of the table, on any platform."""
+    specs = [jax.ShapeDtypeStruct(*of) for of in (((4096, 64), dtype), ((2, 1), np.int32), ((2, 64), dtype))]
+    for function in (dml_jax.scatter_nd, lambda x, i, u: dml_jax.scatter_nd(x, i, 2 * u)):
+        jitted = jax.jit(lambda x, i, u, f=function: f(x, i, u), donate_argnums=0)
+        memory = jitted.lower(*specs).compile().memory_analysis()
+        assert memory.alias_size_in_bytes == specs[0].size * specs[0].dtype.itemsize
+        assert memory.temp_size_in_bytes < 16 * specs[2].size * specs[2].dtype.itemsize
+        on_gpu = jitted.trace(*specs).lower(lowering_platforms=("cuda",)).as_text()
+        assert "bitcast_convert" not in on_gpu

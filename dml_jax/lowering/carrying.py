@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["carry_bits", "computed_as", "is_float", "is_float8", "sealed"]
+__all__ = ["carry_bits", "computed_as", "is_float", "is_float8", "is_narrow", "sealed"]
 
 # What moves is linear in `data`: `where`, integers and booleans or None, says where it goes.
 Move = Callable[..., jax.Array]

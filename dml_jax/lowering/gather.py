@@ -1,6 +1,7 @@
 """The forms of a read through lax.gather: plainly, rows as words, results joined to words, and the axis moved last."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import jax
@@ -89,7 +90,7 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
       form: the forced one, or None.
     """
     parts = parts_at_most()
-    of = is_float8 if parts == 1 else is_float
+    of = is_float8 if parts == 1 else is_float  # devices add up what each has read
     forms: dict[str, Form] = {"plain": lambda indices, input: carry_bits(read, indices, input, of=of)}
     if not all(isinstance(n, int) for n in (*input.shape, *indices.shape)) or 0 in input.shape:
         return forms["plain"](indices, input)
@@ -112,7 +113,7 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
     if count > 1 and row and prod(input.shape[input.ndim - row :]) % count == 0:
         forms["words"] = lambda indices, input: _in_words(read, indices, input, row)
     if read.takes_elements and axis < input.ndim - 1:
-        forms["axis_last"] = lambda indices, input: _axis_last(read, indices, input)
+        forms["axis_last"] = lambda indices, input: carry_bits(partial(_axis_last, read), indices, input, of=of)
     elif (
         read.takes_elements and count > 1 and _last_is_free(read, indices) and indices.shape[-2] % (count * parts) == 0
     ):
@@ -170,7 +171,7 @@ def _axis_last(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
     )
     rows = replace(read, numbers=numbers, indices_are_sorted=False)
     turned = [_stored(array.transpose(order)) for array in (indices[..., 0], input)]
-    result = _stored(carry_bits(rows, turned[0][..., None], turned[1], of=is_float8))
+    result = _stored(rows(turned[0][..., None], turned[1]))
     return result.transpose([order.index(d) for d in range(input.ndim)])
 
 

@@ -55,7 +55,7 @@ def on_mesh(
         `out_sharding` does not fit.
     """
     present = {name: jnp.asarray(array) for name, array in arrays.items() if array is not None}
-    mesh = _explicit_mesh(present)
+    mesh = _explicit_mesh(present, out_sharding)
     if mesh is None and out_sharding is None:
         return function(*arrays.values())
     sizes = jax.eval_shape(function, *jax.tree.map(_unsharded, tuple(arrays.values()))).shape
@@ -68,9 +68,12 @@ def on_mesh(
         out_sharding = NamedSharding(mesh, _spec(dims.output, axes_of))
         for operand, names in dims.operands.items():  # one that every device has is cut, which costs nothing
             arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
-    explicit = tuple(n for n, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Explicit)
-    partitioned: Any = auto_axes(function, axes=explicit, out_sharding=out_sharding)
+    partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=out_sharding)
     return partitioned(*arrays.values())
+
+
+def _explicit_axes(mesh: Any) -> tuple[str, ...]:
+    return tuple(n for n, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Explicit)
 
 
 def _spec(names: Sequence[str], axes_of: Mapping[str, Any]) -> PartitionSpec:
@@ -81,10 +84,12 @@ def _unsharded(array: jax.Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
-def _explicit_mesh(arrays: Arrays) -> Any:
-    """The mesh whose axes are in the types of the arrays, or None."""
-    meshes = (jax.typeof(array).sharding.mesh for array in arrays.values())
-    return next((mesh for mesh in meshes if AxisType.Explicit in mesh.axis_types), None)
+def _explicit_mesh(arrays: Arrays, out_sharding: OutSharding) -> Any:
+    """The mesh whose axes are in the types of the arrays, or will be in that of the output; or None."""
+    shardings = [jax.typeof(array).sharding for array in arrays.values()]
+    if isinstance(out_sharding, NamedSharding):
+        shardings.append(out_sharding)
+    return next((sharding.mesh for sharding in shardings if AxisType.Explicit in sharding.mesh.axis_types), None)
 
 
 def _followed(operator: str, dims: Dims, mesh: Any, sizes: Sequence[Any], arrays: Arrays) -> Mapping[str, Any]:
@@ -119,30 +124,52 @@ def _fitting(
       ConstraintError: it cannot.
     """
     if isinstance(asked, NamedSharding):
-        mesh, spec = asked.mesh, asked.spec
+        sharding_mesh, spec = asked.mesh, asked.spec
     else:
-        mesh, spec = mesh or get_abstract_mesh(), asked
-    fact = _misfit(mesh, spec, sizes)
+        sharding_mesh, spec = mesh or get_abstract_mesh(), asked
+    fact = _other_mesh(mesh, sharding_mesh, arrays) or _misfit(sharding_mesh, spec, sizes)
     if fact:
         rule = "out_sharding must be a sharding that the output can have"
         raise ConstraintError(message(operator, rule, fact, {**arrays, "out_sharding": asked}))
-    return NamedSharding(mesh, spec)
+    return asked if isinstance(asked, NamedSharding) else NamedSharding(sharding_mesh, spec)
+
+
+def _other_mesh(mesh: Any, asked: Any, arrays: Arrays) -> str | None:
+    """Why a sharding of one mesh does not go with operands on another, or on none."""
+    if mesh is None:
+        return None
+    if get_abstract_mesh().empty and _explicit_mesh(arrays, None) is None:
+        return "no operand is on its Explicit mesh: put them there, or call under jax.set_mesh"
+    alike = all(getattr(mesh, what) == getattr(asked, what) for what in ("axis_sizes", "axis_names", "axis_types"))
+    return None if alike else f"its mesh is {asked}, and that of the operands is {mesh}"
 
 
 def _misfit(mesh: Any, spec: PartitionSpec, sizes: Sequence[Any]) -> str | None:
     """Why an output cannot be sharded so."""
     if mesh.empty:
         return "there is no mesh: pass a NamedSharding, or call under jax.set_mesh"
+    if spec.unreduced or spec.reduced:
+        return "a result that is still to be added up is none"
     if len(spec) > len(sizes):
         return f"the output has {len(sizes)} dimensions and the sharding {len(spec)}"
     used: list[str] = []
+    explicit = _explicit_axes(mesh)
     for d, axes in enumerate(spec):
+        if axes is PartitionSpec.UNCONSTRAINED:
+            if explicit:
+                return f"dimension {d} is UNCONSTRAINED, which only Auto meshes know"
+            continue
         names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
         for name in names:
             if name not in mesh.axis_names:
                 return f"the mesh has no axis {name!r}, only {mesh.axis_names}"
-            if mesh.shape[name] > 1 and mesh.axis_types[mesh.axis_names.index(name)] == AxisType.Manual:
+            kind = mesh.axis_types[mesh.axis_names.index(name)]
+            if kind == AxisType.Manual:
                 return f"{name!r} is a Manual axis of jax.shard_map here, where every device has its own output"
+            if explicit and kind != AxisType.Explicit:
+                return (
+                    f"{name!r} is an Auto axis beside Explicit ones, which only jax.lax.with_sharding_constraint names"
+                )
             if name in used:
                 return f"{name!r} would shard two dimensions of the output"
             used.append(name)

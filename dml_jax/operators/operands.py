@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh, reshard
 
 from ..errors import DataTypeError, message
 from ..rules import check, integer_indices
@@ -27,7 +28,7 @@ def as_data(operator: str, name: str, value: Any) -> Any:
         return value
     array = as_array(operator, name, value)
     if is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
-        return array
+        return _on_context_mesh(array)
     rule = (
         f"{name} of type {array.dtype} needs 64-bit types: enable them (jax.config.update('jax_enable_x64', True), "
         f"or with jax.enable_x64(True) around the call), or convert {name} yourself"
@@ -52,12 +53,18 @@ def as_indices(operator: str, value: Any) -> Any:
     check(operator, _INTEGER, {"indices": array})
     narrow = jax.dtypes.canonicalize_dtype(array.dtype)
     if narrow == array.dtype:
-        return array
+        return _on_context_mesh(array)
     if isinstance(array, Tracer):
         rule = "traced 64-bit indices need 64-bit types: enable jax_enable_x64 where they are traced, or convert them"
         raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {"indices": array}))
     limits = np.iinfo(narrow)
-    return np.clip(np.asarray(array), limits.min, limits.max).astype(narrow)
+    return _on_context_mesh(np.clip(np.asarray(array), limits.min, limits.max).astype(narrow))
+
+
+def _on_context_mesh(array: Any) -> Any:
+    """A NumPy array with the Explicit mesh that is set in its type: what JAX keeps for a transpose must have it."""
+    explicit = AxisType.Explicit in get_abstract_mesh().axis_types
+    return reshard(array, PartitionSpec()) if explicit and isinstance(array, np.ndarray) else array
 
 
 def as_int(operator: str, name: str, value: Any) -> int:

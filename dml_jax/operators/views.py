@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..lowering.carrying import carry_bits
-from ..lowering.choice import Choice, Form, moved
+from ..lowering.carrying import carry_bits, is_float, is_narrow
+from ..lowering.choice import Choice, Form, moved, parts_at_most
 from ..lowering.words import from_words, lanes, to_words
 from .indexing import index_dtype
 from .layout import Group, Layout, span
@@ -53,7 +53,8 @@ def _read(buffer: jax.Array, layout: Layout) -> jax.Array:
             x |= _never(layout).astype(x.dtype)
         return lax.optimization_barrier(x) if is_bfloat16 and not layout.is_nested else x
 
-    return carry_bits(read, None, buffer)
+    # Where the buffer may be sharded, devices add up what each has read.
+    return carry_bits(read, None, buffer, of=is_narrow if parts_at_most() == 1 else is_float)
 
 
 def _never(layout: Layout) -> jax.Array:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .batch.command import batch
 from .bench.command import bench
 from .descriptors.feature_level import FeatureLevel, columns
 from .descriptors.json_form import suggestion
@@ -148,6 +149,7 @@ def ops(name: str | None, feature_level: FeatureLevel) -> None:
     _show_operator(console, OPERATORS[key], feature_level)
 
 
+command.add_command(batch)
 command.add_command(bench)
 
 

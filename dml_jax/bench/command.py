@@ -22,6 +22,7 @@ from .peers import contenders, versions
 from .picture import check_drawable, draw
 from .report import table
 from .results import Results, regressions
+from .streaming import name_of, streamed
 
 __all__ = ["bench"]
 
@@ -61,11 +62,12 @@ def bench(
     """
     wanted = list(_wanted(_cases(is_quick, size), only))
     calls = [] if is_quick else list(_wanted(small(), only))
-    if not wanted and not calls:
+    files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
+    if not wanted and not calls and not files:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
     if only_list:
-        for case in (*wanted, *calls):
-            click.echo(case.name)
+        for name in (*(case.name for case in (*wanted, *calls)), *map(name_of, files)):
+            click.echo(name)
         return
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
@@ -74,7 +76,7 @@ def bench(
         if picture:
             check_drawable(picture)
         effort = Effort(rounds, seconds=0.01)
-        results = _measured(wanted, calls, effort, peers)
+        results = _measured(wanted, calls, files, effort, peers)
         for path, text in ((json_file, results.json), (csv_file, results.csv)):
             if path:
                 write_whole(path, text().encode())
@@ -95,25 +97,43 @@ def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:
     return {case.name: case for case in (*full(count), *sweep(count))}.values()
 
 
+def _file_sizes(is_quick: bool, size: int | None) -> list[int]:
+    """Bytes of the input files: enough of them that compiling the program is little of the time."""
+    return [2**26 if is_quick else 16 * size * 2**20 if size else 2**30]
+
+
 def _wanted(cases: Iterable[Case], only: Sequence[str]) -> Iterable[Case]:
-    return (c for c in cases if not only or any(fnmatch.fnmatchcase(c.name, f"*{part}*") for part in only))
+    return (case for case in cases if _is_wanted(case.name, only))
 
 
-def _measured(wanted: Sequence[Case], calls: Sequence[Case], effort: Effort, peers: bool) -> Results:
-    """Measures all cases, with a progress bar, and prints a table for throughput and one for small calls."""
+def _is_wanted(name: str, only: Sequence[str]) -> bool:
+    return not only or any(fnmatch.fnmatchcase(name, f"*{part}*") for part in only)
+
+
+def _measured(
+    wanted: Sequence[Case], calls: Sequence[Case], files: Sequence[int], effort: Effort, peers: bool
+) -> Results:
+    """Measures all cases, with a progress bar, and prints a table for throughput, for small calls, and for files."""
     device, console = jax.devices()[0].device_kind, Console()
     rows: list[Measured] = []
     kinds = [("into bound outputs", wanted, False), ("calls of small arrays, eager against jitted", calls, True)]
     for title, cases, eager in kinds:
         found = contenders(eager=eager) if peers else own(eager=eager)
         done = _each(cases, found, effort)
-        if done:
-            part = Results.now(device, {}, done)
-            names = [c.name for c in found]
-            wide = console if console.is_terminal else Console(width=200)
-            wide.print(table(f"{device}, {title}", list(part.by_case()), names))
+        _print(console, f"{device}, {title}", done, [c.name for c in found])
         rows += [*done] if not eager else [_as_call(row) for row in done]
+    for size in files:
+        if not _interrupted:
+            done = streamed(size, effort.rounds)
+            _print(console, f"{device}, from file to file, beside a NumPy copy", done, [row.contender for row in done])
+            rows += done
     return Results.now(device, versions(), rows)
+
+
+def _print(console: Console, title: str, rows: Sequence[Measured], contenders: Sequence[str]) -> None:
+    if rows:
+        wide = console if console.is_terminal else Console(width=200)
+        wide.print(table(title, list(Results.now("", {}, rows).by_case()), contenders))
 
 
 def _as_call(row: Measured) -> Measured:

@@ -1,0 +1,104 @@
+"""One compiled function for every batch: sharded over the local devices, into buffers that are used again."""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from ..errors import ConstraintError, DataTypeError, describe
+from .sources import Source
+
+__all__ = ["BatchFunction", "host_rows", "suitable_size"]
+
+BATCH_BYTES = 64 * 10**6  # smaller batches cost calls and smaller writes
+
+
+class BatchFunction:
+    """`fn` for batches of one size.
+
+    Args:
+      fn: takes one array per source, then the shared ones; gives one array of as many rows.
+      sources: whose rows are batched.
+      shared: arrays that every batch gets whole.
+      batch_size: rows per batch; rounded up to a multiple of the local devices.
+
+    Raises:
+      ConstraintError: `fn` gives something else, or refuses its operands.
+    """
+
+    def __init__(
+        self, fn: Callable[..., jax.Array], sources: Sequence[Source], shared: Sequence[np.ndarray], batch_size: int
+    ):
+        mesh = Mesh(np.array(jax.local_devices()), ("batch",), axis_types=(AxisType.Auto,))
+        self.batch_size = -(-batch_size // mesh.size) * mesh.size
+        self._split, self._whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
+        self._fn = jax.jit(fn)  # its trace for the shapes is found again when it is compiled
+        self._arguments = [
+            *(jax.ShapeDtypeStruct((self.batch_size, *s.item), s.dtype, sharding=self._split) for s in sources),
+            *(jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=self._whole) for a in shared),
+        ]
+        self._result = _one_array(jax.eval_shape(self._fn, *self._arguments), self.batch_size)
+        self._shared = shared
+        self.dtype, self.item = np.dtype(self._result.dtype), self._result.shape[1:]
+
+    def compile(self) -> Callable[..., jax.Array]:
+        """Returns a function of an output that is no longer needed and of one NumPy array per source.
+
+        The old output is written over: fresh memory would cost a page fault per 4 KiB of every batch.
+        """
+
+        def into(old: jax.Array, *arguments: jax.Array) -> jax.Array:
+            del old
+            return lax.optimization_barrier(self._fn(*arguments))  # an argument is never handed through as the result
+
+        result = jax.ShapeDtypeStruct(self._result.shape, self._result.dtype, sharding=self._split)
+        jitted = jax.jit(into, donate_argnums=0, keep_unused=True, out_shardings=self._split)
+        compiled = jitted.lower(result, *self._arguments).compile()
+        shared = [jax.device_put(array, self._whole) for array in self._shared]
+
+        def run(old: jax.Array, *rows: np.ndarray) -> jax.Array:
+            placed = [jax.device_put(self._padded(r), self._split, may_alias=True) for r in rows]
+            return compiled(old, *placed, *shared)
+
+        return run
+
+    def new_output(self) -> jax.Array:
+        """A buffer for one result."""
+        zeros = np.zeros(self._result.shape, self.dtype)
+        return jax.device_put(zeros, self._split, may_alias=False)
+
+    def _padded(self, rows: np.ndarray) -> np.ndarray:
+        if len(rows) == self.batch_size:
+            return rows
+        padded = np.zeros((self.batch_size, *rows.shape[1:]), rows.dtype)
+        padded[: len(rows)] = rows
+        return padded
+
+
+def suitable_size(fn: Callable[..., jax.Array], sources: Sequence[Source], shared: Sequence[np.ndarray]) -> int:
+    """How many rows of all inputs and of the output have BATCH_BYTES together."""
+    one = BatchFunction(fn, sources, shared, 1)
+    row = sum(prod(rows.item) * rows.dtype.itemsize for rows in (*sources, one))
+    return max(1, BATCH_BYTES // max(row, 1))
+
+
+def _one_array(result: Any, batch_size: int) -> jax.ShapeDtypeStruct:
+    rule = "map_batches: fn must return one array with a row per row of its batch"
+    if not isinstance(result, jax.ShapeDtypeStruct):
+        raise ConstraintError(f"{rule}, but it returns {type(result).__name__}; write one file per call")
+    if jnp.issubdtype(result.dtype, jax.dtypes.extended):
+        raise DataTypeError(f"{rule}, but it returns {result.dtype}, which no .npy file holds")
+    if result.shape[:1] != (batch_size,):
+        raise ConstraintError(f"{rule}, but for {batch_size} rows it returns {describe(result)}")
+    return result
+
+
+def host_rows(result: jax.Array, count: int) -> list[np.ndarray]:
+    """The first `count` rows as they lie in memory, one array per device; a view where the device is the host."""
+    parts = {shard.index[0].start or 0: shard.data for shard in result.addressable_shards}
+    return [np.asarray(parts[start])[: count - start] for start in sorted(parts) if start < count]

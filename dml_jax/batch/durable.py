@@ -1,0 +1,30 @@
+"""What it takes until a file, or its name, survives a loss of power."""
+
+import os
+from pathlib import Path
+
+__all__ = ["begin_writing_back", "sync_data", "sync_folder", "write_at"]
+
+sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_at(file: int, content: memoryview, offset: int) -> None:
+    """Writes all of it; one call of the system writes 2 GiB at most."""
+    while len(content):
+        written = os.pwrite(file, content, offset)
+        content, offset = content[written:], offset + written
+
+
+def begin_writing_back(file: int, offset: int, size: int) -> None:
+    """Lets the kernel begin to bring these bytes to the disk, and does not wait: less is left to do in the end."""
+    if hasattr(os, "posix_fadvise") and size:  # macOS has none
+        os.posix_fadvise(file, offset, size, os.POSIX_FADV_DONTNEED)

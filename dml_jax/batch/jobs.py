@@ -1,0 +1,252 @@
+"""A job on the disk: what is recorded of it, where it goes on, and its end."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import BatchError
+from .journal import Journal, progress_path, read_record
+from .target import Partial, create, is_output, job_of, partial_path, token_of
+
+__all__ = ["Job", "Run", "Share", "opened", "refuse_existing"]
+
+POLL, PATIENCE = 0.2, 300.0  # seconds between looks at the files of other processes, and to wait for the first
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which part of the rows is one process's: a contiguous one, as large as the others'."""
+
+    index: int = 0
+    count: int = 1
+
+    def rows(self, total: int) -> range:
+        """The rows of this process."""
+        return range(self.index * total // self.count, (self.index + 1) * total // self.count)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be written, and of what.
+
+    Args:
+      output: the file.
+      dtype: of its elements.
+      item: the shape of a row.
+      total: rows; None where the end will tell.
+      facts: by what the same job is known: inputs, function, attributes.
+      resumable: whether the inputs can be read again.
+      share: the part of this process.
+    """
+
+    output: Path
+    dtype: np.dtype
+    item: tuple[int, ...]
+    total: int | None
+    facts: Mapping[str, Any]
+    resumable: bool
+    share: Share
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The facts as a progress file keeps them."""
+        output = {"dtype": str(self.dtype), "shape": [self.total, *self.item]}
+        process = {"index": self.share.index, "of": self.share.count}
+        return json.loads(json.dumps({**self.facts, "output": output, "process": process}))
+
+    @property
+    def name(self) -> str:
+        """The same for every process, wherever it has mounted the files."""
+        known = {key: value for key, value in self.record.items() if key != "process"}
+        places = [{key: value for key, value in one.items() if key != "path"} for one in known["inputs"] if one]
+        return job_of({**known, "inputs": places})
+
+    def progress_paths(self) -> list[Path]:
+        """The progress files of all processes."""
+        return [progress_path(self.output, process, self.share.count) for process in range(self.share.count)]
+
+    @property
+    def count(self) -> int | None:
+        """How many rows are this process's."""
+        return None if self.total is None else len(self.share.rows(self.total))
+
+
+class Run:
+    """A job that this process works on: its progress file is locked and its partial output open.
+
+    Attributes:
+      done: rows of this process that earlier runs have written.
+      is_finished: whether there is nothing left to do at all.
+    """
+
+    def __init__(self, job: Job, journal: Journal, partial: Partial | None, done: int):
+        self.job, self.journal, self.done = job, journal, done
+        self._partial = partial
+
+    @property
+    def is_finished(self) -> bool:
+        return self._partial is None
+
+    @property
+    def partial(self) -> Partial:
+        """The partial output of a run that is not finished."""
+        assert self._partial is not None
+        return self._partial
+
+    def finish(self, rows: int, waiting: Callable[[], None]) -> None:
+        """Completes and renames the output, if every other process has written its part.
+
+        Process 0 waits for them; another one leaves the end to the last.
+
+        Args:
+          rows: of the whole output.
+          waiting: called again and again while it waits.
+        """
+        job, partial = self.job, self.partial
+        while not is_output(job.output, partial.known_by()):
+            if self._all_recorded(rows):
+                self.journal.record(finished=partial.complete(rows))
+                partial.rename()
+            elif job.share.index:
+                return
+            else:
+                waiting()
+                time.sleep(POLL)
+        self.clear()
+
+    def clear(self) -> None:
+        """Deletes the progress of all processes; this one's last, which tells that the output is complete."""
+        for path in self.job.progress_paths():
+            if path != self.journal.path:
+                path.unlink(missing_ok=True)
+        self.journal.remove()
+
+    def _all_recorded(self, rows: int) -> bool:
+        records = [read_record(path) for path in self.job.progress_paths()]
+        shares = (Share(process, len(records)).rows(rows) for process in range(len(records)))
+        pairs = zip(records, shares, strict=True)
+        return all(record.token == self.journal.token and record.rows == len(share) for record, share in pairs)
+
+
+def refuse_existing(output: Path, share: Share, overwrite: bool) -> None:
+    """Refuses to write over an output, before any work, unless a run that was about to end left its progress.
+
+    Raises:
+      BatchError: it exists.
+    """
+    if output.exists() and not overwrite and not progress_path(output, share.index, share.count).exists():
+        raise BatchError(f"{output}: {_EXISTS}")
+
+
+_EXISTS = "the output exists; overwrite=True (--overwrite) replaces it once a new one is whole"
+
+
+@contextmanager
+def opened(job: Job, *, overwrite: bool, restart: bool) -> Iterator[Run]:
+    """Locks a job and finds out where it goes on.
+
+    Raises:
+      BatchError: the output exists, the progress belongs to another job, or to a process that is at work.
+    """
+    journal = Journal(progress_path(job.output, job.share.index, job.share.count))
+    try:
+        partial, done = _start(job, journal, overwrite, restart)
+        try:
+            yield Run(job, journal, partial, done)
+        finally:
+            if partial:
+                partial.close()
+    finally:
+        journal.close()
+
+
+def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> tuple[Partial | None, int]:
+    """The partial output to go on with, None where it was finished, and the rows of this process that it has."""
+    same = journal.job == job.record and not restart
+    if same and not partial_path(job.output).exists() and _is_finished(job):
+        return None, journal.rows  # the last run was ended between the renaming and the end
+    if job.output.exists() and not overwrite:
+        raise BatchError(f"{job.output}: {_EXISTS}")
+    if journal.job is not None and not same and not restart and job.resumable:
+        changed = "; ".join(_differences(journal.job, job.record))
+        again = "undo that to go on, or start over with restart=True (--restart)"
+        raise BatchError(f"{journal.path}: the progress there is of another job: {changed}; {again}")
+    _clear_strangers(job, restart)
+    goes_on = same and job.count is not None and job.resumable and journal.rows <= job.count
+    token = _token(job, journal if goes_on else None)
+    if not goes_on or journal.token != token:
+        journal.begin(job.record, token)
+    partial = Partial(job.output, job.dtype, job.item, job.total)
+    try:
+        partial.reserve((job.count or 0) - journal.rows)
+    except BaseException:
+        partial.close()
+        raise
+    return partial, journal.rows
+
+
+def _is_finished(job: Job) -> bool:
+    return any(is_output(job.output, read_record(path).finished) for path in job.progress_paths())
+
+
+def _token(job: Job, journal: Journal | None) -> str:
+    """The token of the partial output to write, which process 0 makes anew where there is none to go on with."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = token_of(job.output)
+        if journal and journal.token and journal.rows == job.count and found == "" and _has_header(job):
+            return journal.token  # only the renaming was left
+        shared = job.share.count > 1 and found is not None and found.startswith(job.name)
+        if found and (shared or (journal and journal.token == found)):
+            return found
+        if job.share.index == 0:
+            return create(job.output, job.name)
+        if time.monotonic() > deadline:
+            path = partial_path(job.output)
+            raise BatchError(f"{path}: process 0 has not begun this job in {PATIENCE:.0f} s; start it, then this again")
+        time.sleep(POLL)
+
+
+def _has_header(job: Job) -> bool:
+    partial = Partial(job.output, job.dtype, job.item, job.total)
+    try:
+        return partial.is_complete()
+    finally:
+        partial.close()
+
+
+def _clear_strangers(job: Job, restart: bool) -> None:
+    """Removes progress that a run with another number of processes left, where it is to start over.
+
+    Raises:
+      BatchError: there is some, and it is not.
+    """
+    names = re.compile(rf"{re.escape(progress_path(job.output, 0, 1).name)}(\.\d+)?")
+    found = {job.output.with_name(name) for name in os.listdir(job.output.parent) if names.fullmatch(name)}
+    for path in found.difference(job.progress_paths()):
+        if not restart:
+            what = "it is of a run with another number of processes"
+            raise BatchError(f"{path}: {what}; run with as many, or start over with restart=True (--restart)")
+        with suppress(FileNotFoundError):
+            stranger = Journal(path)
+            stranger.remove()
+            stranger.close()
+
+
+def _differences(old: Any, new: Any, where: str = "") -> list[str]:
+    """What differs, by its place, such as "inputs[0].size was 10 and is 20"."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = sorted(old.keys() | new.keys())
+        return [d for k in keys for d in _differences(old.get(k), new.get(k), f"{where}.{k}".strip("."))]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [d for i, (a, b) in pairs for d in _differences(a, b, f"{where}[{i}]")]
+    return [] if old == new else [f"{where} was {old} and is {new}"]

@@ -1,0 +1,99 @@
+"""Files of batches: `map_batches` beside a NumPy copy between memory maps, both until the disk has all of it."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from .. import depth_to_space
+from ..batch import map_batches
+from .measuring import Measured
+
+__all__ = ["name_of", "streamed"]
+
+PICTURE = (64, 64, 64)
+ROW = 4 * prod(PICTURE)
+SPACE = (16, 128, 128)
+
+
+def name_of(size: int) -> str:
+    """The name of the case of so many bytes of input."""
+    return f"depth_to_space NCHW DCR b=2 float32 {size // 2**20} MiB, streamed from file to file"
+
+
+def streamed(size: int, rounds: int) -> list[Measured]:
+    """Measures in turns, in the folder for temporary files, the input being in the page cache.
+
+    Args:
+      size: bytes of the input, and of the output.
+      rounds: samples of each.
+
+    Returns:
+      One row for `map_batches`, one for the copy.
+
+    Raises:
+      OSError: the disk is full.
+    """
+    ways: dict[str, Callable[[Path, Path], Any]] = {"dml_jax": _streamed, "memmap copy": _copied}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    with tempfile.TemporaryDirectory(prefix="dml-jax-bench-") as folder:
+        source, target = Path(folder, "in.npy"), Path(folder, "out.npy")
+        _fill(source, size // ROW)
+        for number in range(rounds + 1):
+            for name, way in ways.items():
+                taken = _seconds(partial(way, source, target))
+                if number:  # before that, the input was read into the page cache
+                    seconds[name].append(taken)
+                same = _is_right(source, target) if name == "dml_jax" else True
+                target.unlink()
+                if not same:
+                    raise AssertionError("map_batches wrote something else")
+    copy = median(seconds["memmap copy"])
+    return [_row(name_of(size), name, 2 * size, values, copy) for name, values in seconds.items()]
+
+
+def _streamed(source: Path, target: Path) -> None:
+    map_batches(partial(depth_to_space, block_size=2), source, target)
+
+
+def _copied(source: Path, target: Path) -> None:
+    x = np.load(source, mmap_mode="r")
+    out = open_memmap(target, mode="w+", dtype=x.dtype, shape=(len(x), *SPACE))
+    np.copyto(out.reshape(x.shape), x)
+    out.flush()
+
+
+def _fill(source: Path, rows: int) -> None:
+    out = open_memmap(source, mode="w+", dtype=np.float32, shape=(rows, *PICTURE))
+    out.reshape(-1).view(np.uint32)[...] = np.arange(rows * prod(PICTURE), dtype=np.uint32)
+    out.flush()
+
+
+def _is_right(source: Path, target: Path) -> bool:
+    """Whether the first and the last picture are what `depth_to_space` makes of them."""
+    x, y = (np.load(path, mmap_mode="r") for path in (source, target))
+    return all(
+        np.array_equal(jax.device_get(depth_to_space(x[i], 2)).view(np.uint32), y[i].view(np.uint32)) for i in (0, -1)
+    )
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    os.sync()  # what was written before is not waited for now
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _row(case: str, contender: str, moved: int, seconds: list[float], copy: float) -> Measured:
+    low, _, high = quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
+    middle = median(seconds)
+    return Measured(case, "depth_to_space", contender, moved, middle, low, high, copy / middle, same_bits=True)

@@ -1,0 +1,618 @@
+"""map_batches: exact bits of every type, going on after any death, memory, and everything that can be wrong."""
+
+import errno
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from batch_jobs import (
+    ITEM,
+    blocks,
+    blocks_oracle,
+    death,
+    environment,
+    finished,
+    names,
+    random_rows,
+    saved,
+    started,
+)
+
+import dml_jax
+from dml_jax import ConstraintError, DataTypeError
+from dml_jax.batch import BatchError, NpyFile, journal, map_batches, mapping, target
+
+ROWS = 37
+
+
+@pytest.fixture
+def job(tmp_path):
+    """An input, its array, and where the output goes."""
+    array = random_rows(ROWS)
+    return saved(tmp_path / "in.npy", array), array, tmp_path / "out.npy"
+
+
+def same_bytes(path, expected):
+    """Whether a file is what numpy.save writes for an array."""
+    other = path.with_name("expected.npy")
+    np.save(other, expected)
+    assert path.read_bytes() == other.read_bytes()
+    other.unlink()
+
+
+# What is written.
+
+
+@pytest.mark.parametrize("rows", [0, 1, 8, ROWS])
+@pytest.mark.parametrize("batch_size", [1, 8, 11, None])
+def test_the_output_is_what_numpy_saves(tmp_path, rows, batch_size):
+    array = random_rows(rows)
+    done = map_batches(blocks, saved(tmp_path / "in.npy", array), tmp_path / "out.npy", batch_size=batch_size)
+    same_bytes(tmp_path / "out.npy", blocks_oracle(array))
+    assert names(tmp_path) == ["in.npy", "out.npy"]
+    assert (done.rows, done.total, done.bytes) == (rows, rows, 2 * array.nbytes)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int8, np.float16, np.uint32, np.complex64, ">u2", ">f4"])
+def test_every_type_keeps_its_bits(tmp_path, dtype):
+    array = random_rows(ROWS, dtype)
+    map_batches(blocks, saved(tmp_path / "in.npy", array), tmp_path / "out.npy", batch_size=8)
+    native = array.astype(array.dtype.newbyteorder("="))
+    same_bytes(tmp_path / "out.npy", blocks_oracle(native))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_types_that_numpy_does_not_name_are_said(tmp_path, dtype):
+    array = random_rows(ROWS, dtype)
+    void = f"V{array.dtype.itemsize}"
+    path = saved(tmp_path / "in.npy", array.view(void))
+    with pytest.raises(BatchError, match="without a type, as bfloat16 and float8 are saved; say"):
+        map_batches(blocks, path, tmp_path / "out.npy", batch_size=8)
+    map_batches(blocks, NpyFile(path, dtype), tmp_path / "out.npy", batch_size=8)
+    written = np.load(tmp_path / "out.npy")
+    assert written.dtype == void
+    assert written.tobytes() == blocks_oracle(array).tobytes()
+    with pytest.raises(BatchError, match="and float32 has 4"):
+        map_batches(blocks, NpyFile(path, np.float32), tmp_path / "out2.npy", batch_size=8)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.complex128])
+def test_64_bit_types_are_refused_or_exact(tmp_path, dtype):
+    array = random_rows(ROWS, dtype)
+    path = saved(tmp_path / "in.npy", array)
+    with jax.enable_x64(False), pytest.raises(DataTypeError, match="needs 64-bit types: enable them"):
+        map_batches(blocks, path, tmp_path / "out.npy", batch_size=8)
+    assert names(tmp_path) == ["in.npy"]
+    with jax.enable_x64(True):
+        map_batches(blocks, path, tmp_path / "out.npy", batch_size=8)
+    same_bytes(tmp_path / "out.npy", blocks_oracle(array))
+
+
+def test_several_inputs_and_a_shared_one(tmp_path):
+    """Row by row, as under vmap; a shared operand is the same for each."""
+    x, i = random_rows(ROWS, np.int16, (5, 4)), np.random.default_rng(1).integers(-5, 9, (ROWS, 3), np.int32)
+    table = random_rows(6, np.int16, (4,))
+    paths = saved(tmp_path / "x.npy", x), saved(tmp_path / "i.npy", i)
+    gathered = jax.vmap(lambda x, i: dml_jax.gather(x, i, 0))
+    map_batches(gathered, paths, tmp_path / "out.npy", batch_size=8)
+    at = np.clip(np.where(i < 0, i + 5, i), 0, 4)
+    same_bytes(tmp_path / "out.npy", np.stack([a[b] for a, b in zip(x, at, strict=True)]))
+
+    def looked_up(i, table):
+        return jax.vmap(lambda i: dml_jax.gather(table, i, 0))(i)
+
+    map_batches(looked_up, paths[1], tmp_path / "out2.npy", batch_size=8, shared=[table])
+    same_bytes(tmp_path / "out2.npy", table[np.clip(np.where(i < 0, i + 6, i), 0, 5)])
+
+
+def test_arrays_and_iterators_are_inputs_too(tmp_path):
+    array = random_rows(ROWS)
+    reused = np.empty((5, *ITEM), np.float32)
+
+    def one_buffer():
+        for start in range(0, ROWS, 5):
+            part = array[start : start + 5]
+            reused[: len(part)] = part
+            yield reused[: len(part)]
+
+    given = {
+        "array": array,
+        "reversed": array[::-1][::-1],
+        "memmap": np.load(saved(tmp_path / "in.npy", array), mmap_mode="r"),
+        "list": [array[:1], array[1:1], array[1:30], array[30:]],
+        "generator": (part for part in np.array_split(array, 5)),
+        "one buffer": one_buffer(),
+        "with a file": ((part for part in np.array_split(array, 3)), tmp_path / "in.npy"),
+    }
+    for name, inputs in given.items():
+        out = tmp_path / f"{name}.npy"
+        map_batches(lambda x, *_: blocks(x), inputs, out, batch_size=8)
+        same_bytes(out, blocks_oracle(array))
+    assert sorted(names(tmp_path)) == sorted(["in.npy", *(f"{name}.npy" for name in given)])
+
+
+def test_a_function_may_return_its_argument_and_change_shape_and_type(tmp_path):
+    array = random_rows(ROWS)
+    map_batches(lambda x: x, array, tmp_path / "same.npy", batch_size=8)
+    same_bytes(tmp_path / "same.npy", array)
+    map_batches(lambda x: x[:, 0, 0, 0] > 0, array, tmp_path / "flags.npy", batch_size=8)
+    same_bytes(tmp_path / "flags.npy", array[:, 0, 0, 0] > 0)
+
+
+def test_one_compilation_and_one_trace(job, caplog):
+    path, array, out = job
+    traces = []
+
+    def counted(x):
+        traces.append(x.shape)
+        return blocks(x)
+
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        map_batches(counted, path, out, batch_size=8)
+    assert traces == [(8, *ITEM)]
+    assert sum("Compiling jit(into)" in r.getMessage() for r in caplog.records) == 1
+    same_bytes(out, blocks_oracle(array))
+
+
+def test_batches_are_sharded_over_the_local_devices(job):
+    path, array, out = job
+    seen = []
+
+    def shape_of_each(x):
+        jax.debug.callback(lambda part: seen.append(part.shape), x, partitioned=True)
+        return blocks(x)
+
+    map_batches(shape_of_each, path, out, batch_size=11)
+    jax.effects_barrier()
+    assert {shape[0] for shape in seen} == {16 // jax.local_device_count()}
+    same_bytes(out, blocks_oracle(array))
+
+
+def test_progress_is_told_in_order(job):
+    path, array, out = job
+    told = []
+    map_batches(blocks, path, out, batch_size=8, progress=told.append)
+    assert [p.rows for p in told] == sorted(p.rows for p in told)
+    assert told[-1].rows == told[-1].total == ROWS
+    assert told[-1].bytes == 2 * array.nbytes
+    assert {p.total for p in told} == {ROWS}
+
+
+# Going on.
+
+
+def interrupted(path, out, rows, **options):
+    """Runs a job and stops it when that many rows are written."""
+
+    def progress(now):
+        if now.rows >= rows:
+            raise KeyboardInterrupt
+        time.sleep(0.002)
+
+    with pytest.raises(KeyboardInterrupt):
+        map_batches(blocks, path, out, batch_size=8, progress=progress, **options)
+
+
+def test_an_interrupted_job_goes_on_and_computes_the_rest_only(job):
+    path, array, out = job
+    interrupted(path, out, 16)
+    assert names(out.parent) == ["in.npy", "out.npy.partial", "out.npy.progress"]
+    recorded = json.loads(out.with_name("out.npy.progress").read_text().splitlines()[-1])["rows"]
+    assert recorded >= 16
+    done = map_batches(blocks, path, out, batch_size=16)  # another batch size is no other job
+    assert done.rows == ROWS
+    assert done.bytes == 2 * array[recorded:].nbytes
+    same_bytes(out, blocks_oracle(array))
+    assert names(out.parent) == ["in.npy", "out.npy"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_death_before_any_change_of_the_disk_loses_nothing(tmp_path, monkeypatch, overwrite):
+    """Every change that the job makes is, in turn, the first one that is not made."""
+    array = random_rows(19)
+    path, steps = saved(tmp_path / "in.npy", array), 0
+    while True:
+        out = tmp_path / str(steps) / "out.npy"
+        out.parent.mkdir()
+        if overwrite:
+            saved(out, array[:1])
+        with death(monkeypatch, steps):
+            map_batches(blocks, path, out, batch_size=8, checkpoint_seconds=1e-3, overwrite=overwrite)
+            break
+        if overwrite and len(np.load(out)) == 1:
+            same_bytes(out, array[:1])  # until the new one is whole
+        done = map_batches(blocks, path, out, batch_size=8, overwrite=overwrite)
+        assert done.rows == 19
+        same_bytes(out, blocks_oracle(array))
+        assert names(out.parent) == ["out.npy"]
+        steps += 1
+    assert steps > 12
+
+
+def test_rows_are_recorded_once_the_disk_has_them(job, monkeypatch):
+    """What was written when the last sync began is what it brought to the disk."""
+    path, array, out = job
+    written, synced, records = [0], [0], []
+    write, sync, record = os.pwrite, target.sync_data, journal.Journal.record
+
+    def counted(file, content, offset):
+        done = write(file, content, offset)
+        written[0] += done
+        return done
+
+    def syncing(file):
+        before = written[0]
+        time.sleep(0.01)
+        sync(file)
+        synced[0] = before
+
+    def recording(self, **facts):
+        records.append((facts.get("rows", 0) * array[0].nbytes, synced[0]))
+        record(self, **facts)
+
+    monkeypatch.setattr(os, "pwrite", counted)
+    monkeypatch.setattr(target, "sync_data", syncing)
+    monkeypatch.setattr(journal.Journal, "record", recording)
+    map_batches(blocks, path, out, batch_size=8, checkpoint_seconds=1e-3)
+    assert len(records) >= 3
+    assert all(recorded <= there for recorded, there in records)
+    assert max(recorded for recorded, _ in records) == array.nbytes
+
+
+def test_a_progress_file_cut_anywhere_is_understood(job):
+    path, array, out = job
+    interrupted(path, out, 24, checkpoint_seconds=1e-3)
+    progress, partial = out.with_name("out.npy.progress"), out.with_name("out.npy.partial")
+    whole, data = progress.read_bytes(), partial.read_bytes()
+    for length in (*range(0, len(whole), 41), len(whole) - 1):
+        for tail in (b"", b"\0\0\0"):
+            progress.write_bytes(whole[:length] + tail)
+            partial.write_bytes(data)
+            map_batches(blocks, path, out, batch_size=8, overwrite=True)
+            same_bytes(out, blocks_oracle(array))
+
+
+@pytest.mark.parametrize("lost", ["out.npy.partial", "out.npy.progress"])
+def test_without_its_other_file_a_job_starts_over(job, lost):
+    path, array, out = job
+    interrupted(path, out, 16)
+    out.with_name(lost).unlink()
+    done = map_batches(blocks, path, out, batch_size=8)
+    assert done.bytes == 2 * array.nbytes
+    same_bytes(out, blocks_oracle(array))
+
+
+def test_a_partial_output_that_is_not_the_recorded_one_is_not_used(job):
+    path, array, out = job
+    interrupted(path, out, 16)
+    kept = out.with_name("out.npy.progress").read_bytes()
+    out.with_name("out.npy.progress").unlink()
+    interrupted(path, out, 8)
+    out.with_name("out.npy.progress").write_bytes(kept)
+    map_batches(blocks, path, out, batch_size=8)
+    same_bytes(out, blocks_oracle(array))
+
+
+def test_an_array_goes_on_and_an_iterator_starts_over(tmp_path):
+    array, out = random_rows(ROWS), tmp_path / "out.npy"
+    interrupted(array, out, 16)
+    with pytest.raises(BatchError, match=r"inputs\[0\].crc32 was"):
+        map_batches(blocks, array[::-1], out, batch_size=8)
+    assert map_batches(blocks, array, out, batch_size=8).bytes < 2 * array.nbytes
+    interrupted(iter([array]), out, 16, overwrite=True)
+    assert map_batches(blocks, iter([array]), out, batch_size=8, overwrite=True).bytes == 2 * array.nbytes
+    same_bytes(out, blocks_oracle(array))
+
+
+def renamed(x):
+    return blocks(x)
+
+
+CHANGED = {
+    "the time of the input": (lambda path: os.utime(path, ns=(1, 1)), {}, r"inputs\[0\].mtime_ns was \d+ and is 1"),
+    "its shape": (lambda path: saved(path, random_rows(ROWS + 1)), {}, rf"inputs\[0\].shape\[0\] was {ROWS} and is 38"),
+    "its type": (lambda path: saved(path, random_rows(ROWS, np.int32)), {}, r"dtype was float32 and is int32"),
+    "an attribute": (lambda path: None, {"identity": {"axis": 1}}, r"identity was None and is \{'axis': 1\}"),
+    "the function": (lambda path: None, {"fn": renamed}, r"function was batch_jobs.blocks and is test_batch.renamed"),
+}
+
+
+@pytest.mark.parametrize(("change", "options", "message"), CHANGED.values(), ids=CHANGED)
+def test_what_has_changed_is_said_and_refused(job, change, options, message):
+    path, _, out = job
+    interrupted(path, out, 16)
+    before = {name: (out.parent / name).read_bytes() for name in ("out.npy.partial", "out.npy.progress")}
+    change(path)
+    options = {"fn": blocks, **options}
+    with pytest.raises(BatchError, match=message) as caught:
+        map_batches(inputs=path, output=out, batch_size=8, **options)
+    assert "start over with restart=True (--restart)" in str(caught.value)
+    assert {name: (out.parent / name).read_bytes() for name in before} == before
+    map_batches(inputs=path, output=out, batch_size=8, restart=True, **options)
+    same_bytes(out, blocks_oracle(np.load(path)))
+
+
+def test_two_jobs_on_one_output_exclude_each_other(job):
+    path, array, out = job
+    inside, go = threading.Event(), threading.Event()
+
+    def progress(_):
+        inside.set()
+        go.wait(30)
+
+    first = threading.Thread(target=lambda: map_batches(blocks, path, out, batch_size=8, progress=progress))
+    first.start()
+    inside.wait(30)
+    with pytest.raises(BatchError, match="another process is writing this output"):
+        map_batches(blocks, path, out, batch_size=8)
+    go.set()
+    first.join()
+    same_bytes(out, blocks_oracle(array))
+
+
+# Killed, for real.
+
+
+def test_a_killed_process_goes_on_from_what_it_recorded(tmp_path):
+    array = random_rows(200)
+    path, out = saved(tmp_path / "in.npy", array), tmp_path / "out.npy"
+    status, _, _ = finished(started(path, out, "--die-after", 80, "--slow", 0.005))
+    assert status == -signal.SIGKILL
+    lines = out.with_name("out.npy.progress").read_text().splitlines()
+    recorded = json.loads(lines[-1])["rows"]
+    assert recorded >= 80
+    status, printed, errors = finished(started(path, out))
+    assert status == 0, errors
+    rows, moved, _ = map(int, printed.split()[1:])
+    assert (rows, moved) == (200, 2 * array[recorded:].nbytes)
+    same_bytes(out, blocks_oracle(array))
+    assert names(tmp_path) == ["in.npy", "out.npy"]
+
+
+def test_a_process_killed_at_random_times_ends_with_the_same_bytes(tmp_path):
+    array = random_rows(400)
+    path, out = saved(tmp_path / "in.npy", array), tmp_path / "out.npy"
+    rng, statuses = random.Random(0), []
+    for _ in range(3):
+        process = started(path, out, "--slow", 0.01)
+        process.stdout.readline()
+        time.sleep(rng.uniform(0.0, 0.6))
+        process.kill()
+        finished(process)
+        statuses.append(process.returncode)
+        assert not out.exists()
+    assert statuses == [-signal.SIGKILL] * 3
+    status, _, errors = finished(started(path, out))
+    assert status == 0, errors
+    same_bytes(out, blocks_oracle(array))
+
+
+# Memory.
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_is_bounded_by_three_batches(tmp_path):
+    """A file of 1 GB with three batches of 8 MB in and 8 MB out, and 24 MB; loading it all exceeds the limit."""
+    item, rows, planted, batch = (16, 128, 128), 1024, [0, 1, 511, 1023], 8
+    row = int(np.prod(item)) * 4
+    path, out = tmp_path / "in.npy", tmp_path / "out.npy"
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(rows, *item))
+    for i in planted:
+        array[i] = random_rows(1, item=item, seed=i)[0]
+    array.flush()
+    limit = 3 * 2 * batch * row + 24 * 2**20
+    processes = [
+        started(path, where, "--batch-size", batch, "--limit", limit, *more)
+        for where, more in ((out, []), (tmp_path / "whole.npy", ["--whole"]))
+    ]
+    (status, printed, errors), (other, _, reason) = map(finished, processes)
+    assert (other, reason.strip().splitlines()[-1:]) == (1, ["out of memory"])
+    assert limit * 10 < rows * row
+    assert status == 0, errors
+    mapped = int(printed.split()[-1])
+    assert batch * row <= mapped <= 4 * (batch * row + 2**16)  # three, and one that is being unmapped
+    written = np.load(out, mmap_mode="r")
+    for i in planted:
+        assert written[i].tobytes() == blocks_oracle(array[i : i + 1]).tobytes()
+    assert not any(written[i].any() for i in (2, 510, 512, 1022))
+
+
+# What can be wrong.
+
+
+def fails(error, message, fn, inputs, out, **options):
+    """A job fails and leaves nothing under its name; what was there stays."""
+    before = {p.name: p.read_bytes() for p in out.parent.iterdir() if p.is_file()} if out.parent.is_dir() else {}
+    with pytest.raises(error, match=message) as caught:
+        map_batches(fn, inputs, out, **{"batch_size": 8, **options})
+    after = {p.name: p.read_bytes() for p in out.parent.iterdir() if p.is_file()} if out.parent.is_dir() else {}
+    assert after == before
+    return str(caught.value)
+
+
+RESULTS = {
+    "a row too many": (lambda x: jnp.concatenate([x, x[:1]]), "but for 8 rows it returns float32"),
+    "a number": (lambda x: x.sum(), r"but for 8 rows it returns float32\[\]"),
+    "two arrays": (lambda x: (x, x), "but it returns tuple; write one file per call"),
+    "keys": (lambda x: jax.random.split(jax.random.key(0), 8), "which no .npy file holds"),
+    "refused by the operator": (lambda x: dml_jax.depth_to_space(x, 3), "the channels of input must be a multiple"),
+}
+
+
+@pytest.mark.parametrize(("fn", "message"), RESULTS.values(), ids=RESULTS)
+def test_a_wrong_function_is_told_before_anything_is_written(job, fn, message):
+    path, _, out = job
+    fails(ConstraintError, message, fn, path, out)
+
+
+def broken(path, change):
+    """A .npy file with other bytes."""
+    path.write_bytes(change(path.read_bytes()))
+    return path
+
+
+def fortran(path):
+    return saved(path, np.asfortranarray(random_rows(ROWS)))
+
+
+FILES = {
+    "missing": (lambda p: p.with_name("none.npy"), "cannot be read: No such file or directory"),
+    "a folder": (lambda p: p.parent, "cannot be read: Is a directory"),
+    "empty": (lambda p: broken(p, lambda _: b""), "must be a .npy file, but its header is wrong"),
+    "text": (lambda p: broken(p, lambda _: b"1,2,3\n" * 99), "must be a .npy file, but its header is wrong"),
+    "a torn header": (lambda p: broken(p, lambda b: b[:60]), "must be a .npy file, but its header is wrong"),
+    "cut off": (lambda p: broken(p, lambda b: b[:-1]), "its header says [0-9]+; it was cut off"),
+    "Fortran order": (fortran, "in Fortran order; save numpy.ascontiguousarray of it"),
+    "objects": (lambda p: saved(p, np.array([{}, None])), "it holds Python objects"),
+    "no dimensions": (lambda p: saved(p, np.float32(1)), "must have a leading dimension"),
+    "text elements": (lambda p: saved(p, np.array(["a", "b"])), "type that JAX has"),
+    "dates": (lambda p: saved(p, np.array(["2026-01-01"], "M8[D]")), "type that JAX has"),
+    "records": (lambda p: saved(p, np.zeros(3, "i4,f4")), "type that JAX has"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), FILES.values(), ids=FILES)
+def test_a_wrong_input_is_told_before_anything_is_written(job, change, message):
+    path, _, out = job
+    wrong = change(path)
+    fails((BatchError, DataTypeError), message, lambda x: x, wrong, out)
+
+
+def test_wrong_arguments_are_told(job, tmp_path):
+    path, array, out = job
+    shorter = saved(tmp_path / "short.npy", array[:5])
+    told = fails(ConstraintError, "same number of rows, but", lambda x, y: x, (path, shorter), out)
+    assert f"({path}) has {ROWS}" in told
+    assert f"({shorter}) has 5" in told
+    fails(ConstraintError, "batch_size must be an integer of at least 1, but it is 0", blocks, path, out, batch_size=0)
+    fails(ConstraintError, "checkpoint_seconds must be above 0", blocks, path, out, checkpoint_seconds=0)
+    fails(ConstraintError, r"0 <= i < n, but it is \(2, 2\)", blocks, path, out, share=(2, 2))
+    fails(ConstraintError, "inputs must name at least one", blocks, (), out)
+    fails(ConstraintError, "not iterators", blocks, iter([array]), out, share=(0, 2))
+    fails(ConstraintError, "at least one array, but it gives none", blocks, iter([]), out)
+    fails(DataTypeError, "but it is int; numpy.asarray makes an array", blocks, 3, out)
+    fails(DataTypeError, "identity must consist of JSON types", blocks, path, out, identity={"a": {1}})
+    fails(BatchError, "the output must not be an input", blocks, path, path, overwrite=True)
+    link = tmp_path / "link.npy"
+    link.symlink_to(path)
+    fails(BatchError, "the output must not be an input", blocks, link, path, overwrite=True)
+    fails(BatchError, "the folder of the output must exist", blocks, path, tmp_path / "none" / "out.npy")
+    saved(out, array[:1])
+    fails(BatchError, r"the output exists; overwrite=True \(--overwrite\)", blocks, path, out)
+
+
+def test_iterators_that_disagree_are_told(tmp_path):
+    array, out = random_rows(ROWS), tmp_path / "out.npy"
+    two = lambda x, y: x  # noqa: E731
+    with pytest.raises(ConstraintError, match=r"inputs\[1\] ends after 20 and another goes on"):
+        map_batches(two, (iter([array]), iter([array[:20]])), out, batch_size=8)
+    with pytest.raises(ConstraintError, match=r"array 1 of inputs\[0\] must be float32\[any,8,2,3\], as the first is"):
+        map_batches(blocks, iter([array, array[:, :4]]), out, batch_size=8)
+    with pytest.raises(ConstraintError, match=rf"inputs\[1\] has more than {ROWS}"):
+        map_batches(two, (array, iter([array, array])), out, batch_size=8)
+    with pytest.raises(ZeroDivisionError):
+        map_batches(blocks, (array[: 9 // (2 - i)] for i in range(3)), out, batch_size=8)
+    assert not out.exists()
+
+
+def test_an_input_that_changes_while_it_is_read_is_told(job):
+    path, array, out = job
+    path = saved(path, np.concatenate([array] * 20))
+
+    def cut(now):
+        if now.rows:
+            os.truncate(path, path.stat().st_size - 1000)
+
+    with pytest.raises(BatchError, match="the input was changed while it was read"):
+        map_batches(blocks, path, out, batch_size=8, progress=cut)
+    assert not out.exists()
+
+
+def test_a_full_disk_keeps_what_is_there(job, monkeypatch):
+    path, array, out = job
+    disk = os.statvfs(out.parent)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstatvfs", lambda _: os.statvfs_result((*disk[:3], 0, 0, *disk[5:])))
+        with pytest.raises(BatchError, match=r"the disk is full: \d+ bytes are still to be written and 0 are free"):
+            map_batches(blocks, path, out, batch_size=8)
+    real, calls = target.write_at, []
+
+    def full(*arguments):
+        calls.append(arguments)
+        if len(calls) > 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(target, "write_at", full)
+        with pytest.raises(BatchError, match="free some more and run the same again"):
+            map_batches(blocks, path, out, batch_size=16)
+    assert not out.exists()
+    assert map_batches(blocks, path, out, batch_size=8).rows == ROWS
+    same_bytes(out, blocks_oracle(array))
+
+
+def test_an_output_deleted_while_it_is_written_is_told(job):
+    path, _, out = job
+
+    def delete(now):
+        out.with_name("out.npy.partial").unlink(missing_ok=True)
+
+    with pytest.raises(BatchError, match="deleted or replaced while it was written; run the same again"):
+        map_batches(blocks, path, out, batch_size=8, progress=delete)
+    assert not out.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_told(job):
+    path, _, out = job
+    out.parent.chmod(0o500)
+    try:
+        fails(BatchError, "the progress cannot be written: Permission denied", blocks, path, out)
+    finally:
+        out.parent.chmod(0o700)
+
+
+def test_a_name_that_the_folder_cannot_take_is_told(job):
+    path, _, out = job
+    fails(BatchError, "the progress cannot be written: File name too long", blocks, path, out.with_name("x" * 250))
+
+
+def test_errors_of_the_computation_end_the_job(job, monkeypatch):
+    """They come to light where a result is fetched."""
+    path, array, out = job
+
+    def failing(result, count):
+        raise jax.errors.JaxRuntimeError("INTERNAL: broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mapping, "host_rows", failing)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL: broken"):
+            map_batches(blocks, path, out, batch_size=8)
+    assert not out.exists()
+    assert map_batches(blocks, path, out, batch_size=8).rows == ROWS
+    same_bytes(out, blocks_oracle(array))
+
+
+def test_the_package_needs_neither_click_nor_rich():
+    script = """
+import sys
+sys.modules["click"] = sys.modules["rich"] = None
+import dml_jax
+assert "dml_jax.batch" not in sys.modules
+import dml_jax.batch
+"""
+    run = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert not re.search("Error", run.stderr)

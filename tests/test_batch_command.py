@@ -1,0 +1,283 @@
+"""The command `dml-jax batch`: every operator, exit statuses, interruption, what it shows, several processes."""
+
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import ml_dtypes
+import numpy as np
+import oracles
+import pytest
+from batch_jobs import blocks_oracle, environment, names, random_rows, saved
+from click.testing import CliRunner
+
+from dml_jax.batch import command, options
+from dml_jax.cli import command as dml_jax_command
+
+RNG = np.random.default_rng(7)
+N = 11
+
+
+@pytest.fixture(autouse=True)
+def signals():
+    """The handlers as they were."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def batch(*arguments):
+    """Runs the command inside this process."""
+    return CliRunner().invoke(dml_jax_command, ["batch", *map(str, arguments)])
+
+
+def distinct(high, shape):
+    """Items of distinct indices along the last dimension, some negative."""
+    at = np.argsort(RNG.random((*shape[:-1], high)), axis=-1)[..., : shape[-1]]
+    return np.where(RNG.random(at.shape) < 0.3, at - high, at).astype(np.int64)
+
+
+X = random_rows(N, np.int64, (4, 6))
+INDICES = RNG.integers(-9, 9, (N, 4, 3))
+TUPLES = distinct(4, (N, 3))[..., None]
+VIEWED = np.lib.stride_tricks.sliding_window_view(X.reshape(N, 24)[:, 1:], 3, axis=1)[:, ::2][:, :5]
+CASES = {
+    "gather": ([X, INDICES], ["--axis", 1], lambda x, i: oracles.gather(x, i, 1)),
+    "gather_elements": (
+        [X, INDICES],
+        ["--axis", -1, "--mode", "fill", "--fill-value", -7],
+        lambda x, i: oracles.gather_elements(x, i, -1, "fill", -7),
+    ),
+    "gather_nd": ([X, INDICES[..., :1]], ["--batch-dims", 1], lambda x, i: oracles.gather_nd(x, i, 1)),
+    "scatter_elements": (
+        [X, distinct(6, (N, 4, 3)), X[:, :, 3:]],
+        ["--axis", 1],
+        lambda x, i, u: written(x, np.where(i < 0, i + 6, i), u),
+    ),
+    "scatter_nd": ([X, TUPLES, X[:, 1:]], ["--mode", "clip"], lambda x, i, u: placed(x, i[:, 0], u)),
+    "depth_to_space": (
+        [random_rows(N, np.uint8)],
+        ["--block-size", 2, "--order", "CRD"],
+        lambda x: oracles.depth_to_space(x, 2, "CRD"),
+    ),
+    "space_to_depth": (
+        [random_rows(N, np.float64, (4, 6, 2))],
+        ["--block-size", 2, "--data-format", "NHWC"],
+        lambda x: oracles.space_to_depth(x.transpose(2, 0, 1), 2).transpose(1, 2, 0),
+    ),
+    "as_strided": (
+        [X.reshape(N, 24)],
+        ["--sizes", "5,3", "--strides", "2,1", "--offset", 1],
+        lambda x: np.stack([x[1 + 2 * i : 4 + 2 * i] for i in range(5)]),
+    ),
+}
+
+
+def written(x, at, updates):
+    """Elements put along the last dimension."""
+    result = x.copy()
+    np.put_along_axis(result, at, updates, axis=-1)
+    return result
+
+
+def placed(x, at, updates):
+    """Rows put at indices."""
+    result = x.copy()
+    result[at] = updates
+    return result
+
+
+def files(tmp_path, arrays):
+    return [saved(tmp_path / f"{i}.npy", array) for i, array in enumerate(arrays)]
+
+
+def test_every_operator_has_a_subcommand_and_a_case():
+    assert set(CASES) == set(options.OPERATORS) == set(command.batch.commands)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_is_applied_to_every_item(tmp_path, name):
+    """64-bit types too, although x64 is off."""
+    arrays, attributes, oracle = CASES[name]
+    out = tmp_path / "out.npy"
+    done = batch(name, *files(tmp_path, arrays), out, *attributes, "--batch-size", 8)
+    assert done.exit_code == 0, done.output
+    assert not jax.config.jax_enable_x64
+    expected = np.stack([oracle(*items) for items in zip(*arrays, strict=True)])
+    written = np.load(out)
+    assert (written.dtype, written.shape) == (expected.dtype, expected.shape)
+    assert written.tobytes() == expected.tobytes()
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"{out}: {N} items; ")
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("shared", [["indices"], ["input"]])
+def test_a_shared_operand_is_read_whole(tmp_path, shared):
+    arrays = [X, INDICES]
+    which = ["input", "indices"].index(shared[0])
+    paths = files(tmp_path, [a[0] if i == which else a for i, a in enumerate(arrays)])
+    done = batch("gather", *paths, tmp_path / "out.npy", "--axis", 0, "--shared", *shared)
+    assert done.exit_code == 0, done.output
+    operands = [[a[0]] * N if i == which else a for i, a in enumerate(arrays)]
+    expected = np.stack([oracles.gather(x, i, 0) for x, i in zip(*operands, strict=True)])
+    assert np.load(tmp_path / "out.npy").tobytes() == expected.tobytes()
+
+
+def test_the_type_of_data_without_one_is_said(tmp_path):
+    array = random_rows(N, ml_dtypes.bfloat16)
+    arguments = ["depth_to_space", saved(tmp_path / "in.npy", array), tmp_path / "out.npy", "--block-size", 2]
+    refused = batch(*arguments)
+    assert refused.exit_code == 1
+    assert "say which type: NpyFile(path, dtype), or --dtype" in refused.stderr
+    assert batch(*arguments, "--dtype", "bfloat16").exit_code == 0
+    assert np.load(tmp_path / "out.npy").tobytes() == blocks_oracle(array).tobytes()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in CASES)])
+def test_help_is_complete(arguments):
+    shown = batch(*arguments)
+    assert shown.exit_code == 0
+    if arguments[0] in CASES:
+        operator = options.OPERATORS[arguments[0]]
+        for text in (*operator.operands, "output"):
+            assert text.upper() in shown.stdout
+        for option in (*(a.opts[0] for a in operator.attributes), "--shared", "--restart", "--coordinator"):
+            assert option in shown.stdout
+    else:
+        assert all(name in shown.stdout for name in CASES)
+
+
+WRONG = {
+    "no attribute": (["depth_to_space", "a", "b"], "Missing option '--block-size'"),
+    "no number": (["gather", "a", "b", "c", "--axis", "1", "--fill-value", "x"], "'x' is no number"),
+    "no list": (["as_strided", "a", "b", "--sizes", "2;3", "--strides", "1"], "'2;3' is no list of integers"),
+    "no operand": (["gather", "a", "b", "c", "--axis", "1", "--shared", "x"], "the operands are input, indices"),
+    "all shared": (["depth_to_space", "a", "b", "--block-size", "2", "--shared", "input"], "at least one must have"),
+    "no type": (["depth_to_space", "a", "b", "--block-size", "2", "--dtype", "real"], "'real' is no type"),
+    "no host": (["depth_to_space", "a", "b", "--block-size", "2", "--process-id", "0"], "go together"),
+    "no address": (["gather_nd", "a", "b", "c", "--coordinator", "here"], "'here' is no HOST:PORT"),
+    "no such process": (
+        ["gather_nd", "a", "b", "c", "--coordinator", "h:1", "--num-processes", "2", "--process-id", "2"],
+        "must be below --num-processes 2",
+    ),
+    "no operator": (["transpose"], "No such command 'transpose'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_command_lines(arguments, message):
+    told = batch(*arguments)
+    assert told.exit_code == 2
+    assert message in told.stderr
+
+
+def test_failures_are_told_in_a_line_and_leave_nothing(tmp_path):
+    path, out = saved(tmp_path / "in.npy", random_rows(N)), tmp_path / "out.npy"
+    cases = {
+        "none.npy: an input cannot be read": [tmp_path / "none.npy", out, "--block-size", 2],
+        "the channels of input must be a multiple": [path, out, "--block-size", 3],
+        "the output must not be an input": [path, path, "--block-size", 2, "--overwrite"],
+        "the output exists; overwrite=True (--overwrite)": [path, path.with_name("in2.npy"), "--block-size", 2],
+    }
+    saved(tmp_path / "in2.npy", random_rows(N))
+    for message, arguments in cases.items():
+        told = batch("depth_to_space", *arguments)
+        assert told.exit_code == 1
+        assert told.stderr.startswith("error: ")
+        assert message in told.stderr
+        assert "Traceback" not in told.stderr
+    assert names(tmp_path) == ["in.npy", "in2.npy"]
+
+
+# As a process of its own.
+
+
+def process(*arguments, **keywords):
+    keywords = {"stderr": subprocess.PIPE, "text": True, **keywords}
+    line = [sys.executable, "-m", "dml_jax", "batch", *map(str, arguments)]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, env=environment(), **keywords)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A file that takes a while, item by item, and its array."""
+    array = random_rows(4000, np.float32, (16, 8, 8))
+    return saved(tmp_path_factory.mktemp("large") / "in.npy", array), array
+
+
+def until(condition):
+    """Waits for a condition."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_says_where_the_same_command_goes_on(large, tmp_path, number):
+    path, array = large
+    out = tmp_path / "out.npy"
+    arguments = ["depth_to_space", path, out, "--block-size", 2, "--batch-size", 1]
+    running = process(*arguments)
+    until(lambda: out.with_name("out.npy.partial").exists())
+    time.sleep(0.3)
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert errors.startswith(f"interrupted: {out}: the same command goes on from item ")
+    assert errors.endswith(" of 4000\n")
+    assert "Traceback" not in errors
+    assert not out.exists()
+    again = process(*arguments[:-2])
+    printed, errors = again.communicate(timeout=60)
+    assert (again.returncode, errors) == (0, "")
+    assert printed.startswith(f"{out}: 4000 items; ")
+    assert np.load(out).tobytes() == blocks_oracle(array).tobytes()
+    assert names(tmp_path) == ["out.npy"]
+
+
+def test_a_terminal_shows_bandwidth_and_the_time_that_remains(large, tmp_path):
+    path, _ = large
+    ours, theirs = pty.openpty()
+    running = process(
+        "depth_to_space", path, tmp_path / "out.npy", "--block-size", 2, "--batch-size", 1, stderr=theirs, text=True
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(ours)
+    printed, _ = running.communicate(timeout=60)
+    assert running.returncode == 0
+    assert printed.count("\n") == 1
+    for text in (b"out.npy", b"/4000", b"GB/s", b"0:00:0"):
+        assert text in shown
+
+
+def test_two_processes_write_one_file(large, tmp_path):
+    path, array = large
+    out = tmp_path / "out.npy"
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{found.getsockname()[1]}"
+    hosts = ["--coordinator", where, "--num-processes", 2, "--process-id"]
+    both = [process("depth_to_space", path, out, "--block-size", 2, *hosts, index) for index in range(2)]
+    for running in both:
+        printed, errors = running.communicate(timeout=60)
+        assert running.returncode == 0, errors
+        assert printed.startswith(f"{out}: 2000 items; ")
+    assert np.load(out).tobytes() == blocks_oracle(array).tobytes()
+    assert names(tmp_path) == ["out.npy"]

@@ -13,6 +13,7 @@ import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..batch import BatchError
 from ..errors import ConstraintError
 from ..model.output import write_whole
 from .cases import Case, full, quick, small, sweep
@@ -82,7 +83,7 @@ def bench(
                 write_whole(path, text().encode())
         if picture:
             draw(results, picture)
-    except (ConstraintError, OSError) as error:
+    except (BatchError, ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
     if _interrupted:
         sys.exit(130)

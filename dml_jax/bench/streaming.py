@@ -49,19 +49,17 @@ def streamed(size: int, rounds: int) -> list[Measured]:
     with tempfile.TemporaryDirectory(prefix="dml-jax-bench-") as folder:
         source, target = Path(folder, "in.npy"), Path(folder, "out.npy")
         _fill(source, size // ROW)
-        order, shuffler = list(ways), random.Random(0)
+        order, shuffler, is_right = list(ways), random.Random(0), True
         for number in range(rounds + 1):
             shuffler.shuffle(order)  # whoever comes second finds a disk that is busy with what was deleted
             for name in order:
                 taken = _seconds(partial(ways[name], source, target))
                 if number:  # before that, the input was read into the page cache
                     seconds[name].append(taken)
-                same = _is_right(source, target) if name == "dml_jax" else True
+                is_right = is_right and (name != "dml_jax" or _is_right(source, target))
                 target.unlink()
-                if not same:
-                    raise AssertionError("map_batches wrote something else")
     copy = median(seconds["memmap copy"])
-    return [_row(name_of(size), name, 2 * size, values, copy) for name, values in seconds.items()]
+    return [_row(name_of(size), name, 2 * size, values, copy, is_right) for name, values in seconds.items()]
 
 
 def _streamed(source: Path, target: Path) -> None:
@@ -96,7 +94,7 @@ def _seconds(run: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _row(case: str, contender: str, moved: int, seconds: list[float], copy: float) -> Measured:
+def _row(case: str, contender: str, moved: int, seconds: list[float], copy: float, is_right: bool) -> Measured:
     low, _, high = quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
     middle = median(seconds)
-    return Measured(case, "depth_to_space", contender, moved, middle, low, high, copy / middle, same_bits=True)
+    return Measured(case, "depth_to_space", contender, moved, middle, low, high, copy / middle, is_right)

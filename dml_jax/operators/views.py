@@ -53,8 +53,9 @@ def _read(buffer: jax.Array, layout: Layout) -> jax.Array:
             x |= _never(layout).astype(x.dtype)
         return lax.optimization_barrier(x) if is_bfloat16 and not layout.is_nested else x
 
-    # Where the buffer may be sharded, devices add up what each has read.
-    return carry_bits(read, None, buffer, of=is_narrow if parts_at_most() == 1 else is_float)
+    # Where the buffer may be sharded, devices add up what each has gathered.
+    added = parts_at_most() > 1 and not layout.is_nested
+    return carry_bits(read, None, buffer, of=is_float if added else is_narrow)
 
 
 def _never(layout: Layout) -> jax.Array:

@@ -45,10 +45,9 @@ def gather_calls(shapes):
         x = numbered(shape)
         for axis in range(len(shape)):
             for indices_shape, mode, at in [((), "fill", axis), ((4,), "clip", axis), ((2, 2), "fill", axis - x.ndim)]:
-                for _ in range(3):
-                    indices = indices_around(rng, shape[axis], indices_shape)
-                    function = partial(dml_jax.gather, axis=at, mode=mode)
-                    yield function, (x, indices), oracles.gather(x, indices, axis, mode)
+                indices = indices_around(rng, shape[axis], indices_shape)
+                function = partial(dml_jax.gather, axis=at, mode=mode)
+                yield function, (x, indices), oracles.gather(x, indices, axis, mode)
 
 
 def gather_elements_calls(shapes):
@@ -57,10 +56,9 @@ def gather_elements_calls(shapes):
         x = numbered(shape)
         for axis in range(len(shape)):
             for along, mode, at in [(1, "clip", axis), (2, "fill", axis), (4, "clip", axis - len(shape))]:
-                for _ in range(3):
-                    indices = indices_around(rng, shape[axis], (*shape[:axis], along, *shape[axis + 1 :]))
-                    function = partial(dml_jax.gather_elements, axis=at, mode=mode)
-                    yield function, (x, indices), oracles.gather_elements(x, indices, axis, mode)
+                indices = indices_around(rng, shape[axis], (*shape[:axis], along, *shape[axis + 1 :]))
+                function = partial(dml_jax.gather_elements, axis=at, mode=mode)
+                yield function, (x, indices), oracles.gather_elements(x, indices, axis, mode)
 
 
 def gather_nd_calls(shapes):
@@ -70,11 +68,10 @@ def gather_nd_calls(shapes):
         for b in range(len(shape)):
             for t in range(1, len(shape) - b + 1):
                 for between, mode in [((), "fill"), ((3,), "clip")]:
-                    for _ in range(3):
-                        columns = [indices_around(rng, n, (*shape[:b], *between)) for n in shape[b : b + t]]
-                        indices = np.stack(columns, axis=-1)
-                        function = partial(dml_jax.gather_nd, batch_dims=b, mode=mode)
-                        yield function, (x, indices), oracles.gather_nd(x, indices, b, mode)
+                    columns = [indices_around(rng, n, (*shape[:b], *between)) for n in shape[b : b + t]]
+                    indices = np.stack(columns, axis=-1)
+                    function = partial(dml_jax.gather_nd, batch_dims=b, mode=mode)
+                    yield function, (x, indices), oracles.gather_nd(x, indices, b, mode)
 
 
 @every_first_size

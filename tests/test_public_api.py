@@ -83,7 +83,7 @@ def test_vmap_over_one_operand(case):
             assert_same_bits(mapped[i], case(*arrays[:which], stacked[i], *arrays[which + 1 :]))
 
 
-@every_variant
+@every_operator
 def test_derivatives(case):
     """Exact in both directions: data movement is linear in its data."""
     arrays = [a % 7 if a.dtype.kind == "f" else a for a in case.arrays.values()]

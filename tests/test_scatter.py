@@ -27,11 +27,10 @@ def scatter_elements_calls(shapes):
         x = numbered(shape)
         for axis, n in enumerate(shape):
             for along, mode, at in [(1, "clip", axis), (2, "drop", axis), (4, "drop", axis - len(shape))]:
-                for _ in range(3):
-                    indices = rng.integers(-n - 2, n + 2, (*shape[:axis], along, *shape[axis + 1 :]), dtype=np.int32)
-                    updates = -numbered(indices.shape)
-                    function = partial(dml_jax.scatter_elements, axis=at, mode=mode)
-                    yield function, (x, indices, updates), oracles.scatter_elements(x, indices, updates, axis, mode)
+                indices = rng.integers(-n - 2, n + 2, (*shape[:axis], along, *shape[axis + 1 :]), dtype=np.int32)
+                updates = -numbered(indices.shape)
+                function = partial(dml_jax.scatter_elements, axis=at, mode=mode)
+                yield function, (x, indices, updates), oracles.scatter_elements(x, indices, updates, axis, mode)
 
 
 def scatter_nd_calls(shapes):
@@ -40,12 +39,11 @@ def scatter_nd_calls(shapes):
         x = numbered(shape)
         for t in range(1, len(shape) + 1):
             for between, mode in [((), "drop"), ((3,), "drop" if t % 2 else "clip")]:
-                for _ in range(3):
-                    columns = [rng.integers(-n - 2, n + 2, between, dtype=np.int32) for n in shape[:t]]
-                    indices = np.stack(columns, axis=-1)
-                    updates = -numbered((*between, *shape[t:]))
-                    function = partial(dml_jax.scatter_nd, mode=mode)
-                    yield function, (x, indices, updates), oracles.scatter_nd(x, indices, updates, mode)
+                columns = [rng.integers(-n - 2, n + 2, between, dtype=np.int32) for n in shape[:t]]
+                indices = np.stack(columns, axis=-1)
+                updates = -numbered((*between, *shape[t:]))
+                function = partial(dml_jax.scatter_nd, mode=mode)
+                yield function, (x, indices, updates), oracles.scatter_nd(x, indices, updates, mode)
 
 
 @every_first_size

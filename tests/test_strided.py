@@ -1,6 +1,7 @@
 """as_strided and as_strided_scatter: NumPy's views, and what XLA makes of each class of layouts."""
 
 import re
+from functools import partial
 
 import chex
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_same_bits
+from checks import assert_same_bits, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib import stride_tricks
@@ -135,22 +136,32 @@ LARGE = {
 }
 
 
+def moves(pattern):
+    """(what to call, its arrays, what NumPy makes of them): reads and writes of every class."""
+    for key, (sizes, strides, offset) in LARGE.items():
+        buffer = pattern[: offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))]
+        read = partial(dml_jax.as_strided, sizes=sizes, strides=strides, offset=offset)
+        yield read, (buffer,), numpy_view(buffer, sizes, strides, offset)
+        if key in ("broadcast row", "short broadcast row", "windows"):
+            continue
+        updates = np.roll(pattern, 77)[: np.prod(sizes)].reshape(sizes)
+        write = partial(dml_jax.as_strided_scatter, strides=strides, offset=offset)
+        for more in (0, 48 - 40):  # with the last row cut, and with a whole one
+            longer = pattern[: len(buffer) + more]
+            yield write, (longer, updates), numpy_scatter(longer, updates, strides, offset)
+
+
 @pytest.mark.parametrize("name", DIRECTML + OTHERS)
 def test_every_class_moves_bits(name):
-    """NaN payloads and all, with zeros padded in and other elements beside them."""
+    """NaN payloads and all, with zeros padded in and other elements beside them; alone and in one program."""
     dtype = np.dtype(getattr(ml_dtypes, name, name))
-    pattern = every_pattern(dtype)
     with jax.enable_x64(dtype.itemsize >= 8 and name != "complex64"):
-        for key, (sizes, strides, offset) in LARGE.items():
-            buffer = pattern[: offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))]
-            read = dml_jax.as_strided(buffer, sizes, strides, offset=offset)
-            assert_same_bits(read, numpy_view(buffer, sizes, strides, offset))
-            if key not in ("broadcast row", "short broadcast row", "windows"):
-                updates = np.roll(pattern, 77)[: np.prod(sizes)].reshape(sizes)
-                for more in (0, 48 - 40):  # with the last row cut, and with a whole one
-                    longer = pattern[: len(buffer) + more]
-                    written = dml_jax.as_strided_scatter(longer, updates, strides, offset=offset)
-                    assert_same_bits(written, numpy_scatter(longer, updates, strides, offset))
+        calls = list(moves(every_pattern(dtype)))
+        results = together([(function, *arrays) for function, arrays, _ in calls])
+        for result, (function, arrays, expected) in zip(results, calls, strict=True):
+            assert_same_bits(result, expected)
+            if dtype.name in ("float32", "bfloat16", "float8_e4m3fn", "uint8"):
+                assert_same_bits(function(*arrays), expected)
 
 
 def test_four_bit_integers_and_keys():

@@ -14,6 +14,9 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import CASES, VARIANTS
 
 every_variant = pytest.mark.parametrize("case", VARIANTS.values(), ids=VARIANTS)
+COMPOSED = {name: (case, jnp.float32) for name, case in VARIANTS.items()} | {
+    f"{name} bfloat16": (case, jnp.bfloat16) for name, case in CASES.items()
+}
 every_float = pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
 
 
@@ -141,8 +144,7 @@ COMPOSITIONS = {
 }
 
 
-@every_variant
-@every_float
+@pytest.mark.parametrize(("case", "dtype"), COMPOSED.values(), ids=COMPOSED)
 def test_compositions(case, dtype):
     """Over a batch, each equals its last function item by item. They share one program, which compiles faster."""
     function, floats = of_floats(case, dtype)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -76,17 +77,19 @@ def command() -> None:
 @click.option("-w", "--warmup", type=click.IntRange(0), default=1, help="Most samples to leave out as warm-up.")
 @click.option("-I", "--interval", type=_Milliseconds(), default=0.0, help="Least milliseconds between iterations.")
 @click.option("-v", "--verbosity", type=click.IntRange(0, 2), default=0, help="0 medians, 1 cold and hot, 2 all.")
-@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder that writeFile writes to.")
+@click.option("--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="A .npy file for an input of a .onnx.")
+@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder that files go to.")
 @feature_level
 def run(
     model: Path | None,
     device: str,
     show_devices: bool,
+    inputs: tuple[str, ...],
     output_dir: Path | None,
     feature_level: FeatureLevel,
     **timing: Any,
 ) -> None:
-    """Run the DxDispatch model file MODEL.
+    """Run MODEL: a DxDispatch model file, or a .onnx file, whose outputs are written as .npy files.
 
     Files are written to the folder of the model, or to --output-dir, and nowhere else.
     """
@@ -100,6 +103,11 @@ def run(
         return
     if model is None:
         raise click.UsageError("Missing argument 'MODEL'.")
+    if _is_onnx(model):
+        _refuse_options("a DxDispatch model file", *timing, "feature_level")
+        _run_onnx(model, inputs, _choose(device), output_dir or model.parent)
+        return
+    _refuse_options("a .onnx file", "inputs")
     checked = _read(model, feature_level=feature_level, output=output_dir)
     chosen = _choose(device)
     click.echo(f"Running on '{chosen.device_kind}'")
@@ -118,9 +126,17 @@ def run(
 @click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder that writeFile may use.")
 @feature_level
 def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: FeatureLevel) -> None:
-    """Check the DxDispatch model files MODELS and list every fault; run and write nothing."""
-    errors = []
+    """Check the DxDispatch model files MODELS and list every fault; run and write nothing.
+
+    Of a .onnx file, it says for each node that DirectML has an operator for whether the feature level takes it.
+    """
+    if any(map(_is_onnx, models)):
+        _refuse_options("DxDispatch model files", "output_dir")
+    errors: list[ConstraintError] = []
     for path in models:
+        if _is_onnx(path):
+            errors += _check_onnx(path, feature_level)
+            continue
         try:
             model = read_model(path, feature_level=feature_level, output=output_dir)
             click.echo(f"{path}: valid at feature level {feature_level}, {_counted(model)}")
@@ -151,6 +167,62 @@ def ops(name: str | None, feature_level: FeatureLevel) -> None:
 
 command.add_command(batch)
 command.add_command(bench)
+
+
+def _is_onnx(path: Path) -> bool:
+    return path.suffix.lower() == ".onnx"
+
+
+def _refuse_options(only: str, *names: str) -> None:
+    """Options that are given, but do nothing for this kind of model."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[-1]} is for {only} only")
+
+
+def _run_onnx(path: Path, inputs: tuple[str, ...], device: Any, folder: Path) -> None:
+    import jax
+
+    _need_onnx()
+    from .onnx.command import run_model
+
+    click.echo(f"Running on '{device.device_kind}'")
+    try:
+        run_model(path, inputs, device, folder, click.echo)
+        return
+    except ConstraintError as error:
+        text = str(error)
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        text = f"{device.device_kind} failed: {str(error) or 'out of memory'}"
+    click.echo(f"error: {path}: {text}", err=True)
+    sys.exit(1)
+
+
+def _check_onnx(path: Path, level: FeatureLevel) -> list[ConstraintError]:
+    """Says of each node whether the level takes it, and returns why not."""
+    _need_onnx()
+    from .onnx.command import check_model
+
+    refused = []
+    try:
+        for text, error in check_model(path, level):
+            if error is None:
+                click.echo(f"{path}: {text} is accepted at feature level {level}")
+            else:
+                refused.append(error)
+                click.echo(f"error: {path}: {text}: {error}", err=True)
+    except ConstraintError as error:
+        refused.append(error)
+        click.echo(f"error: {path}: {error}", err=True)
+    return refused
+
+
+def _need_onnx() -> None:
+    try:
+        from . import onnx  # noqa: F401
+    except ImportError as error:
+        sys.exit(f"dml-jax: {error}")
 
 
 def _show_operator(console: Console, cls: type[OperatorDesc], level: FeatureLevel) -> None:

@@ -1,0 +1,22 @@
+"""ONNX models on this library's operators: as JAX functions, as DirectML descriptors, as a backend."""
+
+try:
+    import onnx as _onnx  # noqa: F401  # absolute: the package of ONNX
+except ImportError as error:
+    raise ImportError("dml_jax.onnx needs onnx; install it with: pip install 'dml_jax[onnx]'", name="onnx") from error
+
+from .backend import Backend
+from .descs import to_descs
+from .errors import NotConstantError, OnnxError, UnsupportedError
+from .function import OnnxFunction, run_node, to_jax
+
+__all__ = [
+    "Backend",
+    "NotConstantError",
+    "OnnxError",
+    "OnnxFunction",
+    "UnsupportedError",
+    "run_node",
+    "to_descs",
+    "to_jax",
+]

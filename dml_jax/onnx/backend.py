@@ -1,0 +1,108 @@
+"""`Backend`: this library in the shape of `onnx.backend.base.Backend`, that ONNX's test runner drives."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+from onnx.backend.base import Backend as Base
+from onnx.backend.base import BackendRep, namedtupledict
+
+from .errors import NotConstantError
+from .function import OnnxFunction, run_node, to_jax
+
+__all__ = ["Backend", "Prepared", "compute"]
+
+# ONNX's names of devices, and JAX's.
+PLATFORMS = {"CPU": "cpu", "CUDA": "cuda"}
+
+
+def compute(function: OnnxFunction, inputs: Sequence[Any]) -> tuple[np.ndarray, ...]:
+    """Runs a function with x64 on: compiled, or node by node where the data of an input decides a shape."""
+    # Weights in a program take long to compile; a number may be the limit of a Range, which must be known.
+    weights = {name: value for name, value in function.parameters.items() if value.ndim}
+    with jax.enable_x64(True):
+        try:
+            results = jax.jit(lambda p, x: function(*x, parameters=p))(weights, list(inputs))
+        except NotConstantError:
+            results = function(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        return tuple(np.asarray(result) for result in results)
+
+
+class Prepared(BackendRep):
+    """A model that is ready to run.
+
+    Args:
+      function: the model.
+      device: of JAX.
+    """
+
+    def __init__(self, function: OnnxFunction, device: Any):
+        self.function, self.device = function, device
+
+    def run(self, inputs: Any, **_: Any) -> tuple[np.ndarray, ...]:
+        """Runs it on arrays, in order or by name; x64 is on meanwhile.
+
+        Returns:
+          NumPy arrays, also by the names of the outputs.
+        """
+        arrays = [inputs[spec.name] for spec in self.function.inputs] if isinstance(inputs, dict) else inputs
+        with jax.default_device(self.device):
+            results = compute(self.function, arrays)
+        return namedtupledict("Outputs", self.function.output_names)(*results)
+
+
+class Backend(Base):
+    """ONNX's interface to a runtime; x64 is on while something runs.
+
+    Example:
+      >>> import numpy as np
+      >>> from onnx import helper
+      >>> from dml_jax.onnx import Backend
+      >>> node = helper.make_node("SpaceToDepth", ["x"], ["y"], blocksize=2)
+      >>> Backend.run_node(node, [np.arange(4, dtype=np.int64).reshape(1, 1, 2, 2)])[0].ravel()
+      array([0, 1, 2, 3])
+    """
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> bool:
+        """Whether `prepare` takes the model."""
+        try:
+            cls.prepare(model, device)
+        except ValueError:
+            return False
+        return True
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Prepared:
+        """Reads a model, for one of the devices "CPU", "CUDA", "CUDA:1"."""
+        return Prepared(to_jax(model), _device(device))
+
+    @classmethod
+    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **_: Any) -> tuple[np.ndarray, ...]:
+        """Runs a model once."""
+        return cls.prepare(model, device).run(inputs)
+
+    @classmethod
+    def run_node(  # type: ignore[override]
+        cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **options: Any
+    ) -> tuple[np.ndarray, ...]:
+        """Runs a node once, of the version `opset_version` or the newest."""
+        with jax.enable_x64(True), jax.default_device(_device(device)):
+            return tuple(np.asarray(y) for y in run_node(node, inputs, opset=options.get("opset_version")))
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether JAX has such a device."""
+        try:
+            _device(device)
+        except (KeyError, ValueError, IndexError, RuntimeError):
+            return False
+        return True
+
+
+def _device(name: str) -> Any:
+    kind, _, number = name.partition(":")
+    return jax.devices(PLATFORMS[kind])[int(number or 0)]

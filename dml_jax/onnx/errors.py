@@ -1,0 +1,28 @@
+"""The errors of ONNX models: of the file, of a graph that cannot run here, of a call."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ConstraintError
+
+__all__ = ["NotConstantError", "OnnxError", "UnsupportedError"]
+
+
+class OnnxError(ConstraintError):
+    """A model cannot be read, breaks ONNX's rules, or is called with other inputs than it takes."""
+
+
+class UnsupportedError(OnnxError):
+    """A model has operators that are not done here; `nodes` lists all of them."""
+
+    def __init__(self, nodes: Sequence[str], supported: Sequence[str]):
+        lines = "\n".join(f"  {node}" for node in nodes)
+        super().__init__(f"the model must have supported operators only ({', '.join(supported)}), but has\n{lines}")
+        self.nodes, self.supported = tuple(nodes), tuple(supported)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.nodes, self.supported)
+
+
+class NotConstantError(OnnxError):
+    """A shape depends on data that is not known while tracing."""

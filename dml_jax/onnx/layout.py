@@ -1,0 +1,258 @@
+"""ONNX's layout operators, in NumPy on constants and jax.numpy on data: shapes are known, no bit changes."""
+
+from itertools import accumulate
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from ..errors import ConstraintError
+from .values import Array, arrays, known, known_ints, moved
+
+__all__ = [
+    "concat",
+    "constant",
+    "constant_of_shape",
+    "expand",
+    "flatten",
+    "identity",
+    "pad",
+    "pad_by_attributes",
+    "pad_by_paddings",
+    "range_",
+    "reshape",
+    "shape",
+    "slice_",
+    "split",
+    "squeeze",
+    "tile",
+    "tile_along",
+    "transpose",
+    "unsqueeze",
+    "where",
+]
+
+
+def identity(*, input: Array) -> Array:
+    return input
+
+
+def constant(**attributes: Any) -> np.ndarray:
+    given = [(name, value) for name, value in attributes.items() if name in _CONSTANTS]
+    if len(given) != 1 or len(attributes) != 1:
+        names = ", ".join(attributes) or "none"
+        raise ConstraintError(f"a constant must have one attribute, of {', '.join(_CONSTANTS)}, but it has {names}")
+    ((name, value),) = given
+    return np.asarray(value, _CONSTANTS[name])
+
+
+# Their types; None is that of the tensor.
+_CONSTANTS = {
+    "value": None,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_float": np.float32,
+    "value_floats": np.float32,
+}
+
+
+def shape(*, data: Array, start: int = 0, end: int | None = None) -> np.ndarray:
+    return np.array(data.shape[start:end], np.int64)
+
+
+def constant_of_shape(*, input: Array, value: np.ndarray | None = None) -> np.ndarray:
+    value = np.zeros(1, np.float32) if value is None else value
+    return np.full(_sizes("input", input), value.reshape(-1)[0], value.dtype)
+
+
+def range_(*, start: Array, limit: Array, delta: Array, stash_type: int = 0) -> np.ndarray:
+    """Numbers from `start`; narrow floats are computed as float32, as other runtimes do before stash_type too."""
+    first, last, step = (known(n, v) for n, v in (("start", start), ("limit", limit), ("delta", delta)))
+    exact = first.dtype if first.dtype.kind in "iu" or first.dtype.itemsize > 2 else np.dtype(np.float32)
+    first, last, step = (x.astype(exact).reshape(()) for x in (first, last, step))
+    if step == 0:
+        raise ConstraintError("delta must not be 0, but it is")
+    if exact.kind in "iu":
+        numbers = np.arange(int(first), int(last), int(step))
+    else:
+        count = ceil(float(last - first) / float(step))  # in 64 bits, whatever the type
+        numbers = first + np.arange(max(0, count)).astype(exact) * step
+    return numbers.astype(start.dtype)
+
+
+def reshape(*, data: Array, shape: Any, allowzero: int = 0) -> Array:
+    wanted = known_ints("shape", shape)
+    if not allowzero and any(n == 0 and d >= data.ndim for d, n in enumerate(wanted)):
+        raise ConstraintError(f"a 0 in shape must copy a size of data, but {wanted} has one beyond {data.shape}")
+    if min(wanted, default=0) < -1 or wanted.count(-1) > 1:
+        raise ConstraintError(f"shape must be sizes, of which one may be -1, but it is {wanted}")
+    sizes = [data.shape[d] if n == 0 and not allowzero else n for d, n in enumerate(wanted)]
+    xp, data = arrays(data)
+    return xp.reshape(data, sizes)
+
+
+def flatten(*, input: Array, axis: int) -> Array:
+    if not -input.ndim <= axis <= input.ndim:
+        raise ConstraintError(f"axis must be in [{-input.ndim}, {input.ndim}], but it is {axis}")
+    at = axis if axis >= 0 else axis + input.ndim
+    return reshape(data=input, shape=[prod(input.shape[:at]), prod(input.shape[at:])], allowzero=1)
+
+
+def transpose(*, data: Array, perm: Any = None) -> Array:
+    perm = list(range(data.ndim))[::-1] if perm is None else list(perm)
+    if sorted(perm) != list(range(data.ndim)):
+        raise ConstraintError(f"perm must hold every dimension of {data.shape} once, but it is {perm}")
+    xp, data = arrays(data)
+    return xp.transpose(data, perm)
+
+
+def squeeze(*, data: Array, axes: Any = None) -> Array:
+    axes = [d for d, n in enumerate(data.shape) if n == 1] if axes is None else _axes("axes", axes, data.ndim)
+    if bad := [d for d in axes if data.shape[d] != 1]:
+        raise ConstraintError(f"sizes along axes must be 1, but dimension {bad[0]} of {data.shape} is not")
+    return reshape(data=data, shape=[n for d, n in enumerate(data.shape) if d not in axes], allowzero=1)
+
+
+def unsqueeze(*, data: Array, axes: Any) -> Array:
+    rank = data.ndim + len(known_ints("axes", axes))
+    axes, sizes = _axes("axes", axes, rank), iter(data.shape)
+    return reshape(data=data, shape=[1 if d in axes else next(sizes) for d in range(rank)], allowzero=1)
+
+
+def concat(*, inputs: tuple[Array, ...], axis: int = 1) -> Array:
+    """Only the first version may leave the axis out."""
+    xp, *inputs_ = arrays(*inputs)
+    axis = _axis("axis", axis, inputs_[0].ndim)
+    return moved(lambda *data: xp.concatenate(data, axis), *inputs_)
+
+
+def split(
+    *, input: Array, axis: int = 0, count: int, split: Any = None, num_outputs: int | None = None
+) -> tuple[Array, ...]:
+    axis = _axis("axis", axis, input.ndim)
+    length = input.shape[axis]
+    sizes = _equal_parts(length, count, uneven=num_outputs is not None) if split is None else known_ints("split", split)
+    if len(sizes) != count or sum(sizes) != length or min(sizes) < 0 or num_outputs not in (None, count):
+        raise ConstraintError(f"the parts must be {count} and add up to {length}, but they are {sizes}")
+    _, input = arrays(input)
+    ends = list(accumulate(sizes))
+    return tuple(_taken(input, axis, slice(end - n, end)) for end, n in zip(ends, sizes, strict=True))
+
+
+def _equal_parts(length: int, count: int, *, uneven: bool) -> list[int]:
+    """Parts of one size; only opset 18 lets the last be smaller."""
+    part = -(-length // count)
+    if length % count and not uneven:
+        raise ConstraintError(f"the size along axis must be a multiple of the {count} parts, but it is {length}")
+    return [max(0, min(part, length - i * part)) for i in range(count)]
+
+
+def slice_(*, data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
+    first, last = known_ints("starts", starts), known_ints("ends", ends)
+    along = _axes("axes", range(len(first)) if axes is None else axes, data.ndim)
+    step = [1] * len(first) if steps is None else known_ints("steps", steps)
+    if not len(first) == len(last) == len(along) == len(step) or 0 in step:
+        raise ConstraintError(f"starts, ends, axes, steps must go together, steps not 0: {first, last, along, step}")
+    _, data = arrays(data)
+    at = [slice(None)] * data.ndim
+    for axis, *bounds in zip(along, first, last, step, strict=True):
+        at[axis] = _bounded(data.shape[axis], *bounds)
+    return moved(lambda data: data[tuple(at)], data)
+
+
+def _bounded(size: int, start: int, end: int, step: int) -> slice:
+    """A slice by ONNX's rule, which for a negative step differs from Python's: the start is moved into range."""
+    if step > 0:
+        return slice(start, end, step)
+    first = max(0, min(start + size if start < 0 else start, size - 1))
+    last = min(end + size if end < 0 else end, size - 1)
+    return slice(first, last if last >= 0 else None, step)
+
+
+def expand(*, input: Array, shape: Any) -> Array:
+    xp, input = arrays(input)
+    sizes = np.broadcast_shapes(input.shape, _sizes("shape", shape))
+    return moved(lambda data: xp.broadcast_to(data, sizes), input)
+
+
+def tile(*, input: Array, repeats: Any) -> Array:
+    counts = known_ints("repeats", repeats)
+    if len(counts) != input.ndim or min(counts, default=0) < 0:
+        raise ConstraintError(f"repeats must be a count for each dimension of {input.shape}, but it is {counts}")
+    xp, input = arrays(input)
+    return moved(lambda data: xp.tile(data, counts), input)
+
+
+def tile_along(*, input: Array, tiles: Array, axis: Array) -> Array:
+    """The first version: one axis."""
+    (count,), (along,) = known_ints("tiles", tiles), known_ints("axis", axis)
+    return tile(input=input, repeats=[count if d == along else 1 for d in range(input.ndim)])
+
+
+def pad(
+    *, data: Array, pads: Any, mode: str = "constant", constant_value: Array | None = None, axes: Any = None
+) -> Array:
+    amounts = known_ints("pads", pads)
+    along = _axes("axes", range(data.ndim) if axes is None else axes, data.ndim)
+    if len(amounts) != 2 * len(along):
+        raise ConstraintError(f"pads must be {2 * len(along)} numbers, two per axis, but they are {amounts}")
+    if mode not in _PAD_MODES:
+        raise ConstraintError(f"mode must be one of {', '.join(_PAD_MODES)}, but it is {mode!r}")
+    low, high = ([0] * data.ndim for _ in range(2))
+    for i, axis in enumerate(along):
+        low[axis], high[axis] = amounts[i], amounts[len(along) + i]
+    value = np.zeros((), data.dtype) if constant_value is None else constant_value.reshape(())
+    xp, data, value = arrays(data, value)
+    cut = tuple(slice(max(0, -a), n - max(0, -b)) for a, b, n in zip(low, high, data.shape, strict=True))
+    if any(max(0, -a) + max(0, -b) > n for a, b, n in zip(low, high, data.shape, strict=True)):
+        raise ConstraintError(f"negative pads must leave a size of at least 0, but {amounts} cut all of {data.shape}")
+    widths = [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)]
+    if mode == "constant" and xp is not np:
+        return moved(lambda data, value: lax.pad(data[cut], value, [(a, b, 0) for a, b in widths]), data, value)
+    given = {"constant_values": value} if mode == "constant" else {}
+    return moved(lambda data: xp.pad(data[cut], widths, _PAD_MODES[mode], **given), data)
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+
+
+def pad_by_attributes(*, data: Array, value: float = 0.0, **rest: Any) -> Array:
+    """The versions whose value is an attribute."""
+    return pad(data=data, constant_value=np.asarray(value, data.dtype), **rest)
+
+
+def pad_by_paddings(*, paddings: Any, **rest: Any) -> Array:
+    """The first version, which had another name for the pads."""
+    return pad_by_attributes(pads=paddings, **rest)
+
+
+def where(*, condition: Array, x: Array, y: Array) -> Array:
+    sizes = np.broadcast_shapes(condition.shape, x.shape, y.shape)
+    xp, condition, x, y = arrays(condition, x, y)
+    condition, x, y = (xp.broadcast_to(a, sizes) for a in (condition, x, y))
+    return moved(lambda x, y: xp.where(condition, x, y), x, y)
+
+
+def _taken(data: Any, axis: int, part: slice) -> Any:
+    return moved(lambda data: data[(slice(None),) * axis + (part,)], data)
+
+
+def _sizes(name: str, value: Any) -> tuple[int, ...]:
+    sizes = known_ints(name, value)
+    if min(sizes, default=0) < 0:
+        raise ConstraintError(f"{name} must be sizes of at least 0, but it is {sizes}")
+    return tuple(sizes)
+
+
+def _axes(name: str, value: Any, rank: int) -> list[int]:
+    axes = [_axis(name, axis, rank) for axis in known_ints(name, value)]
+    if len(set(axes)) < len(axes):
+        raise ConstraintError(f"{name} must differ from each other, but they are {axes}")
+    return axes
+
+
+def _axis(name: str, axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise ConstraintError(f"{name} must be in [{-rank}, {rank - 1}], but it is {axis}")
+    return axis % rank

@@ -1,0 +1,133 @@
+"""Reads a model, and its tensors that lie in files beside it; nothing outside its folder is opened."""
+
+import os
+import sys
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import google.protobuf.message
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from .errors import OnnxError
+
+__all__ = ["dtype_of", "load_model", "read_tensor", "type_name"]
+
+
+def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
+    """A model, and the folder that its external data lies in: that of the file, else the working directory.
+
+    Raises:
+      OnnxError: it cannot be read, or is no ONNX model.
+    """
+    if isinstance(source, onnx.ModelProto):
+        return _checked(source, "the model"), Path()
+    if isinstance(source, bytes):
+        return _parsed(source, "the model"), Path()
+    path = Path(source)
+    try:
+        return _parsed(path.read_bytes(), str(path)), path.parent
+    except OSError as error:
+        raise OnnxError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:
+    """The values of a tensor.
+
+    Raises:
+      OnnxError: strings, a length other than its shape says, or external data that is missing, short or elsewhere.
+    """
+    dtype = dtype_of(tensor.data_type, f"tensor {tensor.name!r}")
+    if any(n < 0 for n in tensor.dims):
+        raise OnnxError(f"tensor {tensor.name!r}: every size must be at least 0, but the shape is {tuple(tensor.dims)}")
+    if tensor.data_location == TensorProto.EXTERNAL:
+        raw = _external(tensor, dtype, folder)
+        if _bits(dtype) == 8 * dtype.itemsize and sys.byteorder == "little":  # as they lie: weights may be large
+            return np.frombuffer(raw, dtype).reshape(tuple(tensor.dims))
+        tensor = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
+    try:
+        return np.ascontiguousarray(numpy_helper.to_array(tensor)).reshape(tuple(tensor.dims))
+    except (ValueError, TypeError) as error:
+        raise OnnxError(f"tensor {tensor.name!r} is damaged: {error}") from None
+
+
+def dtype_of(elem_type: int, what: str) -> np.dtype[Any]:
+    """NumPy's type for one of ONNX's.
+
+    Raises:
+      OnnxError: strings, or an unknown type.
+    """
+    try:
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(elem_type))
+    except KeyError:
+        rule = f"the element type must be one that onnx {onnx.__version__} knows"
+        raise OnnxError(f"{what}: {rule}, but it is {elem_type}") from None
+    if dtype.hasobject:
+        raise OnnxError(f"{what}: the elements must be numbers, but they are strings")
+    return dtype
+
+
+def type_name(dtype: Any) -> str:
+    """ONNX's name of a tensor type, as its schemas have it: "tensor(float)"."""
+    return f"tensor({TensorProto.DataType.Name(helper.np_dtype_to_tensor_dtype(np.dtype(dtype))).lower()})"
+
+
+def _parsed(content: bytes, name: str) -> onnx.ModelProto:
+    try:
+        return _checked(onnx.ModelProto.FromString(content), name)
+    except google.protobuf.message.DecodeError as error:
+        raise OnnxError(f"{name}: is no ONNX model: {error}") from None
+
+
+def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    if not model.opset_import or not model.HasField("graph"):
+        raise OnnxError(f"{name}: is no ONNX model: it must have a graph and an opset version, and lacks one")
+    return model
+
+
+def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path) -> bytes:
+    """The bytes of a tensor in a file beside the model."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    what, location = f"tensor {tensor.name!r}", entries.get("location", "")
+    path = _path(what, location, folder)
+    length = -(-prod(tensor.dims) * _bits(dtype) // 8)
+    offset, said = _number(what, "offset", entries, 0), _number(what, "length", entries, length)
+    if said != length:
+        raise OnnxError(f"{what}: {dtype}{list(tensor.dims)} must have {length} bytes, but its entry says {said}")
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < offset + length:
+                fact = f"{location!r} has {size}"
+                raise OnnxError(f"{what}: its file must have {offset + length} bytes, but {fact}; it was cut off")
+            file.seek(offset)
+            return file.read(length)
+    except OSError as error:
+        raise OnnxError(f"{what}: its file {location!r} cannot be read: {error.strerror}") from None
+
+
+def _path(what: str, location: str, folder: Path) -> Path:
+    """The file of external data: in the folder of the model, where links lead included."""
+    try:
+        root, path = folder.resolve(), (folder / location).resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # NUL, too long, a loop of links
+        raise OnnxError(f"{what}: its location {location!r:.60} names no file: {error}") from None
+    if not location or not path.is_relative_to(root) or path == root:
+        raise OnnxError(f"{what}: its file must lie in the folder of the model, but its location is {location!r}")
+    return path
+
+
+def _number(what: str, name: str, entries: Mapping[str, str], default: int) -> int:
+    text = entries.get(name, str(default))
+    if not text.isdecimal():
+        raise OnnxError(f"{what}: {name} must be an integer of at least 0, but it is {text!r}")
+    return int(text)
+
+
+def _bits(dtype: np.dtype[Any]) -> int:
+    """Bits of an element as ONNX stores it: small ones are packed."""
+    packed = [bits for bits in (2, 4) if dtype.name.startswith((f"int{bits}", f"uint{bits}", f"float{bits}_"))]
+    return packed[0] if packed else 8 * dtype.itemsize

@@ -1,0 +1,101 @@
+"""ONNX's data movement by this library's functions, and what ONNX has beyond DirectML around them."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..errors import ConstraintError
+from ..operators.depth_space import depth_to_space as to_space
+from ..operators.depth_space import space_to_depth as to_depth
+from ..operators.gather import gather as dml_gather
+from ..operators.gather import gather_elements as dml_gather_elements
+from ..operators.gather import gather_nd as dml_gather_nd
+from ..operators.operands import as_indices
+from ..operators.scatter import scatter_elements as dml_scatter_elements
+from ..operators.scatter import scatter_nd as dml_scatter_nd
+from .values import Array, on_device
+
+__all__ = [
+    "depth_to_space",
+    "gather",
+    "gather_elements",
+    "gather_nd",
+    "order_of",
+    "scatter_elements",
+    "scatter_nd",
+    "space_to_depth",
+]
+
+
+def gather(*, data: Array, indices: Array, axis: int) -> jax.Array:
+    return dml_gather(on_device(data), indices, axis)
+
+
+def gather_elements(*, data: Array, indices: Array, axis: int) -> jax.Array:
+    return dml_gather_elements(_cut(on_device(data), indices, axis), indices, axis)
+
+
+def gather_nd(*, data: Array, indices: Array, batch_dims: int = 0) -> jax.Array:
+    return dml_gather_nd(on_device(data), indices, batch_dims=batch_dims)
+
+
+def scatter_elements(*, data: Array, indices: Array, updates: Array, axis: int, reduction: str = "none") -> jax.Array:
+    data, updates = on_device(data), on_device(updates)
+    part = _cut(data, indices, axis)
+    written = dml_scatter_elements(part, indices, updates, axis)  # which checks all operands
+    if reduction != "none":
+        indices = jnp.asarray(as_indices("ScatterElements", indices))
+        along = axis % data.ndim
+        at = [lax.broadcasted_iota(indices.dtype, indices.shape, d) for d in range(data.ndim)]
+        at[along] = indices
+        written = _reduced(part, tuple(at), updates, reduction)
+    return lax.dynamic_update_slice(data, written, (0,) * data.ndim) if part.shape != data.shape else written
+
+
+def scatter_nd(*, data: Array, indices: Array, updates: Array, reduction: str = "none") -> jax.Array:
+    data, updates = on_device(data), on_device(updates)
+    written = dml_scatter_nd(data, indices, updates)  # which checks all operands
+    if reduction == "none":
+        return written
+    indices = jnp.asarray(as_indices("ScatterND", indices))
+    return _reduced(data, tuple(indices[..., i] for i in range(indices.shape[-1])), updates, reduction)
+
+
+def depth_to_space(*, input: Array, blocksize: int, mode: str = "DCR") -> jax.Array:
+    return to_space(_picture(input), blocksize, order=order_of(mode))
+
+
+def space_to_depth(*, input: Array, blocksize: int, mode: str = "DCR") -> jax.Array:
+    return to_depth(_picture(input), blocksize, order=order_of(mode))
+
+
+def _cut(data: Any, indices: Array, axis: int) -> Any:
+    """The part of `data` that `indices` reach: ONNX lets them be smaller off the axis."""
+    if data.ndim != indices.ndim or not -data.ndim <= axis < data.ndim:
+        return data  # which the function refuses
+    along = axis % data.ndim
+    sizes = (n if d == along else min(n, k) for d, (n, k) in enumerate(zip(data.shape, indices.shape, strict=True)))
+    return lax.slice(data, (0,) * data.ndim, tuple(sizes))
+
+
+def _reduced(data: jax.Array, at: tuple[jax.Array, ...], updates: jax.Array, reduction: str) -> jax.Array:
+    """Combines elements with updates: of one element, any number."""
+    if reduction not in ("add", "mul", "min", "max"):
+        raise ConstraintError(f"reduction must be none, add, mul, min or max, but it is {reduction!r}")
+    return getattr(data.at[at], "multiply" if reduction == "mul" else reduction)(updates, mode="drop")
+
+
+def _picture(input: Array) -> jax.Array:
+    if np.ndim(input) != 4:
+        raise ConstraintError(f"input must have 4 dimensions, but its shape is {input.shape}")
+    return on_device(input)
+
+
+def order_of(mode: str) -> str:
+    """ONNX's name of an order, which is one of this library's."""
+    if mode not in ("DCR", "CRD"):
+        raise ConstraintError(f"mode must be DCR or CRD, but it is {mode!r}")
+    return mode

@@ -1,0 +1,68 @@
+"""Values while a graph runs: NumPy arrays are known constants, JAX arrays are data; int64 survives in the former."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ..errors import ConstraintError, DataTypeError
+from ..lowering.carrying import carry_bits
+from .errors import NotConstantError
+
+__all__ = ["Array", "arrays", "known", "known_ints", "moved", "on_device"]
+
+Array = np.ndarray | jax.Array
+
+
+def on_device(value: Array) -> jax.Array:
+    """A value as data of JAX.
+
+    Raises:
+      DataTypeError: 64-bit numbers while x64 is off.
+    """
+    if jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype:
+        raise DataTypeError(
+            f"{value.dtype} must not be narrowed, but jax_enable_x64 is off: call the function with "
+            "jax.enable_x64(True) around it"
+        )
+    return jnp.asarray(value)
+
+
+def arrays(*values: Array) -> tuple[Any, ...]:
+    """The module to compute with, then the values: NumPy if all are known, else jax.numpy and all on the device."""
+    if all(isinstance(value, np.ndarray) for value in values):
+        return np, *values
+    return jnp, *map(on_device, values)
+
+
+def known(name: str, value: Array) -> np.ndarray:
+    """A value that decides a shape.
+
+    Raises:
+      NotConstantError: it depends on data that is being traced.
+    """
+    if not isinstance(value, Tracer):
+        return np.asarray(value)
+    raise NotConstantError(
+        f"{name} must be a constant or follow from shapes, because it decides a shape, but it depends on the data of "
+        "an input; outside jax.jit, jax.vmap and jax.grad, or as an initializer, it is known"
+    )
+
+
+def known_ints(name: str, value: Any) -> list[int]:
+    """Numbers that decide a shape: an attribute, or a 1-D input."""
+    if not isinstance(value, (np.ndarray, jax.Array)):
+        return [int(n) for n in value]
+    if value.ndim > 1:
+        raise ConstraintError(f"{name} must be 1-D, but its shape is {value.shape}")
+    return [int(n) for n in np.atleast_1d(known(name, value))]
+
+
+def moved(move: Callable[..., Any], *data: Array) -> Any:
+    """`move(*data)`, which changes no bit; floats that XLA would change are moved as integers."""
+    if isinstance(data[0], np.ndarray):
+        return move(*data)
+    return carry_bits(lambda _, *data: move(*data), None, *data)  # type: ignore[arg-type]

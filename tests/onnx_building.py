@@ -1,0 +1,48 @@
+"""Small ONNX models for the tests, and ONNX Runtime's answers; without either package its importers are skipped."""
+
+import numpy as np
+import pytest
+from checks import bits
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+TensorProto, helper, numpy_helper = onnx.TensorProto, onnx.helper, onnx.numpy_helper
+
+IR_VERSION = 10  # which every onnx and onnxruntime that is accepted reads
+
+
+def declared(name, array):
+    """The declaration of an input like an array."""
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+
+def model(nodes, inputs, outputs, initializers=None, opset=20):
+    """A model: `inputs` and `initializers` are arrays by name, `outputs` are names."""
+    graph = helper.make_graph(
+        list(nodes),
+        "graph",
+        [declared(name, array) for name, array in inputs.items()],
+        [onnx.ValueInfoProto(name=name) for name in outputs],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in (initializers or {}).items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
+
+
+def runtime(proto, inputs):
+    """What ONNX Runtime computes on the CPU, node by node as they stand."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, dict(inputs))
+
+
+def assert_same_values(actual, expected):
+    """Same dtype, same shape, same bits, but that a NaN is a NaN: a conversion leaves its bits open."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.dtype == expected.dtype
+    assert actual.shape == expected.shape
+    has_nan = actual.dtype.kind in "fV" and "int" not in actual.dtype.name
+    nan = np.isnan(actual) & np.isnan(expected) if has_nan else np.zeros(actual.shape, bool)
+    np.testing.assert_array_equal(*(np.where(nan[..., None], np.uint8(0), bits(x)) for x in (actual, expected)))

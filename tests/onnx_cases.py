@@ -1,0 +1,30 @@
+"""ONNX's own test cases of the operators that are done, made by its package."""
+
+import warnings
+
+import pytest
+from onnx_building import numpy_helper, onnx
+
+from dml_jax.onnx.table import OPERATORS
+
+__all__ = ["CASES", "as_array", "operators"]
+
+
+def operators(model):
+    """The types of a model's nodes."""
+    return {node.op_type for node in model.graph.node}
+
+
+def as_array(value):
+    """An input or output of a case."""
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def _cases():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of other operators' cases
+        cases = pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None)
+    return {case.name: case for case in cases if operators(case.model) <= set(OPERATORS)}
+
+
+CASES = _cases()

@@ -1,0 +1,433 @@
+"""Whole models: a super-resolution network, shapes computed as exporters do, transformations, parameters, x64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from checks import assert_same_bits
+from jax.test_util import check_grads
+from onnx_building import declared, helper, model, numpy_helper, onnx, runtime
+
+import dml_jax
+from dml_jax.onnx import NotConstantError, OnnxError, run_node, to_jax
+from dml_jax.onnx.nodes import node_of
+from dml_jax.onnx.table import OPERATORS
+
+
+def super_resolution(mode="CRD", channels=4, block=2):
+    """Convolutions at low resolution, then channels become pixels."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w0": rng.standard_normal((channels, 1, 3, 3)) / 3,
+        "b0": rng.standard_normal(channels) / 3,
+        "w1": rng.standard_normal((block**2, channels, 3, 3)) / 6,
+        "b1": rng.standard_normal(block**2) / 6,
+    }
+    nodes = [
+        helper.make_node("Conv", ["picture", "w0", "b0"], ["a"], name="features", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w1", "b1"], ["c"], name="pixels", auto_pad="SAME_UPPER"),
+        helper.make_node("DepthToSpace", ["c"], ["large"], blocksize=block, mode=mode),
+    ]
+    picture = rng.standard_normal((2, 1, 6, 5)).astype(np.float32)
+    weights = {name: w.astype(np.float32) for name, w in weights.items()}
+    return model(nodes, {"picture": picture}, ["large"], weights), picture
+
+
+# Super-resolution.
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_super_resolution_gives_the_picture_of_onnx_runtime(mode):
+    proto, picture = super_resolution(mode)
+    function = to_jax(proto)
+    (expected,) = runtime(proto, {"picture": picture})
+    assert expected.shape == (2, 1, 12, 10)
+    for actual in (
+        function(picture),
+        jax.jit(function)(picture),
+        function(picture, parameters=function.parameters),
+        jax.jit(lambda p: function(picture, parameters=p))(function.parameters),
+    ):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_gradient_of_the_weights_is_that_of_differences():
+    proto, picture = super_resolution()
+    function = to_jax(proto)
+    assert set(function.parameters) == {"w0", "b0", "w1", "b1"}
+
+    def loss(parameters):
+        return (function(picture, parameters=parameters) ** 2).sum()
+
+    gradient = jax.jit(jax.grad(loss))(function.parameters)
+    assert all(np.isfinite(g).all() and np.abs(g).max() > 0 for g in gradient.values())
+    step = 1e-3  # small, because a Relu has a kink
+    rng = np.random.default_rng(1)
+    way = {n: rng.standard_normal(w.shape).astype(np.float32) for n, w in function.parameters.items()}
+    there, back = ({n: w + s * way[n] for n, w in function.parameters.items()} for s in (step, -step))
+    slope = (loss(there) - loss(back)) / (2 * step)
+    np.testing.assert_allclose(sum((gradient[n] * way[n]).sum() for n in way), slope, rtol=2e-2)
+
+
+def test_derivatives_of_movement_and_layout_are_exact():
+    """Every operator that moves data, upon another, in both directions of differentiation."""
+    i, t = np.int32([[2, 0, 1]]), np.int32([[1], [0]])
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["a"], perm=[1, 0]),
+        helper.make_node("Gather", ["a", "g"], ["b"], axis=0),
+        helper.make_node("Squeeze", ["b", "zero"], ["c"]),
+        helper.make_node("ScatterElements", ["c", "i", "u"], ["d"], axis=1),
+        helper.make_node("Pad", ["d", "pads"], ["e"], mode="reflect"),
+        helper.make_node("GatherND", ["e", "t"], ["f"]),
+        helper.make_node("Slice", ["f", "start", "end", "one", "step"], ["h"]),
+        helper.make_node("Concat", ["h", "h"], ["k"], axis=-1),
+        helper.make_node("ScatterND", ["k", "t", "v"], ["l"], reduction="add"),
+        helper.make_node("Where", ["mask", "l", "k"], ["m"]),
+        helper.make_node("TopK", ["m", "two"], ["n", "o"], axis=1),
+        helper.make_node("Tile", ["n", "pair"], ["y"]),
+    ]
+    x, u, v = (np.random.default_rng(2).standard_normal(s).astype(np.float32) for s in ((4, 3), (1, 3), (2, 6)))
+    constants = {
+        "g": np.int64([[0, -1, 1]]),
+        "zero": np.int64([0]),
+        "pads": np.int64([1, 1, 0, 1]),
+        "start": np.int64([-1]),
+        "end": np.int64([-4]),
+        "one": np.int64([1]),
+        "step": np.int64([-1]),
+        "two": np.int64([2]),
+        "pair": np.int64([2, 1]),
+        "mask": np.array([[True], [False]]),
+    }
+    proto = model(nodes, {"x": x, "i": i, "u": u, "t": t.astype(np.int64), "v": v}, ["y"], constants)
+    function = to_jax(proto)
+    expected = runtime(proto, {"x": x, "i": i, "u": u, "t": t.astype(np.int64), "v": v})[0]
+    assert_same_bits(function(x, i, u, t.astype(np.int64), v), expected)
+    of_floats = jax.jit(lambda x, u, v: function(x, np.asarray(i), u, t.astype(np.int64), v))
+    check_grads(of_floats, (x, u, v), order=1, atol=0.05, rtol=0.05)
+
+
+# Shapes, as exporters compute them.
+
+
+def flattened_but_batch():
+    """torch's x.view(x.shape[0], -1) beside TensorFlow's reshape by strided slices of a shape."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Constant", [], ["zero"], value_int=0),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Unsqueeze", ["n", "axes"], ["n1"]),
+        helper.make_node("Concat", ["n1", "rest"], ["wanted"], axis=0),
+        helper.make_node("Reshape", ["x", "wanted"], ["flat"]),
+        helper.make_node("Slice", ["s", "one", "three", "axes"], ["inner"]),
+        helper.make_node("Cast", ["inner"], ["floats"], to=1),
+        helper.make_node("Mul", ["floats", "half"], ["halved"]),
+        helper.make_node("Cast", ["halved"], ["halves"], to=7),
+        helper.make_node("Sub", ["inner", "halves"], ["starts"]),
+        helper.make_node("Slice", ["x", "starts", "inner", "two"], ["corner"]),
+        helper.make_node("Range", ["zero", "n", "step"], ["row"]),
+        helper.make_node("ConstantOfShape", ["inner"], ["fill"], value=numpy_helper.from_array(np.float32([7]))),
+        helper.make_node("Expand", ["fill", "s"], ["sevens"]),
+        helper.make_node("Add", ["x", "sevens"], ["sum"]),
+    ]
+    constants = {
+        "axes": np.int64([0]),
+        "rest": np.int64([-1]),
+        "one": np.int64([1]),
+        "three": np.int64([3]),
+        "half": np.float32(0.5),
+        "two": np.int64([1, 2]),
+        "step": np.int64(1),
+    }
+    x = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
+    return nodes, {"x": x}, constants
+
+
+def test_shape_chains_are_constants(x64):
+    nodes, inputs, constants = flattened_but_batch()
+    outputs = ["flat", "corner", "sum"]
+    proto = model(nodes, inputs, outputs, constants)
+    for name in ("x",):
+        proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+        assert proto.graph.input[0].name == name
+    function = to_jax(proto)
+    for actual in (function(inputs["x"]), jax.jit(function)(inputs["x"])):
+        for y, wanted in zip(actual, runtime(proto, inputs), strict=True):
+            assert_same_bits(y, wanted)
+    other = np.ones((5, 4, 3), np.float32)
+    assert jax.eval_shape(function, other)[0].shape == (5, 12)
+
+
+def test_int64_outputs_need_x64():
+    nodes, inputs, constants = flattened_but_batch()
+    function = to_jax(model(nodes, inputs, ["row"], constants))
+    with pytest.raises(dml_jax.DataTypeError, match="output 'row': int64 must not be narrowed, but jax_enable_x64 is"):
+        function(inputs["x"])
+    with jax.enable_x64(True):
+        assert_same_bits(function(inputs["x"]), np.int64([0, 1]))
+
+
+def test_int64_indices_are_exact_without_x64():
+    """From an initializer, and as a NumPy array outside of transformations; under jit JAX narrows them first."""
+    table = np.float32([[1, 2], [3, 4]])
+    far = np.int64([2**32, -1])  # which 32 bits would make row 0
+    node = helper.make_node("Gather", ["t", "i"], ["y"])
+    function = to_jax(model([node], {"i": far}, ["y"], {"t": table}))
+    assert_same_bits(function(far), table[[1, 1]])
+    gradient = jax.grad(lambda p: function(far, parameters=p).sum())(function.parameters)
+    assert_same_bits(gradient["t"], np.float32([[0, 0], [2, 2]]))
+    constant = to_jax(model([node], {"t": table}, ["y"], {"i": far}))
+    assert_same_bits(jax.jit(constant)(table), table[[1, 1]])
+    with pytest.raises(
+        dml_jax.DataTypeError, match=r"must be int64, but it is int32, as JAX makes it while x64 is off"
+    ):
+        jax.jit(function)(far)
+    with jax.enable_x64(True):
+        assert_same_bits(jax.jit(function)(far), table[[1, 1]])
+
+
+def test_top_k_indices_need_x64_only_if_something_reads_them():
+    x = np.float32([3, 1, 2])
+    node = helper.make_node("TopK", ["x", "k"], ["values", "indices"])
+    for outputs, wanted in ((["values"], [3, 2]), (["values", "indices"], None)):
+        function = to_jax(model([node], {"x": x}, outputs, {"k": np.int64([2])}))
+        if wanted:
+            assert_same_bits(jax.jit(function)(x), np.float32(wanted))
+            continue
+        with pytest.raises(dml_jax.DataTypeError, match="int64 must not be narrowed"):
+            function(x)
+        with jax.enable_x64(True):
+            assert_same_bits(jax.jit(function)(x)[1], np.int64([0, 2]))
+
+
+def test_top_k_of_constants_needs_no_x64():
+    nodes = [helper.make_node("TopK", ["c", "k"], ["values", "best"]), helper.make_node("Gather", ["x", "best"], ["y"])]
+    x = np.float32([10, 20, 30])
+    function = to_jax(model(nodes, {"x": x}, ["y"], {"c": np.float32([3, 1, 2]), "k": np.int64([2])}))
+    assert_same_bits(jax.jit(function)(x), np.float32([10, 30]))
+
+
+DECIDING = {
+    "Reshape": ("Reshape", ["x", "v"], {}, np.int64([4, 1])),
+    "Expand": ("Expand", ["x", "v"], {}, np.int64([3, 2, 2])),
+    "Slice": ("Slice", ["x", "v", "v"], {}, np.int64([0])),
+    "Range": ("Range", ["v", "v", "v"], {}, np.int64(2)),
+    "TopK": ("TopK", ["x", "v"], {}, np.int64([1])),
+    "ConstantOfShape": ("ConstantOfShape", ["v"], {}, np.int64([2])),
+    "Tile": ("Tile", ["x", "v"], {}, np.int64([2, 1])),
+    "Pad": ("Pad", ["x", "v"], {}, np.int64([0, 1, 0, 1])),
+    "Squeeze": ("Squeeze", ["y", "v"], {}, np.int64([0])),
+    "Unsqueeze": ("Unsqueeze", ["x", "v"], {}, np.int64([0])),
+    "Split": ("Split", ["x", "v"], {}, np.int64([1, 1])),
+}
+
+
+@pytest.mark.parametrize("name", DECIDING)
+def test_data_must_not_decide_a_shape(name):
+    op_type, inputs, attributes, value = DECIDING[name]
+    x = np.float32([[1, 2], [3, 4]])
+    arrays = {n: a for n, a in {"x": x, "y": x[None], "v": value}.items() if n in inputs}
+    outputs = ["a", "b"] if op_type in ("Split", "TopK") else ["a"]
+    node = helper.make_node(op_type, inputs, outputs, name="it", **attributes)
+    function = to_jax(model([node], arrays, outputs))
+    with jax.enable_x64(True):
+        with pytest.raises(NotConstantError) as caught:
+            jax.jit(function)(*arrays.values())
+        assert f"{op_type} node 'it': " in str(caught.value)
+        assert "must be a constant or follow from shapes, because it decides a shape" in str(caught.value)
+        jax.block_until_ready(function(*arrays.values()))
+
+
+# Transformations and parameters.
+
+
+def test_vmap_is_a_loop():
+    proto, picture = super_resolution()
+    function = to_jax(proto)
+    pictures = np.stack([picture, -picture, 2 * picture])
+    mapped = jax.jit(jax.vmap(function))(pictures)
+    for one, many in zip(pictures, mapped, strict=True):
+        np.testing.assert_allclose(function(one), many, rtol=1e-5, atol=1e-6)
+
+
+def test_parameters_are_a_pytree_of_some_initializers():
+    table, rows = np.float32([1, 2, 3]), np.int32([0, 2])
+    node = helper.make_node("Gather", ["table", "rows"], ["y"])
+    function = to_jax(model([node], {}, ["y"], {"table": table, "rows": rows}))
+    assert list(function.parameters) == ["table"]
+    assert_same_bits(function(), np.float32([1, 3]))
+    assert_same_bits(function(parameters={"rows": np.int32([1, 1])}), np.float32([2, 2]))
+    doubled = jax.tree.map(lambda w: 2 * w, function.parameters)
+    assert_same_bits(jax.jit(lambda p: function(parameters=p))(doubled), np.float32([2, 6]))
+    many = jax.vmap(lambda p: function(parameters=p))({"table": np.stack([table, -table])})
+    assert_same_bits(many, np.float32([[1, 3], [-1, -3]]))
+
+
+def test_old_models_list_initializers_among_the_inputs():
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    proto = model([node], {"x": np.float32([1, 2])}, ["y"], {"w": np.float32([3, 4])})
+    proto.graph.input.append(declared("w", np.float32([3, 4])))
+    function = to_jax(proto)
+    assert [spec.name for spec in function.inputs] == ["x"]
+    assert_same_bits(function(np.float32([1, 2])), np.float32([4, 6]))
+
+
+def test_nodes_that_no_output_needs_are_not_run():
+    nodes = [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Reshape", ["x", "x"], ["z"])]
+    function = to_jax(model(nodes, {"x": np.int64([1])}, ["y"]))
+    with jax.enable_x64(True):
+        assert_same_bits(jax.jit(function)(np.int64([1])), np.int64([1]))
+
+
+def test_sources_of_a_model(tmp_path):
+    proto, picture = super_resolution()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    expected = to_jax(proto)(picture)
+    for source in (path, str(path), path.read_bytes()):
+        assert_same_bits(to_jax(source)(picture), expected)
+
+
+# Every version.
+
+
+@pytest.mark.parametrize("op_type", OPERATORS)
+def test_every_version_of_onnx_has_a_function(op_type):
+    versions = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == op_type and s.domain == ""]
+    assert min(OPERATORS[op_type]) == min(s.since_version for s in versions)
+    for schema in versions:
+        attributes = {n: 1 for n, a in schema.attributes.items() if a.required and str(a.type).endswith(".INT")}
+        attributes |= {n: [1] for n, a in schema.attributes.items() if a.required and str(a.type).endswith(".INTS")}
+        if op_type == "Cast":
+            attributes = {"to": "FLOAT" if schema.since_version < 6 else 1}
+        elif op_type == "Constant" and schema.since_version < 12:
+            attributes = {"value": numpy_helper.from_array(np.float32(0))}
+        names = [f"x{i}" for i in range(schema.min_input)]
+        proto = helper.make_node(op_type, names, ["y"] * schema.min_output, **attributes)
+        assert node_of(proto, schema.since_version).schema.since_version == schema.since_version
+
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+# What opsets before those of ONNX Runtime say: opset, operator, inputs, attributes, result.
+OLD = {
+    "add_equal": (1, "Add", [X, X], {"consumed_inputs": [0, 0]}, X + X),
+    "add_from_axis": (6, "Add", [X, np.float32([10, 20])], {"broadcast": 1, "axis": 0}, np.add(X, [[10], [20]])),
+    "sub_suffix": (6, "Sub", [X, np.float32([1, 2, 3])], {"broadcast": 1}, X - [1, 2, 3]),
+    "mul_scalar": (1, "Mul", [X, np.float32(2)], {"broadcast": 1}, X * 2),
+    "div_from_negative_axis": (6, "Div", [X, np.float32([1, 2])], {"broadcast": 1, "axis": -2}, X / [[1], [2]]),
+    "cast_by_name": (1, "Cast", [X], {"to": "INT32"}, X.astype(np.int32)),
+    "concat_along_1": (1, "Concat", [X, X], {}, np.concatenate([X, X], 1)),
+    "pad": (1, "Pad", [X], {"paddings": [0, 1, 0, 0], "value": 9.0}, np.pad(X, [(0, 0), (1, 0)], constant_values=9)),
+    "pad_2": (2, "Pad", [X], {"pads": [0, 1, 0, 0], "value": 9.0}, np.pad(X, [(0, 0), (1, 0)], constant_values=9)),
+    "reshape": (1, "Reshape", [X], {"shape": [0, -1, 1]}, X[..., None]),
+    "slice": (1, "Slice", [X], {"starts": [-2], "ends": [1000], "axes": [1]}, X[:, 1:]),
+    "split": (2, "Split", [X], {"axis": 1, "split": [3]}, X),
+    "squeeze": (1, "Squeeze", [X[None]], {"axes": [0]}, X),
+    "tile": (1, "Tile", [X, np.float32([2]), np.float32([1])], {}, np.tile(X, (1, 2))),
+    "top_k": (1, "TopK", [X], {"k": 1}, X[:, 2:]),
+    "unsqueeze": (1, "Unsqueeze", [X], {"axes": [0]}, X[None]),
+    "flatten": (1, "Flatten", [X], {"axis": 0}, X.reshape(1, 6)),
+    "depth_to_space": (1, "DepthToSpace", [X.reshape(1, 1, 2, 3)], {"blocksize": 1}, X.reshape(1, 1, 2, 3)),
+    "space_to_depth_with_mode": (
+        13,
+        "SpaceToDepth",
+        [X[:, :2].reshape(1, 1, 2, 2)],
+        {"blocksize": 2, "mode": "CRD"},
+        X[:, :2].reshape(1, 4, 1, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_old_versions(name):
+    opset, op_type, inputs, attributes, expected = OLD[name]
+    names = [f"x{i}" for i in range(len(inputs))]
+    node = helper.make_node(op_type, names, ["y", ""] if op_type == "TopK" else ["y"], **attributes)
+    with jax.enable_x64(True):
+        (y,) = run_node(node, inputs, opset=opset)
+    assert_same_bits(y, np.asarray(expected, inputs[0].dtype if op_type != "Cast" else np.int32))
+
+
+# Where ONNX differs from DirectML, and from errors.
+
+
+def run(op_type, *inputs, opset=20, **attributes):
+    node = helper.make_node(op_type, [f"x{i}" for i in range(len(inputs))], ["y"], **attributes)
+    with jax.enable_x64(True):
+        return run_node(node, inputs, opset=opset)[0]
+
+
+def test_indices_out_of_range_read_the_nearest_and_write_nothing():
+    x, far = np.float32([1, 2, 3]), np.int64([9, -9, 1])
+    assert_same_bits(run("Gather", x, far), np.float32([3, 1, 2]))
+    assert_same_bits(run("GatherElements", x, far), np.float32([3, 1, 2]))
+    assert_same_bits(run("GatherND", x, far[:, None]), np.float32([3, 1, 2]))
+    for reduction, written in (("none", 9), ("add", 11), ("mul", 18), ("min", 2), ("max", 9)):
+        for op_type, i in (("ScatterElements", far), ("ScatterND", far[:, None])):
+            expected = np.float32([1, written, 3])
+            assert_same_bits(run(op_type, x, i, np.float32([7, 8, 9]), reduction=reduction), expected)
+
+
+def test_integers_are_divided_towards_zero():
+    a, b = np.int32([-7, 7, -7, 7, -6]), np.int32([2, -2, -2, 2, 3])
+    assert_same_bits(run("Div", a, b), np.int32([-3, -3, 3, 3, -2]))
+    node = helper.make_node("Div", ["a", "b"], ["y"])
+    assert_same_bits(to_jax(model([node], {}, ["y"], {"a": a, "b": b}))(), np.int32([-3, -3, 3, 3, -2]))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float8_e4m3fn, jnp.float8_e5m2])
+def test_narrow_floats_move_bit_for_bit(dtype):
+    """Every one there is, NaNs and all, through the operators that XLA would compute in wider floats."""
+    dtype = np.dtype(dtype)
+    integer = np.dtype(f"uint{8 * dtype.itemsize}")
+    x = np.arange(2**16).astype(integer).view(dtype).reshape(256, 256)
+    mask = np.arange(256) % 2 == 0
+    padded = np.pad(x.view(integer), 1).view(dtype)
+    nodes = [
+        helper.make_node("Pad", ["x", "ones"], ["a"]),
+        helper.make_node("Slice", ["a", "first", "last", "axes", "step"], ["b"]),
+        helper.make_node("Concat", ["b", "x"], ["c"], axis=0),
+        helper.make_node("Where", ["mask", "x", "b"], ["d"]),
+        helper.make_node("Transpose", ["x"], ["e"]),
+        helper.make_node("Reshape", ["x", "line"], ["f"]),
+        helper.make_node("Expand", ["x", "deep"], ["g"]),
+        helper.make_node("Tile", ["x", "twice"], ["h"]),
+    ]
+    constants = {"ones": np.int64([1, 1, 1, 1]), "first": np.int64([-2, 1]), "last": np.int64([0, 257])}
+    constants |= {"axes": np.int64([0, 1]), "step": np.int64([-1, 1]), "mask": mask, "line": np.int64([-1])}
+    constants |= {"deep": np.int64([2, 1, 1]), "twice": np.int64([1, 2])}
+    b = padded[-2:0:-1, 1:257]
+    expected = [
+        padded,
+        b,
+        np.concatenate([b, x]),
+        np.where(mask, x, b),
+        x.T,
+        x.ravel(),
+        np.stack([x, x]),
+        np.concatenate([x, x], 1),
+    ]
+    outputs = list("abcdefgh" if dtype.itemsize == 2 else "aef")  # of which ONNX lets float8 be
+    for inputs, extra in (({"x": x}, {}), ({}, {"x": x})):
+        function = to_jax(model(nodes, inputs, outputs, constants | extra, opset=25))
+        results = dict(zip(outputs, jax.jit(function)(*inputs.values()), strict=True))
+        for name, y in results.items():
+            assert_same_bits(y, expected["abcdefgh".index(name)])
+
+
+@pytest.mark.parametrize("limits", [(0, 0.3, 0.1), (1, -1, -0.25), (0.5, 7, 0.7), (0, 1, 0.1), (3, 3, 1)])
+def test_ranges_of_fractions_have_as_many_numbers_as_in_onnx_runtime(limits):
+    constants = dict(zip(("a", "b", "c"), map(np.float32, limits), strict=True))
+    proto = model([helper.make_node("Range", list(constants), ["y"])], {}, ["y"], constants)
+    (expected,) = runtime(proto, {})
+    actual = np.asarray(to_jax(proto)())
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_run_node_takes_one_name_twice():
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    assert_same_bits(run_node(node, [np.float32([1]), np.float32([1])])[0], np.float32([2]))
+    with pytest.raises(OnnxError, match="the inputs must be x, x, but there are 1"):
+        run_node(node, [np.float32([1])])

@@ -1,0 +1,129 @@
+"""ONNX's own test cases: every one whose operators are done passes, through `Backend`; and as constants, in NumPy."""
+
+import unittest
+from collections import Counter
+
+import jax
+import numpy as np
+import pytest
+from onnx_building import assert_same_values, helper, numpy_helper, onnx
+from onnx_cases import CASES, as_array, operators
+
+from dml_jax.onnx import Backend, OnnxError, UnsupportedError, to_jax
+from dml_jax.onnx.table import OPERATORS
+
+# What does not pass, why, and the error that shows it.
+EXCLUDED = {
+    "test_identity_sequence": ("sequences are no arrays", "it must be a tensor, but it is sequence_type"),
+    "test_identity_opt": ("optional values are no arrays", "it must be a tensor, but it is optional_type"),
+}
+ARITHMETIC = {"Add", "Conv", "Div", "Mul", "Sub"}  # rounded once less or more often by XLA
+
+
+PASSING = [name for name in CASES if name not in EXCLUDED]
+
+
+def assert_expected(case, results, expected):
+    assert len(results) == len(expected)
+    for actual, wanted in zip(results, map(as_array, expected), strict=True):
+        if operators(case.model) & ARITHMETIC and wanted.dtype.kind == "f":
+            assert np.asarray(actual).dtype == wanted.dtype
+            np.testing.assert_allclose(actual, wanted, rtol=case.rtol, atol=case.atol)
+        else:
+            assert_same_values(actual, wanted)
+
+
+def test_every_operator_has_cases():
+    """All cases of ONNX are run whose operators are done; the list of exclusions is complete and needed."""
+    counts = Counter(op for case in CASES.values() for op in operators(case.model))
+    assert set(counts) == set(OPERATORS)
+    assert set(EXCLUDED) <= set(CASES)
+    assert len(PASSING) == len(CASES) - len(EXCLUDED) >= 250
+    print(f"{len(PASSING)} of {len(CASES)} cases of onnx {onnx.__version__}")  # noqa: T201
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_node_case(name):
+    case = CASES[name]
+    for inputs, expected in case.data_sets:
+        assert_expected(case, Backend.run_model(case.model, [as_array(x) for x in inputs]), expected)
+
+
+@pytest.mark.parametrize("name", EXCLUDED)
+def test_exclusions_are_needed(name):
+    _, message = EXCLUDED[name]
+    with pytest.raises(OnnxError, match=message):
+        Backend.prepare(CASES[name].model)
+
+
+def test_node_cases_as_constants():
+    """With every input as an initializer the result is a constant, computed by NumPy where that is possible."""
+    for name in PASSING:
+        case = CASES[name]
+        ((inputs, expected),) = case.data_sets
+        model = onnx.ModelProto()
+        model.CopyFrom(case.model)
+        names = [info.name for info in model.graph.input]
+        model.graph.ClearField("input")
+        arrays = zip(names, map(as_array, inputs), strict=True)
+        model.graph.initializer.extend(numpy_helper.from_array(array, key) for key, array in arrays)
+        with jax.enable_x64(True):
+            results = to_jax(model)()
+        assert_expected(case, results if isinstance(results, tuple) else (results,), expected)
+
+
+def test_onnxs_runner_drives_the_backend(monkeypatch):
+    """The models in ONNX's package, of all opsets; those that are passed over have operators that are not done."""
+    runner = pytest.importorskip("onnx.backend.test.runner")
+    load = runner.load_model_tests
+    nodes = [CASES[name] for name in ("test_gather_0", "test_reshape_zero_dim")]  # the others are tests of their own
+    some = {"node": nodes, "real": []}  # the real ones are downloaded
+    monkeypatch.setattr(runner, "load_model_tests", lambda kind: some[kind] if kind in some else load(kind=kind))
+    suite = unittest.TestSuite()
+    for case in runner.Runner(Backend, __name__).test_cases.values():
+        names = unittest.defaultTestLoader.getTestCaseNames(case)
+        suite.addTests(case(name) for name in names if name.endswith("_cpu"))
+    result = unittest.TestResult()
+    suite.run(result)
+    assert not result.errors
+    assert not result.failures
+    assert {reason for _, reason in result.skipped} == {"Not compatible with backend"}
+    assert result.testsRun - len(result.skipped) >= 40
+
+
+def test_run_node_of_the_backend():
+    x, i = np.int64([[1, 2], [3, 4]]), np.int64([[0, 0], [1, 0]])
+    node = helper.make_node("GatherElements", ["x", "i"], ["y"], axis=1)
+    (y,) = Backend.run_node(node, [x, i])
+    np.testing.assert_array_equal(y, [[1, 1], [4, 3]])
+    assert y.dtype == np.int64
+    old = helper.make_node("Squeeze", ["x"], ["y"], axes=[0])
+    assert Backend.run_node(old, [np.zeros((1, 2), np.int8)], opset_version=11)[0].shape == (2,)
+
+
+def test_devices_of_the_backend():
+    assert Backend.supports_device("CPU")
+    assert Backend.supports_device("CPU:0")
+    assert not Backend.supports_device("CPU:99999")
+    assert not Backend.supports_device("ABACUS")
+
+
+def test_outputs_of_the_backend_have_names():
+    node = helper.make_node("Identity", ["x"], ["y"])
+    proto = helper.make_model(
+        helper.make_graph(
+            [node],
+            "g",
+            [helper.make_tensor_value_info("x", 1, [2])],
+            [helper.make_tensor_value_info("y", 1, [2])],
+        ),
+        opset_imports=[helper.make_opsetid("", 20)],
+    )
+    prepared = Backend.prepare(proto)
+    x = np.float32([1, 2])
+    assert prepared.run([x])["y"].tolist() == prepared.run({"x": x}).y.tolist() == [1, 2]
+    assert Backend.is_compatible(proto)
+    proto.graph.node[0].op_type = "LSTM"
+    assert not Backend.is_compatible(proto)
+    with pytest.raises(UnsupportedError):
+        Backend.prepare(proto)

@@ -98,7 +98,7 @@ def started(*arguments):
 
 def finished(process):
     """What a process printed, once it has ended."""
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=400)
     return process.returncode, out, err
 
 

@@ -381,7 +381,7 @@ def test_a_killed_process_goes_on_from_what_it_recorded(tmp_path):
 
 
 def test_a_process_killed_at_random_times_ends_with_the_same_bytes(tmp_path):
-    array = random_rows(400)
+    array = random_rows(4000)
     path, out = saved(tmp_path / "in.npy", array), tmp_path / "out.npy"
     rng, statuses = random.Random(0), []
     for _ in range(3):

@@ -213,7 +213,7 @@ def test_interruption_leaves_nothing_half_written(models):
     assert running.stdout.readline().startswith("Running on")
     time.sleep(1)
     running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=300)
     assert running.returncode == 130
     assert errors.strip().endswith("interrupted")
     assert "Traceback" not in errors
@@ -302,7 +302,7 @@ def test_a_reader_that_goes_away_is_no_fault_of_the_model(models):
     running.stdout.close()
     with running.stderr:
         errors = running.stderr.read()
-    assert running.wait(timeout=60) == 1
+    assert running.wait(timeout=300) == 1
     assert errors == ""
 
 

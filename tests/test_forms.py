@@ -1,5 +1,6 @@
 """The forms of each operator: the same bits as the plain one, under every transformation, on the platform at hand."""
 
+import contextlib
 import itertools
 from functools import partial
 
@@ -296,14 +297,20 @@ def test_a_forced_form_ends_with_its_block_and_must_exist():
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 @pytest.mark.parametrize("block", [3] if LARGE == 1 else [2, 3, 4, 8])
 def test_large_pictures(dtype, block):
+    n, c, side = 2, 4 * LARGE, 96
+    calls, back = [], []
     for order, data_format in itertools.product(("DCR", "CRD"), ("NCHW", "NHWC")):
-        n, c, side = 2, 4 * LARGE, 96
         space = (n, c, side, side) if data_format == "NCHW" else (n, side, side, c)
-        x = random_bits(space, dtype)
-        with use_form("plain"):
-            depth = dml_jax.space_to_depth(x, block, order=order, data_format=data_format)
-        for form in (None, "words", "joined", "tiles", "element_tiles"):
-            with use_form(form or "plain") if form else jax.default_matmul_precision("default"):
-                made = dml_jax.space_to_depth(x, block, order=order, data_format=data_format)
-                assert_same_bits(made, depth)
-                assert_same_bits(dml_jax.depth_to_space(made, block, order=order, data_format=data_format), x)
+        attributes = {"block_size": block, "order": order, "data_format": data_format}
+        calls.append((partial(dml_jax.space_to_depth, **attributes), random_bits(space, dtype)))
+        back.append(partial(dml_jax.depth_to_space, **attributes))
+    with use_form("plain"):
+        depths = together(calls)
+    for form in (None, "words", "joined", "tiles", "element_tiles"):
+        with use_form(form) if form else contextlib.nullcontext():
+            made = together(calls)
+            returned = together(zip(back, made, strict=True))
+        for depth, expected in zip(made, depths, strict=True):
+            assert_same_bits(depth, expected)
+        for picture, (_, x) in zip(returned, calls, strict=True):
+            assert_same_bits(picture, x)

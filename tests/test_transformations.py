@@ -14,10 +14,10 @@ from jax.sharding import PartitionSpec as P
 from operator_cases import CASES, VARIANTS
 
 every_variant = pytest.mark.parametrize("case", VARIANTS.values(), ids=VARIANTS)
-COMPOSED = {name: (case, jnp.float32) for name, case in VARIANTS.items()} | {
+CAST = {name: (case, jnp.float32) for name, case in VARIANTS.items()} | {
     f"{name} bfloat16": (case, jnp.bfloat16) for name, case in CASES.items()
 }
-every_float = pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
+every_variant_and_bfloat16 = pytest.mark.parametrize(("case", "dtype"), CAST.values(), ids=CAST)
 
 
 def of_floats(case, dtype=jnp.float32):
@@ -41,8 +41,7 @@ def assert_trees_have_the_same_bits(actual, expected):
         assert_same_bits(a, b)
 
 
-@every_variant
-@every_float
+@every_variant_and_bfloat16
 def test_linear_transpose(case, dtype):
     """It is the transpose: <f(x), y> = <x, f*(y)>, and what jax.vjp finds, also for each operand alone."""
     function, floats = of_floats(case, dtype)
@@ -70,8 +69,7 @@ def test_jacfwd_equals_jacrev(case):
         assert set(np.unique(jacobian)) <= {0, 1}
 
 
-@every_variant
-@every_float
+@every_variant_and_bfloat16
 def test_nested_vmap_over_any_axes(case, dtype):
     function, floats = of_floats(case, dtype)
     inner = stacked(floats, axis=-1, count=2)
@@ -144,7 +142,7 @@ COMPOSITIONS = {
 }
 
 
-@pytest.mark.parametrize(("case", "dtype"), COMPOSED.values(), ids=COMPOSED)
+@every_variant_and_bfloat16
 def test_compositions(case, dtype):
     """Over a batch, each equals its last function item by item. They share one program, which compiles faster."""
     function, floats = of_floats(case, dtype)
@@ -169,22 +167,23 @@ def test_compositions(case, dtype):
                 raise AssertionError(f"{name}: {error}") from None
 
 
-@every_variant
-def test_indices_are_mapped_with_data_under_shard_map(case):
-    """Also where only some operands differ from device to device."""
-    arrays = list(case.arrays.values())
+@every_variant_and_bfloat16
+def test_operands_are_mapped_one_by_one_under_shard_map(case, dtype):
+    """Where one operand differs from device to device and the others do not."""
+    arrays = [a.astype(dtype) if a.dtype.kind == "f" else a for a in case.arrays.values()]
     mesh = jax.make_mesh((2,), ("d",), devices=jax.devices("cpu")[:2], axis_types=(jax.sharding.AxisType.Auto,))
-    for which in range(len(arrays)):
-        for dtype in (jnp.float32, jnp.bfloat16):
-            cast = [a.astype(dtype) if a.dtype.kind == "f" else a for a in arrays]
+    batches = [np.stack([np.roll(array, i, -1) for i in range(2)]) for array in arrays]
 
-            def local(x, which=which, cast=cast):
-                return case(*(x[0] if i == which else a for i, a in enumerate(cast)))[None]
+    def mapped(*batches):
+        results = []
+        for which, batch in enumerate(batches):
+            local = lambda x, k=which: case(*(x[0] if i == k else a for i, a in enumerate(arrays)))[None]  # noqa: E731
+            results.append(jax.shard_map(local, mesh=mesh, in_specs=P("d"), out_specs=P("d"))(batch))
+        return results
 
-            batch = np.stack([np.roll(cast[which], i, -1) for i in range(2)])
-            mapped = jax.jit(jax.shard_map(local, mesh=mesh, in_specs=P("d"), out_specs=P("d")))(batch)
-            for i in range(2):
-                assert_same_bits(mapped[i], case(*(batch[i] if k == which else a for k, a in enumerate(cast))))
+    for which, result in enumerate(jax.jit(mapped)(*batches)):
+        for i in range(2):
+            assert_same_bits(result[i], case(*(batches[k][i] if k == which else a for k, a in enumerate(arrays))))
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

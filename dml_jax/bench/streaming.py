@@ -51,7 +51,7 @@ def streamed(size: int, rounds: int) -> list[Measured]:
         _fill(source, size // ROW)
         order, shuffler, is_right = list(ways), random.Random(0), True
         for number in range(rounds + 1):
-            shuffler.shuffle(order)  # whoever comes second finds a disk that is busy with what was deleted
+            shuffler.shuffle(order)  # so that neither always comes after the other
             for name in order:
                 taken = _seconds(partial(ways[name], source, target))
                 if number:  # before that, the input was read into the page cache

@@ -170,6 +170,17 @@ def test_elements(dtype, form):
     assert_form_equals_plain(form, calls)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_slices_of_the_last_axis(dtype):
+    calls = []
+    for shape, mode in itertools.product([(6, 16), (5, 7), (3, 4, 8)], ("clip", "fill")):
+        x, n = random_bits(shape, dtype), shape[-1]
+        for size in (1, 8, (2, 4), 3):
+            indices = RNG.integers(-n - 2, n + 2, size, dtype=np.int32)
+            calls.append((partial(dml_jax.gather, axis=-1, mode=mode), x, indices))
+    assert_form_equals_plain("joined", calls)
+
+
 # What every form of one case must survive; that it does apply is checked.
 SPACE = RNG.standard_normal((2, 4, 8, 8)).astype(np.float16)
 DEPTH = RNG.standard_normal((2, 16, 4, 4)).astype(np.float16)
@@ -179,6 +190,11 @@ APPLIED = {
     "space_to_depth tiles": ("tiles", lambda x: dml_jax.space_to_depth(x, 2), SPACE),
     "space_to_depth float32 tiles": ("tiles", lambda x: dml_jax.space_to_depth(x, 2), SPACE.astype(np.float32)),
     "space_to_depth element tiles": ("element_tiles", lambda x: dml_jax.space_to_depth(x, 2, order="CRD"), SPACE),
+    "space_to_depth in halves": (
+        "tiles",
+        lambda x: dml_jax.space_to_depth(x, 8),
+        np.concatenate([SPACE, SPACE], -1),
+    ),
     "space_to_depth words": ("words", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
     "depth_to_space tiles": ("tiles", lambda x: dml_jax.depth_to_space(x, 2), DEPTH),
     "depth_to_space NHWC": (
@@ -196,6 +212,7 @@ APPLIED = {
         TABLE_ROWS,
     ),
     "as_strided words": ("words", lambda x: dml_jax.as_strided(x.reshape(-1), (3, 4), (10, 1), offset=2), TABLE_ROWS),
+    "gather joined": ("joined", lambda x: dml_jax.gather(x, np.int32([[1, -1, 3, 0]]), -1), TABLE_ROWS),
     "gather_elements joined": ("joined", lambda x: dml_jax.gather_elements(x.T, COLUMNS.T, 1), TABLE_ROWS),
     "gather_elements axis last": ("axis_last", lambda x: dml_jax.gather_elements(x, COLUMNS, 0), TABLE_ROWS),
 }
@@ -295,7 +312,7 @@ def test_a_forced_form_ends_with_its_block_and_must_exist():
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
-@pytest.mark.parametrize("block", [3] if LARGE == 1 else [2, 3, 4, 8])
+@pytest.mark.parametrize("block", [3] if LARGE == 1 else [2, 3, 4, 6, 8])
 def test_large_pictures(dtype, block):
     n, c, side = 2, 4 * LARGE, 96
     calls, back = [], []

@@ -9,6 +9,7 @@ from math import prod
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from .words import as_integers, element, from_words, joined, lanes, to_words
 
@@ -18,7 +19,9 @@ __all__ = ["permuted_in_tiles"]
 Reader = Callable[[Mapping[str, int]], jax.Array]
 
 
-def permuted_in_tiles(array: jax.Array, source: str, target: str, tile: str, *, read_words: bool) -> jax.Array:
+def permuted_in_tiles(
+    array: jax.Array, source: str, target: str, tile: str, chosen: str = "", *, read_words: bool
+) -> jax.Array:
     """Permutes the last dimensions of `array` from the letters of `source` to those of `target`.
 
     Args:
@@ -26,6 +29,7 @@ def permuted_in_tiles(array: jax.Array, source: str, target: str, tile: str, *, 
       source: one letter per dimension, outermost first.
       target: the same letters.
       tile: letters to unroll. Those at the end of `target`, and of `source` too to read words, must fill words.
+      chosen: those of the tile along which threads choose one of the values that they read, instead of writing all.
       read_words: reads words and shifts elements out of them, and stacks flat rows, which no mesh can shard; otherwise
         reads the elements and keeps all dimensions apart.
     """
@@ -43,16 +47,19 @@ def permuted_in_tiles(array: jax.Array, source: str, target: str, tile: str, *, 
         return joined([read({**at, **_coordinates(p, run, sizes)}) for p in positions], array.dtype).transpose(order)
 
     def assembled(at: Mapping[str, int], letters: str) -> jax.Array:
-        """The words with some of the tile's letters `at` their coordinates, and `letters` still to be stacked."""
+        """The words with some of the tile's letters `at` their coordinates, and `letters` still to be put together."""
         if not letters:
             return jnp.stack([word(at, number) for number in range(words)], axis=-1)
         letter, inner = letters[0], letters[1:]
-        axis = lead + sum(other not in tile for other in outer[: outer.index(letter)])
-        stack = _stacked_as_rows if read_words and words == 1 and not inner else jnp.stack
-        return stack([assembled({**at, letter: value}, inner) for value in range(sizes[letter])], axis)
+        axis = lead + sum(other not in tile or other in inner for other in outer[: outer.index(letter)])
+        parts = [assembled({**at, letter: value}, inner) for value in range(sizes[letter])]
+        if letter in chosen:
+            return _chosen(parts, axis)
+        return (_stacked_as_rows if read_words and words == 1 and not inner else jnp.stack)(parts, axis)
 
     words = prod(sizes[letter] for letter in run) // count
-    result = assembled({}, "".join(letter for letter in outer if letter in tile))
+    written = "".join(letter for letter in outer if letter in tile and letter not in chosen)
+    result = assembled({}, written + chosen)
     return from_words(result, array.dtype).reshape(*array.shape[:lead], *(sizes[letter] for letter in target))
 
 
@@ -96,3 +103,13 @@ def _stacked_as_rows(parts: Sequence[jax.Array], axis: int) -> jax.Array:
     before, after = parts[0].shape[:axis], parts[0].shape[axis:]
     rows = [part.reshape(prod(before), prod(after)) for part in parts]
     return jnp.concatenate(rows, axis=1).reshape(*before, len(parts), *after)
+
+
+def _chosen(parts: Sequence[jax.Array], axis: int) -> jax.Array:
+    """Stacks along a new axis: every thread has all parts and takes the one of its coordinate."""
+    shape = (*parts[0].shape[:axis], len(parts), *parts[0].shape[axis:])
+    coordinate = lax.broadcasted_iota(jnp.int32, shape, axis)
+    result, *others = (jnp.expand_dims(part, axis) for part in parts)
+    for number, part in enumerate(others, 1):
+        result = jnp.where(coordinate == number, part, result)
+    return result

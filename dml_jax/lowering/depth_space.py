@@ -198,8 +198,8 @@ def _in_tiles(
         at = input.ndim - 3 + "".join(sides[0]).index(letter)
         split = split.reshape(*split.shape[:at], split.shape[at] // inner, inner, *split.shape[at + 1 :])
         sides = tuple([word.replace(letter, letters) for word in side] for side in sides)
-    letters = ("".join(side) for side in sides)
-    return _merged(permuted_in_tiles(split, *letters, tile, chosen, read_words=read_words), sides[1])
+    before, after = ("".join(side) for side in sides)
+    return _merged(permuted_in_tiles(split, before, after, tile, chosen, read_words=read_words), sides[1])
 
 
 def _sizes(input: jax.Array, words: Sequence[str], block_size: int) -> dict[str, int]:

@@ -1,5 +1,7 @@
 """`compile_operator`: a descriptor as an executable on flat buffers, as IDMLDevice::CompileOperator gives one."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
@@ -20,7 +22,7 @@ from .program import BufferSpec, Program
 __all__ = ["CompiledOperator", "Memory", "compile_operator"]
 
 
-def compile_operator(desc: OperatorDesc, **owned: Any) -> "CompiledOperator":
+def compile_operator(desc: OperatorDesc, **owned: jax.Array | np.ndarray) -> CompiledOperator:
     """Compiles an operator for flat buffers, of any strides.
 
     XLA compiles at the first call for given lengths and a device, or ahead of it in `CompiledOperator.prepare`. Equal
@@ -107,7 +109,7 @@ class CompiledOperator:
             self._owned = {name: jnp.array(buffer) for name, buffer in needed.items()}
 
     @classmethod
-    def deserialize(cls, content: bytes) -> "CompiledOperator":
+    def deserialize(cls, content: bytes) -> CompiledOperator:
         """Restores what `serialize` made; calls take the same buffers, and nothing of the operator is traced again.
 
         It can be called and jitted, on the platforms it was made for; `compile_operator(restored.desc)` gives one that
@@ -137,7 +139,7 @@ class CompiledOperator:
         """
         return self._program.bytes_moved
 
-    def __call__(self, *buffers: Any, out: Any = None) -> jax.Array:
+    def __call__(self, *buffers: jax.Array | np.ndarray, out: jax.Array | None = None) -> jax.Array:
         inputs = self._inputs(buffers)
         with jax.enable_x64(not self._program.words):
             if out is None:

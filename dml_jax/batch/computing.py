@@ -35,7 +35,7 @@ class BatchFunction:
         self, fn: Callable[..., jax.Array], sources: Sequence[Source], shared: Sequence[np.ndarray], batch_size: int
     ):
         mesh = Mesh(np.array(jax.local_devices()), ("batch",), axis_types=(AxisType.Auto,))
-        self.batch_size = -(-batch_size // mesh.size) * mesh.size
+        self.batch_size: int = -(-batch_size // mesh.size) * mesh.size
         self._split, self._whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
         self._fn = jax.jit(fn)  # its trace for the shapes is found again when it is compiled
         self._arguments = [
@@ -44,7 +44,8 @@ class BatchFunction:
         ]
         self._result = _one_array(jax.eval_shape(self._fn, *self._arguments), self.batch_size)
         self._shared = shared
-        self.dtype, self.item = np.dtype(self._result.dtype), self._result.shape[1:]
+        self.dtype: np.dtype[Any] = np.dtype(self._result.dtype)
+        self.item: tuple[int, ...] = self._result.shape[1:]
 
     def compile(self) -> Callable[..., jax.Array]:
         """Returns a function of an output that is no longer needed and of one NumPy array per source.

@@ -1,11 +1,12 @@
 """What it takes until a file, or its name, survives a loss of power."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 __all__ = ["begin_writing_back", "sync_data", "sync_folder", "write_at"]
 
-sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 def sync_folder(folder: Path) -> None:

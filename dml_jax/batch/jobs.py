@@ -88,7 +88,9 @@ class Run:
     """
 
     def __init__(self, job: Job, journal: Journal, partial: Partial | None, done: int):
-        self.job, self.journal, self.done = job, journal, done
+        self.job: Job = job
+        self.journal: Journal = journal
+        self.done: int = done
         self._partial = partial
 
     @property

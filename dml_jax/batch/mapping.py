@@ -1,9 +1,11 @@
 """`map_batches`: a function over .npy files that need not fit in memory."""
 
+from __future__ import annotations
+
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,10 @@ from .recording import Recorder
 from .sources import ArraySource, Source, as_source
 
 __all__ = ["Progress", "map_batches"]
+
+
+# What has rows: a file, an array, arrays one after another.
+Input = str | os.PathLike[str] | NpyFile | np.ndarray | Iterable[jax.Array | np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -43,11 +49,11 @@ class Progress:
 
 def map_batches(
     fn: Callable[..., jax.Array],
-    inputs: Any,
+    inputs: Input | tuple[Input, ...],
     output: str | os.PathLike[str],
     *,
     batch_size: int | None = None,
-    shared: Sequence[np.ndarray] = (),
+    shared: Sequence[jax.Array | np.ndarray] = (),
     identity: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     restart: bool = False,

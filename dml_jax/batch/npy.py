@@ -1,5 +1,7 @@
 """Headers of .npy files: which files can be streamed, and the header that an output gets."""
 
+from __future__ import annotations
+
 import io
 import os
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ class NpyFile:
     """
 
     path: str | os.PathLike[str]
-    dtype: Any = None
+    dtype: np.dtype[Any] | type[Any] | str | None = None
 
 
 @dataclass(frozen=True)

@@ -63,20 +63,21 @@ class FileSource:
     """
 
     def __init__(self, name: str, given: NpyFile):
-        self.path, self.lent = Path(given.path), Lent()
-        self.name = f"{name} ({self.path})"
+        self.path: Path = Path(given.path)
+        self.lent: Lent = Lent()
+        self.name: str = f"{name} ({self.path})"
         try:
             self._file = open(self.path, "rb")  # noqa: SIM115  # until it is closed
         except OSError as error:
             raise BatchError(f"{self.path}: an input cannot be read: {error.strerror}") from None
         try:
             self._header = read_header(self._file, self.path, given.dtype)
-            self.dtype = as_data_type(self.name, self._header.dtype, self._header.shape)
+            self.dtype: np.dtype[Any] = as_data_type(self.name, self._header.dtype, self._header.shape)
         except BaseException:
             self.close()
             raise
         self.rows: int | None = self._header.shape[0]
-        self.item = self._header.shape[1:]
+        self.item: tuple[int, ...] = self._header.shape[1:]
         self._seen = self._state()
 
     def read(self, start: int, count: int) -> np.ndarray:
@@ -116,12 +117,13 @@ class ArraySource:
     """A NumPy array, mapped from a file or not."""
 
     def __init__(self, name: str, array: np.ndarray):
-        self.name, self.lent = name, Lent()  # nothing: the memory is the caller's
+        self.name: str = name
+        self.lent: Lent = Lent()  # nothing: the memory is the caller's
         if array.ndim == 0:
             raise ConstraintError(f"map_batches: {name} must have a leading dimension, the batch, but its shape is ()")
-        self.dtype = as_data_type(name, array.dtype, array.shape)
+        self.dtype: np.dtype[Any] = as_data_type(name, array.dtype, array.shape)
         self.rows: int | None = array.shape[0]
-        self.item = array.shape[1:]
+        self.item: tuple[int, ...] = array.shape[1:]
         self._array = array
 
     def read(self, start: int, count: int) -> np.ndarray:
@@ -145,7 +147,8 @@ class IteratorSource:
     """An iterator of arrays with any leading sizes, which are cut and joined into batches."""
 
     def __init__(self, name: str, arrays: Iterable[Any]):
-        self.name, self.lent = name, Lent()
+        self.name: str = name
+        self.lent: Lent = Lent()
         self.rows: int | None = None
         self._arrays: Iterator[Any] = iter(arrays)
         self._count = itertools.count()
@@ -155,7 +158,8 @@ class IteratorSource:
         self._left: np.ndarray | None = np.asarray(first)
         if self._left.ndim == 0:
             raise ConstraintError(f"map_batches: {name} must give arrays with a leading dimension, but one has none")
-        self.dtype, self.item = as_data_type(name, self._left.dtype, self._left.shape), self._left.shape[1:]
+        self.dtype: np.dtype[Any] = as_data_type(name, self._left.dtype, self._left.shape)
+        self.item: tuple[int, ...] = self._left.shape[1:]
         self._check(self._left)
 
     def read(self, start: int, count: int) -> np.ndarray:

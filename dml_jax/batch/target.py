@@ -84,7 +84,8 @@ class Partial:
     """
 
     def __init__(self, output: Path, dtype: np.dtype, item: tuple[int, ...], rows: int | None):
-        self.output, self.path = output, partial_path(output)
+        self.output: Path = output
+        self.path: Path = partial_path(output)
         self._dtype, self._item, self._rows = dtype, item, rows
         self._row_bytes = dtype.itemsize * prod(item)
         self._data = len(self._header(0))

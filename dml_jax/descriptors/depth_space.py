@@ -11,7 +11,7 @@ from ..operators import depth_space as functions
 from ..operators.depth_space import DepthSpaceOrder
 from ..rules import Fact, Operands, Rule, at_least, custom, sizes_follow
 from .constraints import shared_by_all
-from .feature_level import DEPTH_SPACE, DEPTH_SPACE_1_0
+from .feature_level import DEPTH_SPACE, DEPTH_SPACE_1_0, Support
 from .fields import as_integer
 from .operator import OperatorDesc
 from .tensor import TensorDesc
@@ -104,11 +104,11 @@ class DepthToSpaceDesc(OperatorDesc):
     output: TensorDesc
     block_size: int
 
-    operator_type: ClassVar = "DEPTH_TO_SPACE"
-    support: ClassVar = DEPTH_SPACE_1_0
-    constraints: ClassVar = TO_SPACE
+    operator_type: ClassVar[str] = "DEPTH_TO_SPACE"
+    support: ClassVar[tuple[Support, ...]] = DEPTH_SPACE_1_0
+    constraints: ClassVar[tuple[Rule, ...]] = TO_SPACE
 
-    def compute_checked(self, input: Any) -> jax.Array:
+    def compute_checked(self, input: Any) -> "jax.Array":
         return _in_memory_format(self.output, functions.depth_to_space, input, block_size=self.block_size)
 
 
@@ -141,16 +141,27 @@ class SpaceToDepthDesc(OperatorDesc):
     output: TensorDesc
     block_size: int
 
-    operator_type: ClassVar = "SPACE_TO_DEPTH"
-    support: ClassVar = DEPTH_SPACE_1_0
-    constraints: ClassVar = TO_DEPTH
+    operator_type: ClassVar[str] = "SPACE_TO_DEPTH"
+    support: ClassVar[tuple[Support, ...]] = DEPTH_SPACE_1_0
+    constraints: ClassVar[tuple[Rule, ...]] = TO_DEPTH
 
-    def compute_checked(self, input: Any) -> jax.Array:
+    def compute_checked(self, input: Any) -> "jax.Array":
         return _in_memory_format(self.output, functions.space_to_depth, input, block_size=self.block_size)
 
 
-class _Ordered(OperatorDesc):
-    """A descriptor with the field `order`."""
+@dataclass(frozen=True)
+class OrderedDesc(OperatorDesc):
+    """A descriptor with the field `order`, which is given by name too."""
+
+    input: TensorDesc
+    output: TensorDesc
+    block_size: int
+    order: DepthSpaceOrder
+
+    def __init__(self, input: TensorDesc, output: TensorDesc, block_size: int, order: DepthSpaceOrder | str):
+        for name, value in zip(self.field_names(), (input, output, block_size, order), strict=True):
+            object.__setattr__(self, name, value)
+        self.__post_init__()
 
     @classmethod
     def _as_field(cls, name: str, value: Any) -> Any:
@@ -173,8 +184,8 @@ def as_order(operator_type: str, value: Any) -> DepthSpaceOrder:
     raise ConstraintError(message(operator_type, rule, f"it is {describe(value)}", {"Order": value}))
 
 
-@dataclass(frozen=True)
-class DepthToSpace1Desc(_Ordered):
+@dataclass(frozen=True, init=False)
+class DepthToSpace1Desc(OrderedDesc):
     """DML_DEPTH_TO_SPACE1_OPERATOR_DESC: moves blocks of channels into rows and columns, in either order.
 
     Args:
@@ -199,23 +210,18 @@ class DepthToSpace1Desc(_Ordered):
     Source: DML_DEPTH_TO_SPACE1_OPERATOR_DESC. It gives no range for BlockSize; at least 1 is the choice made here.
     """
 
-    input: TensorDesc
-    output: TensorDesc
-    block_size: int
-    order: DepthSpaceOrder | str
+    operator_type: ClassVar[str] = "DEPTH_TO_SPACE1"
+    support: ClassVar[tuple[Support, ...]] = DEPTH_SPACE
+    constraints: ClassVar[tuple[Rule, ...]] = TO_SPACE
 
-    operator_type: ClassVar = "DEPTH_TO_SPACE1"
-    support: ClassVar = DEPTH_SPACE
-    constraints: ClassVar = TO_SPACE
-
-    def compute_checked(self, input: Any) -> jax.Array:
+    def compute_checked(self, input: Any) -> "jax.Array":
         return _in_memory_format(
             self.output, functions.depth_to_space, input, block_size=self.block_size, order=self.order
         )
 
 
-@dataclass(frozen=True)
-class SpaceToDepth1Desc(_Ordered):
+@dataclass(frozen=True, init=False)
+class SpaceToDepth1Desc(OrderedDesc):
     """DML_SPACE_TO_DEPTH1_OPERATOR_DESC: moves blocks of rows and columns into channels, in either order.
 
     Args:
@@ -241,16 +247,11 @@ class SpaceToDepth1Desc(_Ordered):
       followed here. It gives no range for BlockSize; at least 1 is the choice made here.
     """
 
-    input: TensorDesc
-    output: TensorDesc
-    block_size: int
-    order: DepthSpaceOrder | str
+    operator_type: ClassVar[str] = "SPACE_TO_DEPTH1"
+    support: ClassVar[tuple[Support, ...]] = DEPTH_SPACE
+    constraints: ClassVar[tuple[Rule, ...]] = TO_DEPTH
 
-    operator_type: ClassVar = "SPACE_TO_DEPTH1"
-    support: ClassVar = DEPTH_SPACE
-    constraints: ClassVar = TO_DEPTH
-
-    def compute_checked(self, input: Any) -> jax.Array:
+    def compute_checked(self, input: Any) -> "jax.Array":
         return _in_memory_format(
             self.output, functions.space_to_depth, input, block_size=self.block_size, order=self.order
         )

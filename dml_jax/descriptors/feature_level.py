@@ -1,9 +1,10 @@
 """DirectML's feature levels, and which data types and ranks an operator takes from which level on."""
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import ConstraintError, DataTypeError
 from ..rules import Fact, Operands, Rule
@@ -35,7 +36,7 @@ class FeatureLevel(enum.IntEnum):
         return self.name.removeprefix("FL_")
 
     @classmethod
-    def of(cls, value: Any) -> "FeatureLevel":
+    def of(cls, value: FeatureLevel | str) -> FeatureLevel:
         """Reads a level: a `FeatureLevel`, or a string such as "3_0", "3.0" or "DML_FEATURE_LEVEL_3_0".
 
         Raises:

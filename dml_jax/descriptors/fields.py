@@ -1,5 +1,7 @@
 """The values that descriptor fields hold: DirectML's data types and flags, and integers."""
 
+from __future__ import annotations
+
 import enum
 import operator
 from collections.abc import Sequence
@@ -9,7 +11,7 @@ import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, describe, message
 
-__all__ = ["DataType", "TensorFlags", "as_integer", "as_integers"]
+__all__ = ["DataType", "DataTypeLike", "TensorFlags", "as_integer", "as_integers"]
 
 
 class DataType(enum.IntEnum):
@@ -38,7 +40,7 @@ class DataType(enum.IntEnum):
         return self.dtype.itemsize
 
     @classmethod
-    def named(cls, name: str) -> "DataType":
+    def named(cls, name: str) -> DataType:
         """Reads DirectML's name of a data type, in full or as suffix.
 
         Raises:
@@ -50,7 +52,7 @@ class DataType(enum.IntEnum):
         raise cls._unknown(name)
 
     @classmethod
-    def of(cls, value: Any) -> "DataType":
+    def of(cls, value: DataTypeLike) -> DataType:
         """Reads a data type: a `DataType`, its DirectML name in full or as suffix, or what numpy.dtype takes.
 
         Raises:
@@ -79,7 +81,7 @@ class TensorFlags(enum.IntFlag):
     OWNED_BY_DML = 1
 
     @classmethod
-    def of(cls, value: Any) -> "TensorFlags":
+    def of(cls, value: TensorFlags | str) -> TensorFlags:
         """Reads flags: a `TensorFlags`, or its DirectML name in full or as suffix.
 
         Raises:
@@ -92,6 +94,10 @@ class TensorFlags(enum.IntFlag):
             return cls[name]
         rule = f"Flags must be one of {', '.join(cls.__members__)}"
         raise ConstraintError(message("TENSOR", rule, f"it is {value!r}", {"Flags": value}))
+
+
+# What `DataType.of` reads: types of JAX and NumPy too, such as jnp.float32.
+DataTypeLike = DataType | str | np.dtype[Any] | type[Any]
 
 
 def as_integer(operator_name: str, field: str, value: Any) -> int:

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import jax
 
 from ..operators import gather as functions
-from ..rules import Operands, same_sizes, sizes_follow
+from ..rules import Operands, Rule, same_sizes, sizes_follow
 from .constraints import below_rank, dimension_count, fits_rank, ignored_sizes_are_1, right_aligned, shared_by_all
-from .feature_level import INDEXED_1_0, INDEXED_2_1, INDEXED_3_0
+from .feature_level import INDEXED_1_0, INDEXED_2_1, INDEXED_3_0, Support
 from .operator import OperatorDesc
 from .tensor import TensorDesc
 from .tuples import BATCH_RULES, tuple_rules
@@ -72,9 +72,9 @@ class GatherDesc(OperatorDesc):
     axis: int
     index_dimensions: int
 
-    operator_type: ClassVar = "GATHER"
-    support: ClassVar = INDEXED_1_0
-    constraints: ClassVar = (
+    operator_type: ClassVar[str] = "GATHER"
+    support: ClassVar[tuple[Support, ...]] = INDEXED_1_0
+    constraints: ClassVar[tuple[Rule, ...]] = (
         *shared_by_all("input", "indices", "output"),
         below_rank("axis", "input"),
         dimension_count("index_dimensions", "indices", least=0),
@@ -83,7 +83,7 @@ class GatherDesc(OperatorDesc):
         sizes_follow("output", _gather_output, f"{_GATHERED}, right-aligned"),
     )
 
-    def compute_checked(self, input: Any, indices: Any) -> jax.Array:
+    def compute_checked(self, input: Any, indices: Any) -> "jax.Array":
         real = self.indices.sizes[len(self.indices.sizes) - self.index_dimensions :]
         return functions.gather(input, indices.reshape(real), self.axis).reshape(self.output.sizes)
 
@@ -121,16 +121,16 @@ class GatherElementsDesc(OperatorDesc):
     output: TensorDesc
     axis: int
 
-    operator_type: ClassVar = "GATHER_ELEMENTS"
-    support: ClassVar = INDEXED_2_1
-    constraints: ClassVar = (
+    operator_type: ClassVar[str] = "GATHER_ELEMENTS"
+    support: ClassVar[tuple[Support, ...]] = INDEXED_2_1
+    constraints: ClassVar[tuple[Rule, ...]] = (
         *shared_by_all("input", "indices", "output"),
         below_rank("axis", "input"),
         same_sizes("indices", "input", except_along="axis"),
         same_sizes("output", "indices"),
     )
 
-    def compute_checked(self, input: Any, indices: Any) -> jax.Array:
+    def compute_checked(self, input: Any, indices: Any) -> "jax.Array":
         return functions.gather_elements(input, indices, self.axis)
 
 
@@ -170,11 +170,11 @@ class GatherNDDesc(OperatorDesc):
     input_dimension_count: int
     indices_dimension_count: int
 
-    operator_type: ClassVar = "GATHER_ND"
-    support: ClassVar = INDEXED_2_1
-    constraints: ClassVar = (*shared_by_all("input", "indices", "output"), *tuple_rules("output"))
+    operator_type: ClassVar[str] = "GATHER_ND"
+    support: ClassVar[tuple[Support, ...]] = INDEXED_2_1
+    constraints: ClassVar[tuple[Rule, ...]] = (*shared_by_all("input", "indices", "output"), *tuple_rules("output"))
 
-    def compute_checked(self, input: Any, indices: Any) -> jax.Array:
+    def compute_checked(self, input: Any, indices: Any) -> "jax.Array":
         return _gather_tuples(self, input, indices, 0)
 
 
@@ -221,15 +221,15 @@ class GatherND1Desc(OperatorDesc):
     indices_dimension_count: int
     batch_dimension_count: int
 
-    operator_type: ClassVar = "GATHER_ND1"
-    support: ClassVar = INDEXED_3_0
-    constraints: ClassVar = (
+    operator_type: ClassVar[str] = "GATHER_ND1"
+    support: ClassVar[tuple[Support, ...]] = INDEXED_3_0
+    constraints: ClassVar[tuple[Rule, ...]] = (
         *shared_by_all("input", "indices", "output"),
         *BATCH_RULES,
         *tuple_rules("output", "{batch_dimension_count}"),
     )
 
-    def compute_checked(self, input: Any, indices: Any) -> jax.Array:
+    def compute_checked(self, input: Any, indices: Any) -> "jax.Array":
         return _gather_tuples(self, input, indices, self.batch_dimension_count)
 
 

@@ -1,10 +1,13 @@
 """The JSON form that a descriptor has in a DxDispatch model file: both ways, and every fault of one by name."""
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import ConstraintError, SeveralErrors
+from .feature_level import FeatureLevel
 from .fields import DataType, TensorFlags, as_integer
 from .operator import NEWEST, OperatorDesc
 from .registry import OPERATORS
@@ -49,7 +52,7 @@ def desc_from_json(json: Mapping[str, Any]) -> OperatorDesc:
     return cls(**_read_fields(cls, json)[0])
 
 
-def find_faults(json: Mapping[str, Any], feature_level: Any = NEWEST) -> list[ConstraintError]:
+def find_faults(json: Mapping[str, Any], feature_level: FeatureLevel | str = NEWEST) -> list[ConstraintError]:
     """Every fault of a descriptor in JSON form: of its fields, and of its rules if all fields can be read."""
     try:
         cls, _ = _operator_class(json)

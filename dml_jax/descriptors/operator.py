@@ -1,10 +1,13 @@
 """`OperatorDesc`: what the ten descriptor structs share. One that exists is valid at the newest feature level."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar
 
 import jax
+import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, message
 from ..operators.operands import as_data, as_indices
@@ -61,17 +64,19 @@ class OperatorDesc:
         return {name: directml_name(name) + ("Tensor" if name in tensors else "") for name in cls.field_names()}
 
     @classmethod
-    def rules(cls, feature_level: Any = NEWEST) -> tuple[Rule, ...]:
+    def rules(cls, feature_level: FeatureLevel | str = NEWEST) -> tuple[Rule, ...]:
         """Every rule that holds at a feature level: the operator's own, then its table's."""
         return (*cls.constraints, *table_rules(cls.support, FeatureLevel.of(feature_level)))
 
     @classmethod
-    def faults(cls, operands: Mapping[str, Any], feature_level: Any = NEWEST) -> Iterator[ConstraintError]:
+    def faults(
+        cls, operands: Mapping[str, Any], feature_level: FeatureLevel | str = NEWEST
+    ) -> Iterator[ConstraintError]:
         """Finds every rule that the operands break, as errors; `operands` need not form a valid descriptor."""
         return faults(cls.operator_type, cls.rules(feature_level), operands, VOCABULARY | cls.directml_names())
 
     @classmethod
-    def wordings(cls, feature_level: Any = NEWEST) -> dict[str, str]:
+    def wordings(cls, feature_level: FeatureLevel | str = NEWEST) -> dict[str, str]:
         """Every rule's name and its text in DirectML's words."""
         names = VOCABULARY | cls.directml_names()
         return {rule.name: rule.worded(names) for rule in cls.rules(feature_level)}
@@ -80,7 +85,7 @@ class OperatorDesc:
         """The fields by name, in DirectML's order."""
         return {name: getattr(self, name) for name in self.field_names()}
 
-    def validate(self, feature_level: Any = NEWEST) -> None:
+    def validate(self, feature_level: FeatureLevel | str = NEWEST) -> None:
         """Checks the descriptor against a feature level: a `FeatureLevel`, or a string such as "3_0".
 
         Raises:
@@ -90,7 +95,7 @@ class OperatorDesc:
         for error in self.faults(self.operands(), feature_level):
             raise error
 
-    def compute(self, *arrays: Any) -> jax.Array:
+    def compute(self, *arrays: jax.Array | np.ndarray) -> jax.Array:
         """Runs the operator.
 
         Args:

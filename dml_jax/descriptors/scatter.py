@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from ..operators import scatter as functions
-from ..rules import same_sizes
+from ..rules import Rule, same_sizes
 from .constraints import below_rank, shared_by_all
-from .feature_level import INDEXED_2_0, INDEXED_2_1
+from .feature_level import INDEXED_2_0, INDEXED_2_1, Support
 from .operator import OperatorDesc
 from .tensor import TensorDesc
 from .tuples import slices, tuple_rules
@@ -55,10 +55,10 @@ class ScatterElementsDesc(OperatorDesc):
     output: TensorDesc
     axis: int
 
-    operator_type: ClassVar = "SCATTER"
-    starts_as_input: ClassVar = True
-    support: ClassVar = INDEXED_2_0
-    constraints: ClassVar = (
+    operator_type: ClassVar[str] = "SCATTER"
+    starts_as_input: ClassVar[bool] = True
+    support: ClassVar[tuple[Support, ...]] = INDEXED_2_0
+    constraints: ClassVar[tuple[Rule, ...]] = (
         *shared_by_all("input", "indices", "updates", "output"),
         below_rank("axis", "output"),
         same_sizes("indices", "input", except_along="axis"),
@@ -66,10 +66,10 @@ class ScatterElementsDesc(OperatorDesc):
         same_sizes("output", "input"),
     )
 
-    def compute_checked(self, input: Any, indices: Any, updates: Any) -> jax.Array:
+    def compute_checked(self, input: Any, indices: Any, updates: Any) -> "jax.Array":
         return functions.scatter_elements(input, indices, updates, self.axis)
 
-    def compute_words(self, input: Any, indices: Any, updates: Any) -> jax.Array:
+    def compute_words(self, input: Any, indices: Any, updates: Any) -> "jax.Array":
         # Batched by jax.vmap, XLA would move the words first and copy all data twice.
         return self.compute_checked(input, jnp.broadcast_to(indices[..., None], updates.shape), updates)
 
@@ -117,19 +117,19 @@ class ScatterNDDesc(OperatorDesc):
     input_dimension_count: int
     indices_dimension_count: int
 
-    operator_type: ClassVar = "SCATTER_ND"
-    starts_as_input: ClassVar = True
-    support: ClassVar = INDEXED_2_1
-    constraints: ClassVar = (
+    operator_type: ClassVar[str] = "SCATTER_ND"
+    starts_as_input: ClassVar[bool] = True
+    support: ClassVar[tuple[Support, ...]] = INDEXED_2_1
+    constraints: ClassVar[tuple[Rule, ...]] = (
         *shared_by_all("input", "indices", "updates", "output"),
         *tuple_rules("updates"),
         same_sizes("output", "input"),
     )
 
-    def compute_checked(self, input: Any, indices: Any, updates: Any) -> jax.Array:
+    def compute_checked(self, input: Any, indices: Any, updates: Any) -> "jax.Array":
         return self._scattered(input, indices, updates)
 
-    def compute_words(self, input: Any, indices: Any, updates: Any) -> jax.Array:
+    def compute_words(self, input: Any, indices: Any, updates: Any) -> "jax.Array":
         return self._scattered(input, indices, updates, 2)
 
     def _scattered(self, input: Any, indices: Any, updates: Any, *inner: int) -> jax.Array:

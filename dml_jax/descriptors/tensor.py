@@ -1,5 +1,7 @@
 """`TensorDesc`: DirectML's buffer tensor description, a flat buffer seen through sizes and strides."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -9,7 +11,7 @@ import numpy as np
 
 from ..errors import SeveralErrors
 from ..rules import Fact, Operands, Rule, faults
-from .fields import DataType, TensorFlags, as_integer, as_integers
+from .fields import DataType, DataTypeLike, TensorFlags, as_integer, as_integers
 
 __all__ = ["FIELDS", "TENSOR", "TensorDesc", "implied_bytes"]
 
@@ -53,7 +55,7 @@ class TensorDesc:
 
     def __init__(
         self,
-        data_type: Any,
+        data_type: DataTypeLike,
         sizes: Sequence[int],
         strides: Sequence[int] | None = None,
         flags: TensorFlags | str = TensorFlags.NONE,

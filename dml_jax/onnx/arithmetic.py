@@ -22,7 +22,9 @@ def _elementwise(name: str, *, a: Array, b: Array) -> Array:
     return getattr(xp, name)(xp.broadcast_to(a, sizes), xp.broadcast_to(b, sizes))
 
 
-add, subtract, multiply = (partial(_elementwise, name) for name in ("add", "subtract", "multiply"))
+add: Callable[..., Array] = partial(_elementwise, "add")
+subtract: Callable[..., Array] = partial(_elementwise, "subtract")
+multiply: Callable[..., Array] = partial(_elementwise, "multiply")
 
 
 def divide(*, a: Array, b: Array) -> Array:

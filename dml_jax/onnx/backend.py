@@ -1,5 +1,7 @@
 """`Backend`: this library in the shape of `onnx.backend.base.Backend`, that ONNX's test runner drives."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,7 +42,8 @@ class Prepared(BackendRep):
     """
 
     def __init__(self, function: OnnxFunction, device: Any):
-        self.function, self.device = function, device
+        self.function: OnnxFunction = function
+        self.device: Any = device
 
     def run(self, inputs: Any, **_: Any) -> tuple[np.ndarray, ...]:
         """Runs it on arrays, in order or by name; x64 is on meanwhile.

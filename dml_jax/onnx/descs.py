@@ -1,5 +1,8 @@
 """`to_descs`: the DirectML descriptors of a model's nodes, as ONNX Runtime's DirectML provider makes them."""
 
+from __future__ import annotations
+
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -7,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import onnx
 
 from ..descriptors.depth_space import DepthToSpace1Desc, SpaceToDepth1Desc
 from ..descriptors.gather import GatherDesc, GatherElementsDesc, GatherND1Desc
@@ -24,7 +28,7 @@ from .shapes import known_shapes
 
 __all__ = ["Described", "described", "to_descs"]
 
-Tensor = np.ndarray | jax.ShapeDtypeStruct
+_Tensor = np.ndarray | jax.ShapeDtypeStruct
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Described:
     desc: OperatorDesc | ConstraintError
 
 
-def to_descs(model: Any) -> dict[str, OperatorDesc]:
+def to_descs(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> dict[str, OperatorDesc]:
     """The DirectML descriptors of a model's data movement.
 
     Tensors get leading sizes of 1 up to one DimensionCount, axes count them, booleans are bytes.
@@ -92,7 +96,7 @@ def described(model: Any) -> Iterator[Described]:
             yield Described(node.label, _desc(node, tensors))
 
 
-def _desc(node: Node, tensors: Mapping[str, Tensor]) -> OperatorDesc | ConstraintError:
+def _desc(node: Node, tensors: Mapping[str, _Tensor]) -> OperatorDesc | ConstraintError:
     make, names = _DESCRIBED[node.op_type]
     try:
         reduction = node.attributes.get("reduction", "none")
@@ -110,7 +114,7 @@ def _desc(node: Node, tensors: Mapping[str, Tensor]) -> OperatorDesc | Constrain
         return error
 
 
-def _padded(given: Mapping[str, Tensor]) -> dict[str, TensorDesc]:
+def _padded(given: Mapping[str, _Tensor]) -> dict[str, TensorDesc]:
     """The tensors at one DimensionCount, with leading sizes of 1."""
     rank = max(1, *(len(tensor.shape) for tensor in given.values()))
     return {
@@ -121,7 +125,7 @@ def _padded(given: Mapping[str, Tensor]) -> dict[str, TensorDesc]:
     }
 
 
-def _axis(attributes: Mapping[str, Any], given: Mapping[str, Tensor], padded: Mapping[str, TensorDesc]) -> int:
+def _axis(attributes: Mapping[str, Any], given: Mapping[str, _Tensor], padded: Mapping[str, TensorDesc]) -> int:
     """ONNX's axis among the padded dimensions."""
     axis, rank = attributes["axis"], len(given["input"].shape)
     if not -rank <= axis < rank:
@@ -129,14 +133,14 @@ def _axis(attributes: Mapping[str, Any], given: Mapping[str, Tensor], padded: Ma
     return axis % rank + len(padded["input"].sizes) - rank
 
 
-def _gather(attributes: Mapping[str, Any], given: Mapping[str, Tensor]) -> OperatorDesc:
+def _gather(attributes: Mapping[str, Any], given: Mapping[str, _Tensor]) -> OperatorDesc:
     padded = _padded(given)
     axis = _axis(attributes, given, padded)
     return GatherDesc(**padded, axis=axis, index_dimensions=len(given["indices"].shape))
 
 
 def _along(cls: Callable[..., OperatorDesc]) -> Callable[..., OperatorDesc]:
-    def make(attributes: Mapping[str, Any], given: Mapping[str, Tensor]) -> OperatorDesc:
+    def make(attributes: Mapping[str, Any], given: Mapping[str, _Tensor]) -> OperatorDesc:
         padded = _padded(given)
         return cls(**padded, axis=_axis(attributes, given, padded))
 
@@ -146,7 +150,7 @@ def _along(cls: Callable[..., OperatorDesc]) -> Callable[..., OperatorDesc]:
 def _tuples(cls: Callable[..., OperatorDesc], **batch: str) -> Callable[..., OperatorDesc]:
     """`batch` gives the field and the attribute of the batch, where there is one."""
 
-    def make(attributes: Mapping[str, Any], given: Mapping[str, Tensor]) -> OperatorDesc:
+    def make(attributes: Mapping[str, Any], given: Mapping[str, _Tensor]) -> OperatorDesc:
         counts = {field: attributes.get(name, 0) for field, name in batch.items()}
         return cls(
             **_padded(given),
@@ -159,7 +163,7 @@ def _tuples(cls: Callable[..., OperatorDesc], **batch: str) -> Callable[..., Ope
 
 
 def _blocks(cls: Callable[..., OperatorDesc]) -> Callable[..., OperatorDesc]:
-    def make(attributes: Mapping[str, Any], given: Mapping[str, Tensor]) -> OperatorDesc:
+    def make(attributes: Mapping[str, Any], given: Mapping[str, _Tensor]) -> OperatorDesc:
         order = ORDERS[order_of(attributes.get("mode", "DCR"))]
         return cls(**_padded(given), block_size=attributes["blocksize"], order=order)
 

@@ -18,7 +18,8 @@ class UnsupportedError(OnnxError):
     def __init__(self, nodes: Sequence[str], supported: Sequence[str]):
         lines = "\n".join(f"  {node}" for node in nodes)
         super().__init__(f"the model must have supported operators only ({', '.join(supported)}), but has\n{lines}")
-        self.nodes, self.supported = tuple(nodes), tuple(supported)
+        self.nodes: tuple[str, ...] = tuple(nodes)
+        self.supported: tuple[str, ...] = tuple(supported)
 
     def __reduce__(self) -> Any:
         return type(self), (self.nodes, self.supported)

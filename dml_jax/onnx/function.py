@@ -1,5 +1,8 @@
 """`to_jax`: a model as a pure function of its inputs and parameters."""
 
+from __future__ import annotations
+
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +31,7 @@ class OnnxFunction:
 
     def __init__(self, graph: Graph):
         self._graph = graph
-        self.__name__ = graph.name
+        self.__name__: str = graph.name
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -82,7 +85,7 @@ class OnnxFunction:
         return _as_input(f"parameter {name!r}", TensorSpec(name, known.dtype, known.shape), value, {})
 
 
-def to_jax(model: Any) -> OnnxFunction:
+def to_jax(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> OnnxFunction:
     """Turns an ONNX model into a function on JAX arrays.
 
     Args:

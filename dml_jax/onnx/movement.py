@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
+from ..operators.depth_space import OrderName
 from ..operators.depth_space import depth_to_space as to_space
 from ..operators.depth_space import space_to_depth as to_depth
 from ..operators.gather import gather as dml_gather
@@ -94,7 +95,7 @@ def _picture(input: Array) -> jax.Array:
     return on_device(input)
 
 
-def order_of(mode: str) -> str:
+def order_of(mode: str) -> OrderName:
     """ONNX's name of an order, which is one of this library's."""
     if mode not in ("DCR", "CRD"):
         raise ConstraintError(f"mode must be DCR or CRD, but it is {mode!r}")

@@ -14,7 +14,7 @@ from .nodes import Node
 __all__ = ["known_shapes"]
 
 # A constant, what JAX knows of data, or None where a size is unknown.
-Known = np.ndarray | jax.ShapeDtypeStruct | None
+_Known = np.ndarray | jax.ShapeDtypeStruct | None
 
 
 def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
@@ -24,7 +24,7 @@ def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
       OnnxError: sizes contradict each other at a node.
       DataTypeError: types do.
     """
-    values: dict[str, Known] = dict(graph.initializers)
+    values: dict[str, _Known] = dict(graph.initializers)
     for spec in graph.inputs:
         sizes = spec.sizes
         fixed = sizes is not None and all(isinstance(n, int) for n in sizes)
@@ -35,9 +35,9 @@ def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _outputs(node: Node, values: Mapping[str, Known]) -> dict[str, Known]:
+def _outputs(node: Node, values: Mapping[str, _Known]) -> dict[str, _Known]:
     """The outputs of a node: constants where they follow from shapes alone."""
-    unknown: dict[str, Known] = dict.fromkeys(filter(None, node.outputs))
+    unknown: dict[str, _Known] = dict.fromkeys(filter(None, node.outputs))
     data = {name: values[name] for name in node.inputs if name and not isinstance(values[name], np.ndarray)}
     if None in data.values():
         return unknown

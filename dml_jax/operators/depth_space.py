@@ -1,8 +1,10 @@
 """The inverse pair `depth_to_space` and `space_to_depth`, in both orders and both data formats."""
 
+from __future__ import annotations
+
 import enum
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -27,6 +29,9 @@ class DepthSpaceOrder(enum.IntEnum):
     DEPTH_COLUMN_ROW = 0
     COLUMN_ROW_DEPTH = 1
 
+
+OrderName = Literal["DCR", "CRD", "DEPTH_COLUMN_ROW", "COLUMN_ROW_DEPTH"]
+DataFormat = Literal["NCHW", "NHWC"]
 
 # By ONNX's names, then by DirectML's.
 ORDERS = {
@@ -79,8 +84,8 @@ def depth_to_space(
     input: jax.Array | np.ndarray,
     block_size: int,
     *,
-    order: DepthSpaceOrder | str = DepthSpaceOrder.DEPTH_COLUMN_ROW,
-    data_format: str = "NCHW",
+    order: DepthSpaceOrder | OrderName = DepthSpaceOrder.DEPTH_COLUMN_ROW,
+    data_format: DataFormat = "NCHW",
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Moves blocks of channels of `input` into blocks of rows and columns; inverts `space_to_depth`.
@@ -137,8 +142,8 @@ def space_to_depth(
     input: jax.Array | np.ndarray,
     block_size: int,
     *,
-    order: DepthSpaceOrder | str = DepthSpaceOrder.DEPTH_COLUMN_ROW,
-    data_format: str = "NCHW",
+    order: DepthSpaceOrder | OrderName = DepthSpaceOrder.DEPTH_COLUMN_ROW,
+    data_format: DataFormat = "NCHW",
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Moves blocks of rows and columns of `input` into channels; inverts `depth_to_space`.

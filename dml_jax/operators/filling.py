@@ -3,13 +3,17 @@
 import warnings
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .operands import is_key
 
-__all__ = ["as_fill"]
+__all__ = ["Number", "as_fill"]
+
+# Of any Python or NumPy type; an array has no dimensions and is known while tracing.
+Number = complex | np.generic | np.ndarray | jax.Array
 
 
 def as_fill(operator: str, input: Any, mode: str, fill_value: Any) -> Any:

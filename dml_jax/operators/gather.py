@@ -1,7 +1,8 @@
 """The reads: `gather`, `gather_elements` and `gather_nd`."""
 
+from __future__ import annotations
+
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -9,8 +10,8 @@ from jax import lax
 
 from ..lowering.choice import forced_form
 from ..rules import Operands, axis_of, check, custom, integer_indices, minimum_rank, same_rank, same_sizes
-from .filling import as_fill
-from .indexing import READ_MODE, indexed_axes_not_empty, read, tuple_size, tuples_fit
+from .filling import Number, as_fill
+from .indexing import READ_MODE, ReadMode, indexed_axes_not_empty, read, tuple_size, tuples_fit
 from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
 from .operands import as_data, as_flag, as_indices, as_int, as_name
 
@@ -27,11 +28,11 @@ GATHER = (
 
 def gather(
     input: jax.Array | np.ndarray,
-    indices: jax.Array | np.ndarray | int,
+    indices: jax.Array | np.ndarray | np.integer | int,
     axis: int,
     *,
-    mode: str = "clip",
-    fill_value: Any = None,
+    mode: ReadMode = "clip",
+    fill_value: Number | None = None,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Reads the slices of `input` that `indices` names along `axis`.
@@ -122,11 +123,11 @@ GATHER_ELEMENTS = (
 
 def gather_elements(
     input: jax.Array | np.ndarray,
-    indices: jax.Array | np.ndarray | int,
+    indices: jax.Array | np.ndarray,
     axis: int,
     *,
-    mode: str = "clip",
-    fill_value: Any = None,
+    mode: ReadMode = "clip",
+    fill_value: Number | None = None,
     indices_are_sorted: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
@@ -251,11 +252,11 @@ GATHER_ND = (
 
 def gather_nd(
     input: jax.Array | np.ndarray,
-    indices: jax.Array | np.ndarray | int,
+    indices: jax.Array | np.ndarray,
     *,
     batch_dims: int = 0,
-    mode: str = "clip",
-    fill_value: Any = None,
+    mode: ReadMode = "clip",
+    fill_value: Number | None = None,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Reads the slice of `input` that each tuple along the last dimension of `indices` addresses.

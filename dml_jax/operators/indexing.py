@@ -1,7 +1,7 @@
 """DirectML's index rule for every gather and scatter: wrap a negative index once, then decide per coordinate."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,8 @@ from ..rules import Operands, Rule, custom, one_of
 __all__ = [
     "READ_MODE",
     "WRITE_MODE",
+    "ReadMode",
+    "WriteMode",
     "index_dtype",
     "indexed_axes_not_empty",
     "read",
@@ -25,8 +27,10 @@ __all__ = [
     "write",
 ]
 
-READ_MODE = one_of("mode", ("clip", "fill", "promise_in_bounds"))
-WRITE_MODE = one_of("mode", ("drop", "clip", "promise_in_bounds"))
+ReadMode = Literal["clip", "fill", "promise_in_bounds"]
+WriteMode = Literal["drop", "clip", "promise_in_bounds"]
+READ_MODE = one_of("mode", get_args(ReadMode))
+WRITE_MODE = one_of("mode", get_args(WriteMode))
 
 
 def indexed_axes_not_empty(axes: Callable[[Operands], Sequence[int]]) -> Rule:

@@ -1,5 +1,7 @@
 """The writes: `scatter_elements` and `scatter_nd`."""
 
+from __future__ import annotations
+
 from functools import partial
 
 import jax
@@ -18,7 +20,7 @@ from ..rules import (
     same_sizes,
     sizes_follow,
 )
-from .indexing import WRITE_MODE, indexed_axes_not_empty, tuple_size, tuples_fit, write
+from .indexing import WRITE_MODE, WriteMode, indexed_axes_not_empty, tuple_size, tuples_fit, write
 from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
 from .operands import as_data, as_indices, as_int, as_name
 
@@ -39,11 +41,11 @@ SCATTER_ELEMENTS = (
 
 def scatter_elements(
     input: jax.Array | np.ndarray,
-    indices: jax.Array | np.ndarray | int,
+    indices: jax.Array | np.ndarray,
     updates: jax.Array | np.ndarray,
     axis: int,
     *,
-    mode: str = "drop",
+    mode: WriteMode = "drop",
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Copies `input` and writes each element of `updates` where `indices` points along `axis`.
@@ -145,10 +147,10 @@ SCATTER_ND = (
 
 def scatter_nd(
     input: jax.Array | np.ndarray,
-    indices: jax.Array | np.ndarray | int,
+    indices: jax.Array | np.ndarray,
     updates: jax.Array | np.ndarray,
     *,
-    mode: str = "drop",
+    mode: WriteMode = "drop",
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Copies `input` and writes each slice of `updates` where a tuple along the last dimension of `indices` points.

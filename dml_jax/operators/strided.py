@@ -1,5 +1,7 @@
 """`as_strided` and its inverse `as_strided_scatter`: a flat buffer seen, and written, through sizes and strides."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 from math import prod

@@ -1,0 +1,15 @@
+# pyright: basic
+"""What the programs take from JAX where its own annotations have gaps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh
+
+
+def on_device(array: np.ndarray) -> jax.Array:
+    return jnp.asarray(array)
+
+
+def mesh_of_one(axis: str) -> Mesh:
+    return jax.make_mesh((1,), (axis,), axis_types=(AxisType.Auto,))

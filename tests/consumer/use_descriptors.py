@@ -1,0 +1,127 @@
+"""Descriptors and compiled operators, as a program that is checked strictly uses them."""
+
+from typing import Any, assert_type
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from untyped import on_device
+
+from dml_jax import (
+    BufferSpec,
+    CompiledOperator,
+    DataType,
+    DepthSpaceOrder,
+    DepthToSpace1Desc,
+    DepthToSpaceDesc,
+    FeatureLevel,
+    GatherDesc,
+    GatherElementsDesc,
+    GatherND1Desc,
+    GatherNDDesc,
+    Memory,
+    OperatorDesc,
+    ScatterDesc,
+    ScatterElementsDesc,
+    ScatterNDDesc,
+    SpaceToDepth1Desc,
+    SpaceToDepthDesc,
+    TensorDesc,
+    TensorFlags,
+    compile_operator,
+    desc_from_json,
+    desc_to_json,
+)
+
+
+def main() -> None:
+    """Makes every descriptor, and compiles and runs one."""
+    tensors()
+    for desc in (*blocks(), *reads(), *writes()):
+        assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc)
+        desc.validate(FeatureLevel.FL_6_4)
+    compiled()
+
+
+def tensors() -> None:
+    rows = TensorDesc("FLOAT32", (2, 3), strides=[5, 1], flags=TensorFlags.OWNED_BY_DML)
+    assert_type(rows.data_type, DataType)
+    assert_type(rows.sizes, tuple[int, ...])
+    assert_type(rows.strides, tuple[int, ...] | None)
+    assert_type(rows.flags, TensorFlags)
+    assert_type(rows.total_tensor_size_in_bytes, int)
+    assert_type(rows.guaranteed_base_offset_alignment, int)
+    assert_type(rows.element_span, int)
+    assert_type(rows.is_packed, bool)
+    for data_type in (DataType.INT8, np.int32, np.dtype("f4"), jnp.float32, on_device(np.zeros(1, np.int8)).dtype):
+        assert_type(TensorDesc(data_type, rows.sizes).dtype, np.dtype[Any])
+
+
+def blocks() -> list[OperatorDesc]:
+    depth, space = TensorDesc("UINT8", (1, 8, 1, 1)), TensorDesc("UINT8", (1, 2, 2, 2))
+    ordered = DepthToSpace1Desc(depth, space, 2, "DML_DEPTH_SPACE_ORDER_COLUMN_ROW_DEPTH")
+    assert_type(ordered.order, DepthSpaceOrder)
+    assert_type(ordered.output, TensorDesc)
+    assert_type(ordered.block_size, int)
+    assert_type(ordered.compute(np.zeros((1, 8, 1, 1), np.uint8)), jax.Array)
+    return [
+        ordered,
+        SpaceToDepth1Desc(input=space, output=depth, block_size=2, order=DepthSpaceOrder.DEPTH_COLUMN_ROW),
+        DepthToSpaceDesc(depth, space, 2),
+        SpaceToDepthDesc(input=space, output=depth, block_size=2),
+    ]
+
+
+def reads() -> list[OperatorDesc]:
+    table, index = TensorDesc("FLOAT32", (3, 2)), TensorDesc("INT32", (2, 1))
+    gather = GatherDesc(table, TensorDesc("INT32", (1, 2)), TensorDesc("FLOAT32", (2, 2)), axis=0, index_dimensions=1)
+    assert_type(gather.axis, int)
+    assert_type(gather.validate("3_0"), None)
+    assert_type(gather.wordings("3.0"), dict[str, str])
+    assert_type(gather.operator_type, str)
+    assert_type(GatherDesc.input_names(), tuple[str, ...])
+    assert_type(gather.compute(on_device(np.zeros((3, 2), np.float32)), np.array([[0, 2]], np.int32)), jax.Array)
+    return [
+        gather,
+        GatherElementsDesc(table, TensorDesc("INT32", (1, 2)), TensorDesc("FLOAT32", (1, 2)), axis=0),
+        GatherNDDesc(table, index, TensorDesc("FLOAT32", (2, 2)), input_dimension_count=2, indices_dimension_count=2),
+        GatherND1Desc(table, index, TensorDesc("FLOAT32", (2, 2)), 2, 2, batch_dimension_count=0),
+    ]
+
+
+def writes() -> list[OperatorDesc]:
+    table, one_row = TensorDesc("FLOAT32", (3, 2)), TensorDesc("FLOAT32", (1, 2))
+    indices = TensorDesc("INT32", (1, 2))
+    scatter = ScatterDesc(table, indices, one_row, table, axis=0)
+    assert_type(scatter, ScatterElementsDesc)
+    return [
+        scatter,
+        ScatterNDDesc(table, TensorDesc("INT32", (1, 1)), one_row, table, 2, 2),
+    ]
+
+
+def compiled() -> None:
+    packed = TensorDesc("UINT8", (1, 1, 2, 2))
+    run = compile_operator(SpaceToDepthDesc(packed, TensorDesc("UINT8", (1, 4, 1, 1)), 2))
+    assert_type(run, CompiledOperator)
+    assert_type(run.desc, OperatorDesc)
+    for name, spec in run.buffers.items():
+        assert_type(name, str)
+        assert_type(spec, BufferSpec)
+        assert_type(spec.dtype, np.dtype[Any])
+        assert_type(spec.length + spec.whole_length, int)
+    result = run(np.arange(4, dtype=np.uint8))
+    assert_type(result, jax.Array)
+    assert_type(run(np.arange(4, dtype=np.uint8), out=result), jax.Array)
+    assert_type(run.prepare(bound=True), None)
+    assert_type(run.as_text(), str)
+    assert_type(run.memory(), Memory)
+    assert_type(run.memory().allocated, int)
+    assert_type(run.bytes_moved, int)
+    content = run.serialize(["cpu"])
+    assert_type(content, bytes)
+    assert_type(CompiledOperator.deserialize(content), CompiledOperator)
+    owned = TensorDesc("FLOAT32", (3, 1), flags="OWNED_BY_DML")
+    index, output = TensorDesc("INT32", (1, 2)), TensorDesc("FLOAT32", (2, 1))
+    look_up = compile_operator(GatherDesc(owned, index, output, 0, 1), input=np.array([1, 2, 3], np.float32))
+    assert_type(look_up(np.array([2, 0], np.int32)), jax.Array)

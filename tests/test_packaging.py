@@ -1,0 +1,229 @@
+"""What is built and installed: the files of the wheel and the sdist, their metadata, and a bare environment."""
+
+import email
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "dml_jax"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+NAME = f"dml_jax-{PROJECT['project']['version']}"
+ABSENT = ("PIL", "chex", "click", "flatbuffers", "hypothesis", "matplotlib", "onnx", "pytest", "rich", "torch")
+
+
+def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a command that knows nothing of this checkout but what it is told."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"JAX_PLATFORMS": "cpu"}
+    return subprocess.run([*map(str, command)], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
+
+
+def built(hook: str, source: Path, target: Path) -> Path:
+    """A distribution made by the hook of the build backend that pip and build call, without their fresh environment."""
+    target.mkdir()
+    code = f"import sys; from hatchling import build; print(build.{hook}(sys.argv[1]))"
+    done = run(sys.executable, "-c", code, target, cwd=source)
+    assert done.returncode == 0, done.stderr
+    return target / done.stdout.split()[-1]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """Where everything is built, once."""
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    return tmp_path_factory.mktemp("packaging")
+
+
+@pytest.fixture(scope="session")
+def wheel(folder):
+    with zipfile.ZipFile(built("build_wheel", ROOT, folder / "wheel")) as archive:
+        yield archive
+
+
+@pytest.fixture(scope="session")
+def sdist(folder):
+    with tarfile.open(built("build_sdist", ROOT, folder / "sdist")) as archive:
+        yield archive
+
+
+@pytest.fixture(scope="session")
+def metadata(wheel):
+    return email.message_from_bytes(wheel.read(f"{NAME}.dist-info/METADATA"))
+
+
+def sources(*folders: Path) -> set[str]:
+    """The Python files below folders, as the archives name them."""
+    return {path.relative_to(ROOT).as_posix() for folder in folders for path in folder.rglob("*.py")}
+
+
+# Files.
+
+
+def test_the_wheel_has_every_module_and_nothing_else(wheel):
+    inside = {name for name in wheel.namelist() if not name.startswith(f"{NAME}.dist-info/")}
+    assert inside == sources(PACKAGE) | {"dml_jax/py.typed"}
+    assert len(inside) > 80
+
+
+def test_the_sdist_has_what_is_listed_and_the_tests(sdist):
+    inside = {name.removeprefix(f"{NAME}/") for name in sdist.getnames()}
+    listed = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert {name.partition("/")[0] for name in inside} == {*listed, "pyproject.toml", "PKG-INFO", ".gitignore"}
+    assert sources(*(ROOT / name for name in listed if (ROOT / name).is_dir())) <= inside
+    assert {"docs/models/gather.json", "docs/models/grace_hopper.jpg", "tests/consumer/pyrightconfig.json"} <= inside
+    assert not [name for name in inside if "__pycache__" in name or name.endswith(".pyc")]
+
+
+def test_the_sdist_builds_the_same_wheel(sdist, wheel, folder):
+    sdist.extractall(folder / "unpacked", filter="data")
+    with zipfile.ZipFile(built("build_wheel", folder / "unpacked" / NAME, folder / "again")) as again:
+        assert {i.filename: i.CRC for i in again.infolist()} == {i.filename: i.CRC for i in wheel.infolist()}
+
+
+# Metadata.
+
+
+def test_the_metadata_says_what_is_needed(metadata):
+    needed = [Requirement(text) for text in metadata.get_all("Requires-Dist")]
+    assert {one.name for one in needed if one.marker is None} == {"jax", "jaxlib", "numpy"}
+    assert metadata["Name"].replace("-", "_") == "dml_jax"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert {"Typing :: Typed"} <= {*metadata.get_all("Classifier")}
+
+
+def test_every_extra_that_is_named_exists(metadata):
+    """In messages of the library, in its pages, and among the extras themselves."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *PACKAGE.rglob("*.py")]
+    text = "\n".join(path.read_text() for path in pages)
+    named = re.findall(r"(?:dml_jax|'\.)\[([a-z,]+)\]", text)
+    assert {"cli", "export", "onnx", "test"} <= {one for names in named for one in names.split(",")}
+    extras = {*metadata.get_all("Provides-Extra")}
+    needed = [Requirement(text) for text in metadata.get_all("Requires-Dist")]
+    own = {extra for one in needed if one.name.replace("-", "_") == "dml_jax" for extra in one.extras}
+    assert {one for names in named for one in names.split(",")} | own <= extras
+    for extra in extras:
+        assert [one for one in needed if one.marker and one.marker.evaluate({"extra": extra})], extra
+
+
+def test_the_licence_the_readme_and_the_command_are_in_the_wheel(metadata, wheel):
+    info = f"{NAME}.dist-info"
+    assert wheel.read(f"{info}/licenses/LICENSE").decode() == (ROOT / "LICENSE").read_text()
+    assert metadata.get_all("License-File") == ["LICENSE"]
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload().strip() == (ROOT / "README.md").read_text().strip()
+    assert wheel.read(f"{info}/entry_points.txt").decode().split() == [
+        "[console_scripts]",
+        "dml-jax",
+        "=",
+        "dml_jax.__main__:main",
+    ]
+    assert "Tag: py3-none-any" in wheel.read(f"{info}/WHEEL").decode()
+
+
+def test_the_readme_renders(metadata):
+    text = metadata.get_payload()
+    html = MarkdownIt("commonmark").enable("table").render(text)
+    assert html.count("<table>") == len(re.findall(r"^\| --- ", text, re.MULTILINE)) > 0
+    assert html.count("<pre>") == len(re.findall(r"^```\w", text, re.MULTILINE)) > 0
+    assert "```" not in html
+
+
+# A bare environment: the wheel, and jax, jaxlib and numpy with what they need.
+
+
+@pytest.fixture(scope="session")
+def bare(wheel, folder):
+    """The scripts of an environment that has the wheel and its requirements, linked to those of the tests."""
+    home = folder / "bare"
+    assert run(sys.executable, "-m", "venv", "--without-pip", home, cwd=folder).returncode == 0
+    (site,) = home.glob("lib/python*/site-packages")
+    for path in installed("jax", "jaxlib", "numpy"):
+        (site / path.name).symlink_to(path)
+    pip = (sys.executable, "-m", "pip", "--python", home / "bin" / "python")
+    done = run(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel.filename, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return home / "bin"
+
+
+def installed(*names: str) -> Iterator[Path]:
+    """The packages of distributions and of all that these require."""
+    seen, left = set[str](), [*names]
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        distribution = importlib.metadata.distribution(name)
+        requirements = [Requirement(text) for text in distribution.requires or ()]
+        left += [one.name for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
+        tops = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
+        yield from (Path(str(distribution.locate_file(top))) for top in sorted(tops))
+
+
+def test_the_bare_environment_is_bare(bare, folder):
+    code = f"""
+import importlib.util, json, dml_jax
+print(json.dumps([dml_jax.__file__, [name for name in {ABSENT} if importlib.util.find_spec(name)]]))
+"""
+    done = run(bare / "python", "-c", code, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    file, present = json.loads(done.stdout)
+    assert Path(file).is_relative_to(bare.parent)
+    assert present == []
+
+
+@pytest.mark.parametrize("program", ["use_functions", "use_batch"])
+def test_functions_and_batches_need_nothing_else(bare, folder, program):
+    code = f"import sys; sys.path.append({str(ROOT / 'tests' / 'consumer')!r}); import {program}; {program}.main()"
+    done = run(bare / "python", "-c", code, cwd=folder)
+    assert done.returncode == 0, done.stderr
+
+
+NEEDS = {
+    "cli": ("-m", "dml_jax", "ops"),
+    "onnx": ("-c", "import dml_jax.onnx"),
+    "export": (
+        "-c",
+        "from dml_jax import *; t = TensorDesc('INT8', (1, 1, 1, 1))\n"
+        "run = compile_operator(DepthToSpaceDesc(t, t, 1)); print(run(__import__('numpy').int8([7])))\n"
+        "run.serialize()",
+    ),
+}
+
+
+@pytest.mark.parametrize("extra", NEEDS)
+def test_what_an_extra_has_says_how_to_install_it(bare, folder, extra):
+    done = run(bare / "python", *NEEDS[extra], cwd=folder)
+    assert done.returncode != 0
+    assert f"pip install 'dml_jax[{extra}]'" in done.stderr
+    assert done.stdout == ("[7]\n" if extra == "export" else "")
+
+
+def test_the_command_without_its_extra_says_how_to_get_it(bare, folder):
+    done = run(bare / "dml-jax", "run", "model.json", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "dml-jax: the command needs click; install it with: pip install 'dml_jax[cli]'\n"
+
+
+# Time.
+
+
+def test_the_import_takes_less_than_half_a_second_beside_jax():
+    """Processor time of the least of several processes: other work on the machine must not count."""
+    code = "import time, jax.numpy; start = time.process_time(); import dml_jax; print(time.process_time() - start)"
+    runs = [run(sys.executable, "-c", code, cwd=ROOT) for _ in range(4)]
+    assert [one.stderr for one in runs if one.returncode] == []
+    assert min(float(one.stdout) for one in runs) < 0.5

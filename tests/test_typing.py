@@ -1,0 +1,205 @@
+"""The API as type checkers, editors and `help()` show it."""
+
+import ast
+import copy
+import enum
+import importlib
+import inspect
+import json
+import os
+import pickle
+import pydoc
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from operator_cases import CASES
+
+import dml_jax
+import dml_jax.batch
+
+CONSUMER = Path(__file__).parent / "consumer"
+PROGRAMS = sorted(path.stem for path in CONSUMER.glob("use_*.py"))
+MODULES = ("dml_jax", "dml_jax.batch", "dml_jax.onnx")
+ALIASES = {"ScatterDesc": "ScatterElementsDesc"}
+
+
+def public(name: str) -> dict[str, Any]:
+    """What a module has for its users; nothing where what it needs is not installed."""
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        return {}
+    return {f"{name}.{one}": getattr(module, one) for one in module.__all__}
+
+
+PUBLIC = {name: value for module in MODULES for name, value in public(module).items()}
+CALLED = {
+    name: value
+    for name, value in PUBLIC.items()
+    if not (isinstance(value, type) and issubclass(value, enum.Enum | Exception))
+}
+every_name = pytest.mark.parametrize("name", PUBLIC)
+every_callable = pytest.mark.parametrize("name", CALLED)
+
+
+def test_the_modules_can_be_imported():
+    pytest.importorskip("onnx")
+    assert all(any(name.startswith(f"{module}.") for name in PUBLIC) for module in MODULES)
+
+
+# What pyright says.
+
+
+@pytest.fixture(scope="module")
+def pyright():
+    """Runs pyright, in the environment of the tests."""
+    pytest.importorskip("pyright", reason="the extra dev has pyright, the extra test has not")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    def run(*arguments: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "pyright", "--outputjson", *arguments]
+        env = {**os.environ, "PATH": path, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+        done = subprocess.run(command, cwd=CONSUMER, env=env, capture_output=True, text=True, timeout=300)
+        return json.loads(done.stdout)
+
+    return run
+
+
+def test_a_strict_program_has_no_errors_and_a_misuse_has_the_one_that_it_names(pyright):
+    """In strict mode a comment that hides nothing, or another rule than it names, is an error too."""
+    pytest.importorskip("onnx")
+    report = pyright("--pythonpath", sys.executable, "--project", ".")
+    assert report["summary"]["filesAnalyzed"] == len(list(CONSUMER.glob("*.py")))
+    assert not [
+        f"{one['file']}:{one['range']['start']['line'] + 1}: {one['message']}" for one in report["generalDiagnostics"]
+    ]
+
+
+def test_every_type_of_the_public_api_is_known(pyright):
+    """Every exported name, and every member of the exported classes where they are defined."""
+    pytest.importorskip("onnx")
+    symbols = pyright("--verifytypes", "dml_jax", "--ignoreexternal")["typeCompleteness"]["symbols"]
+    exported = {symbol["name"]: symbol for symbol in symbols if symbol["isExported"]}
+    assert {*PUBLIC} <= {*exported}
+    defined = tuple(f"{value.__module__}.{value.__qualname__}" for value in PUBLIC.values())
+    members = {name for name in exported if name.startswith(tuple(f"{one}." for one in defined))}
+    assert len(members) > 100
+    wanted = {*PUBLIC, *defined, *members}
+    unknown = {
+        n: exported[n]["diagnostics"]
+        for n in wanted
+        if not exported[n]["isTypeKnown"] or exported[n]["isTypeAmbiguous"]
+    }
+    assert not unknown
+
+
+# The programs and the misuses of the consumer.
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_strict_program_runs(program, monkeypatch):
+    """What it asserts of types without effect holds of the values too, as far as the functions take them."""
+    if program == "use_onnx":
+        pytest.importorskip("onnx")
+    monkeypatch.syspath_prepend(CONSUMER)
+    importlib.import_module(program).main()
+
+
+def test_the_strict_programs_use_every_public_name():
+    trees = [ast.parse((CONSUMER / f"{program}.py").read_text()) for program in PROGRAMS]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    imported = {node.name for node in nodes if isinstance(node, ast.alias)}
+    assert {name.rpartition(".")[2] for name in PUBLIC} <= attributes | imported
+
+
+def test_every_misuse_is_marked_and_refused_at_run_time(monkeypatch):
+    monkeypatch.syspath_prepend(CONSUMER)
+    misuses = importlib.import_module("misuses").MISUSES
+    entries = re.findall(r"^    \".*?\": lambda: .*$", (CONSUMER / "misuses.py").read_text(), re.MULTILINE)
+    assert len(entries) == len(misuses) > 30
+    assert all("# pyright: ignore[report" in entry for entry in entries)
+    for misuse in misuses.values():
+        with pytest.raises((ValueError, TypeError, AttributeError)):
+            misuse()
+
+
+# Annotations, names and documentation.
+
+
+def functions_of(value: Any) -> Iterator[Any]:
+    """A function, or what the library defines of a class to be called."""
+    if inspect.isfunction(value):
+        yield value
+        return
+    for cls in value.__mro__:
+        for name, member in vars(cls).items() if cls.__module__.startswith("dml_jax") else ():
+            member = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            if inspect.isfunction(member) and (not name.startswith("_") or name in ("__init__", "__call__")):
+                yield member
+
+
+@every_callable
+def test_every_parameter_and_result_is_annotated(name):
+    """As read at run time: a name that only a type checker knows would fail here."""
+    functions = list(functions_of(PUBLIC[name]))
+    assert functions
+    for function in functions:
+        parameters = [p for p in inspect.signature(function).parameters if p not in ("self", "cls")]
+        hints = get_type_hints(inspect.unwrap(function))
+        results = set() if function.__name__ == "__init__" else {"return"}
+        assert {*parameters, *results} <= {*hints}, function.__qualname__
+
+
+@every_callable
+def test_signatures_have_names_instead_of_private_types_and_long_unions(name):
+    for parameter in inspect.signature(PUBLIC[name]).parameters.values():
+        text = inspect.formatannotation(parameter.annotation)
+        assert text.count("|") <= 4, parameter
+        assert not re.search(r"\b_", text), parameter
+
+
+@every_name
+def test_help_shows_a_signature_and_a_docstring(name):
+    value, short = PUBLIC[name], name.rpartition(".")[2]
+    text = pydoc.plain(pydoc.render_doc(value))
+    assert re.search(rf"^( \|  |class )?{ALIASES.get(short, short)}\(", text, re.MULTILINE)
+    assert not re.search(r"jaxlib|functools|PjitFunction|JitWrapped| at 0x|<object", text)
+    assert value.__doc__.splitlines()[0].endswith(".")
+
+
+@pytest.mark.parametrize("name", [name for name, value in CALLED.items() if isinstance(value, type)])
+def test_every_method_and_property_has_a_docstring(name):
+    """Its own, or that of the method which it overrides."""
+    members = {one: getattr(PUBLIC[name], one) for one in dir(PUBLIC[name]) if not one.startswith("_")}
+    called = {one: member for one, member in members.items() if callable(member) or isinstance(member, property)}
+    assert [one for one, member in called.items() if not inspect.getdoc(member)] == []
+
+
+@every_name
+def test_names_lead_back_to_the_object(name):
+    value, short = PUBLIC[name], name.rpartition(".")[2]
+    assert value.__name__ == value.__qualname__ == ALIASES.get(short, short)
+    assert getattr(importlib.import_module(value.__module__), value.__qualname__) is value
+    assert pickle.loads(pickle.dumps(value)) is copy.deepcopy(value) is copy.copy(value) is value
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_literal_types_are_what_the_function_accepts(case):
+    """By the message that a wrong name gets."""
+    literals = {name: _names(hint) for name, hint in get_type_hints(case.function).items() if _names(hint)}
+    assert {*literals} == {*inspect.signature(case.function).parameters} & {"mode", "order", "data_format"}
+    for parameter, names in literals.items():
+        with pytest.raises(dml_jax.ConstraintError) as caught:
+            case.function(**{**case.arrays, **case.static, parameter: "none such"})
+        assert {*re.findall(r"'(\w+)'", str(caught.value).partition(", but ")[0])} == names
+
+
+def _names(hint: Any) -> set[str]:
+    parts = (hint, *get_args(hint))
+    return {name for part in parts if get_origin(part) is Literal for name in get_args(part)}

@@ -1,168 +1,233 @@
 """The command line: `run` and `check` model files, and list the operators with their rules."""
 
-import math
+import json
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from . import listing
 from .batch.command import batch
 from .bench.command import bench
-from .descriptors.feature_level import FeatureLevel, columns
-from .descriptors.json_form import suggestion
+from .checking import check_model, check_onnx
+from .descriptors.feature_level import FeatureLevel
 from .descriptors.operator import NEWEST, OperatorDesc
-from .descriptors.registry import CLASSES, OPERATORS
-from .descriptors.tensor import FIELDS, TENSOR
+from .descriptors.registry import CLASSES
+from .devices import choose, devices, label
 from .errors import ConstraintError
-from .model.file import Model, ModelError, read_model
+from .model.file import Fault, Model, ModelError, read_model
 from .model.timing import Timing
+from .parameters import Level, Milliseconds, Operator
 
 __all__ = ["command"]
 
 MODEL = click.Path(path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 
 
-class _Level(click.ParamType):
-    name = "level"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> FeatureLevel:
-        try:
-            return FeatureLevel.of(value)
-        except ConstraintError as error:
-            self.fail(str(error), param, ctx)
-
-
-class _Milliseconds(click.ParamType):
-    name = "ms"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        milliseconds = math.nan
-        with suppress(ValueError):
-            milliseconds = float(value)
-        if not 0 <= milliseconds <= DAY:
-            self.fail(f"{value!r} is no number of milliseconds from 0 to {DAY}, a day", param, ctx)
-        return milliseconds
-
-
-DAY = 86_400_000
 feature_level = click.option(
-    "--feature-level", type=_Level(), default=str(NEWEST), help="DirectML feature level whose rules hold, such as 3_0."
+    "--feature-level", type=Level(), default=str(NEWEST), help="DirectML feature level whose rules hold, such as 3_0."
 )
+json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
-@click.group(context_settings=SETTINGS)
+@click.group(
+    context_settings=SETTINGS,
+    epilog="""\b
+Examples:
+  dml-jax run docs/models/gather.json
+  dml-jax check docs/models/*.json --feature-level 3_0
+  dml-jax ops GATHER_ND1
+
+`dml-jax COMMAND --help` explains a command.""",
+)
 @click.version_option(package_name="dml_jax")
 def command() -> None:
-    """DirectML's index and depth/space operators on any device that JAX has.
+    """Run DirectML's index and depth/space operators on any device that JAX has.
 
-    Exit status: 0 done, 1 a model has faults or failed, 2 the command line is wrong, 130 interrupted.
+    Results go to the standard output, errors and progress to the standard error. Exit status: 0 done, 1 failed,
+    2 the command line is wrong, 130 interrupted.
     """
 
 
-@command.command()
+@command.command(
+    short_help="Run a DxDispatch model file or an ONNX model.",
+    epilog="""\b
+Examples:
+  dml-jax run docs/models/gather.json
+  dml-jax run docs/models/photo.json --output-dir /tmp/photo
+  dml-jax run docs/models/gather.json --milliseconds 500 --verbosity 1
+  dml-jax run model.onnx --input mask=mask.npy --input picture=picture.npy
+  dml-jax run --show-devices""",
+)
 @click.argument("model", type=MODEL, required=False)
-@click.option("-a", "--device", default="", help="Part of the name of the device to run on; the first match is taken.")
-@click.option("-s", "--show-devices", is_flag=True, help="List the devices and exit.")
-@click.option("-i", "--iterations", type=click.IntRange(1), default=1, help="Dispatch-and-wait loops per dispatch.")
-@click.option("-r", "--repeat", type=click.IntRange(1), default=1, help="Dispatches inside one iteration.")
-@click.option("-t", "--milliseconds", type=_Milliseconds(), help="Time to run each dispatch for; overrides -i.")
-@click.option("-w", "--warmup", type=click.IntRange(0), default=1, help="Most samples to leave out as warm-up.")
-@click.option("-I", "--interval", type=_Milliseconds(), default=0.0, help="Least milliseconds between iterations.")
-@click.option("-v", "--verbosity", type=click.IntRange(0, 2), default=0, help="0 medians, 1 cold and hot, 2 all.")
-@click.option("--input", "inputs", multiple=True, metavar="[NAME=]FILE", help="A .npy file for an input of a .onnx.")
-@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder that files go to.")
+@click.option(
+    "-a",
+    "--device",
+    default="",
+    metavar="PART",
+    show_default="the first one listed",
+    help="Run on the first device whose line in --show-devices has this in it.",
+)
+@click.option("-s", "--show-devices", is_flag=True, help="List the devices and exit; no MODEL is needed.")
+@click.option("--json", "as_json", is_flag=True, help="With --show-devices: print them as JSON.")
+@click.option(
+    "-i",
+    "--iterations",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Dispatch and wait this often, for every dispatch command.",
+)
+@click.option(
+    "-r",
+    "--repeat",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Dispatches in one iteration, before it waits; an iteration's time is divided by it.",
+)
+@click.option(
+    "-t",
+    "--milliseconds",
+    type=Milliseconds(),
+    help="Go on with iterations for so many milliseconds, instead of --iterations.",
+)
+@click.option(
+    "-w",
+    "--warmup",
+    type=click.IntRange(0),
+    default=1,
+    metavar="N",
+    help="Leave out the first iterations as warm-up: at most so many, never the last one.",
+)
+@click.option(
+    "-I",
+    "--interval",
+    type=Milliseconds(),
+    default=0.0,
+    help="Least milliseconds from the beginning of one iteration to that of the next.",
+)
+@click.option(
+    "-v",
+    "--verbosity",
+    type=click.IntRange(0, 2),
+    default=0,
+    metavar="N",
+    help="What is said of times: 0 the median; 1 cold and hot statistics, and memory; 2 every iteration too.",
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="A .npy file for an input of an ONNX model, by name or in order; once per input.",
+)
+@click.option(
+    "--output-dir", type=FOLDER, show_default="the model's folder", help="Folder that files go to; made when needed."
+)
 @feature_level
 def run(
     model: Path | None,
     device: str,
     show_devices: bool,
+    as_json: bool,
     inputs: tuple[str, ...],
     output_dir: Path | None,
     feature_level: FeatureLevel,
     **timing: Any,
 ) -> None:
-    """Run MODEL: a DxDispatch model file, or a .onnx file, whose outputs are written as .npy files.
+    """Run MODEL: a DxDispatch model file (.json), or an ONNX model (.onnx), whose outputs are written as .npy files.
 
-    Files are written to the folder of the model, or to --output-dir, and nowhere else.
+    A model file is checked first; if it has faults, they are listed and nothing runs. Files are written to the folder
+    of the model, or to --output-dir, and nowhere else.
+
+    Exit status: 0 done, 1 the model has faults or failed, 2 the command line is wrong, 130 interrupted.
     """
-    import jax
-
-    from .model.run import run_model
-
     if show_devices:
-        for found in _devices():
-            click.echo(f"{found.device_kind} ({found.platform}:{found.id})")
+        _show_devices(as_json)
         return
+    if as_json:
+        raise click.UsageError("--json is for --show-devices only")
     if model is None:
         raise click.UsageError("Missing argument 'MODEL'.")
     if _is_onnx(model):
         _refuse_options("a DxDispatch model file", *timing, "feature_level")
-        _run_onnx(model, inputs, _choose(device), output_dir or model.parent)
+        _need_onnx()
+        _run_onnx(model, inputs, choose(device), output_dir or model.parent)
         return
     _refuse_options("a .onnx file", "inputs")
-    checked = _read(model, feature_level=feature_level, output=output_dir)
-    chosen = _choose(device)
-    click.echo(f"Running on '{chosen.device_kind}'")
-    try:
-        run_model(checked, chosen, click.echo, timing=Timing(**timing), output=output_dir)
-    except ModelError as error:
-        _fail(error)
-    except ConstraintError as error:  # a source that changed since it was checked
-        sys.exit(f"error: {model}: {error}")
-    except (MemoryError, jax.errors.JaxRuntimeError) as error:
-        sys.exit(f"error: {model}: {chosen.device_kind} failed: {str(error) or 'out of memory'}")
+    _run_model(_read(model, feature_level=feature_level, output=output_dir), choose(device), timing, output_dir)
 
 
-@command.command()
+@command.command(
+    short_help="List every fault of model files, running nothing.",
+    epilog="""\b
+Examples:
+  dml-jax check docs/models/*.json
+  dml-jax check model.onnx --feature-level 3_0
+  dml-jax check model.json --json""",
+)
 @click.argument("models", type=MODEL, nargs=-1, required=True)
-@click.option("--output-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder that writeFile may use.")
+@click.option(
+    "--output-dir",
+    type=FOLDER,
+    show_default="the model's folder",
+    help="Folder that `run` would write to: whether files can be written there is checked.",
+)
 @feature_level
-def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: FeatureLevel) -> None:
-    """Check the DxDispatch model files MODELS and list every fault; run and write nothing.
+@json_output
+def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: FeatureLevel, as_json: bool) -> None:
+    """Check MODELS and list every fault; run and write nothing.
 
-    Of a .onnx file, it says for each node that DirectML has an operator for whether the feature level takes it.
+    They are DxDispatch model files (.json) and ONNX models (.onnx). Of an ONNX model, it says for each node that
+    DirectML has an operator for whether the feature level takes it.
+
+    Exit status: 0 all are valid, 1 one has faults, 2 the command line is wrong.
     """
     if any(map(_is_onnx, models)):
         _refuse_options("DxDispatch model files", "output_dir")
-    errors: list[ConstraintError] = []
+        _need_onnx()
+    checked = []
     for path in models:
-        if _is_onnx(path):
-            errors += _check_onnx(path, feature_level)
-            continue
-        try:
-            model = read_model(path, feature_level=feature_level, output=output_dir)
-            click.echo(f"{path}: valid at feature level {feature_level}, {_counted(model)}")
-        except ModelError as error:
-            errors.append(error)
-            _show(error)
-    if errors:
+        found = check_onnx(path, feature_level) if _is_onnx(path) else check_model(path, feature_level, output_dir)
+        checked.append(found)
+        if not as_json:
+            for line in found.lines:
+                click.echo(f"{path}: {line}")
+            _show_faults(path, found.faults)
+    if as_json:
+        _print_json({"feature_level": str(feature_level), "files": [found.as_json() for found in checked]})
+    if any(found.faults for found in checked):
         sys.exit(1)
 
 
-@command.command()
-@click.argument("name", required=False)
-@click.option("--feature-level", type=_Level(), default=str(NEWEST), help="Level whose rules are listed.")
-def ops(name: str | None, feature_level: FeatureLevel) -> None:
-    """List the operators; with NAME, such as GATHER_ND1, its fields, rules and feature levels."""
-    console = Console()
-    if name is None:
-        table = Table("operator", "since", "fields", box=None, pad_edge=False)
-        for cls in CLASSES:
-            table.add_row(cls.operator_type, str(cls.support[-1].since), ", ".join(cls.directml_names().values()))
-        console.print(table)
-        return
-    key = name.removeprefix("DML_OPERATOR_").upper()
-    if key not in OPERATORS:
-        raise click.UsageError(f"unknown operator {name!r}; {suggestion(key, OPERATORS)}")
-    _show_operator(console, OPERATORS[key], feature_level)
+@command.command(
+    short_help="List the operators, or one's fields, rules and feature levels.",
+    epilog="""\b
+Examples:
+  dml-jax ops
+  dml-jax ops GATHER_ND1 --feature-level 3_0
+  dml-jax ops --json""",
+)
+@click.argument("operator", type=Operator(), required=False)
+@feature_level
+@json_output
+def ops(operator: type[OperatorDesc] | None, feature_level: FeatureLevel, as_json: bool) -> None:
+    """List the operators; or the fields, rules and feature levels of OPERATOR, such as GATHER_ND1.
+
+    Exit status: 0 done, 2 the command line is wrong.
+    """
+    if as_json:
+        _print_json(listing.as_json([operator] if operator else CLASSES, feature_level))
+    elif operator:
+        listing.show_one(operator, feature_level)
+    else:
+        listing.show_all(CLASSES)
 
 
 command.add_command(batch)
@@ -181,41 +246,72 @@ def _refuse_options(only: str, *names: str) -> None:
             raise click.UsageError(f"{option.opts[-1]} is for {only} only")
 
 
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+# Running.
+
+
+def _show_devices(as_json: bool) -> None:
+    found = devices()
+    if as_json:
+        listed = [{"label": label(d), "kind": d.device_kind, "platform": d.platform, "id": d.id} for d in found]
+        _print_json({"devices": listed})
+        return
+    for device in found:
+        click.echo(label(device))
+
+
+def _run_model(model: Model, device: Any, timing: dict[str, Any], output: Path | None) -> None:
+    import jax
+
+    from .model.run import run_model
+
+    click.echo(f"Running on '{device.device_kind}'")
+    try:
+        run_model(model, device, click.echo, timing=Timing(**timing), output=output)
+    except ModelError as error:
+        _fail(error.path, error.faults)
+    except ConstraintError as error:  # a source that changed since it was checked
+        _fail(model.path, [Fault("", str(error))])
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        _fail(model.path, [_device_fault(device, error)])
+
+
 def _run_onnx(path: Path, inputs: tuple[str, ...], device: Any, folder: Path) -> None:
     import jax
 
-    _need_onnx()
     from .onnx.command import run_model
 
     click.echo(f"Running on '{device.device_kind}'")
     try:
         run_model(path, inputs, device, folder, click.echo)
-        return
     except ConstraintError as error:
-        text = str(error)
+        _fail(path, [Fault("", str(error))])
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
-        text = f"{device.device_kind} failed: {str(error) or 'out of memory'}"
-    click.echo(f"error: {path}: {text}", err=True)
+        _fail(path, [_device_fault(device, error)])
+
+
+def _device_fault(device: Any, error: Exception) -> Fault:
+    return Fault("", f"{device.device_kind} failed: {str(error) or 'out of memory'}")
+
+
+def _read(path: Path, **options: Any) -> Model:
+    try:
+        return read_model(path, **options)
+    except ModelError as error:
+        _fail(path, error.faults)
+
+
+def _fail(path: Path, faults: Sequence[Fault]) -> NoReturn:
+    _show_faults(path, faults)
     sys.exit(1)
 
 
-def _check_onnx(path: Path, level: FeatureLevel) -> list[ConstraintError]:
-    """Says of each node whether the level takes it, and returns why not."""
-    _need_onnx()
-    from .onnx.command import check_model
-
-    refused = []
-    try:
-        for text, error in check_model(path, level):
-            if error is None:
-                click.echo(f"{path}: {text} is accepted at feature level {level}")
-            else:
-                refused.append(error)
-                click.echo(f"error: {path}: {text}: {error}", err=True)
-    except ConstraintError as error:
-        refused.append(error)
-        click.echo(f"error: {path}: {error}", err=True)
-    return refused
+def _show_faults(path: Path, faults: Sequence[Fault]) -> None:
+    for fault in faults:
+        click.echo(f"error: {path}: {fault}", err=True)
 
 
 def _need_onnx() -> None:
@@ -223,69 +319,3 @@ def _need_onnx() -> None:
         from . import onnx  # noqa: F401
     except ImportError as error:
         sys.exit(f"dml-jax: {error}")
-
-
-def _show_operator(console: Console, cls: type[OperatorDesc], level: FeatureLevel) -> None:
-    console.print(f"[bold]DML_OPERATOR_{cls.operator_type}[/bold]  {escape(_summary(cls))}\n")
-    console.print(f"fields: {', '.join(cls.directml_names().values())}\n")
-    console.print(f"rules at feature level {level}:")
-    _show_rules(console, cls.wordings(level).values())
-    console.print("\nrules of every tensor:")
-    _show_rules(console, (rule.worded(FIELDS) for rule in TENSOR))
-    table = Table(*columns(cls.support[0]), box=None, pad_edge=False)
-    for row in cls.support:
-        table.add_row(*columns(row).values())
-    console.print()
-    console.print(table)
-
-
-def _show_rules(console: Console, texts: Iterable[str]) -> None:
-    for text in texts:
-        console.print(f"  - {escape(text)}", highlight=False, soft_wrap=True)
-
-
-def _summary(cls: type[OperatorDesc]) -> str:
-    return (cls.__doc__ or "").splitlines()[0].split(": ", 1)[1].replace("`", "")
-
-
-def _read(path: Path, **options: Any) -> Model:
-    try:
-        return read_model(path, **options)
-    except ModelError as error:
-        _fail(error)
-
-
-def _fail(error: ModelError) -> NoReturn:
-    _show(error)
-    sys.exit(1)
-
-
-def _show(error: ModelError) -> None:
-    for fault in error.faults:
-        click.echo(f"error: {error.path}: {fault}", err=True)
-
-
-def _counted(model: Model) -> str:
-    parts = (
-        (len(model.buffers), "resource"),
-        (len(model.dispatchables), "dispatchable"),
-        (len(model.commands), "command"),
-    )
-    return ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in parts)
-
-
-def _devices() -> list[Any]:
-    """The default backend's devices, then the CPU's."""
-    import jax
-
-    found = jax.devices()
-    return found if found[0].platform == "cpu" else [*found, *jax.devices("cpu")]
-
-
-def _choose(part: str) -> Any:
-    devices = _devices()
-    for device in devices:
-        if part.casefold() in f"{device.device_kind} ({device.platform}:{device.id})".casefold():
-            return device
-    names = ", ".join(f"{d.device_kind} ({d.platform}:{d.id})" for d in devices)
-    raise click.UsageError(f"no device matches {part!r}; there are {names}")

@@ -1,29 +1,52 @@
-"""The command: the documented models, their broken copies, exit statuses, output lines, help."""
+"""The command: the documented models, their broken copies, exit statuses, output lines, JSON, help, completion."""
 
 import contextlib
+import dataclasses
 import json
 import os
+import pty
+import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
+import click
 import jax
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from command_lines import parse
 from model_cases import BROKEN, FOLDER, PRINTS
 from PIL import Image
 
+from dml_jax import FeatureLevel
+from dml_jax.__main__ import main
+from dml_jax.bench.measuring import Measured
+from dml_jax.bench.results import Results
 from dml_jax.cli import command
+from dml_jax.descriptors.registry import CLASSES, OPERATORS
+from dml_jax.descriptors.tensor import TENSOR
 
+PAGE = FOLDER.parent / "model_files.md"
 FILES = sorted(path.name for path in FOLDER.glob("*.json"))
 
 
 def dml_jax_command(*arguments):
     """Runs the command inside this process."""
     return CliRunner().invoke(command, [str(a) for a in arguments])
+
+
+@pytest.fixture(autouse=True)
+def interruption():
+    """The handlers as they were."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -151,8 +174,6 @@ def test_ops_lists_every_operator():
 
 @pytest.mark.parametrize("name", ["gather_nd1", "DML_OPERATOR_SCATTER_ELEMENTS", "DEPTH_TO_SPACE1"])
 def test_ops_shows_rules_and_levels(name):
-    from dml_jax.descriptors.registry import OPERATORS
-
     cls = OPERATORS[name.removeprefix("DML_OPERATOR_").upper()]
     output = dml_jax_command("ops", name).output
     for text in cls.wordings().values():
@@ -168,18 +189,250 @@ def test_ops_unknown_name():
     assert "did you mean 'GATHER'" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["run", "--help"], ["check", "--help"], ["ops", "-h"], ["--version"]]
-)
-def test_help(arguments):
-    result = dml_jax_command(*arguments)
-    assert result.exit_code == 0
-    assert result.output
+def test_ops_breaks_no_line_where_a_program_reads():
+    lines = dml_jax_command("ops").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [cls.operator_type for cls in CLASSES]
+    table = dml_jax_command("ops", "GATHER_ND1").stdout.split("\n\n")[-1].splitlines()
+    assert [line.split()[0] for line in table[1:]] == [str(row.since) for row in OPERATORS["GATHER_ND1"].support]
+
+
+# JSON.
+
+
+def printed_json(*arguments, status=0):
+    """What the command prints, which is JSON and nothing else."""
+    result = dml_jax_command(*arguments, "--json")
+    assert result.exit_code == status, result.output
+    assert result.stderr == ""
+    return json.loads(result.stdout)
+
+
+def test_ops_as_json_has_every_rule_field_and_level():
+    printed = printed_json("ops")
+    assert printed.keys() == {"feature_level", "operators", "tensor_rules"}
+    assert printed["feature_level"] == "6_4"
+    assert [rule["name"] for rule in printed["tensor_rules"]] == [rule.name for rule in TENSOR]
+    for operator, cls in zip(printed["operators"], CLASSES, strict=True):
+        assert operator.keys() == {"operator", "summary", "fields", "rules", "feature_levels"}
+        assert operator["operator"] == cls.operator_type
+        assert operator["summary"].endswith(".")
+        assert [field["name"] for field in operator["fields"]] == list(cls.directml_names().values())
+        assert [field["tensor"] for field in operator["fields"]] == [n in cls.tensor_names() for n in cls.field_names()]
+        assert {rule["name"]: rule["text"] for rule in operator["rules"]} == cls.wordings()
+
+
+def test_ops_as_json_of_one_operator_at_one_level():
+    (operator,) = printed_json("ops", "gather", "--feature-level", "2_1")["operators"]
+    assert "InputTensor.DimensionCount must be 4 at feature level 2_1" in [rule["text"] for rule in operator["rules"]]
+    assert operator["feature_levels"][-1] == {
+        "since": "1_0",
+        "dimension_counts": [4],
+        "data_types": ["FLOAT32", "FLOAT16"],
+        "index_types": ["UINT32"],
+    }
+    (missing,) = printed_json("ops", "GATHER_ND1", "--feature-level", "1_0")["operators"]
+    assert missing["rules"][-1] == {"name": "available", "text": "the operator must exist at feature level 1_0"}
+
+
+def test_check_as_json_lists_every_fault_of_every_file(models):
+    text = (models / "gather_nd.json").read_text()
+    (models / "gather_nd.json").write_text(text.replace('"type": "print"', '"type": "show"'))
+    names = ("gather.json", "gather_nd.json", "missing.json")
+    printed = printed_json("check", *(models / name for name in names), status=1)
+    assert printed.keys() == {"feature_level", "files"}
+    valid, faulty, missing = printed["files"]
+    assert valid == {
+        "path": str(models / "gather.json"),
+        "valid": True,
+        "operators": [{"where": f"dispatchable 'example {i}'", "operator": "GATHER"} for i in range(1, 6)],
+        "faults": [],
+    }
+    assert (faulty["valid"], faulty["operators"]) == (False, [])
+    assert faulty["faults"][0] == {
+        "where": "command 1 (show)",
+        "what": "'type' must be one of dispatch, print, writeFile, but it is 'show'",
+    }
+    assert missing["faults"] == [{"where": "", "what": "cannot be read: No such file or directory"}]
+    shown = dml_jax_command("check", *(models / name for name in names)).stderr.splitlines()
+    faults = [(file["path"], fault) for file in printed["files"] for fault in file["faults"]]
+    assert shown == [f"error: {path}: {': '.join(filter(None, fault.values()))}" for path, fault in faults]
+
+
+def test_devices_as_json():
+    listed = printed_json("run", "--show-devices")["devices"]
+    assert [device["label"] for device in listed] == dml_jax_command("run", "-s").output.splitlines()
+    first = jax.devices()[0]
+    assert listed[0] == {
+        "label": f"{first.device_kind} ({first.platform}:{first.id})",
+        "kind": first.device_kind,
+        "platform": first.platform,
+        "id": first.id,
+    }
+
+
+def keys(value):
+    """Every key of every object."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    return set(value).union(*map(keys, value.values())) if isinstance(value, dict) else set()
+
+
+def test_every_key_is_documented(models):
+    (models / "gather_nd.json").write_text("{")
+    printed = [
+        printed_json("ops"),
+        printed_json("check", models / "gather.json", models / "gather_nd.json", status=1),
+        printed_json("run", "--show-devices"),
+        json.loads(Results.now("a device", {}, []).json()),
+        dict.fromkeys(field.name for field in dataclasses.fields(Measured)),
+    ]
+    marked = re.findall(r"`([\w.\[\]]+)`", PAGE.read_text())
+    documented = {name for path in marked for name in re.findall(r"\w+", path)}
+    assert keys(printed) <= documented
+
+
+def test_json_of_a_run_is_refused(models):
+    result = dml_jax_command("run", models / "gather.json", "--json")
+    assert result.exit_code == 2
+    assert "--json is for --show-devices only" in result.stderr
+
+
+# Help.
+
+
+def commands(group, *names):
+    """Every command below a group, by the words that call it."""
+    yield names, group
+    for name, child in getattr(group, "commands", {}).items():
+        yield from commands(child, *names, name)
+
+
+ALL = dict(commands(command))
+
+
+def examples(page):
+    """The lines of the last section of a help page that are commands."""
+    return [line.strip() for line in page.partition("Example")[2].splitlines() if line.startswith("    dml-jax ")]
+
+
+@pytest.mark.parametrize("names", ALL, ids=" ".join)
+def test_help_is_whole(names):
+    """Complete sentences, every option explained, nothing cut off at 80 columns, exit statuses, examples."""
+    page = CliRunner(env={"COLUMNS": "80"}).invoke(command, [*names, "--help"]).output
+    assert "..." not in page.replace("[ARGS]...", "").replace("MODELS...", "")
+    for wanted in ("Exit status: 0 ", "2 the command line is wrong"):
+        assert wanted in " ".join(page.split())
+    explained, _, _ = page.partition("Example")
+    assert max(map(len, explained.splitlines())) <= 80
+    assert examples(page)
+    for option in ALL[names].params:
+        if isinstance(option, click.Option):
+            assert re.fullmatch(r"[A-Z].*\.", option.help or ""), option.opts
+
+
+EXAMPLES = [line for one in ALL.values() for line in examples(one.get_help(click.Context(one, info_name="dml-jax")))]
+
+
+@pytest.mark.parametrize("line", dict.fromkeys(EXAMPLES))
+def test_examples_of_the_help_can_be_parsed(line):
+    parse(line)
+
+
+def test_version():
+    assert dml_jax_command("--version").output == f"command, version {version('dml_jax')}\n"
 
 
 @pytest.mark.parametrize("arguments", [["run"], ["check"], ["run", "a", "-i", "0"], ["run", "a", "-v", "3"], ["fly"]])
 def test_wrong_command_lines(arguments):
     assert dml_jax_command(*arguments).exit_code == 2
+
+
+# Completion: the protocol between a shell's function and the command.
+
+
+def completed(monkeypatch, capsys, words, shell="bash"):
+    """What the command offers for the last word; type, value, and what else the shell's form has."""
+    fish = {"COMP_WORDS": words, "COMP_CWORD": shlex.split(words)[-1]}
+    others = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+    for name, value in {"_DML_JAX_COMPLETE": f"{shell}_complete", **(fish if shell == "fish" else others)}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    {
+        "dml-jax ": ["batch", "bench", "check", "ops", "run"],
+        "dml-jax ops SCATTER_": ["SCATTER_ND", "SCATTER_ELEMENTS"],
+        "dml-jax ops gather_n": ["GATHER_ND", "GATHER_ND1"],
+        "dml-jax ops GATHER --feature-level 2": ["2_0", "2_1"],
+        "dml-jax check --feature-level ": [str(level) for level in FeatureLevel],
+        "dml-jax run --i": ["--iterations", "--interval", "--input"],
+        "dml-jax batch gather_n": ["gather_nd"],
+        "dml-jax batch gather --shared in": ["input", "indices"],
+        "dml-jax batch depth_to_space --order C": ["CRD", "COLUMN_ROW_DEPTH"],
+    }.items(),
+)
+def test_completion_offers_words(monkeypatch, capsys, words, offered):
+    assert completed(monkeypatch, capsys, words) == [f"plain,{word}" for word in offered]
+
+
+@pytest.mark.parametrize(
+    "words", ["dml-jax run docs/mo", "dml-jax check a.json b", "dml-jax batch gather ", "dml-jax bench --json r"]
+)
+def test_completion_leaves_files_to_the_shell(monkeypatch, capsys, words):
+    assert completed(monkeypatch, capsys, words) == [f"file,{words.rpartition(' ')[2]}"]
+
+
+def test_completion_of_a_folder(monkeypatch, capsys):
+    assert completed(monkeypatch, capsys, "dml-jax run --output-dir o") == ["dir,o"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_explains_where_the_shell_shows_it(monkeypatch, capsys, shell):
+    offered = "\n".join(completed(monkeypatch, capsys, "dml-jax ops GATHER_ND1", shell))
+    assert "GATHER_ND1" in offered
+    assert "GATHER_ND with leading dimensions that input, indices and output share." in offered
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("bash", "complete -o nosort -F _dml_jax_completion dml-jax"),
+        ("zsh", "#compdef dml-jax"),
+        ("fish", "complete --no-files --command dml-jax"),
+    ],
+)
+def test_completion_functions_are_printed(monkeypatch, capsys, shell, line):
+    monkeypatch.setenv("_DML_JAX_COMPLETE", f"{shell}_source")
+    with pytest.raises(SystemExit):
+        main()
+    assert line in capsys.readouterr().out
+    assert f"_DML_JAX_COMPLETE={shell}_source dml-jax" in PAGE.read_text()
+
+
+BASH = """
+eval "$(_DML_JAX_COMPLETE=bash_source dml-jax)"
+complete -p dml-jax
+COMP_WORDS=(dml-jax ops GATHER_ND) COMP_CWORD=2
+_dml_jax_completion dml-jax
+echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
+def test_bash_completes(tmp_path):
+    starter = tmp_path / "dml-jax"
+    starter.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dml_jax "$@"\n')
+    starter.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    run = subprocess.run(
+        ["bash", "--norc", "-c", BASH], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert run.stdout.splitlines() == ["complete -o nosort -F _dml_jax_completion dml-jax", "GATHER_ND GATHER_ND1"]
 
 
 # As a process of its own.
@@ -220,17 +473,79 @@ def test_interruption_leaves_nothing_half_written(models):
     assert not (models / "out").exists()
 
 
-def test_without_the_extra_the_command_says_what_to_install(tmp_path):
-    (tmp_path / "rich.py").write_text("raise ImportError('no rich', name='rich')")
-    run = subprocess.run(
-        [sys.executable, "-m", "dml_jax"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
+@pytest.mark.parametrize("package", ["click", "rich", "PIL"])
+def test_without_the_extra_the_command_says_what_to_install(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == f"dml-jax: the command needs {package}; install it with: pip install 'dml_jax[cli]'"
+
+
+@pytest.mark.parametrize("arguments", [["run", "m.onnx"], ["check", "m.onnx"]], ids=" ".join)
+def test_without_the_extra_onnx_says_what_to_install(monkeypatch, arguments):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "onnx" or "dml_jax.onnx" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("dml_jax.onnx", raising=False)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    result = dml_jax_command(*arguments)
+    assert result.exit_code == 1
+    assert result.output == "dml-jax: dml_jax.onnx needs onnx; install it with: pip install 'dml_jax[onnx]'\n"
+
+
+def test_without_the_extra_bench_draws_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr("dml_jax.bench.picture.find_spec", lambda name: None)
+    result = dml_jax_command("bench", "--quick", "--picture", tmp_path / "p.png")
+    assert result.exit_code == 1
+    assert result.output == (
+        "error: the picture needs the package matplotlib; pip install 'dml_jax[bench]' installs it\n"
     )
-    assert run.returncode == 1
-    assert run.stderr.strip() == "dml-jax: the command needs rich; install it with: pip install 'dml_jax[cli]'"
+
+
+@pytest.mark.parametrize("platform", ["nonsense", "cuda"])
+def test_a_platform_that_is_not_here_is_an_error(monkeypatch, tmp_path, platform):
+    def none():
+        raise {"nonsense": RuntimeError("Unable to initialize backend"), "cuda": AssertionError()}[platform]
+
+    monkeypatch.setattr(jax, "devices", none)
+    monkeypatch.setenv("JAX_PLATFORMS", platform)
+    np.save(tmp_path / "x.npy", np.zeros((2, 4, 1, 1), np.float32))
+    batch = ["batch", "depth_to_space", tmp_path / "x.npy", tmp_path / "y.npy", "--block-size", 2]
+    for arguments in (["run", "-s"], ["run", FOLDER / "gather.json"], ["bench", "--list"], batch):
+        result = dml_jax_command(*arguments)
+        assert result.exit_code == 1
+        assert result.output.startswith(f"error: JAX finds no device of JAX_PLATFORMS={platform}: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]
+
+
+MEASURED = ["bench", "--quick", "-k", "gather rows", "--rounds", "1", "--no-peers"]
+
+
+def test_nothing_but_text_is_printed_into_pipes():
+    """No escape codes, and no bar of progress."""
+    for arguments in (["--help"], ["ops"], ["ops", "GATHER"], ["run", FOLDER / "gather.json"], MEASURED):
+        result = dml_jax_command(*arguments)
+        assert result.exit_code == 0
+        assert "\x1b" not in result.output
+        assert result.stderr == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
+def test_a_terminal_gets_no_colours_with_no_color():
+    """A bar of progress is drawn, in bold, and nothing has a colour."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "TERM": "xterm-256color", "NO_COLOR": "1"}
+    line = [sys.executable, "-m", "dml_jax", *MEASURED]
+    running = subprocess.Popen(line, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    assert running.wait(timeout=300) == 0
+    parameters = {p for code in re.findall(rb"\x1b\[([\d;]*)m", shown) for p in code.split(b";")}
+    assert b"1/1" in shown
+    assert parameters <= {b"", b"0", b"1", b"2", b"3", b"4", b"22", b"23", b"24"}
 
 
 def test_64_bit_types_work(tmp_path):

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from ..devices import devices
 from ..errors import ConstraintError
 from .errors import BatchError
 from .hosts import Hosts
@@ -50,7 +51,13 @@ class _Address(click.ParamType):
         return value
 
 
-@click.group()
+@click.group(
+    short_help="Apply an operator to .npy files larger than memory.",
+    epilog="""\b
+Examples:
+  dml-jax batch depth_to_space pictures.npy result.npy --block-size 2
+  dml-jax batch gather table.npy indices.npy rows.npy --axis 0 --shared input""",
+)
 def batch() -> None:
     """Apply an operator to every item of .npy files that need not fit in memory.
 
@@ -64,39 +71,58 @@ def batch() -> None:
 
 _COMMON = (
     click.Option(
-        ["--shared"], multiple=True, help="An operand that is read whole and used for every item; repeatable."
-    ),
-    click.Option(
         ["--dtype"],
         type=_DataType(),
+        show_default="the files'",
         help="Type of the data where a file does not name it, as with bfloat16 and float8 of numpy.save.",
     ),
     click.Option(
-        ["--batch-size"], type=click.IntRange(1), help="Items at a time.  [default: 64 MB of them, read and written]"
+        ["--batch-size"],
+        type=click.IntRange(1),
+        metavar="N",
+        show_default="64 MB of them, read and written",
+        help="How many items are computed at a time.",
     ),
     click.Option(["--restart"], is_flag=True, help="Forget the progress of an earlier run."),
     click.Option(["--overwrite"], is_flag=True, help="Replace an existing output, once the new one is whole."),
-    click.Option(["--coordinator"], type=_Address(), help="HOST:PORT of process 0, where several share the work."),
-    click.Option(["--num-processes"], type=click.IntRange(1), help="How many processes share the work."),
-    click.Option(["--process-id"], type=click.IntRange(0), help="Which of them this one is, from 0."),
+    click.Option(
+        ["--coordinator"],
+        type=_Address(),
+        help="Address of process 0, where several processes share the work; goes with the next two.",
+    ),
+    click.Option(["--num-processes"], type=click.IntRange(1), metavar="N", help="How many processes share the work."),
+    click.Option(["--process-id"], type=click.IntRange(0), metavar="I", help="Which of them this one is, from 0."),
 )
 
 
+def _shared_option(operands: Sequence[str]) -> click.Option:
+    return click.Option(
+        ["--shared"],
+        multiple=True,
+        metavar="OPERAND",
+        help=f"An operand that is read whole and used for every item; repeatable. One of {', '.join(operands)}.",
+        shell_complete=lambda context, option, begun: [name for name in operands if name.startswith(begun)],
+    )
+
+
 def _subcommand(name: str, operator: Operator) -> click.Command:
-    files = [click.Argument([operand], type=FILE) for operand in operator.operands]
-    files.append(click.Argument(["output"], type=FILE))
+    operands = (*operator.operands, "output")
+    files = [click.Argument([operand], type=FILE) for operand in operands]
     first, *_ = (operator.function.__doc__ or "").splitlines()
     first = first.replace("`", "").partition(";")[0].rstrip(".") + "."
     return click.Command(
         name,
         callback=partial(_run, name, operator),
-        params=[*files, *operator.attributes, *_COMMON],
+        params=[*files, *operator.attributes, _shared_option(operator.operands), *_COMMON],
         help=f"{first}\n\n{_FILES}",
+        epilog=f"\b\nExample:\n  dml-jax batch {name} {' '.join(f'{o}.npy' for o in operands)} {operator.example}",
         short_help=first,
     )
 
 
-_FILES = "All are .npy files, with the items along the leading dimension, but for those named by --shared."
+_FILES = """All are .npy files, with the items along the leading dimension, but for those named by --shared.
+
+Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: the same command goes on."""
 
 
 def _run(
@@ -123,6 +149,7 @@ def _run(
     try:
         refuse_existing(output, share, overwrite)
         with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), _Display(output) as display:
+            devices()
             last = map_batches(
                 _itemwise(operator, shared, attributes),
                 tuple(file for o, file in files.items() if o not in shared),

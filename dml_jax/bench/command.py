@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..batch import BatchError
+from ..devices import devices
 from ..errors import ConstraintError
 from ..model.output import write_whole
 from .cases import Case, full, quick, small, sweep
@@ -30,18 +31,43 @@ __all__ = ["bench"]
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
-@click.option("--quick", "is_quick", is_flag=True, help="A few cases of 8 MB: under a minute on two cores.")
-@click.option("-k", "--only", multiple=True, metavar="PATTERN", help="Cases whose name has this in it; * is any text.")
-@click.option("--size", type=click.IntRange(1), help="MiB of data per case.  [default: 64 on a CPU, else 256]")
-@click.option("--rounds", type=click.IntRange(1), default=9, help="Samples of each contender, taken in turn.")
-@click.option("--peers/--no-peers", default=True, help="Measure other libraries that are installed.")
+@click.command(
+    short_help="Measure every operator beside a copy and other libraries.",
+    epilog="""\b
+Examples:
+  dml-jax bench --quick
+  dml-jax bench --only 'gather*' --json new.json --csv new.csv
+  dml-jax bench --compare old.json --tolerance 0.1""",
+)
+@click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 8 MB: under a minute on two cores.")
+@click.option(
+    "-k",
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Measure the cases whose name has this in it, where * is any text; repeatable.",
+)
+@click.option(
+    "--size", type=click.IntRange(1), metavar="MIB", show_default="64 on a CPU, else 256", help="MiB of data per case."
+)
+@click.option(
+    "--rounds", type=click.IntRange(1), default=9, metavar="N", help="Samples of each contender, taken in turn."
+)
+@click.option("--peers/--no-peers", default=True, help="Measure the other libraries that are installed, or none.")
 @click.option("--list", "only_list", is_flag=True, help="List the cases and exit.")
-@click.option("--json", "json_file", type=FILE, help="Write all that was measured to this file.")
-@click.option("--csv", "csv_file", type=FILE, help="The same as CSV.")
-@click.option("--picture", type=FILE, help="Draw bandwidths below the copy's, as .png or .svg.")
-@click.option("--compare", type=FILE, metavar="OLD.json", help="Compare with an earlier --json; exit 1 if slower.")
-@click.option("--tolerance", type=click.FloatRange(0, 1), default=0.15, help="Part that --compare lets go.")
+@click.option("--json", "json_file", type=FILE, help="Write all that was measured to this file as JSON.")
+@click.option("--csv", "csv_file", type=FILE, help="Write the same as CSV.")
+@click.option("--picture", type=FILE, help="Draw bandwidths below the copy's, as .png or .svg; needs the extra bench.")
+@click.option(
+    "--compare", type=FILE, metavar="OLD.json", help="Compare with what an earlier --json wrote; exit 1 if slower."
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1),
+    default=0.15,
+    metavar="PART",
+    help="Part of the old ratio to a copy that may be lost before --compare calls a case slower.",
+)
 def bench(
     is_quick: bool,
     only: tuple[str, ...],
@@ -60,7 +86,10 @@ def bench(
     All contenders take turns on the same data, into bound outputs. `of a copy` is dml_jax's bandwidth as a part of the
     copy's; `x NAME` says how many times as fast dml_jax is. Ctrl-C ends it after the
     case at hand, and what there is is reported.
+
+    Exit status: 0 done, 1 failed or slower than --compare allows, 2 the command line is wrong, 130 interrupted.
     """
+    devices()
     wanted = list(_wanted(_cases(is_quick, size), only))
     calls = [] if is_quick else list(_wanted(small(), only))
     files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
@@ -144,7 +173,8 @@ def _as_call(row: Measured) -> Measured:
 def _each(cases: Sequence[Case], found: Sequence[Contender], effort: Effort) -> list[Measured]:
     rows: list[Measured] = []
     shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*shown, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=len(cases))
         for case in cases:
             if _interrupted:

@@ -45,8 +45,8 @@ def run_model(path: Path, given: Sequence[str], device: Any, folder: Path, say: 
         say(f"Output {name!r} {describe(result)} written to {str(targets[name])!r}")
 
 
-def check_model(path: Path, level: Any) -> Iterator[tuple[str, ConstraintError | None]]:
-    """Each node that DirectML has an operator for, in words, and why a feature level refuses it.
+def check_model(path: Path, level: Any) -> Iterator[tuple[str, str | ConstraintError]]:
+    """The label of each node that DirectML has an operator for, and that operator, or why a feature level refuses it.
 
     Raises:
       ConstraintError: the model cannot be read.
@@ -57,7 +57,7 @@ def check_model(path: Path, level: Any) -> Iterator[tuple[str, ConstraintError |
             continue
         try:
             node.desc.validate(level)
-            yield f"{node.label}: {node.desc.operator_type}", None
+            yield node.label, node.desc.operator_type
         except ConstraintError as error:
             yield node.label, error
 

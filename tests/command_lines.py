@@ -1,0 +1,19 @@
+"""Command lines of `dml-jax`, read as the command reads them, and not executed."""
+
+import shlex
+
+import click
+
+from dml_jax.cli import command
+
+__all__ = ["parse"]
+
+
+def parse(line):
+    """Parses a line; a wrong one raises click's UsageError."""
+    name, *arguments = shlex.split(line, comments=True)
+    assert name == "dml-jax"
+    found, context = command, command.make_context(name, list(arguments))
+    while isinstance(found, click.Group):
+        child, found, arguments = found.resolve_command(context, arguments)
+        context = found.make_context(child, list(arguments), parent=context)

@@ -1,0 +1,295 @@
+"""Every fenced code block of the documentation is executed, in the way that its language names, or is no code.
+
+| language | how |
+| --- | --- |
+| `python`, `pycon` with `>>>` | by pytest's doctests, which collect the page |
+| `python` without | as a script |
+| `console` | each `$` line is executed, and what it prints compared; one that fails is followed by `$ echo $?` |
+| `json` | a whole model file, which `dml-jax check` accepts |
+| `sh` | lines that .ci/run executes; `pip install`: its extras exist; `dml-jax` on several hosts: it is parsed |
+
+Scripts, consoles and model files have a folder of their own, with a copy of `docs/models` in it.
+"""
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from importlib.metadata import metadata
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from command_lines import parse
+
+from dml_jax.cli import command
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+FENCE = re.compile(r" *(`{3,}|~{3,})(.*)")
+PLAIN = re.compile(r"dml-jax [\w./= -]+")  # nothing that a shell would expand
+DISGUISED = re.compile(r">>> |\.\. (code|sourcecode|doctest|literalinclude)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block.
+
+    Args:
+      page: relative to the root of the repository.
+      line: of its first line of code, from 1.
+      language: the first word behind the fence.
+      code: what it encloses.
+    """
+
+    page: str
+    line: int
+    language: str
+    code: str
+
+    def __str__(self):
+        return f"{self.page}:{self.line}"
+
+    @property
+    def kind(self):
+        """The language, doctests apart from scripts."""
+        prompts = self.language in ("python", "pycon") and re.search(r"^ *>>> ", self.code, re.MULTILINE)
+        return "doctest" if prompts else self.language
+
+
+def blocks_of(text, page):
+    """The fenced blocks of a page."""
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        if opening := FENCE.fullmatch(line):
+            fence, language = opening[1], opening[2].strip().partition(" ")[0]
+            closed = re.compile(rf" *{re.escape(fence)}+ *")
+            code = []
+            for _, inner in lines:
+                if closed.fullmatch(inner):
+                    break
+                code.append(inner)
+            else:
+                raise AssertionError(f"{page}:{number}: the block has no end")
+            yield Block(page, number + 1, language, "\n".join(code) + "\n")
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page.read_text(), page.relative_to(ROOT).as_posix())]
+
+
+# Doctests.
+
+
+def check_prompts(block):
+    """Every prompt is an example of the page, as pytest finds them, and none is skipped."""
+    last = block.line + block.code.count("\n")
+    examples = doctest.DocTestParser().get_examples((ROOT / block.page).read_text())
+    found = {example.lineno + 1: example for example in examples if block.line <= example.lineno + 1 < last}
+    prompts = [block.line + i for i, line in enumerate(block.code.splitlines()) if re.match(r" *>>> ", line)]
+    assert list(found) == prompts
+    assert doctest.SKIP not in {flag for example in found.values() for flag in example.options}
+
+
+@pytest.fixture(scope="session")
+def collected(request):
+    """The pages that pytest collects where it collects all: those of its own `testpaths` that have any."""
+    paths = request.config.getini("testpaths")
+    paths = [path for path in paths if any(page == ROOT / path or ROOT / path in page.parents for page in PAGES)]
+    line = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *paths]
+    run = subprocess.run(line, cwd=ROOT, env=os.environ | {"PYTEST_ADDOPTS": ""}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
+    return {test.partition("::")[0] for test in run.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("page", dict.fromkeys(block.page for block in BLOCKS if block.kind == "doctest"))
+def test_pytest_collects_the_page(page, collected):
+    assert page in collected
+
+
+# Scripts and model files.
+
+
+def run_script(block):
+    code = compile("\n" * (block.line - 1) + block.code, block.page, "exec")
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code, {"__name__": "__main__"})
+
+
+def check_model(block):
+    """`dml-jax check` accepts it, beside the documented models."""
+    path = Path("docs/models/block.json")
+    path.write_text(block.code)
+    result = CliRunner().invoke(command, ["check", str(path)])
+    assert result.exit_code == 0, result.output
+
+
+# Consoles.
+
+
+def run_console(block):
+    """Executes each command, and compares what it prints with what the page says."""
+    console, flags = Console(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    for line, printed in sessions(block.code):
+        assert not console.status or line == "echo $?", f"the status {console.status} must be told by `$ echo $?`"
+        actual = console.execute(line)
+        assert doctest.OutputChecker().check_output(printed, actual, flags), f"$ {line}\n{actual}"
+    assert not console.status, f"the status {console.status} must be told by `$ echo $?`"
+
+
+def sessions(code):
+    """The commands of a console, each with what it prints; `> ` continues a command."""
+    assert code.startswith("$ "), "a console begins with a command, `$ `"
+    for part in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
+        typed, printed = re.fullmatch(r"(.*\n(?:> .*\n)*)((?:.*\n)*)", part).groups()
+        yield typed.replace("\n> ", "\n").rstrip("\n"), printed
+
+
+class Console:
+    """Executes lines: `dml-jax` alone inside this process, anything else by sh, which finds this interpreter."""
+
+    def __init__(self):
+        self.status, programs = 0, Path("bin").absolute()
+        programs.mkdir()
+        for name, arguments in {"python": "", "dml-jax": "-m dml_jax "}.items():
+            (programs / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments}"$@"\n')
+            (programs / name).chmod(0o755)
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        self.environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+    def execute(self, line):
+        """What a line prints, errors too."""
+        if PLAIN.fullmatch(line):
+            result = CliRunner().invoke(command, shlex.split(line)[1:], prog_name="dml-jax")
+            assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+            self.status = result.exit_code
+            return result.output
+        shell = ["sh", "-c", f"(exit {self.status}); {line}"]
+        run = subprocess.run(shell, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.status = run.returncode
+        return run.stdout
+
+
+# Lines for a shell.
+
+
+def check_lines(block):
+    """Each line is executed by .ci/run, installs what exists, or is for several hosts and parsed."""
+    for line in filter(None, block.code.replace("\\\n", "").splitlines()):
+        if line.startswith("dml-jax ") and "--coordinator" in line:
+            parse(line)
+        else:
+            assert line in executed_by_ci() or installs_what_exists(line), f"nothing executes {line!r}"
+
+
+def executed_by_ci():
+    """The lines that .ci/run executes: its own, and those of the README that it greps for."""
+    script = (ROOT / ".ci/run").read_text()
+    pattern, page = re.search(r"^grep '(.+)' (\S+) \| while", script, re.MULTILINE).groups()
+    assert 'sh -eu -c "$line"' in script
+    return {*script.splitlines(), *(line for line in (ROOT / page).read_text().splitlines() if re.match(pattern, line))}
+
+
+def installs_what_exists(line):
+    """Whether a line is a `pip install` of packages and extras that exist."""
+    pip, install, *words = shlex.split(line)
+    packages = [re.fullmatch(r"([\w.]+)(?:\[([\w,]+)\])?", word) for word in words if not word.startswith("-")]
+    extras = {(name, extra) for name, wanted in map(re.Match.groups, packages) for extra in (wanted or "").split(",")}
+    return [pip, install] == ["pip", "install"] and all(extra in {"", *extras_of(name)} for name, extra in extras)
+
+
+def extras_of(name):
+    """The extras of this project, or of jax as it is installed; no other package has a place in the documentation."""
+    if name in (".", "dml_jax"):
+        return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys()
+    assert name == "jax", f"{name} is neither this project nor jax"
+    return set(metadata("jax").get_all("Provides-Extra"))
+
+
+# All of them.
+
+
+def check_directive(block):
+    """Sphinx executes it when the site is built; no code is hidden in it."""
+    assert not DISGUISED.search(block.code)
+
+
+def check_cpp(block):
+    """DirectML in C++, beside what replaces it: nothing here compiles it."""
+
+
+KINDS = {
+    "doctest": check_prompts,
+    "python": run_script,
+    "json": check_model,
+    "console": run_console,
+    "sh": check_lines,
+    "cpp": check_cpp,
+    **dict.fromkeys(("{toctree}", "{eval-rst}", "{fields}", "{constraints}", "{feature-levels}"), check_directive),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory, with the documented models; the signals' handlers are kept, which `batch` replaces."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    shutil.copytree(ROOT / "docs/models", tmp_path / "docs/models", ignore=shutil.ignore_patterns("out"))
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_block(block, folder):
+    assert block.kind in KINDS, f"the language is {block.language!r}; it must be one of {', '.join(KINDS)}"
+    if block.page == "docs/onnx.md":  # its doctests do the same
+        pytest.importorskip("onnx")
+    KINDS[block.kind](block)
+
+
+WRONG = [
+    ("python", "assert False", AssertionError),
+    ("json", "{}", AssertionError),
+    ("console", "$ dml-jax run docs/models/gather_elements.json\nRunning", AssertionError),
+    ("console", "$ echo 1", AssertionError),
+    ("console", "$ false", AssertionError),
+    ("console", "$ false\n$ echo 1\n1", AssertionError),
+    ("console", "$ false\n$ echo $?\n0", AssertionError),
+    ("console", "dml-jax ops", AssertionError),
+    ("console", "$ dml-jax run missing.json\nerror: ...", AssertionError),
+    ("sh", "make test", AssertionError),
+    ("sh", "pip install 'dml_jax[none]'", AssertionError),
+    ("sh", "pip install 'jax[none]'", AssertionError),
+    ("sh", "pip install numpy", AssertionError),
+    ("sh", "dml-jax ops", AssertionError),
+    ("sh", "dml-jax batch gather_nd a b c --coordinator here", click.UsageError),
+    ("{eval-rst}", ".. code-block:: python", AssertionError),
+]
+
+
+@pytest.mark.parametrize(("kind", "code", "error"), WRONG)
+def test_a_wrong_block_fails(kind, code, error, folder):
+    with pytest.raises(error):
+        KINDS[kind](Block("page", 1, kind, f"{code}\n"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("python", "import jax\nprint(jax.numpy.zeros(3))"),
+        ("console", "$ false\n$ echo $?\n1\n$ echo 1 \\\n> 2\n1 2"),
+        ("sh", "pip install 'dml_jax[cli,onnx]'"),
+        ("sh", "pip install -e . 'jax[cuda13]'"),
+    ],
+)
+def test_a_right_block_passes(kind, code, folder):
+    KINDS[kind](Block("page", 1, kind, f"{code}\n"))

@@ -1,0 +1,471 @@
+"""The pictures of docs/pictures: they are what is drawn today, and say what NumPy says."""
+
+import importlib
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+SVG = "{http://www.w3.org/2000/svg}"
+NAMES = [
+    "as_strided",
+    "depth_to_space",
+    "gather",
+    "gather_elements",
+    "gather_nd",
+    "scatter_elements",
+    "scatter_nd",
+    "space_to_depth",
+]
+
+
+@pytest.fixture(scope="module")
+def draw():
+    """The program that draws, which imports its neighbours."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PICTURES))
+        yield importlib.import_module("draw")
+
+
+def root(name):
+    """A picture as it is on disk."""
+    return ElementTree.parse(PICTURES / f"{name}.svg").getroot()
+
+
+def test_the_files_are_what_is_drawn(draw):
+    assert draw.differing(PICTURES, draw.drawn()) == []
+    assert sorted(path.stem for path in PICTURES.glob("*.svg")) == NAMES
+
+
+def test_check_names_what_is_changed_missing_and_superfluous(draw, tmp_path, capsys):
+    draw.main([], tmp_path)
+    assert capsys.readouterr().out.splitlines() == [f"wrote {tmp_path / name}" for name in draw.drawn()]
+    draw.main(["--check"], tmp_path)
+    changed = (tmp_path / "gather.svg").read_bytes()[:-1]
+    (tmp_path / "gather.svg").write_bytes(changed)
+    (tmp_path / "scatter_nd.svg").unlink()
+    (tmp_path / "another.svg").write_bytes(b"")
+    with pytest.raises(SystemExit, match=r"^not what would be drawn: another.svg, gather.svg, scatter_nd.svg$"):
+        draw.main(["--check"], tmp_path)
+    assert (tmp_path / "gather.svg").read_bytes() == changed
+
+
+# What the cells say. An element is a pair of label and colour; `element` finds it in an array of the picture.
+
+
+class Cell(NamedTuple):
+    label: str
+    colour: str
+
+
+def arrays(name):
+    """The cells of every array of a picture, in row-major order."""
+    found = {}
+    for group in root(name).iter(f"{SVG}g"):
+        if "data-array" in group.attrib:
+            assert group.attrib["data-array"] not in found
+            found[group.attrib["data-array"]] = [cell(child) for child in group]
+    return found
+
+
+def cell(group):
+    return Cell(" ".join(text.text for text in group.iter(f"{SVG}text")), group.find(f"{SVG}rect").get("fill"))
+
+
+def shaped(cells, *sizes):
+    """Cells as an array of objects."""
+    array = np.empty(len(cells), object)
+    array[:] = cells
+    return array.reshape(sizes)
+
+
+def channels(found, name, count, *sizes):
+    """Grids of channels as one array."""
+    return np.stack([shaped(found[f"{name} channel {k}"], *sizes) for k in range(count)])
+
+
+def numbers(cells):
+    """The indices that cells show."""
+    return [tuple(map(int, cell.label.split())) for cell in cells]
+
+
+def in_range(index, size):
+    """From the end if negative, then clamped."""
+    return min(max(index + size if index < 0 else index, 0), size - 1)
+
+
+DEPTH_OF = {
+    "DEPTH_COLUMN_ROW": lambda c, y, x: y * 4 + x * 2 + c,
+    "COLUMN_ROW_DEPTH": lambda c, y, x: c * 4 + y * 2 + x,
+}
+
+
+@pytest.mark.parametrize("order", DEPTH_OF)
+def test_depth_to_space(order):
+    found = arrays("depth_to_space")
+    depth, space = channels(found, "input", 8, 2, 3), channels(found, order, 2, 4, 6)
+    for c, row, column in np.ndindex(space.shape):
+        channel = DEPTH_OF[order](c, row % 2, column % 2)
+        assert space[c, row, column] == depth[channel, row // 2, column // 2]
+
+
+@pytest.mark.parametrize("order", DEPTH_OF)
+def test_space_to_depth(order):
+    found = arrays("space_to_depth")
+    space, depth = channels(found, "input", 2, 4, 6), channels(found, order, 8, 2, 3)
+    for c, row, column in np.ndindex(space.shape):
+        channel = DEPTH_OF[order](c, row % 2, column % 2)
+        assert depth[channel, row // 2, column // 2] == space[c, row, column]
+
+
+@pytest.mark.parametrize(("name", "side"), [("depth_to_space", "input"), ("space_to_depth", "COLUMN_ROW_DEPTH")])
+def test_a_channel_has_one_colour_of_its_own(name, side):
+    found = arrays(name)
+    colours = [{cell.colour for cell in found[f"{side} channel {k}"]} for k in range(8)]
+    assert [len(one) for one in colours] == [1] * 8
+    assert len(set.union(*colours)) == 8
+    assert len({cell.label for k in range(8) for cell in found[f"{side} channel {k}"]}) == 48
+
+
+@pytest.mark.parametrize("name", ["depth_to_space", "space_to_depth"])
+def test_the_formulas_of_the_orders(name):
+    texts = [text.text for text in root(name).iter(f"{SVG}text")]
+    shown = dict(zip(*([t for t in texts if t in DEPTH_OF], [t for t in texts if t.startswith("k = ")]), strict=True))
+    assert list(shown) == list(DEPTH_OF)
+    for order, formula in shown.items():
+        for c, y, x in np.ndindex(2, 2, 2):
+            assert eval(formula.removeprefix("k = "), {"c": c, "y": y, "x": x}) == DEPTH_OF[order](c, y, x)
+
+
+def test_where_channels_come_from():
+    texts = [text.text for text in root("depth_to_space").iter(f"{SVG}text")]
+    assert [t for t in texts if t.startswith("from")] == [
+        "from channels " + ", ".join(str(k) for k in sorted(depth(c, y, x) for y in range(2) for x in range(2)))
+        for depth in DEPTH_OF.values()
+        for c in range(2)
+    ]
+    places = [t.text for t in root("space_to_depth").iter(f"{SVG}text") if re.fullmatch(r"c\d y\d x\d", t.text)]
+    of_channel = [{depth(c, y, x): f"c{c} y{y} x{x}" for c, y, x in np.ndindex(2, 2, 2)} for depth in DEPTH_OF.values()]
+    assert places == [by_channel[k] for by_channel in of_channel for k in range(8)]
+
+
+def test_gather_of_rows():
+    found = arrays("gather")
+    table, output = shaped(found["rows input"], 4, 3), shaped(found["rows output"], 6, 3)
+    indices = numbers(found["rows indices"])
+    assert [len({cell.colour for cell in row}) for row in table] == [1] * 4
+    assert len({cell.colour for cell in table[:, 0]}) == 4
+    assert any(index < 0 for (index,) in indices)
+    assert any(index >= 4 for (index,) in indices)
+    for q, (index,) in enumerate(indices):
+        row = in_range(index, 4)
+        assert list(output[q]) == list(table[row])
+        assert found["rows indices"][q].colour == table[row, 0].colour
+    texts = [text.text for text in root("gather").iter(f"{SVG}text")]
+    assert [t for t in texts if t.startswith(("from", "clamped"))] == ["from the end: 3", "clamped to 3"]
+    assert indices[3:] == [(-1,), (1,), (9,)]  # which these two notes are about
+
+
+def test_gather_of_columns():
+    found = arrays("gather")
+    table, output = shaped(found["columns input"], 4, 3), shaped(found["columns output"], 4, 4)
+    assert len({cell.colour for cell in table[0]}) == 3
+    for q, (index,) in enumerate(numbers(found["columns indices"])):
+        assert list(output[:, q]) == list(table[:, in_range(index, 3)])
+        assert found["columns indices"][q].colour == output[0, q].colour
+
+
+def test_gather_elements():
+    found = arrays("gather_elements")
+    source, output = shaped(found["input"], 3, 4), shaped(found["output"], 2, 4)
+    indices = shaped(numbers(found["indices"]), 2, 4)
+    assert [len({cell.colour for cell in row}) for row in source] == [1] * 3
+    assert len({cell.colour for cell in source[:, 0]}) == 3
+    for r, c in np.ndindex(output.shape):
+        assert output[r, c] == source[in_range(indices[r, c][0], 3), c]
+        assert found["indices"][r * 4 + c].colour == output[r, c].colour
+    for c in range(4):
+        assert found[f"input column {c}"] == list(source[:, c])
+        assert found[f"indices column {c}"] == found["indices"][c::4]
+        assert found[f"output column {c}"] == list(output[:, c])
+    assert [c.label for c in found["not a row's number"]] == ["-1", "7"]
+
+
+def test_gather_nd():
+    found = arrays("gather_nd")
+    source = shaped(found["elements input"], 3, 4)
+    assert len({cell.colour for cell in found["elements output"]}) == len(found["elements output"])
+    for q, (row, column) in enumerate(numbers(found["elements indices"])):
+        assert found["elements output"][q] == source[in_range(row, 3), in_range(column, 4)]
+        assert found["elements indices"][q].colour == found["elements output"][q].colour
+    rows, output = shaped(found["rows input"], 3, 4), shaped(found["rows output"], 3, 4)
+    assert [len({cell.colour for cell in row}) for row in rows] == [1] * 3
+    assert len({cell.colour for cell in rows[:, 0]}) == 3
+    for q, (row,) in enumerate(numbers(found["rows indices"])):
+        assert list(output[q]) == list(rows[in_range(row, 3)])
+        assert found["rows indices"][q].colour == output[q, 0].colour
+
+
+def plain():
+    """The elements that nothing is written over, as the picture of scatter_elements shows them."""
+    return shaped(arrays("scatter_elements")["input"], 3, 4)
+
+
+def wrapped(index, size):
+    return index + size if index < 0 else index
+
+
+def test_scatter_elements():
+    found = arrays("scatter_elements")
+    expected, updates = plain(), shaped(found["updates"], 2, 4)
+    assert len({cell.colour for cell in expected.ravel()}) == 1
+    assert len({cell.colour for cell in updates.ravel()}) == 8
+    dropped = 0
+    for (r, c), (index,) in zip(np.ndindex(2, 4), numbers(found["indices"]), strict=True):
+        assert found["indices"][r * 4 + c].colour == updates[r, c].colour
+        if 0 <= wrapped(index, 3) < 3:
+            expected[wrapped(index, 3), c] = updates[r, c]
+        else:
+            dropped += 1
+    assert found["output"] == list(expected.ravel())
+    for c in range(4):
+        assert found[f"updates column {c}"] == list(updates[:, c])
+        assert found[f"indices column {c}"] == found["indices"][c::4]
+        assert found[f"output column {c}"] == list(expected[:, c])
+    assert [t.text for t in root("scatter_elements").iter(f"{SVG}text")].count("dropped") == dropped == 1
+
+
+def test_scatter_nd():
+    found = arrays("scatter_nd")
+    elements, rows, dropped = plain(), plain(), 0
+    for q, (row, column) in enumerate(numbers(found["elements indices"])):
+        assert found["elements indices"][q].colour == found["elements updates"][q].colour
+        if 0 <= wrapped(row, 3) < 3:
+            elements[wrapped(row, 3), column] = found["elements updates"][q]
+        else:
+            dropped += 1
+    assert found["elements output"] == list(elements.ravel())
+    updates = shaped(found["rows updates"], 2, 4)
+    assert len({cell.colour for cell in updates[:, 0]}) == 2
+    for q, (row,) in enumerate(numbers(found["rows indices"])):
+        rows[row] = updates[q]
+        assert found["rows indices"][q].colour == updates[q, 0].colour
+    assert found["rows output"] == list(rows.ravel())
+    assert [t.text for t in root("scatter_nd").iter(f"{SVG}text")].count("dropped") == dropped == 1
+
+
+def layouts():
+    """Sizes, strides and offset that are printed in each layout of as_strided, by its name."""
+    printed = {}
+    for group in root("as_strided").iter(f"{SVG}g"):
+        name, *texts = [child.text for child in group if child.tag == f"{SVG}text"] or [None]
+        if "strides" in texts:
+            words = [text for text in texts if text in ("sizes", "strides", "offset")]
+            values = [tuple(map(int, re.findall(r"\d+", text))) for text in texts if re.match(r"[(\d]", text)]
+            printed[name] = {"offset": (0,), **dict(zip(words, values, strict=True))}
+    return printed
+
+
+def test_as_strided():
+    found = arrays("as_strided")
+    assert [f"{name} buffer" for name in layouts()] == [name for name in found if name.endswith("buffer")]
+    assert len(layouts()) == 8
+    for name, layout in layouts().items():
+        buffer = found[f"{name} buffer"]
+        coordinates = list(np.ndindex(layout["sizes"]))
+        read = [int(layout["offset"][0] + np.dot(at, layout["strides"])) for at in coordinates]
+        drawn = [cell for key, cells in found.items() if key.startswith(f"{name} view ") for cell in cells]
+        assert drawn == [buffer[k] for k in read]
+        coloured = 1 if len(layout["sizes"]) == 4 else 0  # the channels of a picture, else the rows
+        first = {k: at[coloured] for k, at in zip(reversed(read), reversed(coordinates), strict=True)}
+        pairs = {(first[k], buffer[k].colour) for k in first}
+        assert len(pairs) == len({row for row, _ in pairs}) == len({colour for _, colour in pairs})
+        unread = {buffer[k].colour for k in range(12) if k not in read}
+        assert len(unread) <= 1
+        assert not unread & {cell.colour for cell in drawn}
+
+
+# How the pictures look.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_picture_stands_alone_and_is_described(name):
+    picture = root(name)
+    title, description = picture[0], picture[1]
+    assert (title.tag, description.tag) == (f"{SVG}title", f"{SVG}desc")
+    assert picture.get("aria-labelledby").split() == [title.get("id"), description.get("id")]
+    assert picture.get("role") == "img"
+    assert title.text.startswith(f"{name}(")
+    assert len(description.text) > 40
+    assert {element.tag.removeprefix(SVG) for element in picture.iter()} <= {
+        *("svg", "title", "desc", "rect", "g", "text", "path", "polygon")
+    }
+    assert not any("href" in key or "url(" in value for element in picture.iter() for key, value in element.items())
+
+
+class Text(NamedTuple):
+    """A line of text and the box that its letters fill."""
+
+    content: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+    colour: str
+
+
+class Box(NamedTuple):
+    """A cell, or the card; that of indices is a pill."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    colour: str
+    pill: bool
+
+
+def laid_out(element, inherited, fonts):
+    """Every text and every box below an element, in the order of painting."""
+    own = {**inherited, **element.attrib}
+    if element.tag == f"{SVG}text":
+        size, x, y = float(own["font-size"]), float(own["x"]), float(own["y"])
+        width = fonts["monospace" in own["font-family"], "font-weight" in own].getlength(element.text) * size / 100
+        left = x - width * {"start": 0, "middle": 0.5, "end": 1}[own.get("text-anchor", "start")]
+        yield Text(element.text, left, y - 0.74 * size, left + width, y + 0.05 * size, own["fill"])
+    elif element.tag == f"{SVG}rect" and own["fill"] != "none":
+        left, top, width, height = (float(own[key]) for key in ("x", "y", "width", "height"))
+        yield Box(left, top, left + width, top + height, own["fill"], own["rx"] == "11")
+    for child in element:
+        yield from laid_out(child, own, fonts)
+
+
+@pytest.fixture(scope="module")
+def fonts():
+    """DejaVu, the widest of the fonts that the pictures name, of 100 pixels, by (monospaced, bold)."""
+    folder = Path(pytest.importorskip("matplotlib").get_data_path()) / "fonts" / "ttf"
+    load = pytest.importorskip("PIL.ImageFont").truetype
+    kinds = [(mono, bold) for mono in (False, True) for bold in (False, True)]
+    return {(m, b): load(folder / f"DejaVuSans{'Mono' * m}{'-Bold' * b}.ttf", 100) for m, b in kinds}
+
+
+def apart(one, other):
+    return one.right <= other.left or other.right <= one.left or one.bottom <= other.top or other.bottom <= one.top
+
+
+def within(one, other):
+    return other.left <= one.left and one.right <= other.right and other.top <= one.top and one.bottom <= other.bottom
+
+
+def points(path):
+    """Points along the lines and curves of a path, two units apart or less."""
+    at, found = None, []
+    for letter, rest in re.findall(r"([MLC])([^MLC]+)", path):
+        ends = [complex(*map(float, end.split(","))) for end in rest.split()]
+        t = np.linspace(0, 1, 100)[:, None]
+        if letter != "M":
+            through = np.array([at, *ends])
+            weights = [1 - t, t] if letter == "L" else [(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3]
+            found += list(np.hstack(weights) @ through)
+        at = ends[-1]
+    return found
+
+
+def hits(point, box):
+    return box.left < point.real < box.right and box.top < point.imag < box.bottom
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_cut_or_covered(name, fonts):
+    drawn = list(laid_out(root(name), {}, fonts))
+    texts = [one for one in drawn if isinstance(one, Text)]
+    card, *cells = (one for one in drawn if isinstance(one, Box))
+    inner = Box(card.left + 23.5, card.top + 15.5, card.right - 23.5, card.bottom - 15.5, card.colour, False)
+    assert [one for one in drawn if one is not card and not within(one, inner)] == []
+    assert [pair for pair in combinations(texts, 2) if not apart(*pair)] == []
+    assert [(t, box) for t in texts for box in cells if not apart(t, box) and not within(t, box)] == []
+    assert [pair for pair in combinations(cells, 2) if not apart(*pair)] == []
+    lines = [path.get("d") for path in root(name).iter(f"{SVG}path") if path.get("fill") == "none"]
+    covered = [*(box for box in cells if not box.pill), *(t for t in texts if not any(within(t, box) for box in cells))]
+    assert [(line, one) for line in lines for one in covered if any(hits(point, one) for point in points(line))] == []
+    assert len(lines) == LINES.get(name, 0)
+
+
+# How many arrows a picture has: one for each index or tuple, but for those whose update is dropped.
+LINES = {"gather": 6 + 4, "gather_elements": 8, "gather_nd": 4 + 3, "scatter_elements": 7, "scatter_nd": 3 + 2}
+
+
+def ends_of_arrows(name):
+    """For each arrow its colour, and the line and the label of the cells where it begins and ends."""
+    places, found = {}, []
+    for group in (g for array in root(name).iter(f"{SVG}g") if "data-array" in array.attrib for g in array):
+        box = group.find(f"{SVG}rect")
+        x, y, width, height = (float(box.get(key)) for key in ("x", "y", "width", "height"))
+        if width == height and box.get("rx") == "3":
+            places[complex(x + width / 2, y + height / 2)] = box.get("stroke"), group.find(f"{SVG}text").text
+    for path in (path for path in root(name).iter(f"{SVG}path") if path.get("fill") == "none"):
+        line = points(path.get("d"))
+        ends = [places[min(places, key=lambda place, end=end: abs(place - end))] for end in (line[0], line[-1])]
+        found.append((path.get("stroke"), *ends))
+    return found
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_arrows_go_from_an_element_to_itself(name):
+    for colour, (first, _), (last, _) in ends_of_arrows(name):
+        assert colour == first == last
+
+
+@pytest.mark.parametrize("name", ["gather_elements", "scatter_elements"])
+def test_arrows_of_single_elements_keep_the_label(name):
+    for _, (_, first), (_, last) in ends_of_arrows(name):
+        assert first == last
+
+
+def linear(colour):
+    """Linear RGB of a colour of sRGB."""
+    channels = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+
+
+def luminance(colour):
+    return linear(colour) @ [0.2126, 0.7152, 0.0722]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_has_contrast(name, fonts):
+    drawn = list(laid_out(root(name), {}, fonts))
+    for text in (one for one in drawn if isinstance(one, Text)):
+        behind = [one for one in drawn if isinstance(one, Box) and within(text, one)][-1]
+        dark, light = sorted((luminance(text.colour), luminance(behind.colour)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, text
+
+
+# Linear RGB as it is seen without one kind of cones (Machado, Oliveira and Fernandes 2009), and with all.
+VISIONS = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+    "all": np.eye(3),
+}
+
+
+def lab(linear):
+    """CIE L*a*b* under D65, in which a distance of 2.3 is just noticeable."""
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    xyz = to_xyz @ np.clip(linear, 0, 1) / [0.9505, 1, 1.089]
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+def test_the_colours_of_cells_are_told_apart(vision):
+    colours = {cell.colour for name in NAMES for cells in arrays(name).values() for cell in cells}
+    assert len(colours) == 9
+    seen = {colour: lab(np.array(VISIONS[vision]) @ linear(colour)) for colour in colours}
+    assert min(np.linalg.norm(seen[one] - seen[other]) for one, other in combinations(colours, 2)) > 10

@@ -1,0 +1,31 @@
+"""The documentation site: `python -m sphinx -W --keep-going docs build/site` builds it."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+project = "dml_jax"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "operator_tables", "docstring_sections"]
+
+# Every reference must resolve; what other packages document is not looked up, since a build needs no network.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(collections|contextlib|jax|numpy|np|onnx|os|typing)\..*")]
+
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+maximum_signature_line_length = 80
+toc_object_entries_show_parents = "hide"
+
+myst_heading_anchors = 3
+smartquotes_action = "D"  # dashes only: quotes here are Python's
+
+highlight_options = {"python": {"stripnl": True}}  # doctests end with an empty line
+
+html_theme = "furo"
+html_title = "dml_jax"
+html_static_path = ["style"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_copyright = False

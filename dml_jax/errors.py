@@ -20,7 +20,7 @@ class SeveralErrors(ConstraintError):  # noqa: N818  # it is several
 
     def __init__(self, errors: Sequence[ConstraintError]):
         super().__init__("\n".join(map(str, errors)))
-        self.errors = tuple(errors)
+        self.errors: tuple[ConstraintError, ...] = tuple(errors)
 
     def __reduce__(self) -> Any:
         return type(self), (self.errors,)

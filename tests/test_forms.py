@@ -29,7 +29,7 @@ LARGE = 1 if jax.default_backend() == "cpu" else 48
 @pytest.fixture(autouse=True)
 def one_device(monkeypatch):
     """Forms of words hold back where eight devices could share a dimension of a few of them; test_meshes is of that."""
-    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    monkeypatch.setattr(jax, "device_count", lambda backend=None: 1)
 
 
 def random_bits(shape, dtype):
@@ -265,6 +265,21 @@ def test_an_explicit_mesh(form, function, x):
         assert_same_bits(jax.vmap(function)(sharded), np.stack([function(x), function(-x)]))
 
 
+def test_a_dimension_has_at_most_as_many_parts_as_a_backend_has_devices(monkeypatch):
+    """Beside one GPU there may be a mesh of CPU devices."""
+    devices = {None: 1, "cpu": 8}
+    monkeypatch.setattr(jax, "device_count", lambda backend=None: devices[backend])
+    assert choice.parts_at_most() == 8
+
+    def without_cpus(backend=None):
+        if backend:
+            raise RuntimeError("Unknown backend cpu")
+        return 2
+
+    monkeypatch.setattr(jax, "device_count", without_cpus)
+    assert choice.parts_at_most() == 2
+
+
 def test_a_promise_of_order_keeps_the_axis_where_it_is():
     """Sorted indices are read faster along a first axis than moved last."""
     x, indices = jax.ShapeDtypeStruct((8192, 8192), np.float32), jax.ShapeDtypeStruct((8192, 8192), np.int32)
@@ -314,7 +329,7 @@ def test_a_forced_form_ends_with_its_block_and_must_exist():
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 @pytest.mark.parametrize("block", [3] if LARGE == 1 else [2, 3, 4, 6, 8])
 def test_large_pictures(dtype, block):
-    n, c, side = 2, 4 * LARGE, 96
+    n, c, side = 2, 4 * LARGE, 32 * block
     calls, back = [], []
     for order, data_format in itertools.product(("DCR", "CRD"), ("NCHW", "NHWC")):
         space = (n, c, side, side) if data_format == "NCHW" else (n, side, side, c)

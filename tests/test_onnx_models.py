@@ -34,6 +34,13 @@ def super_resolution(mode="CRD", channels=4, block=2):
     return model(nodes, {"picture": picture}, ["large"], weights), picture
 
 
+@pytest.fixture(autouse=True)
+def float32_products():
+    """GPUs and TPUs multiply in fewer bits unless they are told."""
+    with jax.default_matmul_precision("float32"):
+        yield
+
+
 # Super-resolution.
 
 

@@ -1,10 +1,10 @@
 """Which form of a movement runs on which platform, and how to force one."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import jax
 from jax import lax
@@ -20,7 +20,8 @@ SMALL = 2**16  # bytes
 # `where` (indices or None) and data of one dtype to what the plain form makes of them, bit for bit.
 Form = Callable[..., jax.Array]
 
-FORMS = {
+FormName = Literal["plain", "words", "tiles", "element_tiles", "joined", "axis_last"]
+FORMS: Mapping[FormName, str] = {
     "plain": "the jax.numpy form",
     "words": "narrow elements move as 32-bit words",
     "tiles": "words of a small tile are taken apart and put together in one thread",
@@ -33,7 +34,7 @@ _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
 
 
 @contextmanager
-def use_form(name: str) -> Iterator[None]:
+def use_form(name: FormName) -> Iterator[None]:
     """Forces one form of every operator traced inside, on every platform: for measuring, and as a way out.
 
     A form is how XLA moves the data, never what arrives. Where the named one does not apply, the plain one runs.
@@ -130,7 +131,12 @@ def moved(
 def parts_at_most() -> int:
     """Into how many parts a dimension may be sharded: an Auto mesh does not tell while tracing."""
     mesh = get_abstract_mesh()
-    return 1 if not mesh.empty and mesh.are_all_axes_manual else jax.device_count()
+    if not mesh.empty and mesh.are_all_axes_manual:
+        return 1
+    count = jax.device_count()
+    with suppress(RuntimeError):  # where JAX_PLATFORMS leaves CPUs out; beside a GPU a mesh may be one of CPU devices
+        count = max(count, jax.device_count("cpu"))
+    return count
 
 
 def _is_large(array: jax.Array) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal
 
 import jax
@@ -13,9 +14,9 @@ from jax.sharding import get_abstract_mesh
 from ..errors import ConstraintError
 from .carrying import computed_as
 
-__all__ = ["FORMS", "Choice", "Form", "forced_form", "forcing", "moved", "parts_at_most", "use_form"]
+__all__ = ["FORMS", "Choice", "Form", "forced_form", "forcing", "known_bytes", "moved", "parts_at_most", "use_form"]
 
-SMALL = 2**16  # bytes
+SMALL = 2**17  # bytes, read and written
 
 # `where` (indices or None) and data of one dtype to what the plain form makes of them, bit for bit.
 Form = Callable[..., jax.Array]
@@ -108,14 +109,14 @@ def moved(
 
     Args:
       forms: those that apply to the case, "plain" among them.
-      table: of the rows that apply, the first one for a platform counts; none does for small data.
-      case: the fields that the table names.
+      table: of the rows that apply, the first one for a platform counts.
+      case: the fields that the table names, and "bytes" that are read and written; for few the plain form runs.
       forced: the name of a form, or None.
       where: what the forms take first.
       data: what they take then.
     """
     plain = forms["plain"]
-    if forced is None and not all(map(_is_large, data[:1])):
+    if forced is None and case["bytes"] < SMALL:
         return plain(where, *data)
     if forced is not None:
         chosen = {"default": forms.get(forced, plain)}
@@ -128,6 +129,12 @@ def moved(
     return computed_as(plain, computed)(where, *data)
 
 
+def known_bytes(*arrays: Any) -> int:
+    """How many bytes arrays have together, of which one may be described only; 0 while a size is symbolic."""
+    known = all(isinstance(n, int) for array in arrays for n in array.shape)
+    return sum(prod(array.shape) * array.dtype.itemsize for array in arrays) if known else 0
+
+
 def parts_at_most() -> int:
     """Into how many parts a dimension may be sharded: an Auto mesh does not tell while tracing."""
     mesh = get_abstract_mesh()
@@ -137,11 +144,6 @@ def parts_at_most() -> int:
     with suppress(RuntimeError):  # where JAX_PLATFORMS leaves CPUs out; beside a GPU a mesh may be one of CPU devices
         count = max(count, jax.device_count("cpu"))
     return count
-
-
-def _is_large(array: jax.Array) -> bool:
-    """Whether the size is known, and not so small that the call itself is what takes time."""
-    return all(isinstance(n, int) for n in array.shape) and array.size * array.dtype.itemsize >= SMALL
 
 
 def _by_platform(forms: Mapping[str, Form]) -> Form:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .carrying import carry_bits
-from .choice import Choice, Form, moved, parts_at_most
+from .choice import Choice, Form, known_bytes, moved, parts_at_most
 from .tiles import permuted_in_tiles
 from .words import as_integers, from_words, joined_lanes, lanes, to_words
 
@@ -136,6 +136,7 @@ def rearranged(
         "order": "DCR" if depth == "yxc" else "CRD",
         "block_size": block_size,
         "itemsize": input.dtype.itemsize,
+        "bytes": 2 * known_bytes(input),
         "parts": parts,
     }
     if not all(isinstance(n, int) for n in input.shape) or 0 in input.shape:

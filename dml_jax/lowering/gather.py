@@ -8,7 +8,7 @@ import jax
 from jax import lax
 
 from .carrying import carry_bits, is_float, is_float8
-from .choice import Choice, Form, moved, parts_at_most
+from .choice import Choice, Form, known_bytes, moved, parts_at_most
 from .words import from_words, joined, lanes, to_words
 
 __all__ = ["TABLE", "Read", "gathered"]
@@ -103,13 +103,14 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
     count, itemsize = lanes(input.dtype), input.dtype.itemsize
     row = _row(read, indices, input)
     axis = read.numbers.start_index_map[0]
+    output = jax.ShapeDtypeStruct((*indices.shape[:-1], *read.slice_sizes), input.dtype)
     case = {
         "itemsize": itemsize,
         "row_bytes": prod(input.shape[input.ndim - row :]) * itemsize if row else 0,
         "takes_slices": bool(read.numbers.offset_dims),
         "axis_size": input.shape[axis],
         "slab_bytes": prod(input.shape[axis:]) * itemsize,
-        "bytes": prod(input.shape) * itemsize + prod(indices.shape) * (itemsize + indices.dtype.itemsize),
+        "bytes": known_bytes(input, indices, output),
         "is_sorted": read.sorted_along_axis,
         "parts": parts,
     }

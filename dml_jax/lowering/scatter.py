@@ -4,7 +4,7 @@ import jax
 from jax import lax
 
 from .carrying import carry_bits, sealed
-from .choice import Choice, Form, moved, parts_at_most
+from .choice import Choice, Form, known_bytes, moved, parts_at_most
 from .words import from_words, lanes, to_words
 
 __all__ = ["TABLE", "scattered"]
@@ -34,7 +34,8 @@ def scattered(
     count = lanes(input.dtype)
     if count > 1 and _rows_are_whole(input, updates, numbers) and input.shape[-1] % (count * parts_at_most()) == 0:
         forms["words"] = in_words
-    return moved(forms, TABLE, {"itemsize": input.dtype.itemsize}, form, indices, input, updates)
+    case = {"itemsize": input.dtype.itemsize, "bytes": 2 * known_bytes(input)}
+    return moved(forms, TABLE, case, form, indices, input, updates)
 
 
 def _rows_are_whole(input: jax.Array, updates: jax.Array, numbers: lax.ScatterDimensionNumbers) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +50,12 @@ def view(buffer: jax.Array, layout: Layout, form: str | None) -> jax.Array:
             _view(to_words(lax.slice_in_dim(buffer, 0, whole)), words), buffer.dtype
         )
     is_whole = is_known and buffer.shape[0] % (count * parts_at_most()) == 0
-    case = {"itemsize": itemsize, "is_whole": is_whole, "is_broadcast": layout.repeats}
+    case = {
+        "itemsize": itemsize,
+        "is_whole": is_whole,
+        "is_broadcast": layout.repeats,
+        "bytes": 2 * prod(layout.sizes) * itemsize,
+    }
     return moved(forms, TABLE, case, form, None, buffer)
 
 

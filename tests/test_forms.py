@@ -181,6 +181,27 @@ def test_slices_of_the_last_axis(dtype):
     assert_form_equals_plain("joined", calls)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.complex64])
+def test_eight_bytes(dtype):
+    x = random_bits((2, 4, 8, 16), dtype)
+    rows, updates, buffer = random_bits((9, 7), dtype), random_bits((2, 7), dtype), random_bits((99,), dtype)
+    to_depth = [
+        partial(dml_jax.space_to_depth, block_size=b, order=order, data_format=data_format)
+        for b, order, data_format in itertools.product((2, 4), ("DCR", "CRD"), ("NCHW", "NHWC"))
+    ]
+    to_space = [partial(dml_jax.depth_to_space, **f.keywords) for f in to_depth]
+    calls = [(f, x) for f in to_depth]
+    with jax.enable_x64(True):
+        made = together(calls)
+        calls += list(zip(to_space, made, strict=True))
+        calls += [(dml_jax.scatter_nd, rows, np.int32([[3], [-1]]), updates)]
+        calls += [(partial(dml_jax.gather, axis=0), rows, np.int32([3, -1]))]
+        for sizes, strides, offset in (((3, 8), (12, 1), 3), ((3, 8), (0, 1), 1), ((2, 3, 4), (40, 12, 1), 7)):
+            calls += [(partial(dml_jax.as_strided, sizes=sizes, strides=strides, offset=offset), buffer)]
+        for form in ("words", "tiles", "element_tiles"):
+            assert_form_equals_plain(form, calls)
+
+
 # What every form of one case must survive; that it does apply is checked.
 SPACE = RNG.standard_normal((2, 4, 8, 8)).astype(np.float16)
 DEPTH = RNG.standard_normal((2, 16, 4, 4)).astype(np.float16)

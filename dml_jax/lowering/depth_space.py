@@ -11,7 +11,7 @@ from jax import lax
 from .carrying import carry_bits
 from .choice import Choice, Form, known_bytes, moved, parts_at_most
 from .tiles import permuted_in_tiles
-from .words import as_integers, from_words, joined_lanes, lanes, to_words
+from .words import as_integers, becomes_words, from_words, joined_lanes, lanes, to_words
 
 __all__ = ["TABLE", "rearranged"]
 
@@ -22,7 +22,7 @@ _DCR = {"data_format": {"NHWC"}, "order": {"DCR"}}
 _CRD = {"data_format": {"NHWC"}, "order": {"CRD"}}
 _WHOLE = {"parts": {1}}  # not where a dimension may be sharded that the form merges with another
 TABLE = (
-    Choice("cuda", "words", {**_DCR, "itemsize": {1, 2}}, "0.90-0.98; plain 0.40 of 1 byte, 0.77 of 2"),
+    Choice("cuda", "words", {**_DCR, "itemsize": {1, 2, 8}}, "0.90-1.0; plain 0.40 of 1 byte, 0.77 of 2, 0.84 of 8"),
     Choice(
         "cuda",
         "tiles",
@@ -51,6 +51,12 @@ TABLE = (
     ),
     Choice(
         "cuda",
+        "element_tiles",
+        {**_NCHW, "to": {"depth"}, "itemsize": {8}, "block_size": {2, 3, 4}},
+        "0.98-1.0; plain 0.41-0.67",
+    ),
+    Choice(
+        "cuda",
         "tiles",
         {**_NCHW, "to": {"depth"}, "itemsize": {2, 4}, "block_size": {6}, **_WHOLE},
         "0.87-0.92; plain 0.67 of 2 bytes, 0.46 of 4",
@@ -58,8 +64,8 @@ TABLE = (
     Choice(
         "cuda",
         "tiles",
-        {**_NCHW, "to": {"depth"}, "itemsize": {1, 2, 4}, "block_size": {8}, "fills_lines": {True}, **_WHOLE},
-        "0.80-0.92 of 1 and 2 bytes, 0.84-1.0 of 4; plain 0.40-0.46. Where rows of w are no multiple of 64 bytes,"
+        {**_NCHW, "to": {"depth"}, "itemsize": {1, 2, 4, 8}, "block_size": {8}, "fills_lines": {True}, **_WHOLE},
+        "0.80-0.92 of 1 and 2 bytes, 0.84-1.0 of more; plain 0.40-0.46. Where rows of w are no multiple of 64 bytes,"
         " XLA:GPU has a plain form of 0.86-0.97",
     ),
     Choice(
@@ -72,6 +78,7 @@ TABLE = (
     Choice(
         "cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {4}, "block_size": {3}}, "0.92; plain 0.58"
     ),
+    Choice("cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {8}, "block_size": {2}}, "1.0; plain 0.63"),
     Choice(
         "cuda",
         "tiles",
@@ -154,7 +161,7 @@ def rearranged(
         forms["joined"] = lambda _, input: joined_lanes(plain(as_integers(input)), input.dtype)
     if sizes[lane] % in_words == 0:
         if case["data_format"] == "NHWC" and case["order"] == "DCR":
-            if count > 1:
+            if becomes_words(input.dtype):
                 forms["words"] = lambda _, input: from_words(plain(to_words(input)), input.dtype)
         elif block_size ** (len(tile) - 1) * count <= LARGEST_TILE:
             in_tiles = partial(_in_tiles, source=source, target=target, block_size=block_size, lane=lane, tile=tile)

@@ -5,13 +5,13 @@ from jax import lax
 
 from .carrying import carry_bits, sealed
 from .choice import Choice, Form, known_bytes, moved, parts_at_most
-from .words import from_words, lanes, to_words
+from .words import becomes_words, from_words, lanes, to_words
 
 __all__ = ["TABLE", "scattered"]
 
 # On an H200, an eighth of the rows of a table of 256 MB; bandwidth as a part of a copy's in the same run. Both write a
 # donated table in place, words in a third of the time. Not on CPUs, where words would copy it.
-TABLE = (Choice("cuda", "words", {"itemsize": {1, 2}}, "0.91-0.93; plain 0.52-0.53"),)
+TABLE = (Choice("cuda", "words", {"itemsize": {1, 2, 8}}, "0.91-0.93; plain 0.52-0.55"),)
 
 
 def scattered(
@@ -31,8 +31,8 @@ def scattered(
         return from_words(sealed(write)(indices, to_words(input), to_words(updates)), input.dtype)
 
     forms: dict[str, Form] = {"plain": lambda indices, *data: carry_bits(sealed(write), indices, *data)}
-    count = lanes(input.dtype)
-    if count > 1 and _rows_are_whole(input, updates, numbers) and input.shape[-1] % (count * parts_at_most()) == 0:
+    parts = lanes(input.dtype) * parts_at_most()
+    if becomes_words(input.dtype) and _rows_are_whole(input, updates, numbers) and input.shape[-1] % parts == 0:
         forms["words"] = in_words
     case = {"itemsize": input.dtype.itemsize, "bytes": 2 * known_bytes(input)}
     return moved(forms, TABLE, case, form, indices, input, updates)

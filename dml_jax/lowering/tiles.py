@@ -60,7 +60,8 @@ def permuted_in_tiles(
     words = prod(sizes[letter] for letter in run) // count
     written = "".join(letter for letter in outer if letter in tile and letter not in chosen)
     result = assembled({}, written + chosen)
-    return from_words(result, array.dtype).reshape(*array.shape[:lead], *(sizes[letter] for letter in target))
+    elements = from_words(result, array.dtype) if count > 1 else result
+    return elements.reshape(*array.shape[:lead], *(sizes[letter] for letter in target))
 
 
 def _element_reader(array: jax.Array, source: str, tile: str) -> Reader:

@@ -69,14 +69,20 @@ class Layout:
         """Whether the elements lie without gaps, each addressed once."""
         return prod(self.sizes) == self.span and self.is_nested
 
-    def in_words(self, lanes: int) -> "Layout | None":
-        """The layout of words of `lanes` elements, if the last dimension is a run of whole ones; None otherwise."""
+    def in_words(self, lanes: int, halves: int = 1) -> "Layout | None":
+        """The layout of words, if the last dimension is a run of whole ones; None otherwise.
+
+        Args:
+          lanes: elements of a word; or 1, and
+          halves: words of an element.
+        """
         if not self.sizes or self.strides[-1] != 1 or self.offset % lanes or self.sizes[-1] % lanes:
             return None
         if any(stride % lanes for stride in self.strides[:-1]):
             return None
-        strides = (*(stride // lanes for stride in self.strides[:-1]), 1)
-        return Layout((*self.sizes[:-1], self.sizes[-1] // lanes), strides, self.offset // lanes)
+        strides = (*(stride * halves // lanes for stride in self.strides[:-1]), 1)
+        sizes = (*self.sizes[:-1], self.sizes[-1] * halves // lanes)
+        return Layout(sizes, strides, self.offset * halves // lanes)
 
     @property
     def is_nested(self) -> bool:

@@ -61,6 +61,7 @@ Examples:
   dml-jax run docs/models/gather.json
   dml-jax run docs/models/photo.json --output-dir /tmp/photo
   dml-jax run docs/models/gather.json --milliseconds 500 --verbosity 1
+  dml-jax run docs/models/gather.json --iterations 100 --json
   dml-jax run model.onnx --input mask=mask.npy --input picture=picture.npy
   dml-jax run --show-devices""",
 )
@@ -74,7 +75,13 @@ Examples:
     help="Run on the first device whose line in --show-devices has this in it.",
 )
 @click.option("-s", "--show-devices", is_flag=True, help="List the devices and exit; no MODEL is needed.")
-@click.option("--json", "as_json", is_flag=True, help="With --show-devices: print them as JSON.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the times of a DxDispatch model file, or with --show-devices the devices, as JSON, and all else on the "
+    "standard error.",
+)
 @click.option(
     "-i",
     "--iterations",
@@ -151,17 +158,16 @@ def run(
     if show_devices:
         _show_devices(as_json)
         return
-    if as_json:
-        raise click.UsageError("--json is for --show-devices only")
     if model is None:
         raise click.UsageError("Missing argument 'MODEL'.")
     if _is_onnx(model):
-        _refuse_options("a DxDispatch model file", *timing, "feature_level")
+        _refuse_options("a DxDispatch model file", *timing, "feature_level", "as_json")
         _need_onnx()
         _run_onnx(model, inputs, choose(device), output_dir or model.parent)
         return
     _refuse_options("a .onnx file", "inputs")
-    _run_model(_read(model, feature_level=feature_level, output=output_dir), choose(device), timing, output_dir)
+    checked = _read(model, feature_level=feature_level, output=output_dir)
+    _run_model(checked, choose(device), Timing(**timing), output_dir, as_json)
 
 
 @command.command(
@@ -263,20 +269,30 @@ def _show_devices(as_json: bool) -> None:
         click.echo(label(device))
 
 
-def _run_model(model: Model, device: Any, timing: dict[str, Any], output: Path | None) -> None:
+def _run_model(model: Model, device: Any, timing: Timing, output: Path | None, as_json: bool) -> None:
     import jax
 
     from .model.run import run_model
 
-    click.echo(f"Running on '{device.device_kind}'")
+    dispatches: list[dict[str, Any]] = []
+
+    def say(line: str) -> None:
+        click.echo(line, err=as_json)
+
+    def record(name: str, samples: Sequence[float]) -> None:
+        dispatches.append({"dispatchable": name, "milliseconds": list(samples), "warmup": timing.cold(samples)})
+
+    say(f"Running on '{device.device_kind}'")
     try:
-        run_model(model, device, click.echo, timing=Timing(**timing), output=output)
+        run_model(model, device, say, timing=timing, output=output, record=record)
     except ModelError as error:
         _fail(error.path, error.faults)
     except ConstraintError as error:  # a source that changed since it was checked
         _fail(model.path, [Fault("", str(error))])
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         _fail(model.path, [_device_fault(device, error)])
+    if as_json:
+        _print_json({"device": label(device), "dispatches": dispatches})
 
 
 def _run_onnx(path: Path, inputs: tuple[str, ...], device: Any, folder: Path) -> None:

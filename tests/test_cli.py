@@ -283,6 +283,7 @@ def test_every_key_is_documented(models):
         printed_json("ops"),
         printed_json("check", models / "gather.json", models / "gather_nd.json", status=1),
         printed_json("run", "--show-devices"),
+        json.loads(dml_jax_command("run", models / "gather.json", "--json").stdout),
         json.loads(Results.now("a device", {}, []).json()),
         dict.fromkeys(field.name for field in dataclasses.fields(Measured)),
     ]
@@ -291,10 +292,29 @@ def test_every_key_is_documented(models):
     assert keys(printed) <= documented
 
 
-def test_json_of_a_run_is_refused(models):
-    result = dml_jax_command("run", models / "gather.json", "--json")
-    assert result.exit_code == 2
-    assert "--json is for --show-devices only" in result.stderr
+def test_the_times_of_a_run_as_json(models):
+    options = ("-i", "5", "-w", "2")
+    as_json = dml_jax_command("run", models / "gather.json", *options, "--json")
+    printed = json.loads(as_json.stdout)
+    assert printed["device"] == dml_jax_command("run", "-s").output.splitlines()[0]
+    said = dml_jax_command("run", models / "gather.json", *options)
+    names = re.findall(r"Dispatch '(\w+)': 5 iterations", said.stdout)
+    assert [d["dispatchable"] for d in printed["dispatches"]] == names
+    assert len(names) == 5
+    for dispatch in printed["dispatches"]:
+        assert len(dispatch["milliseconds"]) == 5
+        assert min(dispatch["milliseconds"]) > 0
+        assert dispatch["warmup"] == 2
+    assert not said.stderr
+    assert re.sub(r"[\d.]+ ms", "", as_json.stderr) == re.sub(r"[\d.]+ ms", "", said.stdout)
+
+
+def test_a_run_that_fails_prints_no_json(models):
+    (models / "gather_nd.json").write_text("{")
+    result = dml_jax_command("run", models / "gather_nd.json", "--json")
+    assert result.exit_code == 1
+    assert not result.stdout
+    assert "not JSON" in result.stderr
 
 
 # Help.

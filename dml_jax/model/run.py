@@ -1,6 +1,6 @@
 """Runs a model: buffers in host memory, dispatches on a JAX device, commands in order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ def run_model(
     *,
     timing: Timing | None = None,
     output: Path | None = None,
+    record: Callable[[str, Sequence[float]], None] | None = None,
 ) -> None:
     """Executes the commands of a model, in order; what they do to buffers stays.
 
@@ -38,6 +39,7 @@ def run_model(
       say: takes each line that DxDispatch would print.
       timing: how often dispatches are repeated, and what is said about it.
       output: the folder that files go to; the model's own by default.
+      record: takes the dispatchable of every dispatch, and the milliseconds of each iteration.
 
     Raises:
       ModelError: the device has too little memory, and nothing is run; or a file cannot be written, and it is not
@@ -48,7 +50,7 @@ def run_model(
     except ConstraintError as error:
         raise ModelError(model.path, [Fault("", str(error))]) from None
     with jax.enable_x64(True), jax.default_device(device):
-        state = _State(model, timing or Timing(), say, output or model.path.parent)
+        state = _State(model, timing or Timing(), say, output or model.path.parent, record)
         for i, command in enumerate(model.commands):
             try:
                 state.execute(command)
@@ -59,8 +61,15 @@ def run_model(
 class _State:
     """The buffers and initialised operators of a running model."""
 
-    def __init__(self, model: Model, timing: Timing, say: Callable[[str], None], folder: Path):
-        self.model, self.timing, self.say, self.folder = model, timing, say, folder
+    def __init__(
+        self,
+        model: Model,
+        timing: Timing,
+        say: Callable[[str], None],
+        folder: Path,
+        record: Callable[[str, Sequence[float]], None] | None,
+    ):
+        self.model, self.timing, self.say, self.folder, self.record = model, timing, say, folder, record
         self.data = {name: buffer.make() for name, buffer in model.buffers.items()}
         self.operators = {name: self._initialised(d) for name, d in model.dispatchables.items()}
 
@@ -95,6 +104,8 @@ class _State:
         jax.block_until_ready(dispatch())  # JAX sets up its call, once
         samples, result = measure(dispatch, jax.block_until_ready, self.timing)
         self._download(result, output)
+        if self.record:
+            self.record(command.dispatchable, samples)
         for line in report(command.dispatchable, samples, self.timing):
             self.say(line)
         if self.timing.verbosity >= 1:

@@ -29,6 +29,10 @@ class Timing:
     interval: float = 0
     verbosity: int = 0
 
+    def cold(self, samples: Sequence[float]) -> int:
+        """How many samples are left out as warm-up."""
+        return min(self.warmup, len(samples) - 1)
+
 
 def measure(dispatch: Callable[[], Any], wait: Callable[[Any], Any], timing: Timing) -> tuple[list[float], Any]:
     """Runs the loop; returns the milliseconds of one dispatch per iteration, and the last result."""
@@ -54,8 +58,7 @@ def measure(dispatch: Callable[[], Any], wait: Callable[[Any], Any], timing: Tim
 
 def report(name: str, samples: Sequence[float], timing: Timing) -> Iterator[str]:
     """The lines about one dispatch."""
-    cold_count = min(timing.warmup, len(samples) - 1)
-    cold, hot = samples[:cold_count], samples[cold_count:]
+    cold, hot = samples[: timing.cold(samples)], samples[timing.cold(samples) :]
     if timing.verbosity == 0:
         yield f"Dispatch {name!r}: {len(samples)} iterations, {median(hot):.4f} ms median (CPU)"
         return

@@ -298,7 +298,7 @@ def test_the_times_of_a_run_as_json(models):
     printed = json.loads(as_json.stdout)
     assert printed["device"] == dml_jax_command("run", "-s").output.splitlines()[0]
     said = dml_jax_command("run", models / "gather.json", *options)
-    names = re.findall(r"Dispatch '(\w+)': 5 iterations", said.stdout)
+    names = re.findall(r"Dispatch '([^']+)': 5 iterations", said.stdout)
     assert [d["dispatchable"] for d in printed["dispatches"]] == names
     assert len(names) == 5
     for dispatch in printed["dispatches"]:

@@ -20,7 +20,7 @@ from dml_jax.operators import views
 
 FAST = [name for name in choice.FORMS if name != "plain"]
 every_form = pytest.mark.parametrize("form", FAST)
-DTYPES = [jnp.uint8, jnp.bool_, jnp.float8_e4m3fn, jnp.int16, jnp.bfloat16, jnp.float16, jnp.float32, jnp.complex64]
+DTYPES = [jnp.uint8, jnp.bool_, jnp.float8_e5m2, jnp.int16, jnp.bfloat16, jnp.float16, jnp.float32, jnp.complex64]
 RNG = np.random.default_rng(11)
 # On an accelerator these are large enough for vectorised loops; a compiler was seen to get words of bytes wrong there.
 LARGE = 1 if jax.default_backend() == "cpu" else 48
@@ -181,6 +181,14 @@ def test_slices_of_the_last_axis(dtype):
     assert_form_equals_plain("joined", calls)
 
 
+def test_words_of_eight_bytes_apply():
+    x, rows, buffer = np.zeros((2, 4, 8)), np.zeros((9, 7)), np.zeros(99)
+    with jax.enable_x64(True):
+        assert changes(lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), "words", x)
+        assert changes(lambda x: dml_jax.scatter_nd(x, np.int32([[3]]), x[:1]), "words", rows)
+        assert changes(lambda x: dml_jax.as_strided(x, (3, 8), (12, 1)), "words", buffer)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.complex64])
 def test_eight_bytes(dtype):
     x = random_bits((2, 4, 8, 16), dtype)
@@ -234,6 +242,11 @@ APPLIED = {
     ),
     "as_strided words": ("words", lambda x: dml_jax.as_strided(x.reshape(-1), (3, 4), (10, 1), offset=2), TABLE_ROWS),
     "gather joined": ("joined", lambda x: dml_jax.gather(x, np.int32([[1, -1, 3, 0]]), -1), TABLE_ROWS),
+    "gather_nd joined": (
+        "joined",
+        lambda x: dml_jax.gather_nd(x, np.int32([[[1, 0], [5, 7], [0, 3], [2, -1]]])),
+        TABLE_ROWS,
+    ),
     "gather_elements joined": ("joined", lambda x: dml_jax.gather_elements(x.T, COLUMNS.T, 1), TABLE_ROWS),
     "gather_elements axis last": ("axis_last", lambda x: dml_jax.gather_elements(x, COLUMNS, 0), TABLE_ROWS),
 }
@@ -337,6 +350,66 @@ def test_a_table_chooses_by_platform_and_case():
     assert "stablehlo.case" not in lowered(lambda x: dml_jax.space_to_depth(x, 5), np.zeros((1, 1, 5, 5), np.float32))
     with use_form("plain"):
         assert "stablehlo.case" not in lowered(lambda x: dml_jax.space_to_depth(x, 2), large)
+
+
+WIDE_ROWS = lambda x: dml_jax.as_strided(x, (2000, 64), (65, 1))  # noqa: E731
+PADDED = lambda x: dml_jax.as_strided(x, (2000, 64), (68, 1))  # noqa: E731
+REPEATED = lambda x: dml_jax.as_strided(x, (4096, 64), (0, 1))  # noqa: E731
+ROWS_AT = lambda x: dml_jax.gather(x, np.zeros(4096, np.int32), 0)  # noqa: E731
+COLUMNS_AT = lambda x: dml_jax.gather(x, np.zeros(64, np.int32), -1)  # noqa: E731
+WRITTEN = lambda x: dml_jax.scatter_nd(x, np.int32([[3]]), x[:1])  # noqa: E731
+TO_DEPTH = lambda x: dml_jax.space_to_depth(x, 8)  # noqa: E731
+NHWC_CRD = lambda x: dml_jax.space_to_depth(x, 4, order="CRD", data_format="NHWC")  # noqa: E731
+CHOSEN = {
+    "a small buffer read many times": (REPEATED, (65,), np.uint8, "bitcast_convert", True),
+    "rows with gaps": (PADDED, (136000,), np.uint8, "bitcast_convert", True),
+    "rows with gaps, 8 bytes": (PADDED, (136000,), np.int64, "bitcast_convert", True),
+    "rows with gaps, 4 bytes": (PADDED, (136000,), np.int32, "bitcast_convert", False),
+    "rows that begin inside of words": (WIDE_ROWS, (136000,), np.uint8, "bitcast_convert", False),
+    "rows with gaps, and a buffer of torn words": (PADDED, (135997,), np.uint8, "bitcast_convert", False),
+    "a small table read many times": (ROWS_AT, (16, 256), np.uint8, "bitcast_convert", True),
+    "columns": (COLUMNS_AT, (4096, 64), np.uint8, "shift_left", True),
+    "written rows": (WRITTEN, (4096, 64), np.uint8, "bitcast_convert", True),
+    "written rows, 8 bytes": (WRITTEN, (4096, 64), np.int64, "bitcast_convert", True),
+    "written rows, small": (WRITTEN, (64, 64), np.uint8, "bitcast_convert", False),
+    "b=8, whole lines": (TO_DEPTH, (8, 64, 128), np.int32, "select", True),
+    "b=8, parts of lines": (TO_DEPTH, (8, 64, 136), np.int32, "select", False),
+    "NHWC CRD b=4": (NHWC_CRD, (64, 64, 16), np.uint16, "shift_left", True),
+}
+
+
+@pytest.mark.parametrize(("function", "shape", "dtype", "mark", "expected"), CHOSEN.values(), ids=CHOSEN)
+def test_what_is_chosen_on_a_gpu(function, shape, dtype, mark, expected):
+    """By what only the form has in its program."""
+    lowered = lambda: jax.jit(lambda x: function(x)).trace(x).lower(lowering_platforms=("cuda",)).as_text()  # noqa: E731
+    with jax.enable_x64(True):
+        x = jax.ShapeDtypeStruct(shape, dtype)
+        assert (mark in lowered()) == expected
+        with use_form("plain"):
+            assert mark not in lowered()
+
+
+def test_words_hold_back_where_devices_could_tear_them(monkeypatch):
+    x = jax.ShapeDtypeStruct((136004,), np.uint8)  # words on one device, not on eight
+    lowered = lambda: jax.jit(lambda x: PADDED(x)).trace(x).lower(lowering_platforms=("cuda",)).as_text()  # noqa: E731
+    assert "bitcast_convert" in lowered()
+    jax.clear_caches()  # the number of devices does not change otherwise
+    monkeypatch.setattr(jax, "device_count", lambda backend=None: 8)
+    assert "bitcast_convert" not in lowered()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float64])
+@pytest.mark.parametrize("form", [None, "words"])
+def test_symbolic_numbers_of_updates(form, dtype):
+    table, updates = random_bits((4096, 32), dtype), random_bits((3, 32), dtype)
+    (n,) = jax.export.symbolic_shape("n")
+    with jax.enable_x64(True), use_form(form) if form else contextlib.nullcontext():
+        specs = [jax.ShapeDtypeStruct(*of) for of in (((4096, 32), dtype), ((n, 1), np.int32), ((n, 32), dtype))]
+        exported = jax.export.export(jax.jit(lambda *x: dml_jax.scatter_nd(*x)), platforms=("cpu", "cuda"))(*specs)
+        expected = table.copy()
+        expected[[5, 0, 9]] = updates
+        if jax.default_backend() == "cpu":
+            assert_same_bits(exported.call(table, np.int32([[5], [0], [9]]), updates), expected)
 
 
 def test_a_forced_form_ends_with_its_block_and_must_exist():

@@ -315,12 +315,15 @@ def test_what_is_read_of_a_sharded_buffer_keeps_its_bits(kind):
             assert_same_bits(result, dml_jax.as_strided(buffer, sizes, strides))
 
 
-@pytest.mark.parametrize("form", ["plain", "axis_last"])
+COLUMNS = (partial(dml_jax.gather, axis=-1), [(16, 64), below(64, (32,))])
+
+
+@pytest.mark.parametrize("form", ["plain", "axis_last", "joined"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
 def test_what_is_read_of_a_sharded_table_keeps_its_bits(form, dtype):
     mesh = mesh_of(AxisType.Auto)
-    for function, operands in (GATHER, ELEMENTS, LAST):
-        dims = [1 if function is not LAST[0] else 2, None]
+    for function, operands in (GATHER, ELEMENTS, LAST, COLUMNS):
+        dims = [{LAST[0]: 2}.get(function, 1), None]
         arrays, sharded = on_mesh(mesh, operands, dims, dtype)
         with dml_jax.use_form(form):
             assert_same_bits(jax.jit(lambda *x, f=function: f(*x))(*sharded), function(*arrays))

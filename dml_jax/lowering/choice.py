@@ -24,7 +24,7 @@ Form = Callable[..., jax.Array]
 FormName = Literal["plain", "words", "tiles", "element_tiles", "joined", "axis_last"]
 FORMS: Mapping[FormName, str] = {
     "plain": "the jax.numpy form",
-    "words": "narrow elements move as 32-bit words",
+    "words": "elements move as 32-bit words",
     "tiles": "words of a small tile are taken apart and put together in one thread",
     "element_tiles": "elements of a small tile are put together to words in one thread",
     "joined": "neighbouring results are put together to a word before it is written",
@@ -130,7 +130,7 @@ def moved(
 
 
 def known_bytes(*arrays: Any) -> int:
-    """How many bytes arrays have together, of which one may be described only; 0 while a size is symbolic."""
+    """How many bytes arrays, or what a jax.ShapeDtypeStruct describes, have together; 0 while a size is symbolic."""
     known = all(isinstance(n, int) for array in arrays for n in array.shape)
     return sum(prod(array.shape) * array.dtype.itemsize for array in arrays) if known else 0
 
@@ -141,8 +141,8 @@ def parts_at_most() -> int:
     if not mesh.empty and mesh.are_all_axes_manual:
         return 1
     count = jax.device_count()
-    with suppress(RuntimeError):  # where JAX_PLATFORMS leaves CPUs out; beside a GPU a mesh may be one of CPU devices
-        count = max(count, jax.device_count("cpu"))
+    with suppress(RuntimeError):  # JAX_PLATFORMS may leave CPUs out
+        count = max(count, jax.device_count("cpu"))  # of which a mesh may be, beside a GPU
     return count
 
 

@@ -122,7 +122,7 @@ TABLE = (
 
 # Elements that are unrolled; larger tiles take too long to compile.
 LARGEST_TILE = 64
-# What one thread of XLA:GPU writes to different places.
+# Parts of a concatenation that XLA:GPU writes in one thread.
 LONGEST_STACK = 4
 
 
@@ -141,28 +141,25 @@ def rearranged(
     """
     plain = partial(_plain, source=source, target=target, block_size=block_size)
     forms: dict[str, Form] = {"plain": lambda _, input: _bits_kept(plain, input)}
+    count, itemsize, parts = lanes(input.dtype), input.dtype.itemsize, parts_at_most()
+    if not known_bytes(input) or (count == 1 and itemsize < 4):
+        return forms["plain"](None, input)
     depth, to_space = next(word for word in (*source, *target) if len(word) == 3), "hy" in target
-    parts = parts_at_most()
+    sizes = _sizes(input, source, block_size)
     case = {
         "to": "space" if to_space else "depth",
         "data_format": "NHWC" if source[0][0] == "h" else "NCHW",
         "order": "DCR" if depth == "yxc" else "CRD",
         "block_size": block_size,
-        "itemsize": input.dtype.itemsize,
+        "itemsize": itemsize,
+        "fills_lines": sizes["w"] * itemsize % 64 == 0,
         "bytes": 2 * known_bytes(input),
         "parts": parts,
     }
-    if not all(isinstance(n, int) for n in input.shape) or 0 in input.shape:
-        return forms["plain"](None, input)
-    sizes = _sizes(input, source, block_size)
-    case["fills_lines"] = sizes["w"] * input.dtype.itemsize % 64 == 0
     lane, tile = ("c", "yxl") if case["data_format"] == "NHWC" else ("w", "xl")
-    count = lanes(input.dtype)
     if not to_space and block_size > count and block_size % count == 0:
         tile = "xl"  # the row of a block fills words
     in_words = count * parts  # however a dimension is sharded, no word is torn
-    if count == 1 and input.dtype.itemsize < 4:
-        return forms["plain"](None, input)
     if count > 1 and prod(sizes[letter] for letter in target[2]) % in_words == 0:
         forms["joined"] = lambda _, input: joined_lanes(plain(as_integers(input)), input.dtype)
     if sizes[lane] % in_words == 0:
@@ -205,10 +202,10 @@ def _in_tiles(
 ) -> jax.Array:
     """With the dimension `lane` in words, whose elements are "l", and x in halves "X" where it is too long a stack."""
     split, sides = _split(input, source, block_size), (source, target)
-    parts, chosen = {lane: (lane + "l", lanes(input.dtype))}, ""
+    splits, chosen = {lane: (lane + "l", lanes(input.dtype))}, ""
     if target[-1] == "w" and block_size > LONGEST_STACK and block_size % 2 == 0:
-        parts["x"], tile, chosen = ("Xx", block_size // 2), tile + "X", "X"
-    for letter, (letters, inner) in parts.items():
+        splits["x"], tile, chosen = ("Xx", block_size // 2), tile + "X", "X"
+    for letter, (letters, inner) in splits.items():
         at = input.ndim - 3 + "".join(sides[0]).index(letter)
         split = split.reshape(*split.shape[:at], split.shape[at] // inner, inner, *split.shape[at + 1 :])
         sides = tuple([word.replace(letter, letters) for word in side] for side in sides)

@@ -9,7 +9,7 @@ from jax import lax
 
 from .carrying import carry_bits, is_float, is_float8
 from .choice import Choice, Form, known_bytes, moved, parts_at_most
-from .words import from_words, joined, lanes, to_words
+from .words import as_integers, from_words, joined, lanes, to_words
 
 __all__ = ["TABLE", "Read", "gathered"]
 
@@ -25,13 +25,13 @@ TABLE = (
     Choice(
         "cuda",
         "joined",
-        {"itemsize": {1, 2}, "takes_slices": {False}, "axis_size": range(2048, _MANY)},
+        {"itemsize": {1, 2}, "takes": {"elements"}, "axis_size": range(2048, _MANY)},
         "an axis of 4096 0.93 of 1 byte, 0.68 of 2; plain 0.68 and 0.51. Below 2048 both are the same",
     ),
     Choice(
         "cuda",
         "joined",
-        {"itemsize": {1, 2}, "takes_slices": {True}},
+        {"itemsize": {1, 2}, "takes": {"slices"}},
         "the last axis, of 64 to 8192: 0.31-0.60 of 1 byte, 0.49-0.92 of 2; plain 0.19-0.41 and 0.33-0.80",
     ),
     # Takes temporaries of the size of all operands. The slab is what a column of indices can reach: larger than the
@@ -81,9 +81,11 @@ class Read:
         )
 
     @property
-    def takes_elements(self) -> bool:
-        """Whether one axis is indexed and all others go along with it."""
-        return not self.numbers.offset_dims and len(self.numbers.start_index_map) == 1
+    def takes(self) -> str:
+        """What one index reads: a slice, an element where the other axes go along, or an element that a tuple names."""
+        if self.numbers.offset_dims:
+            return "slices"
+        return "elements" if len(self.numbers.start_index_map) == 1 else "tuples"
 
 
 def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None) -> jax.Array:
@@ -107,7 +109,7 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
     case = {
         "itemsize": itemsize,
         "row_bytes": prod(input.shape[input.ndim - row :]) * itemsize if row else 0,
-        "takes_slices": bool(read.numbers.offset_dims),
+        "takes": read.takes,
         "axis_size": input.shape[axis],
         "slab_bytes": prod(input.shape[axis:]) * itemsize,
         "bytes": known_bytes(input, indices, output),
@@ -120,7 +122,7 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
         row = 0
     if count > 1 and row and prod(input.shape[input.ndim - row :]) % count == 0:
         forms["words"] = lambda indices, input: _in_words(read, indices, input, row)
-    if read.takes_elements and axis < input.ndim - 1:
+    if read.takes == "elements" and axis < input.ndim - 1:
         forms["axis_last"] = lambda indices, input: carry_bits(partial(_axis_last, read), indices, input, of=of)
     elif count > 1 and _last_is_free(read, indices) and indices.shape[-2] % (count * parts) == 0:
         forms["joined"] = lambda indices, input: _joined(read, indices, input)
@@ -161,9 +163,9 @@ def _in_words(read: Read, indices: jax.Array, input: jax.Array, row: int) -> jax
 def _joined(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
     """Every lane of the words of the result by a gather of its own, which XLA fuses."""
     *outer, last, one = indices.shape
-    count = lanes(input.dtype)
+    count, integers = lanes(input.dtype), as_integers(input)
     split = indices.reshape(*outer, last // count, count, one)
-    return from_words(joined([read(split[..., lane, :], input) for lane in range(count)], input.dtype), input.dtype)
+    return from_words(joined([read(split[..., lane, :], integers) for lane in range(count)], input.dtype), input.dtype)
 
 
 def _axis_last(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:

@@ -31,16 +31,16 @@ def scattered(
         return from_words(sealed(write)(indices, to_words(input), to_words(updates)), input.dtype)
 
     forms: dict[str, Form] = {"plain": lambda indices, *data: carry_bits(sealed(write), indices, *data)}
-    parts = lanes(input.dtype) * parts_at_most()
-    if becomes_words(input.dtype) and _rows_are_whole(input, updates, numbers) and input.shape[-1] % parts == 0:
+    is_known = known_bytes(indices, input, updates) > 0
+    if is_known and _rows_are_words(input, updates, numbers):
         forms["words"] = in_words
     case = {"itemsize": input.dtype.itemsize, "bytes": 2 * known_bytes(input)}
     return moved(forms, TABLE, case, form, indices, input, updates)
 
 
-def _rows_are_whole(input: jax.Array, updates: jax.Array, numbers: lax.ScatterDimensionNumbers) -> bool:
-    """Whether the last dimension, of a size that is known, is written as a whole."""
-    known = all(isinstance(array.shape[-1], int) for array in (input, updates) if array.ndim)
+def _rows_are_words(input: jax.Array, updates: jax.Array, numbers: lax.ScatterDimensionNumbers) -> bool:
+    """Whether the last dimension is written as a whole, and makes words on every device."""
     fixed = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     in_window = input.ndim - 1 not in fixed and updates.ndim - 1 in numbers.update_window_dims
-    return known and in_window and input.shape[-1] == updates.shape[-1]
+    is_whole = in_window and input.shape[-1] == updates.shape[-1]
+    return is_whole and becomes_words(input.dtype) and input.shape[-1] % (lanes(input.dtype) * parts_at_most()) == 0

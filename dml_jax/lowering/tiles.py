@@ -30,8 +30,8 @@ def permuted_in_tiles(
       target: the same letters.
       tile: letters to unroll. Those at the end of `target`, and of `source` too to read words, must fill words.
       chosen: those of the tile along which threads choose one of the values that they read, instead of writing all.
-      read_words: reads words and shifts elements out of them, and stacks flat rows, which no mesh can shard; otherwise
-        reads the elements and keeps all dimensions apart.
+      read_words: reads words and shifts elements out of them, and stacks flat rows, which no mesh can shard, where
+        nothing is chosen; otherwise reads the elements and keeps all dimensions apart.
     """
     lead = array.ndim - len(source)
     sizes = dict(zip(source, array.shape[lead:], strict=True))
@@ -58,9 +58,10 @@ def permuted_in_tiles(
         return (_stacked_as_rows if read_words and words == 1 and not inner else jnp.stack)(parts, axis)
 
     words = prod(sizes[letter] for letter in run) // count
+    # Chosen letters come last, so that what XLA sees outermost is a stack.
     written = "".join(letter for letter in outer if letter in tile and letter not in chosen)
     result = assembled({}, written + chosen)
-    elements = from_words(result, array.dtype) if count > 1 else result
+    elements = from_words(result, array.dtype) if count > 1 else result  # wide elements were never taken apart
     return elements.reshape(*array.shape[:lead], *(sizes[letter] for letter in target))
 
 

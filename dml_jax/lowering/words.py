@@ -14,11 +14,11 @@ __all__ = [
     "becomes_words",
     "element",
     "from_words",
-    "halves",
     "joined",
     "joined_lanes",
     "lanes",
     "to_words",
+    "words_per_element",
 ]
 
 _INTEGERS = {1: jnp.uint8, 2: jnp.uint16}
@@ -32,37 +32,37 @@ def lanes(dtype: Any) -> int:
     return 4 // dtype.itemsize if bits == 8 * dtype.itemsize else 1
 
 
-def halves(dtype: Any) -> int:
-    """How many words make an element: 2 for integers and floats of 8 bytes, else 1."""
+def words_per_element(dtype: Any) -> int:
+    """2 for integers and floats of 8 bytes, else 1."""
     is_real = jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
     return 2 if is_real and dtype.itemsize == 8 else 1
 
 
 def becomes_words(dtype: Any) -> bool:
-    """Whether the bits of elements are words when they are taken together, or apart."""
-    return lanes(dtype) > 1 or halves(dtype) > 1
+    """Whether several elements make a word, or several words an element."""
+    return lanes(dtype) > 1 or words_per_element(dtype) > 1
 
 
 def to_words(array: jax.Array) -> jax.Array:
     """The last dimension as words; its size must be a multiple of `lanes`."""
+    *outer, last = array.shape
+    if words_per_element(array.dtype) == 2:
+        return lax.bitcast_convert_type(array, jnp.uint32).reshape(*outer, 2 * last)
     count = lanes(array.dtype)
-    if halves(array.dtype) == 2:
-        return lax.bitcast_convert_type(array, jnp.uint32).reshape(*array.shape[:-1], 2 * array.shape[-1])
     if count == 1:
         return array
-    *outer, last = array.shape
     return lax.bitcast_convert_type(as_integers(array).reshape(*outer, last // count, count), jnp.uint32)
 
 
 def from_words(words: jax.Array, dtype: Any) -> jax.Array:
     """Undoes `to_words`."""
+    *outer, last = words.shape
+    if words_per_element(dtype) == 2:
+        return lax.bitcast_convert_type(words.reshape(*outer, last // 2, 2), dtype)
     count = lanes(dtype)
-    if halves(dtype) == 2:
-        return lax.bitcast_convert_type(words.reshape(*words.shape[:-1], words.shape[-1] // 2, 2), dtype)
     if count == 1:
         return words
-    narrow = lax.bitcast_convert_type(words, _INTEGERS[dtype.itemsize])
-    narrow = narrow.reshape(*words.shape[:-1], words.shape[-1] * count)
+    narrow = lax.bitcast_convert_type(words, _INTEGERS[dtype.itemsize]).reshape(*outer, last * count)
     return narrow != 0 if dtype == jnp.bool_ else lax.bitcast_convert_type(narrow, dtype)
 
 

@@ -69,20 +69,13 @@ class Layout:
         """Whether the elements lie without gaps, each addressed once."""
         return prod(self.sizes) == self.span and self.is_nested
 
-    def in_words(self, lanes: int, halves: int = 1) -> "Layout | None":
-        """The layout of words, if the last dimension is a run of whole ones; None otherwise.
-
-        Args:
-          lanes: elements of a word; or 1, and
-          halves: words of an element.
-        """
-        if not self.sizes or self.strides[-1] != 1 or self.offset % lanes or self.sizes[-1] % lanes:
+    def in_words(self, elements: int, words: int) -> "Layout | None":
+        """The layout of words, so many `words` for so many `elements`, if the last dimension is a run of whole ones."""
+        lengths = (self.offset, self.sizes[-1], *self.strides[:-1]) if self.sizes else ()
+        if not lengths or self.strides[-1] != 1 or any(length % elements for length in lengths):
             return None
-        if any(stride % lanes for stride in self.strides[:-1]):
-            return None
-        strides = (*(stride * halves // lanes for stride in self.strides[:-1]), 1)
-        sizes = (*self.sizes[:-1], self.sizes[-1] * halves // lanes)
-        return Layout(sizes, strides, self.offset * halves // lanes)
+        offset, last, *strides = (length // elements * words for length in lengths)
+        return Layout((*self.sizes[:-1], last), (*strides, 1), offset)
 
     @property
     def is_nested(self) -> bool:

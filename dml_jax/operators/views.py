@@ -10,8 +10,8 @@ import numpy as np
 from jax import lax
 
 from ..lowering.carrying import carry_bits, is_float, is_narrow
-from ..lowering.choice import Choice, Form, moved, parts_at_most
-from ..lowering.words import from_words, halves, lanes, to_words
+from ..lowering.choice import Choice, Form, known_bytes, moved, parts_at_most
+from ..lowering.words import becomes_words, from_words, lanes, to_words, words_per_element
 from .indexing import index_dtype
 from .layout import Group, Layout, span
 from .operands import is_key
@@ -24,10 +24,10 @@ TABLE = (
     Choice(
         "cuda",
         "words",
-        {"itemsize": {1, 2, 8}, "is_whole": {True}},
+        {"itemsize": {1, 2, 8}, "fills_words": {True}},
         "padded rows 0.98-1.0; plain 0.41 of 1 byte, 0.80 of 2, 0.88 of 8. Broadcast rows of 8 0.82; plain 0.52",
     ),
-    # The last elements, that fill no word, are cut off first, by a copy: a small one where elements repeat.
+    # Elements at the end that fill no word are cut off first, by a copy: a small one where elements repeat.
     Choice(
         "cuda",
         "words",
@@ -40,21 +40,18 @@ TABLE = (
 def view(buffer: jax.Array, layout: Layout, form: str | None) -> jax.Array:
     """Reads a view that lies inside `buffer`; `form` is the forced one, or None."""
     forms: dict[str, Form] = {"plain": lambda _, buffer: _read(buffer, layout)}
-    count, split, itemsize = 1, 1, 8
-    if not is_key(buffer):
-        count, split, itemsize = lanes(buffer.dtype), halves(buffer.dtype), buffer.dtype.itemsize
-    is_known = isinstance(buffer.shape[0], int)
-    has_gaps = 0 not in layout.sizes and not layout.is_dense  # XLA moves casts to words past a permutation alone
-    words = layout.in_words(count, split) if count != split and is_known and has_gaps else None
-    if words:
+    if is_key(buffer) or not known_bytes(buffer) or 0 in layout.sizes:
+        return forms["plain"](None, buffer)
+    count, itemsize = lanes(buffer.dtype), buffer.dtype.itemsize
+    words = layout.in_words(count, words_per_element(buffer.dtype)) if becomes_words(buffer.dtype) else None
+    if words and not layout.is_dense:  # XLA moves casts to words past a permutation alone
         whole = buffer.shape[0] - buffer.shape[0] % count
         forms["words"] = lambda _, buffer: from_words(
             _view(to_words(lax.slice_in_dim(buffer, 0, whole)), words), buffer.dtype
         )
-    is_whole = is_known and buffer.shape[0] % (count * parts_at_most()) == 0
     case = {
         "itemsize": itemsize,
-        "is_whole": is_whole,
+        "fills_words": buffer.shape[0] % (count * parts_at_most()) == 0,
         "is_broadcast": layout.repeats,
         "bytes": 2 * prod(layout.sizes) * itemsize,
     }

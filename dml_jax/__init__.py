@@ -17,6 +17,8 @@ from .operators.scatter import scatter_elements, scatter_nd
 from .operators.strided import as_strided, as_strided_scatter
 from .program import BufferSpec
 
+__version__ = "0.1.0"
+
 __all__ = [
     "BufferSpec",
     "CompiledOperator",

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from . import listing
+from . import __version__, listing
 from .batch.command import batch
 from .bench.command import bench
 from .checking import check_model, check_onnx
@@ -45,7 +45,7 @@ Examples:
 
 `dml-jax COMMAND --help` explains a command.""",
 )
-@click.version_option(package_name="dml_jax")
+@click.version_option(__version__)
 def command() -> None:
     """Run DirectML's index and depth/space operators on any device that JAX has.
 
@@ -304,7 +304,7 @@ def _run_onnx(path: Path, inputs: tuple[str, ...], device: Any, folder: Path) ->
     try:
         run_model(path, inputs, device, folder, click.echo)
     except ConstraintError as error:
-        _fail(path, [Fault("", str(error))])
+        _fail(path, [Fault("", str(error).removeprefix(f"{path}: "))])
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         _fail(path, [_device_fault(device, error)])
 

@@ -383,8 +383,11 @@ def test_the_names_of_directml_are_those_of_the_descriptor(row):
     cls = getattr(dml_jax, descriptor)
     assert OPERATORS[struct.removeprefix("DML_").removesuffix("_OPERATOR_DESC")] is cls
     name, parameters = re.fullmatch(r"(\w+)\((.+)\)", function).groups()
-    theirs = list(inspect.signature(getattr(dml_jax, name)).parameters)
-    assert [p for p in parameters.split(", ") if p not in theirs] == []
+    given = [parameter.rpartition("=") for parameter in parameters.split(", ")]
+    bound = inspect.signature(getattr(dml_jax, name)).bind(
+        *(value for key, _, value in given if not key), **{key: value for key, _, value in given if key}
+    )
+    assert all(value == key for key, value in bound.arguments.items())
     if call:
         operator, fields = re.fullmatch(r"dml::(\w+)\((.+)\)", call).groups()
         assert operator == in_words(name)

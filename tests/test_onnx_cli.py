@@ -77,6 +77,7 @@ def test_errors_write_nothing(folder):
         ((table,), "--input must give a file to each input of the model, table, rows, but 'rows' has none"),
         ((table, rows, rows), "to each input of the model, table, rows, but"),
         ((f"rows={rows}", f"rows={rows}"), "every input must be given once, but 'rows' is given twice"),
+        ((f"row={rows}",), f"--input row={rows}: no input is named 'row'; did you mean 'rows'?"),
         ((f"tabel={table}", rows), "tabel="),
         ((table, folder / "none.npy"), "input 'rows': "),
         ((table, folder / "text.npy"), "must be a .npy file of numbers, but"),

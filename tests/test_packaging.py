@@ -17,10 +17,12 @@ import pytest
 from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
 
+import dml_jax
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "dml_jax"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-NAME = f"dml_jax-{PROJECT['project']['version']}"
+NAME = f"dml_jax-{dml_jax.__version__}"
 ABSENT = ("PIL", "chex", "click", "flatbuffers", "hypothesis", "matplotlib", "onnx", "pytest", "rich", "torch")
 
 

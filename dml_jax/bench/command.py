@@ -1,6 +1,7 @@
 """The command `dml-jax bench`: options, progress, files, and the comparison with an older run."""
 
 import fnmatch
+import os
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -83,9 +84,9 @@ def bench(
 ) -> None:
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
 
-    All contenders take turns on the same data, into bound outputs. `of a copy` is dml_jax's bandwidth as a part of the
-    copy's; `x NAME` says how many times as fast dml_jax is. Ctrl-C ends it after the
-    case at hand, and what there is is reported.
+    All contenders take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth as a part of the
+    copy's; `x NAME` says how many times as fast dml_jax is, `x fresh` than without a bound output. Ctrl-C ends it
+    after the case at hand, and what there is is reported.
 
     Exit status: 0 done, 1 failed or slower than --compare allows, 2 the command line is wrong, 130 interrupted.
     """
@@ -102,6 +103,8 @@ def bench(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
+        for path in filter(None, (json_file, csv_file, picture)):
+            _check_writable(path)
         old = Results.read(compare) if compare else None
         if picture:
             check_drawable(picture)
@@ -118,6 +121,20 @@ def bench(
         sys.exit(130)
     if old:
         _show_regressions(old, results, tolerance)
+
+
+def _check_writable(path: Path) -> None:
+    """Before anything is measured."""
+    folder = path.parent
+    if path.is_dir():
+        fact = "it is a folder"
+    elif not folder.is_dir():
+        fact = f"the folder {str(folder)!r} must exist; make it first"
+    elif not os.access(folder, os.W_OK):
+        fact = f"no permission in {str(folder)!r}"
+    else:
+        return
+    raise ConstraintError(f"{path} cannot be written: {fact}")
 
 
 def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:

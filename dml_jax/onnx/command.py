@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..descriptors.json_form import suggestion
 from ..descriptors.operator import OperatorDesc
 from ..errors import ConstraintError, describe
 from ..model.output import write_whole
@@ -72,6 +73,7 @@ def _assigned(specs: Sequence[TensorSpec], given: Sequence[str]) -> dict[str, Pa
         if name in named:
             raise OnnxError(f"--input {text}: every input must be given once, but {name!r} is given twice")
         if name is None:
+            _check_unnamed(text, names)
             unnamed.append(text)
         else:
             named[name] = Path(text[len(name) + 1 :])
@@ -82,6 +84,13 @@ def _assigned(specs: Sequence[TensorSpec], given: Sequence[str]) -> dict[str, Pa
         fact = f"{free[len(unnamed)]!r} has none" if short else f"{unnamed[len(free)]} is left over"
         raise OnnxError(f"--input must give a file to each input of the model, {wanted}, but {fact}")
     return named | dict(zip(free, map(Path, unnamed), strict=True))
+
+
+def _check_unnamed(text: str, names: Sequence[str]) -> None:
+    """Whether it is a file, not NAME=FILE with a name that no input has."""
+    name, equals, file = text.partition("=")
+    if equals and not Path(text).exists() and Path(file).exists():
+        raise OnnxError(f"--input {text}: no input is named {name!r}; {suggestion(name, names)}")
 
 
 def _load(spec: TensorSpec, path: Path) -> np.ndarray:

@@ -150,17 +150,15 @@ def test_mistakes_are_told(arguments, code, message):
 @pytest.mark.parametrize("option", ["--json", "--csv", "--picture"])
 def test_files_that_cannot_be_written_are_told_before_anything_is_measured(option, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_measured", lambda *_: pytest.fail("it measured"))
-    folder = tmp_path / "x.svg"
-    folder.mkdir()
     missing = tmp_path / "missing" / "x.svg"
-    for path, fact in (
-        (folder, "it is a folder"),
-        (missing, f"the folder '{missing.parent}' must exist; make it first"),
-    ):
-        result = run("--quick", option, path)
-        assert result.exit_code == 1
-        assert f"error: {path} cannot be written: {fact}" in result.output
+    told = run("--quick", option, missing)
+    assert told.exit_code == 1
+    assert f"{missing} cannot be written: the folder '{missing.parent}' must exist; make it first" in told.output
     assert not missing.parent.exists()
+    monkeypatch.setattr(command.os, "access", lambda *_: False)
+    told = run("--quick", option, tmp_path / "x.svg")
+    assert told.exit_code == 1
+    assert f"cannot be written: no permission in '{tmp_path}'" in told.output
 
 
 def test_cases_are_listed_and_chosen():

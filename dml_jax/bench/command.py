@@ -126,15 +126,10 @@ def bench(
 def _check_writable(path: Path) -> None:
     """Before anything is measured."""
     folder = path.parent
-    if path.is_dir():
-        fact = "it is a folder"
-    elif not folder.is_dir():
-        fact = f"the folder {str(folder)!r} must exist; make it first"
-    elif not os.access(folder, os.W_OK):
-        fact = f"no permission in {str(folder)!r}"
-    else:
-        return
-    raise ConstraintError(f"{path} cannot be written: {fact}")
+    if not folder.is_dir():
+        raise ConstraintError(f"{path} cannot be written: the folder {str(folder)!r} must exist; make it first")
+    if not os.access(folder, os.W_OK):
+        raise ConstraintError(f"{path} cannot be written: no permission in {str(folder)!r}")
 
 
 def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:

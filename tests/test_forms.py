@@ -325,6 +325,24 @@ def test_a_promise_of_order_keeps_the_axis_where_it_is():
     assert "optimization_barrier" not in texts[1]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "shape", "expected"),
+    [
+        (np.uint8, (512, 512, 512), True),
+        (np.float16, (512, 512, 512), True),
+        (np.float32, (512, 512, 512), False),
+        (np.float32, (8192, 8192), True),
+        (np.int64, (8192, 8192), False),
+        (np.uint8, (512, 512), False),
+    ],
+)
+def test_temporaries_are_taken_only_for_a_large_gain(dtype, shape, expected):
+    with jax.enable_x64(True):
+        specs = jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct(shape, np.int32)
+        read = jax.jit(partial(dml_jax.gather_elements, axis=0))
+        assert ("optimization_barrier" in read.trace(*specs).lower(lowering_platforms=("cuda",)).as_text()) == expected
+
+
 TABLES = {"depth_space": depth_space.TABLE, "gather": gather.TABLE, "scatter": scatter.TABLE, "views": views.TABLE}
 
 

@@ -59,7 +59,7 @@ def command() -> None:
     epilog="""\b
 Examples:
   dml-jax run docs/models/gather.json
-  dml-jax run docs/models/photo.json --output-dir /tmp/photo
+  dml-jax run docs/models/photo.json --output-dir out
   dml-jax run docs/models/gather.json --milliseconds 500 --verbosity 1
   dml-jax run docs/models/gather.json --iterations 100 --json
   dml-jax run model.onnx --input mask=mask.npy --input picture=picture.npy

@@ -20,6 +20,8 @@ DAY = 86_400_000
 
 
 class Level(click.ParamType):
+    """A DirectML feature level, such as 3_0."""
+
     name = "level"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> FeatureLevel:
@@ -33,6 +35,8 @@ class Level(click.ParamType):
 
 
 class Operator(click.ParamType):
+    """An operator by its DirectML name, with or without DML_OPERATOR_, in any case."""
+
     name = "operator"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> type[OperatorDesc]:
@@ -47,6 +51,8 @@ class Operator(click.ParamType):
 
 
 class Milliseconds(click.ParamType):
+    """A time of at most a day."""
+
     name = "ms"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:

@@ -1,5 +1,6 @@
-# pyright: reportUnknownLambdaType=false
 """Calls that a type checker refuses, each with the rule that says so; the library refuses them when they are run."""
+
+# pyright: reportUnknownLambdaType=false
 
 from collections.abc import Callable, Mapping
 

@@ -1,5 +1,6 @@
-# pyright: basic
 """What the programs take from JAX where its own annotations have gaps."""
+
+# pyright: basic
 
 import jax
 import jax.numpy as jnp

@@ -60,10 +60,14 @@ TABLES: dict[str, Callable[[dict[str, Case]], Iterator[str]]] = {
 
 
 def _large_depth_space(cases: dict[str, Case]) -> dict[str, Case]:
-    """Of the size that most have: smaller ones are of the sweep."""
-    found = {name: case for name, case in cases.items() if DEPTH_SPACE.fullmatch(name)}
-    largest = max(case["dml_jax"].moved for case in found.values())
-    return {name: case for name, case in found.items() if case["dml_jax"].moved > largest / 2}
+    """The largest of each operator, format, order, block and type: smaller ones are of the sweep."""
+    largest: dict[tuple[str, ...], str] = {}
+    for name, case in cases.items():
+        if found := DEPTH_SPACE.fullmatch(name):
+            other = largest.setdefault(found.groups(), name)
+            if case["dml_jax"].moved > cases[other]["dml_jax"].moved:
+                largest[found.groups()] = name
+    return {name: case for name, case in cases.items() if name in largest.values()}
 
 
 def _is_call(name: str) -> bool:

@@ -20,6 +20,16 @@ def test_all_that_is_stored_is_shown(file):
     assert file.with_suffix(".svg").name in TEXT
 
 
+@pytest.mark.parametrize("file", ["h200.json", "cpu.json"])
+def test_every_block_and_type_has_a_column(file):
+    table = TEXT.partition(f"<!-- {file}: depth and space -->")[2].partition("<!-- end -->")[0]
+    head, _, *rows = table.strip().splitlines()
+    columns = [f"{dtype} b={b}" for dtype in ("uint8", "float16", "float32") for b in (2, 3, 4, 8)]
+    assert [cell.strip() for cell in head.split("|")[2:-1]] == [*columns, "float64 b=2"]
+    assert len(rows) == 8
+    assert "| - |" not in table
+
+
 def test_a_changed_number_is_found():
     number = re.search(r"\| (\d\.\d\d) \|", TEXT)
     changed = f"{TEXT[: number.start(1)]}9.99{TEXT[number.end(1) :]}"

@@ -154,7 +154,7 @@ def axis_of(operand: str, axis: str = "axis") -> Rule:
     return Rule(f"axis_of({operand})", text, broken_by)
 
 
-def one_of(attribute: str, accepted: tuple[str, ...]) -> Rule:
+def one_of(attribute: str, accepted: tuple[str | None, ...]) -> Rule:
     """The attribute is one of a few names."""
 
     def broken_by(x: Operands) -> Fact:

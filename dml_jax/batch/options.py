@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from ..operators import depth_space, gather, scatter, strided
+from ..operators.reductions import ReductionName
 
 __all__ = ["OPERATORS", "Operator"]
 
@@ -77,6 +78,18 @@ _WRITE = _option(
     default="drop",
     help="What becomes of an update out of range: nothing, or it is written to the nearest element.",
 )
+_REDUCE = (
+    _option(
+        "--reduction",
+        type=click.Choice(get_args(ReductionName)),
+        help="Combine updates with what is there, any number of them, instead of replacing it.",
+    ),
+    _option(
+        "--deterministic",
+        is_flag=True,
+        help="The same bits in every run, also of sums of floats on a GPU; slower there.",
+    ),
+)
 _BLOCKS = (
     _option("--block-size", type=int, required=True, help="Height and width of a block, in pixels."),
     _option(
@@ -111,9 +124,9 @@ OPERATORS = {
     "gather_elements": Operator(gather.gather_elements, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
     "gather_nd": Operator(gather.gather_nd, ("input", "indices"), (_BATCH_DIMS, *_READ), "--batch-dims 1"),
     "scatter_elements": Operator(
-        scatter.scatter_elements, ("input", "indices", "updates"), (_AXIS, _WRITE), "--axis 0"
+        scatter.scatter_elements, ("input", "indices", "updates"), (_AXIS, _WRITE, *_REDUCE), "--axis 0 --reduction add"
     ),
-    "scatter_nd": Operator(scatter.scatter_nd, ("input", "indices", "updates"), (_WRITE,), "--mode clip"),
+    "scatter_nd": Operator(scatter.scatter_nd, ("input", "indices", "updates"), (_WRITE, *_REDUCE), "--mode clip"),
     "depth_to_space": Operator(depth_space.depth_to_space, ("input",), _BLOCKS, "--block-size 2"),
     "space_to_depth": Operator(depth_space.space_to_depth, ("input",), _BLOCKS, "--block-size 2"),
     "as_strided": Operator(strided.as_strided, ("buffer",), _VIEW, "--sizes 2,3 --strides 3,1"),

@@ -18,6 +18,7 @@ from ..batch import BatchError
 from ..devices import devices
 from ..errors import ConstraintError
 from ..model.output import write_whole
+from . import accumulate
 from .cases import Case, full, quick, small, sweep
 from .contenders import Contender, own
 from .measuring import Effort, Measured, measure
@@ -94,10 +95,11 @@ def bench(
     wanted = list(_wanted(_cases(is_quick, size), only))
     calls = [] if is_quick else list(_wanted(small(), only))
     files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
-    if not wanted and not calls and not files:
+    sums = [] if is_quick else list(_wanted(accumulate.cases(_size(size)), only))
+    if not wanted and not calls and not files and not sums:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
     if only_list:
-        for name in (*(case.name for case in (*wanted, *calls)), *map(name_of, files)):
+        for name in (*(case.name for case in (*wanted, *calls, *sums)), *map(name_of, files)):
             click.echo(name)
         return
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -109,7 +111,7 @@ def bench(
         if picture:
             check_drawable(picture)
         effort = Effort(rounds, seconds=0.01)
-        results = _measured(wanted, calls, files, effort, peers)
+        results = _measured(wanted, calls, sums, files, effort, peers)
         for path, text in ((json_file, results.json), (csv_file, results.csv)):
             if path:
                 write_whole(path, text().encode())
@@ -135,8 +137,13 @@ def _check_writable(path: Path) -> None:
 def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:
     if is_quick:
         return quick()
-    count = (size or (64 if jax.default_backend() == "cpu" else 256)) * 2**20
+    count = _size(size)
     return {case.name: case for case in (*full(count), *sweep(count))}.values()
+
+
+def _size(size: int | None) -> int:
+    """Bytes of data per case."""
+    return (size or (64 if jax.default_backend() == "cpu" else 256)) * 2**20
 
 
 def _file_sizes(is_quick: bool, size: int | None) -> list[int]:
@@ -153,9 +160,14 @@ def _is_wanted(name: str, only: Sequence[str]) -> bool:
 
 
 def _measured(
-    wanted: Sequence[Case], calls: Sequence[Case], files: Sequence[int], effort: Effort, peers: bool
+    wanted: Sequence[Case],
+    calls: Sequence[Case],
+    sums: Sequence[Case],
+    files: Sequence[int],
+    effort: Effort,
+    peers: bool,
 ) -> Results:
-    """Measures all cases, with a progress bar, and prints a table for throughput, for small calls, and for files."""
+    """Measures all cases, with a progress bar, and prints a table for each kind."""
     device, console = jax.devices()[0].device_kind, Console()
     rows: list[Measured] = []
     kinds = [("into bound outputs", wanted, False), ("calls of small arrays, eager against jitted", calls, True)]
@@ -164,6 +176,10 @@ def _measured(
         done = _each(cases, found, effort)
         _print(console, f"{device}, {title}", done, [c.name for c in found])
         rows += [*done] if not eager else [_as_call(row) for row in done]
+    adding = accumulate.contenders(peers=peers)
+    done = _each(sums, adding, effort)
+    _print(console, f"{device}, gradients, beside a copy of what has to move", done, [c.name for c in adding])
+    rows += done
     for size in files:
         if not _interrupted:
             done = streamed(size, effort.rounds)

@@ -16,6 +16,7 @@ __all__ = ["Effort", "Measured", "measure"]
 
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
+TOO_SLOW = 0.1  # seconds of a call; then one is enough
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,11 @@ def _compare(runs: dict[str, Run]) -> dict[str, bool]:
 
 
 def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
-    for run in runs.values():
-        _timed(run, 2)  # compiles, and touches every page
+    first = {name: _timed(run, 1) for name, run in runs.items()}  # touches every page
+    samples = {name: [seconds] for name, seconds in first.items() if seconds > TOO_SLOW}
+    runs = {name: run for name, run in runs.items() if name not in samples}
     calls = {name: max(1, min(1000, round(effort.seconds / _timed(run, 2)))) for name, run in runs.items()}
-    samples: dict[str, list[float]] = {name: [] for name in runs}
+    samples |= {name: [] for name in runs}
     order, shuffler = list(runs), random.Random(0)
     for _ in range(effort.rounds):
         shuffler.shuffle(order)  # whoever comes after a slow one finds colder caches

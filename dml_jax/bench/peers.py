@@ -12,7 +12,7 @@ import dml_jax
 from .cases import Case
 from .contenders import Contender, HostRun, Run, depth_to_space, own, space_to_depth, spread
 
-__all__ = ["contenders", "versions"]
+__all__ = ["contenders", "torch_run", "versions"]
 
 Arrays = tuple[np.ndarray, ...]
 Start = Callable[[Case, Sequence[Arrays]], Run | None]
@@ -71,16 +71,31 @@ class _DeviceRun(HostRun):
         return self.fetch(self.out, most)
 
 
-def _torch(case: Case, turns: Sequence[Arrays]) -> Run | None:
+def torch_run(write: Callable[..., Any], out: np.ndarray, turns: Sequence[Arrays]) -> Run:
+    """Calls of a function of torch's that writes into its first argument, beside JAX's device."""
     import torch  # pyright: ignore[reportMissingImports]
 
     device = "cpu" if jax.default_backend() == "cpu" else "cuda"
-    shape = _output(case, turns[0])
 
     def tensor(array: np.ndarray) -> Any:
-        tensor = torch.from_numpy(np.ascontiguousarray(array)).to(device)
-        return tensor.long() if tensor.dtype == torch.int32 else tensor
+        is_bfloat16 = array.dtype.name == "bfloat16"  # which torch takes from no array
+        image = torch.from_numpy(np.ascontiguousarray(array.view(np.int16) if is_bfloat16 else array)).to(device)
+        if is_bfloat16:
+            return image.view(torch.bfloat16)
+        return image.long() if image.dtype == torch.int32 else image
 
+    def fetched(out: Any, most: int) -> np.ndarray:
+        some = spread(out, most).cpu()
+        return some.view(torch.int16).numpy() if some.dtype == torch.bfloat16 else some.numpy()
+
+    wait = (lambda: None) if device == "cpu" else torch.cuda.synchronize
+    return _DeviceRun(write, tensor(out), [tuple(map(tensor, arrays)) for arrays in turns], wait, fetched)
+
+
+def _torch(case: Case, turns: Sequence[Arrays]) -> Run | None:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    shape = _output(case, turns[0])
     a = case.attributes
     writes = {
         "gather": lambda out, x, i: torch.index_select(x, a["axis"], i, out=out),
@@ -94,15 +109,7 @@ def _torch(case: Case, turns: Sequence[Arrays]) -> Run | None:
         "space_to_depth": _rearranging(space_to_depth, a),
         "as_strided": lambda out, x: out.copy_(torch.as_strided(x, a["sizes"], a["strides"])),
     }
-    out = tensor(np.zeros(shape.shape, shape.dtype))
-    wait = (lambda: None) if device == "cpu" else torch.cuda.synchronize
-    return _DeviceRun(
-        writes[case.operator],
-        out,
-        [tuple(map(tensor, arrays)) for arrays in turns],
-        wait,
-        lambda out, most: spread(out, most).cpu().numpy(),
-    )
+    return torch_run(writes[case.operator], np.zeros(shape.shape, shape.dtype), turns)
 
 
 def _rearranging(function: Callable[..., Any], attributes: Mapping[str, Any]) -> Callable[..., Any]:

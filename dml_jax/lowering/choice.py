@@ -1,7 +1,7 @@
 """Which form of a movement runs on which platform, and how to force one."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import prod
@@ -9,19 +9,42 @@ from typing import Any, Literal
 
 import jax
 from jax import lax
-from jax.sharding import get_abstract_mesh
 
 from ..errors import ConstraintError
-from .carrying import computed_as
+from .devices import by_devices
 
-__all__ = ["FORMS", "Choice", "Form", "forced_form", "forcing", "known_bytes", "moved", "parts_at_most", "use_form"]
+__all__ = [
+    "FORMS",
+    "Choice",
+    "Form",
+    "Options",
+    "chosen",
+    "forced_form",
+    "forcing",
+    "is_plain",
+    "known_bytes",
+    "use_form",
+]
 
 SMALL = 2**17  # bytes, read and written
 
 # `where` (indices or None) and data of one dtype to what the plain form makes of them, bit for bit.
 Form = Callable[..., jax.Array]
+Options = tuple[Mapping[str, Form], Mapping[str, Any]]
 
-FormName = Literal["plain", "words", "tiles", "element_tiles", "joined", "axis_last"]
+FormName = Literal[
+    "plain",
+    "words",
+    "tiles",
+    "element_tiles",
+    "joined",
+    "axis_last",
+    "inverse",
+    "copies",
+    "runs",
+    "parts",
+    "wide",
+]
 FORMS: Mapping[FormName, str] = {
     "plain": "the jax.numpy form",
     "words": "elements move as 32-bit words",
@@ -29,6 +52,11 @@ FORMS: Mapping[FormName, str] = {
     "element_tiles": "elements of a small tile are put together to words in one thread",
     "joined": "neighbouring results are put together to a word before it is written",
     "axis_last": "the indexed axis is moved last, and back",
+    "inverse": "what is written once per row is read through the inverse permutation",
+    "copies": "updates are added to several tables in turn, and those up",
+    "runs": "updates are sorted by row and added in blocks, always in one order",
+    "parts": "halves of the updates are added one after the other",
+    "wide": "narrow integers are combined as 32-bit ones",
 }
 
 _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
@@ -38,11 +66,13 @@ _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
 def use_form(name: FormName) -> Iterator[None]:
     """Forces one form of every operator traced inside, on every platform: for measuring, and as a way out.
 
-    A form is how XLA moves the data, never what arrives. Where the named one does not apply, the plain one runs.
+    A form is how XLA moves the data, never what arrives; sums of floats may differ in their last bits. Where the named
+    one does not apply, the plain one runs.
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "joined" or "axis_last".
+      name: "plain", "words", "tiles", "element_tiles", "joined" or "axis_last"; of what adds up, such as gradients of
+        gathers, "inverse", "copies", "runs", "parts" or "wide".
 
     Raises:
       ConstraintError: another name.
@@ -97,53 +127,53 @@ class Choice:
         return all(case[field] in allowed for field, allowed in self.where.items())
 
 
-def moved(
-    forms: Mapping[str, Form],
-    table: Sequence[Choice],
-    case: Mapping[str, Any],
-    forced: str | None,
-    where: Any,
-    *data: jax.Array,
-) -> jax.Array:
-    """Moves `data` by the forced form, or by the one that the table chooses on each platform.
+def chosen(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> Form:
+    """The forced form, or what the table chooses on each platform, for the devices of the program; no derivative.
 
     Args:
-      forms: those that apply to the case, "plain" among them.
+      options: the forms that apply, "plain" among them, and the case, by the number of devices among which the program
+        may divide an array. A case has the fields that the table names, and "bytes" that are read and written; for few
+        the plain form runs.
       table: of the rows that apply, the first one for a platform counts.
-      case: the fields that the table names, and "bytes" that are read and written; for few the plain form runs.
       forced: the name of a form, or None.
-      where: what the forms take first.
-      data: what they take then.
     """
+
+    def form(where: Any, *data: jax.Array) -> jax.Array:
+        leaves, tree = jax.tree.flatten((where, *data))
+
+        def of_leaves(form: Form) -> Form:
+            return lambda *leaves: form(*jax.tree.unflatten(tree, leaves))
+
+        def by_number(devices: int) -> Form:
+            forms, case = options(devices)
+            return of_leaves(_chosen(forms, table, case, forced))
+
+        return by_devices(by_number, of_leaves(options(1)[0]["plain"]))(*leaves)
+
+    return form
+
+
+def is_plain(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> bool:
+    """Whether the plain form is chosen on every platform: what gives way on one device gives way on several."""
+    forms, case = options(1)
+    return _chosen(forms, table, case, forced) is forms["plain"]
+
+
+def _chosen(forms: Mapping[str, Form], table: Sequence[Choice], case: Mapping[str, Any], forced: str | None) -> Form:
     plain = forms["plain"]
-    if forced is None and case["bytes"] < SMALL:
-        return plain(where, *data)
     if forced is not None:
-        chosen = {"default": forms.get(forced, plain)}
-    else:
-        rows = [row for row in reversed(table) if row.form in forms and row.applies(case)]
-        chosen = {"default": plain, **{row.platform: forms[row.form] for row in rows}}
-    if all(form is plain for form in chosen.values()):
-        return plain(where, *data)
-    computed = chosen["default"] if len(chosen) == 1 else _by_platform(chosen)
-    return computed_as(plain, computed)(where, *data)
+        return forms.get(forced, plain)
+    if case["bytes"] < SMALL:
+        return plain
+    rows = [row for row in reversed(table) if row.form in forms and row.applies(case)]
+    by_platform = {row.platform: forms[row.form] for row in rows}
+    return _by_platform({"default": plain, **by_platform}) if by_platform else plain
 
 
 def known_bytes(*arrays: Any) -> int:
     """How many bytes arrays, or what a jax.ShapeDtypeStruct describes, have together; 0 while a size is symbolic."""
     known = all(isinstance(n, int) for array in arrays for n in array.shape)
     return sum(prod(array.shape) * array.dtype.itemsize for array in arrays) if known else 0
-
-
-def parts_at_most() -> int:
-    """Into how many parts a dimension may be sharded: an Auto mesh does not tell while tracing."""
-    mesh = get_abstract_mesh()
-    if not mesh.empty and mesh.are_all_axes_manual:
-        return 1
-    count = jax.device_count()
-    with suppress(RuntimeError):  # JAX_PLATFORMS may leave CPUs out
-        count = max(count, jax.device_count("cpu"))  # of which a mesh may be, beside a GPU
-    return count
 
 
 def _by_platform(forms: Mapping[str, Form]) -> Form:

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .carrying import carry_bits
-from .choice import Choice, Form, known_bytes, moved, parts_at_most
+from .carrying import as_bits, carry_bits
+from .choice import Choice, Form, Options, chosen, is_plain, known_bytes
+from .linear import linear
 from .tiles import permuted_in_tiles
 from .words import as_integers, becomes_words, from_words, joined_lanes, lanes, to_words
 
@@ -20,7 +21,7 @@ __all__ = ["TABLE", "rearranged"]
 _NCHW = {"data_format": {"NCHW"}}
 _DCR = {"data_format": {"NHWC"}, "order": {"DCR"}}
 _CRD = {"data_format": {"NHWC"}, "order": {"CRD"}}
-_WHOLE = {"parts": {1}}  # not where a dimension may be sharded that the form merges with another
+_WHOLE = {"devices": {1}}  # not where a dimension may be sharded that the form merges with another
 TABLE = (
     Choice("cuda", "words", {**_DCR, "itemsize": {1, 2, 8}}, "0.90-1.0; plain 0.40 of 1 byte, 0.77 of 2, 0.84 of 8"),
     Choice(
@@ -139,11 +140,30 @@ def rearranged(
       block_size: the size of y and of x.
       form: the forced one, or None.
     """
+    if is_plain(partial(_options, input, source, target, block_size), TABLE, form):
+        plain = partial(_plain, source=source, target=target, block_size=block_size)
+        is_bfloat16 = input.dtype == jnp.bfloat16
+        return carry_bits(_fenced(plain), None, input) if is_bfloat16 else plain(input)
+    there, back = ((*sides, block_size, form) for sides in ((source, target), (target, source)))
+    return linear(_form(*there), lambda _, cotangent, like: [_form(*back)(None, cotangent)])(None, input)
+
+
+def _form(source: Sequence[str], target: Sequence[str], block_size: int, forced: str | None) -> Form:
+    """What moves an array from `source` to `target`; the transpose has them swapped."""
+
+    def form(_: None, input: jax.Array) -> jax.Array:
+        return chosen(partial(_options, input, source, target, block_size), TABLE, forced)(None, input)
+
+    return form
+
+
+def _options(input: jax.Array, source: Sequence[str], target: Sequence[str], block_size: int, devices: int) -> Options:
     plain = partial(_plain, source=source, target=target, block_size=block_size)
-    forms: dict[str, Form] = {"plain": lambda _, input: _bits_kept(plain, input)}
-    count, itemsize, parts = lanes(input.dtype), input.dtype.itemsize, parts_at_most()
+    is_bfloat16 = input.dtype == jnp.bfloat16
+    forms: dict[str, Form] = {"plain": as_bits(_fenced(plain)) if is_bfloat16 else lambda _, input: plain(input)}
+    count, itemsize = lanes(input.dtype), input.dtype.itemsize
     if not known_bytes(input) or (count == 1 and itemsize < 4):
-        return forms["plain"](None, input)
+        return forms, {"bytes": 0}
     depth, to_space = next(word for word in (*source, *target) if len(word) == 3), "hy" in target
     sizes = _sizes(input, source, block_size)
     case = {
@@ -154,12 +174,12 @@ def rearranged(
         "itemsize": itemsize,
         "fills_lines": sizes["w"] * itemsize % 64 == 0,
         "bytes": 2 * known_bytes(input),
-        "parts": parts,
+        "devices": devices,
     }
     lane, tile = ("c", "yxl") if case["data_format"] == "NHWC" else ("w", "xl")
     if not to_space and block_size > count and block_size % count == 0:
         tile = "xl"  # the row of a block fills words
-    in_words = count * parts  # however a dimension is sharded, no word is torn
+    in_words = count * devices  # however a dimension is sharded, no word is torn
     if count > 1 and prod(sizes[letter] for letter in target[2]) % in_words == 0:
         forms["joined"] = lambda _, input: joined_lanes(plain(as_integers(input)), input.dtype)
     if sizes[lane] % in_words == 0:
@@ -171,16 +191,16 @@ def rearranged(
             forms["element_tiles"] = lambda _, input: in_tiles(input, read_words=False)
             if (block_size, count) != (3, 4):  # XLA:GPU of jaxlib 0.11.2 gets words of bytes of three words wrong
                 forms["tiles"] = lambda _, input: in_tiles(input, read_words=True)
-    return moved(forms, TABLE, case, form, None, input)
+    return forms, case
 
 
-def _bits_kept(move: Callable[[jax.Array], jax.Array], input: jax.Array) -> jax.Array:
-    """Moves narrow floats as integers: XLA:CPU of jaxlib 0.11.2 quiets NaNs that it permutes and casts in one loop."""
+def _fenced(move: Callable[[jax.Array], jax.Array]) -> Form:
+    """Keeps casts out of the loop that permutes: XLA:CPU of jaxlib 0.11.2 quiets NaNs of bfloat16 there."""
 
     def fenced(_: None, input: jax.Array) -> jax.Array:
         return lax.platform_dependent(move(input), cpu=lax.optimization_barrier, default=lambda moved: moved)
 
-    return carry_bits(fenced, None, input) if input.dtype == jnp.bfloat16 else move(input)
+    return fenced
 
 
 def _plain(input: jax.Array, source: Sequence[str], target: Sequence[str], block_size: int) -> jax.Array:

@@ -1,5 +1,6 @@
 """The forms of a read through lax.gather: plainly, rows as words, results joined to words, and the axis moved last."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -7,18 +8,21 @@ from math import prod
 import jax
 from jax import lax
 
-from .carrying import carry_bits, is_float, is_float8
-from .choice import Choice, Form, known_bytes, moved, parts_at_most
+from .carrying import as_bits, is_float, is_float8
+from .choice import Choice, Form, Options, chosen, known_bytes
+from .combine import ADD, combined
+from .linear import linear
+from .rows import Write
 from .words import as_integers, from_words, joined, lanes, to_words
 
-__all__ = ["TABLE", "Read", "gathered"]
+__all__ = ["TABLE", "Read", "gathered", "read_of", "reading"]
 
 _MANY = 2**62
 _FAR = {
     "slab_bytes": range(48 * 2**20, _MANY),
     "bytes": range(8 * 2**30),
     "is_sorted": {False},
-    "parts": {1},
+    "devices": {1},
 }
 # On an H200, tables of 128 to 512 MB and random indices; bandwidth as a part of a copy's in the same run.
 TABLE = (
@@ -65,9 +69,12 @@ class Read:
     Args:
       numbers: dimension numbers.
       slice_sizes: of the input.
-      mode: "clip" or "promise_in_bounds".
+      mode: "clip", "promise_in_bounds", or "fill" for zeros.
       indices_are_sorted: what XLA is promised, about all indices in row-major order.
       sorted_along_axis: whether they ascend along the one axis that is indexed.
+      unique_indices: whether no two that are in range address one element.
+      drops: whether nothing flows back from an index out of range, although it reads the nearest element.
+      deterministic: whether what flows back has the same bits in every run.
     """
 
     numbers: lax.GatherDimensionNumbers
@@ -75,6 +82,9 @@ class Read:
     mode: str
     indices_are_sorted: bool = False
     sorted_along_axis: bool = False
+    unique_indices: bool = False
+    drops: bool = False
+    deterministic: bool = False
 
     def __call__(self, indices: jax.Array, input: jax.Array) -> jax.Array:
         return lax.gather(
@@ -84,7 +94,22 @@ class Read:
             self.slice_sizes,
             mode=self.mode,
             indices_are_sorted=self.indices_are_sorted,
+            fill_value=0 if self.mode == "fill" else None,
         )
+
+    @property
+    def transpose(self) -> Write:
+        """What adds up again what was read."""
+        of = self.numbers
+        numbers = lax.ScatterDimensionNumbers(
+            update_window_dims=of.offset_dims,
+            inserted_window_dims=of.collapsed_slice_dims,
+            scatter_dims_to_operand_dims=of.start_index_map,
+            operand_batching_dims=of.operand_batching_dims,
+            scatter_indices_batching_dims=of.start_indices_batching_dims,
+        )
+        mode = "fill" if self.drops else self.mode
+        return Write(numbers, mode, self.unique_indices, self.indices_are_sorted, self.deterministic)
 
     @property
     def takes(self) -> str:
@@ -94,8 +119,23 @@ class Read:
         return "elements" if len(self.numbers.start_index_map) == 1 else "tuples"
 
 
+def read_of(write: Write, shape: Sequence[int]) -> Read:
+    """What reads where `write` writes an array of `shape`, and zeros where it drops."""
+    of = write.numbers
+    window = set(range(len(shape))) - {*of.inserted_window_dims, *of.operand_batching_dims}
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=tuple(of.update_window_dims),
+        collapsed_slice_dims=tuple(of.inserted_window_dims),
+        start_index_map=tuple(of.scatter_dims_to_operand_dims),
+        operand_batching_dims=tuple(of.operand_batching_dims),
+        start_indices_batching_dims=tuple(of.scatter_indices_batching_dims),
+    )
+    sizes = tuple(n if d in window else 1 for d, n in enumerate(shape))
+    return Read(numbers, sizes, write.mode, write.indices_are_sorted)
+
+
 def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None) -> jax.Array:
-    """Reads `input` where `indices` say.
+    """Reads `input` where `indices` say; its transpose adds up what was read more than once.
 
     Args:
       indices: in the rank that lax.gather wants.
@@ -103,11 +143,27 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
       read: how.
       form: the forced one, or None.
     """
-    parts = parts_at_most()
-    of = is_float8 if parts == 1 else is_float  # devices add up what each has read
-    forms: dict[str, Form] = {"plain": lambda indices, input: carry_bits(read, indices, input, of=of)}
+
+    def back(indices: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        return [combined(indices, None, cotangent, like[0].shape, read.transpose, ADD, form)]
+
+    return linear(reading(read, form), back)(indices, input)
+
+
+def reading(read: Read, forced: str | None) -> Form:
+    """What reads an array; it has no derivative."""
+
+    def form(indices: jax.Array, input: jax.Array) -> jax.Array:
+        return chosen(partial(_options, read, indices, input), TABLE, forced)(indices, input)
+
+    return form
+
+
+def _options(read: Read, indices: jax.Array, input: jax.Array, devices: int) -> Options:
+    of = is_float8 if devices == 1 else is_float  # devices add up what each has read
+    forms: dict[str, Form] = {"plain": as_bits(read, of)}
     if not all(isinstance(n, int) for n in (*input.shape, *indices.shape)) or 0 in input.shape:
-        return forms["plain"](indices, input)
+        return forms, {"bytes": 0}
     count, itemsize = lanes(input.dtype), input.dtype.itemsize
     row = _row(read, indices, input)
     axis = read.numbers.start_index_map[0]
@@ -120,19 +176,19 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
         "slab_bytes": prod(input.shape[axis:]) * itemsize,
         "bytes": known_bytes(input, indices, output),
         "is_sorted": read.sorted_along_axis,
-        "parts": parts,
+        "devices": devices,
     }
-    if row and input.shape[-1] % (count * parts) == 0:
+    if row and input.shape[-1] % (count * devices) == 0:
         row = 1  # dimensions that may be sharded stay apart
-    elif parts > 1:
+    elif devices > 1:
         row = 0
     if count > 1 and row and prod(input.shape[input.ndim - row :]) % count == 0:
         forms["words"] = lambda indices, input: _in_words(read, indices, input, row)
     if read.takes == "elements" and axis < input.ndim - 1:
-        forms["axis_last"] = lambda indices, input: carry_bits(partial(_axis_last, read), indices, input, of=of)
-    elif count > 1 and _last_is_free(read, indices) and indices.shape[-2] % (count * parts) == 0:
+        forms["axis_last"] = as_bits(partial(_axis_last, read), of)
+    elif count > 1 and _last_is_free(read, indices) and indices.shape[-2] % (count * devices) == 0:
         forms["joined"] = lambda indices, input: _joined(read, indices, input)
-    return moved(forms, TABLE, case, form, indices, input)
+    return forms, case
 
 
 def _last_is_free(read: Read, indices: jax.Array) -> bool:

@@ -1,10 +1,14 @@
 """The forms of a write through lax.scatter: plainly, and rows as words."""
 
+from functools import partial
+
 import jax
 from jax import lax
 
-from .carrying import carry_bits, sealed
-from .choice import Choice, Form, known_bytes, moved, parts_at_most
+from .carrying import as_bits
+from .choice import Choice, Form, Options, chosen, known_bytes
+from .linear import linear, transposed
+from .rows import Write
 from .words import becomes_words, from_words, lanes, to_words
 
 __all__ = ["TABLE", "scattered"]
@@ -14,33 +18,29 @@ __all__ = ["TABLE", "scattered"]
 TABLE = (Choice("cuda", "words", {"itemsize": {1, 2, 8}}, "0.91-0.93; plain 0.52-0.55"),)
 
 
-def scattered(
-    indices: jax.Array,
-    input: jax.Array,
-    updates: jax.Array,
-    numbers: lax.ScatterDimensionNumbers,
-    mode: str,
-    form: str | None,
-) -> jax.Array:
-    """Copies `input` and writes `updates` where `indices` say; `numbers` and `mode` are those of lax.scatter."""
+def scattered(indices: jax.Array, input: jax.Array, updates: jax.Array, write: Write, form: str | None) -> jax.Array:
+    """Copies `input` and writes `updates` where `indices` say."""
 
-    def write(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return lax.scatter(input, indices, updates, numbers, mode=mode)
+    def plain(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
+        return lax.scatter(input, indices, updates, write.numbers, **write.promises)
 
-    def in_words(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return from_words(sealed(write)(indices, to_words(input), to_words(updates)), input.dtype)
+    options = partial(_options, plain, write, indices, input, updates)
+    return linear(chosen(options, TABLE, form), transposed(plain))(indices, input, updates)
 
-    forms: dict[str, Form] = {"plain": lambda indices, *data: carry_bits(sealed(write), indices, *data)}
+
+def _options(
+    plain: Form, write: Write, indices: jax.Array, input: jax.Array, updates: jax.Array, devices: int
+) -> Options:
+    forms: dict[str, Form] = {"plain": as_bits(plain)}
     is_known = known_bytes(indices, input, updates) > 0
-    if is_known and _rows_are_words(input, updates, numbers):
-        forms["words"] = in_words
-    case = {"itemsize": input.dtype.itemsize, "bytes": 2 * known_bytes(input)}
-    return moved(forms, TABLE, case, form, indices, input, updates)
+    if is_known and _rows_are_words(input, updates, write.numbers, devices):
+        forms["words"] = lambda indices, *data: from_words(plain(indices, *map(to_words, data)), input.dtype)
+    return forms, {"itemsize": input.dtype.itemsize, "bytes": 2 * known_bytes(input)}
 
 
-def _rows_are_words(input: jax.Array, updates: jax.Array, numbers: lax.ScatterDimensionNumbers) -> bool:
+def _rows_are_words(input: jax.Array, updates: jax.Array, numbers: lax.ScatterDimensionNumbers, devices: int) -> bool:
     """Whether the last dimension is written as a whole, and makes words on every device."""
     fixed = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
     in_window = input.ndim - 1 not in fixed and updates.ndim - 1 in numbers.update_window_dims
     is_whole = in_window and input.shape[-1] == updates.shape[-1]
-    return is_whole and becomes_words(input.dtype) and input.shape[-1] % (lanes(input.dtype) * parts_at_most()) == 0
+    return is_whole and becomes_words(input.dtype) and input.shape[-1] % (lanes(input.dtype) * devices) == 0

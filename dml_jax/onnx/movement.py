@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -14,7 +13,7 @@ from ..operators.depth_space import space_to_depth as to_depth
 from ..operators.gather import gather as dml_gather
 from ..operators.gather import gather_elements as dml_gather_elements
 from ..operators.gather import gather_nd as dml_gather_nd
-from ..operators.operands import as_indices
+from ..operators.reductions import ReductionName
 from ..operators.scatter import scatter_elements as dml_scatter_elements
 from ..operators.scatter import scatter_nd as dml_scatter_nd
 from .values import Array, on_device
@@ -44,25 +43,14 @@ def gather_nd(*, data: Array, indices: Array, batch_dims: int = 0) -> jax.Array:
 
 
 def scatter_elements(*, data: Array, indices: Array, updates: Array, axis: int, reduction: str = "none") -> jax.Array:
-    data, updates = on_device(data), on_device(updates)
+    data = on_device(data)
     part = _cut(data, indices, axis)
-    written = dml_scatter_elements(part, indices, updates, axis)  # which checks all operands
-    if reduction != "none":
-        indices = jnp.asarray(as_indices("ScatterElements", indices))
-        along = axis % data.ndim
-        at = [lax.broadcasted_iota(indices.dtype, indices.shape, d) for d in range(data.ndim)]
-        at[along] = indices
-        written = _reduced(part, tuple(at), updates, reduction)
+    written = dml_scatter_elements(part, indices, on_device(updates), axis, reduction=_reduction_of(reduction))
     return lax.dynamic_update_slice(data, written, (0,) * data.ndim) if part.shape != data.shape else written
 
 
 def scatter_nd(*, data: Array, indices: Array, updates: Array, reduction: str = "none") -> jax.Array:
-    data, updates = on_device(data), on_device(updates)
-    written = dml_scatter_nd(data, indices, updates)  # which checks all operands
-    if reduction == "none":
-        return written
-    indices = jnp.asarray(as_indices("ScatterND", indices))
-    return _reduced(data, tuple(indices[..., i] for i in range(indices.shape[-1])), updates, reduction)
+    return dml_scatter_nd(on_device(data), indices, on_device(updates), reduction=_reduction_of(reduction))
 
 
 def depth_to_space(*, input: Array, blocksize: int, mode: str = "DCR") -> jax.Array:
@@ -82,11 +70,12 @@ def _cut(data: Any, indices: Array, axis: int) -> Any:
     return lax.slice(data, (0,) * data.ndim, tuple(sizes))
 
 
-def _reduced(data: jax.Array, at: tuple[jax.Array, ...], updates: jax.Array, reduction: str) -> jax.Array:
-    """Combines elements with updates: of one element, any number."""
-    if reduction not in ("add", "mul", "min", "max"):
-        raise ConstraintError(f"reduction must be none, add, mul, min or max, but it is {reduction!r}")
-    return getattr(data.at[at], "multiply" if reduction == "mul" else reduction)(updates, mode="drop")
+def _reduction_of(name: str) -> ReductionName | None:
+    """ONNX's name of a reduction, which is one of this library's, or "none"."""
+    reductions: dict[str, ReductionName | None] = {"none": None, "add": "add", "mul": "mul", "min": "min", "max": "max"}
+    if name not in reductions:
+        raise ConstraintError(f"reduction must be {', '.join(reductions)}, but it is {name!r}")
+    return reductions[name]
 
 
 def _picture(input: Array) -> jax.Array:

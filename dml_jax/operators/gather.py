@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -13,7 +14,8 @@ from ..rules import Operands, axis_of, check, custom, integer_indices, minimum_r
 from .filling import Number, as_fill
 from .indexing import READ_MODE, ReadMode, indexed_axes_not_empty, read, tuple_size, tuples_fit
 from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
-from .operands import as_data, as_flag, as_indices, as_int, as_name
+from .operands import as_data, as_indices, as_int, as_name
+from .promises import Promises, as_promises
 
 __all__ = ["gather", "gather_elements", "gather_nd"]
 
@@ -33,6 +35,9 @@ def gather(
     *,
     mode: ReadMode = "clip",
     fill_value: Number | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    deterministic: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Reads the slices of `input` that `indices` names along `axis`.
@@ -46,6 +51,11 @@ def gather(
       mode: "clip" reads the nearest element for an index out of range, "fill" gives `fill_value`,
         "promise_in_bounds" leaves it undefined.
       fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
+      indices_are_sorted: a promise that `indices` ascend in row-major order and none is negative.
+      unique_indices: a promise that no two indices, after wrapping and clamping, address one slice; what is out of
+        range under "fill" is exempt. The gradient then stores instead of adding up.
+      deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
+        the indices; without it sums of floats may differ in their last bits on a GPU.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
@@ -77,10 +87,16 @@ def gather(
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
         out_sharding=as_out_sharding(operator, out_sharding),
+        promises=as_promises(
+            operator,
+            indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices,
+            deterministic=deterministic,
+        ),
     )
 
 
-@partial(jax.jit, static_argnames=("axis", "mode", "form", "out_sharding"))
+@partial(jax.jit, static_argnames=("axis", "mode", "form", "out_sharding", "promises"))
 def _gather(
     input: jax.Array,
     indices: jax.Array,
@@ -90,6 +106,7 @@ def _gather(
     mode: str,
     form: str | None,
     out_sharding: OutSharding,
+    promises: Promises,
 ) -> jax.Array:
     check("gather", GATHER, {"input": input, "indices": indices, "axis": axis, "mode": mode})
     axis %= input.ndim
@@ -103,7 +120,17 @@ def _gather(
     slice_sizes = (*before, 1, *after)
 
     def gathered(input: jax.Array, indices: jax.Array, fill: jax.Array | None) -> jax.Array:
-        return read(input, indices[..., None], numbers, slice_sizes, shape, mode=mode, fill_value=fill, form=form)
+        return read(
+            input,
+            indices[..., None],
+            numbers,
+            slice_sizes,
+            shape,
+            mode=mode,
+            fill_value=fill,
+            form=form,
+            promises=promises,
+        )
 
     kept, picked = ([f"{name} {d}" for d in range(rank)] for name, rank in (("input", input.ndim), ("q", indices.ndim)))
     dims = Dims({"input": kept, "indices": picked}, [*kept[:axis], *picked, *kept[axis + 1 :]])
@@ -129,6 +156,8 @@ def gather_elements(
     mode: ReadMode = "clip",
     fill_value: Number | None = None,
     indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    deterministic: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Reads one element of `input` per element of `indices`, which replaces the coordinate along `axis`.
@@ -143,9 +172,13 @@ def gather_elements(
       mode: "clip" reads the nearest element for an index out of range, "fill" gives `fill_value`,
         "promise_in_bounds" leaves it undefined.
       fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
       indices_are_sorted: a promise that `indices` ascend along `axis` and none is negative, which lets XLA read
         faster on some devices.
+      unique_indices: a promise that no two indices, after wrapping and clamping, address one element; what is out of
+        range under "fill" is exempt. The gradient then stores instead of adding up.
+      deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
+        the indices; without it sums of floats may differ in their last bits on a GPU.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
       An array of the shape of `indices` and the dtype of `input`.
@@ -174,11 +207,16 @@ def gather_elements(
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
         out_sharding=as_out_sharding(operator, out_sharding),
-        indices_are_sorted=as_flag(operator, "indices_are_sorted", indices_are_sorted),
+        promises=as_promises(
+            operator,
+            indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices,
+            deterministic=deterministic,
+        ),
     )
 
 
-@partial(jax.jit, static_argnames=("axis", "mode", "form", "indices_are_sorted", "out_sharding"))
+@partial(jax.jit, static_argnames=("axis", "mode", "form", "out_sharding", "promises"))
 def _gather_elements(
     input: jax.Array,
     indices: jax.Array,
@@ -187,8 +225,8 @@ def _gather_elements(
     axis: int,
     mode: str,
     form: str | None,
-    indices_are_sorted: bool,
     out_sharding: OutSharding,
+    promises: Promises,
 ) -> jax.Array:
     check("gather_elements", GATHER_ELEMENTS, {"input": input, "indices": indices, "axis": axis, "mode": mode})
     axis %= input.ndim
@@ -202,6 +240,9 @@ def _gather_elements(
         start_indices_batching_dims=others,
     )
 
+    # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
+    of_xla = replace(promises, indices_are_sorted=promises.indices_are_sorted and axis == input.ndim - 1)
+
     def gathered(input: jax.Array, indices: jax.Array, fill: jax.Array | None) -> jax.Array:
         return read(
             input,
@@ -212,7 +253,8 @@ def _gather_elements(
             mode=mode,
             fill_value=fill,
             form=form,
-            sorted_along_axis=indices_are_sorted,
+            promises=of_xla,
+            sorted_along_axis=promises.indices_are_sorted,
         )
 
     names = [f"input {d}" for d in range(input.ndim)]
@@ -257,6 +299,9 @@ def gather_nd(
     batch_dims: int = 0,
     mode: ReadMode = "clip",
     fill_value: Number | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    deterministic: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Reads the slice of `input` that each tuple along the last dimension of `indices` addresses.
@@ -271,6 +316,12 @@ def gather_nd(
       mode: "clip" moves each coordinate out of range to the nearest one in range, "fill" gives `fill_value` where any
         coordinate is out of range, "promise_in_bounds" leaves such elements undefined.
       fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
+      indices_are_sorted: a promise that the tuples ascend, compared coordinate by coordinate, in row-major order (of
+        each batch) and no coordinate is negative.
+      unique_indices: a promise that no two tuples, after wrapping and clamping, address one slice; what is out of
+        range under "fill" is exempt. The gradient then stores instead of adding up.
+      deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
+        the indices; without it sums of floats may differ in their last bits on a GPU.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
@@ -303,10 +354,16 @@ def gather_nd(
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
         out_sharding=as_out_sharding(operator, out_sharding),
+        promises=as_promises(
+            operator,
+            indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices,
+            deterministic=deterministic,
+        ),
     )
 
 
-@partial(jax.jit, static_argnames=("batch_dims", "mode", "form", "out_sharding"))
+@partial(jax.jit, static_argnames=("batch_dims", "mode", "form", "out_sharding", "promises"))
 def _gather_nd(
     input: jax.Array,
     indices: jax.Array,
@@ -316,6 +373,7 @@ def _gather_nd(
     mode: str,
     form: str | None,
     out_sharding: OutSharding,
+    promises: Promises,
 ) -> jax.Array:
     check("gather_nd", GATHER_ND, {"input": input, "indices": indices, "batch_dims": batch_dims, "mode": mode})
     batch, indexed = tuple(range(batch_dims)), tuple(range(batch_dims, batch_dims + indices.shape[-1]))
@@ -331,7 +389,9 @@ def _gather_nd(
     slice_sizes = (1,) * (len(batch) + len(indexed)) + rest
 
     def gathered(input: jax.Array, indices: jax.Array, fill: jax.Array | None) -> jax.Array:
-        return read(input, indices, numbers, slice_sizes, shape, mode=mode, fill_value=fill, form=form)
+        return read(
+            input, indices, numbers, slice_sizes, shape, mode=mode, fill_value=fill, form=form, promises=promises
+        )
 
     names = [f"input {d}" for d in range(input.ndim)]
     picked = [*names[:batch_dims], *(f"q {d}" for d in range(batch_dims, indices.ndim - 1))]

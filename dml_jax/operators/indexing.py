@@ -10,9 +10,12 @@ from jax import lax
 
 from ..errors import ConstraintError
 from ..lowering.carrying import carry_bits
-from ..lowering.gather import Read, gathered
+from ..lowering.gather import Read, gathered, read_of
+from ..lowering.reduce import reduced
+from ..lowering.rows import Write
 from ..lowering.scatter import scattered
 from ..rules import Operands, Rule, custom, one_of
+from .promises import Promises, check_promises
 
 __all__ = [
     "READ_MODE",
@@ -72,6 +75,7 @@ def read(
     mode: str,
     fill_value: jax.Array | None,
     form: str | None,
+    promises: Promises,
     sorted_along_axis: bool = False,
 ) -> jax.Array:
     """Reads one slice of `input` per index tuple (the last dimension of `indices`), as lax.gather does."""
@@ -79,11 +83,20 @@ def read(
     if 0 in shape:
         return jnp.zeros(shape, input.dtype)
     indices = _resolve(indices, sizes)
-    # lax sees the unclamped index, so that checkify can report it.
     lax_mode = "promise_in_bounds" if mode == "promise_in_bounds" else "clip"
-    # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
-    in_order = sorted_along_axis and numbers.start_index_map[0] == input.ndim - 1
-    values = gathered(indices, input, Read(numbers, tuple(slice_sizes), lax_mode, in_order, sorted_along_axis), form)
+    how = Read(
+        numbers,
+        tuple(slice_sizes),
+        lax_mode,
+        indices_are_sorted=promises.indices_are_sorted,
+        sorted_along_axis=sorted_along_axis,
+        unique_indices=promises.unique_indices,
+        drops=mode == "fill",
+        deterministic=promises.deterministic,
+    )
+    _show_to_checkify(input, indices, how)
+    check_promises(indices, input.shape, how.transpose)
+    values = gathered(indices, input, how, form)
     if mode != "fill":
         return values
     assert fill_value is not None
@@ -100,38 +113,32 @@ def write(
     numbers: lax.ScatterDimensionNumbers,
     *,
     mode: str,
+    reduction: str | None,
     form: str | None,
+    promises: Promises,
 ) -> jax.Array:
-    """Copies `input` and writes one slice of `updates` per index tuple, as lax.scatter does."""
+    """Copies `input` and writes or combines one slice of `updates` per index tuple, as lax.scatter does."""
     if 0 in updates.shape:
         return jnp.asarray(input)
     sizes = [input.shape[axis] for axis in numbers.scatter_dims_to_operand_dims]
-    if mode == "drop" and indices.dtype == np.uint32 and index_dtype(sizes) == np.int32:
+    is_wide = indices.dtype == np.uint32 and index_dtype(sizes) == np.int32
+    if mode == "drop" and is_wide and not promises.indices_are_sorted:
         # What 31 bits cannot hold becomes negative, which XLA drops too: so no index is stored a second time.
         indices = lax.bitcast_convert_type(indices, jnp.int32)
     else:
         indices = _resolve(indices, sizes)
-    _show_to_checkify(input, indices, numbers)
     lax_mode = "fill" if mode == "drop" else mode
-    return scattered(indices, input, updates, numbers, lax_mode, form)
+    how = Write(numbers, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
+    _show_to_checkify(input, indices, read_of(how, input.shape))
+    check_promises(indices, input.shape, how)
+    if reduction is None:
+        return scattered(indices, input, updates, how, form)
+    return reduced(indices, input, updates, how, reduction, form)
 
 
-def _show_to_checkify(input: jax.Array, indices: jax.Array, numbers: lax.ScatterDimensionNumbers) -> None:
-    """Reads where a sealed scatter writes: checkify sees the indices, and XLA drops the unused read."""
-    window = set(range(input.ndim)) - {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    lax.gather(
-        input,
-        indices,
-        lax.GatherDimensionNumbers(
-            offset_dims=tuple(numbers.update_window_dims),
-            collapsed_slice_dims=tuple(numbers.inserted_window_dims),
-            start_index_map=tuple(numbers.scatter_dims_to_operand_dims),
-            operand_batching_dims=tuple(numbers.operand_batching_dims),
-            start_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
-        ),
-        tuple(input.shape[d] if d in window else 1 for d in range(input.ndim)),
-        mode="clip",
-    )
+def _show_to_checkify(input: jax.Array, indices: jax.Array, how: Read) -> None:
+    """Reads what is read, or written, where checkify looks; XLA drops the unused result."""
+    lax.gather(lax.stop_gradient(input), indices, how.numbers, how.slice_sizes, mode="clip")
 
 
 def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:

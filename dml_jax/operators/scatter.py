@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -23,6 +24,8 @@ from ..rules import (
 from .indexing import WRITE_MODE, WriteMode, indexed_axes_not_empty, tuple_size, tuples_fit, write
 from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
 from .operands import as_data, as_indices, as_int, as_name
+from .promises import Promises, as_promises
+from .reductions import REDUCIBLE, REDUCTION, ReductionName, as_reduction
 
 __all__ = ["scatter_elements", "scatter_nd"]
 
@@ -32,6 +35,8 @@ SCATTER_ELEMENTS = (
     minimum_rank("input", 1),
     same_rank("indices", "input"),
     axis_of("input"),
+    REDUCTION,
+    REDUCIBLE,
     WRITE_MODE,
     same_sizes("indices", "input", except_along="axis"),
     same_sizes("updates", "indices"),
@@ -45,22 +50,34 @@ def scatter_elements(
     updates: jax.Array | np.ndarray,
     axis: int,
     *,
+    reduction: ReductionName | None = None,
     mode: WriteMode = "drop",
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    deterministic: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
-    """Copies `input` and writes each element of `updates` where `indices` points along `axis`.
+    """Copies `input` and writes, or combines, each element of `updates` where `indices` points along `axis`.
 
-    output = input; output[c with c[axis] := indices[c]] = updates[c]
+    output = input; output[c with c[axis] := indices[c]] = updates[c], or combined with it by `reduction`.
 
     Args:
       input: rank >= 1, any dtype that JAX moves.
       indices: the rank and sizes of `input` except along `axis`, where any size will do; sizes never broadcast.
         Any integer dtype. A negative index counts from the end, once; an unsigned one never does.
-        If two address one element, either update may win.
+        If two address one element and nothing is reduced, either update may win.
       updates: the shape of `indices` and the dtype of `input`.
       axis: -rank <= axis < rank of `input`.
+      reduction: None replaces what is there; "add", "mul", "min" and "max" combine it with all updates that address
+        it. 8- and 16-bit floats are added and multiplied as float32 and rounded once; integers wrap; a NaN is both
+        least and greatest, and -0.0 is less than 0.0; of bools "add" is or and "mul" is and.
       mode: "drop" ignores an update whose index is out of range, "clip" writes the nearest element,
         "promise_in_bounds" leaves it undefined.
+      unique_indices: a promise that no two updates, after wrapping and clamping, address one element; what is dropped
+        is exempt.
+      indices_are_sorted: a promise that `indices` ascend along `axis` and none is negative.
+      deterministic: whether sums and products of floats, and gradients, have the same bits in every run of a program on
+        one kind of device, whatever the indices.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
@@ -89,24 +106,40 @@ def scatter_elements(
         as_indices(operator, indices),
         as_data(operator, "updates", updates),
         axis=as_int(operator, "axis", axis),
+        reduction=as_reduction(operator, reduction),
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
         out_sharding=as_out_sharding(operator, out_sharding),
+        promises=as_promises(
+            operator,
+            unique_indices=unique_indices,
+            indices_are_sorted=indices_are_sorted,
+            deterministic=deterministic,
+        ),
     )
 
 
-@partial(jax.jit, static_argnames=("axis", "mode", "form", "out_sharding"))
+@partial(jax.jit, static_argnames=("axis", "reduction", "mode", "form", "out_sharding", "promises"))
 def _scatter_elements(
     input: jax.Array,
     indices: jax.Array,
     updates: jax.Array,
     *,
     axis: int,
+    reduction: str | None,
     mode: str,
     form: str | None,
     out_sharding: OutSharding,
+    promises: Promises,
 ) -> jax.Array:
-    operands = {"input": input, "indices": indices, "updates": updates, "axis": axis, "mode": mode}
+    operands = {
+        "input": input,
+        "indices": indices,
+        "updates": updates,
+        "axis": axis,
+        "reduction": reduction,
+        "mode": mode,
+    }
     check("scatter_elements", SCATTER_ELEMENTS, operands)
     axis %= input.ndim
     others = tuple(d for d in range(input.ndim) if d != axis)
@@ -118,8 +151,20 @@ def _scatter_elements(
         scatter_indices_batching_dims=others,
     )
 
+    # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
+    of_xla = replace(promises, indices_are_sorted=promises.indices_are_sorted and axis == input.ndim - 1)
+
     def scattered(input: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
-        return write(input, indices[..., None], updates, numbers, mode=mode, form=form)
+        return write(
+            input,
+            indices[..., None],
+            updates,
+            numbers,
+            mode=mode,
+            reduction=reduction,
+            form=form,
+            promises=of_xla,
+        )
 
     names = [f"input {d}" for d in range(input.ndim)]
     written = [*names[:axis], "q", *names[axis + 1 :]]
@@ -139,6 +184,8 @@ SCATTER_ND = (
     minimum_rank("input", 1),
     minimum_rank("indices", 1),
     tuples_fit(),
+    REDUCTION,
+    REDUCIBLE,
     WRITE_MODE,
     sizes_follow("updates", _updates_shape, "{indices}.{sizes}[:-1] + {input}.{sizes}[{indices}.{sizes}[-1]:]"),
     indexed_axes_not_empty(lambda x: range(tuple_size(x))),
@@ -150,7 +197,11 @@ def scatter_nd(
     indices: jax.Array | np.ndarray,
     updates: jax.Array | np.ndarray,
     *,
+    reduction: ReductionName | None = None,
     mode: WriteMode = "drop",
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    deterministic: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Copies `input` and writes each slice of `updates` where a tuple along the last dimension of `indices` points.
@@ -160,11 +211,20 @@ def scatter_nd(
     Args:
       input: rank >= 1, any dtype that JAX moves.
       indices: rank >= 1; its last size t is the length of a tuple, 1 <= t <= rank of `input`. Any integer dtype.
-        A negative index counts from the end, once; an unsigned one never does. If two tuples address one slice,
-        either update may win.
+        A negative index counts from the end, once; an unsigned one never does. If two tuples address one slice and
+        nothing is reduced, either update may win.
       updates: of shape indices.shape[:-1] + input.shape[t:] and the dtype of `input`.
+      reduction: None replaces what is there; "add", "mul", "min" and "max" combine it with all updates that address
+        it. 8- and 16-bit floats are added and multiplied as float32 and rounded once; integers wrap; a NaN is both
+        least and greatest, and -0.0 is less than 0.0; of bools "add" is or and "mul" is and.
       mode: "drop" ignores an update if any of its coordinates is out of range, "clip" moves each such coordinate to
         the nearest one in range, "promise_in_bounds" leaves it undefined.
+      unique_indices: a promise that no two updates, after wrapping and clamping, address one slice; what is dropped
+        is exempt.
+      indices_are_sorted: a promise that the tuples ascend, compared coordinate by coordinate, and no coordinate is
+        negative.
+      deterministic: whether sums and products of floats, and gradients, have the same bits in every run of a program on
+        one kind of device, whatever the indices.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
@@ -191,23 +251,36 @@ def scatter_nd(
         as_data(operator, "input", input),
         as_indices(operator, indices),
         as_data(operator, "updates", updates),
+        reduction=as_reduction(operator, reduction),
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
         out_sharding=as_out_sharding(operator, out_sharding),
+        promises=as_promises(
+            operator,
+            unique_indices=unique_indices,
+            indices_are_sorted=indices_are_sorted,
+            deterministic=deterministic,
+        ),
     )
 
 
-@partial(jax.jit, static_argnames=("mode", "form", "out_sharding"))
+@partial(jax.jit, static_argnames=("reduction", "mode", "form", "out_sharding", "promises"))
 def _scatter_nd(
     input: jax.Array,
     indices: jax.Array,
     updates: jax.Array,
     *,
+    reduction: str | None,
     mode: str,
     form: str | None,
     out_sharding: OutSharding,
+    promises: Promises,
 ) -> jax.Array:
-    check("scatter_nd", SCATTER_ND, {"input": input, "indices": indices, "updates": updates, "mode": mode})
+    check(
+        "scatter_nd",
+        SCATTER_ND,
+        {"input": input, "indices": indices, "updates": updates, "reduction": reduction, "mode": mode},
+    )
     indexed = tuple(range(indices.shape[-1]))
     numbers = lax.ScatterDimensionNumbers(
         update_window_dims=tuple(range(indices.ndim - 1, updates.ndim)),
@@ -216,7 +289,7 @@ def _scatter_nd(
     )
 
     def scattered(input: jax.Array, indices: jax.Array, updates: jax.Array) -> jax.Array:
-        return write(input, indices, updates, numbers, mode=mode, form=form)
+        return write(input, indices, updates, numbers, mode=mode, reduction=reduction, form=form, promises=promises)
 
     names = [f"input {d}" for d in range(input.ndim)]
     written = [f"q {d}" for d in range(indices.ndim - 1)]

@@ -14,7 +14,7 @@ from ..rules import Operands, Rule, check, custom, same_dtype
 from .collision import collision
 from .layout import Layout
 from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
-from .operands import as_data, as_int, as_ints
+from .operands import as_data, as_flag, as_int, as_ints
 from .views import update, view
 
 __all__ = ["as_strided", "as_strided_scatter"]
@@ -93,6 +93,7 @@ def as_strided(
     strides: Sequence[int],
     *,
     offset: int = 0,
+    deterministic: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Views a flat `buffer` through `sizes` and `strides`, in elements; `as_strided_scatter` writes through them.
@@ -108,6 +109,8 @@ def as_strided(
       strides: elements, not bytes, from one coordinate to the next, one per size; integers, at least 0, and 0 repeats
         an element.
       offset: of the first element.
+      deterministic: whether the gradient has the same bits in every run of a program on one kind of device; without it
+        sums over overlapping windows may differ in their last bits on a GPU.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
@@ -139,6 +142,7 @@ def as_strided(
         sizes=as_ints(operator, "sizes", sizes),
         strides=as_ints(operator, "strides", strides),
         offset=as_int(operator, "offset", offset),
+        deterministic=as_flag(operator, "deterministic", deterministic),
         out_sharding=as_out_sharding(operator, out_sharding),
         form=forced_form(),
     )
@@ -191,20 +195,25 @@ def as_strided_scatter(
     )
 
 
-@partial(jax.jit, static_argnames=("sizes", "strides", "offset", "form", "out_sharding"))
+@partial(jax.jit, static_argnames=("sizes", "strides", "offset", "deterministic", "form", "out_sharding"))
 def _as_strided(
     buffer: jax.Array,
     *,
     sizes: tuple[int, ...],
     strides: tuple[int, ...],
     offset: int,
+    deterministic: bool,
     form: str | None,
     out_sharding: OutSharding,
 ) -> jax.Array:
     check("as_strided", AS_STRIDED, {"buffer": buffer, "sizes": sizes, "strides": strides, "offset": offset})
     layout = Layout(sizes, strides, offset)
     dims = Dims({"buffer": ["buffer"]}, [f"output {d}" for d in range(len(sizes))])
-    return on_mesh("as_strided", lambda buffer: view(buffer, layout, form), dims, out_sharding, buffer=buffer)
+
+    def viewed(buffer: jax.Array) -> jax.Array:
+        return view(buffer, layout, form, deterministic)
+
+    return on_mesh("as_strided", viewed, dims, out_sharding, buffer=buffer)
 
 
 @partial(jax.jit, static_argnames=("strides", "offset", "out_sharding"))

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from functools import partial
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..lowering.carrying import carry_bits, is_float, is_narrow
-from ..lowering.choice import Choice, Form, known_bytes, moved, parts_at_most
+from ..lowering.carrying import as_bits, carry_bits, is_float, is_narrow
+from ..lowering.choice import Choice, Form, Options, chosen, is_plain, known_bytes
+from ..lowering.combine import wide_type
+from ..lowering.gather import Read, gathered
+from ..lowering.linear import linear, transposed
 from ..lowering.words import becomes_words, from_words, lanes, to_words, words_per_element
 from .indexing import index_dtype
 from .layout import Group, Layout, span
@@ -37,11 +41,25 @@ TABLE = (
 )
 
 
-def view(buffer: jax.Array, layout: Layout, form: str | None) -> jax.Array:
+def view(buffer: jax.Array, layout: Layout, form: str | None, deterministic: bool = False) -> jax.Array:
     """Reads a view that lies inside `buffer`; `form` is the forced one, or None."""
-    forms: dict[str, Form] = {"plain": lambda _, buffer: _read(buffer, layout)}
+
+    def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        wide = wide_type(cotangent.dtype)  # what is read more than once is added up in it, and rounded once
+        read = transposed(lambda _, buffer: _view(buffer, layout, deterministic))
+        return [read(None, cotangent.astype(wide), [like[0].astype(wide)])[0].astype(cotangent.dtype)]
+
+    options = partial(_options, buffer, layout)
+    adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)
+    if not adds_up and is_plain(options, TABLE, form):
+        return carry_bits(lambda _, buffer: _view(buffer, layout), None, buffer)
+    return linear(chosen(options, TABLE, form), back)(None, buffer)
+
+
+def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
+    forms: dict[str, Form] = {"plain": _plain(buffer.dtype, layout, devices)}
     if is_key(buffer) or not known_bytes(buffer) or 0 in layout.sizes:
-        return forms["plain"](None, buffer)
+        return forms, {"bytes": 0}
     count, itemsize = lanes(buffer.dtype), buffer.dtype.itemsize
     words = layout.in_words(count, words_per_element(buffer.dtype)) if becomes_words(buffer.dtype) else None
     if words and not layout.is_dense:  # XLA moves casts to words past a permutation alone
@@ -51,16 +69,16 @@ def view(buffer: jax.Array, layout: Layout, form: str | None) -> jax.Array:
         )
     case = {
         "itemsize": itemsize,
-        "fills_words": buffer.shape[0] % (count * parts_at_most()) == 0,
+        "fills_words": buffer.shape[0] % (count * devices) == 0,
         "is_broadcast": layout.repeats,
         "bytes": 2 * prod(layout.sizes) * itemsize,
     }
-    return moved(forms, TABLE, case, form, None, buffer)
+    return forms, case
 
 
-def _read(buffer: jax.Array, layout: Layout) -> jax.Array:
+def _plain(dtype: Any, layout: Layout, devices: int) -> Form:
     # XLA:CPU flushes subnormal bfloat16 where it fuses the bitcast back with a gather (0.11) or a broadcast.
-    is_bfloat16 = buffer.dtype == jnp.bfloat16
+    is_bfloat16 = dtype == jnp.bfloat16
 
     def read(_: None, buffer: jax.Array) -> jax.Array:
         x = _view(buffer, layout)
@@ -69,8 +87,8 @@ def _read(buffer: jax.Array, layout: Layout) -> jax.Array:
         return lax.optimization_barrier(x) if is_bfloat16 and not layout.is_nested else x
 
     # Where the buffer may be sharded, devices add up what each has gathered.
-    added = parts_at_most() > 1 and not layout.is_nested
-    return carry_bits(read, None, buffer, of=is_float if added else is_narrow)
+    added = devices > 1 and not layout.is_nested
+    return as_bits(read, is_float if added else is_narrow)
 
 
 def _never(layout: Layout) -> jax.Array:
@@ -86,7 +104,7 @@ def update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
     return carry_bits(lambda _, *data: write(*data), None, jnp.asarray(buffer), updates)
 
 
-def _view(buffer: jax.Array, layout: Layout) -> jax.Array:
+def _view(buffer: jax.Array, layout: Layout, deterministic: bool = False) -> jax.Array:
     if 0 in layout.sizes:
         return lax.slice_in_dim(buffer, 0, 0).reshape(layout.sizes)
     if is_key(buffer):  # which XLA does not pad
@@ -98,9 +116,9 @@ def _view(buffer: jax.Array, layout: Layout) -> jax.Array:
     *outer, last = layout.merged_groups or [_ELEMENT]
     for group in outer:
         x, start = _split(x, start, group)
-        x = _taken(x, group, axis=x.ndim - 2)
+        x = _taken(x, group, x.ndim - 2, deterministic)
     x = lax.slice_in_dim(x, start, start + (last.rows - 1) * last.unit + 1, last.unit, axis=-1)
-    x = _taken(x, last, axis=x.ndim - 1).reshape(layout.stored_sizes)
+    x = _taken(x, last, x.ndim - 1, deterministic).reshape(layout.stored_sizes)
     dims = sorted(layout.dims)
     x = jnp.transpose(x, [layout.dims.index(d) for d in dims])
     return lax.broadcast_in_dim(x, layout.sizes, dims)
@@ -119,11 +137,16 @@ def _split(x: jax.Array, start: int, group: Group) -> tuple[jax.Array, int]:
     return x.reshape(*x.shape[:-1], group.rows, group.unit), start - begin
 
 
-def _taken(x: jax.Array, group: Group, axis: int) -> jax.Array:
+def _taken(x: jax.Array, group: Group, axis: int, deterministic: bool) -> jax.Array:
     """Selects along an axis, where the dimensions of a group overlap or interleave."""
     if group.is_run:
         return x
-    return jnp.take(x, _offsets(group.sizes, group.steps).ravel(), axis=axis, mode="clip")
+    offsets = _offsets(group.sizes, group.steps).reshape(-1, 1)
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=tuple(d for d in range(x.ndim) if d != axis), collapsed_slice_dims=(axis,), start_index_map=(axis,)
+    )
+    sizes = tuple(1 if d == axis else n for d, n in enumerate(x.shape))
+    return gathered(offsets, x, Read(numbers, sizes, "promise_in_bounds", deterministic=deterministic), "plain")
 
 
 def _window(x: jax.Array, begin: int, width: int) -> jax.Array:

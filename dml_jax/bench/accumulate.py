@@ -1,0 +1,192 @@
+"""Gradients of gathers: tables and indices of real programs, four distributions of indices each, and who is beside."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from importlib.util import find_spec
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import dml_jax
+
+from .cases import Case
+from .contenders import Contender, JaxRun, Run
+from .peers import torch_run
+
+__all__ = ["cases", "contenders"]
+
+Arrays = tuple[np.ndarray, ...]
+
+DISTRIBUTIONS = ("uniform", "Zipf", "one id", "permutation")
+DTYPES = ("float32", "bfloat16")
+# Rows, width, and number of indices; what they are in programs.
+TABLES = (
+    (128256, 1024, 65536),  # a vocabulary, and a batch of tokens
+    (32000, 1024, 16384),
+    (65536, 4096, 65536),  # tokens sent to experts
+    (64, 1024, 65536),  # positions, types, experts
+    (1000, 128, 1000000),  # classes
+    (1000000, 64, 1000000),  # items of a shop; nodes and edges of a graph
+    (10000, 1, 4000000),  # one number per node
+)
+ELEMENTS = (((2048, 8192), 1), ((8192, 2048), 0))
+LABELS = ((4096, 32000), (4096, 50257))
+PROMISED = ((16384, 2048), (65536, 4096), (1000000, 64))
+
+
+def cases(size: int) -> Iterator[Case]:
+    """Every table, data type and distribution.
+
+    Args:
+      size: bytes of data; below 128 MiB all numbers of rows and indices are an eighth.
+    """
+    part = 8 if size < 2**27 else 1
+    for (rows, width, number), dtype, kind in _each(TABLES):
+        rows, number = rows // part if rows > 1000 else rows, number // part
+        if kind != "permutation" or rows == number:
+            yield _of_rows(rows, width, number, dtype, kind, {})
+    for (shape, axis), dtype, kind in _each(ELEMENTS):
+        yield _of_elements((shape[0] // part, shape[1]), axis, dtype, kind)
+    for (rows, width), dtype in ((of, dtype) for of in LABELS for dtype in DTYPES):
+        yield _of_labels(rows // part, width, dtype)
+    for (rows, width), dtype in ((of, dtype) for of in PROMISED for dtype in DTYPES):
+        yield _of_rows(rows // part, width, rows // part, dtype, "permutation", {"unique_indices": True})
+
+
+def contenders(*, peers: bool) -> list[Contender]:
+    """This library first; peers in their best form, which for jax.numpy is to add in float32."""
+    found = [
+        Contender("dml_jax", lambda case, turns: JaxRun(_ours(case), turns, bound=True)),
+        Contender("deterministic", lambda case, turns: JaxRun(_ours(_deterministic(case)), turns, bound=True)),
+        Contender("jnp", lambda case, turns: JaxRun(_plain(case), turns, bound=True)),
+    ]
+    if peers and find_spec("torch"):
+        found += [Contender(name, _torch(name)) for name in TORCH]
+    return found
+
+
+def _each(of: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
+    return ((each, dtype, kind) for each in of for dtype in DTYPES for kind in DISTRIBUTIONS)
+
+
+def _of_rows(rows: int, width: int, number: int, dtype: str, kind: str, promises: dict[str, bool]) -> Case:
+    return _case(
+        "gather",
+        f"{number} of {rows}x{width} {dtype} {'promised ' if promises else ''}{kind}",
+        {"axis": 0, **promises},
+        (rows, width),
+        lambda: (_updates((number, width), dtype), _indices(kind, rows, (number,), 0)),
+        (rows + number) * width * jnp.dtype(dtype).itemsize + 4 * number,
+    )
+
+
+def _of_elements(shape: tuple[int, int], axis: int, dtype: str, kind: str) -> Case:
+    return _case(
+        "gather_elements",
+        f"{shape[0]}x{shape[1]} axis {axis} {dtype} {kind}",
+        {"axis": axis},
+        shape,
+        lambda: (_updates(shape, dtype), _indices(kind, shape[axis], shape, axis)),
+        prod(shape) * (2 * jnp.dtype(dtype).itemsize + 4),
+    )
+
+
+def _of_labels(rows: int, width: int, dtype: str) -> Case:
+    return _case(
+        "gather_elements",
+        f"labels of {rows}x{width} {dtype}",
+        {"axis": 1},
+        (rows, width),
+        lambda: (_updates((rows, 1), dtype), _indices("uniform", width, (rows, 1), 1)),
+        rows * width * jnp.dtype(dtype).itemsize,
+    )
+
+
+def _case(
+    operator: str,
+    detail: str,
+    attributes: dict[str, Any],
+    shape: tuple[int, int],
+    make: Callable[[], Arrays],
+    moved: int,
+) -> Case:
+    return Case(operator, f"gradient, {detail}", {**attributes, "shape": shape}, make, moved)
+
+
+@lru_cache(maxsize=2)
+def _updates(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Few ones of both signs: sums of any order are small integers, which every type holds."""
+    drawn = np.random.default_rng(3).integers(0, 256, shape, dtype=np.uint8)
+    return ((drawn == 0).astype(np.int8) - (drawn == 1)).astype(jnp.dtype(dtype))
+
+
+def _indices(kind: str, n: int, shape: tuple[int, ...], axis: int) -> np.ndarray:
+    random = np.random.default_rng(4)
+    if kind == "one id":
+        return np.full(shape, n // 2, np.int32)
+    if kind == "permutation":
+        drawn = random.random(tuple(n if d == axis else size for d, size in enumerate(shape)), np.float32)
+        return np.argsort(drawn, axis).astype(np.int32)
+    drawn = random.zipf(1.3, shape) - 1 if kind == "Zipf" else random.integers(0, n, shape)
+    return np.minimum(drawn, n - 1).astype(np.int32)
+
+
+def _deterministic(case: Case) -> Case:
+    return replace(case, attributes={**case.attributes, "deterministic": True})
+
+
+def _ours(case: Case) -> Callable[..., jax.Array]:
+    attributes = dict(case.attributes)
+    shape, function = attributes.pop("shape"), getattr(dml_jax, case.operator)
+
+    def gradient(updates: jax.Array, indices: jax.Array) -> jax.Array:
+        table = jnp.zeros(shape, updates.dtype)
+        return jax.vjp(lambda table: function(table, indices, **attributes), table)[1](updates)[0]
+
+    return gradient
+
+
+def _plain(case: Case) -> Callable[..., jax.Array]:
+    read = {"gather": jnp.take, "gather_elements": jnp.take_along_axis}[case.operator]
+    axis, shape = case.attributes["axis"], case.attributes["shape"]
+    promise = {"unique_indices": True} if case.operator == "gather" and "unique_indices" in case.attributes else {}
+
+    def gradient(updates: jax.Array, indices: jax.Array) -> jax.Array:
+        wide = jnp.float32 if not promise else updates.dtype
+        back = jax.vjp(lambda t: read(t, indices, axis=axis, mode="clip", **promise), jnp.zeros(shape, wide))[1]
+        return back(updates.astype(wide))[0].astype(updates.dtype)
+
+    return gradient
+
+
+def _along(out: Any, indices: Any) -> Any:
+    return indices if indices.ndim == out.ndim else indices[:, None].expand(-1, out.shape[1])
+
+
+def _embedding_backward(out: Any, updates: Any, indices: Any) -> None:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    torch.ops.aten.embedding_dense_backward.out(updates, indices, out.shape[0], -1, False, out=out)
+
+
+# What torch has that adds up, into an existing array; the axis is the first but for scatter_add_.
+TORCH: dict[str, Callable[..., Any]] = {
+    "torch index_add_": lambda out, u, i, axis: out.zero_().index_add_(0, i, u),
+    "torch embedding": lambda out, u, i, axis: _embedding_backward(out, u, i),
+    "torch scatter_add_": lambda out, u, i, axis: out.zero_().scatter_add_(axis, _along(out, i), u),
+}
+
+
+def _torch(name: str) -> Callable[[Case, Sequence[Arrays]], Run | None]:
+    def start(case: Case, turns: Sequence[Arrays]) -> Run | None:
+        if case.operator != "gather" and "scatter" not in name:
+            return None
+        axis, write = case.attributes["axis"], TORCH[name]
+        out = np.zeros(case.attributes["shape"], turns[0][0].dtype)
+        return torch_run(lambda out, u, i: write(out, u, i, axis), out, turns)
+
+    return start

@@ -1,0 +1,284 @@
+"""The forms of a scatter that combines what it writes: sums, products and extremes, and the gradients of gathers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .carrying import as_bits
+from .choice import Choice, Form, Options, chosen, known_bytes
+from .ranks import number_of_rank, rank
+from .rows import Rows, Write
+from .runs import combined_runs
+from .words import from_words, lanes, to_words
+
+__all__ = ["ADD", "MAX", "MIN", "MUL", "TABLE", "Reduction", "combined", "wide_type"]
+
+
+def wide_type(dtype: Any) -> Any:
+    """In which numbers of a type are added and multiplied: float32 for narrower floats."""
+    is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    return np.dtype(np.float32) if is_narrow else dtype
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How two numbers that meet in one element become one.
+
+    Args:
+      combine: of two encoded arrays.
+      scatter: what lax has, of encoded numbers.
+      identity: of the type of encoded numbers, the one that changes no other.
+      encode: numbers as those that are combined.
+      decode: encoded numbers as numbers of a type.
+      rounds: whether the order decides about the last bit, of floats.
+    """
+
+    combine: Callable[[jax.Array, jax.Array], jax.Array]
+    scatter: Callable[..., jax.Array]
+    identity: Callable[[Any], Any]
+    encode: Callable[[jax.Array], jax.Array] = lambda x: x.astype(wide_type(x.dtype))
+    decode: Callable[[jax.Array, Any], jax.Array] = lambda x, dtype: x.astype(dtype)
+    rounds: bool = True
+
+
+ADD = Reduction(jnp.add, lax.scatter_add, lambda dtype: np.zeros((), dtype))
+MUL = Reduction(jnp.multiply, lax.scatter_mul, lambda dtype: np.ones((), dtype))
+# Devices differ about NaNs and zeros of both signs, but not about the order of integers.
+MIN = Reduction(
+    jnp.minimum,
+    lax.scatter_min,
+    lambda dtype: np.asarray(jnp.iinfo(dtype).max, dtype),
+    partial(rank, nan="least"),
+    partial(number_of_rank, nan="least"),
+    rounds=False,
+)
+MAX = Reduction(
+    jnp.maximum,
+    lax.scatter_max,
+    lambda dtype: np.asarray(jnp.iinfo(dtype).min, dtype),
+    partial(rank, nan="greatest"),
+    partial(number_of_rank, nan="greatest"),
+    rounds=False,
+)
+
+_MANY = 2**62
+COPIES = 8
+_NARROW = {"rounds": {True}, "itemsize": {1, 2}}
+# On an H200; milliseconds for ids that are uniform / Zipf 1.3 / all one, of updates of bfloat16 and float32.
+TABLE = (
+    Choice(
+        "cuda",
+        "inverse",
+        {"row_bytes": range(64, _MANY)},
+        "0.31-0.40 and 0.60 of 65536x4096; plain, which stores, 0.47-0.71 and 0.91, and 1.55 and 1.25 unpromised",
+    ),
+    Choice(
+        "cuda",
+        "copies",
+        {"rounds": {True}, "copies_bytes": range(2**24 + 1), "updates_per_row": range(8, _MANY)},
+        "0.21/0.64/1.9 and 0.26/0.62/0.84 of 1,000,000 into 1000x128; plain 0.23/1.8/4.8 and 0.27/1.8/4.8",
+    ),
+    # Atomic additions to one address follow each other at 5 ns; narrow sums would need a wide table besides.
+    Choice(
+        "cuda",
+        "runs",
+        {**_NARROW, "takes": {"rows"}, "updates": range(2**15, _MANY)},
+        "0.45/0.47/0.48 of 65536 into 128256x1024; plain 0.57/0.58/1.0",
+    ),
+    Choice(
+        "cuda",
+        "runs",
+        {"rounds": {True}, "takes": {"rows"}, "updates": range(2**18, _MANY)},
+        "0.44/0.46/0.45 of 1,000,000 of float32 into 1000000x64; plain 0.31/1.7/4.8",
+    ),
+    *(
+        Choice(platform, "runs", {"is_few": {True}}, "costs the updates; plain encodes the table, and decodes it")
+        for platform in ("cuda", "cpu")
+    ),
+    Choice(
+        "cuda",
+        "parts",
+        {**_NARROW, "wide_bytes": range(2**25, 2**28)},
+        "0.32/0.40/0.23 of bfloat16 (8192, 2048) along axis 0; plain 0.64/0.35/0.18: float32 sums leave the L2 cache",
+    ),
+    Choice("cuda", "wide", {"is_float": {False}}, "plain compares and swaps words: 58 times as long where ids meet"),
+)
+
+
+def combined(
+    indices: jax.Array,
+    table: jax.Array | None,
+    updates: jax.Array,
+    shape: tuple[int, ...],
+    write: Write,
+    reduction: Reduction,
+    forced: str | None,
+) -> jax.Array:
+    """Combines `updates` with what `table` holds where `indices` say; has no derivative.
+
+    8- and 16-bit floats are combined as float32 and rounded once.
+
+    Args:
+      indices: in the rank that lax.scatter wants.
+      table: of `shape`; None for one that holds the identity of the reduction.
+      updates: its dtype.
+      shape: of the table.
+      write: how.
+      reduction: what is done where two meet.
+      forced: the name of a form, or None.
+    """
+    batch = prod(shape[d] for d in write.numbers.operand_batching_dims)
+    if prod(indices.shape[:-1]) == batch:
+        write = replace(write, unique_indices=True)  # one index has none to meet, such as the label of a row of logits
+    data = (updates,) if table is None else (table, updates)
+    options = partial(_options, indices, updates, shape, write, reduction, len(data) > 1)
+    return chosen(options, TABLE, forced)(indices, *data)
+
+
+def _options(
+    indices: jax.Array,
+    updates: jax.Array,
+    shape: tuple[int, ...],
+    write: Write,
+    reduction: Reduction,
+    has_table: bool,
+    devices: int,
+) -> Options:
+    dtype, rows, of = updates.dtype, Rows(shape, write), (shape, write, reduction)
+    plain = partial(_plain, *of)
+    if not all(isinstance(n, int) for n in (*shape, *indices.shape)) or prod(shape) >= 2**31:
+        return {"plain": plain}, {"bytes": 0}
+    in_runs, is_float, number = partial(_in_runs, *of), jnp.issubdtype(dtype, jnp.inexact), prod(indices.shape[:-1])
+    rounds = reduction.rounds and is_float
+    if write.deterministic and rounds and not write.unique_indices:
+        return {"plain": partial(_by_order, plain, in_runs)}, {"bytes": 0}
+    takes = "elements" if rows.width == 1 and write.numbers.operand_batching_dims else "rows"
+    case = {
+        "is_float": is_float,
+        "rounds": rounds,
+        "itemsize": dtype.itemsize,
+        "takes": takes,
+        "updates": number,
+        "updates_per_row": number // max(1, rows.count),
+        "is_few": has_table and is_float and 8 * number <= rows.count and _encodes(reduction, updates),
+        "row_bytes": rows.width * dtype.itemsize,
+        "copies_bytes": COPIES * prod(shape) * wide_type(dtype).itemsize,
+        "wide_bytes": prod(shape) * wide_type(dtype).itemsize,
+        "bytes": known_bytes(updates, indices) + prod(shape) * dtype.itemsize,
+    }
+    adds_to_zeros = reduction is ADD and is_float and not has_table
+    applies = {
+        "inverse": not has_table and write.unique_indices and write.mode != "fill" and number == rows.count,
+        "copies": adds_to_zeros and not write.unique_indices,
+        "runs": is_float and not write.unique_indices and rows.are_stored,
+        "parts": adds_to_zeros and not write.unique_indices and takes == "elements" and not rows.are_stored,
+        "wide": not is_float and not write.unique_indices and dtype.itemsize < 4 and dtype != jnp.bool_,
+    }
+    forms = {
+        "inverse": partial(_through_inverse, *of),
+        "copies": partial(_in_copies, *of),
+        "runs": in_runs,
+        "parts": partial(_in_parts, *of),
+        "wide": partial(_in_words, *of),
+    }
+    found = {name: form for name, form in forms.items() if applies[name] and devices == 1 and number > 0}
+    return {"plain": plain, **found}, case
+
+
+def _encodes(reduction: Reduction, numbers: jax.Array) -> bool:
+    return not reduction.rounds or wide_type(numbers.dtype) != numbers.dtype
+
+
+def _plain(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, *data: jax.Array
+) -> jax.Array:
+    """Stores where nothing meets and nothing was, else combines encoded numbers."""
+    *table, updates = data
+    dtype = updates.dtype
+    if write.unique_indices and not table:
+        zeros = jnp.full(shape, reduction.identity(dtype))
+
+        def store(indices: jax.Array, zeros: jax.Array, updates: jax.Array) -> jax.Array:
+            return lax.scatter(zeros, indices, updates, write.numbers, **write.promises)
+
+        return as_bits(store)(indices, zeros, updates)
+    encoded = reduction.encode(updates)
+    into = reduction.encode(table[0]) if table else jnp.full(shape, reduction.identity(encoded.dtype))
+    return reduction.decode(reduction.scatter(into, indices, encoded, write.numbers, **write.promises), dtype)
+
+
+def _by_order(plain: Form, in_runs: Form, indices: jax.Array, *data: jax.Array) -> jax.Array:
+    """XLA:CPU scatters one update after the other, in order."""
+    return lax.platform_dependent(indices, *data, cpu=plain, default=in_runs)
+
+
+def _in_runs(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, *data: jax.Array
+) -> jax.Array:
+    *table, updates = data
+    rows = Rows(shape, write)
+    held = rows.fold(table[0]) if table else None
+    found = combined_runs(rows.row_of_each(indices), held, rows.fold_updates(updates), rows.count, reduction)
+    return rows.unfold(found)
+
+
+def _in_copies(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+) -> jax.Array:
+    """Adds to several tables in turn, and those up: fewer additions wait for each other."""
+    rows, wide = Rows(shape, write), wide_type(updates.dtype)
+    row = rows.row_of_each(indices)
+    turn = lax.iota(jnp.int32, row.shape[0]) % np.int32(COPIES)
+    at = jnp.where(row < rows.count, row + turn * np.int32(rows.count), np.int32(COPIES * rows.count))
+    tables = jnp.zeros((COPIES * rows.count, rows.width), wide)
+    tables = tables.at[at].add(rows.fold_updates(updates).astype(wide), mode="drop")
+    parts = tables.reshape(COPIES, rows.count, rows.width)
+    return rows.unfold(reduce(jnp.add, [parts[i] for i in range(COPIES)]).astype(updates.dtype))
+
+
+def _in_parts(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+) -> jax.Array:
+    """Halves of the last dimension, which goes along with the indices', one after the other."""
+    half = shape[-1] // 2
+    ranges = [(0, half), (half, shape[-1])]
+    parts = []
+    for start, stop in ranges:
+        of = (*shape[:-1], stop - start)
+        cut = [lax.slice_in_dim(indices, start, stop, axis=-2), lax.slice_in_dim(updates, start, stop, axis=-1)]
+        wide = wide_type(updates.dtype)
+        parts.append(_plain(of, write, reduction, cut[0], cut[1].astype(wide)))
+    return lax.concatenate(parts, len(shape) - 1).astype(updates.dtype)
+
+
+def _in_words(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, *data: jax.Array
+) -> jax.Array:
+    """Integers of 32 bits, which a GPU combines where they are; the lower bits are those of the narrow type."""
+    *table, updates = data
+    dtype = updates.dtype
+    wide = jnp.uint32 if jnp.issubdtype(dtype, jnp.unsignedinteger) else jnp.int32
+    into = table[0].astype(wide) if table else jnp.full(shape, reduction.identity(dtype).astype(wide))
+    return reduction.scatter(into, indices, updates.astype(wide), write.numbers, **write.promises).astype(dtype)
+
+
+def _through_inverse(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+) -> jax.Array:
+    """Reads the one update of each row: as many rows as updates, and none twice, are a permutation."""
+    rows = Rows(shape, write)
+    source = jnp.zeros(rows.count, jnp.int32)
+    number = lax.iota(jnp.int32, rows.count)
+    source = source.at[rows.row_of_each(indices)].set(number, mode="promise_in_bounds", unique_indices=True)
+    folded = rows.fold_updates(updates)
+    is_whole = folded.shape[1] % lanes(folded.dtype) == 0
+    words = to_words(folded) if is_whole else folded
+    read = words.at[source].get(mode="promise_in_bounds")
+    return rows.unfold(from_words(read, folded.dtype) if is_whole else read)

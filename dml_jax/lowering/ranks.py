@@ -1,0 +1,42 @@
+"""Floats as integers of the same order: -0.0 is less than 0.0, and NaNs are at one end."""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+__all__ = ["number_of_rank", "rank"]
+
+End = Literal["least", "greatest"]
+
+
+def rank(x: jax.Array, nan: End) -> jax.Array:
+    """Signed integers in the order of floats, of 32 bits for narrow ones; integers are their own rank.
+
+    The bits of a float, as a signed integer, ascend with its size. Of negative ones they descend, until all but the
+    sign are inverted: -1.0 and -2.0 of 8 bits, 1.0111000 and 1.1000000, become 1.1000111 and 1.0111111, -57 and -65.
+    """
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    x = x.astype(jnp.float32) if jnp.finfo(x.dtype).bits < 32 else x
+    bits = lax.bitcast_convert_type(x, jnp.dtype(f"int{8 * x.dtype.itemsize}"))
+    limits = jnp.iinfo(bits.dtype)
+    ordered = _inverted(bits)
+    return jnp.where(jnp.isnan(x), np.asarray(limits.max if nan == "greatest" else limits.min, bits.dtype), ordered)
+
+
+def number_of_rank(ranks: jax.Array, dtype: Any, nan: End) -> jax.Array:
+    """Undoes `rank` for numbers of a dtype; a NaN comes back as one."""
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return ranks
+    limits = jnp.iinfo(ranks.dtype)
+    number = lax.bitcast_convert_type(_inverted(ranks), jnp.dtype(f"float{8 * ranks.dtype.itemsize}"))
+    is_nan = ranks == np.asarray(limits.max if nan == "greatest" else limits.min, ranks.dtype)
+    return jnp.where(is_nan, np.asarray(np.nan, number.dtype), number).astype(dtype)
+
+
+def _inverted(bits: jax.Array) -> jax.Array:
+    """All bits but the sign, of what is negative; its own inverse."""
+    return jnp.where(bits < 0, bits ^ np.asarray(jnp.iinfo(bits.dtype).max, bits.dtype), bits)

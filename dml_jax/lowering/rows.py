@@ -1,0 +1,117 @@
+"""A scatter as rows: updates of one row each, written to the rows of a table by their numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+__all__ = ["Rows", "Write"]
+
+
+@dataclass(frozen=True)
+class Write:
+    """How lax.scatter writes: its attributes, under its names, and what else is known.
+
+    Args:
+      numbers: dimension numbers.
+      mode: "clip", "fill" (which drops) or "promise_in_bounds".
+      unique_indices: whether no two indices in range address one element.
+      indices_are_sorted: what XLA is promised, about all indices in row-major order.
+      deterministic: whether sums of floats have the same bits in every run.
+    """
+
+    numbers: lax.ScatterDimensionNumbers
+    mode: str
+    unique_indices: bool = False
+    indices_are_sorted: bool = False
+    deterministic: bool = False
+
+    @property
+    def promises(self) -> dict[str, Any]:
+        """The keyword arguments of lax.scatter."""
+        return {
+            "mode": self.mode,
+            "unique_indices": self.unique_indices,
+            "indices_are_sorted": self.indices_are_sorted,
+        }
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The dimensions of a table of `shape`, those that tell a row first.
+
+    With shape (2, 5, 3), whose first dimension goes along with that of the indices, and whose second is indexed, there
+    are 10 rows of 3 elements, and index [1, 4] addresses row 1 * 5 + 4.
+    """
+
+    shape: tuple[int, ...]
+    write: Write
+
+    @property
+    def numbers(self) -> lax.ScatterDimensionNumbers:
+        """Those of the write."""
+        return self.write.numbers
+
+    @property
+    def row_dims(self) -> tuple[int, ...]:
+        """The dimensions that tell a row: those that go along with the indices', then the indexed ones."""
+        return (*self.numbers.operand_batching_dims, *self.numbers.scatter_dims_to_operand_dims)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """All dimensions, `row_dims` first."""
+        return (*self.row_dims, *(d for d in range(len(self.shape)) if d not in self.row_dims))
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return prod(self.shape[d] for d in self.row_dims)
+
+    @property
+    def width(self) -> int:
+        """How many elements a row has."""
+        return prod(self.shape) // max(1, self.count)
+
+    @property
+    def are_stored(self) -> bool:
+        """Whether the elements of a row lie together, one row behind the other."""
+        return self.order == tuple(range(len(self.shape)))
+
+    def fold(self, table: jax.Array) -> jax.Array:
+        """The table as (rows, width)."""
+        return table.transpose(self.order).reshape(self.count, self.width)
+
+    def unfold(self, rows: jax.Array) -> jax.Array:
+        """Undoes `fold`."""
+        sizes = [self.shape[d] for d in self.order]
+        return rows.reshape(sizes).transpose([self.order.index(d) for d in range(len(self.shape))])
+
+    def fold_updates(self, updates: jax.Array) -> jax.Array:
+        """The updates as (number, width)."""
+        window = self.numbers.update_window_dims
+        kept = [d for d in range(updates.ndim) if d not in window]
+        return updates.transpose(*kept, *window).reshape(prod(updates.shape[d] for d in kept), self.width)
+
+    def row_of_each(self, indices: jax.Array) -> jax.Array:
+        """The number of the row that each update writes; `count` for one that is dropped."""
+        grid, strides = indices.shape[:-1], _strides([self.shape[d] for d in self.row_dims])
+        batch = len(self.numbers.operand_batching_dims)
+        along = self.numbers.scatter_indices_batching_dims
+        at = [lax.broadcasted_iota(jnp.int32, grid, d) * np.int32(s) for d, s in zip(along, strides, strict=False)]
+        inside = jnp.ones(grid, bool)
+        for t, dim in enumerate(self.numbers.scatter_dims_to_operand_dims):
+            coordinate, most = indices[..., t], np.asarray(self.shape[dim] - 1, indices.dtype)
+            clamped = jnp.clip(coordinate, np.zeros((), indices.dtype), most)
+            inside &= clamped == coordinate
+            at.append(clamped.astype(jnp.int32) * np.int32(strides[batch + t]))
+        row = sum(at[1:], at[0])
+        return (jnp.where(inside, row, np.int32(self.count)) if self.write.mode == "fill" else row).reshape(-1)
+
+
+def _strides(sizes: Sequence[int]) -> list[int]:
+    return [prod(sizes[i + 1 :]) for i in range(len(sizes))]

@@ -120,18 +120,21 @@ ROWS = {
     ("as_strided_scatter", "the buffer, or `updates`"): [(WRITE_VIEW, [0, None]), (WRITE_VIEW, [None, 0])],
 }
 FREE, SUMMED, GATHERED, ASKED, UNSAID = "0", "one all-reduce", "all-gather", "`out_sharding=`", "not promised"
+SUMMED_TWICE = "two all-reduces"
 
 
 def documented():
-    """The rows of the table: (operator, what is sharded) to (on an Auto mesh, on an Explicit one)."""
-    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", DOCUMENT.read_text(), re.MULTILINE)
-    return {(operator, what): (auto, explicit) for operator, what, auto, explicit in rows}
+    """The rows of the table: (operator, what is sharded) to (on an Auto mesh, on an Explicit one, of the gradient)."""
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", DOCUMENT.read_text(), re.MULTILINE)
+    return {(operator, what): (auto, explicit, back) for operator, what, auto, back, explicit in rows}
 
 
 def test_the_table_is_complete():
     assert list(documented()) == list(ROWS)
-    assert {auto for auto, _ in documented().values()} == {FREE, SUMMED, GATHERED, UNSAID}
-    assert {explicit for _, explicit in documented().values()} == {FREE, ASKED}
+    autos, explicits, backs = map(set, zip(*documented().values(), strict=True))
+    assert autos == {FREE, SUMMED, GATHERED, UNSAID}
+    assert explicits == {FREE, ASKED}
+    assert backs == {FREE, SUMMED, SUMMED_TWICE, GATHERED, UNSAID}
 
 
 def mesh_of(kind):
@@ -199,7 +202,7 @@ def test_an_explicit_mesh_costs_what_the_table_says(row, dtype):
 
 FREE_ROWS = [row for row, says in documented().items() if says[0] == FREE] if DOCUMENT.exists() else []
 # Forms that a table chooses only where no dimension can be sharded.
-MERGING = {row.form for row in depth_space.TABLE if row.where.get("parts") == {1}} | {"axis_last"}
+MERGING = {row.form for row in depth_space.TABLE if row.where.get("devices") == {1}} | {"axis_last"}
 
 
 @pytest.mark.parametrize("row", FREE_ROWS, ids=lambda row: f"{row[0]} {row[1]}".replace("`", ""))
@@ -355,7 +358,7 @@ def test_what_does_not_follow_on_an_explicit_mesh_is_refused_with_the_reason():
 def test_derivatives_on_a_mesh(kind):
     """Of every row that costs nothing: forward and back, equal to those of one device."""
     mesh = mesh_of(kind)
-    for row, (auto, explicit) in documented().items():
+    for row, (auto, explicit, _) in documented().items():
         if (auto, explicit) != (FREE, FREE):
             continue
         (function, operands), dims = ROWS[row][0]
@@ -388,3 +391,62 @@ def test_derivatives_on_a_mesh(kind):
                 assert_same_bits(a, b)
         for a, b in zip(actual, expected, strict=True):
             assert_same_bits(a, b)
+
+
+@every_row
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_gradient_costs_what_the_table_says(row, kind):
+    """Of the sharding of its operand, as an update of it has."""
+    _, explicit, says = documented()[row]
+    mesh = mesh_of(kind)
+    for (function, operands), dims in ROWS[row]:
+        called = partial(function, out_sharding=P()) if kind == AxisType.Explicit and explicit == ASKED else function
+        _, sharded = on_mesh(mesh, operands, dims, np.float32)
+        at = [k for k, array in enumerate(sharded) if array.dtype == np.float32]
+
+        def back(cotangent, *arrays, called=called, at=at):
+            def of_floats(*floats):
+                return called(*(floats[at.index(k)] if k in at else array for k, array in enumerate(arrays)))
+
+            return jax.vjp(of_floats, *(arrays[k] for k in at))[1](cotangent)
+
+        with jax.set_mesh(mesh):
+            cotangent = jax.jit(lambda *arrays, called=called: called(*arrays))(*sharded)
+            alike = tuple(sharded[k].sharding for k in at) if kind == AxisType.Auto else None
+            compiled = jax.jit(back, out_shardings=alike).lower(cotangent, *sharded).compile()
+        found = COLLECTIVE.findall(compiled.as_text())
+        expected = {FREE: [], SUMMED: ["all-reduce"], SUMMED_TWICE: ["all-reduce"] * 2, GATHERED: ["all-gather"] * 2}
+        assert says == UNSAID or found == expected[says]
+
+
+RECEIVED = re.compile(
+    r"= \(?\w+\[([\d,]*)\].* (?:all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\("
+)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("ids_are_sharded", [False, True])
+def test_a_training_step_of_a_table_sharded_by_rows_moves_no_row(kind, dtype, ids_are_sharded):
+    mesh, of_batch = mesh_of(kind), P("d") if ids_are_sharded else P()
+    table, targets = (jnp.asarray(RNG.integers(-2, 3, shape), dtype) for shape in ((4096, 16), (32, 16)))
+    ids = below(4096, (32,))
+
+    def step(table, ids, targets):
+        def loss(table):
+            read = dml_jax.gather(table, ids, 0, out_sharding=of_batch if kind == AxisType.Explicit else None)
+            return (read * targets).astype(jnp.float32).sum()
+
+        return table - jax.grad(loss)(table)
+
+    expected = table - jax.grad(lambda t: (dml_jax.gather(t, ids, 0) * targets).astype(jnp.float32).sum())(table)
+    with jax.set_mesh(mesh):
+        specs = (P("d"), of_batch, of_batch)
+        arrays = [jax.device_put(x, NamedSharding(mesh, s)) for x, s in zip((table, ids, targets), specs, strict=True)]
+        out = NamedSharding(mesh, P("d")) if kind == AxisType.Auto else None
+        compiled = jax.jit(step, out_shardings=out).lower(*arrays).compile()
+        assert_same_bits(compiled(*arrays), expected)
+    received = [int(sizes.split(",")[0] or 1) for sizes in RECEIVED.findall(compiled.as_text())]
+    assert len(received) == len(COLLECTIVE.findall(compiled.as_text()))
+    assert all(rows <= 32 for rows in received)  # ids and cotangents of the batch
+    assert ids_are_sharded or not received

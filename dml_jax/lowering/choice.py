@@ -40,6 +40,7 @@ FormName = Literal[
     "joined",
     "axis_last",
     "inverse",
+    "compared",
     "copies",
     "runs",
     "parts",
@@ -53,6 +54,7 @@ FORMS: Mapping[FormName, str] = {
     "joined": "neighbouring results are put together to a word before it is written",
     "axis_last": "the indexed axis is moved last, and back",
     "inverse": "what is written once per row is read through the inverse permutation",
+    "compared": "each word of a row is compared with its one index",
     "copies": "updates are added to several tables in turn, and those up",
     "runs": "updates are sorted by row and added in blocks, always in one order",
     "parts": "halves of the updates are added one after the other",
@@ -72,7 +74,7 @@ def use_form(name: FormName) -> Iterator[None]:
 
     Args:
       name: "plain", "words", "tiles", "element_tiles", "joined" or "axis_last"; of what adds up, such as gradients of
-        gathers, "inverse", "copies", "runs", "parts" or "wide".
+        gathers, "inverse", "compared", "copies", "runs", "parts" or "wide".
 
     Raises:
       ConstraintError: another name.

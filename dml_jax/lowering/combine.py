@@ -16,7 +16,7 @@ from .choice import Choice, Form, Options, chosen, known_bytes
 from .ranks import number_of_rank, rank
 from .rows import Rows, Write
 from .runs import combined_runs
-from .words import from_words, lanes, to_words
+from .words import as_integers, from_words, lanes, to_words
 
 __all__ = ["ADD", "MAX", "MIN", "MUL", "TABLE", "Reduction", "combined", "wide_type"]
 
@@ -69,7 +69,7 @@ MAX = Reduction(
 )
 
 _MANY = 2**62
-COPIES = 8
+COPIES = 16
 _NARROW = {"rounds": {True}, "itemsize": {1, 2}}
 # On an H200; milliseconds for ids that are uniform / Zipf 1.3 / all one, of updates of bfloat16 and float32.
 TABLE = (
@@ -82,21 +82,22 @@ TABLE = (
     Choice(
         "cuda",
         "copies",
-        {"rounds": {True}, "copies_bytes": range(2**24 + 1), "updates_per_row": range(8, _MANY)},
+        {"rounds": {True}, "takes": {"rows"}, "copies_bytes": range(2**25), "updates_per_row": range(8, _MANY)},
         "0.21/0.64/1.9 and 0.26/0.62/0.84 of 1,000,000 into 1000x128; plain 0.23/1.8/4.8 and 0.27/1.8/4.8",
     ),
     # Atomic additions to one address follow each other at 5 ns; narrow sums would need a wide table besides.
     Choice(
         "cuda",
         "runs",
-        {**_NARROW, "takes": {"rows"}, "updates": range(2**15, _MANY)},
-        "0.45/0.47/0.48 of 65536 into 128256x1024; plain 0.57/0.58/1.0",
+        {**_NARROW, "takes": {"rows"}, "updates": range(2**13, _MANY)},
+        "0.36/0.39/0.39 of 65536 into 128256x1024, 0.15/0.15/0.15 of 16384 into 32000x1024; plain 0.57/0.59/1.0 and"
+        " 0.15/0.16/0.27",
     ),
     Choice(
         "cuda",
         "runs",
         {"rounds": {True}, "takes": {"rows"}, "updates": range(2**18, _MANY)},
-        "0.44/0.46/0.45 of 1,000,000 of float32 into 1000000x64; plain 0.31/1.7/4.8",
+        "0.46/0.46/0.46 of 1,000,000 of float32 into 1000000x64; plain 0.31/1.7/4.8",
     ),
     *(
         Choice(platform, "runs", {"is_few": {True}}, "costs the updates; plain encodes the table, and decodes it")
@@ -107,6 +108,12 @@ TABLE = (
         "parts",
         {**_NARROW, "wide_bytes": range(2**25, 2**28)},
         "0.32/0.40/0.23 of bfloat16 (8192, 2048) along axis 0; plain 0.64/0.35/0.18: float32 sums leave the L2 cache",
+    ),
+    Choice(
+        "cuda",
+        "compared",
+        {"itemsize": {1, 2}},
+        "labels of 4096x32000 0.092 of bfloat16; plain, which stores zeros one by one, 0.17",
     ),
     Choice("cuda", "wide", {"is_float": {False}}, "plain compares and swaps words: 58 times as long where ids meet"),
 )
@@ -176,6 +183,7 @@ def _options(
     adds_to_zeros = reduction is ADD and is_float and not has_table
     applies = {
         "inverse": not has_table and write.unique_indices and write.mode != "fill" and number == rows.count,
+        "compared": reduction is ADD and not has_table and _one_index_per_word_row(indices, shape, dtype, write),
         "copies": adds_to_zeros and not write.unique_indices,
         "runs": is_float and not write.unique_indices and rows.are_stored,
         "parts": adds_to_zeros and not write.unique_indices and takes == "elements" and not rows.are_stored,
@@ -183,6 +191,7 @@ def _options(
     }
     forms = {
         "inverse": partial(_through_inverse, *of),
+        "compared": partial(_compared, *of),
         "copies": partial(_in_copies, *of),
         "runs": in_runs,
         "parts": partial(_in_parts, *of),
@@ -267,6 +276,27 @@ def _in_words(
     wide = jnp.uint32 if jnp.issubdtype(dtype, jnp.unsignedinteger) else jnp.int32
     into = table[0].astype(wide) if table else jnp.full(shape, reduction.identity(dtype).astype(wide))
     return reduction.scatter(into, indices, updates.astype(wide), write.numbers, **write.promises).astype(dtype)
+
+
+def _one_index_per_word_row(indices: jax.Array, shape: tuple[int, ...], dtype: Any, write: Write) -> bool:
+    """Whether each row of the last dimension, of whole words, has one update of one element."""
+    is_last = write.numbers.scatter_dims_to_operand_dims == (len(shape) - 1,)
+    is_one = prod(indices.shape) * shape[-1] == prod(shape) and not write.numbers.update_window_dims
+    return is_last and is_one and lanes(dtype) > 1 and shape[-1] % lanes(dtype) == 0
+
+
+def _compared(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+) -> jax.Array:
+    """Writes each word once: that of the index, or zeros."""
+    dtype = updates.dtype
+    count, bits = lanes(dtype), 8 * dtype.itemsize
+    at = indices[..., 0]
+    if write.mode == "clip":
+        at = jnp.clip(at, 0, shape[-1] - 1)
+    number = lax.broadcasted_iota(at.dtype, (*shape[:-1], shape[-1] // count), len(shape) - 1)
+    word = as_integers(updates).astype(jnp.uint32) << (bits * (at % count)).astype(jnp.uint32)
+    return from_words(jnp.where(number == at // count, word, jnp.uint32(0)), dtype)
 
 
 def _through_inverse(

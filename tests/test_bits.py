@@ -11,6 +11,8 @@ from checks import assert_same_bits, together
 
 import dml_jax
 
+pytestmark = pytest.mark.device
+
 DIRECTML = ["float32", "float16", "uint32", "uint16", "uint8", "int32", "int16", "int8", "float64", "uint64", "int64"]
 FLOAT8 = [name for name in dir(ml_dtypes) if name.startswith("float8_")]
 OTHERS = ["bool", "complex64", "complex128", "bfloat16", *FLOAT8]

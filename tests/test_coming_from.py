@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import os
 import re
 import warnings
 from pathlib import Path
@@ -18,8 +19,10 @@ from checks import assert_same_bits, bits
 import dml_jax
 from dml_jax.descriptors.registry import OPERATORS
 
+os.environ.setdefault("KERAS_BACKEND", "jax")  # before TensorFlow, which may import Keras
+
 PAGE = (Path(__file__).parents[1] / "docs" / "coming_from.md").read_text(encoding="utf-8")
-SECTIONS = ("torch", "TensorFlow", "ONNX Runtime", "DirectMLX and DirectML", "NumPy", "jax.numpy and jax.lax")
+SECTIONS = ("torch", "TensorFlow", "Keras", "ONNX Runtime", "DirectMLX and DirectML", "NumPy", "jax.numpy and jax.lax")
 OURS = ("gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "depth_to_space", "space_to_depth")
 STRIDED = ("as_strided", "as_strided_scatter")
 
@@ -103,6 +106,17 @@ def tensorflow_names(arrays):
     return {"tf": tf} | {name: tf.constant(array) for name, array in arrays.items()}
 
 
+def keras_names(arrays):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        keras = pytest.importorskip("keras")
+    if keras.backend.backend() != "jax":
+        pytest.skip("the page is about Keras on JAX")
+    if not hasattr(keras.ops, "depth_to_space"):
+        pytest.skip("Keras has depth_to_space from 3.14 on")
+    return {"keras": keras} | {name: jnp.asarray(array) for name, array in arrays.items()}
+
+
 def jax_names(arrays):
     # Indices stay NumPy's, so that it is JAX's functions that narrow them.
     kept = {name: jnp.asarray(array) for name, array in arrays.items() if name != "at"}
@@ -116,16 +130,21 @@ LIBRARIES = {
     "NumPy": lambda _: {},
     "JAX": jax_names,
 }
+# With a table of a few functions only.
+ALL_LIBRARIES = LIBRARIES | {"Keras": keras_names}
+
+REDUCTIONS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
-def only_candidate(oracle):
-    """A scatter's oracle as a function: no element of the page's examples has two updates."""
+def written(oracle):
+    """A scatter's oracle as a function: without a reduction, no element of the page's examples has two updates."""
 
-    def scattered(input, *operands, **attributes):
+    def scattered(input, *operands, reduction=None, **attributes):
         output = input.copy()
         for at, updates in oracle(input, *operands, **attributes).items():
-            assert len(updates) <= 1
-            output[at] = updates[0] if updates else input[at]
+            assert reduction or len(updates) <= 1
+            for update in updates:
+                output[at] = REDUCTIONS[reduction](output[at], update) if reduction else update
         return output
 
     return scattered
@@ -168,8 +187,8 @@ ORACLES = {
     "gather": oracles.gather,
     "gather_elements": oracles.gather_elements,
     "gather_nd": oracles.gather_nd,
-    "scatter_elements": only_candidate(oracles.scatter_elements),
-    "scatter_nd": only_candidate(oracles.scatter_nd),
+    "scatter_elements": written(oracles.scatter_elements),
+    "scatter_nd": written(oracles.scatter_nd),
     "depth_to_space": in_both_formats(oracles.depth_to_space),
     "space_to_depth": in_both_formats(oracles.space_to_depth),
     "as_strided": as_strided,
@@ -209,7 +228,7 @@ def executed(source, names):
 def there(library, source, **more):
     """What a line of a library gives: the value of an expression, or the array that a statement writes to."""
     arrays = copies(**more)
-    names = {"np": np} | arrays | LIBRARIES[library](arrays)
+    names = {"np": np} | arrays | ALL_LIBRARIES[library](arrays)
     before = {name: np.asarray(names[name]).copy() for name in arrays}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -232,7 +251,7 @@ def outcome(library, source, **more):
 def skip_without(library):
     """Skips where a library is not installed."""
     if library != "here":
-        LIBRARIES[library]({})
+        ALL_LIBRARIES[library]({})
 
 
 def all_hold(check, cases):
@@ -260,15 +279,15 @@ def lines(kinds, library=None):
 def test_every_table_is_of_a_kind_that_is_executed():
     kinds = [*INDEX_VALUES, *INDEX_TYPES, *EQUIVALENTS, *OUTCOMES, *STRUCTS, *DESCRIPTORS]
     assert sorted(kinds) == sorted(TABLES)
-    assert [len(kind) for kind in (INDEX_VALUES, INDEX_TYPES, EQUIVALENTS, STRUCTS, DESCRIPTORS)] == [2, 1, 5, 1, 1]
+    assert [len(kind) for kind in (INDEX_VALUES, INDEX_TYPES, EQUIVALENTS, STRUCTS, DESCRIPTORS)] == [2, 1, 6, 1, 1]
     assert tuple(dict.fromkeys(t.section for t in TABLES)) == ("Indices at a glance", *SECTIONS)
-    assert {library_of(t) for t in [*EQUIVALENTS, *OUTCOMES]} <= {*LIBRARIES}
+    assert {library_of(t) for t in [*EQUIVALENTS, *OUTCOMES]} == {*ALL_LIBRARIES}
     assert {row[0] for row in lines(AT_A_GLANCE)} == {"here", *LIBRARIES}
     for table in TABLES:
         assert {len(row) for row in table.rows} == {len(table.header)}, table.section
 
 
-@pytest.mark.parametrize("table", EQUIVALENTS, ids=library_of)
+@pytest.mark.parametrize("table", [t for t in EQUIVALENTS if library_of(t) in LIBRARIES], ids=library_of)
 def test_a_section_has_every_function_and_says_where_there_is_no_equivalent(table):
     ours = " ".join(code(row[1]) or "" for row in table.rows)
     assert [name for name in (*OURS, *STRIDED) if not re.search(rf"\b{name}\(", ours)] == []
@@ -286,7 +305,7 @@ def test_a_line_of_ours_is_what_loops_over_elements_give(source):
     assert_same_bits(here(source), by_elements(source))
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", ALL_LIBRARIES)
 def test_a_library_has_the_bits_of_the_equivalent(library):
     def same(theirs, ours):
         result = there(library, theirs)
@@ -294,7 +313,7 @@ def test_a_library_has_the_bits_of_the_equivalent(library):
             assert_same_bits(result, by_elements(ours))
 
     cases = [(source, code(ours)) for theirs, ours, _ in lines(EQUIVALENTS, library) if (source := code(theirs))]
-    assert len(cases) > 10
+    assert len(cases) > (10 if library in LIBRARIES else 0)
     skip_without(library)
     all_hold(same, cases)
 

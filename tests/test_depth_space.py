@@ -10,6 +10,8 @@ from checks import assert_same_bits
 import dml_jax
 from dml_jax import DepthSpaceOrder, depth_to_space, space_to_depth
 
+pytestmark = pytest.mark.device
+
 ORDERS = ("DCR", "CRD")
 LEADS = ((), (2,), (1, 2))
 # Blocks, channels and H != W together tell every known mistake apart; block 2 and one channel tell none.

@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+import re
+from collections import Counter
 from functools import partial
 
 import jax
@@ -15,8 +17,10 @@ from jax.sharding import PartitionSpec as P
 import dml_jax
 from dml_jax import ConstraintError, TensorDesc, use_form
 from dml_jax.errors import describe
-from dml_jax.lowering import choice, depth_space, gather, scatter
+from dml_jax.lowering import choice, combine, depth_space, gather, scatter
 from dml_jax.operators import views
+
+pytestmark = pytest.mark.device
 
 FAST = [name for name in choice.FORMS if name != "plain"]
 every_form = pytest.mark.parametrize("form", FAST)
@@ -24,12 +28,6 @@ DTYPES = [jnp.uint8, jnp.bool_, jnp.float8_e5m2, jnp.int16, jnp.bfloat16, jnp.fl
 RNG = np.random.default_rng(11)
 # On an accelerator these are large enough for vectorised loops; a compiler was seen to get words of bytes wrong there.
 LARGE = 1 if jax.default_backend() == "cpu" else 48
-
-
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    """Forms of words hold back where eight devices could share a dimension of a few of them; test_meshes is of that."""
-    monkeypatch.setattr(jax, "device_count", lambda backend=None: 1)
 
 
 def random_bits(shape, dtype):
@@ -250,11 +248,57 @@ APPLIED = {
     "gather_elements joined": ("joined", lambda x: dml_jax.gather_elements(x.T, COLUMNS.T, 1), TABLE_ROWS),
     "gather_elements axis last": ("axis_last", lambda x: dml_jax.gather_elements(x, COLUMNS, 0), TABLE_ROWS),
 }
+# Of what adds up, in the gradient of a gather: small integers, whose sums are exact in any order.
+MET, ALONE = np.int32([[5, 0, 5, -1, 2, 5, 5, 3, 0]]), np.int32([3, 1, -6, 5, 2, 4])
+
+
+def gradient_of(read):
+    """The transpose of a read, of what it reads."""
+    return lambda x: jax.vjp(read, x)[1](read(x))[0]
+
+
+SMALL_INTEGERS = RNG.integers(1, 5, (6, 8)).astype(np.float16)
+APPLIED |= {
+    "gradient copies": ("copies", gradient_of(lambda x: dml_jax.gather(x, MET, 0)), SMALL_INTEGERS),
+    "gradient runs": ("runs", gradient_of(lambda x: dml_jax.gather(x, MET, 0)), SMALL_INTEGERS),
+    "gradient of tuples, runs": (
+        "runs",
+        gradient_of(lambda x: dml_jax.gather_nd(x, MET.T, mode="fill")),
+        SMALL_INTEGERS.astype(jnp.bfloat16),
+    ),
+    "added rows, runs": (
+        "runs",
+        lambda x: dml_jax.scatter_nd(x, np.int32([[1], [-1], [1]]), x[:3], reduction="add"),
+        SMALL_INTEGERS,
+    ),
+    "gradient parts": ("parts", gradient_of(lambda x: dml_jax.gather_elements(x, COLUMNS // 2, 0)), SMALL_INTEGERS),
+    "gradient inverse": (
+        "inverse",
+        gradient_of(lambda x: dml_jax.gather(x, ALONE, 0, unique_indices=True)),
+        SMALL_INTEGERS,
+    ),
+    "gradient compared": (
+        "compared",
+        gradient_of(lambda x: dml_jax.gather_elements(x, np.int32([[3], [9], [-1], [0], [2], [7]]), 1, mode="fill")),
+        SMALL_INTEGERS,
+    ),
+}
 every_applied = pytest.mark.parametrize(("form", "function", "x"), APPLIED.values(), ids=APPLIED)
 
 
 def test_every_form_is_applied_to_something():
-    assert {form for form, _, _ in APPLIED.values()} == set(FAST)
+    assert {form for form, _, _ in APPLIED.values()} == set(FAST) - {"wide"}  # of integers, which have no derivative
+
+
+def test_narrow_integers_are_combined_as_wide_ones():
+    x, updates = np.int8([[100, -100], [7, 1]]), np.int8([[100, -100], [2, 3], [60, 1]])
+    add = partial(dml_jax.scatter_nd, indices=np.int32([[0], [1], [0]]), updates=updates, reduction="add")
+    assert changes(add, "wide", x)
+    expected = x.copy()
+    np.add.at(expected, [0, 1, 0], updates)  # which wraps
+    for form in ("plain", "wide"):
+        with use_form(form):
+            assert_same_bits(jax.jit(add)(x), expected)
 
 
 @every_applied
@@ -269,7 +313,7 @@ def test_transformations_see_the_plain_form(form, function, x):
         assert_same_bits(jax.jit(lambda x: function(x))(x), expected)
         assert_same_bits(jax.vmap(function)(np.stack([x, -x])), batched)
         assert_same_bits(jax.vmap(function, in_axes=-1, out_axes=1)(np.stack([x, -x], -1)), jnp.moveaxis(batched, 0, 1))
-        assert_same_bits(jax.jvp(function, (x,), (-x,))[1], -expected)
+        assert_same_bits(jax.jvp(function, (x,), (-x,))[1], batched[1])
         assert_same_bits(jax.vjp(function, x)[1](cotangent)[0], back)
         assert_same_bits(jax.checkpoint(function)(x), expected)
         _, carried = jax.lax.scan(lambda c, x: (c, function(x)), 0, np.stack([x, -x]))
@@ -297,21 +341,6 @@ def test_an_explicit_mesh(form, function, x):
         if x.ndim == 4:  # leading dimensions belong to the operator
             assert_same_bits(function(sharded), np.stack([function(x), function(-x)]))
         assert_same_bits(jax.vmap(function)(sharded), np.stack([function(x), function(-x)]))
-
-
-def test_a_dimension_has_at_most_as_many_parts_as_a_backend_has_devices(monkeypatch):
-    """Beside one GPU there may be a mesh of CPU devices."""
-    devices = {None: 1, "cpu": 8}
-    monkeypatch.setattr(jax, "device_count", lambda backend=None: devices[backend])
-    assert choice.parts_at_most() == 8
-
-    def without_cpus(backend=None):
-        if backend:
-            raise RuntimeError("Unknown backend cpu")
-        return 2
-
-    monkeypatch.setattr(jax, "device_count", without_cpus)
-    assert choice.parts_at_most() == 2
 
 
 def test_a_promise_of_order_keeps_the_axis_where_it_is():
@@ -343,7 +372,13 @@ def test_temporaries_are_taken_only_for_a_large_gain(dtype, shape, expected):
         assert ("optimization_barrier" in read.trace(*specs).lower(lowering_platforms=("cuda",)).as_text()) == expected
 
 
-TABLES = {"depth_space": depth_space.TABLE, "gather": gather.TABLE, "scatter": scatter.TABLE, "views": views.TABLE}
+TABLES = {
+    "combine": combine.TABLE,
+    "depth_space": depth_space.TABLE,
+    "gather": gather.TABLE,
+    "scatter": scatter.TABLE,
+    "views": views.TABLE,
+}
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
@@ -352,6 +387,43 @@ def test_tables_name_forms_and_platforms(table):
         assert row.form in FAST
         assert row.platform in ("cpu", "cuda", "rocm", "tpu")
         assert "plain" in row.measured or "apart" in row.measured
+
+
+GRADIENTS = {
+    "a vocabulary, bfloat16": ((32000, 1024), jnp.bfloat16, 16384, {}, "runs"),
+    "a vocabulary, float32": ((32000, 1024), jnp.float32, 16384, {}, "plain"),
+    "items of a shop": ((1000000, 64), jnp.float32, 1000000, {}, "runs"),
+    "positions": ((64, 1024), jnp.float32, 65536, {}, "copies"),
+    "a number per node": ((10000,), jnp.bfloat16, 4000000, {}, "copies"),
+    "few tokens": ((32000, 1024), jnp.bfloat16, 512, {}, "plain"),
+    "a permutation": ((16384, 2048), jnp.bfloat16, 16384, {"unique_indices": True}, "inverse"),
+    "distinct rows": ((16384, 2048), jnp.bfloat16, 8192, {"unique_indices": True}, "plain"),
+    "whatever the ids": ((16384, 2048), jnp.float32, 8192, {"deterministic": True}, "runs"),
+}
+
+
+@pytest.mark.parametrize(("shape", "dtype", "count", "promises", "form"), GRADIENTS.values(), ids=GRADIENTS)
+def test_which_form_the_gradient_of_a_gather_has_on_a_gpu(shape, dtype, count, promises, form):
+    """The program is that of the forced form, and of no other."""
+    table, ids = jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct((count,), np.int32)
+
+    def lowered(name):
+        def gradient(table, ids):
+            read = lambda table: dml_jax.gather(table, ids, 0, **promises)  # noqa: E731
+            return jax.vjp(read, table)[1](jnp.ones((count, *shape[1:]), dtype))[0]
+
+        with use_form(name) if name else contextlib.nullcontext():
+            text = jax.jit(gradient).trace(table, ids).lower(lowering_platforms=("cuda",)).as_text()
+        of_platforms = ("case", "constant", "return")
+        return Counter(op for op in re.findall(r"stablehlo\.(\w+)", text) if op not in of_platforms)
+
+    asked = {name: lowered(name) for name in ("plain", "inverse", "copies", "runs")}
+    if promises.get("deterministic"):
+        assert lowered(None) == asked["plain"]
+        assert lowered(None)["sort"] == 1
+    else:
+        assert lowered(None) == asked[form]
+        assert form == "plain" or asked[form] != asked["plain"]
 
 
 def test_a_table_chooses_by_platform_and_case():
@@ -407,13 +479,13 @@ def test_what_is_chosen_on_a_gpu(function, shape, dtype, mark, expected):
             assert mark not in lowered()
 
 
-def test_words_hold_back_where_devices_could_tear_them(monkeypatch):
-    x = jax.ShapeDtypeStruct((136004,), np.uint8)  # words on one device, not on eight
-    lowered = lambda: jax.jit(lambda x: PADDED(x)).trace(x).lower(lowering_platforms=("cuda",)).as_text()  # noqa: E731
-    assert "bitcast_convert" in lowered()
-    jax.clear_caches()  # the number of devices does not change otherwise
-    monkeypatch.setattr(jax, "device_count", lambda backend=None: 8)
-    assert "bitcast_convert" not in lowered()
+def test_words_hold_back_where_devices_could_tear_them():
+    mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("cpu"))
+    texts = []
+    for sharding in (None, NamedSharding(mesh, P())):
+        x = jax.ShapeDtypeStruct((136004,), np.uint8, sharding=sharding)  # words on one device, not on eight
+        texts.append(jax.jit(lambda x: PADDED(x)).trace(x).lower(lowering_platforms=("cuda",)).as_text())
+    assert ["bitcast_convert" in text for text in texts] == [True, False]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float64])

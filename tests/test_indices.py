@@ -9,6 +9,8 @@ from checks import assert_same_bits, assert_scattered
 
 import dml_jax
 
+pytestmark = pytest.mark.device
+
 SIGNED, UNSIGNED = (np.int8, np.int16, np.int32, np.int64), (np.uint8, np.uint16, np.uint32, np.uint64)
 SIZE = 6
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import dml_jax
 
+pytestmark = pytest.mark.device
+
 SHAPES = [shape for rank in (1, 2, 3) for shape in itertools.product((1, 2, 3), repeat=rank)]
 every_first_size = pytest.mark.parametrize("shapes", [[s for s in SHAPES if s[0] == n] for n in (1, 2, 3)], ids="123")
 

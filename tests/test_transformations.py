@@ -13,6 +13,8 @@ from checks import assert_same_bits
 from jax.sharding import PartitionSpec as P
 from operator_cases import CASES, VARIANTS
 
+pytestmark = pytest.mark.device
+
 every_variant = pytest.mark.parametrize("case", VARIANTS.values(), ids=VARIANTS)
 CAST = {name: (case, jnp.float32) for name, case in VARIANTS.items()} | {
     f"{name} bfloat16": (case, jnp.bfloat16) for name, case in CASES.items()

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..errors import ConstraintError
 from .carrying import as_bits
 from .choice import Choice, Form, Options, chosen, known_bytes
 from .ranks import number_of_rank, rank
@@ -144,9 +145,21 @@ def combined(
     batch = prod(shape[d] for d in write.numbers.operand_batching_dims)
     if prod(indices.shape[:-1]) == batch:
         write = replace(write, unique_indices=True)  # one index has none to meet, such as the label of a row of logits
+    rounds = reduction.rounds and jnp.issubdtype(updates.dtype, jnp.inexact)
+    if write.deterministic and rounds and not write.unique_indices:
+        _check_sortable((*shape, *indices.shape), shape)
     data = (updates,) if table is None else (table, updates)
     options = partial(_options, indices, updates, shape, write, reduction, len(data) > 1)
     return chosen(options, TABLE, forced)(indices, *data)
+
+
+def _check_sortable(sizes: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
+    if not all(isinstance(n, int) for n in sizes):
+        raise ConstraintError("deterministic needs sizes that are known while tracing, and one is symbolic")
+    if prod(shape) >= 2**31:
+        raise ConstraintError(
+            f"deterministic needs a table of fewer than 2**31 elements, but there are {prod(shape)}: cut the table"
+        )
 
 
 def _options(

@@ -55,7 +55,8 @@ def _abstract(*_: Any, function: ByDevices, aval: Any) -> Any:
 @_by_devices.def_impl
 def _evaluate(*arrays: jax.Array, function: ByDevices, aval: Any) -> jax.Array:
     """Without jax.jit, as under jax.disable_jit."""
-    return function(max(len(array.sharding.device_set) for array in arrays))(*arrays)
+    on_devices = [array.sharding for array in arrays if isinstance(array, jax.Array)]
+    return function(max((len(sharding.device_set) for sharding in on_devices), default=1))(*arrays)
 
 
 def _lower(context: mlir.LoweringRuleContext, *operands: Any, function: ByDevices, aval: Any) -> Any:

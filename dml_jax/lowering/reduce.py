@@ -91,7 +91,7 @@ def _products_of_others(
         return lax.associative_scan(_joined_runs, (starts[:, None], shifted))[1]
 
     others = before(factors, starts) * before(factors[::-1], ends[::-1])[::-1]
-    held = rows.fold(input).astype(wide).at[numbers].get(mode="clip")
+    held = rows.fold(input).astype(wide).at[numbers].get(mode="fill", fill_value=0)  # 0 for what is dropped
     unsorted = jnp.zeros_like(others).at[order].set(others * held, unique_indices=True)
     of_updates = _unfold_updates(unsorted, updates, rows).astype(input.dtype)
     return multiplied(indices, jnp.ones_like(input), updates), of_updates

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .carrying import as_bits
 from .words import element, from_words, joined, lanes, to_words
 
 __all__ = ["combined_runs"]
@@ -54,19 +55,30 @@ def combined_runs(
     row = jnp.where(begins, numbers, 0)  # of one that goes on, nothing is read or written
     first, end = (jnp.where(begins, bound[row], 0) for bound in (runs.first, runs.end))
     total = runs.total(packed, order, first, end, behind)
-    held = _Packed(table, reduction).rows(row)
+    mine = _read(row, table)
+    held = packed.split(to_words(mine) if packed.lanes > 1 else mine)
     written = packed.rounded([reduction.combine(a, b) for a, b in zip(held, total, strict=True)])
-    at = jnp.where(begins, numbers, np.int32(count))
-    return table.at[at].set(written, mode="drop", unique_indices=True)
+    return _store(jnp.where(begins, numbers, np.int32(count)), table, written)
+
+
+# As integers, which every platform reads and writes where they are, and no more of the table than that.
+@as_bits
+def _read(row: jax.Array, table: jax.Array) -> jax.Array:
+    return table.at[row].get(mode="clip")
+
+
+@as_bits
+def _store(at: jax.Array, table: jax.Array, rows: jax.Array) -> jax.Array:
+    return table.at[at].set(rows, mode="drop", unique_indices=True)
 
 
 @dataclass(frozen=True)
 class _Packed:
-    """Rows of an array, read and written by words where elements are narrow, and in two parts where they are complex.
+    """Rows of an array, read and written by words where elements are narrow.
 
     Args:
       array: (rows, width).
-      reduction: what encodes elements, real and imaginary parts of complex ones by themselves.
+      reduction: what encodes elements.
     """
 
     array: jax.Array
@@ -77,26 +89,21 @@ class _Packed:
         """Elements of a word; 1 where rows are no whole words."""
         return lanes(self.array.dtype) if self.array.shape[1] % lanes(self.array.dtype) == 0 else 1
 
-    @property
-    def is_complex(self) -> bool:
-        return jnp.issubdtype(self.array.dtype, jnp.complexfloating)
-
     def rows(self, at: jax.Array) -> Lanes:
         """Some of the rows."""
+        return self.split((to_words(self.array) if self.lanes > 1 else self.array).at[at].get(mode="clip"))
+
+    def split(self, rows: jax.Array) -> Lanes:
+        """The lanes of rows, which are words if there are several lanes."""
         dtype = self.array.dtype
-        if self.is_complex:
-            row = self.array.at[at].get(mode="clip")
-            return [self.reduction.encode(part) for part in (row.real, row.imag)]
         if self.lanes == 1:
-            return [self.reduction.encode(self.array.at[at].get(mode="clip"))]
-        words, narrow = to_words(self.array).at[at].get(mode="clip"), jnp.dtype(f"uint{8 * dtype.itemsize}")
-        each = (element(words, lane, dtype).astype(narrow) for lane in range(self.lanes))
+            return [self.reduction.encode(rows)]
+        narrow = jnp.dtype(f"uint{8 * dtype.itemsize}")
+        each = (element(rows, lane, dtype).astype(narrow) for lane in range(self.lanes))
         return [self.reduction.encode(lax.bitcast_convert_type(x, dtype)) for x in each]
 
     def rounded(self, parts: Lanes) -> jax.Array:
         """An array of the type of this one."""
-        if self.is_complex:
-            return lax.complex(*parts)
         narrow = [self.reduction.decode(part, self.array.dtype) for part in parts]
         return from_words(joined(narrow, self.array.dtype), self.array.dtype) if self.lanes > 1 else narrow[0]
 

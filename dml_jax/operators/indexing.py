@@ -10,12 +10,12 @@ from jax import lax
 
 from ..errors import ConstraintError
 from ..lowering.carrying import carry_bits
-from ..lowering.gather import Read, gathered, read_of
+from ..lowering.gather import Read, gathered
 from ..lowering.reduce import reduced
 from ..lowering.rows import Write
 from ..lowering.scatter import scattered
 from ..rules import Operands, Rule, custom, one_of
-from .promises import Promises, check_promises
+from .promises import Promises, shown
 
 __all__ = [
     "READ_MODE",
@@ -94,8 +94,7 @@ def read(
         drops=mode == "fill",
         deterministic=promises.deterministic,
     )
-    _show_to_checkify(input, indices, how)
-    check_promises(indices, input.shape, how.transpose)
+    indices = shown(indices, input.shape, how.transpose)
     values = gathered(indices, input, how, form)
     if mode != "fill":
         return values
@@ -129,16 +128,10 @@ def write(
         indices = _resolve(indices, sizes)
     lax_mode = "fill" if mode == "drop" else mode
     how = Write(numbers, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
-    _show_to_checkify(input, indices, read_of(how, input.shape))
-    check_promises(indices, input.shape, how)
+    indices = shown(indices, input.shape, how)
     if reduction is None:
         return scattered(indices, input, updates, how, form)
     return reduced(indices, input, updates, how, reduction, form)
-
-
-def _show_to_checkify(input: jax.Array, indices: jax.Array, how: Read) -> None:
-    """Reads what is read, or written, where checkify looks; XLA drops the unused result."""
-    lax.gather(lax.stop_gradient(input), indices, how.numbers, how.slice_sizes, mode="clip")
 
 
 def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:

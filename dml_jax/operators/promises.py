@@ -1,6 +1,7 @@
-"""What a caller promises about indices, handed on to XLA, and checked where checkify asks."""
+"""What a caller promises about indices, handed on to XLA, and what checkify is shown of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import jax
@@ -8,10 +9,12 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.checkify import debug_check
 
+from ..lowering.gather import read_of
 from ..lowering.rows import Rows, Write
+from ..lowering.seen import seen_by_checkify
 from .operands import as_flag
 
-__all__ = ["Promises", "as_promises", "check_promises"]
+__all__ = ["Promises", "as_promises", "shown"]
 
 
 @dataclass(frozen=True)
@@ -43,21 +46,36 @@ def as_promises(operator: str, **flags: Any) -> Promises:
     return Promises(**{name: as_flag(operator, name, value) for name, value in flags.items()})
 
 
-def check_promises(indices: jax.Array, shape: tuple[int, ...], write: Write) -> None:
-    """Reports a broken promise under checkify.user_checks; XLA drops what is computed for it elsewhere.
+def shown(indices: jax.Array, shape: tuple[int, ...], write: Write) -> jax.Array:
+    """The same indices; checkify reports those out of range, and under user_checks broken promises about them.
 
     Args:
       indices: wrapped, in the rank that lax.scatter wants.
       shape: of the table that they address.
       write: how.
     """
-    if not (write.unique_indices or write.indices_are_sorted):
-        return
-    rows = Rows(shape, write)
-    row = rows.row_of_each(indices)
-    if write.indices_are_sorted:
-        debug_check(jnp.all(row[1:] >= row[:-1]), "indices_are_sorted was promised, but indices descend")
-    if write.unique_indices:
-        ascending = lax.sort(row)
-        is_twice = (ascending[1:] == ascending[:-1]) & (ascending[1:] < rows.count)
-        debug_check(~jnp.any(is_twice), "unique_indices was promised, but two indices address one element")
+
+    def check(indices: jax.Array) -> None:
+        read = replace(read_of(write, shape), mode="clip", indices_are_sorted=False)
+        read(indices, jnp.zeros(shape, jnp.int8))  # which index_checks look at
+        if write.indices_are_sorted:
+            debug_check(~_descend(indices, write), "indices_are_sorted was promised, but indices descend")
+        if write.unique_indices:
+            rows = Rows(shape, write)
+            row = lax.sort(rows.row_of_each(indices))
+            is_twice = jnp.any((row[1:] == row[:-1]) & (row[1:] < rows.count))
+            debug_check(~is_twice, "unique_indices was promised, but two indices address one element")
+
+    return seen_by_checkify(check, indices)
+
+
+def _descend(indices: jax.Array, write: Write) -> jax.Array:
+    """Whether a tuple is less than the one before it, in the same batch."""
+    batch = prod(indices.shape[d] for d in write.numbers.scatter_indices_batching_dims)
+    tuples = indices.reshape(batch, -1, indices.shape[-1])
+    before, after = tuples[:, :-1], tuples[:, 1:]
+    descends, alike = jnp.zeros(before.shape[:2], bool), jnp.ones(before.shape[:2], bool)
+    for t in range(indices.shape[-1]):
+        descends |= alike & (before[..., t] > after[..., t])
+        alike &= before[..., t] == after[..., t]
+    return jnp.any(descends)

@@ -1,0 +1,462 @@
+"""Scatters that reduce, and what flows back through gathers: sums, products, extremes, promises and determinism."""
+
+import itertools
+import math
+import re
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import oracles
+import pytest
+from checks import assert_same_bits, together
+from jax.experimental import checkify
+from jax.test_util import check_grads
+
+import dml_jax
+
+pytestmark = pytest.mark.device
+
+REDUCTIONS = ("add", "mul", "min", "max")
+FLOAT8 = [name for name in dir(jnp) if name.startswith("float8_") and name != "float8_e8m0fnu"]
+FLOATS = ["float32", "float16", "bfloat16", *FLOAT8]
+INTEGERS = ["int8", "int16", "int32", "uint8", "uint16", "uint32"]
+WIDE = ["float64", "int64", "uint64", "complex128"]
+every_reduction = pytest.mark.parametrize("reduction", REDUCTIONS)
+
+
+# The oracle, without JAX: tests/oracles.py lists the updates that address an element, and Python combines them.
+
+
+def exact(array):
+    """The numbers in float64 or complex128, integers and bools as Python's own."""
+    return array.astype(object if array.dtype.kind in "biu" else np.complex128 if array.dtype.kind == "c" else float)
+
+
+def combine(numbers, reduction):
+    """A NaN wins, and -0.0 is less than 0.0; of bools "add" is or and "mul" is and."""
+    if reduction in ("add", "mul") and not isinstance(numbers[0], bool):
+        return sum(numbers[1:], numbers[0]) if reduction == "add" else math.prod(numbers[1:], start=numbers[0])
+    nans = [number for number in numbers if number != number]
+    choose = min if reduction in ("min", "mul") else max
+    return nans[0] if nans else choose(numbers, key=lambda number: (number, math.copysign(1, number)))
+
+
+def oracle(name, x, indices, updates, reduction, **how):
+    """Exact, not yet of the type of `x`."""
+    output, found = exact(x), getattr(oracles, name)(x, indices, exact(updates), **how)
+    for at, numbers in found.items():
+        output[at] = combine([output[at], *numbers], reduction)
+    return output
+
+
+def as_type(numbers, dtype):
+    """Rounds floats once, to even; integers wrap."""
+    dtype = np.dtype(dtype)
+    if dtype.kind in "iu":
+        least, count = int(np.iinfo(dtype).min), 2 ** (8 * dtype.itemsize)
+        return np.vectorize(lambda n: (n - least) % count + least, otypes=[object])(numbers).astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return numbers.astype(dtype)
+
+
+def unsigned(numbers):
+    """Complex zeros without signs, which depend on the order."""
+    return numbers + 0 if numbers.dtype.kind == "c" else numbers
+
+
+SHAPES = [  # operator, attributes, shapes of input, indices and updates
+    ("scatter_elements", {"axis": 0}, (4, 3), (7, 3), (7, 3)),
+    ("scatter_elements", {"axis": -1}, (2, 5), (2, 9), (2, 9)),
+    ("scatter_nd", {}, (5, 3), (12, 1), (12, 3)),
+    ("scatter_nd", {}, (2, 3, 2), (3, 4, 2), (3, 4, 2)),
+]
+
+
+def scatters(rng):
+    """(operator, attributes, shape of input, indices, shape of updates); all with duplicates and negative indices."""
+    for (name, how, shape, *of, written), mode in itertools.product(SHAPES, ("drop", "clip", "promise_in_bounds")):
+        sizes = np.int32([shape[how["axis"]]] if how else shape[: of[0][-1]])
+        beyond = 0 if mode == "promise_in_bounds" else 2
+        indices = rng.integers(-sizes - beyond, sizes + beyond, *of, dtype=np.int32)
+        yield name, {**how, "mode": mode}, shape, indices, written
+
+
+def small(rng, dtype, shape):
+    """Small whole numbers, whose sums and products are exact; of integers any, as these wrap."""
+    dtype = np.dtype(dtype)
+    if dtype.kind in "iu":
+        return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+    if dtype.kind == "c":
+        return rng.choice([0, 0, 1, -1, 1j, -1j, 1 + 1j, 1 - 1j], shape).astype(dtype) + 0  # no -0.0
+    return rng.integers(0, 2, shape).astype(bool) if dtype.kind == "b" else rng.integers(-2, 3, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "bool", "complex64", *WIDE])
+def test_every_type_against_exact_numbers(dtype):
+    """Whole numbers give the same bits; others are rounded once by narrow floats, and at every step by wide ones."""
+    dtype, rng = np.dtype(getattr(ml_dtypes, dtype, dtype)), np.random.default_rng(1)
+    reductions = REDUCTIONS[: 2 if dtype.kind == "c" else 4]
+    some = list(scatters(rng))[:: 1 if dtype in ("float32", "int8") else 2]  # every shape and mode
+    cases = [(*case, reduction) for case, reduction in itertools.product(some, reductions)]
+    functions = [partial(getattr(dml_jax, name), reduction=r, **how) for name, how, *_, r in cases]
+    program = jax.jit(lambda arrays: [f(*a) for f, a in zip(functions, arrays, strict=True)])
+    for values in (
+        (small,) if dtype.kind in "biuc" else (small, lambda rng, dtype, of: rng.normal(size=of).astype(dtype))
+    ):
+        arrays = [(values(rng, dtype, shape), at, values(rng, dtype, of)) for _, _, shape, at, of, _ in cases]
+        with jax.enable_x64(dtype.name in WIDE):
+            results = jax.device_get(program(arrays))
+        for (name, how, *_, reduction), (x, at, updates), actual in zip(cases, arrays, results, strict=True):
+            found = oracle(name, x, at, updates, reduction, **how)
+            if values is small or reduction in ("min", "max"):
+                assert_same_bits(unsigned(actual), unsigned(as_type(found, dtype)))
+                continue
+            most = oracle(name, abs(x), at, abs(updates), reduction, **how)
+            info = ml_dtypes.finfo(dtype)
+            unit = np.ldexp(1.0, np.maximum(np.frexp(found)[1] - 1, info.minexp) - info.nmant)  # in the last place
+            bound = 16 * info.eps * most if dtype.itemsize > 2 else 0.51 * unit
+            assert (abs(exact(actual) - found) <= bound.astype(float)).all()
+
+
+@pytest.mark.parametrize("form", ["plain", "runs", "copies"])
+def test_a_long_sum_of_narrow_floats_is_rounded_once(form):
+    """One by one in bfloat16 they would stop at 256."""
+    ones, zero = np.ones(3000, jnp.bfloat16), np.zeros(1, jnp.bfloat16)
+    at = np.zeros(3000, np.int32)
+    with dml_jax.use_form(form):
+        forward = dml_jax.scatter_elements(zero, at, ones, 0, reduction="add")
+        back = jax.vjp(lambda x: dml_jax.gather(x, at, 0), zero)[1](jnp.asarray(ones))[0]
+    for total in (forward, back):
+        assert_same_bits(total, np.array([3008], jnp.bfloat16))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_extremes_of_special_numbers(dtype):
+    """All triples: what is there, and two updates."""
+    special = as_type(np.array([np.nan, -np.inf, -1.0, -0.0, 0.0, 1.0, np.inf]), jnp.dtype(dtype))
+    x, *two = np.array(list(itertools.product(special, repeat=3)), special.dtype).T
+    at, updates = np.tile(np.arange(x.size, dtype=np.int32), 2), np.concatenate(two)
+    for form in ("plain", "runs")[: 2 if dtype in FLOATS[:3] else 1]:
+        calls = [partial(dml_jax.scatter_elements, axis=0, reduction=r) for r in ("min", "max")]
+        with dml_jax.use_form(form):
+            results = together([(call, x, at, updates) for call in calls])
+        for reduction, actual in zip(("min", "max"), results, strict=True):
+            expected = as_type(oracle("scatter_elements", x, at, updates, reduction, axis=0), x.dtype)
+            nans, zero = np.isnan(expected), np.zeros_like(x)
+            np.testing.assert_array_equal(np.isnan(actual), nans)
+            assert_same_bits(np.where(nans, zero, actual), np.where(nans, zero, expected))
+
+
+def test_what_has_no_such_reduction_is_refused():
+    e8, keys, of_complex = jnp.ones(3, jnp.float8_e8m0fnu), jax.random.split(jax.random.key(0), 3), jnp.ones(3, "c8")
+    refused = [(x, r) for x in (e8, keys) for r in REDUCTIONS] + [(of_complex, r) for r in ("min", "max")]
+    functions = (partial(dml_jax.scatter_elements, axis=0), np.int32([0])), (dml_jax.scatter_nd, np.int32([[0]]))
+    for function, at in functions:
+        for x, reduction in refused:
+            with pytest.raises(dml_jax.DataTypeError, match=re.escape(f"it is {x.dtype}, ")):
+                function(x, at, updates=x[:1], reduction=reduction)
+        with pytest.raises(dml_jax.ConstraintError, match="one of None, 'add', 'mul', 'min', 'max', but it is 'mean'"):
+            function(of_complex, at, updates=of_complex[:1], reduction="mean")
+
+
+def slopes_oracle(name, x, indices, updates, cotangent, reduction, **how):
+    """The cotangents of `x` and `updates`, and how many of the numbers combined in each element are 0."""
+    of_x, of_updates, zeros = np.zeros_like(exact(x)), np.zeros_like(exact(updates)), set()
+    number = np.arange(updates.size).reshape(updates.shape)
+    for at, found in getattr(oracles, name)(x, indices, number, **how).items():
+        numbers = [exact(x)[at], *(exact(updates).flat[i] for i in found)]
+        ties = [each == combine(numbers, reduction) for each in numbers]
+        others = [math.prod([*numbers[:i], *numbers[i + 1 :]]) for i in range(len(numbers))]
+        slopes = {"add": [1] * len(numbers), "mul": others}.get(reduction, np.divide(ties, max(1, sum(ties))))
+        of_x[at], *of_updates.flat[found] = exact(cotangent)[at] * np.array(slopes)
+        zeros.add(numbers.count(0))
+    return of_x, of_updates, zeros
+
+
+HALF = [("bfloat16", r) for r in REDUCTIONS]
+COMPLEX = [("complex64", r) for r in ("add", "mul")]
+
+
+def pulled_back(function, x, indices, updates, cotangent):
+    return jax.vjp(lambda x, updates: function(x, indices, updates), x, updates)[1](cotangent)
+
+
+@pytest.mark.parametrize(("dtype", "reduction"), [*[("float32", r) for r in REDUCTIONS], *HALF, *COMPLEX])
+def test_derivatives_against_formulae(dtype, reduction):
+    """Of sums 1, of products the product of all others, zeros or not, and of extremes a part for each that ties."""
+    dtype, rng, calls, expected = jnp.dtype(dtype), np.random.default_rng(1), [], []
+    for name, how, shape, at, written in list(scatters(rng))[:: 1 if dtype == np.float32 else 2]:
+        x, updates, cotangent = (small(rng, dtype, of) for of in (shape, written, shape))
+        function = partial(getattr(dml_jax, name), reduction=reduction, **how)
+        calls.append((partial(pulled_back, function), x, at, updates, cotangent))
+        expected.append(slopes_oracle(name, x, at, updates, cotangent, reduction, **how))
+    for found, (*exactly, _) in zip(together(calls), expected, strict=True):
+        for actual, of in zip(found, exactly, strict=True):
+            assert actual.dtype == dtype
+            tolerance = 0 if reduction in ("add", "mul") else float(jnp.finfo(dtype).eps)
+            np.testing.assert_allclose(exact(actual), of, rtol=tolerance, atol=0)
+    assert set().union(*(zeros for *_, zeros in expected)) >= {0, 1, 2, 3}
+
+
+@every_reduction
+def test_derivatives_under_vmap_and_forwards(reduction):
+    rng = np.random.default_rng(3)
+    x, updates, w = (small(rng, np.float32, (3, *of)) for of in ((4, 2), (6, 2), (4, 2)))
+    at = rng.integers(-5, 6, (3, 6, 1), dtype=np.int32)
+    function = partial(dml_jax.scatter_nd, reduction=reduction)
+
+    def loss(x, at, updates, w):
+        return (function(x, at, updates) * w).sum()
+
+    found = jax.jit(jax.vmap(jax.grad(loss, (0, 2))))(x, at, updates, w)
+    for n in range(3):
+        of_x, of_updates, _ = slopes_oracle("scatter_nd", x[n], at[n], updates[n], w[n], reduction)
+        np.testing.assert_allclose(found[0][n], of_x, rtol=1e-6)
+        np.testing.assert_allclose(found[1][n], of_updates, rtol=1e-6)
+    jacobians = [jac(lambda x, u: function(x, at[0], u), (0, 1)) for jac in (jax.jacfwd, jax.jacrev)]
+    for forwards, backwards in zip(*together((jac, x[0], updates[0]) for jac in jacobians), strict=True):
+        np.testing.assert_allclose(forwards, backwards, rtol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["add", "mul"])
+def test_second_derivatives(reduction):
+    x, updates = np.random.default_rng(4).normal(size=(2, 2, 3))
+    function = partial(dml_jax.scatter_elements, indices=np.int32([[0, -1, 0], [2, 2, 9]]), axis=1, reduction=reduction)
+    with jax.enable_x64(True):
+        check_grads(jax.jit(lambda x, u: function(x, updates=u)), (x, updates), order=2)
+
+
+def test_the_transpose_of_add():
+    x, updates, at = np.zeros((4, 3), np.float32), np.zeros((5, 3), np.float32), np.int32([[1], [-1], [1], [7], [0]])
+    cotangent = np.arange(12, dtype=np.float32).reshape(4, 3)
+    transpose = jax.linear_transpose(lambda x, u: dml_jax.scatter_nd(x, at, u, reduction="add"), x, updates)
+    of_x, of_updates = transpose(jnp.asarray(cotangent))
+    assert_same_bits(of_x, cotangent)
+    assert_same_bits(of_updates, np.concatenate([cotangent[[1, 3, 1]], np.zeros((1, 3), np.float32), cotangent[:1]]))
+
+
+COUNT = 1100  # three levels of blocks of the runs
+
+
+def distributions():
+    rng = np.random.default_rng(5)
+    uniform, order = rng.integers(0, COUNT, COUNT), rng.permutation(COUNT)
+    zipf = (rng.zipf(1.3, COUNT) - 1) % COUNT
+    return [ids.astype(np.int32) for ids in (order, uniform, zipf, np.full(COUNT, 7), np.sort(zipf))]
+
+
+def programs(forms, function, *arrays):
+    """One per form, each other than the rest: a form that does not apply would be the plain one."""
+    lowered = []
+    for form in forms:
+        with dml_jax.use_form(form):
+            lowered.append(jax.jit(lambda *x: function(*x)).lower(*arrays))
+    assert len({each.as_text() for each in lowered}) == len(lowered)
+    return [each.compile() for each in lowered]
+
+
+def rows(x, ids, **promises):
+    return dml_jax.gather(x, ids, 0, **promises)
+
+
+def elements(x, ids):
+    return dml_jax.gather_elements(x, jnp.tile(ids[:, None], x.shape[1]), 0)
+
+
+def flown_back(read, ids, cotangents):
+    return [jax.vjp(lambda x: read(x, ids), jnp.zeros_like(c))[1](c)[0] for c in cotangents]
+
+
+FORMS = [  # of what is read, with which promise; the forms of its gradient, and the widths of rows
+    (rows, {}, ("plain", "runs", "copies"), (1, 3, 4, 64)),
+    (rows, {"unique_indices": True}, ("plain", "inverse"), (1, 3, 4, 64)),
+    (elements, {}, ("plain", "parts", "copies"), (1, 3)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2", "complex64"])
+def test_forms_of_gradients(dtype):
+    dtype, rng, every = jnp.dtype(dtype), np.random.default_rng(6), distributions()
+    for read, promises, forms, widths in FORMS:
+        cotangents = [small(rng, dtype, (COUNT, width)) for width in widths]
+        back = partial(flown_back, partial(read, **promises))
+        for program, ids in itertools.product(
+            programs(forms, back, every[0], cotangents), every[: 1 if promises else 5]
+        ):
+            for actual, cotangent in zip(program(ids, cotangents), cotangents, strict=True):
+                expected = np.zeros_like(exact(cotangent))
+                np.add.at(expected, ids, exact(cotangent))
+                assert_same_bits(actual, as_type(expected, dtype))
+
+
+WIDE_SUMS = list(itertools.product(("int8", "uint16"), REDUCTIONS))
+UFUNCS = {"add": (64, np.add), "mul": (3, np.multiply), "min": (4, np.minimum), "max": (1, np.maximum)}
+
+
+@pytest.mark.parametrize(("dtype", "reduction"), [*HALF, *COMPLEX, ("float8_e5m2", "add"), *WIDE_SUMS])
+def test_forms_of_every_reduction(dtype, reduction):
+    """Of floats signs alone, so that a product of any length is exact."""
+    dtype, rng, every = jnp.dtype(dtype), np.random.default_rng(8), distributions()
+    fast, signs = "wide" if dtype.kind in "iu" else "runs", [1, -1, 1j, -1j] if dtype.kind == "c" else [1, -1]
+    width, ufunc = UFUNCS[reduction]
+    kind = small if fast == "wide" else lambda _, dtype, shape: rng.choice(signs, shape).astype(dtype)
+    x, updates = kind(rng, dtype, (2, COUNT, width))
+
+    def function(ids, x, updates):
+        return dml_jax.scatter_nd(x, ids[:, None], updates, reduction=reduction)
+
+    for program, ids in itertools.product(programs(("plain", fast), function, every[0], x, updates), every):
+        expected = exact(x)
+        ufunc.at(expected, ids, exact(updates))
+        assert_same_bits(unsigned(np.asarray(program(ids, x, updates))), unsigned(as_type(expected, dtype)))
+
+
+def test_deterministic_sums_have_one_result():
+    rng = np.random.default_rng(9)
+    ids, (x, updates) = (rng.zipf(1.3, 5000) % 50).astype(np.int32), rng.normal(size=(2, 5000, 8)).astype(np.float32)
+
+    def sums(x, updates, deterministic):
+        read = partial(dml_jax.gather, indices=ids, axis=0, deterministic=deterministic)
+        scattered = dml_jax.scatter_nd(x, ids[:, None], updates, reduction="add", deterministic=deterministic)
+        return scattered, jax.vjp(read, x)[1](updates)[0]
+
+    jitted, found = jax.jit(partial(sums, deterministic=True)), x[:50].astype(float)
+    first, *others = [np.stack(jitted(x[:50], updates)) for _ in range(100)]
+    for other in others:
+        assert_same_bits(other, first)
+    np.add.at(found, ids, updates.astype(float))
+    np.testing.assert_allclose(first, np.stack([found, found - x[:50]]), atol=1e-3)
+    if jax.default_backend() != "cpu":
+        with dml_jax.use_form("runs"):
+            assert_same_bits(np.stack(jax.jit(partial(sums, deterministic=False))(x[:50], updates)), first)
+
+
+X = np.arange(6, dtype=np.float32)
+READS = {
+    "gather": lambda x, i, **how: dml_jax.gather(x, i, 0, **how),
+    "gather_elements": lambda x, i, **how: dml_jax.gather_elements(x, i, 0, **how),
+    "gather_nd": lambda x, i, **how: dml_jax.gather_nd(x, i[:, None], **how),
+}
+WRITES = {
+    "scatter_elements": lambda x, i, **how: dml_jax.scatter_elements(x, i, 2 * x[: i.size], 0, **how),
+    "scatter_nd": lambda x, i, **how: dml_jax.scatter_nd(x, i[:, None], 2 * x[: i.size], **how),
+}
+FLAGGED = {**READS, **WRITES, "as_strided": lambda x, i, **how: dml_jax.as_strided(x, (3, 3), (1, 1), **how)}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_flags_are_bools(name):
+    function, at = FLAGGED[name], np.int32([0, 1])
+    for flag in ("deterministic", "unique_indices", "indices_are_sorted")[: 1 if name == "as_strided" else 3]:
+        assert_same_bits(function(X, at, **{flag: True}), function(X, at))
+        for value in (0, 1, None, "yes", jnp.array(True)):
+            with pytest.raises(dml_jax.DataTypeError, match=f"{name}: {flag} must be True or False"):
+                function(X, at, **{flag: value})
+
+
+def promised(function, *arrays):
+    """What the only scatter of a program is promised: that indices are sorted, and unique."""
+    text = jax.jit(function).lower(*arrays).as_text()
+    (line,) = (line for line in text.splitlines() if '"stablehlo.scatter"' in line)
+    return "indices_are_sorted = true" in line, "unique_indices = true" in line
+
+
+@pytest.mark.parametrize("promises", [*itertools.product([False, True], repeat=2)])
+def test_promises_reach_xla(promises):
+    how = dict(zip(("indices_are_sorted", "unique_indices"), promises, strict=True))
+    for name, function in READS.items():
+        read = partial(function, i=np.int32([0, 1]), mode="fill", **how)
+        assert promised(lambda u, read=read: jax.vjp(read, X)[1](u)[0], X[:2]) == promises, name
+    for function, reduction in itertools.product(WRITES.values(), (None, *REDUCTIONS)):
+        assert promised(partial(function, i=np.int32([0, 1]), reduction=reduction, **how), X) == promises
+    # Along another axis than the last, as XLA is told about all indices in row-major order.
+    lines, x, unsorted = np.int32([[0, 2], [1, 3]]), np.ones((4, 2), np.float32), (False, promises[1])
+    assert promised(partial(dml_jax.scatter_elements, axis=0, reduction="add", **how), x, lines, x[:2]) == unsorted
+    read = partial(dml_jax.gather_elements, indices=lines, axis=0, mode="fill", **how)
+    assert promised(lambda u: jax.vjp(read, x)[1](u)[0], x[:2]) == unsorted
+
+
+@pytest.mark.parametrize("name", READS)
+def test_the_gradient_of_a_promised_permutation(name):
+    order = np.random.default_rng(10).permutation(64).astype(np.int32)
+    cotangent = jnp.arange(1, 65, dtype=np.float32)
+    for mode, form, ids in itertools.product(("clip", "fill"), ("plain", "inverse"), (order, order - 64)):
+        with dml_jax.use_form(form):
+            back = jax.vjp(partial(READS[name], i=ids, mode=mode, unique_indices=True), jnp.zeros(64))[1]
+            assert_same_bits(back(cotangent)[0][order], cotangent)
+
+
+def reported(function, *arrays):
+    return checkify.checkify(function, errors=checkify.user_checks)(*arrays)[0].get()
+
+
+UNIQUE, SORTED = {"unique_indices": True}, {"indices_are_sorted": True}
+PROMISES = [  # what is promised, the mode of a write, indices that keep the promise, and that do not
+    (UNIQUE, "clip", [-1, 0, 4], [-1, 0, 5]),
+    (UNIQUE, "clip", [9, 0, 4], [9, 0, 5]),
+    (UNIQUE, "clip", [-9, 1, 4], [-9, 0, 4]),
+    (UNIQUE, "drop", [9, 9, 5], [9, 5, 5]),
+    (UNIQUE, "drop", [-7, -7, 0], [-6, -7, 0]),
+    (SORTED, "clip", [0, 3, 3], [0, 3, 2]),
+    (SORTED, "drop", [0, 5, 9], [1, 0, 9]),
+]
+UNDER = {
+    "nothing": lambda f: f,
+    "jit": jax.jit,
+    "grad": lambda f: jax.grad(lambda x, i: f(x, i).sum()),
+    "vmap": lambda f: lambda x, i: jax.vmap(f, (None, 0))(x, jnp.stack([jnp.arange(3), i])),
+}
+
+
+def test_checkify_reports_broken_promises():
+    """Every operator with every promise, and every promise under every transformation."""
+    cases = itertools.product((*READS, *WRITES), PROMISES)
+    for (name, (promises, mode, kept, broken)), under in zip(cases, itertools.cycle(UNDER), strict=False):
+        how = {"mode": mode, "reduction": "add"} if name in WRITES else {"mode": "fill" if mode == "drop" else mode}
+        function = UNDER[under](partial(FLAGGED[name], **how, **promises))
+        assert reported(function, X, np.int32(kept)) is None, (name, kept, under)
+        message = f"{next(iter(promises))} was promised, but"
+        assert message in (reported(function, X, np.int32(broken)) or ""), (name, broken, under)
+
+
+X2, TUPLES, LINES = np.zeros((3, 4), np.float32), np.int32([[0, 9], [1, 0]]), np.int32([[0, 9], [1, 9], [2, 3]])
+DROPPED = {
+    "scatter_nd": (partial(dml_jax.scatter_nd, reduction="add"), X2, TUPLES, X2[0, :2]),
+    "scatter_elements": (partial(dml_jax.scatter_elements, axis=1, reduction="add"), X2, LINES, X2[:, :2]),
+    "gather_elements": (partial(dml_jax.gather_elements, axis=1, mode="fill"), X2, LINES),
+}
+
+
+@pytest.mark.parametrize("name", DROPPED)
+def test_checkify_accepts_sorted_indices_of_which_some_are_dropped(name):
+    function, *arrays = DROPPED[name]
+    assert reported(partial(function, indices_are_sorted=True), *arrays) is None
+
+
+@every_reduction
+@pytest.mark.parametrize("name", WRITES)
+def test_index_checks_of_reductions(name, reduction):
+    checked = jax.jit(checkify.checkify(partial(WRITES[name], reduction=reduction), errors=checkify.index_checks))
+    assert checked(X, np.int32([5, -6, 5]))[0].get() is None
+    for index in (6, -7):
+        assert "out-of-bounds" in checked(X, np.int32([5, index, 5]))[0].get()
+
+
+# XLA:CPU copies a table of bfloat16 whose bits it writes as integers; of float16 it does not.
+COPIED = 1 if jax.default_backend() == "cpu" else 0
+
+
+@every_reduction
+@pytest.mark.parametrize(("dtype", "copies"), [(np.float16, 0), (jnp.bfloat16, COPIED)])
+def test_few_updates_of_a_donated_table_of_narrow_floats(reduction, dtype, copies):
+    """Are computed beside the table, not in a wide copy of it."""
+    table, rows = (jax.ShapeDtypeStruct((count, 64), dtype) for count in (1 << 16, 16))
+    at = jax.ShapeDtypeStruct((16, 1), jnp.int32)
+    function = jax.jit(partial(dml_jax.scatter_nd, reduction=reduction), donate_argnums=0)
+    memory = function.lower(table, at, rows).compile().memory_analysis()
+    size = table.size * table.dtype.itemsize
+    assert memory.alias_size_in_bytes == size
+    assert memory.temp_size_in_bytes < (copies + 1 / 4) * size

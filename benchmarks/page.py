@@ -52,10 +52,22 @@ def _calls(cases: dict[str, Case]) -> Iterator[str]:
     yield from _ratios({name.removesuffix(", call"): case for name, case in cases.items() if _is_call(name)})
 
 
+def _gradients(cases: dict[str, Case]) -> Iterator[str]:
+    """Of what has to move, and how many times as fast dml_jax is: as the peers, the best of torch, and deterministic."""
+    rows = []
+    for name, case in cases.items():
+        torch = [contender for contender in case if contender.startswith("torch")]
+        best = min(torch, key=lambda contender, case=case: case[contender].seconds, default="")
+        ratios = [_times(case, contender) for contender in ("deterministic", "jnp", best)]
+        rows.append([name.replace(" gradient,", ":"), f"{case['dml_jax'].of_copy:.2f}", *ratios, best[6:] or "-"])
+    yield from _lines(["gradient", "of a copy", "x deterministic", "x jnp", "x best of torch", "which is"], rows)
+
+
 TABLES: dict[str, Callable[[dict[str, Case]], Iterator[str]]] = {
     "depth and space": _depth_space,
     "other cases": _others,
     "calls": _calls,
+    "gradients": _gradients,
 }
 
 

@@ -84,15 +84,20 @@ TABLE = (
         "cuda",
         "copies",
         {"rounds": {True}, "takes": {"rows"}, "copies_bytes": range(2**25), "updates_per_row": range(8, _MANY)},
-        "0.21/0.64/1.9 and 0.26/0.62/0.84 of 1,000,000 into 1000x128; plain 0.23/1.8/4.8 and 0.27/1.8/4.8",
+        "0.20/0.39/0.67 and 0.25/0.38/0.70 of 1,000,000 into 1000x128; plain 0.23/1.8/4.8 and 0.27/1.8/4.8",
     ),
     # Atomic additions to one address follow each other at 5 ns; narrow sums would need a wide table besides.
     Choice(
         "cuda",
         "runs",
-        {**_NARROW, "takes": {"rows"}, "updates": range(2**13, _MANY)},
-        "0.36/0.39/0.39 of 65536 into 128256x1024, 0.15/0.15/0.15 of 16384 into 32000x1024; plain 0.57/0.59/1.0 and"
-        " 0.15/0.16/0.27",
+        {**_NARROW, "takes": {"rows"}, "updates": range(2**15, _MANY)},
+        "0.36/0.39/0.38 of 65536 into 128256x1024; plain 0.57/0.59/1.0",
+    ),
+    Choice(
+        "cuda",
+        "runs",
+        {**_NARROW, "takes": {"rows"}, "updates": range(2**13, _MANY), "wide_bytes": range(2**26, _MANY)},
+        "0.14/0.15/0.14 of 16384 into 32000x1024; plain 0.15/0.16/0.27",
     ),
     Choice(
         "cuda",

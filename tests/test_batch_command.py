@@ -118,6 +118,21 @@ def test_an_operator_is_applied_to_every_item(tmp_path, name):
     assert done.stdout.count("\n") == 1
 
 
+def test_updates_are_combined(tmp_path):
+    """Any number of them per element; the numbers are whole, so that any order gives the same sum."""
+    at, updates = np.abs(INDICES[..., :1]) % 4, X[:, ::-1] % 100
+    paths, out = files(tmp_path, [X % 100, at, updates]), tmp_path / "out.npy"
+    done = batch("scatter_nd", *paths, out, "--reduction", "add", "--deterministic")
+    assert done.exit_code == 0, done.output
+    expected = X % 100
+    for item, rows, some in zip(expected, at[..., 0], updates, strict=True):
+        np.add.at(item, rows, some)
+    assert np.load(out).tobytes() == expected.tobytes()
+    refused = batch("scatter_nd", *paths, out, "--reduction", "mean")
+    assert refused.exit_code == 2
+    assert "'mean' is not one of 'add', 'mul', 'min', 'max'" in refused.output
+
+
 @pytest.mark.parametrize("shared", [["indices"], ["input"]])
 def test_a_shared_operand_is_read_whole(tmp_path, shared):
     arrays = [X, INDICES]

@@ -277,6 +277,11 @@ APPLIED |= {
         gradient_of(lambda x: dml_jax.gather(x, ALONE, 0, unique_indices=True)),
         SMALL_INTEGERS,
     ),
+    "gradient compared, tuples": (
+        "compared",
+        gradient_of(lambda x: dml_jax.gather_nd(x, np.int32([[3], [9], [-1], [0], [2], [7]]), batch_dims=1)),
+        SMALL_INTEGERS.astype(jnp.bfloat16),
+    ),
     "gradient compared": (
         "compared",
         gradient_of(lambda x: dml_jax.gather_elements(x, np.int32([[3], [9], [-1], [0], [2], [7]]), 1, mode="fill")),

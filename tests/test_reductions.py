@@ -150,6 +150,20 @@ def test_extremes_of_special_numbers(dtype):
             assert_same_bits(np.where(nans, zero, actual), np.where(nans, zero, expected))
 
 
+VIEWS = {"repeated": ((3000, 2), (0, 1)), "overlapping": ((40, 7), (1, 1)), "interleaved": ((5, 4), (2, 3))}
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16, jnp.float8_e5m2])
+def test_the_gradient_of_a_view_is_added_in_float32(dtype, deterministic):
+    """Of elements that several coordinates see; ones, whose sums a narrow type would stop."""
+    for sizes, strides in VIEWS.values():
+        view = partial(dml_jax.as_strided, sizes=sizes, strides=strides, deterministic=deterministic)
+        seen = np.lib.stride_tricks.as_strided(np.arange(64), sizes, [8 * s for s in strides])
+        expected = np.bincount(seen.ravel(), minlength=64).astype(dtype)
+        assert_same_bits(jax.jit(jax.vjp(view, jnp.zeros(64, dtype))[1])(jnp.ones(sizes, dtype))[0], expected)
+
+
 def test_what_has_no_such_reduction_is_refused():
     e8, keys, of_complex = jnp.ones(3, jnp.float8_e8m0fnu), jax.random.split(jax.random.key(0), 3), jnp.ones(3, "c8")
     refused = [(x, r) for x in (e8, keys) for r in REDUCTIONS] + [(of_complex, r) for r in ("min", "max")]

@@ -309,11 +309,11 @@ def _compared(
     """Writes each word once: that of the index, or zeros."""
     dtype = updates.dtype
     count, bits = lanes(dtype), 8 * dtype.itemsize
-    at = indices[..., 0]
+    at, update = (x.reshape(*shape[:-1], 1) for x in (indices, as_integers(updates)))
     if write.mode == "clip":
         at = jnp.clip(at, 0, shape[-1] - 1)
     number = lax.broadcasted_iota(at.dtype, (*shape[:-1], shape[-1] // count), len(shape) - 1)
-    word = as_integers(updates).astype(jnp.uint32) << (bits * (at % count)).astype(jnp.uint32)
+    word = update.astype(jnp.uint32) << (bits * (at % count)).astype(jnp.uint32)
     return from_words(jnp.where(number == at // count, word, jnp.uint32(0)), dtype)
 
 

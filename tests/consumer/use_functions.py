@@ -34,11 +34,13 @@ def reads(table: jax.Array) -> None:
     columns = np.zeros((3, 2), np.uint8)
     assert_type(dml_jax.gather_elements(table, columns, 1, mode="clip", indices_are_sorted=True), jax.Array)
     assert_type(dml_jax.gather_nd(table, rows, batch_dims=0, mode="fill", fill_value=np.nan), jax.Array)
+    assert_type(dml_jax.gather(table, rows, 0, unique_indices=False, deterministic=True), jax.Array)
 
 
 def writes(table: jax.Array) -> None:
     rows = np.array([[0, 2], [1, 1]], np.int64)
     assert_type(dml_jax.scatter_nd(table, rows, np.ones(2, np.float32), mode="clip"), jax.Array)
+    assert_type(dml_jax.scatter_nd(table, rows, np.ones(2, np.float32), reduction="add", deterministic=True), jax.Array)
     columns, updates = np.zeros((3, 1), np.int32), on_device(np.ones((3, 1), np.float32))
     assert_type(dml_jax.scatter_elements(table, columns, updates, axis=1, mode="drop"), jax.Array)
 

@@ -474,3 +474,18 @@ def test_few_updates_of_a_donated_table_of_narrow_floats(reduction, dtype, copie
     size = table.size * table.dtype.itemsize
     assert memory.alias_size_in_bytes == size
     assert memory.temp_size_in_bytes < (copies + 1 / 4) * size
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_no_constant_of_the_size_of_the_indices_is_in_a_gradient(axis):
+    """XLA would fold it while it compiles, for seconds."""
+    at = jax.ShapeDtypeStruct((256, 1024), np.int32)
+
+    def gradient(cotangent, at):
+        table = jnp.zeros(at.shape, cotangent.dtype)
+        return jax.vjp(lambda table: dml_jax.gather_elements(table, at, axis), table)[1](cotangent)[0]
+
+    lowered = jax.jit(gradient).lower(jax.ShapeDtypeStruct(at.shape, jnp.bfloat16), at)
+    for text in (lowered.as_text(), lowered.compile().as_text()):
+        sizes = re.findall(r"constant dense<[^>]{100,}> : tensor<256x1024|\[256,1024[\d,]*\]\S* constant\(", text)
+        assert not sizes

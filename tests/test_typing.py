@@ -193,7 +193,7 @@ def test_names_lead_back_to_the_object(name):
 def test_literal_types_are_what_the_function_accepts(case):
     """By the message that a wrong name gets."""
     literals = {name: _names(hint) for name, hint in get_type_hints(case.function).items() if _names(hint)}
-    assert {*literals} == {*inspect.signature(case.function).parameters} & {"mode", "order", "data_format"}
+    assert {*literals} == {*inspect.signature(case.function).parameters} & {"mode", "order", "data_format", "reduction"}
     for parameter, names in literals.items():
         with pytest.raises(dml_jax.ConstraintError) as caught:
             case.function(**{**case.arrays, **case.static, parameter: "none such"})

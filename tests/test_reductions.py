@@ -489,3 +489,61 @@ def test_no_constant_of_the_size_of_the_indices_is_in_a_gradient(axis):
     for text in (lowered.as_text(), lowered.compile().as_text()):
         sizes = re.findall(r"constant dense<[^>]{100,}> : tensor<256x1024|\[256,1024[\d,]*\]\S* constant\(", text)
         assert not sizes
+
+
+def test_what_is_dropped_multiplies_nothing():
+    """Not even each other: their product would overflow."""
+    far = np.int32([[9], [9], [9], [1]])
+    product = lambda x, u: dml_jax.scatter_nd(x, far, u, reduction="mul").sum()  # noqa: E731
+    x, updates = np.float32([1, 3, np.inf, 1]), np.float32([1e30, 1e30, np.inf, 2])
+    of_input, of_updates = jax.grad(product, (0, 1))(x, updates)
+    assert_same_bits(of_updates, np.float32([0, 0, 0, 3]))
+    assert_same_bits(of_input, np.float32([1, 2, 1, 1]))
+
+
+def test_no_tracer_outlives_its_trace():
+    x, at = np.ones((3, 2), np.float32), np.int32([[0], [1]])
+    calls = [
+        lambda x: dml_jax.gather(x, at, 0),
+        lambda x: dml_jax.scatter_nd(x, at, x[:2], reduction="add"),
+        lambda x: dml_jax.scatter_nd(x, at, x[:2]),
+        lambda x: dml_jax.as_strided(x.ravel(), (2, 2), (1, 1)),
+        lambda x: dml_jax.depth_to_space(jnp.tile(x[:1, :1].reshape(1, 1, 1), (4, 1, 1)), 2),
+    ]
+    with jax.checking_leaks():
+        for call in calls:
+            jax.jit(call)(x)
+            jax.jit(lambda x, call=call: jax.vjp(call, x)[1](call(x)))(x)
+
+
+def test_sizes_that_have_no_number():
+    """A promise is not checked there, a wish refused."""
+    (n,) = jax.export.symbolic_shape("n")
+    table, at = jax.ShapeDtypeStruct((n, 3), np.float32), jax.ShapeDtypeStruct((4,), np.int32)
+    unique = jax.jit(lambda x, i: dml_jax.gather(x, i, 0, unique_indices=True))
+    exported = jax.export.deserialize(jax.export.export(unique)(table, at).serialize())
+    assert_same_bits(
+        exported.call(np.eye(5, 3, dtype=np.float32), np.int32([1, 0, 2, -1])),
+        np.eye(5, 3, dtype=np.float32)[[1, 0, 2, 4]],
+    )
+    huge = jax.ShapeDtypeStruct((1 << 16, 1 << 16), np.int8)
+    tuples, update = jax.ShapeDtypeStruct((4, 2), np.int32), jax.ShapeDtypeStruct((4,), np.int8)
+    write = partial(dml_jax.scatter_nd, unique_indices=True)
+    assert jax.eval_shape(write, huge, tuples, update).shape == huge.shape
+    with pytest.raises(
+        dml_jax.ConstraintError, match=r"deterministic needs sizes that are known .* fewer than 2\*\*31"
+    ):
+        jax.export.export(jax.jit(lambda x, i: dml_jax.gather(x, i, 0, deterministic=True)))(table, at)
+    product = lambda x: dml_jax.scatter_nd(x, jnp.zeros((1, 1), int), x[:1], reduction="mul").sum()  # noqa: E731
+    with pytest.raises(dml_jax.ConstraintError, match="the derivative of mul needs sizes that are known while tracing"):
+        jax.export.export(jax.jit(jax.grad(product)))(table)
+
+
+def test_without_jit_and_with_numpy_arrays():
+    x, at = np.float32([[1, 2], [3, 4]]), np.int32([[1]])
+    with jax.disable_jit():
+        for reduction, expected in (("mul", [9, 16]), ("min", [3, 4]), ("add", [6, 8])):
+            with dml_jax.use_form("runs"):
+                found = dml_jax.scatter_nd(x, at, x[1:], reduction=reduction)
+            assert_same_bits(found, np.float32([[1, 2], expected]))
+            jax.grad(lambda x, r=reduction: dml_jax.scatter_nd(x, at, x[1:], reduction=r).sum())(x)

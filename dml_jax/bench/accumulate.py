@@ -42,7 +42,7 @@ def cases(size: int) -> Iterator[Case]:
     """Every table, data type and distribution.
 
     Args:
-      size: bytes of data; below 128 MiB all numbers of rows and indices are an eighth.
+      size: bytes of data; below 128 MiB numbers of indices, and of rows above 1000, are an eighth.
     """
     part = 8 if size < 2**27 else 1
     for (rows, width, number), dtype, kind in _each(TABLES):

@@ -19,6 +19,7 @@ __all__ = [
     "Form",
     "Options",
     "chosen",
+    "described",
     "forced_form",
     "forcing",
     "is_plain",
@@ -170,6 +171,11 @@ def _chosen(forms: Mapping[str, Form], table: Sequence[Choice], case: Mapping[st
     rows = [row for row in reversed(table) if row.form in forms and row.applies(case)]
     by_platform = {row.platform: forms[row.form] for row in rows}
     return _by_platform({"default": plain, **by_platform}) if by_platform else plain
+
+
+def described(*arrays: Any) -> Sequence[Any]:
+    """Shapes and types, which outlive a trace, of arrays that do not."""
+    return [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
 
 
 def known_bytes(*arrays: Any) -> int:

@@ -13,13 +13,13 @@ from jax import lax
 
 from ..errors import ConstraintError
 from .carrying import as_bits
-from .choice import Choice, Form, Options, chosen, known_bytes
+from .choice import Choice, Form, Options, chosen, described, known_bytes
 from .ranks import number_of_rank, rank
 from .rows import Rows, Write
 from .runs import combined_runs
 from .words import as_integers, from_words, lanes, to_words
 
-__all__ = ["ADD", "MAX", "MIN", "MUL", "TABLE", "Reduction", "combined", "wide_type"]
+__all__ = ["ADD", "MAX", "MIN", "MUL", "TABLE", "Reduction", "check_sortable", "combined", "wide_type"]
 
 
 def wide_type(dtype: Any) -> Any:
@@ -152,18 +152,22 @@ def combined(
         write = replace(write, unique_indices=True)  # one index has none to meet, such as the label of a row of logits
     rounds = reduction.rounds and jnp.issubdtype(updates.dtype, jnp.inexact)
     if write.deterministic and rounds and not write.unique_indices:
-        _check_sortable((*shape, *indices.shape), shape)
+        check_sortable("deterministic", indices, shape, write)
     data = (updates,) if table is None else (table, updates)
-    options = partial(_options, indices, updates, shape, write, reduction, len(data) > 1)
+    options = partial(_options, *described(indices, updates), shape, write, reduction, len(data) > 1)
     return chosen(options, TABLE, forced)(indices, *data)
 
 
-def _check_sortable(sizes: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
-    if not all(isinstance(n, int) for n in sizes):
-        raise ConstraintError("deterministic needs sizes that are known while tracing, and one is symbolic")
-    if prod(shape) >= 2**31:
+def check_sortable(what: str, indices: Any, shape: tuple[Any, ...], write: Write) -> None:
+    """Refuses what cannot be sorted by the number of its row.
+
+    Raises:
+      ConstraintError: a size is symbolic, or there are 2**31 elements or updates.
+    """
+    if not Rows(shape, write).are_numbered(indices):
         raise ConstraintError(
-            f"deterministic needs a table of fewer than 2**31 elements, but there are {prod(shape)}: cut the table"
+            f"{what} needs sizes that are known while tracing, and fewer than 2**31 elements and updates,"
+            f" but the sizes are {shape}, and {indices.shape[:-1]} of the updates"
         )
 
 
@@ -178,7 +182,7 @@ def _options(
 ) -> Options:
     dtype, rows, of = updates.dtype, Rows(shape, write), (shape, write, reduction)
     plain = partial(_plain, *of)
-    if not all(isinstance(n, int) for n in (*shape, *indices.shape)) or prod(shape) >= 2**31:
+    if not rows.are_numbered(indices):
         return {"plain": plain}, {"bytes": 0}
     in_runs, is_float, number = partial(_in_runs, *of), jnp.issubdtype(dtype, jnp.inexact), prod(indices.shape[:-1])
     rounds = reduction.rounds and is_float
@@ -202,7 +206,7 @@ def _options(
     applies = {
         "inverse": not has_table and write.unique_indices and write.mode != "fill" and number == rows.count,
         "compared": reduction is ADD and not has_table and _one_index_per_word_row(indices, shape, dtype, write),
-        "copies": adds_to_zeros and not write.unique_indices,
+        "copies": adds_to_zeros and not write.unique_indices and COPIES * rows.count < 2**31,
         "runs": is_float and not write.unique_indices and rows.are_stored,
         "parts": adds_to_zeros and not write.unique_indices and takes == "elements" and not rows.are_stored,
         "wide": not is_float and not write.unique_indices and dtype.itemsize < 4 and dtype != jnp.bool_,
@@ -213,7 +217,7 @@ def _options(
         "copies": partial(_in_copies, *of),
         "runs": in_runs,
         "parts": partial(_in_parts, *of),
-        "wide": partial(_in_words, *of),
+        "wide": partial(_wide, *of),
     }
     found = {name: form for name, form in forms.items() if applies[name] and devices == 1 and number > 0}
     return {"plain": plain, **found}, case
@@ -281,11 +285,11 @@ def _in_parts(
         of = (*shape[:-1], stop - start)
         cut = [lax.slice_in_dim(indices, start, stop, axis=-2), lax.slice_in_dim(updates, start, stop, axis=-1)]
         wide = wide_type(updates.dtype)
-        parts.append(_plain(of, write, reduction, cut[0], cut[1].astype(wide)))
+        parts.append(_plain(of, write, reduction, cut[0], cut[1].astype(wide)))  # wide already: nothing is rounded yet
     return lax.concatenate(parts, len(shape) - 1).astype(updates.dtype)
 
 
-def _in_words(
+def _wide(
     shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, *data: jax.Array
 ) -> jax.Array:
     """Integers of 32 bits, which a GPU combines where they are; the lower bits are those of the narrow type."""

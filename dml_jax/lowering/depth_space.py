@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .carrying import as_bits, carry_bits
-from .choice import Choice, Form, Options, chosen, is_plain, known_bytes
+from .choice import Choice, Form, Options, chosen, described, is_plain, known_bytes
 from .linear import linear
 from .tiles import permuted_in_tiles
 from .words import as_integers, becomes_words, from_words, joined_lanes, lanes, to_words
@@ -140,7 +140,7 @@ def rearranged(
       block_size: the size of y and of x.
       form: the forced one, or None.
     """
-    if is_plain(partial(_options, input, source, target, block_size), TABLE, form):
+    if is_plain(partial(_options, *described(input), source, target, block_size), TABLE, form):
         plain = partial(_plain, source=source, target=target, block_size=block_size)
         is_bfloat16 = input.dtype == jnp.bfloat16
         return carry_bits(_fenced(plain), None, input) if is_bfloat16 else plain(input)
@@ -152,7 +152,7 @@ def _form(source: Sequence[str], target: Sequence[str], block_size: int, forced:
     """What moves an array from `source` to `target`; the transpose has them swapped."""
 
     def form(_: None, input: jax.Array) -> jax.Array:
-        return chosen(partial(_options, input, source, target, block_size), TABLE, forced)(None, input)
+        return chosen(partial(_options, *described(input), source, target, block_size), TABLE, forced)(None, input)
 
     return form
 

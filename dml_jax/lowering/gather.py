@@ -9,7 +9,7 @@ import jax
 from jax import lax
 
 from .carrying import as_bits, is_float, is_float8
-from .choice import Choice, Form, Options, chosen, known_bytes
+from .choice import Choice, Form, Options, chosen, described, known_bytes
 from .combine import ADD, combined
 from .linear import linear
 from .rows import Write
@@ -154,7 +154,7 @@ def reading(read: Read, forced: str | None) -> Form:
     """What reads an array; it has no derivative."""
 
     def form(indices: jax.Array, input: jax.Array) -> jax.Array:
-        return chosen(partial(_options, read, indices, input), TABLE, forced)(indices, input)
+        return chosen(partial(_options, read, *described(indices, input)), TABLE, forced)(indices, input)
 
     return form
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .combine import ADD, MAX, MIN, MUL, Reduction, combined, wide_type
+from .combine import ADD, MAX, MIN, MUL, Reduction, check_sortable, combined, wide_type
 from .gather import read_of, reading
 from .linear import linear
 from .rows import Rows, Write
@@ -29,6 +29,7 @@ def reduced(
       reduction: "add", "mul", "min" or "max".
       form: the forced one, or None.
     """
+    input, updates = jnp.asarray(input), jnp.asarray(updates)
     if input.dtype == jnp.bool_:
         return _of_bools(indices, input, updates, write, reduction, form)
     if not jnp.issubdtype(input.dtype, jnp.inexact):
@@ -78,9 +79,11 @@ def _products_of_others(
     indices: jax.Array, input: jax.Array, updates: jax.Array, write: Write, multiplied: Reduced
 ) -> tuple[jax.Array, jax.Array]:
     """What each element of `input`, and each update, is multiplied with; no division, so that zeros are exact."""
+    check_sortable("the derivative of mul", indices, input.shape, write)
     rows, wide = Rows(input.shape, write), wide_type(input.dtype)
     numbers, order = lax.sort((rows.row_of_each(indices), lax.iota(jnp.int32, updates.size // rows.width)), num_keys=1)
-    factors = rows.fold_updates(updates).astype(wide)[order]
+    is_kept = (numbers < rows.count)[:, None]
+    factors = jnp.where(is_kept, rows.fold_updates(updates).astype(wide)[order], 1)
     starts = jnp.concatenate([jnp.ones(1, bool), numbers[1:] != numbers[:-1]])
     ends = jnp.concatenate([starts[1:], jnp.ones(1, bool)])
     one = jnp.ones((1, rows.width), wide)
@@ -91,7 +94,7 @@ def _products_of_others(
         return lax.associative_scan(_joined_runs, (starts[:, None], shifted))[1]
 
     others = before(factors, starts) * before(factors[::-1], ends[::-1])[::-1]
-    held = rows.fold(input).astype(wide).at[numbers].get(mode="fill", fill_value=0)  # 0 for what is dropped
+    held = rows.fold(input).astype(wide).at[numbers].get(mode="fill", fill_value=0)
     unsorted = jnp.zeros_like(others).at[order].set(others * held, unique_indices=True)
     of_updates = _unfold_updates(unsorted, updates, rows).astype(input.dtype)
     return multiplied(indices, jnp.ones_like(input), updates), of_updates

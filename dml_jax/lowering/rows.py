@@ -82,6 +82,12 @@ class Rows:
         """Whether the elements of a row lie together, one row behind the other."""
         return self.order == tuple(range(len(self.shape)))
 
+    def are_numbered(self, indices: Any) -> bool:
+        """Whether every row, and every update, has a number of 31 bits that is known while tracing."""
+        sizes = (*self.shape, *indices.shape)
+        is_known = all(isinstance(n, int) for n in sizes)
+        return is_known and max(prod(self.shape), prod(indices.shape[:-1])) < 2**31
+
     def fold(self, table: jax.Array) -> jax.Array:
         """The table as (rows, width)."""
         return table.transpose(self.order).reshape(self.count, self.width)

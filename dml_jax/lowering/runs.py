@@ -131,8 +131,8 @@ class _Runs:
         differs = numbers[1:] != numbers[:-1]
         whole = jnp.ones(1, bool)
 
-        def per_row(chosen: jax.Array, values: jax.Array) -> jax.Array:
-            at = jnp.where(chosen, numbers, np.int32(count))
+        def per_row(at_bound: jax.Array, values: jax.Array) -> jax.Array:
+            at = jnp.where(at_bound, numbers, np.int32(count))
             return jnp.zeros(count, jnp.int32).at[at].set(values, mode="drop", unique_indices=True)
 
         self.first = per_row(jnp.concatenate([whole, differs]), position)
@@ -143,7 +143,7 @@ class _Runs:
         return self._total(source, order, first, end, FIRST_BLOCK, behind)
 
     def totals(self, source: Any, order: jax.Array) -> "_Stored | None":
-        """For each block, if a run goes on with it, the total of the run from there on."""
+        """For the block that a run reaches first behind its own first one, the total of the run from there on."""
         return self._behind(source, order, self.numbers.shape[0], FIRST_BLOCK, [])
 
     def _behind(

@@ -6,7 +6,7 @@ import jax
 from jax import lax
 
 from .carrying import as_bits
-from .choice import Choice, Form, Options, chosen, known_bytes
+from .choice import Choice, Form, Options, chosen, described, known_bytes
 from .linear import linear, transposed
 from .rows import Write
 from .words import becomes_words, from_words, lanes, to_words
@@ -24,7 +24,7 @@ def scattered(indices: jax.Array, input: jax.Array, updates: jax.Array, write: W
     def plain(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
         return lax.scatter(input, indices, updates, write.numbers, **write.promises)
 
-    options = partial(_options, plain, write, indices, input, updates)
+    options = partial(_options, plain, write, *described(indices, input, updates))
     return linear(chosen(options, TABLE, form), transposed(plain))(indices, input, updates)
 
 

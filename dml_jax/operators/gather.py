@@ -55,7 +55,8 @@ def gather(
       unique_indices: a promise that no two indices, after wrapping and clamping, address one slice; what is out of
         range under "fill" is exempt. The gradient then stores instead of adding up.
       deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
-        the indices; without it sums of floats may differ in their last bits on a GPU.
+        the indices; without it sums of floats may differ in their last bits on a GPU. For known sizes and fewer than
+        2**31 elements; others are refused.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
@@ -177,7 +178,8 @@ def gather_elements(
       unique_indices: a promise that no two indices, after wrapping and clamping, address one element; what is out of
         range under "fill" is exempt. The gradient then stores instead of adding up.
       deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
-        the indices; without it sums of floats may differ in their last bits on a GPU.
+        the indices; without it sums of floats may differ in their last bits on a GPU. For known sizes and fewer than
+        2**31 elements; others are refused.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
@@ -321,7 +323,8 @@ def gather_nd(
       unique_indices: a promise that no two tuples, after wrapping and clamping, address one slice; what is out of
         range under "fill" is exempt. The gradient then stores instead of adding up.
       deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
-        the indices; without it sums of floats may differ in their last bits on a GPU.
+        the indices; without it sums of floats may differ in their last bits on a GPU. For known sizes and fewer than
+        2**31 elements; others are refused.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:

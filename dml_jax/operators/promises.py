@@ -60,8 +60,8 @@ def shown(indices: jax.Array, shape: tuple[int, ...], write: Write) -> jax.Array
         read(indices, jnp.zeros(shape, jnp.int8))  # which index_checks look at
         if write.indices_are_sorted:
             debug_check(~_descend(indices, write), "indices_are_sorted was promised, but indices descend")
-        if write.unique_indices:
-            rows = Rows(shape, write)
+        rows = Rows(shape, write)
+        if write.unique_indices and rows.are_numbered(indices):
             row = lax.sort(rows.row_of_each(indices))
             is_twice = jnp.any((row[1:] == row[:-1]) & (row[1:] < rows.count))
             debug_check(~is_twice, "unique_indices was promised, but two indices address one element")

@@ -77,7 +77,8 @@ def scatter_elements(
         is exempt.
       indices_are_sorted: a promise that `indices` ascend along `axis` and none is negative.
       deterministic: whether sums and products of floats, and gradients, have the same bits in every run of a program on
-        one kind of device, whatever the indices.
+        one kind of device, whatever the indices. For known sizes and fewer than 2**31 elements, as is the derivative of
+        "mul"; others are refused.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
@@ -224,7 +225,8 @@ def scatter_nd(
       indices_are_sorted: a promise that the tuples ascend, compared coordinate by coordinate, and no coordinate is
         negative.
       deterministic: whether sums and products of floats, and gradients, have the same bits in every run of a program on
-        one kind of device, whatever the indices.
+        one kind of device, whatever the indices. For known sizes and fewer than 2**31 elements, as is the derivative of
+        "mul"; others are refused.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from ..lowering.carrying import as_bits, carry_bits, is_float, is_narrow
-from ..lowering.choice import Choice, Form, Options, chosen, is_plain, known_bytes
+from ..lowering.choice import Choice, Form, Options, chosen, described, is_plain, known_bytes
 from ..lowering.combine import wide_type
 from ..lowering.gather import Read, gathered
 from ..lowering.linear import linear, transposed
@@ -49,7 +49,7 @@ def view(buffer: jax.Array, layout: Layout, form: str | None, deterministic: boo
         read = transposed(lambda _, buffer: _view(buffer, layout, deterministic))
         return [read(None, cotangent.astype(wide), [like[0].astype(wide)])[0].astype(cotangent.dtype)]
 
-    options = partial(_options, buffer, layout)
+    options = partial(_options, *described(buffer), layout)
     adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)
     if not adds_up and is_plain(options, TABLE, form):
         return carry_bits(lambda _, buffer: _view(buffer, layout), None, buffer)

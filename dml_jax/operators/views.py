@@ -15,7 +15,7 @@ from ..lowering.choice import Choice, Form, Options, chosen, described, is_plain
 from ..lowering.combine import wide_type
 from ..lowering.gather import Read, gathered
 from ..lowering.linear import linear, transposed
-from ..lowering.words import becomes_words, from_words, lanes, to_words, words_per_element
+from ..lowering.words import as_integers, becomes_words, from_words, lanes, to_words, words_per_element
 from .indexing import index_dtype
 from .layout import Group, Layout, span
 from .operands import is_key
@@ -64,9 +64,12 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
     words = layout.in_words(count, words_per_element(buffer.dtype)) if becomes_words(buffer.dtype) else None
     if words and not layout.is_dense:  # XLA moves casts to words past a permutation alone
         whole = buffer.shape[0] - buffer.shape[0] % count
-        forms["words"] = lambda _, buffer: from_words(
-            _view(to_words(lax.slice_in_dim(buffer, 0, whole)), words), buffer.dtype
-        )
+
+        def in_words(_: None, buffer: jax.Array) -> jax.Array:
+            cut = lax.slice_in_dim(as_integers(buffer), 0, whole)
+            return from_words(_view(to_words(cut), words), buffer.dtype)
+
+        forms["words"] = in_words
     case = {
         "itemsize": itemsize,
         "fills_words": buffer.shape[0] % (count * devices) == 0,

@@ -53,7 +53,7 @@ def _calls(cases: dict[str, Case]) -> Iterator[str]:
 
 
 def _gradients(cases: dict[str, Case]) -> Iterator[str]:
-    """Of what has to move, and how many times as fast dml_jax is: as the peers, the best of torch, and deterministic."""
+    """The part of a copy of what has to move, and how many times as fast dml_jax is as others and deterministic."""
     rows = []
     for name, case in cases.items():
         torch = [contender for contender in case if contender.startswith("torch")]

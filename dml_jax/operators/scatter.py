@@ -205,9 +205,10 @@ def scatter_nd(
     deterministic: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
-    """Copies `input` and writes each slice of `updates` where a tuple along the last dimension of `indices` points.
+    """Copies `input` and writes, or combines, slices of `updates` where tuples in the last dimension of `indices` point.
 
-    output = input; output[indices[q, 0], ..., indices[q, t-1], r] = updates[q, r], with t = indices.shape[-1].
+    output = input; output[indices[q, 0], ..., indices[q, t-1], r] = updates[q, r], or combined with it by `reduction`;
+    t = indices.shape[-1].
 
     Args:
       input: rank >= 1, any dtype that JAX moves.

@@ -205,7 +205,9 @@ def scatter_nd(
     deterministic: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
-    """Copies `input` and writes, or combines, slices of `updates` where tuples in the last dimension of `indices` point.
+    """Copies `input` and writes, or combines, each slice of `updates` where a tuple of `indices` points.
+
+    Tuples lie along the last dimension of `indices`.
 
     output = input; output[indices[q, 0], ..., indices[q, t-1], r] = updates[q, r], or combined with it by `reduction`;
     t = indices.shape[-1].

@@ -183,9 +183,8 @@ class _Runs:
     def _window(self, source: Any, order: jax.Array | None, first: jax.Array, most: jax.Array, block: int) -> Lanes:
         """Combines the rows [first, first + most) of `source`, or of those that `order` lists; at most `block`."""
         step = lax.broadcasted_iota(jnp.int32, (block, first.shape[0]), 0)
-        at = first[None] + jnp.where(
-            step < most[None], step, 0
-        )  # what is not needed is read a second time, from a cache
+        # What is not needed is read a second time, from a cache.
+        at = first[None] + jnp.where(step < most[None], step, 0)
         if order is not None:
             at = lax.optimization_barrier(order.at[at].get(mode="clip"))
         terms = ([self._if(j < most, part) for part in source.rows(at[j])] for j in range(block))

@@ -88,12 +88,7 @@ def gather(
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
         out_sharding=as_out_sharding(operator, out_sharding),
-        promises=as_promises(
-            operator,
-            indices_are_sorted=indices_are_sorted,
-            unique_indices=unique_indices,
-            deterministic=deterministic,
-        ),
+        promises=as_promises(operator, unique_indices, indices_are_sorted, deterministic),
     )
 
 
@@ -209,12 +204,7 @@ def gather_elements(
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
         out_sharding=as_out_sharding(operator, out_sharding),
-        promises=as_promises(
-            operator,
-            indices_are_sorted=indices_are_sorted,
-            unique_indices=unique_indices,
-            deterministic=deterministic,
-        ),
+        promises=as_promises(operator, unique_indices, indices_are_sorted, deterministic),
     )
 
 
@@ -357,12 +347,7 @@ def gather_nd(
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
         out_sharding=as_out_sharding(operator, out_sharding),
-        promises=as_promises(
-            operator,
-            indices_are_sorted=indices_are_sorted,
-            unique_indices=unique_indices,
-            deterministic=deterministic,
-        ),
+        promises=as_promises(operator, unique_indices, indices_are_sorted, deterministic),
     )
 
 

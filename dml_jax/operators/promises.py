@@ -35,15 +35,19 @@ class Promises:
 _NONE = Promises()
 
 
-def as_promises(operator: str, **flags: Any) -> Promises:
+def as_promises(operator: str, unique_indices: Any, indices_are_sorted: Any, deterministic: Any) -> Promises:
     """Returns the promises, static.
 
     Raises:
       DataTypeError: a flag is neither True nor False.
     """
-    if all(value is False for value in flags.values()):
+    if unique_indices is indices_are_sorted is deterministic is False:
         return _NONE
-    return Promises(**{name: as_flag(operator, name, value) for name, value in flags.items()})
+    return Promises(
+        as_flag(operator, "unique_indices", unique_indices),
+        as_flag(operator, "indices_are_sorted", indices_are_sorted),
+        as_flag(operator, "deterministic", deterministic),
+    )
 
 
 def shown(indices: jax.Array, shape: tuple[int, ...], write: Write) -> jax.Array:

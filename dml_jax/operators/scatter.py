@@ -111,12 +111,7 @@ def scatter_elements(
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
         out_sharding=as_out_sharding(operator, out_sharding),
-        promises=as_promises(
-            operator,
-            unique_indices=unique_indices,
-            indices_are_sorted=indices_are_sorted,
-            deterministic=deterministic,
-        ),
+        promises=as_promises(operator, unique_indices, indices_are_sorted, deterministic),
     )
 
 
@@ -260,12 +255,7 @@ def scatter_nd(
         mode=as_name(operator, "mode", mode),
         form=forced_form(),
         out_sharding=as_out_sharding(operator, out_sharding),
-        promises=as_promises(
-            operator,
-            unique_indices=unique_indices,
-            indices_are_sorted=indices_are_sorted,
-            deterministic=deterministic,
-        ),
+        promises=as_promises(operator, unique_indices, indices_are_sorted, deterministic),
     )
 
 

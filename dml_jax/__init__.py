@@ -1,21 +1,21 @@
 """DirectML's index and depth/space operators as pure JAX functions."""
 
-from .compiler import CompiledOperator, Memory, compile_operator
+from .compiled.compile import CompiledOperator, Memory, compile_operator
+from .compiled.program import BufferSpec
+from .core.data_type import DataType, TensorFlags
+from .core.desc import OperatorDesc
+from .core.feature_level import FeatureLevel
+from .core.tensor import TensorDesc
+from .desc_json import desc_from_json, desc_to_json
 from .descriptors.depth_space import DepthToSpace1Desc, DepthToSpaceDesc, SpaceToDepth1Desc, SpaceToDepthDesc
-from .descriptors.feature_level import FeatureLevel
-from .descriptors.fields import DataType, TensorFlags
 from .descriptors.gather import GatherDesc, GatherElementsDesc, GatherND1Desc, GatherNDDesc
-from .descriptors.json_form import desc_from_json, desc_to_json
-from .descriptors.operator import OperatorDesc
 from .descriptors.scatter import ScatterDesc, ScatterElementsDesc, ScatterNDDesc
-from .descriptors.tensor import TensorDesc
 from .errors import ConstraintError, DataTypeError
-from .lowering.choice import use_form
+from .lowering.forms import use_form
 from .operators.depth_space import DepthSpaceOrder, depth_to_space, space_to_depth
 from .operators.gather import gather, gather_elements, gather_nd
 from .operators.scatter import scatter_elements, scatter_nd
 from .operators.strided import as_strided, as_strided_scatter
-from .program import BufferSpec
 
 __version__ = "0.1.0"
 

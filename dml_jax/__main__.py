@@ -15,7 +15,7 @@ def main() -> None:
         import rich  # noqa: F401
     except ImportError as error:
         sys.exit(f"dml-jax: the command needs {error.name}; install it with: pip install 'dml_jax[cli]'")
-    from .cli import command
+    from .command.main import command
 
     try:
         command(prog_name="dml-jax", standalone_mode=False)
@@ -31,7 +31,7 @@ def main() -> None:
 
 def _interrupted(*_: Any) -> NoReturn:
     """Leaves at once: an exception raised here could be swallowed by the callback that it interrupts."""
-    if output := sys.modules.get("dml_jax.model.output"):
+    if output := sys.modules.get("dml_jax.files"):
         output.discard_unfinished()
     os.write(2, b"interrupted\n")
     os._exit(130)

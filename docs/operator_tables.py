@@ -8,9 +8,9 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import dml_jax
-from dml_jax.descriptors.feature_level import columns
+from dml_jax.core.feature_level import columns
+from dml_jax.core.tensor import FIELDS, TENSOR
 from dml_jax.descriptors.registry import CLASSES
-from dml_jax.descriptors.tensor import FIELDS, TENSOR
 
 Row = Sequence[str | nodes.Node]
 

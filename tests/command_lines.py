@@ -4,7 +4,7 @@ import shlex
 
 import click
 
-from dml_jax.cli import command
+from dml_jax.command.main import command
 
 __all__ = ["parse"]
 

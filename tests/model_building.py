@@ -2,8 +2,8 @@
 
 import json
 
-from dml_jax.model.file import read_model
-from dml_jax.model.run import run_model
+from dml_jax.dxdispatch.model_file import read_model
+from dml_jax.dxdispatch.run import run_model
 
 F4 = {"initialValuesDataType": "FLOAT32", "initialValues": [1, 2, 3, 4]}
 

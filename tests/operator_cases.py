@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import dml_jax
+from dml_jax.core.rules import Rule
 from dml_jax.operators import depth_space, gather, scatter, strided
-from dml_jax.rules import Rule
 
 X = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
 ROWS = np.int32([[3, 0, -1, 2, 9, 1]])  # one index per column, one of them out of range

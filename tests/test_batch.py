@@ -31,7 +31,8 @@ from batch_jobs import (
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError
-from dml_jax.batch import BatchError, NpyFile, journal, map_batches, mapping, target
+from dml_jax.batch import BatchError, NpyFile, journal, map_batches, mapping
+from dml_jax.batch import output as target
 
 ROWS = 37
 

@@ -16,8 +16,9 @@ import pytest
 from batch_jobs import blocks_oracle, environment, names, random_rows, saved
 from click.testing import CliRunner
 
-from dml_jax.batch import command, options
-from dml_jax.cli import command as dml_jax_command
+from dml_jax.command import batch as command
+from dml_jax.command import batch_options as options
+from dml_jax.command.main import command as dml_jax_command
 
 RNG = np.random.default_rng(7)
 N = 11

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 import dml_jax
 from dml_jax import ConstraintError
-from dml_jax.bench import cases, command, contenders, measuring, peers, report, results
+from dml_jax.bench import cases, contenders, measuring, peers, report, results
+from dml_jax.command import bench as command
 
 FUNCTIONS = {"gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "depth_to_space"}
 FUNCTIONS |= {"space_to_depth", "as_strided"}

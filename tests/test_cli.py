@@ -27,9 +27,9 @@ from dml_jax import FeatureLevel
 from dml_jax.__main__ import main
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
-from dml_jax.cli import command
+from dml_jax.command.main import command
+from dml_jax.core.tensor import TENSOR
 from dml_jax.descriptors.registry import CLASSES, OPERATORS
-from dml_jax.descriptors.tensor import TENSOR
 
 PAGE = FOLDER.parent / "model_files.md"
 FILES = sorted(path.name for path in FOLDER.glob("*.json"))

@@ -31,7 +31,7 @@ import pytest
 from click.testing import CliRunner
 from command_lines import parse
 
-from dml_jax.cli import command
+from dml_jax.command.main import command
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]

@@ -16,7 +16,7 @@ from descriptor_cases import CASES, f32, u32
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, compile_operator
-from dml_jax.descriptors.json_form import desc_to_json
+from dml_jax.desc_json import desc_to_json
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 TO_SPACE = CASES["DEPTH_TO_SPACE1"].desc

@@ -13,7 +13,7 @@ from checks import assert_same_bits
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from dml_jax.lowering.devices import by_devices
+from dml_jax.lowering.device_count import by_devices
 
 
 def times_devices(x):

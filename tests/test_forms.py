@@ -17,8 +17,9 @@ from jax.sharding import PartitionSpec as P
 import dml_jax
 from dml_jax import ConstraintError, TensorDesc, use_form
 from dml_jax.errors import describe
-from dml_jax.lowering import choice, combine, depth_space, gather, scatter
-from dml_jax.operators import views
+from dml_jax.lowering import combine, depth_space, gather, scatter
+from dml_jax.lowering import forms as choice
+from dml_jax.lowering import strided as views
 
 pytestmark = pytest.mark.device
 

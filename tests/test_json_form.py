@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dml_jax import ConstraintError, DataType, TensorDesc, desc_from_json, desc_to_json
-from dml_jax.descriptors.json_form import find_faults
+from dml_jax.desc_json import find_faults
 from dml_jax.descriptors.registry import OPERATORS
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dml_jax.operators.layout import Group, Layout, Window
+from dml_jax.strides.layout import Group, Layout, Window
 
 SMALL = [(n, s) for n in itertools.product((1, 2, 3), repeat=3) for s in itertools.product(range(7), repeat=3)]
 

@@ -14,7 +14,8 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
-from dml_jax.lowering import choice, depth_space
+from dml_jax.lowering import depth_space
+from dml_jax.lowering import forms as choice
 
 RNG = np.random.default_rng(7)
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")

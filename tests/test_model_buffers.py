@@ -7,7 +7,7 @@ from model_building import lines_of, model, show
 from PIL import Image
 
 from dml_jax import ConstraintError, DataType
-from dml_jax.model.buffers import read_buffer
+from dml_jax.dxdispatch.resources import read_buffer
 
 
 def buffer(folder=None, **fields):

@@ -20,13 +20,14 @@ from model_building import (
 from PIL import Image
 
 from dml_jax import GatherDesc, TensorDesc
+from dml_jax.dxdispatch import json_text as text
+from dml_jax.dxdispatch import memory
+from dml_jax.dxdispatch.commands import Dispatchable
+from dml_jax.dxdispatch.model_file import ModelError, read_model
+from dml_jax.dxdispatch.resources import read_buffer
+from dml_jax.dxdispatch.run import run_model
+from dml_jax.dxdispatch.timing import Timing, measure, report
 from dml_jax.errors import ConstraintError
-from dml_jax.model import memory, text
-from dml_jax.model.buffers import read_buffer
-from dml_jax.model.commands import Dispatchable
-from dml_jax.model.file import ModelError, read_model
-from dml_jax.model.run import run_model
-from dml_jax.model.timing import Timing, measure, report
 
 
 def faults(folder, json_model, **options):

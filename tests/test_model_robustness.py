@@ -14,9 +14,10 @@ from model_building import F4, dispatch, lines_of, model, reverse, saved, show, 
 from model_cases import FOLDER
 from PIL import Image
 
-from dml_jax.model import memory, text
-from dml_jax.model.file import ModelError, read_model
-from dml_jax.model.run import run_model
+from dml_jax.dxdispatch import json_text as text
+from dml_jax.dxdispatch import memory
+from dml_jax.dxdispatch.model_file import ModelError, read_model
+from dml_jax.dxdispatch.run import run_model
 
 FILES = sorted(path.name for path in FOLDER.glob("*.json"))
 ODD = [None, True, -1, 2**64, 1.5, float("inf"), "", "x\0y", "\ud800", "x" * 300, "f4,(", [], [[]], {}, {"a": None}]
@@ -37,9 +38,9 @@ def test_any_value_anywhere_is_valid_or_a_fault(name, tmp_path, monkeypatch):
     shutil.copy(FOLDER / "grace_hopper.jpg", tmp_path)
     original = text.parse((FOLDER / name).read_text())
     content = None
-    monkeypatch.setattr("dml_jax.model.file._read_text", lambda _: "")
-    monkeypatch.setattr("dml_jax.model.text.parse", lambda _: copy.deepcopy(content))
-    monkeypatch.setattr("dml_jax.model.file._look_into_pictures", lambda *_: None)
+    monkeypatch.setattr("dml_jax.dxdispatch.model_file._read_text", lambda _: "")
+    monkeypatch.setattr("dml_jax.dxdispatch.json_text.parse", lambda _: copy.deepcopy(content))
+    monkeypatch.setattr("dml_jax.dxdispatch.model_file._look_into_pictures", lambda *_: None)
     count = 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")

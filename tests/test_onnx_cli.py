@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from model_cases import FOLDER
 from onnx_building import TensorProto, helper, model
 
-from dml_jax.cli import command
+from dml_jax.command.main import command
 
 
 def dml_jax_command(*arguments):

@@ -13,8 +13,8 @@ import pytest
 from operator_cases import CASES
 
 import dml_jax
-from dml_jax.descriptors.feature_level import columns
-from dml_jax.descriptors.tensor import FIELDS, TENSOR
+from dml_jax.core.feature_level import columns
+from dml_jax.core.tensor import FIELDS, TENSOR
 
 for package in ("sphinx", "furo", "myst_parser", "onnx"):
     pytest.importorskip(package, reason="the site needs the extra docs")

@@ -18,7 +18,7 @@ from test_bits import DIRECTML, OTHERS, every_pattern
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError
-from dml_jax.operators.collision import collision
+from dml_jax.strides.injective import collision
 
 
 def numpy_view(buffer, sizes, strides, offset=0):

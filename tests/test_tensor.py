@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dml_jax import ConstraintError, DataType, DataTypeError, TensorDesc, TensorFlags
-from dml_jax.descriptors.constraints import injective
-from dml_jax.descriptors.tensor import FIELDS, TENSOR
+from dml_jax.core.struct_rules import injective
+from dml_jax.core.tensor import FIELDS, TENSOR
 from dml_jax.errors import SeveralErrors
-from dml_jax.operators import collision
+from dml_jax.strides import injective as collision
 
 VALID = {"data_type": "FLOAT32", "sizes": (2, 3), "strides": (3, 1)}
 BREAKS = {

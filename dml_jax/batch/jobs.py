@@ -14,7 +14,7 @@ import numpy as np
 
 from .errors import BatchError
 from .journal import Journal, progress_path, read_record
-from .target import Partial, create, is_output, job_of, partial_path, token_of
+from .output import Partial, create, is_output, job_of, partial_path, token_of
 
 __all__ = ["Job", "Run", "Share", "opened", "refuse_existing"]
 

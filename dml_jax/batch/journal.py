@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .durable import sync_data, sync_folder
 from .errors import BatchError
+from .fsync import sync_data, sync_folder
 
 __all__ = ["Journal", "Record", "progress_path", "read_record"]
 

@@ -15,12 +15,12 @@ import jax
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError
-from .computing import BatchFunction, host_rows, suitable_size
+from .batch_function import BatchFunction, host_rows, suitable_size
+from .checkpoint import Recorder
 from .errors import BatchError
 from .jobs import Job, Run, Share, opened, refuse_existing
 from .npy import NpyFile
 from .pipeline import DEPTH, run_pipeline
-from .recording import Recorder
 from .sources import ArraySource, Source, as_source
 
 __all__ = ["Progress", "map_batches"]

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..core.arguments import as_data
 from ..errors import ConstraintError, DataTypeError, describe
-from ..operators.operands import as_data
 from .errors import BatchError
-from .lending import Lent
+from .lent_memory import Lent
 from .npy import NpyFile, read_header
 
 __all__ = ["ArraySource", "FileSource", "IteratorSource", "Source", "as_data_type", "as_source"]

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from ..core.data_type import as_integer
+from ..core.desc import OperatorDesc
+from ..core.feature_level import DEPTH_SPACE, DEPTH_SPACE_1_0, Support
+from ..core.rules import Fact, Operands, Rule, at_least, custom, sizes_follow
+from ..core.struct_rules import shared_by_all
+from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, describe, message
 from ..operators import depth_space as functions
 from ..operators.depth_space import DepthSpaceOrder
-from ..rules import Fact, Operands, Rule, at_least, custom, sizes_follow
-from .constraints import shared_by_all
-from .feature_level import DEPTH_SPACE, DEPTH_SPACE_1_0, Support
-from .fields import as_integer
-from .operator import OperatorDesc
-from .tensor import TensorDesc
 
 __all__ = ["DepthToSpace1Desc", "DepthToSpaceDesc", "SpaceToDepth1Desc", "SpaceToDepthDesc"]
 

@@ -5,13 +5,20 @@ from typing import Any, ClassVar
 
 import jax
 
+from ..core.desc import OperatorDesc
+from ..core.feature_level import INDEXED_1_0, INDEXED_2_1, INDEXED_3_0, Support
+from ..core.index_tuples import BATCH_RULES, tuple_rules
+from ..core.rules import Operands, Rule, same_sizes, sizes_follow
+from ..core.struct_rules import (
+    below_rank,
+    dimension_count,
+    fits_rank,
+    ignored_sizes_are_1,
+    right_aligned,
+    shared_by_all,
+)
+from ..core.tensor import TensorDesc
 from ..operators import gather as functions
-from ..rules import Operands, Rule, same_sizes, sizes_follow
-from .constraints import below_rank, dimension_count, fits_rank, ignored_sizes_are_1, right_aligned, shared_by_all
-from .feature_level import INDEXED_1_0, INDEXED_2_1, INDEXED_3_0, Support
-from .operator import OperatorDesc
-from .tensor import TensorDesc
-from .tuples import BATCH_RULES, tuple_rules
 
 __all__ = ["GatherDesc", "GatherElementsDesc", "GatherND1Desc", "GatherNDDesc"]
 

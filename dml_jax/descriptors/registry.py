@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from ..core.desc import OperatorDesc
 from .depth_space import DepthToSpace1Desc, DepthToSpaceDesc, SpaceToDepth1Desc, SpaceToDepthDesc
 from .gather import GatherDesc, GatherElementsDesc, GatherND1Desc, GatherNDDesc
-from .operator import OperatorDesc
 from .scatter import ScatterElementsDesc, ScatterNDDesc
 
 __all__ = ["CLASSES", "OPERATORS"]

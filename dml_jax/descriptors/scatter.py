@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from ..core.desc import OperatorDesc
+from ..core.feature_level import INDEXED_2_0, INDEXED_2_1, Support
+from ..core.index_tuples import slices, tuple_rules
+from ..core.rules import Rule, same_sizes
+from ..core.struct_rules import below_rank, shared_by_all
+from ..core.tensor import TensorDesc
 from ..operators import scatter as functions
-from ..rules import Rule, same_sizes
-from .constraints import below_rank, shared_by_all
-from .feature_level import INDEXED_2_0, INDEXED_2_1, Support
-from .operator import OperatorDesc
-from .tensor import TensorDesc
-from .tuples import slices, tuple_rules
 
 __all__ = ["ScatterDesc", "ScatterElementsDesc", "ScatterNDDesc"]
 

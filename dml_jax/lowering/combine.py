@@ -12,8 +12,8 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
-from .carrying import as_bits
-from .choice import Choice, Form, Options, chosen, described, known_bytes
+from .bits import as_bits
+from .forms import Choice, Form, Options, chosen, described, known_bytes
 from .ranks import number_of_rank, rank
 from .rows import Rows, Write
 from .runs import combined_runs

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .carrying import as_bits, carry_bits
-from .choice import Choice, Form, Options, chosen, described, is_plain, known_bytes
+from .bits import as_bits, carry_bits
+from .forms import Choice, Form, Options, chosen, described, is_plain, known_bytes
 from .linear import linear
 from .tiles import permuted_in_tiles
 from .words import as_integers, becomes_words, from_words, joined_lanes, lanes, to_words

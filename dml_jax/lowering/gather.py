@@ -8,9 +8,9 @@ from math import prod
 import jax
 from jax import lax
 
-from .carrying import as_bits, is_float, is_float8
-from .choice import Choice, Form, Options, chosen, described, known_bytes
+from .bits import as_bits, is_float, is_float8
 from .combine import ADD, combined
+from .forms import Choice, Form, Options, chosen, described, known_bytes
 from .linear import linear
 from .rows import Write
 from .words import as_integers, from_words, joined, lanes, to_words

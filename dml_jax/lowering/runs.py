@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .carrying import as_bits
+from .bits import as_bits
 from .words import element, from_words, joined, lanes, to_words
 
 __all__ = ["combined_runs"]

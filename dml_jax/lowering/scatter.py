@@ -5,8 +5,8 @@ from functools import partial
 import jax
 from jax import lax
 
-from .carrying import as_bits
-from .choice import Choice, Form, Options, chosen, described, known_bytes
+from .bits import as_bits
+from .forms import Choice, Form, Options, chosen, described, known_bytes
 from .linear import linear, transposed
 from .rows import Write
 from .words import becomes_words, from_words, lanes, to_words

@@ -12,11 +12,11 @@ import jax
 import numpy as np
 import onnx
 
+from ..core.desc import OperatorDesc
+from ..core.tensor import TensorDesc
 from ..descriptors.depth_space import DepthToSpace1Desc, SpaceToDepth1Desc
 from ..descriptors.gather import GatherDesc, GatherElementsDesc, GatherND1Desc
-from ..descriptors.operator import OperatorDesc
 from ..descriptors.scatter import ScatterElementsDesc, ScatterNDDesc
-from ..descriptors.tensor import TensorDesc
 from ..errors import ConstraintError, SeveralErrors
 from ..operators.depth_space import ORDERS
 from .errors import OnnxError

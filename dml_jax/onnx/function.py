@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 
+from ..core.arguments import as_array
 from ..errors import DataTypeError
-from ..operators.operands import as_array
 from .errors import OnnxError
 from .evaluation import evaluate
 from .graph import Graph, TensorSpec, read_graph

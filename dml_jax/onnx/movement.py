@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jax import lax
 
+from ..core.reductions import ReductionName
 from ..errors import ConstraintError
 from ..operators.depth_space import OrderName
 from ..operators.depth_space import depth_to_space as to_space
@@ -13,7 +14,6 @@ from ..operators.depth_space import space_to_depth as to_depth
 from ..operators.gather import gather as dml_gather
 from ..operators.gather import gather_elements as dml_gather_elements
 from ..operators.gather import gather_nd as dml_gather_nd
-from ..operators.reductions import ReductionName
 from ..operators.scatter import scatter_elements as dml_scatter_elements
 from ..operators.scatter import scatter_nd as dml_scatter_nd
 from .values import Array, on_device

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import arithmetic, casting, layout, movement
+from . import arithmetic, casting, movement
+from . import arrange as layout
 
 __all__ = ["OPERATORS"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError, DataTypeError
-from ..lowering.carrying import carry_bits
+from ..lowering.bits import carry_bits
 from .errors import NotConstantError
 
 __all__ = ["Array", "arrays", "known", "known_ints", "moved", "on_device"]

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
+from ..core.arguments import as_data, as_int, as_name
+from ..core.rules import Operands, Rule, at_least, check, custom, minimum_rank, one_of
+from ..core.sharding import Dims, OutSharding, as_out_sharding, on_mesh
 from ..errors import ConstraintError, message
-from ..lowering.choice import forced_form
 from ..lowering.depth_space import rearranged
-from ..rules import Operands, Rule, at_least, check, custom, minimum_rank, one_of
-from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
-from .operands import as_data, as_int, as_name
+from ..lowering.forms import forced_form
 
 __all__ = ["DepthSpaceOrder", "depth_to_space", "space_to_depth"]
 

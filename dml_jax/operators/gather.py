@@ -9,13 +9,13 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..lowering.choice import forced_form
-from ..rules import Operands, axis_of, check, custom, integer_indices, minimum_rank, same_rank, same_sizes
-from .filling import Number, as_fill
-from .indexing import READ_MODE, ReadMode, indexed_axes_not_empty, read, tuple_size, tuples_fit
-from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
-from .operands import as_data, as_indices, as_int, as_name
-from .promises import Promises, as_promises
+from ..core.arguments import as_data, as_indices, as_int, as_name
+from ..core.fill_value import Number, as_fill
+from ..core.indices import READ_MODE, ReadMode, indexed_axes_not_empty, read, tuple_size, tuples_fit
+from ..core.promises import Promises, as_promises
+from ..core.rules import Operands, axis_of, check, custom, integer_indices, minimum_rank, same_rank, same_sizes
+from ..core.sharding import Dims, OutSharding, as_out_sharding, on_mesh
+from ..lowering.forms import forced_form
 
 __all__ = ["gather", "gather_elements", "gather_nd"]
 

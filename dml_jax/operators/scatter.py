@@ -9,8 +9,11 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..lowering.choice import forced_form
-from ..rules import (
+from ..core.arguments import as_data, as_indices, as_int, as_name
+from ..core.indices import WRITE_MODE, WriteMode, indexed_axes_not_empty, tuple_size, tuples_fit, write
+from ..core.promises import Promises, as_promises
+from ..core.reductions import REDUCIBLE, REDUCTION, ReductionName, as_reduction
+from ..core.rules import (
     Operands,
     axis_of,
     check,
@@ -21,11 +24,8 @@ from ..rules import (
     same_sizes,
     sizes_follow,
 )
-from .indexing import WRITE_MODE, WriteMode, indexed_axes_not_empty, tuple_size, tuples_fit, write
-from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
-from .operands import as_data, as_indices, as_int, as_name
-from .promises import Promises, as_promises
-from .reductions import REDUCIBLE, REDUCTION, ReductionName, as_reduction
+from ..core.sharding import Dims, OutSharding, as_out_sharding, on_mesh
+from ..lowering.forms import forced_form
 
 __all__ = ["scatter_elements", "scatter_nd"]
 

@@ -9,13 +9,13 @@ from math import prod
 import jax
 import numpy as np
 
-from ..lowering.choice import forced_form
-from ..rules import Operands, Rule, check, custom, same_dtype
-from .collision import collision
-from .layout import Layout
-from .meshes import Dims, OutSharding, as_out_sharding, on_mesh
-from .operands import as_data, as_flag, as_int, as_ints
-from .views import update, view
+from ..core.arguments import as_data, as_flag, as_int, as_ints
+from ..core.rules import Operands, Rule, check, custom, same_dtype
+from ..core.sharding import Dims, OutSharding, as_out_sharding, on_mesh
+from ..lowering.forms import forced_form
+from ..lowering.strided import update, view
+from ..strides.injective import collision
+from ..strides.layout import Layout
 
 __all__ = ["as_strided", "as_strided_scatter"]
 

@@ -1,0 +1,1 @@
+"""The command `dml-jax`: one file per subcommand."""

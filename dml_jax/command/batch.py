@@ -1,0 +1,274 @@
+"""The command `dml-jax batch`: one subcommand per operator, over .npy files of any size."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from ..batch.errors import BatchError
+from ..batch.hosts import Hosts
+from ..batch.jobs import Share, refuse_existing
+from ..batch.journal import progress_path, read_record
+from ..batch.mapping import Progress, map_batches
+from ..batch.npy import NpyFile, load_whole
+from ..errors import ConstraintError
+from .batch_options import OPERATORS, Operator
+from .devices import devices
+
+__all__ = ["batch"]
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class _DataType(click.ParamType):
+    name = "type"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        try:
+            return jnp.dtype(value)
+        except TypeError:
+            raise click.BadParameter(f"{value!r} is no type such as bfloat16", ctx, param) from None
+
+
+class _Address(click.ParamType):
+    name = "host:port"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+            raise click.BadParameter(f"{value!r} is no HOST:PORT such as 10.0.0.1:1234", ctx, param)
+        return value
+
+
+@click.group(
+    short_help="Apply an operator to .npy files larger than memory.",
+    epilog="""\b
+Examples:
+  dml-jax batch depth_to_space pictures.npy result.npy --block-size 2
+  dml-jax batch gather table.npy indices.npy rows.npy --axis 0 --shared input""",
+)
+def batch() -> None:
+    """Apply an operator to every item of .npy files that need not fit in memory.
+
+    The leading dimension of every file counts the items; the operator sees one item at a time, so that --axis counts
+    inside it. The output is written beside its name and renamed when it is whole; after an interruption the same
+    command goes on where it was.
+
+    Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted.
+    """
+
+
+_COMMON = (
+    click.Option(
+        ["--dtype"],
+        type=_DataType(),
+        show_default="the files'",
+        help="Type of the data where a file does not name it, as with bfloat16 and float8 of numpy.save.",
+    ),
+    click.Option(
+        ["--batch-size"],
+        type=click.IntRange(1),
+        metavar="N",
+        show_default="64 MB of them, read and written",
+        help="How many items are computed at a time.",
+    ),
+    click.Option(["--restart"], is_flag=True, help="Forget the progress of an earlier run."),
+    click.Option(["--overwrite"], is_flag=True, help="Replace an existing output, once the new one is whole."),
+    click.Option(
+        ["--coordinator"],
+        type=_Address(),
+        help="Address of process 0, where several processes share the work; goes with the next two.",
+    ),
+    click.Option(["--num-processes"], type=click.IntRange(1), metavar="N", help="How many processes share the work."),
+    click.Option(["--process-id"], type=click.IntRange(0), metavar="I", help="Which of them this one is, from 0."),
+)
+
+
+def _shared_option(operands: Sequence[str]) -> click.Option:
+    return click.Option(
+        ["--shared"],
+        multiple=True,
+        metavar="OPERAND",
+        help=f"An operand that is read whole and used for every item; repeatable. One of {', '.join(operands)}.",
+        shell_complete=lambda context, option, begun: [name for name in operands if name.startswith(begun)],
+    )
+
+
+def _subcommand(name: str, operator: Operator) -> click.Command:
+    operands = (*operator.operands, "output")
+    files = [click.Argument([operand], type=FILE) for operand in operands]
+    first, *_ = (operator.function.__doc__ or "").splitlines()
+    first = first.replace("`", "").partition(";")[0].rstrip(".") + "."
+    return click.Command(
+        name,
+        callback=partial(_run, name, operator),
+        params=[*files, *operator.attributes, _shared_option(operator.operands), *_COMMON],
+        help=f"{first}\n\n{_FILES}",
+        epilog=f"\b\nExample:\n  dml-jax batch {name} {' '.join(f'{o}.npy' for o in operands)} {operator.example}",
+        short_help=first,
+    )
+
+
+_FILES = """All are .npy files, with the items along the leading dimension, but for those named by --shared.
+
+Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: the same command goes on."""
+
+
+def _run(
+    name: str,
+    operator: Operator,
+    output: Path,
+    shared: tuple[str, ...],
+    dtype: Any,
+    batch_size: int | None,
+    restart: bool,
+    overwrite: bool,
+    coordinator: str | None,
+    num_processes: int | None,
+    process_id: int | None,
+    **rest: Any,
+) -> None:
+    paths = {operand: rest.pop(operand) for operand in operator.operands}
+    _check_shared(operator, shared)
+    hosts = _hosts(coordinator, num_processes, process_id)
+    attributes = {key: value for key, value in rest.items() if value is not None}
+    files = {o: NpyFile(path, None if o == "indices" else dtype) for o, path in paths.items()}
+    share = Share(hosts.index, hosts.count) if hosts else Share()
+    _interruption.begin()
+    try:
+        refuse_existing(output, share, overwrite)
+        with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), _Display(output) as display:
+            devices()
+            last = map_batches(
+                _itemwise(operator, shared, attributes),
+                tuple(file for o, file in files.items() if o not in shared),
+                output,
+                batch_size=batch_size,
+                shared=[load_whole(file) for o, file in files.items() if o in shared],
+                identity={"operator": name, "attributes": {k: str(v) for k, v in attributes.items()}, "shared": shared},
+                overwrite=overwrite,
+                restart=restart,
+                progress=display.show,
+                share=(share.index, share.count),
+            )
+    except KeyboardInterrupt:
+        _interruption.tell(output, share)
+    except (BatchError, ConstraintError, OSError) as error:
+        _fail(str(error))
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        text = str(error) or "out of memory"
+        _fail(f"{jax.local_devices()[0].device_kind} failed: {text}; a smaller --batch-size needs less memory")
+    click.echo(_summary(output, last))
+
+
+def _itemwise(operator: Operator, shared: tuple[str, ...], attributes: dict[str, Any]) -> Callable[..., jax.Array]:
+    """The operator on batches; the shared operands come last."""
+    order = sorted(operator.operands, key=lambda operand: operand in shared)
+    return jax.vmap(
+        lambda *arrays: operator.function(**dict(zip(order, arrays, strict=True)), **attributes),
+        in_axes=tuple(None if operand in shared else 0 for operand in order),
+    )
+
+
+def _check_shared(operator: Operator, shared: tuple[str, ...]) -> None:
+    for name in shared:
+        if name not in operator.operands:
+            raise click.UsageError(f"--shared {name}: the operands are {', '.join(operator.operands)}")
+    if set(shared) == set(operator.operands):
+        raise click.UsageError("--shared names every operand: at least one must have items")
+
+
+def _hosts(coordinator: str | None, count: int | None, index: int | None) -> Hosts | None:
+    if coordinator is None and count is None and index is None:
+        return None
+    if coordinator is None or count is None or index is None:
+        raise click.UsageError("--coordinator, --num-processes and --process-id go together")
+    if index >= count:
+        raise click.UsageError(f"--process-id {index} must be below --num-processes {count}")
+    return Hosts(coordinator, index, count)
+
+
+def _fail(text: str) -> NoReturn:
+    click.echo(f"error: {text}", err=True)
+    sys.exit(1)
+
+
+def _summary(output: Path, last: Progress) -> str:
+    speed = last.bytes / max(last.seconds, 1e-9)
+    return f"{output}: {last.rows} items; {last.bytes / 1e9:.3g} GB in {last.seconds:.3g} s, {speed / 1e9:.2f} GB/s"
+
+
+class _Display:
+    """A progress bar on the standard error, where that is a terminal."""
+
+    def __init__(self, output: Path):
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[speed]:.2f} GB/s"),
+            TimeRemainingColumn(),
+        )
+        console = Console(stderr=True)
+        self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task(output.name, total=1, speed=0.0)
+
+    def show(self, progress: Progress) -> None:
+        """Moves the bar, and ends the job if it was interrupted."""
+        speed = progress.bytes / max(progress.seconds, 1e-9) / 1e9
+        self._bar.update(self._task, completed=progress.rows, total=progress.total, speed=speed)
+        _interruption.seen(progress)
+
+    def __enter__(self) -> "_Display":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._bar.stop()
+
+
+class _Interruption:
+    """The first Ctrl-C ends the job after the batch at hand and records it; the second leaves at once."""
+
+    def __init__(self) -> None:
+        self._asked, self._last = False, None
+
+    def begin(self) -> None:
+        self.__init__()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._signalled)
+
+    def seen(self, progress: Progress) -> None:
+        self._last = progress
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def tell(self, output: Path, share: Share) -> NoReturn:
+        rows = read_record(progress_path(output, share.index, share.count)).rows
+        where = f"item {rows} of {self._last.total}" if self._last and self._last.total else "where it was"
+        click.echo(f"interrupted: {output}: the same command goes on from {where}", err=True)
+        sys.exit(130)
+
+    def _signalled(self, *_: Any) -> None:
+        if self._asked or self._last is None:  # nothing is at work, or it takes too long
+            shown = b"\x1b[?25h" if os.isatty(2) else b""  # the bar hides the cursor
+            os.write(2, shown + b"interrupted: the same command goes on\n")
+            os._exit(130)
+        self._asked = True
+
+
+_interruption = _Interruption()
+
+for _name, _operator in OPERATORS.items():
+    batch.add_command(_subcommand(_name, _operator))

@@ -1,0 +1,237 @@
+"""The command `dml-jax bench`: options, progress, files, and the comparison with an older run."""
+
+import fnmatch
+import os
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import jax
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..batch import BatchError
+from ..bench import accumulate
+from ..bench.cases import Case, full, quick, small, sweep
+from ..bench.contenders import Contender, own
+from ..bench.measuring import Effort, Measured, measure
+from ..bench.peers import contenders, versions
+from ..bench.picture import check_drawable, draw
+from ..bench.report import table
+from ..bench.results import Results, regressions
+from ..bench.streaming import name_of, streamed
+from ..errors import ConstraintError
+from ..files import write_whole
+from .devices import devices
+
+__all__ = ["bench"]
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(
+    short_help="Measure every operator beside a copy and other libraries.",
+    epilog="""\b
+Examples:
+  dml-jax bench --quick
+  dml-jax bench --only 'gather*' --json new.json --csv new.csv
+  dml-jax bench --compare old.json --tolerance 0.1""",
+)
+@click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 8 MB: under a minute on two cores.")
+@click.option(
+    "-k",
+    "--only",
+    multiple=True,
+    metavar="PATTERN",
+    help="Measure the cases whose name has this in it, where * is any text; repeatable.",
+)
+@click.option(
+    "--size", type=click.IntRange(1), metavar="MIB", show_default="64 on a CPU, else 256", help="MiB of data per case."
+)
+@click.option(
+    "--rounds", type=click.IntRange(1), default=9, metavar="N", help="Samples of each contender, taken in turn."
+)
+@click.option("--peers/--no-peers", default=True, help="Measure the other libraries that are installed, or none.")
+@click.option("--list", "only_list", is_flag=True, help="List the cases and exit.")
+@click.option("--json", "json_file", type=FILE, help="Write all that was measured to this file as JSON.")
+@click.option("--csv", "csv_file", type=FILE, help="Write the same as CSV.")
+@click.option("--picture", type=FILE, help="Draw bandwidths below the copy's, as .png or .svg; needs the extra bench.")
+@click.option(
+    "--compare", type=FILE, metavar="OLD.json", help="Compare with what an earlier --json wrote; exit 1 if slower."
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1),
+    default=0.15,
+    metavar="PART",
+    help="Part of the old ratio to a copy that may be lost before --compare calls a case slower.",
+)
+def bench(
+    is_quick: bool,
+    only: tuple[str, ...],
+    size: int | None,
+    rounds: int,
+    peers: bool,
+    only_list: bool,
+    json_file: Path | None,
+    csv_file: Path | None,
+    picture: Path | None,
+    compare: Path | None,
+    tolerance: float,
+) -> None:
+    """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
+
+    All contenders take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth as a part of the
+    copy's; `x NAME` says how many times as fast dml_jax is, `x fresh` than without a bound output. Ctrl-C ends it
+    after the case at hand, and what there is is reported.
+
+    Exit status: 0 done, 1 failed or slower than --compare allows, 2 the command line is wrong, 130 interrupted.
+    """
+    devices()
+    wanted = list(_wanted(_cases(is_quick, size), only))
+    calls = [] if is_quick else list(_wanted(small(), only))
+    files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
+    sums = [] if is_quick else list(_wanted(accumulate.cases(_size(size)), only))
+    if not wanted and not calls and not files and not sums:
+        raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
+    if only_list:
+        for name in (*(case.name for case in (*wanted, *calls, *sums)), *map(name_of, files)):
+            click.echo(name)
+        return
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        for path in filter(None, (json_file, csv_file, picture)):
+            _check_writable(path)
+        old = Results.read(compare) if compare else None
+        if picture:
+            check_drawable(picture)
+        effort = Effort(rounds, seconds=0.01)
+        results = _measured(wanted, calls, sums, files, effort, peers)
+        for path, text in ((json_file, results.json), (csv_file, results.csv)):
+            if path:
+                write_whole(path, text().encode())
+        if picture:
+            draw(results, picture)
+    except (BatchError, ConstraintError, OSError) as error:
+        sys.exit(f"error: {error}")
+    if _interrupted:
+        sys.exit(130)
+    if old:
+        _show_regressions(old, results, tolerance)
+
+
+def _check_writable(path: Path) -> None:
+    """Before anything is measured."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise ConstraintError(f"{path} cannot be written: the folder {str(folder)!r} must exist; make it first")
+    if not os.access(folder, os.W_OK):
+        raise ConstraintError(f"{path} cannot be written: no permission in {str(folder)!r}")
+
+
+def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:
+    if is_quick:
+        return quick()
+    count = _size(size)
+    return {case.name: case for case in (*full(count), *sweep(count))}.values()
+
+
+def _size(size: int | None) -> int:
+    """Bytes of data per case."""
+    return (size or (64 if jax.default_backend() == "cpu" else 256)) * 2**20
+
+
+def _file_sizes(is_quick: bool, size: int | None) -> list[int]:
+    """Bytes of the input files: enough of them that compiling the program is little of the time."""
+    return [2**26 if is_quick else 16 * size * 2**20 if size else 2**30]
+
+
+def _wanted(cases: Iterable[Case], only: Sequence[str]) -> Iterable[Case]:
+    return (case for case in cases if _is_wanted(case.name, only))
+
+
+def _is_wanted(name: str, only: Sequence[str]) -> bool:
+    return not only or any(fnmatch.fnmatchcase(name, f"*{part}*") for part in only)
+
+
+def _measured(
+    wanted: Sequence[Case],
+    calls: Sequence[Case],
+    sums: Sequence[Case],
+    files: Sequence[int],
+    effort: Effort,
+    peers: bool,
+) -> Results:
+    """Measures all cases, with a progress bar, and prints a table for each kind."""
+    device, console = jax.devices()[0].device_kind, Console()
+    rows: list[Measured] = []
+    kinds = [("into bound outputs", wanted, False), ("calls of small arrays, eager against jitted", calls, True)]
+    for title, cases, eager in kinds:
+        found = contenders(eager=eager) if peers else own(eager=eager)
+        done = _each(cases, found, effort)
+        _print(console, f"{device}, {title}", done, [c.name for c in found])
+        rows += [*done] if not eager else [_as_call(row) for row in done]
+    adding = accumulate.contenders(peers=peers)
+    done = _each(sums, adding, effort)
+    _print(console, f"{device}, gradients, beside a copy of what has to move", done, [c.name for c in adding])
+    rows += done
+    for size in files:
+        if not _interrupted:
+            done = streamed(size, effort.rounds)
+            _print(console, f"{device}, from file to file, beside a NumPy copy", done, [row.contender for row in done])
+            rows += done
+    return Results.now(device, versions(), rows)
+
+
+def _print(console: Console, title: str, rows: Sequence[Measured], contenders: Sequence[str]) -> None:
+    if rows:
+        wide = console if console.is_terminal else Console(width=200)
+        wide.print(table(title, list(Results.now("", {}, rows).by_case()), contenders))
+
+
+def _as_call(row: Measured) -> Measured:
+    return replace(row, case=f"{row.case}, call")
+
+
+def _each(cases: Sequence[Case], found: Sequence[Contender], effort: Effort) -> list[Measured]:
+    rows: list[Measured] = []
+    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=len(cases))
+        for case in cases:
+            if _interrupted:
+                break
+            progress.update(task, description=case.name)
+            rows += measure(case, found, effort)
+            progress.advance(task)
+    return rows
+
+
+_interrupted: list[int] = []
+
+
+def _interrupt(number: int, _: Any) -> None:
+    """The first Ctrl-C waits for the case at hand, the second does not."""
+    if _interrupted:
+        sys.exit(130)
+    _interrupted.append(number)
+    click.echo("interrupted: finishing the case at hand; once more leaves at once", err=True)
+
+
+def _show_regressions(old: Results, new: Results, tolerance: float) -> None:
+    count, lines = regressions(old, new, tolerance)
+    if old.device != new.device:
+        click.echo(f"Note: the old run was on {old.device}.", err=True)
+    click.echo(f"Compared with {old.date}: {count} measurements, {len(lines)} slower by more than {tolerance:.0%}")
+    for line in lines:
+        click.echo(f"slower: {line}")
+    if not count:
+        sys.exit("error: both runs have no case in common")
+    if lines:
+        sys.exit(1)

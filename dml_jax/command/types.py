@@ -1,0 +1,64 @@
+"""What the command reads from its command line, with what a shell completes: levels, operators, times."""
+
+import math
+from contextlib import suppress
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..core.desc import OperatorDesc
+from ..core.feature_level import FeatureLevel
+from ..desc_json import suggestion
+from ..descriptors.registry import OPERATORS
+from ..errors import ConstraintError
+from .ops import summary
+
+__all__ = ["Level", "Milliseconds", "Operator"]
+
+DAY = 86_400_000
+
+
+class Level(click.ParamType):
+    """A DirectML feature level, such as 3_0."""
+
+    name = "level"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> FeatureLevel:
+        try:
+            return FeatureLevel.of(value)
+        except ConstraintError as error:
+            self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(level) for level in map(str, FeatureLevel) if level.startswith(incomplete)]
+
+
+class Operator(click.ParamType):
+    """An operator by its DirectML name, with or without DML_OPERATOR_, in any case."""
+
+    name = "operator"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> type[OperatorDesc]:
+        key = value.upper().removeprefix("DML_OPERATOR_")
+        if key not in OPERATORS:
+            self.fail(f"unknown operator {value!r}; {suggestion(key, OPERATORS)}", param, ctx)
+        return OPERATORS[key]
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        found = {name: cls for name, cls in OPERATORS.items() if name.startswith(incomplete.upper())}
+        return [CompletionItem(name, help=summary(cls)) for name, cls in found.items()]
+
+
+class Milliseconds(click.ParamType):
+    """A time of at most a day."""
+
+    name = "ms"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        milliseconds = math.nan
+        with suppress(ValueError):
+            milliseconds = float(value)
+        if not 0 <= milliseconds <= DAY:
+            self.fail(f"{value!r} is no number of milliseconds from 0 to {DAY}, a day", param, ctx)
+        return milliseconds

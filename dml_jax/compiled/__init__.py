@@ -1,0 +1,1 @@
+"""Descriptors as executables on flat buffers."""

@@ -1,0 +1,246 @@
+"""`compile_operator`: a descriptor as an executable on flat buffers, as IDMLDevice::CompileOperator gives one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial, wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.desc import OperatorDesc
+from ..errors import ConstraintError, DataTypeError, message
+from ..lowering.forms import forced_form, forcing
+from . import artifact
+from .artifact import Executables, jitted
+from .buffers import as_buffer, as_output, check_devices, check_names
+from .program import BufferSpec, Program
+
+__all__ = ["CompiledOperator", "Memory", "compile_operator"]
+
+
+def compile_operator(desc: OperatorDesc, **owned: jax.Array | np.ndarray) -> CompiledOperator:
+    """Compiles an operator for flat buffers, of any strides.
+
+    XLA compiles at the first call for given lengths and a device, or ahead of it in `CompiledOperator.prepare`. Equal
+    descriptors share what is compiled.
+
+    Args:
+      desc: a descriptor.
+      owned: a buffer for each input that is OWNED_BY_DML, by field name, such as `input=table`; copied now.
+
+    Returns:
+      A `CompiledOperator`.
+
+    Raises:
+      ConstraintError: an owned buffer is missing, too short or not 1-D, or an input is not owned.
+      DataTypeError: an owned buffer has another data type, or `desc` is no descriptor.
+
+    Example:
+      >>> import jax.numpy as jnp, numpy as np
+      >>> from dml_jax import SpaceToDepthDesc, TensorDesc, compile_operator
+      >>> run = compile_operator(
+      ...     SpaceToDepthDesc(TensorDesc("UINT8", (1, 1, 2, 4)), TensorDesc("UINT8", (1, 4, 1, 2), (16, 4, 4, 1)), 2)
+      ... )
+      >>> print(run(np.arange(8, dtype=np.uint8)))
+      [0 2 0 0 1 3 0 0 4 6 0 0 5 7]
+      >>> out = jnp.full(16, 9, jnp.uint8)
+      >>> out = run(np.arange(8, dtype=np.uint8), out=out)  # writes into the same memory; the old array is deleted
+      >>> print(out)
+      [0 2 9 9 1 3 9 9 4 6 9 9 5 7 9 9]
+
+    Source: IDMLDevice::CompileOperator, IDMLBindingTable. DirectML may overwrite output elements that no coordinate
+      addresses; they keep their content here, and are 0 without a bound output.
+    """
+    if not isinstance(desc, OperatorDesc):
+        rule, fact = "desc must be an operator descriptor", f"it is {type(desc).__name__}"
+        raise DataTypeError(message("compile_operator", rule, fact, {"desc": desc}))
+    return CompiledOperator(Program(desc, words=not _x64()), owned)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one call needs, in bytes, as XLA says.
+
+    Args:
+      inputs: the buffers that are read.
+      output: the buffer that is returned.
+      bound: how much of the output lies in the memory of `out=`.
+      temporary: what is allocated during the call and given back.
+    """
+
+    inputs: int
+    output: int
+    bound: int
+    temporary: int
+
+    @property
+    def allocated(self) -> int:
+        """What the call allocates."""
+        return self.output - self.bound + self.temporary
+
+
+class CompiledOperator:
+    """An operator on flat buffers; `compile_operator` makes one.
+
+    Call it with one 1-D array per input that is not OWNED_BY_DML, in DirectML's order. Each has the data type of its
+    tensor and at least as many elements as the tensor spans; `buffers` lists both. While x64 is off, a buffer of a
+    64-bit type is a uint32 array of twice the length, low words first; a 64-bit NumPy array is taken as such.
+
+    Without `out=` the result is a new array of the output's span. With `out=`, a jax.Array of at least that length,
+    the output is written into its memory: the result is that buffer, whole, and the array passed is deleted. (If
+    something else still views its memory, such as a NumPy array, JAX copies it instead.)
+
+    Raises:
+      ConstraintError: another number of buffers, or one that is too short, not 1-D, deleted, or bound twice.
+      DataTypeError: another data type.
+    """
+
+    def __init__(self, program: Program, owned: Mapping[str, Any], executables: Executables | None = None):
+        check_names(program, owned)
+        self._program = program
+        self._form = forced_form()
+        self._fresh, self._bound = executables or _executables(program, self._form)
+        with jax.enable_x64(not program.words):
+            needed = {name: as_buffer(program, name, owned[name])[: program.buffer(name).length] for name in owned}
+            self._owned = {name: jnp.array(buffer) for name, buffer in needed.items()}
+
+    @classmethod
+    def deserialize(cls, content: bytes) -> CompiledOperator:
+        """Restores what `serialize` made; calls take the same buffers, and nothing of the operator is traced again.
+
+        It can be called and jitted, on the platforms it was made for; `compile_operator(restored.desc)` gives one that
+        jax.vmap and jax.grad take too.
+
+        Raises:
+          ConstraintError: no such content, damaged, or for none of this process's platforms.
+        """
+        return cls(*artifact.load(content))
+
+    @property
+    def desc(self) -> OperatorDesc:
+        """The descriptor."""
+        return self._program.desc
+
+    @property
+    def buffers(self) -> dict[str, BufferSpec]:
+        """The length and data type of the buffers that a call takes, and of the output's, by field name."""
+        names = (*self._bound_at_call(), "output")
+        return {name: self._program.buffer(name) for name in names}
+
+    @property
+    def bytes_moved(self) -> int:
+        """The bytes that have to move: every element that is needed is read once, every output element written once.
+
+        A gather needs no more elements of its input than its output has. Divided by a time it is a bandwidth.
+        """
+        return self._program.bytes_moved
+
+    def __call__(self, *buffers: jax.Array | np.ndarray, out: jax.Array | None = None) -> jax.Array:
+        inputs = self._inputs(buffers)
+        with jax.enable_x64(not self._program.words):
+            if out is None:
+                return _flat(self._fresh(*inputs.values()))
+            out, sizes = as_output(self._program, out, inputs), self._program.stored_sizes
+            check_devices(self._program, {**inputs, "output": out})
+            if out.shape[0] == self._program.buffer("output").length:
+                out = _shaped(out, sizes)
+            return _flat(self._bound(out, *inputs.values()))
+
+    def prepare(self, *, bound: bool = False) -> None:
+        """Compiles ahead of the first call, or of the first one with `out=`.
+
+        It is compiled for JAX's default device and inputs of the least lengths, and for an `out=` of the whole length
+        that `buffers` says; the same holds for `as_text` and `memory`.
+        """
+        self._compiled(bound)
+        made = self._program.stored_struct
+        with jax.enable_x64(not self._program.words):
+            if len(made.shape) > 1:
+                flat = jax.ShapeDtypeStruct((made.size,), made.dtype)
+                _reshape.lower(made, flat.shape).compile()
+                _reshape.lower(flat, made.shape).compile()
+
+    def as_text(self, *, bound: bool = False) -> str:
+        """The optimised HLO of a call, or of one with `out=`."""
+        return self._compiled(bound).as_text()
+
+    def memory(self, *, bound: bool = False) -> Memory:
+        """What a call needs, or one with `out=`."""
+        stats = self._compiled(bound).memory_analysis()
+        inputs = sum(struct.size * struct.dtype.itemsize for struct in self._program.input_structs)
+        return Memory(inputs, stats.output_size_in_bytes, stats.alias_size_in_bytes, temporary=stats.temp_size_in_bytes)
+
+    def serialize(self, platforms: Sequence[str] | None = None) -> bytes:
+        """Exports the operator and its owned buffers; `deserialize` restores them, in this or a later process.
+
+        The content is a zip file: the descriptor as JSON, both forms as jax.export serialises them, and the owned
+        buffers as .npy.
+
+        Args:
+          platforms: of "cpu", "cuda", "rocm" and "tpu", those that it will run on; this process's default one if None.
+
+        Raises:
+          ConstraintError: no sequence of these, or the package flatbuffers, which jax.export needs, is missing.
+        """
+        with jax.enable_x64(not self._program.words):
+            return artifact.dump(self._program, self._owned, _executables(self._program, self._form), platforms)
+
+    def _bound_at_call(self) -> list[str]:
+        return [name for name in self.desc.input_names() if name not in self._owned]
+
+    def _inputs(self, buffers: Sequence[Any]) -> dict[str, Any]:
+        """Every input's buffer by name, in order."""
+        names = self._bound_at_call()
+        if len(buffers) != len(names):
+            wanted = ", ".join(self.desc.directml_names()[name] for name in names)
+            raise ConstraintError(
+                f"{self.desc.operator_type}: takes buffers for {wanted}, but there are {len(buffers)}."
+            )
+        given = {name: as_buffer(self._program, name, b) for name, b in zip(names, buffers, strict=True)}
+        return {name: self._owned.get(name, given.get(name)) for name in self.desc.input_names()}
+
+    def _compiled(self, bound: bool) -> Any:
+        structs = self._program.input_structs
+        with jax.enable_x64(not self._program.words):
+            if bound:
+                return self._bound.lower(self._program.stored_struct, *structs).compile()
+            return self._fresh.lower(*structs).compile()
+
+
+def _flat(array: jax.Array) -> jax.Array:
+    """The array as a flat one, in the same memory: the one passed is given away."""
+    return array if array.ndim == 1 else _reshape(array, (array.size,))
+
+
+def _shaped(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
+    """A flat array in another shape, in the same memory: the one passed is given away."""
+    return array if len(sizes) == 1 else _reshape(array, sizes)
+
+
+@partial(jax.jit, static_argnums=1, donate_argnums=0)
+def _reshape(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
+    return array.reshape(sizes)
+
+
+def _x64() -> bool:
+    return jax.dtypes.canonicalize_dtype(np.int64) == np.int64
+
+
+@lru_cache(maxsize=256)
+def _executables(program: Program, form: str | None) -> Executables:
+    return jitted(*(_traced_in(form, function) for function in (program.fresh, program.bound)))
+
+
+def _traced_in(form: str | None, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """The function with the form of its making whenever it is traced, inside or outside of a `use_form`."""
+
+    @wraps(function)
+    def traced(*buffers: jax.Array) -> jax.Array:
+        with forcing(form):
+            return function(*buffers)
+
+    return traced

@@ -1,0 +1,1 @@
+"""What every operator is made of; no operator's name occurs here."""

@@ -1,0 +1,142 @@
+"""What the operators accept as arrays and attributes, normalised before tracing so that nothing is narrowed."""
+
+import operator as python
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh, reshard
+
+from ..errors import DataTypeError, message
+from ..lowering.bits import is_key
+from .rules import check, integer_indices
+
+__all__ = ["as_array", "as_data", "as_flag", "as_indices", "as_int", "as_ints", "as_name"]
+
+_INTEGER = (integer_indices(),)
+
+
+def as_data(operator: str, name: str, value: Any) -> Any:
+    """Returns an array that JAX moves without narrowing it.
+
+    Raises:
+      DataTypeError: not an array, no type that JAX has, or 64-bit data while x64 is off.
+    """
+    if isinstance(value, jax.Array) and value.dtype.itemsize < 8:
+        return value
+    array = as_array(operator, name, value)
+    if is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
+        return _on_context_mesh(array)
+    rule = (
+        f"{name} of type {array.dtype} needs 64-bit types: enable them (jax.config.update('jax_enable_x64', True), "
+        f"or with jax.enable_x64(True) around the call), or convert {name} yourself"
+    )
+    raise DataTypeError(message(operator, rule, "jax_enable_x64 is off and JAX would narrow it", {name: array}))
+
+
+def as_indices(operator: str, value: Any) -> Any:
+    """Returns an index array; a concrete 64-bit one is clamped exactly into 32 bits when x64 is off.
+
+    Clamping keeps the meaning: an index that 32 bits cannot hold is out of range, and stays so.
+
+    Raises:
+      DataTypeError: not an array of integers, or a traced 64-bit array while x64 is off.
+    """
+    if isinstance(value, jax.Array) and value.dtype.itemsize < 8:
+        return value
+    if type(value) is int:
+        limits = np.iinfo(np.int64)
+        value = np.asarray(min(max(value, limits.min), limits.max))
+    array = as_array(operator, "indices", value)
+    check(operator, _INTEGER, {"indices": array})
+    narrow = jax.dtypes.canonicalize_dtype(array.dtype)
+    if narrow == array.dtype:
+        return _on_context_mesh(array)
+    if isinstance(array, Tracer):
+        rule = "traced 64-bit indices need 64-bit types: enable jax_enable_x64 where they are traced, or convert them"
+        raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {"indices": array}))
+    limits = np.iinfo(narrow)
+    return _on_context_mesh(np.clip(np.asarray(array), limits.min, limits.max).astype(narrow))
+
+
+def _on_context_mesh(array: Any) -> Any:
+    """A NumPy array with the Explicit mesh that is set in its type: what JAX keeps for a transpose must have it."""
+    explicit = AxisType.Explicit in get_abstract_mesh().axis_types
+    return reshard(array, PartitionSpec()) if explicit and isinstance(array, np.ndarray) else array
+
+
+def as_int(operator: str, name: str, value: Any) -> int:
+    """Returns a static Python integer.
+
+    Raises:
+      DataTypeError: a float, a bool, a string or a traced value.
+    """
+    if type(value) is int:
+        return value
+    try:
+        if isinstance(value, bool | np.bool_ | Tracer):
+            raise TypeError
+        return python.index(value)
+    except TypeError:
+        rule = f"{name} must be a Python integer, known while tracing"
+        raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value})) from None
+
+
+def as_ints(operator: str, name: str, value: Any) -> tuple[int, ...]:
+    """Returns a static tuple of Python integers.
+
+    Raises:
+      DataTypeError: no sequence, or one of anything but integers.
+    """
+    if type(value) is tuple and all(type(item) is int for item in value):
+        return value
+    if isinstance(value, str | bytes | Tracer) or not isinstance(value, Iterable):
+        rule = f"{name} must be a sequence of Python integers, known while tracing"
+        raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
+    return tuple(as_int(operator, f"{name}[{i}]", item) for i, item in enumerate(value))
+
+
+def as_name(operator: str, name: str, value: Any) -> str:
+    """Returns a static string; which ones are accepted is the operator's rule.
+
+    Raises:
+      DataTypeError: anything but a string.
+    """
+    if isinstance(value, str):
+        return value
+    raise DataTypeError(message(operator, f"{name} must be a string", f"it is {type(value).__name__}", {name: value}))
+
+
+def as_flag(operator: str, name: str, value: Any) -> bool:
+    """Returns a static bool.
+
+    Raises:
+      DataTypeError: anything else.
+    """
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    rule = f"{name} must be True or False, known while tracing"
+    raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
+
+
+def as_array(operator: str, name: str, value: Any) -> Any:
+    """Returns an array of a type that JAX has: jax, NumPy without a mask, or anything with `__jax_array__`.
+
+    Raises:
+      DataTypeError: not an array, or no type that JAX has.
+    """
+    if not isinstance(value, jax.Array) and hasattr(type(value), "__jax_array__"):
+        value = value.__jax_array__()
+    if isinstance(value, jax.Array):
+        return value
+    if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
+        rule = f"{name} must be an array (jax.Array or numpy.ndarray); jax.numpy.asarray makes one"
+        raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufcV" or not hasattr(jnp, array.dtype.name):
+        rule = f"{name}.dtype must be a type that JAX has"
+        raise DataTypeError(message(operator, rule, f"it is {array.dtype}", {name: array}))
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -1,0 +1,160 @@
+"""DirectML's index rule for every gather and scatter: wrap a negative index once, then decide per coordinate."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..lowering.bits import carry_bits, index_dtype
+from ..lowering.gather import Read, gathered
+from ..lowering.reduce import reduced
+from ..lowering.rows import Write
+from ..lowering.scatter import scattered
+from .promises import Promises, shown
+from .rules import Operands, Rule, custom, one_of
+
+__all__ = [
+    "READ_MODE",
+    "WRITE_MODE",
+    "ReadMode",
+    "WriteMode",
+    "indexed_axes_not_empty",
+    "read",
+    "tuple_size",
+    "tuples_fit",
+    "write",
+]
+
+ReadMode = Literal["clip", "fill", "promise_in_bounds"]
+WriteMode = Literal["drop", "clip", "promise_in_bounds"]
+READ_MODE = one_of("mode", get_args(ReadMode))
+WRITE_MODE = one_of("mode", get_args(WriteMode))
+
+
+def indexed_axes_not_empty(axes: Callable[[Operands], Sequence[int]]) -> Rule:
+    """The rule that a non-empty `indices` addresses no axis of size 0; `axes` lists the indexed axes."""
+
+    def broken_by(x: Operands) -> str | None:
+        if 0 in x["indices"].shape:
+            return None
+        empty = [axis for axis in axes(x) if x["input"].shape[axis] == 0]
+        return f"dimension {empty[0]} has size 0" if empty else None
+
+    text = "{input} must have elements along the indexed dimensions when {indices} is not empty"
+    return custom("indexed_axes_not_empty", text, broken_by)
+
+
+def tuple_size(x: Operands) -> int:
+    """How many coordinates an index tuple has."""
+    return x["indices"].shape[-1] if x["indices"].shape else 0
+
+
+def tuples_fit(batch_dims: str | None = None) -> Rule:
+    """The rule that an index tuple has at least one coordinate and at most one per indexable dimension."""
+
+    def broken_by(x: Operands) -> str | None:
+        most, t = len(x["input"].shape) - (x[batch_dims] if batch_dims else 0), tuple_size(x)
+        return None if 1 <= t <= most or most < 1 else f"a tuple has {t} and {most} dimensions can be indexed"
+
+    most = "{input}.{rank}" + (f" - {{{batch_dims}}}" if batch_dims else "")
+    return custom("tuples_fit", f"{{indices}}.{{sizes}}[-1] must be in [1, {most}]", broken_by)
+
+
+def read(
+    input: jax.Array,
+    indices: jax.Array,
+    numbers: lax.GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    shape: Sequence[int],
+    *,
+    mode: str,
+    fill_value: jax.Array | None,
+    form: str | None,
+    promises: Promises,
+    sorted_along_axis: bool = False,
+) -> jax.Array:
+    """Reads one slice of `input` per index tuple (the last dimension of `indices`), as lax.gather does."""
+    sizes = [input.shape[axis] for axis in numbers.start_index_map]
+    if 0 in shape:
+        return jnp.zeros(shape, input.dtype)
+    indices = _resolve(indices, sizes)
+    lax_mode = "promise_in_bounds" if mode == "promise_in_bounds" else "clip"
+    how = Read(
+        numbers,
+        tuple(slice_sizes),
+        lax_mode,
+        indices_are_sorted=promises.indices_are_sorted,
+        sorted_along_axis=sorted_along_axis,
+        unique_indices=promises.unique_indices,
+        drops=mode == "fill",
+        deterministic=promises.deterministic,
+    )
+    indices = shown(indices, input.shape, how.transpose)
+    values = gathered(indices, input, how, form)
+    if mode != "fill":
+        return values
+    assert fill_value is not None
+    inside = jnp.all((indices >= 0) & (indices < _row(sizes, indices)), axis=-1)
+    kept = [d for d in range(values.ndim) if d not in numbers.offset_dims]
+    inside = lax.broadcast_in_dim(inside, values.shape, kept)
+    return carry_bits(jnp.where, inside, values, jnp.asarray(fill_value))
+
+
+def write(
+    input: jax.Array,
+    indices: jax.Array,
+    updates: jax.Array,
+    numbers: lax.ScatterDimensionNumbers,
+    *,
+    mode: str,
+    reduction: str | None,
+    form: str | None,
+    promises: Promises,
+) -> jax.Array:
+    """Copies `input` and writes or combines one slice of `updates` per index tuple, as lax.scatter does."""
+    if 0 in updates.shape:
+        return jnp.asarray(input)
+    sizes = [input.shape[axis] for axis in numbers.scatter_dims_to_operand_dims]
+    is_wide = indices.dtype == np.uint32 and index_dtype(sizes) == np.int32
+    if mode == "drop" and is_wide and not promises.indices_are_sorted:
+        # What 31 bits cannot hold becomes negative, which XLA drops too: so no index is stored a second time.
+        indices = lax.bitcast_convert_type(indices, jnp.int32)
+    else:
+        indices = _resolve(indices, sizes)
+    lax_mode = "fill" if mode == "drop" else mode
+    how = Write(numbers, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
+    indices = shown(indices, input.shape, how)
+    if reduction is None:
+        return scattered(indices, input, updates, how, form)
+    return reduced(indices, input, updates, how, reduction, form)
+
+
+def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
+    """Wraps negative indices once and brings every index dtype to int32 (int64 for larger sizes).
+
+    Saturates instead of truncating: what was out of range stays out of range, on its own side.
+    """
+    target = index_dtype(sizes)
+    largest = np.iinfo(target).max
+    if jnp.issubdtype(indices.dtype, jnp.unsignedinteger):
+        if indices.dtype.itemsize >= target.itemsize:
+            indices = jnp.minimum(indices, np.asarray(largest, indices.dtype))
+        return indices.astype(target)
+    if indices.dtype.itemsize < target.itemsize:
+        indices = indices.astype(target)
+    wrapped = jnp.where(indices < 0, indices + _row(sizes, indices), indices)
+    if indices.dtype.itemsize > target.itemsize:
+        wrapped = jnp.clip(wrapped, np.asarray(-1, indices.dtype), np.asarray(largest, indices.dtype))
+    return wrapped.astype(target)
+
+
+def _row(sizes: Sequence[int], indices: jax.Array) -> Any:
+    """The sizes beside the coordinates of `indices`, in its rank; symbolic ones are computed when it is exported."""
+    if all(isinstance(n, int) for n in sizes):
+        row = np.asarray(sizes, indices.dtype)
+    else:
+        row = jnp.stack([jnp.asarray(n).astype(indices.dtype) for n in sizes])
+    return row.reshape((1,) * (indices.ndim - 1) + (-1,))

@@ -1,0 +1,178 @@
+"""The vocabulary of constraints: a rule is data that checks, words its message and fills the documentation.
+
+Texts name operands in braces, `{indices}.{sizes}`; functions print those names as they stand and descriptors
+print DirectML's (`IndicesTensor.Sizes`). A rule that cannot be judged because another one is broken holds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..errors import ConstraintError, DataTypeError, message
+
+Operands = Mapping[str, Any]
+Fact = str | None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One constraint.
+
+    Args:
+      name: identifies the rule in tables and tests, `same_sizes(updates, indices)`.
+      text: the rule in words, operands in braces.
+      broken_by: takes the operands by name; returns the fact that breaks the rule, or None.
+      error: what to raise.
+    """
+
+    name: str
+    text: str
+    broken_by: Callable[[Operands], Fact]
+    error: type[ConstraintError] = ConstraintError
+
+    def worded(self, names: Mapping[str, str]) -> str:
+        """The text with every operand under the name that `names` gives it."""
+        return self.text.format_map(_Names(names))
+
+
+class _Names(dict[str, Any]):
+    """Keeps unknown names, and lets `{indices}.{sizes}` pass through `str.format_map`."""
+
+    def __missing__(self, key: str) -> str:
+        return key
+
+
+def faults(
+    operator: str, constraints: Iterable[Rule], operands: Operands, names: Mapping[str, str] | None = None
+) -> Iterator[ConstraintError]:
+    """Finds every constraint that the operands break, worded, in order; `names` renames the operands shown."""
+    names = names or {}
+    shown = {names.get(name, name): value for name, value in operands.items()}
+    for rule in constraints:
+        if fact := rule.broken_by(operands):
+            yield rule.error(message(operator, rule.worded(names), fact, shown))
+
+
+def check(operator: str, constraints: Iterable[Rule], operands: Operands) -> None:
+    """Raises the first constraint that the operands break."""
+    for error in faults(operator, constraints, operands):
+        raise error
+
+
+# Data types.
+
+
+def integer_indices(indices: str = "indices") -> Rule:
+    """Indices are int8..int64 or uint8..uint64: never float, never bool."""
+
+    def broken_by(x: Operands) -> Fact:
+        dtype = x[indices].dtype
+        return None if jnp.issubdtype(dtype, jnp.integer) else f"it is {dtype}"
+
+    return Rule(f"integer({indices})", f"{{{indices}}}.{{dtype}} must be an integer type", broken_by, DataTypeError)
+
+
+def same_dtype(one: str, other: str) -> Rule:
+    """Both operands have one data type."""
+
+    def broken_by(x: Operands) -> Fact:
+        a, b = x[one].dtype, x[other].dtype
+        return None if a == b else f"they are {_type_name(x[one])} and {_type_name(x[other])}"
+
+    text = f"{{{one}}}.{{dtype}} must equal {{{other}}}.{{dtype}}"
+    return Rule(f"same_dtype({one}, {other})", text, broken_by, DataTypeError)
+
+
+def _type_name(operand: Any) -> str:
+    return operand.data_type.name if hasattr(operand, "data_type") else str(operand.dtype)
+
+
+# Ranks and sizes.
+
+
+def minimum_rank(operand: str, rank: int) -> Rule:
+    """The operand has at least `rank` dimensions."""
+
+    def broken_by(x: Operands) -> Fact:
+        actual = len(x[operand].shape)
+        return None if actual >= rank else f"it is {actual}"
+
+    return Rule(f"minimum_rank({operand}, {rank})", f"{{{operand}}}.{{rank}} must be at least {rank}", broken_by)
+
+
+def same_rank(one: str, other: str) -> Rule:
+    """Both operands have the same number of dimensions."""
+
+    def broken_by(x: Operands) -> Fact:
+        a, b = len(x[one].shape), len(x[other].shape)
+        return None if a == b else f"they are {a} and {b}"
+
+    return Rule(f"same_rank({one}, {other})", f"{{{one}}}.{{rank}} must equal {{{other}}}.{{rank}}", broken_by)
+
+
+def same_sizes(one: str, other: str, *, except_along: str | None = None) -> Rule:
+    """Sizes agree, on every dimension but the one that the attribute `except_along` names."""
+
+    def broken_by(x: Operands) -> Fact:
+        a, b = tuple(x[one].shape), tuple(x[other].shape)
+        if len(a) != len(b):
+            return None if except_along else f"they are {a} and {b}"
+        skipped = x[except_along] % len(a) if except_along and a else None
+        for d in range(len(a)):
+            if a[d] != b[d] and d != skipped:
+                return f"{a} and {b} differ in dimension {d}"
+        return None
+
+    suffix = f" except along {{{except_along}}}" if except_along else ""
+    name = f"same_sizes({one}, {other}{f', except_along={except_along}' if except_along else ''})"
+    return Rule(name, f"{{{one}}}.{{sizes}} must equal {{{other}}}.{{sizes}}{suffix}", broken_by)
+
+
+def sizes_follow(operand: str, law: Callable[[Operands], tuple[int, ...] | None], formula: str) -> Rule:
+    """The operand's sizes are what `law` computes from the others; `law` gives None while another rule is broken."""
+
+    def broken_by(x: Operands) -> Fact:
+        expected, actual = law(x), tuple(x[operand].shape)
+        return None if expected is None or expected == actual else f"{actual} is not {expected}"
+
+    return Rule(f"sizes_follow({operand})", f"{{{operand}}}.{{sizes}} must be {formula}", broken_by)
+
+
+# Attributes.
+
+
+def axis_of(operand: str, axis: str = "axis") -> Rule:
+    """A Python axis: -rank <= axis < rank."""
+
+    def broken_by(x: Operands) -> Fact:
+        rank = len(x[operand].shape)
+        return None if rank == 0 or -rank <= x[axis] < rank else f"it is {x[axis]} and the rank is {rank}"
+
+    text = f"{{{axis}}} must be in [-{{{operand}}}.{{rank}}, {{{operand}}}.{{rank}})"
+    return Rule(f"axis_of({operand})", text, broken_by)
+
+
+def one_of(attribute: str, accepted: tuple[str | None, ...]) -> Rule:
+    """The attribute is one of a few names."""
+
+    def broken_by(x: Operands) -> Fact:
+        return None if x[attribute] in accepted else f"it is {x[attribute]!r}"
+
+    text = f"{{{attribute}}} must be one of {', '.join(map(repr, accepted))}"
+    return Rule(f"one_of({attribute})", text, broken_by)
+
+
+def at_least(attribute: str, least: int) -> Rule:
+    """The attribute is an integer of at least `least`."""
+
+    def broken_by(x: Operands) -> Fact:
+        return None if x[attribute] >= least else f"it is {x[attribute]}"
+
+    return Rule(f"at_least({attribute}, {least})", f"{{{attribute}}} must be at least {least}", broken_by)
+
+
+def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:
+    """A rule that only one operator has."""
+    return Rule(name, text, broken_by)

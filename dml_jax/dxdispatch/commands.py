@@ -1,0 +1,193 @@
+"""The dispatchables and commands of a model, read against its buffers: everything that can be wrong is found here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.tensor import TensorDesc
+from ..errors import ConstraintError
+from .json_fields import Steps, as_object, defined, get, integer, only, shown
+from .pictures import picture_shape
+from .resources import Buffer
+from .source_files import RAW
+
+__all__ = ["Dispatch", "Dispatchable", "Print", "Range", "WriteFile", "read_bindings", "read_command"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bytes [offset, offset + size) of a buffer."""
+
+    buffer: str
+    offset: int
+    size: int
+
+    def overlaps(self, other: "Range") -> bool:
+        """Whether both have a byte in common."""
+        apart = self.offset + self.size <= other.offset or other.offset + other.size <= self.offset
+        return self.buffer == other.buffer and not apart
+
+
+@dataclass(frozen=True)
+class Dispatchable:
+    """An operator, and the ranges of its inputs that are handed over when it is initialised."""
+
+    desc: OperatorDesc
+    owned: Mapping[str, Range]
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """Runs a dispatchable on the ranges bound to its tensors, by our field names."""
+
+    dispatchable: str
+    bindings: Mapping[str, Range]
+
+
+@dataclass(frozen=True)
+class Print:
+    """Prints a buffer's initial range, in its initial type."""
+
+    buffer: str
+    verbose: bool
+
+
+@dataclass(frozen=True)
+class WriteFile:
+    """Writes a buffer to a file of the folder that output goes to."""
+
+    buffer: str
+    target: str
+    dimensions: tuple[int, ...]
+
+
+Command = Dispatch | Print | WriteFile
+# By name; None for one that is at fault.
+Buffers = Mapping[str, Buffer | None]
+Dispatchables = Mapping[str, Dispatchable | None]
+
+
+def read_bindings(desc: OperatorDesc, json: Any, buffers: Buffers, owned: bool) -> dict[str, Range]:
+    """The ranges bound to the tensors that are handed over at initialisation (`owned`), or to all others.
+
+    Raises:
+      SeveralErrors: all bindings that are unknown, missing, misplaced, too small or misaligned.
+    """
+    json = as_object("'bindings'", json)
+    names = {desc.directml_names()[name]: name for name in desc.tensor_names()}
+    steps, ranges = Steps(), {}
+    with steps.step():
+        only(json, names)
+    wanted = [field for field, name in names.items() if bool(getattr(desc, name).flags) is owned]
+    for field in json:
+        if field in names and field not in wanted:
+            steps.errors.append(ConstraintError(f"{field}: {_MISPLACED[owned]}"))
+    for field in wanted:
+        with steps.step(field):
+            if field not in json:
+                raise ConstraintError("it is not bound")
+            ranges[names[field]] = _read_range(json[field], getattr(desc, names[field]), buffers)
+    steps.finish()
+    return ranges
+
+
+_MISPLACED = {
+    False: "it is OWNED_BY_DML, and bound in 'bindings' of its dispatchable, once",
+    True: "it is not OWNED_BY_DML, and bound in the dispatch command",
+}
+
+
+def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
+    if isinstance(json, list):
+        if len(json) != 1:
+            raise ConstraintError(f"one buffer is bound to one tensor, but there are {len(json)}")
+        json = json[0]
+    json = {"name": json} if isinstance(json, str) else as_object("a binding", json)
+    only(json, ("name", "elementCount", "elementOffset", "elementSizeInBytes"))
+    name = get(json, "name", str)
+    buffer = defined("resource", name, buffers)
+    default = buffer.data_type.itemsize if buffer.data_type else 1
+    itemsize = integer(json, "elementSizeInBytes", 0) or default
+    offset = integer(json, "elementOffset", 0) * itemsize
+    count = integer(json, "elementCount", 0)
+    end = offset + count * itemsize if count else buffer.size
+    if offset >= buffer.size or end > buffer.size:
+        raise ConstraintError(f"bytes [{offset}, {end}) lie outside {name!r}, which has {buffer.size}")
+    # A count that ends inside a group of 4 bytes binds the whole group, as far as the buffer goes.
+    bound = Range(name, offset, min(-(-end // 4) * 4, buffer.size) - offset)
+    if bound.size < tensor.total_tensor_size_in_bytes:
+        needed = tensor.total_tensor_size_in_bytes
+        raise ConstraintError(f"{tensor.describe()} needs {needed} bytes, but {bound.size} of {name!r} are bound")
+    alignment = max(tensor.guaranteed_base_offset_alignment, tensor.data_type.itemsize)
+    if offset % alignment:
+        raise ConstraintError(f"the offset must be a multiple of {alignment} bytes, but it is {offset}")
+    return bound
+
+
+def read_command(json: Any, buffers: Buffers, dispatchables: Dispatchables) -> Command:
+    """Reads one entry of `commands`.
+
+    Raises:
+      ConstraintError: the first thing wrong with it.
+      SkippedError: what it refers to is at fault.
+    """
+    json = as_object("a command", json)
+    kind = get(json, "type", str)
+    if kind.lower() not in _READERS:
+        raise ConstraintError(f"'type' must be one of {', '.join(_NAMES)}, but it is {kind!r}")
+    return _READERS[kind.lower()](json, buffers, dispatchables)
+
+
+def _read_dispatch(json: Mapping[str, Any], buffers: Buffers, dispatchables: Dispatchables) -> Dispatch:
+    only(json, ("type", "dispatchable", "bindings"))
+    name = get(json, "dispatchable", str)
+    desc = defined("dispatchable", name, dispatchables).desc
+    steps, bindings = Steps(), {}
+    with steps.step(f"dispatchable {name!r}"):
+        bindings = read_bindings(desc, json.get("bindings", {}), buffers, owned=False)
+        for field, bound in bindings.items():
+            if field != "output" and bound.overlaps(bindings["output"]):
+                fact = f"{desc.directml_names()[field]} and OutputTensor share bytes of {bound.buffer!r}"
+                raise ConstraintError(f"{desc.operator_type} does not execute in place, but {fact}")
+    steps.finish()
+    return Dispatch(name, bindings)
+
+
+def _read_print(json: Mapping[str, Any], buffers: Buffers, _: Any) -> Print:
+    only(json, ("type", "resource", "verbose"))
+    name = get(json, "resource", str)
+    if defined("resource", name, buffers).data_type is None:
+        raise ConstraintError(f"{name!r} holds values of different types and cannot be printed")
+    return Print(name, get(json, "verbose", bool, False))
+
+
+def _read_write(json: Mapping[str, Any], buffers: Buffers, _: Any) -> WriteFile:
+    only(json, ("type", "resource", "targetPath", "dimensions"))
+    name, target = get(json, "resource", str), get(json, "targetPath", str)
+    buffer = defined("resource", name, buffers)
+    suffix = Path(target).suffix.lower()
+    dimensions = get(json, "dimensions", list, [])
+    if len(dimensions) > 8 or not all(type(n) is int and 1 <= n < 2**32 for n in dimensions):
+        raise ConstraintError(f"'dimensions' must be at most 8 sizes of at least 1, but they are {shown(dimensions)}")
+    if suffix == ".png":
+        picture_shape(dimensions, buffer.data_type)
+    elif suffix == ".npy" and buffer.data_type is None:
+        raise ConstraintError(f"{name!r} holds values of different types and can only be written as raw bytes")
+    elif suffix not in (".npy", *RAW):
+        raise ConstraintError(f"'targetPath' must end in .npy, .dat, .bin or .png, but it is {target!r}")
+    _fits(dimensions, buffer.data_type, buffer.size)
+    return WriteFile(name, target, tuple(dimensions))
+
+
+def _fits(dimensions: Sequence[int], data_type: DataType | None, size: int) -> None:
+    itemsize = data_type.itemsize if data_type else 1
+    if dimensions and prod(dimensions) * itemsize > size:
+        raise ConstraintError(f"'dimensions' {list(dimensions)} take {prod(dimensions) * itemsize} bytes of {size}")
+
+
+_NAMES = ("dispatch", "print", "writeFile")
+_READERS = {"dispatch": _read_dispatch, "print": _read_print, "writefile": _read_write}

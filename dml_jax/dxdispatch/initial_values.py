@@ -1,0 +1,169 @@
+"""The initial values of a buffer that a model file spells out: lists, constants, sequences and mixed rows."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.data_type import DataType
+from ..errors import ConstraintError
+from .json_fields import as_object, get, integer, only, shown
+
+__all__ = ["Initial", "constant", "copied", "listed", "mixed", "sequence"]
+
+
+@dataclass(frozen=True)
+class Initial:
+    """What a buffer starts with.
+
+    Args:
+      count: how many elements.
+      data_type: their type; None for bytes that hold values of different types.
+      fill: writes them into an array of that many elements.
+      source: the file that they come from.
+    """
+
+    count: int
+    data_type: DataType | None
+    fill: Callable[[np.ndarray], None]
+    source: Path | None = None
+
+    @property
+    def byte_count(self) -> int:
+        """The size of all elements."""
+        return self.count * (self.data_type.itemsize if self.data_type else 1)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the elements."""
+        return self.data_type.dtype if self.data_type else np.dtype(np.uint8)
+
+
+def copied(values: np.ndarray, data_type: DataType | None, source: Path | None = None) -> Initial:
+    """What is there already, as initial values."""
+
+    def fill(out: np.ndarray) -> None:
+        out[:] = values.reshape(-1)
+
+    return Initial(values.size, data_type, fill, source)
+
+
+def listed(data_type: DataType, values: Sequence[Any]) -> Initial:
+    """An array of numbers, or of "nan", "inf" and "-inf" for float types."""
+    _not_empty(len(values))
+    array = _plain_numbers(data_type, values)
+    if array is None:
+        numbers = [_number(data_type, value, f"number {i}") for i, value in enumerate(values)]
+        array = np.array(numbers, data_type.dtype)
+    return copied(array, data_type)
+
+
+def _plain_numbers(data_type: DataType, values: Sequence[Any]) -> np.ndarray | None:
+    """The numbers converted all at once, for long lists; None where one of them needs a look of its own."""
+    kinds = set(map(type, values))
+    try:
+        if data_type.dtype.kind != "f":
+            return np.array(values, data_type.dtype) if kinds == {int} else None
+        with np.errstate(over="ignore"):
+            array = np.array(values, np.float64).astype(data_type.dtype) if kinds <= {int, float} else None
+    except OverflowError:
+        return None
+    return array if array is not None and np.isfinite(array).all() else None
+
+
+def constant(data_type: DataType, json: Mapping[str, Any]) -> Initial:
+    """`{"valueCount": n, "value": v}`."""
+    only(json, ("valueCount", "value"))
+    count = integer(json, "valueCount", least=1)
+    value = _number(data_type, json["value"], "'value'")
+    return Initial(count, data_type, lambda out: out.fill(value))
+
+
+def sequence(data_type: DataType, json: Mapping[str, Any]) -> Initial:
+    """`{"valueCount": n, "valueStart": a, "valueDelta": d}`: a, a + d, ..., computed exactly or in float64."""
+    only(json, ("valueCount", "valueStart", "valueDelta"))
+    count = integer(json, "valueCount", least=1)
+    start = _finite("valueStart", json.get("valueStart"))
+    delta = _finite("valueDelta", json.get("valueDelta"))
+    # The ends fit, and so does what lies between.
+    for i in (0, count - 1):
+        _number(data_type, _term(start, delta, i), f"value {i} of the sequence")
+    if data_type.dtype.kind != "f" and count > 1:
+        _number(data_type, _term(start, delta, 1), "value 1 of the sequence")
+    return Initial(count, data_type, partial(_fill_sequence, start, delta))
+
+
+def _term(start: int | float, delta: int | float, i: int) -> int | float:
+    if isinstance(start, int) and isinstance(delta, int):
+        return start + i * delta
+    return float(start) + i * float(delta)
+
+
+def _fill_sequence(start: int | float, delta: int | float, out: np.ndarray) -> None:
+    """Chunk by chunk: the wide intermediate values of a long sequence would take many times its size."""
+    for first in range(0, out.size, _CHUNK):
+        part = out[first : first + _CHUNK]
+        steps = np.arange(first, first + part.size, dtype=np.uint64)
+        if out.dtype.kind == "f":
+            part[:] = float(start) + steps * float(delta)
+        else:
+            # Modulo 2**64 every step is exact, and every value is known to be an integer that fits.
+            part[:] = (steps * np.uint64(int(delta) % 2**64) + np.uint64(int(start) % 2**64)).astype(out.dtype)
+
+
+_CHUNK = 1 << 18
+
+
+def mixed(values: Sequence[Any]) -> Initial:
+    """Values of different types in a row: `[{"name": …, "type": "UINT32", "value": 6}, …]`."""
+    _not_empty(len(values))
+    parts = []
+    for i, value in enumerate(values):
+        json = as_object(f"value {i}", value)
+        only(json, ("name", "type", "value"))
+        data_type = DataType.named(get(json, "type", str))
+        if "value" not in json:
+            raise ConstraintError(f"value {i}: 'value' is missing")
+        parts.append(np.array(_number(data_type, json["value"], f"value {i}"), data_type.dtype).tobytes())
+    return copied(np.frombuffer(b"".join(parts), np.uint8), None)
+
+
+def _not_empty(count: int) -> None:
+    if count == 0:
+        raise ConstraintError("'initialValues' must not be empty")
+
+
+_SPECIAL = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+
+
+def _number(data_type: DataType, value: Any, what: str) -> int | float:
+    """A JSON number that the type holds: nothing is rounded to an integer, wrapped, or turned into infinity."""
+    dtype = data_type.dtype
+    if isinstance(value, str) and value in _SPECIAL and dtype.kind == "f":
+        return _SPECIAL[value]
+    accepted = "a number" + (', "nan", "inf" or "-inf"' if dtype.kind == "f" else "")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConstraintError(f"{what} must be {accepted}, but it is {shown(value)}")
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            fits = abs(value) <= sys.float_info.max and np.isfinite(np.float64(value).astype(dtype))
+        if not fits:
+            raise ConstraintError(f"{what} must fit {data_type.name}, but it is {value}")
+        return float(value)
+    limits = np.iinfo(dtype)
+    if value != value // 1 or not limits.min <= value <= limits.max:
+        raise ConstraintError(
+            f"{what} must be an integer of {data_type.name}, [{limits.min}, {limits.max}], but it is {value}"
+        )
+    return int(value)
+
+
+def _finite(field: str, value: Any) -> int | float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not abs(value) <= sys.float_info.max:
+        raise ConstraintError(f"{field!r} must be a finite number, but it is {shown(value)}")
+    return value

@@ -1,0 +1,101 @@
+"""Reading the fields of a JSON object: unknown, missing and mistyped ones are named, with what would be accepted."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ..desc_json import suggestion
+from ..errors import ConstraintError, SeveralErrors
+
+__all__ = ["SkippedError", "Steps", "as_object", "defined", "get", "integer", "only", "shown"]
+
+UINT64_MAX = 2**64 - 1
+
+
+def as_object(what: str, value: Any) -> Mapping[str, Any]:
+    """The JSON object, or a fault that names what should have been one."""
+    if isinstance(value, Mapping):
+        return value
+    raise ConstraintError(f"{what} must be a JSON object, but it is {shown(value)}")
+
+
+def shown(value: Any) -> str:
+    """A value as JSON writes it, shortened."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def only(fields: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuses fields that are not known: a misspelt one would be ignored otherwise."""
+    unknown = [field for field in fields if field not in known]
+    if unknown:
+        raise SeveralErrors([ConstraintError(f"unknown field {f!r}; {suggestion(f, known)}") for f in unknown])
+
+
+def get(fields: Mapping[str, Any], field: str, kind: type, default: Any = ...) -> Any:
+    """The value of a field of one JSON type; without a default it is required."""
+    if field not in fields and default is not ...:
+        return default
+    if field not in fields:
+        raise ConstraintError(f"{field!r} is missing")
+    value = fields[field]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConstraintError(f"{field!r} must be {_KINDS[kind]}, but it is {shown(value)}")
+    return value
+
+
+_KINDS = {str: "a string", int: "an integer", list: "an array", bool: "true or false"}
+
+
+def integer(fields: Mapping[str, Any], field: str, default: Any = ..., least: int = 0) -> int:
+    """The value of an unsigned 64-bit field."""
+    value = get(fields, field, int, default)
+    if not least <= value <= UINT64_MAX:
+        raise ConstraintError(f"{field!r} must be in [{least}, 2**64 - 1], but it is {value}")
+    return value
+
+
+class Steps:
+    """Takes several steps that may each find a fault, and raises all faults at the end."""
+
+    def __init__(self) -> None:
+        self.errors: list[ConstraintError] = []
+        self.skipped = False
+
+    @contextmanager
+    def step(self, where: str = "") -> Iterator[None]:
+        """Keeps the faults of the block, each after `where`."""
+        try:
+            yield
+        except ConstraintError as error:
+            for one in getattr(error, "errors", [error]):
+                self.errors.append(ConstraintError(f"{where}: {one}") if where else one)
+        except SkippedError:
+            self.skipped = True
+
+    def finish(self) -> None:
+        """Raises what the steps found, or that one of them could not be judged."""
+        if self.errors:
+            raise SeveralErrors(self.errors)
+        if self.skipped:
+            raise SkippedError
+
+
+class SkippedError(Exception):
+    """What is read depends on something that is itself at fault, and cannot be judged."""
+
+
+def defined(what: str, name: Any, known: Mapping[str, Any]) -> Any:
+    """What a name stands for elsewhere in the model; None there means that it is at fault itself.
+
+    Raises:
+      ConstraintError: no such name.
+      SkippedError: it is at fault itself.
+    """
+    if not isinstance(name, str) or name not in known:
+        near = suggestion(str(name), known) if known else f"the model has no {what}s"
+        raise ConstraintError(f"no {what} is named {name!r:.60}; {near}")
+    if known[name] is None:
+        raise SkippedError
+    return known[name]

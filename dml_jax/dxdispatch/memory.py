@@ -1,0 +1,71 @@
+"""Whether a model fits the machine, before anything of it is made."""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConstraintError
+from .commands import Dispatchable
+from .resources import Buffer
+
+__all__ = ["check_device", "check_memory"]
+
+
+def check_memory(
+    buffers: Mapping[str, Buffer | None], dispatchables: Mapping[str, Dispatchable | None], limit: int | None = None
+) -> None:
+    """Compares the buffers, and the largest operator's tensors on their way in and out, with the machine's memory.
+
+    Args:
+      buffers: by name; None for one that is at fault and not counted.
+      dispatchables: by name; None for one that is at fault and not counted.
+      limit: bytes; what the machine or container has by default, and nothing is checked where that is unknown.
+
+    Raises:
+      ConstraintError: they need more.
+    """
+    limit = _available() if limit is None else limit
+    held = sum(buffer.size for buffer in buffers.values() if buffer)
+    # A tensor is copied out of its buffer and to the device, or back.
+    working = max((2 * _tensors(d) for d in dispatchables.values() if d), default=0)
+    if limit is not None and held + working > limit:
+        needed, there = _gib(held + working), _gib(limit)
+        raise ConstraintError(f"the model needs {needed} for its buffers and tensors, and the machine has {there}")
+
+
+def check_device(dispatchables: Mapping[str, Dispatchable], device: Any) -> None:
+    """Compares the tensors of the largest operator with the memory of the device, where it says how much it has.
+
+    Raises:
+      ConstraintError: they need more.
+    """
+    limit = (device.memory_stats() or {}).get("bytes_limit")
+    for name, dispatchable in dispatchables.items():
+        if limit is not None and _tensors(dispatchable) > limit:
+            needed, there = _gib(_tensors(dispatchable)), _gib(limit)
+            raise ConstraintError(f"dispatchable {name!r} needs {needed} for its tensors, and the device has {there}")
+
+
+def _tensors(dispatchable: Dispatchable) -> int:
+    desc = dispatchable.desc
+    tensors = [getattr(desc, name) for name in desc.tensor_names()]
+    return sum(tensor.element_span * tensor.data_type.itemsize for tensor in tensors)
+
+
+def _available() -> int | None:
+    """The machine's memory, or what a container may use of it."""
+    limits = []
+    with suppress(AttributeError, ValueError, OSError):  # no POSIX
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with suppress(ValueError, OSError):  # no container, or one without a limit
+        limits.append(int(CONTAINER_LIMIT.read_text()))
+    return min(limits, default=None)
+
+
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"

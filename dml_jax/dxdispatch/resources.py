@@ -1,0 +1,96 @@
+"""The resources of a model: buffers, sized and checked without making any of their contents."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.data_type import DataType
+from ..errors import ConstraintError
+from .initial_values import Initial, constant, listed, mixed, sequence
+from .json_fields import Steps, as_object, get, integer, only, shown
+from .source_files import from_file
+
+__all__ = ["Buffer", "read_buffer"]
+
+PICTURE_OPTIONS = ("resampleSize", "resampleMode")
+FIELDS = (
+    "initialValues",
+    "initialValuesDataType",
+    "initialValuesOffsetInBytes",
+    "sizeInBytes",
+    *PICTURE_OPTIONS,
+)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A buffer of `size` bytes whose initial values stand at byte `offset`; the rest is 0."""
+
+    initial: Initial
+    size: int
+    offset: int
+
+    @property
+    def data_type(self) -> DataType | None:
+        """The type of the initial values, in which the buffer is printed and written; None for mixed ones."""
+        return self.initial.data_type
+
+    def make(self) -> np.ndarray:
+        """The bytes that the buffer starts with."""
+        data = np.zeros(self.size, np.uint8)
+        self.initial.fill(self.initial_range(data))
+        return data
+
+    def initial_range(self, data: np.ndarray) -> np.ndarray:
+        """The elements of the buffer that its initial values took: without what only pads it."""
+        return data[self.offset : self.offset + self.initial.byte_count].view(self.initial.dtype)
+
+
+def read_buffer(json: Any, folder: Path) -> Buffer:
+    """Reads one entry of `resources`.
+
+    Raises:
+      SeveralErrors: all that is wrong with it.
+    """
+    json = as_object("a resource", json)
+    steps, initial, offset, size = Steps(), None, 0, None
+    with steps.step():
+        only(json, FIELDS)
+    with steps.step():
+        offset = integer(json, "initialValuesOffsetInBytes", 0)
+    with steps.step():
+        size = integer(json, "sizeInBytes") if "sizeInBytes" in json else None
+    with steps.step():
+        initial = _read_initial(json, folder)
+    steps.finish()
+    assert initial is not None
+    least = initial.byte_count + offset
+    if size is not None and size < least:
+        raise ConstraintError(f"'sizeInBytes' must be at least the {least} that the initial values take, not {size}")
+    return Buffer(initial, -(-least // 4) * 4 if size is None else size, offset)
+
+
+def _read_initial(json: Mapping[str, Any], folder: Path) -> Initial:
+    if "initialValues" not in json:
+        raise ConstraintError("'initialValues' is missing")
+    name = get(json, "initialValuesDataType", str, "UNKNOWN")
+    unknown = name.removeprefix("DML_TENSOR_DATA_TYPE_") == "UNKNOWN"
+    data_type = None if unknown else DataType.named(name)
+    values, options = json["initialValues"], {key: json[key] for key in PICTURE_OPTIONS if key in json}
+    if isinstance(values, Mapping) and "sourcePath" in values:
+        return from_file(data_type, values, options, folder)
+    if options:
+        raise ConstraintError(f"{min(options)!r} is for pictures only")
+    if isinstance(values, list):
+        return mixed(values) if data_type is None else listed(data_type, values)
+    if not isinstance(values, Mapping):
+        raise ConstraintError(f"'initialValues' must be an array or an object, but it is {shown(values)}")
+    if data_type is None:
+        raise ConstraintError("'initialValuesDataType' is missing: it names the type of the values")
+    for field, read in (("value", constant), ("valueStart", sequence)):
+        if field in values:
+            return read(data_type, values)
+    raise ConstraintError("'initialValues' must be an array, or an object with 'value', 'valueStart' or 'sourcePath'")

@@ -1,0 +1,149 @@
+"""Runs a model: buffers in host memory, dispatches on a JAX device, commands in order."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..compiled.compile import CompiledOperator, compile_operator
+from ..core.desc import OperatorDesc
+from ..core.tensor import TensorDesc
+from ..errors import ConstraintError
+from ..files import write_whole
+from .commands import Dispatch, Dispatchable, Print, Range, WriteFile
+from .memory import check_device
+from .model_file import Fault, Model, ModelError
+from .printing import lines
+from .target_files import encode, resolve_target
+from .timing import Timing, measure, report
+
+__all__ = ["run_model"]
+
+
+def run_model(
+    model: Model,
+    device: Any,
+    say: Callable[[str], None],
+    *,
+    timing: Timing | None = None,
+    output: Path | None = None,
+    record: Callable[[str, Sequence[float]], None] | None = None,
+) -> None:
+    """Executes the commands of a model, in order; what they do to buffers stays.
+
+    Args:
+      model: without faults.
+      device: where the operators run.
+      say: takes each line that DxDispatch would print.
+      timing: how often dispatches are repeated, and what is said about it.
+      output: the folder that files go to; the model's own by default.
+      record: takes the dispatchable of every dispatch, and the milliseconds of each iteration.
+
+    Raises:
+      ModelError: the device has too little memory, and nothing is run; or a file cannot be written, and it is not
+        there then, or as it was.
+    """
+    try:
+        check_device(model.dispatchables, device)
+    except ConstraintError as error:
+        raise ModelError(model.path, [Fault("", str(error))]) from None
+    with jax.enable_x64(True), jax.default_device(device):
+        state = _State(model, timing or Timing(), say, output or model.path.parent, record)
+        for i, command in enumerate(model.commands):
+            try:
+                state.execute(command)
+            except ConstraintError as error:
+                raise ModelError(model.path, [Fault(f"command {i}", str(error))]) from None
+
+
+class _State:
+    """The buffers and initialised operators of a running model."""
+
+    def __init__(
+        self,
+        model: Model,
+        timing: Timing,
+        say: Callable[[str], None],
+        folder: Path,
+        record: Callable[[str, Sequence[float]], None] | None,
+    ):
+        self.model, self.timing, self.say, self.folder, self.record = model, timing, say, folder, record
+        self.data = {name: buffer.make() for name, buffer in model.buffers.items()}
+        self.operators = {name: self._initialised(d) for name, d in model.dispatchables.items()}
+
+    def execute(self, command: Dispatch | Print | WriteFile) -> None:
+        if isinstance(command, Dispatch):
+            self._dispatch(command)
+        elif isinstance(command, Print):
+            self._print(command)
+        else:
+            self._write(command)
+
+    def _initialised(self, dispatchable: Dispatchable) -> CompiledOperator:
+        """The operator, compiled before any dispatch is timed, with its own copies of what it owns."""
+        desc = dispatchable.desc
+        owned = {name: self._upload(bound, getattr(desc, name)) for name, bound in dispatchable.owned.items()}
+        operator = compile_operator(desc, **owned)
+        operator.prepare(bound=True)
+        return operator
+
+    def _dispatch(self, command: Dispatch) -> None:
+        operator, desc = self.operators[command.dispatchable], self.model.dispatchables[command.dispatchable].desc
+        inputs = [self._upload(b, getattr(desc, name)) for name, b in self._in_order(command, desc)]
+        output = command.bindings["output"]
+        out = self._upload(output, desc.output, operator.buffers["output"].whole_length)
+        address = out.unsafe_buffer_pointer()
+
+        def dispatch() -> jax.Array:
+            nonlocal out
+            out = operator(*inputs, out=out)
+            return out
+
+        jax.block_until_ready(dispatch())  # JAX sets up its call, once
+        samples, result = measure(dispatch, jax.block_until_ready, self.timing)
+        self._download(result, output)
+        if self.record:
+            self.record(command.dispatchable, samples)
+        for line in report(command.dispatchable, samples, self.timing):
+            self.say(line)
+        if self.timing.verbosity >= 1:
+            self.say(_memory_line(operator, result.unsafe_buffer_pointer() == address))
+
+    def _in_order(self, command: Dispatch, desc: OperatorDesc) -> list[tuple[str, Range]]:
+        """The bound inputs, in the operator's order."""
+        return [(name, command.bindings[name]) for name in desc.input_names() if name in command.bindings]
+
+    def _upload(self, bound: Range, tensor: TensorDesc, most: int = 0) -> jax.Array:
+        """The elements of a tensor in its buffer, or `most` if so many are bound; in memory of the device's own."""
+        count = max(tensor.element_span, min(most, bound.size // tensor.data_type.itemsize))
+        count *= tensor.data_type.itemsize
+        return jnp.array(self.data[bound.buffer][bound.offset : bound.offset + count].view(tensor.dtype))
+
+    def _download(self, result: jax.Array, bound: Range) -> None:
+        content = np.asarray(result).view(np.uint8)
+        self.data[bound.buffer][bound.offset : bound.offset + content.size] = content
+
+    def _print(self, command: Print) -> None:
+        values = self.model.buffers[command.buffer].initial_range(self.data[command.buffer])
+        for line in lines(command.buffer, values, command.verbose):
+            self.say(line)
+
+    def _write(self, command: WriteFile) -> None:
+        buffer, data = self.model.buffers[command.buffer], self.data[command.buffer]
+        try:
+            content = encode(buffer, data, command.target, command.dimensions)
+            path = resolve_target(command.target, self.folder)
+            write_whole(path, content)
+        except OSError as error:
+            raise ConstraintError(f"cannot write {command.target!r}: {error}") from None
+        self.say(f"Resource {command.buffer!r} written to {str(self.folder / command.target)!r}")
+
+
+def _memory_line(operator: CompiledOperator, in_place: bool) -> str:
+    """What the dispatches allocated: XLA's account of one, and whether the output stayed where it was bound."""
+    memory = operator.memory(bound=True)
+    output = "written in place, 0 bytes allocated" if in_place else f"moved, {memory.output} bytes allocated"
+    return f"Memory: output of {memory.output} bytes {output}; {memory.temporary} bytes temporary"

@@ -1,0 +1,73 @@
+"""The initial values of a buffer that a model file takes from another file: .npy, raw bytes, pictures."""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.data_type import DataType
+from ..errors import ConstraintError, DataTypeError
+from .initial_values import Initial, copied
+from .json_fields import get, only, shown
+from .pictures import read_picture
+
+__all__ = ["from_file"]
+
+RAW = (".dat", ".bin")
+PICTURES = (".png", ".jpg", ".jpeg")
+
+
+def from_file(data_type: DataType | None, json: Mapping[str, Any], options: Mapping[str, Any], folder: Path) -> Initial:
+    """`{"sourcePath": "file"}`, relative to the model file or the current folder."""
+    only(json, ("sourcePath",))
+    path = _find(get(json, "sourcePath", str), folder)
+    suffix = path.suffix.lower()
+    if suffix in PICTURES:
+        return read_picture(path, data_type, options)
+    if options:
+        raise ConstraintError(f"{min(options)!r} is for pictures only")
+    if suffix == ".npy":
+        return _from_npy(path, data_type)
+    if suffix in RAW:
+        return _from_raw(path, data_type)
+    accepted = ", ".join((".npy", *RAW, *PICTURES))
+    raise ConstraintError(f"'sourcePath' must end in one of {accepted}, but it is {path.name!r}")
+
+
+def _find(name: str, folder: Path) -> Path:
+    for path in (folder / name, Path(name)):
+        try:
+            if path.is_file():
+                return path
+        except (OSError, ValueError):  # a name that no file can have
+            break
+    raise ConstraintError(f"no file {shown(name)} in the model's folder or the current one")
+
+
+def _from_npy(path: Path, declared: DataType | None) -> Initial:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            array = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # NumPy's parser fails in many ways on what is no header
+        raise ConstraintError(f"{path.name!r} is no .npy file that can be read without unpickling: {error}") from None
+    if array.size == 0:
+        raise ConstraintError(f"{path.name!r} is empty: its shape is {array.shape}")
+    try:
+        data_type = DataType.of(array.dtype)
+    except DataTypeError as error:
+        raise ConstraintError(f"{path.name!r} holds {array.dtype}: {error}") from None
+    if declared not in (None, data_type):
+        raise ConstraintError(f"{path.name!r} holds {data_type.name}, but 'initialValuesDataType' is {declared.name}")
+    return copied(array, data_type, path)
+
+
+def _from_raw(path: Path, data_type: DataType | None) -> Initial:
+    if data_type is None:
+        raise ConstraintError(f"raw bytes, {path.name!r}, need 'initialValuesDataType'")
+    size = path.stat().st_size
+    if size == 0 or size % data_type.itemsize:
+        raise ConstraintError(f"{path.name!r} must hold whole elements of {data_type.name}, but it has {size} bytes")
+    return copied(np.memmap(path, data_type.dtype, mode="r"), data_type, path)

@@ -1,0 +1,87 @@
+"""Files that a run writes: inside one folder, whole or not at all."""
+
+import io
+import os
+from collections.abc import Iterable, Sequence
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import ConstraintError
+from .pictures import encode_png, picture_shape
+from .resources import Buffer
+
+__all__ = ["Targets", "encode", "resolve_target"]
+
+
+class Targets:
+    """The files that a model writes into one folder, checked before any of them is.
+
+    Args:
+      folder: where they go; it may not exist yet.
+      protected: files that must not be written over; None among them is passed over.
+    """
+
+    def __init__(self, folder: Path, protected: Iterable[Path | None] = ()):
+        self.folder = folder
+        self.protected = {path.resolve() for path in protected if path}
+        self.files: set[Path] = set()
+
+    def add(self, target: str) -> None:
+        """Takes one more file.
+
+        Raises:
+          ConstraintError: it lies outside, cannot be a file there, or is a protected one.
+        """
+        path = resolve_target(target, self.folder)
+        shown = f"'targetPath' {target!r}"
+        if path in self.protected:
+            raise ConstraintError(f"{shown} would overwrite a file that the model is read from")
+        parents = [parent for parent in path.parents if parent.exists()]
+        if path.is_dir() or any(path in file.parents for file in self.files):
+            raise ConstraintError(f"{shown} is a folder")
+        if not parents[0].is_dir() or self.files.intersection(path.parents):
+            raise ConstraintError(f"{shown} lies in something that is no folder")
+        if not os.access(parents[0], os.W_OK):
+            raise ConstraintError(f"{shown} cannot be written: no permission in {str(parents[0])!r}")
+        self.files.add(path)
+
+
+def resolve_target(target: str, folder: Path) -> Path:
+    """The file that `target` means inside `folder`.
+
+    Raises:
+      ConstraintError: it lies outside, or no file can have that name.
+    """
+    try:
+        root = folder.resolve()
+        path = (root / target).resolve()
+        path.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, NUL, surrogates, a loop of links
+        raise ConstraintError(f"'targetPath' {target!r:.60} in {str(folder)!r:.60} names no file: {error}") from None
+    if not path.is_relative_to(root) or path == root:
+        where = f"lies outside {str(folder)!r}; --output-dir chooses another folder"
+        raise ConstraintError(f"'targetPath' {target!r} {where}")
+    return path
+
+
+def encode(buffer: Buffer, data: np.ndarray, target: str, dimensions: Sequence[int]) -> bytes:
+    """The bytes of the file that a buffer is written to, by the ending of its name.
+
+    Args:
+      buffer: which.
+      data: its bytes.
+      target: the file's name.
+      dimensions: the shape to write, from the buffer's first byte; empty for the initial range (.npy) or all bytes.
+    """
+    suffix, itemsize = Path(target).suffix.lower(), buffer.initial.dtype.itemsize
+    elements = data[: data.size // itemsize * itemsize].view(buffer.initial.dtype)[: prod(dimensions)]
+    if suffix == ".png":
+        return encode_png(elements.reshape(picture_shape(dimensions, buffer.data_type)))
+    if suffix == ".npy":
+        content = io.BytesIO()
+        array = elements.reshape(dimensions) if dimensions else buffer.initial_range(data)
+        np.save(content, array, allow_pickle=False)
+        return content.getvalue()
+    return elements.tobytes() if dimensions else data.tobytes()

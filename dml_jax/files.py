@@ -1,0 +1,46 @@
+"""Files written whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+__all__ = ["discard_unfinished", "write_whole"]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file beside its name and renames it, so that the name never holds half of it.
+
+    Raises:
+      OSError: the folder cannot be written, or the disk is full; nothing is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".dml-")
+    _unfinished.add(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    finally:
+        _unfinished.discard(name)
+
+
+# The temporary files of writes that go on.
+_unfinished: set[str] = set()
+
+
+def discard_unfinished() -> None:
+    """Removes what an interrupted write would leave behind."""
+    for name in _unfinished:
+        Path(name).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

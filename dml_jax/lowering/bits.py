@@ -1,0 +1,78 @@
+"""What types of numbers need: floats whose bits XLA would change move as integers, and indices have bits enough."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..errors import ConstraintError
+from .linear import Move, linear, transposed
+
+__all__ = ["as_bits", "carry_bits", "index_dtype", "is_float", "is_float8", "is_key", "is_narrow"]
+
+
+def is_float8(dtype: Any) -> bool:
+    """XLA:CPU gathers such floats through wider ones, which quiets NaNs."""
+    return is_narrow(dtype) and jnp.finfo(dtype).bits <= 8
+
+
+def is_narrow(dtype: Any) -> bool:
+    """XLA:CPU selects, pads, slices and scatters such floats through wider ones, which quiets NaNs."""
+    return is_float(dtype) and jnp.finfo(dtype).bits in (8, 16) and dtype != jnp.float16
+
+
+def is_float(dtype: Any) -> bool:
+    """Devices add up what each has read of a sharded table, and -0.0 + 0.0 is 0.0."""
+    return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits == 8 * dtype.itemsize
+
+
+def is_key(array: Any) -> bool:
+    """Whether the elements are jax.random keys: moved, but no numbers."""
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
+    """The least of int32 and int64 that holds every index into such sizes.
+
+    Raises:
+      ConstraintError: it is int64, and JAX has none.
+    """
+    # A size that is symbolic, as in jax.export, counts as one of the usual ones.
+    largest = max((n for n in sizes if isinstance(n, int)), default=0)
+    if largest <= np.iinfo(np.int32).max:
+        return np.dtype(np.int32)
+    if jax.dtypes.canonicalize_dtype(np.int64) == np.int64:
+        return np.dtype(np.int64)
+    raise ConstraintError(
+        f"an indexed dimension of size {largest} needs 64-bit indices: enable jax_enable_x64 around the call"
+    )
+
+
+def carry_bits(move: Move, where: Any, *data: jax.Array, of: Callable[[Any], bool] = is_narrow) -> jax.Array:
+    """Computes `move(where, *data)`, on the integer images of `data` if they are floats that would change.
+
+    Args:
+      move: moves elements of `data` without looking at them.
+      where: says what moves; None where nothing varies.
+      data: arrays of one dtype.
+      of: whether numbers of a dtype would change.
+    """
+    if not of(data[0].dtype):
+        return move(where, *data)
+    return linear(as_bits(move, of), transposed(move))(where, *data)
+
+
+def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow) -> Move:
+    """`move` on the integer images of floats that would change; JAX cannot differentiate it."""
+
+    def moved(where: Any, *data: jax.Array) -> jax.Array:
+        dtype = data[0].dtype
+        if not of(dtype):
+            return move(where, *data)
+        images = [lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * dtype.itemsize}")) for x in data]
+        return lax.bitcast_convert_type(move(where, *images), dtype)
+
+    return moved

@@ -1,0 +1,188 @@
+"""Which form of a movement runs on which platform, and how to force one."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+import jax
+from jax import lax
+
+from ..errors import ConstraintError
+from .device_count import by_devices
+
+__all__ = [
+    "FORMS",
+    "Choice",
+    "Form",
+    "Options",
+    "chosen",
+    "described",
+    "forced_form",
+    "forcing",
+    "is_plain",
+    "known_bytes",
+    "use_form",
+]
+
+SMALL = 2**17  # bytes, read and written
+
+# `where` (indices or None) and data of one dtype to what the plain form makes of them, bit for bit.
+Form = Callable[..., jax.Array]
+Options = tuple[Mapping[str, Form], Mapping[str, Any]]
+
+FormName = Literal[
+    "plain",
+    "words",
+    "tiles",
+    "element_tiles",
+    "joined",
+    "axis_last",
+    "inverse",
+    "compared",
+    "copies",
+    "runs",
+    "parts",
+    "wide",
+]
+FORMS: Mapping[FormName, str] = {
+    "plain": "the jax.numpy form",
+    "words": "elements move as 32-bit words",
+    "tiles": "words of a small tile are taken apart and put together in one thread",
+    "element_tiles": "elements of a small tile are put together to words in one thread",
+    "joined": "neighbouring results are put together to a word before it is written",
+    "axis_last": "the indexed axis is moved last, and back",
+    "inverse": "what is written once per row is read through the inverse permutation",
+    "compared": "each word of a row is compared with its one index",
+    "copies": "updates are added to several tables in turn, and those up",
+    "runs": "updates are sorted by row and added in blocks, always in one order",
+    "parts": "halves of the updates are added one after the other",
+    "wide": "narrow integers are combined as 32-bit ones",
+}
+
+_FORCED: ContextVar[str | None] = ContextVar("form", default=None)
+
+
+@contextmanager
+def use_form(name: FormName) -> Iterator[None]:
+    """Forces one form of every operator traced inside, on every platform: for measuring, and as a way out.
+
+    A form is how XLA moves the data, never what arrives; sums of floats may differ in their last bits. Where the named
+    one does not apply, the plain one runs.
+    A function that jax.jit has compiled before keeps the form that it has.
+
+    Args:
+      name: "plain", "words", "tiles", "element_tiles", "joined" or "axis_last"; of what adds up, such as gradients of
+        gathers, "inverse", "compared", "copies", "runs", "parts" or "wide".
+
+    Raises:
+      ConstraintError: another name.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> with dml_jax.use_form("plain"):
+      ...     print(dml_jax.space_to_depth(np.uint8([[[1, 2], [3, 4]]]), 2).ravel())
+      [1 2 3 4]
+
+    Source: none; DirectML's drivers choose for themselves.
+    """
+    if name not in FORMS:
+        raise ConstraintError(f"use_form: name must be one of {', '.join(map(repr, FORMS))}, but it is {name!r}.")
+    with forcing(name):
+        yield
+
+
+@contextmanager
+def forcing(name: str | None) -> Iterator[None]:
+    """Forces a form that exists, or with None the choice by the tables."""
+    token = _FORCED.set(name)
+    try:
+        yield
+    finally:
+        _FORCED.reset(token)
+
+
+def forced_form() -> str | None:
+    """The name given to the innermost `use_form`; None outside."""
+    return _FORCED.get()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One row of a table: a form that is faster than the plain one.
+
+    Args:
+      platform: as jax.lax.platform_dependent names it.
+      form: its name.
+      where: the values that fields of the case may have; any, for a field that is not named.
+      measured: the reason, as bandwidths in units of a copy's in the same run.
+    """
+
+    platform: str
+    form: str
+    where: Mapping[str, Any]
+    measured: str
+
+    def applies(self, case: Mapping[str, Any]) -> bool:
+        """Whether the row is about the case."""
+        return all(case[field] in allowed for field, allowed in self.where.items())
+
+
+def chosen(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> Form:
+    """The forced form, or what the table chooses on each platform, for the devices of the program; no derivative.
+
+    Args:
+      options: the forms that apply, "plain" among them, and the case, by the number of devices among which the program
+        may divide an array. A case has the fields that the table names, and "bytes" that are read and written; for few
+        the plain form runs.
+      table: of the rows that apply, the first one for a platform counts.
+      forced: the name of a form, or None.
+    """
+
+    def form(where: Any, *data: jax.Array) -> jax.Array:
+        leaves, tree = jax.tree.flatten((where, *data))
+
+        def of_leaves(form: Form) -> Form:
+            return lambda *leaves: form(*jax.tree.unflatten(tree, leaves))
+
+        def by_number(devices: int) -> Form:
+            forms, case = options(devices)
+            return of_leaves(_chosen(forms, table, case, forced))
+
+        return by_devices(by_number, of_leaves(options(1)[0]["plain"]))(*leaves)
+
+    return form
+
+
+def is_plain(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> bool:
+    """Whether the plain form is chosen on every platform: what gives way on one device gives way on several."""
+    forms, case = options(1)
+    return _chosen(forms, table, case, forced) is forms["plain"]
+
+
+def _chosen(forms: Mapping[str, Form], table: Sequence[Choice], case: Mapping[str, Any], forced: str | None) -> Form:
+    plain = forms["plain"]
+    if forced is not None:
+        return forms.get(forced, plain)
+    if case["bytes"] < SMALL:
+        return plain
+    rows = [row for row in reversed(table) if row.form in forms and row.applies(case)]
+    by_platform = {row.platform: forms[row.form] for row in rows}
+    return _by_platform({"default": plain, **by_platform}) if by_platform else plain
+
+
+def described(*arrays: Any) -> Sequence[Any]:
+    """Shapes and types, which outlive a trace, of arrays that do not."""
+    return [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+
+
+def known_bytes(*arrays: Any) -> int:
+    """How many bytes arrays, or what a jax.ShapeDtypeStruct describes, have together; 0 while a size is symbolic."""
+    known = all(isinstance(n, int) for array in arrays for n in array.shape)
+    return sum(prod(array.shape) * array.dtype.itemsize for array in arrays) if known else 0
+
+
+def _by_platform(forms: Mapping[str, Form]) -> Form:
+    return lambda *operands: lax.platform_dependent(*operands, **forms)

@@ -1,0 +1,216 @@
+"""Reads and writes strided layouts by splits, slices, pads, transposes and broadcasts, and what is left by offsets."""
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..strides.layout import Group, Layout, span
+from .bits import as_bits, carry_bits, index_dtype, is_float, is_key, is_narrow
+from .combine import wide_type
+from .forms import Choice, Form, Options, chosen, described, is_plain, known_bytes
+from .gather import Read, gathered
+from .linear import linear, transposed
+from .words import as_integers, becomes_words, from_words, lanes, to_words, words_per_element
+
+__all__ = ["TABLE", "place", "stored", "update", "view"]
+
+
+# On an H200, 256 MB; bandwidth as a part of a copy's in the same run.
+TABLE = (
+    Choice(
+        "cuda",
+        "words",
+        {"itemsize": {1, 2, 8}, "fills_words": {True}},
+        "padded rows 0.98-1.0; plain 0.41 of 1 byte, 0.80 of 2, 0.88 of 8. Broadcast rows of 8 0.82; plain 0.52",
+    ),
+    # Elements at the end that fill no word are cut off first, by a copy: a small one where elements repeat.
+    Choice(
+        "cuda",
+        "words",
+        {"itemsize": {1, 2}, "is_broadcast": {True}},
+        "0.83 of 1 byte, 0.84 of 2; plain 0.22 and 0.43; a fill is 0.82",
+    ),
+)
+
+
+def view(buffer: jax.Array, layout: Layout, form: str | None, deterministic: bool = False) -> jax.Array:
+    """Reads a view that lies inside `buffer`; `form` is the forced one, or None."""
+
+    def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        wide = wide_type(cotangent.dtype)  # what is read more than once is added up in it, and rounded once
+        read = transposed(lambda _, buffer: _view(buffer, layout, deterministic))
+        return [read(None, cotangent.astype(wide), [like[0].astype(wide)])[0].astype(cotangent.dtype)]
+
+    options = partial(_options, *described(buffer), layout)
+    adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)
+    if not adds_up and is_plain(options, TABLE, form):
+        return carry_bits(lambda _, buffer: _view(buffer, layout), None, buffer)
+    return linear(chosen(options, TABLE, form), back)(None, buffer)
+
+
+def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
+    forms: dict[str, Form] = {"plain": _plain(buffer.dtype, layout, devices)}
+    if is_key(buffer) or not known_bytes(buffer) or 0 in layout.sizes:
+        return forms, {"bytes": 0}
+    count, itemsize = lanes(buffer.dtype), buffer.dtype.itemsize
+    words = layout.in_words(count, words_per_element(buffer.dtype)) if becomes_words(buffer.dtype) else None
+    if words and not layout.is_dense:  # XLA moves casts to words past a permutation alone
+        whole = buffer.shape[0] - buffer.shape[0] % count
+
+        def in_words(_: None, buffer: jax.Array) -> jax.Array:
+            cut = lax.slice_in_dim(as_integers(buffer), 0, whole)
+            return from_words(_view(to_words(cut), words), buffer.dtype)
+
+        forms["words"] = in_words
+    case = {
+        "itemsize": itemsize,
+        "fills_words": buffer.shape[0] % (count * devices) == 0,
+        "is_broadcast": layout.repeats,
+        "bytes": 2 * prod(layout.sizes) * itemsize,
+    }
+    return forms, case
+
+
+def _plain(dtype: Any, layout: Layout, devices: int) -> Form:
+    # XLA:CPU flushes subnormal bfloat16 where it fuses the bitcast back with a gather (0.11) or a broadcast.
+    is_bfloat16 = dtype == jnp.bfloat16
+
+    def read(_: None, buffer: jax.Array) -> jax.Array:
+        x = _view(buffer, layout)
+        if is_bfloat16 and layout.repeats and buffer.dtype == jnp.uint16:
+            x |= _never(layout).astype(x.dtype)
+        return lax.optimization_barrier(x) if is_bfloat16 and not layout.is_nested else x
+
+    # Where the buffer may be sharded, devices add up what each has gathered.
+    added = devices > 1 and not layout.is_nested
+    return as_bits(read, is_float if added else is_narrow)
+
+
+def _never(layout: Layout) -> jax.Array:
+    """False for every coordinate, but computed from those along which elements repeat, so that they differ to XLA."""
+    along = [d for d, (n, s) in enumerate(zip(layout.sizes, layout.strides, strict=True)) if n > 1 and s == 0]
+    indices = (lax.broadcasted_iota(jnp.int32, layout.sizes, d) for d in along)
+    return sum(indices, jnp.zeros(layout.sizes, jnp.int32)) >= sum(layout.sizes[d] for d in along)
+
+
+def update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
+    """Copies `buffer` and writes a view that lies inside it and has an element for every coordinate."""
+    write = partial(_update, layout=layout)
+    return carry_bits(lambda _, *data: write(*data), None, jnp.asarray(buffer), updates)
+
+
+def _view(buffer: jax.Array, layout: Layout, deterministic: bool = False) -> jax.Array:
+    if 0 in layout.sizes:
+        return lax.slice_in_dim(buffer, 0, 0).reshape(layout.sizes)
+    if is_key(buffer):  # which XLA does not pad
+        addressed = lax.slice_in_dim(buffer, layout.offset, layout.offset + layout.span)
+        return addressed[_offsets(layout.sizes, layout.strides)]
+    x, start = buffer, layout.offset
+    if not isinstance(x.shape[0], int):  # symbolic, as in jax.export: where it ends may be unknown
+        x = lax.slice_in_dim(x, 0, start + layout.span)
+    *outer, last = layout.merged_groups or [_ELEMENT]
+    for group in outer:
+        x, start = _split(x, start, group)
+        x = _taken(x, group, x.ndim - 2, deterministic)
+    x = lax.slice_in_dim(x, start, start + (last.rows - 1) * last.unit + 1, last.unit, axis=-1)
+    x = _taken(x, last, x.ndim - 1, deterministic).reshape(layout.stored_sizes)
+    dims = sorted(layout.dims)
+    x = jnp.transpose(x, [layout.dims.index(d) for d in dims])
+    return lax.broadcast_in_dim(x, layout.sizes, dims)
+
+
+_ELEMENT = Group(1, (1,), (1,), 1)
+
+
+def _split(x: jax.Array, start: int, group: Group) -> tuple[jax.Array, int]:
+    """Splits the last dimension into the rows of a group; returns also where in a row the inner groups start."""
+    width = group.rows * group.unit
+    begin = min(start, max(0, x.shape[-1] - width))
+    if start - begin + group.inner > group.unit:
+        begin = start  # what the last row lacks at its end is padded
+    x = _window(x, begin, width)
+    return x.reshape(*x.shape[:-1], group.rows, group.unit), start - begin
+
+
+def _taken(x: jax.Array, group: Group, axis: int, deterministic: bool) -> jax.Array:
+    """Selects along an axis, where the dimensions of a group overlap or interleave."""
+    if group.is_run:
+        return x
+    offsets = _offsets(group.sizes, group.steps).reshape(-1, 1)
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=tuple(d for d in range(x.ndim) if d != axis), collapsed_slice_dims=(axis,), start_index_map=(axis,)
+    )
+    sizes = tuple(1 if d == axis else n for d, n in enumerate(x.shape))
+    return gathered(offsets, x, Read(numbers, sizes, "promise_in_bounds", deterministic=deterministic), "plain")
+
+
+def _window(x: jax.Array, begin: int, width: int) -> jax.Array:
+    """Elements [begin, begin + width) of the last dimension, zeros where there are none."""
+    if begin >= 0 and begin + width <= x.shape[-1]:
+        return lax.slice_in_dim(x, begin, begin + width, axis=-1)
+    return _padded(x, -begin, 0, begin + width - x.shape[-1])
+
+
+def _padded(x: jax.Array, low: int, interior: int, high: int) -> jax.Array:
+    """Zeros before, between and after the elements of the last dimension; negative numbers cut."""
+    if low == interior == high == 0:
+        return x
+    return lax.pad(x, jnp.zeros((), x.dtype), [*[(0, 0, 0)] * (x.ndim - 1), (low, high, interior)])
+
+
+def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> jax.Array:
+    """The offset of every coordinate: computed where it is used, never a constant."""
+    dtype, sizes = index_dtype([span(sizes, strides)]), tuple(sizes)
+    steps = (lax.broadcasted_iota(dtype, sizes, d) * np.asarray(s, dtype) for d, s in enumerate(strides))
+    return sum(steps, jnp.zeros(sizes, dtype))
+
+
+def _update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
+    if 0 in layout.sizes:
+        return buffer
+    if is_key(buffer) or not layout.is_nested:
+        return _scattered(buffer, updates, layout)
+    length = buffer.shape[0]
+    if window := layout.window(length):
+        array, content = buffer.reshape(window.array_sizes), stored(updates, layout).reshape(window.sizes)
+        return lax.dynamic_update_slice(array, content, window.starts).reshape(length)
+    addressed = place(jnp.ones(layout.sizes, bool), layout, length)
+    return jnp.where(addressed, place(updates, layout, length), buffer)
+
+
+def place(updates: jax.Array, layout: Layout, length: int) -> jax.Array:
+    """Writes such a view into `length` zeros; of DirectML's types, which XLA pads without changing a bit."""
+    if 0 in layout.sizes or not layout.is_nested:
+        return _scattered(jnp.zeros(length, updates.dtype), updates, layout)
+    *outer, last = layout.groups or [_ELEMENT]
+    x = _padded(stored(updates, layout).reshape([g.rows for g in (*outer, last)]), 0, last.unit - 1, 0)
+    for group in reversed(outer):
+        x = _padded(x, 0, 0, group.unit - x.shape[-1])
+        x = x.reshape(*x.shape[:-2], -1)
+    return _padded(x, layout.offset, 0, length - layout.offset - x.shape[-1])
+
+
+def stored(updates: jax.Array, layout: Layout) -> jax.Array:
+    """The elements in the order in which a buffer stores them, of `layout.stored_sizes`."""
+    ones = [d for d in range(updates.ndim) if d not in layout.dims]
+    return jnp.transpose(updates, (*ones, *layout.dims)).reshape(layout.stored_sizes)
+
+
+def _scattered(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
+    """Writes through computed offsets, into the part of the buffer that they address."""
+    first, end = layout.offset, layout.offset + layout.span
+    if 0 in layout.sizes:
+        return buffer
+    offsets = _offsets(layout.sizes, layout.strides).ravel()
+    part = (
+        lax.slice_in_dim(buffer, first, end)
+        .at[offsets]
+        .set(updates.ravel(), mode="promise_in_bounds", unique_indices=True)
+    )
+    return lax.dynamic_update_slice(buffer, part, (np.asarray(first, index_dtype([end])),))

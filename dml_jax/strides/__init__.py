@@ -1,0 +1,1 @@
+"""The algebra of sizes and strides, without arrays."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,9 +10,9 @@ from .core.desc import NEWEST, OperatorDesc
 from .core.feature_level import FeatureLevel
 from .core.tensor import FIELDS, TensorDesc, implied_bytes
 from .descriptors.registry import OPERATORS
-from .errors import ConstraintError, SeveralErrors
+from .errors import ConstraintError, SeveralErrors, suggestion
 
-__all__ = ["desc_from_json", "desc_to_json", "find_faults", "suggestion"]
+__all__ = ["desc_from_json", "desc_to_json", "find_faults"]
 
 
 def desc_to_json(desc: OperatorDesc) -> dict[str, Any]:
@@ -173,11 +172,3 @@ def _object(what: str, json: Any) -> Mapping[str, Any]:
 
 def _named(name: Any, known: Iterable[str]) -> str:
     return f"{name!r:.60}; {suggestion(str(name), known)}"
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """What to write instead of an unknown name: the nearest known one, whatever its case, or all of them."""
-    known = list(known)
-    by_fold = {k.casefold(): k for k in reversed(known)}
-    near = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.8)
-    return f"did you mean {by_fold[near[0]]!r}?" if near else f"known are {', '.join(known)}"

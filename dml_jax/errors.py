@@ -1,10 +1,11 @@
 """The errors that dml_jax raises for a caller's mistake, and the one place that formats them."""
 
+import difflib
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["ConstraintError", "DataTypeError", "SeveralErrors", "describe", "message"]
+__all__ = ["ConstraintError", "DataTypeError", "SeveralErrors", "describe", "message", "suggestion"]
 
 
 class ConstraintError(ValueError):
@@ -42,3 +43,11 @@ def describe(value: Any) -> str:
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What to write instead of an unknown name: the nearest known one, whatever its case, or all of them."""
+    known = list(known)
+    by_fold = {k.casefold(): k for k in reversed(known)}
+    near = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.8)
+    return f"did you mean {by_fold[near[0]]!r}?" if near else f"known are {', '.join(known)}"

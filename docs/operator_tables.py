@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import dml_jax
-from dml_jax.core.feature_level import columns
+from dml_jax.core.support import columns
 from dml_jax.core.tensor import FIELDS, TENSOR
 from dml_jax.descriptors.registry import CLASSES
 

@@ -13,7 +13,7 @@ import pytest
 from operator_cases import CASES
 
 import dml_jax
-from dml_jax.core.feature_level import columns
+from dml_jax.core.support import columns
 from dml_jax.core.tensor import FIELDS, TENSOR
 
 for package in ("sphinx", "furo", "myst_parser", "onnx"):

@@ -8,7 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel, Support, columns
+from ..core.feature_level import FeatureLevel
+from ..core.support import Support, columns
 from ..core.tensor import FIELDS, TENSOR
 
 __all__ = ["as_json", "show_all", "show_one", "summary"]

@@ -9,9 +9,8 @@ from click.shell_completion import CompletionItem
 
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
-from ..desc_json import suggestion
 from ..descriptors.registry import OPERATORS
-from ..errors import ConstraintError
+from ..errors import ConstraintError, suggestion
 from .ops import summary
 
 __all__ = ["Level", "Milliseconds", "Operator"]

@@ -12,8 +12,9 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError, message
 from .arguments import as_data, as_indices
 from .data_type import as_integer
-from .feature_level import FeatureLevel, Support, table_rules
+from .feature_level import FeatureLevel
 from .rules import Rule, faults
+from .support import Support, table_rules
 from .tensor import TensorDesc
 
 __all__ = ["NEWEST", "OperatorDesc"]

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 
 from ..core.data_type import as_integer
 from ..core.desc import OperatorDesc
-from ..core.feature_level import DEPTH_SPACE, DEPTH_SPACE_1_0, Support
 from ..core.rules import Fact, Operands, Rule, at_least, custom, sizes_follow
 from ..core.struct_rules import shared_by_all
+from ..core.support import DEPTH_SPACE, DEPTH_SPACE_1_0, Support
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, describe, message
 from ..operators import depth_space as functions

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import jax
 
 from ..core.desc import OperatorDesc
-from ..core.feature_level import INDEXED_1_0, INDEXED_2_1, INDEXED_3_0, Support
 from ..core.index_tuples import BATCH_RULES, tuple_rules
 from ..core.rules import Operands, Rule, same_sizes, sizes_follow
 from ..core.struct_rules import (
@@ -17,6 +16,7 @@ from ..core.struct_rules import (
     right_aligned,
     shared_by_all,
 )
+from ..core.support import INDEXED_1_0, INDEXED_2_1, INDEXED_3_0, Support
 from ..core.tensor import TensorDesc
 from ..operators import gather as functions
 

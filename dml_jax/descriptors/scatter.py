@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from ..core.desc import OperatorDesc
-from ..core.feature_level import INDEXED_2_0, INDEXED_2_1, Support
 from ..core.index_tuples import slices, tuple_rules
 from ..core.rules import Rule, same_sizes
 from ..core.struct_rules import below_rank, shared_by_all
+from ..core.support import INDEXED_2_0, INDEXED_2_1, Support
 from ..core.tensor import TensorDesc
 from ..operators import scatter as functions
 

@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..desc_json import suggestion
-from ..errors import ConstraintError, SeveralErrors
+from ..errors import ConstraintError, SeveralErrors, suggestion
 
 __all__ = ["SkippedError", "Steps", "as_object", "defined", "get", "integer", "only", "shown"]
 

@@ -10,8 +10,7 @@ import jax
 import numpy as np
 
 from ..core.desc import OperatorDesc
-from ..desc_json import suggestion
-from ..errors import ConstraintError, describe
+from ..errors import ConstraintError, describe, suggestion
 from ..files import write_whole
 from .backend import compute
 from .descs import described

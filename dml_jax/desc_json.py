@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .core.data_type import DataType, TensorFlags, as_integer
-from .core.desc import NEWEST, OperatorDesc
-from .core.feature_level import FeatureLevel
+from .core.desc import OperatorDesc
+from .core.feature_level import NEWEST, FeatureLevel
 from .core.tensor import FIELDS, TensorDesc, implied_bytes
 from .descriptors.registry import OPERATORS
 from .errors import ConstraintError, SeveralErrors, suggestion

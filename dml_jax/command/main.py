@@ -10,8 +10,8 @@ import click
 from click.core import ParameterSource
 
 from .. import __version__
-from ..core.desc import NEWEST, OperatorDesc
-from ..core.feature_level import FeatureLevel
+from ..core.desc import OperatorDesc
+from ..core.feature_level import NEWEST, FeatureLevel
 from ..descriptors.registry import CLASSES
 from ..dxdispatch.model_file import Fault, Model, ModelError, read_model
 from ..dxdispatch.timing import Timing

@@ -12,14 +12,12 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError, message
 from .arguments import as_data, as_indices
 from .data_type import as_integer
-from .feature_level import FeatureLevel
+from .feature_level import NEWEST, FeatureLevel
 from .rules import Rule, faults
 from .support import Support, table_rules
 from .tensor import TensorDesc
 
-__all__ = ["NEWEST", "OperatorDesc"]
-
-NEWEST = FeatureLevel.FL_6_4
+__all__ = ["OperatorDesc"]
 
 
 class OperatorDesc:

@@ -6,7 +6,7 @@ import enum
 
 from ..errors import ConstraintError
 
-__all__ = ["FeatureLevel"]
+__all__ = ["NEWEST", "FeatureLevel"]
 
 
 class FeatureLevel(enum.IntEnum):
@@ -45,3 +45,6 @@ class FeatureLevel(enum.IntEnum):
             if name == str(level):
                 return level
         raise ConstraintError(f"feature_level must be one of {', '.join(map(str, cls))}, but it is {value!r}.")
+
+
+NEWEST = FeatureLevel.FL_6_4

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.desc import NEWEST
+from ..core.feature_level import NEWEST
 from ..desc_json import desc_from_json, find_faults
 from ..errors import ConstraintError
 from . import json_text as text

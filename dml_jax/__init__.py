@@ -1,58 +1,63 @@
-"""DirectML's index and depth/space operators as pure JAX functions."""
+"""DirectML's data movement as pure JAX functions."""
 
-from .compiled.compile import CompiledOperator, Memory, compile_operator
-from .compiled.program import BufferSpec
-from .core.data_type import DataType, TensorFlags
-from .core.desc import OperatorDesc
-from .core.feature_level import FeatureLevel
-from .core.tensor import TensorDesc
-from .desc_json import desc_from_json, desc_to_json
-from .descriptors.depth_space import DepthToSpace1Desc, DepthToSpaceDesc, SpaceToDepth1Desc, SpaceToDepthDesc
-from .descriptors.gather import GatherDesc, GatherElementsDesc, GatherND1Desc, GatherNDDesc
-from .descriptors.scatter import ScatterDesc, ScatterElementsDesc, ScatterNDDesc
-from .errors import ConstraintError, DataTypeError
-from .lowering.forms import use_form
-from .operators.depth_space import DepthSpaceOrder, depth_to_space, space_to_depth
-from .operators.gather import gather, gather_elements, gather_nd
-from .operators.scatter import scatter_elements, scatter_nd
-from .operators.strided import as_strided, as_strided_scatter
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import batch, onnx
+    from .compiled.compile import CompiledOperator, Memory, compile_operator
+    from .compiled.program import BufferSpec
+    from .core.data_type import DataType, TensorFlags
+    from .core.desc import OperatorDesc
+    from .core.feature_level import FeatureLevel
+    from .core.tensor import TensorDesc
+    from .desc_json import desc_from_json, desc_to_json
+    from .errors import ConstraintError, DataTypeError
+    from .lowering.forms import use_form
+    from .operators import *
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BufferSpec",
-    "CompiledOperator",
-    "ConstraintError",
-    "DataType",
-    "DataTypeError",
-    "DepthSpaceOrder",
-    "DepthToSpace1Desc",
-    "DepthToSpaceDesc",
-    "FeatureLevel",
-    "GatherDesc",
-    "GatherElementsDesc",
-    "GatherND1Desc",
-    "GatherNDDesc",
-    "Memory",
-    "OperatorDesc",
-    "ScatterDesc",
-    "ScatterElementsDesc",
-    "ScatterNDDesc",
-    "SpaceToDepth1Desc",
-    "SpaceToDepthDesc",
-    "TensorDesc",
-    "TensorFlags",
-    "as_strided",
-    "as_strided_scatter",
-    "compile_operator",
-    "depth_to_space",
-    "desc_from_json",
-    "desc_to_json",
-    "gather",
-    "gather_elements",
-    "gather_nd",
-    "scatter_elements",
-    "scatter_nd",
-    "space_to_depth",
-    "use_form",
-]
+# Where a name is, beside those of `operators`: nothing is imported before it is used, JAX neither.
+_PLACES = {
+    "BufferSpec": "compiled.program",
+    "CompiledOperator": "compiled.compile",
+    "ConstraintError": "errors",
+    "DataType": "core.data_type",
+    "DataTypeError": "errors",
+    "FeatureLevel": "core.feature_level",
+    "Memory": "compiled.compile",
+    "OperatorDesc": "core.desc",
+    "TensorDesc": "core.tensor",
+    "TensorFlags": "core.data_type",
+    "compile_operator": "compiled.compile",
+    "desc_from_json": "desc_json",
+    "desc_to_json": "desc_json",
+    "use_form": "lowering.forms",
+}
+_SUBPACKAGES = ("batch", "onnx")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return _public()
+    if name in _SUBPACKAGES:
+        return import_module(f".{name}", __name__)
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    place = import_module(f".{_PLACES.get(name, 'operators')}", __name__)
+    try:
+        value = getattr(place, name)
+    except AttributeError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*_public(), *_SUBPACKAGES, "__version__"]
+
+
+def _public() -> list[str]:
+    operators = vars(import_module(".operators", __name__))
+    return sorted({*_PLACES, *(name for name in operators if not name.startswith("_"))})

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from .core.data_type import DataType, TensorFlags, as_integer
+from .catalogue import STRUCTS
+from .core.data_type import as_integer
 from .core.desc import OperatorDesc
 from .core.feature_level import NEWEST, FeatureLevel
-from .core.tensor import FIELDS, TensorDesc, implied_bytes
-from .descriptors.registry import OPERATORS
-from .errors import ConstraintError, SeveralErrors, suggestion
+from .core.tensor_json import as_object, refuse_unknown
+from .errors import ConstraintError, Faults, suggestion
 
-__all__ = ["desc_from_json", "desc_to_json", "find_faults"]
+__all__ = ["desc_from_json", "desc_to_json", "read_desc"]
 
 
 def desc_to_json(desc: OperatorDesc) -> dict[str, Any]:
@@ -20,15 +20,22 @@ def desc_to_json(desc: OperatorDesc) -> dict[str, Any]:
 
     Defaults are left out; `desc_from_json` gives back an equal descriptor.
     """
-    names = desc.directml_names()
-    fields = {names[name]: _field_to_json(value) for name, value in desc.operands().items()}
-    return {"type": f"DML_OPERATOR_{desc.operator_type}", "desc": fields}
+    form: dict[str, Any] = {}
+    for name, field in desc.fields().items():
+        value = getattr(desc, name)
+        if value is None:
+            continue
+        if field.counted_by is not None:
+            form[field.counted_by] = len(value)
+        form[field.directml_name(name)] = field.to_json(value)
+    return {"type": f"DML_OPERATOR_{desc.operator_type}", "desc": form}
 
 
 def desc_from_json(json: Mapping[str, Any]) -> OperatorDesc:
     """Converts the form that a descriptor has in a DxDispatch model file, `{"type": …, "desc": {…}}`.
 
-    Enum names are taken in full or as suffix; a tensor is flat, or under "Desc" beside its "Type".
+    Enum names are taken in full or as suffix; a tensor is flat, or under "Desc" beside its "Type"; the count of an
+    array may be left out.
 
     Raises:
       ConstraintError: an unknown operator or field, a field that is missing, or a rule that is broken.
@@ -45,29 +52,34 @@ def desc_from_json(json: Mapping[str, Any]) -> OperatorDesc:
       >>> desc_to_json(desc_from_json(form)) == form
       True
     """
-    for error in find_faults(json):
-        raise error
-    cls, _ = _operator_class(json)
-    return cls(**_read_fields(cls, json)[0])
+    faults = Faults()
+    desc = read_desc(json, faults)
+    if desc is None:
+        raise faults.errors[0]
+    return desc
 
 
-def find_faults(json: Mapping[str, Any], feature_level: FeatureLevel | str = NEWEST) -> list[ConstraintError]:
-    """Every fault of a descriptor in JSON form: of its fields, and of its rules if all fields can be read."""
-    try:
-        cls, _ = _operator_class(json)
-    except ConstraintError as error:
-        return [error]
-    values, errors = _read_fields(cls, json)
-    return errors or list(cls.faults(values, feature_level))
+def read_desc(json: Any, faults: Faults, feature_level: FeatureLevel | str = NEWEST) -> OperatorDesc | None:
+    """Reads and judges a descriptor, once; None with every fault of its fields, or of its rules if all can be read."""
+    found = len(faults.errors)
+    with faults.at():
+        cls, form = _struct(json)
+        values = _read_fields(cls, form, faults)
+        if len(faults.errors) == found:
+            for error in cls.faults(values, feature_level):
+                faults.add(error)
+        if len(faults.errors) == found:
+            return cls.of_judged(values)
+    return None
 
 
-def _operator_class(json: Mapping[str, Any]) -> tuple[type[OperatorDesc], Mapping[str, Any]]:
+def _struct(json: Any) -> tuple[type[OperatorDesc], Mapping[str, Any]]:
     """The class that a descriptor in JSON form names, and its fields.
 
     Raises:
       ConstraintError: no such operator, or no fields.
     """
-    json = _object("a descriptor", json)
+    json = as_object("a descriptor", json)
     name = _either(json, "type")
     if not isinstance(name, str):
         raise ConstraintError('"type" is missing: it names the operator, such as DML_OPERATOR_GATHER')
@@ -75,12 +87,12 @@ def _operator_class(json: Mapping[str, Any]) -> tuple[type[OperatorDesc], Mappin
         raise ConstraintError(f"dispatchables of type {name!r} are not supported, only DirectML operators")
     for field in json:
         if field not in DISPATCHABLE:
-            raise ConstraintError(f"unknown field {_named(field, DISPATCHABLE)}")
+            raise ConstraintError(f"unknown field {field!r:.60}; {suggestion(str(field), DISPATCHABLE)}")
     suffix = name.removeprefix("DML_OPERATOR_")
-    if suffix not in OPERATORS:
-        raise ConstraintError(f"unknown operator {_named(suffix, OPERATORS)}")
+    if suffix not in STRUCTS:
+        raise ConstraintError(f"unknown operator {suffix!r:.60}; {suggestion(suffix, STRUCTS)}")
     desc = _either(json, "desc")
-    return OPERATORS[suffix], _object(f'{suffix}: "desc"', {} if desc is None else desc)
+    return STRUCTS[suffix], as_object(f'{suffix}: "desc"', {} if desc is None else desc)
 
 
 # Fields of a dispatchable; the last two choose how DirectML compiles and have no meaning here.
@@ -95,80 +107,39 @@ def _either(json: Mapping[str, Any], field: str) -> Any:
     return json.get(field, json.get(field.capitalize()))
 
 
-def _read_fields(cls: type[OperatorDesc], json: Mapping[str, Any]) -> tuple[dict[str, Any], list[ConstraintError]]:
-    """The fields of a descriptor in JSON form, and a fault for each one that cannot be read."""
-    _, desc = _operator_class(json)
-    names = cls.directml_names()
+def _read_fields(cls: type[OperatorDesc], form: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
+    """The fields of a descriptor in JSON form that can be read."""
+    operator, names = cls.operator_type, cls.directml_names()
+    counts = {field.counted_by for field in cls.fields().values() if field.counted_by}
+    unknown = Faults()
+    refuse_unknown(form, [*names.values(), *counts], unknown)
+    for error in unknown.errors:
+        faults.add(error, operator)
     values: dict[str, Any] = {}
-    errors = [
-        ConstraintError(f"{cls.operator_type}: unknown field {_named(field, names.values())}")
-        for field in desc
-        if field not in names.values()
-    ]
-    for name, field in names.items():
-        try:
-            if field not in desc:
-                raise ConstraintError(f"{cls.operator_type}: {field} is missing")
-            tensor = name in cls.tensor_names()
-            value = _tensor_from_json(desc[field]) if tensor else cls._as_field(name, desc[field])
-            values[name] = value
-        except ConstraintError as error:
-            for one in getattr(error, "errors", [error]):
-                text = str(one)
-                shown = text if text.startswith(cls.operator_type) else f"{cls.operator_type}: {field}: {text}"
-                errors.append(type(one)(shown))
-    return values, errors
+    for name, field in cls.fields().items():
+        shown = names[name]
+        if form.get(shown) is None and field.is_optional:
+            values[name] = None
+        elif shown not in form:
+            faults.add(ConstraintError(f"{shown} is missing", (operator,)))
+        else:
+            _read_field(cls, name, form, values, faults)
+    return values
 
 
-def _tensor_from_json(json: Any) -> TensorDesc:
-    json = _object("a tensor", json)
-    kind = json.get("Type", "BUFFER")
-    if kind not in ("BUFFER", "DML_TENSOR_TYPE_BUFFER"):
-        raise ConstraintError(f"Type must be DML_TENSOR_TYPE_BUFFER, but it is {kind!r}")
-    if "Desc" in json:
-        extra = set(json) - {"Type", "Desc"}
-        if extra:
-            raise ConstraintError(f"{min(extra)!r} stands beside Desc; the fields belong inside it")
-        json = _object("Desc", json["Desc"])
-    else:
-        json = {field: value for field, value in json.items() if field != "Type"}
-    keywords = {field: name for name, field in FIELDS.items()}
-    known = [*keywords, "DimensionCount"]
-    errors = [ConstraintError(f"unknown field {_named(field, known)}") for field in json if field not in known]
-    errors += [ConstraintError(f"{field} is missing") for field in ("DataType", "Sizes") if field not in json]
-    if errors:
-        raise SeveralErrors(errors)
-    values = {keywords[field]: value for field, value in json.items() if field in keywords}
-    if not isinstance(values["data_type"], str):
-        raise ConstraintError(f"DataType must be a name such as FLOAT32, but it is {values['data_type']!r:.60}")
-    values["data_type"] = DataType.named(values["data_type"])
-    tensor = TensorDesc(**values)
-    count = as_integer("TENSOR", "DimensionCount", json.get("DimensionCount", len(tensor.sizes)))
-    if count != len(tensor.sizes):
-        raise ConstraintError(f"DimensionCount is {count} and Sizes has {len(tensor.sizes)} entries")
-    return tensor
-
-
-def _field_to_json(value: Any) -> Any:
-    if not isinstance(value, TensorDesc):
-        return getattr(value, "name", value)
-    form: dict[str, Any] = {"DataType": value.data_type.name, "Sizes": list(value.sizes)}
-    if value.strides is not None:
-        form["Strides"] = list(value.strides)
-    if value.flags != TensorFlags.NONE:
-        form["Flags"] = value.flags.name
-    if value.total_tensor_size_in_bytes != implied_bytes(value.sizes, value.strides, value.data_type):
-        form["TotalTensorSizeInBytes"] = value.total_tensor_size_in_bytes
-    if value.guaranteed_base_offset_alignment:
-        form["GuaranteedBaseOffsetAlignment"] = value.guaranteed_base_offset_alignment
-    return form
-
-
-def _object(what: str, json: Any) -> Mapping[str, Any]:
-    if isinstance(json, Mapping):
-        return json
-    raise ConstraintError(f"{what} must be a JSON object, but it is {json!r:.60}")
-
-
-def _named(name: Any, known: Iterable[str]) -> str:
-    return f"{name!r:.60}; {suggestion(str(name), known)}"
+def _read_field(
+    cls: type[OperatorDesc], name: str, form: Mapping[str, Any], values: dict[str, Any], faults: Faults
+) -> None:
+    field, shown = cls.fields()[name], cls.directml_names()[name]
+    found = len(faults.errors)
+    with faults.at(cls.operator_type, shown):
+        values[name] = field.from_json(form[shown])
+    if len(faults.errors) > found:
+        return
+    with faults.at():
+        values[name] = field.kept(cls.operator_type, shown, values[name])
+        if field.counted_by in form:
+            count = as_integer(cls.operator_type, field.counted_by, form[field.counted_by])
+            if count != len(values[name]):
+                fact = f"{field.counted_by} is {count} and {shown} has {len(values[name])} entries"
+                raise ConstraintError(fact, (cls.operator_type,))

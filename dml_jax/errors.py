@@ -1,15 +1,41 @@
-"""The errors that dml_jax raises for a caller's mistake, and the one place that formats them."""
+"""The errors that dml_jax raises for a caller's mistake: one place formats them, one collects them."""
 
 import difflib
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["ConstraintError", "DataTypeError", "SeveralErrors", "describe", "message", "suggestion"]
+__all__ = [
+    "ConstraintError",
+    "DataTypeError",
+    "Faults",
+    "SeveralErrors",
+    "SkippedError",
+    "describe",
+    "message",
+    "suggestion",
+]
 
 
 class ConstraintError(ValueError):
-    """An operand or attribute breaks one of the operator's constraints."""
+    """An operand or attribute breaks one of the operator's constraints.
+
+    Args:
+      what: is wrong.
+      where: the places that it is wrong in, the outermost first, such as a field of a file.
+    """
+
+    def __init__(self, what: str, where: Sequence[str] = ()):
+        super().__init__(what)
+        self.what, self.where = what, tuple(where)
+
+    def __str__(self) -> str:
+        return ": ".join((*self.where, self.what))
+
+    def at(self, *where: str) -> "ConstraintError":
+        """The same error, seen from farther out."""
+        return type(self)(self.what, (*where, *self.where))
 
 
 class DataTypeError(ConstraintError, TypeError):
@@ -25,6 +51,42 @@ class SeveralErrors(ConstraintError):  # noqa: N818  # it is several
 
     def __reduce__(self) -> Any:
         return type(self), (self.errors,)
+
+    def at(self, *where: str) -> "SeveralErrors":
+        return type(self)([error.at(*where) for error in self.errors])
+
+
+class SkippedError(Exception):
+    """What is read depends on something that is itself at fault, and cannot be judged."""
+
+
+class Faults:
+    """Takes several steps that may each find a fault, and raises all faults at the end."""
+
+    def __init__(self) -> None:
+        self.errors: list[ConstraintError] = []
+        self.skipped = False
+
+    @contextmanager
+    def at(self, *where: str) -> Iterator[None]:
+        """Keeps the faults of the block, as those of `where`."""
+        try:
+            yield
+        except ConstraintError as error:
+            self.add(error, *where)
+        except SkippedError:
+            self.skipped = True
+
+    def add(self, error: ConstraintError, *where: str) -> None:
+        """Keeps a fault, or several."""
+        self.errors += getattr(error.at(*where), "errors", [error.at(*where)])
+
+    def finish(self) -> None:
+        """Raises what was found, or that something could not be judged."""
+        if self.errors:
+            raise self.errors[0] if len(self.errors) == 1 else SeveralErrors(self.errors)
+        if self.skipped:
+            raise SkippedError
 
 
 def message(operator: str, rule: str, fact: str, operands: Mapping[str, Any]) -> str:

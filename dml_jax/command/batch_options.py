@@ -6,8 +6,9 @@ from typing import Any, get_args
 
 import click
 
+from .. import operators
 from ..core.reductions import ReductionName
-from ..operators import depth_space, gather, scatter, strided
+from ..operators._blocks import ORDERS
 
 __all__ = ["OPERATORS", "Operator"]
 
@@ -94,7 +95,7 @@ _BLOCKS = (
     _option("--block-size", type=int, required=True, help="Height and width of a block, in pixels."),
     _option(
         "--order",
-        type=click.Choice(list(depth_space.ORDERS)),
+        type=click.Choice(list(ORDERS)),
         default="DCR",
         help="How channels become pixels: DCR is DEPTH_COLUMN_ROW, CRD is COLUMN_ROW_DEPTH.",
     ),
@@ -120,14 +121,17 @@ _VIEW = (
 )
 
 OPERATORS = {
-    "gather": Operator(gather.gather, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
-    "gather_elements": Operator(gather.gather_elements, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
-    "gather_nd": Operator(gather.gather_nd, ("input", "indices"), (_BATCH_DIMS, *_READ), "--batch-dims 1"),
+    "gather": Operator(operators.gather, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
+    "gather_elements": Operator(operators.gather_elements, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
+    "gather_nd": Operator(operators.gather_nd, ("input", "indices"), (_BATCH_DIMS, *_READ), "--batch-dims 1"),
     "scatter_elements": Operator(
-        scatter.scatter_elements, ("input", "indices", "updates"), (_AXIS, _WRITE, *_REDUCE), "--axis 0 --reduction add"
+        operators.scatter_elements,
+        ("input", "indices", "updates"),
+        (_AXIS, _WRITE, *_REDUCE),
+        "--axis 0 --reduction add",
     ),
-    "scatter_nd": Operator(scatter.scatter_nd, ("input", "indices", "updates"), (_WRITE, *_REDUCE), "--mode clip"),
-    "depth_to_space": Operator(depth_space.depth_to_space, ("input",), _BLOCKS, "--block-size 2"),
-    "space_to_depth": Operator(depth_space.space_to_depth, ("input",), _BLOCKS, "--block-size 2"),
-    "as_strided": Operator(strided.as_strided, ("buffer",), _VIEW, "--sizes 2,3 --strides 3,1"),
+    "scatter_nd": Operator(operators.scatter_nd, ("input", "indices", "updates"), (_WRITE, *_REDUCE), "--mode clip"),
+    "depth_to_space": Operator(operators.depth_to_space, ("input",), _BLOCKS, "--block-size 2"),
+    "space_to_depth": Operator(operators.space_to_depth, ("input",), _BLOCKS, "--block-size 2"),
+    "as_strided": Operator(operators.as_strided, ("buffer",), _VIEW, "--sizes 2,3 --strides 3,1"),
 }

@@ -10,9 +10,9 @@ import click
 from click.core import ParameterSource
 
 from .. import __version__
+from ..catalogue import DESCS
 from ..core.desc import OperatorDesc
 from ..core.feature_level import NEWEST, FeatureLevel
-from ..descriptors.registry import CLASSES
 from ..dxdispatch.model_file import Fault, Model, ModelError, read_model
 from ..dxdispatch.timing import Timing
 from ..errors import ConstraintError
@@ -230,11 +230,11 @@ def ops(operator: type[OperatorDesc] | None, feature_level: FeatureLevel, as_jso
     Exit status: 0 done, 2 the command line is wrong.
     """
     if as_json:
-        _print_json(listing.as_json([operator] if operator else CLASSES, feature_level))
+        _print_json(listing.as_json([operator] if operator else DESCS, feature_level))
     elif operator:
         listing.show_one(operator, feature_level)
     else:
-        listing.show_all(CLASSES)
+        listing.show_all(DESCS)
 
 
 command.add_command(batch)

@@ -7,9 +7,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from ..catalogue import STRUCTS
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
-from ..descriptors.registry import OPERATORS
 from ..errors import ConstraintError, suggestion
 from .ops import summary
 
@@ -40,12 +40,12 @@ class Operator(click.ParamType):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> type[OperatorDesc]:
         key = value.upper().removeprefix("DML_OPERATOR_")
-        if key not in OPERATORS:
-            self.fail(f"unknown operator {value!r}; {suggestion(key, OPERATORS)}", param, ctx)
-        return OPERATORS[key]
+        if key not in STRUCTS:
+            self.fail(f"unknown operator {value!r}; {suggestion(key, STRUCTS)}", param, ctx)
+        return STRUCTS[key]
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        found = {name: cls for name, cls in OPERATORS.items() if name.startswith(incomplete.upper())}
+        found = {name: cls for name, cls in STRUCTS.items() if name.startswith(incomplete.upper())}
         return [CompletionItem(name, help=summary(cls)) for name, cls in found.items()]
 
 

@@ -23,9 +23,9 @@ Executables = tuple[Any, Any]
 VERSION = 1
 
 
-def jitted(fresh: Callable[..., jax.Array], bound: Callable[..., jax.Array]) -> Executables:
-    """Jits both forms; the bound output is given away, even where its content is not needed."""
-    return jax.jit(fresh), jax.jit(bound, donate_argnums=0, keep_unused=True)
+def jitted(fresh: Callable[..., Any], bound: Callable[..., Any], outputs: int) -> Executables:
+    """Jits both forms; the bound outputs, which come first, are given away, even where what they hold is not needed."""
+    return jax.jit(fresh), jax.jit(bound, donate_argnums=range(outputs), keep_unused=True)
 
 
 def dump(
@@ -42,8 +42,8 @@ def dump(
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
         file.writestr(HEAD, json.dumps(head))
-        for name, executable, out in zip(FORMS, executables, ([], [program.stored_struct]), strict=True):
-            file.writestr(name, _exported(executable, [*out, *inputs], platforms))
+        for name, executable, outs in zip(FORMS, executables, ([], program.stored_structs), strict=True):
+            file.writestr(name, _exported(executable, [*outs, *inputs], platforms))
         for name, array in owned.items():
             with file.open(f"{name}.npy", "w") as member:
                 np.save(member, np.asarray(array), allow_pickle=False)
@@ -96,7 +96,7 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
 
 def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> None:
     """Compares what the exported forms take with what the descriptor says."""
-    for form, outputs in ((fresh, []), (bound, [program.stored_struct])):
+    for form, outputs in ((fresh, []), (bound, program.stored_structs)):
         taken = [(aval.shape, aval.dtype) for aval in form.in_avals]
         if taken != [(struct.shape, struct.dtype) for struct in (*outputs, *program.input_structs)]:
             raise ConstraintError(f"its descriptor and its exported forms differ: these take {taken}")
@@ -104,16 +104,25 @@ def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export
 
 def _restored(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> Executables:
     """Both forms for buffers of any length: exported ones take the least lengths only."""
-    lengths, made = [struct.size for struct in program.input_structs], program.stored_struct
+    lengths, made = [struct.size for struct in program.input_structs], program.stored_structs
 
     def cut(buffers: Sequence[jax.Array]) -> list[jax.Array]:
         return [buffer[:length] for buffer, length in zip(buffers, lengths, strict=True)]
 
-    def write(out: jax.Array, *buffers: jax.Array) -> jax.Array:
-        if out.shape == made.shape:
-            return bound.call(out, *cut(buffers))
-        head = lax.pad(out, jnp.zeros((), out.dtype), [(0, made.size - out.size, 0)])  # longer, or cut
-        head = bound.call(head.reshape(made.shape), *cut(buffers)).ravel()
-        return lax.dynamic_update_slice(out, head[: out.size], (0,))
+    def head(out: jax.Array, like: jax.ShapeDtypeStruct) -> jax.Array:
+        if out.shape == like.shape:
+            return out
+        padded = lax.pad(out, jnp.zeros((), out.dtype), [(0, like.size - out.size, 0)])  # longer, or cut
+        return padded.reshape(like.shape)
 
-    return jitted(lambda *buffers: fresh.call(*cut(buffers)), write)
+    def whole(out: jax.Array, like: jax.ShapeDtypeStruct, written: jax.Array) -> jax.Array:
+        if out.shape == like.shape:
+            return written
+        return lax.dynamic_update_slice(out, written.ravel()[: out.size], (0,))
+
+    def write(*buffers: jax.Array) -> list[jax.Array]:
+        outs, inputs = buffers[: len(made)], buffers[len(made) :]
+        written = jax.tree.leaves(bound.call(*map(head, outs, made), *cut(inputs)))
+        return [whole(*each) for each in zip(outs, made, written, strict=True)]
+
+    return jitted(lambda *buffers: fresh.call(*cut(buffers)), write, len(made))

@@ -11,7 +11,7 @@ from ..core.arguments import as_array
 from ..errors import ConstraintError, DataTypeError, message
 from .program import Program
 
-__all__ = ["as_buffer", "as_output", "check_devices", "check_names"]
+__all__ = ["as_buffer", "as_outputs", "check_devices", "owned_ports"]
 
 
 def as_buffer(program: Program, name: str, value: Any, shown: str | None = None) -> Any:
@@ -19,7 +19,7 @@ def as_buffer(program: Program, name: str, value: Any, shown: str | None = None)
 
     Args:
       program: what it is bound to.
-      name: of the tensor, such as "input".
+      name: of the tensor, such as "input", or "inputs[0]" of an array.
       value: the array.
       shown: what messages call it; DirectML's name of the tensor by default.
 
@@ -28,7 +28,7 @@ def as_buffer(program: Program, name: str, value: Any, shown: str | None = None)
       DataTypeError: no array, or of another data type.
     """
     operator, spec = program.desc.operator_type, program.buffer(name)
-    shown = shown or program.desc.directml_names()[name]
+    shown = shown or program.desc.shown(name)
     array = as_array(operator, shown, value)
 
     def fail(error: type[ConstraintError], rule: str, fact: str) -> None:
@@ -36,7 +36,7 @@ def as_buffer(program: Program, name: str, value: Any, shown: str | None = None)
 
     if isinstance(array, jax.Array) and not isinstance(array, Tracer) and array.is_deleted():
         fail(ConstraintError, "be alive", "it is deleted: given away as out= (use what that call returned), or donated")
-    described = getattr(program.desc, name).dtype
+    described = program.ports[name].dtype
     in_words, per_element = described != spec.dtype, described.itemsize // spec.dtype.itemsize
     given_wide = isinstance(array, np.ndarray) and array.dtype == described
     if array.dtype != spec.dtype and not given_wide:
@@ -70,30 +70,43 @@ def check_devices(program: Program, buffers: Mapping[str, Any]) -> None:
         if isinstance(array, jax.Array) and not isinstance(array, Tracer) and array.committed
     }
     if len(set(map(tuple, placed.values()))) > 1:
-        names = program.desc.directml_names()
-        fact = ", ".join(f"{names[name]} is on {', '.join(devices)}" for name, devices in placed.items())
+        fact = ", ".join(f"{program.desc.shown(name)} is on {', '.join(devices)}" for name, devices in placed.items())
         raise ConstraintError(
             message(program.desc.operator_type, "all buffers must be on the same devices", fact, buffers)
         )
 
 
-def as_output(program: Program, out: Any, inputs: Mapping[str, Any]) -> jax.Array:
-    """Returns the buffer that the output is written into.
+def as_outputs(program: Program, out: Any, inputs: Mapping[str, Any]) -> dict[str, jax.Array]:
+    """Returns the buffers that the outputs are written into.
 
     Raises:
-      ConstraintError: also bound to an input, or a wrong buffer.
+      ConstraintError: not one for each output, also bound to an input or another output, or a wrong buffer.
       DataTypeError: no jax.Array, or of another data type.
     """
-    name = program.desc.directml_names()["output"]
+    ports = list(program.outputs)
+    outs = (out,) if len(ports) == 1 else out
+    if not isinstance(outs, tuple) or len(outs) != len(ports):
+        rule = f"out= must be a tuple of buffers for {', '.join(map(program.desc.shown, ports))}"
+        fact = f"it has {len(outs)}" if isinstance(outs, tuple) else f"it is {type(outs).__name__}"
+        raise ConstraintError(message(program.desc.operator_type, rule, fact, {"out": out}))
+    bound: dict[str, Any] = dict(inputs)
+    for port, one in zip(ports, outs, strict=True):
+        bound[port] = _as_output(program, port, one, bound)
+    return {port: bound[port] for port in ports}
+
+
+def _as_output(program: Program, port: str, out: Any, bound: Mapping[str, Any]) -> jax.Array:
+    name = program.desc.shown(port)
     if not isinstance(out, jax.Array):
         rule = f"out= for {name} must be a jax.Array, whose memory can be given away"
         raise DataTypeError(message(program.desc.operator_type, rule, f"it is {type(out).__name__}", {"out": out}))
-    as_buffer(program, "output", out, f"{name} (out=)")
+    as_buffer(program, port, out, f"{name} (out=)")
     address = _address(out)
-    for field, array in inputs.items():
+    for other, array in bound.items():
         if out is array or (address is not None and address == _address(array)):
-            shown = program.desc.directml_names()[field]
-            rule = f"out= for {name} must not be bound as an input: it is overwritten while inputs are read"
+            shown, is_input = program.desc.shown(other), program.desc.field_of(other).is_input
+            reason = "as an input: it is overwritten while inputs are read" if is_input else "twice: both are written"
+            rule = f"out= for {name} must not be bound {reason}"
             raise ConstraintError(
                 message(program.desc.operator_type, rule, f"it is the buffer of {shown} too", {"out": out})
             )
@@ -107,22 +120,33 @@ def _address(array: Any) -> int | None:
     return array.unsafe_buffer_pointer()
 
 
-def check_names(program: Program, given: Mapping[str, Any]) -> None:
-    """Compares the inputs handed over with those that are OWNED_BY_DML.
+def owned_ports(program: Program, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is handed over for each input that is OWNED_BY_DML, by port; for an array of tensors a sequence is given.
 
     Raises:
       ConstraintError: one is missing, or is not owned.
     """
     desc = program.desc
-    owned = [name for name in desc.input_names() if getattr(desc, name).flags]
-    for name in sorted({*owned} ^ {*given}):
-        field = desc.directml_names().get(name, name)
-        if name in owned:
-            rule, fact = f"{field} must be bound at compilation, as {name}=", "it is OWNED_BY_DML and not bound"
-        elif name in desc.input_names():
-            rule, fact = f"{field} must be bound at every call", f"it is not OWNED_BY_DML and {name}= is bound"
+    ports: dict[str, Any] = {}
+    for name, value in given.items():
+        is_array = name in desc.field_names() and desc.fields()[name].is_array
+        several = is_array and isinstance(value, list | tuple)
+        ports |= {f"{name}[{i}]": one for i, one in enumerate(value) if one is not None} if several else {name: value}
+    inputs = program.inputs
+    owned = [port for port, tensor in inputs.items() if tensor.flags]
+    for port in sorted({*owned} ^ {*ports}):
+        if port in owned:
+            keyword = port.partition("[")[0]
+            rule, fact = (
+                f"{desc.shown(port)} must be bound at compilation, as {keyword}=",
+                "it is OWNED_BY_DML and not bound",
+            )
+        elif port in inputs:
+            rule, fact = (
+                f"{desc.shown(port)} must be bound at every call",
+                f"it is not OWNED_BY_DML and {port}= is bound",
+            )
         else:
-            rule, fact = "only inputs can be bound at compilation", f"{name}= is none"
-        raise ConstraintError(
-            message(desc.operator_type, rule, fact, {f: getattr(desc, f) for f in desc.input_names()})
-        )
+            rule, fact = "only inputs can be bound at compilation", f"{port}= is none"
+        raise ConstraintError(message(desc.operator_type, rule, fact, {desc.shown(p): t for p, t in inputs.items()}))
+    return ports

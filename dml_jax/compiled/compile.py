@@ -16,7 +16,7 @@ from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forms import forced_form, forcing
 from . import artifact
 from .artifact import Executables, jitted
-from .buffers import as_buffer, as_output, check_devices, check_names
+from .buffers import as_buffer, as_outputs, check_devices, owned_ports
 from .program import BufferSpec, Program
 
 __all__ = ["CompiledOperator", "Memory", "compile_operator"]
@@ -100,13 +100,13 @@ class CompiledOperator:
     """
 
     def __init__(self, program: Program, owned: Mapping[str, Any], executables: Executables | None = None):
-        check_names(program, owned)
+        ports = owned_ports(program, owned)
         self._program = program
         self._form = forced_form()
         self._fresh, self._bound = executables or _executables(program, self._form)
         with jax.enable_x64(not program.words):
-            needed = {name: as_buffer(program, name, owned[name])[: program.buffer(name).length] for name in owned}
-            self._owned = {name: jnp.array(buffer) for name, buffer in needed.items()}
+            needed = {port: as_buffer(program, port, ports[port])[: program.buffer(port).length] for port in ports}
+            self._owned = {port: jnp.array(buffer) for port, buffer in needed.items()}
 
     @classmethod
     def deserialize(cls, content: bytes) -> CompiledOperator:
@@ -127,9 +127,8 @@ class CompiledOperator:
 
     @property
     def buffers(self) -> dict[str, BufferSpec]:
-        """The length and data type of the buffers that a call takes, and of the output's, by field name."""
-        names = (*self._bound_at_call(), "output")
-        return {name: self._program.buffer(name) for name in names}
+        """The length and data type of the buffers that a call takes, and of the outputs', by field name."""
+        return {port: self._program.buffer(port) for port in (*self._bound_at_call(), *self._program.outputs)}
 
     @property
     def bytes_moved(self) -> int:
@@ -139,16 +138,15 @@ class CompiledOperator:
         """
         return self._program.bytes_moved
 
-    def __call__(self, *buffers: jax.Array | np.ndarray, out: jax.Array | None = None) -> jax.Array:
+    def __call__(self, *buffers: jax.Array | np.ndarray, out: Any = None) -> Any:
         inputs = self._inputs(buffers)
         with jax.enable_x64(not self._program.words):
             if out is None:
-                return _flat(self._fresh(*inputs.values()))
-            out, sizes = as_output(self._program, out, inputs), self._program.stored_sizes
-            check_devices(self._program, {**inputs, "output": out})
-            if out.shape[0] == self._program.buffer("output").length:
-                out = _shaped(out, sizes)
-            return _flat(self._bound(out, *inputs.values()))
+                return self._results(self._fresh(*inputs.values()))
+            outs = as_outputs(self._program, out, inputs)
+            check_devices(self._program, {**inputs, **outs})
+            shaped = [self._shaped(port, one) for port, one in outs.items()]
+            return self._results(self._bound(*shaped, *inputs.values()))
 
     def prepare(self, *, bound: bool = False) -> None:
         """Compiles ahead of the first call, or of the first one with `out=`.
@@ -157,12 +155,12 @@ class CompiledOperator:
         that `buffers` says; the same holds for `as_text` and `memory`.
         """
         self._compiled(bound)
-        made = self._program.stored_struct
         with jax.enable_x64(not self._program.words):
-            if len(made.shape) > 1:
-                flat = jax.ShapeDtypeStruct((made.size,), made.dtype)
-                _reshape.lower(made, flat.shape).compile()
-                _reshape.lower(flat, made.shape).compile()
+            for made in self._program.stored_structs:
+                if len(made.shape) > 1:
+                    flat = jax.ShapeDtypeStruct((made.size,), made.dtype)
+                    _reshape.lower(made, flat.shape).compile()
+                    _reshape.lower(flat, made.shape).compile()
 
     def as_text(self, *, bound: bool = False) -> str:
         """The optimised HLO of a call, or of one with `out=`."""
@@ -190,24 +188,34 @@ class CompiledOperator:
             return artifact.dump(self._program, self._owned, _executables(self._program, self._form), platforms)
 
     def _bound_at_call(self) -> list[str]:
-        return [name for name in self.desc.input_names() if name not in self._owned]
+        return [port for port in self._program.inputs if port not in self._owned]
+
+    def _shaped(self, port: str, out: jax.Array) -> jax.Array:
+        """A buffer as the program writes it, in the same memory."""
+        is_least = out.shape[0] == self._program.buffer(port).length
+        return _shaped(out, self._program.stored_sizes(port)) if is_least else out
+
+    def _results(self, made: Any) -> Any:
+        """The outputs as flat buffers: a single one, or a tuple."""
+        flat = tuple(map(_flat, jax.tree.leaves(made)))
+        return flat if len(flat) > 1 else flat[0]
 
     def _inputs(self, buffers: Sequence[Any]) -> dict[str, Any]:
         """Every input's buffer by name, in order."""
         names = self._bound_at_call()
         if len(buffers) != len(names):
-            wanted = ", ".join(self.desc.directml_names()[name] for name in names)
+            wanted = ", ".join(map(self.desc.shown, names)) or "nothing"
             raise ConstraintError(
                 f"{self.desc.operator_type}: takes buffers for {wanted}, but there are {len(buffers)}."
             )
         given = {name: as_buffer(self._program, name, b) for name, b in zip(names, buffers, strict=True)}
-        return {name: self._owned.get(name, given.get(name)) for name in self.desc.input_names()}
+        return {name: self._owned.get(name, given.get(name)) for name in self._program.inputs}
 
     def _compiled(self, bound: bool) -> Any:
         structs = self._program.input_structs
         with jax.enable_x64(not self._program.words):
             if bound:
-                return self._bound.lower(self._program.stored_struct, *structs).compile()
+                return self._bound.lower(*self._program.stored_structs, *structs).compile()
             return self._fresh.lower(*structs).compile()
 
 
@@ -232,7 +240,8 @@ def _x64() -> bool:
 
 @lru_cache(maxsize=256)
 def _executables(program: Program, form: str | None) -> Executables:
-    return jitted(*(_traced_in(form, function) for function in (program.fresh, program.bound)))
+    forms = (_traced_in(form, function) for function in (program.fresh, program.bound))
+    return jitted(*forms, outputs=len(program.outputs))
 
 
 def _traced_in(form: str | None, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

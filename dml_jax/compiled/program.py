@@ -1,7 +1,8 @@
 """`Program`: a descriptor as pure functions on flat buffers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -46,98 +47,128 @@ class Program:
     desc: OperatorDesc
     words: bool
 
-    def buffer(self, name: str) -> BufferSpec:
+    def buffer(self, port: str) -> BufferSpec:
         """What is bound to a tensor."""
-        layout, in_words = self._layout(name), self._in_words(name)
-        dtype = np.dtype(np.uint32) if in_words else self._tensor(name).dtype
+        layout, in_words = self._layout(port), self._in_words(port)
+        dtype = np.dtype(np.uint32) if in_words else self.ports[port].dtype
         return BufferSpec(layout.span, dtype, layout.whole_length)
+
+    @cached_property
+    def inputs(self) -> dict[str, TensorDesc]:
+        """The tensors that are read, by port."""
+        return self.desc.inputs()
+
+    @cached_property
+    def outputs(self) -> dict[str, TensorDesc]:
+        """The tensors that are written, by port."""
+        return self.desc.outputs()
+
+    @cached_property
+    def ports(self) -> dict[str, TensorDesc]:
+        """All tensors."""
+        return self.inputs | self.outputs
 
     @property
     def input_structs(self) -> list[jax.ShapeDtypeStruct]:
         """The shortest buffers of the inputs, for tracing."""
-        specs = [self.buffer(name) for name in self.desc.input_names()]
+        specs = [self.buffer(port) for port in self.inputs]
         return [jax.ShapeDtypeStruct((spec.length,), spec.dtype) for spec in specs]
 
-    @property
-    def stored_sizes(self) -> tuple[int, ...]:
-        """The shape in which the output is made: its sizes in storage order if they fill the buffer, else it is flat.
+    def stored_sizes(self, port: str) -> tuple[int, ...]:
+        """The shape in which an output is made: its sizes in storage order if they fill the buffer, else it is flat.
 
         XLA:CPU takes twice to three times as long for a flat output, over which it loops with divisions; not so for a
         scatter. Below `SMALL` bytes the calls that reshape take longer.
         """
-        layout, spec = self._layout("output"), self.buffer("output")
-        flat = self.desc.starts_as_input or not layout.is_dense or spec.length * spec.dtype.itemsize < SMALL
+        layout, spec = self._layout(port), self.buffer(port)
+        small = spec.length * spec.dtype.itemsize < SMALL
+        flat = self.desc.replaces_in is not None or not layout.is_dense or small
         return (spec.whole_length,) if flat else layout.stored_sizes
 
     @property
-    def stored_struct(self) -> jax.ShapeDtypeStruct:
-        """The output as it is made, for tracing."""
-        return jax.ShapeDtypeStruct(self.stored_sizes, self.buffer("output").dtype)
+    def stored_structs(self) -> list[jax.ShapeDtypeStruct]:
+        """The outputs as they are made, for tracing."""
+        return [jax.ShapeDtypeStruct(self.stored_sizes(port), self.buffer(port).dtype) for port in self.outputs]
 
-    def fresh(self, *buffers: jax.Array) -> jax.Array:
-        """Makes the output, of `stored_sizes`; elements that no coordinate addresses are 0."""
-        computed, layout = self._computed(self._views(buffers)), self._layout("output")
-        if layout.is_dense:
-            return stored(computed, layout).reshape(self.stored_sizes)
-        return place(computed, layout, self.buffer("output").length)
+    def fresh(self, *buffers: jax.Array) -> list[jax.Array]:
+        """Makes the outputs, each of its `stored_sizes`; elements that no coordinate addresses are 0."""
+        computed = self._computed(self._views(buffers))
+        return [self._placed(port, output) for port, output in zip(self.outputs, computed, strict=True)]
 
-    def bound(self, out: jax.Array, *buffers: jax.Array) -> jax.Array:
-        """Writes the output into `out`; elements that no coordinate addresses keep what it holds.
+    def bound(self, *buffers: jax.Array) -> list[jax.Array]:
+        """Writes the outputs into buffers; elements that no coordinate addresses keep what these hold.
 
         Args:
-          out: of `stored_sizes`, or a flat buffer of any sufficient length.
-          buffers: the inputs.
+          buffers: one per output, of its `stored_sizes`, or flat ones of any sufficient length; then the inputs.
         """
-        views, layout = self._views(buffers), self._layout("output")
-        filled = layout.is_dense and out.size == layout.span
-        if (
-            filled
-            and self.desc.starts_as_input
-            and self._tensor("input").is_packed
-            and self._tensor("output").is_packed
-        ):
-            views["input"] = _moved_into(out, views["input"])
+        ports = list(self.outputs)
+        outs, views = buffers[: len(ports)], self._views(buffers[len(ports) :])
+        self._replace_in(outs[0] if outs else None, views)
         computed = self._computed(views)
-        return stored(computed, layout).reshape(out.shape) if filled else update(out, computed, layout)
+        return [self._written(*each) for each in zip(ports, outs, computed, strict=True)]
 
     @property
     def bytes_moved(self) -> int:
-        """The bytes that have to move: each element that is needed read once, each element of the output written.
+        """The bytes that have to move: each element that is needed read once, each element of the outputs written.
 
         A gather needs no more elements of its input than its output has.
         """
-        distinct = {name: _distinct(self._tensor(name)) for name in self.desc.tensor_names()}
-        if not self.desc.starts_as_input:
-            distinct["input"] = min(distinct["input"], distinct["output"])
-        return sum(count * self._tensor(name).data_type.itemsize for name, count in distinct.items())
+        distinct = {port: _distinct(tensor) for port, tensor in self.ports.items()}
+        written = sum(distinct[port] for port in self.outputs)
+        for port in self.inputs:
+            if self.desc.replaces_in is None and not self.desc.field_of(port).is_index:
+                distinct[port] = min(distinct[port], written)
+        return sum(count * self.ports[port].data_type.itemsize for port, count in distinct.items())
 
-    def _tensor(self, name: str) -> TensorDesc:
-        return getattr(self.desc, name)
+    def _placed(self, port: str, output: jax.Array) -> jax.Array:
+        layout = self._layout(port)
+        if layout.is_dense:
+            return stored(output, layout).reshape(self.stored_sizes(port))
+        return place(output, layout, self.buffer(port).length)
 
-    def _in_words(self, name: str) -> bool:
-        return self.words and self._tensor(name).data_type.itemsize == 8
+    def _written(self, port: str, out: jax.Array, output: jax.Array) -> jax.Array:
+        layout = self._layout(port)
+        return stored(output, layout).reshape(out.shape) if self._fills(port, out) else update(out, output, layout)
 
-    def _layout(self, name: str) -> Layout:
-        tensor = self._tensor(name)
+    def _fills(self, port: str, out: jax.Array) -> bool:
+        layout = self._layout(port)
+        return layout.is_dense and out.size == layout.span
+
+    def _replace_in(self, out: jax.Array | None, views: dict[str, jax.Array]) -> None:
+        """Moves the input that is copied into the output's memory first, where both lie alike."""
+        name = self.desc.replaces_in
+        if name is None or out is None:
+            return
+        (port,) = self.outputs
+        if self._fills(port, out) and self.ports[name].is_packed and self.ports[port].is_packed:
+            views[name] = _moved_into(out, views[name])
+
+    def _in_words(self, port: str) -> bool:
+        return self.words and self.ports[port].data_type.itemsize == 8
+
+    def _layout(self, port: str) -> Layout:
+        tensor = self.ports[port]
         sizes, strides = tensor.sizes, tensor.strides or packed_strides(tensor.sizes)
-        if self._in_words(name):
+        if self._in_words(port):
             return Layout((*sizes, 2), (*(2 * s for s in strides), 1))
         return Layout(sizes, strides)
 
     def _views(self, buffers: Iterable[jax.Array]) -> dict[str, jax.Array]:
         """The inputs as the operator sees them; pairs of words are a last dimension, but indices are 32-bit ones."""
-        names = self.desc.input_names()
         views = {
-            name: view(buffer, self._layout(name), forced_form()) for name, buffer in zip(names, buffers, strict=True)
+            port: view(buffer, self._layout(port), forced_form())
+            for port, buffer in zip(self.inputs, buffers, strict=True)
         }
-        if "indices" in views and self._in_words("indices"):
-            views["indices"] = _saturated(views["indices"], self._tensor("indices").dtype)
+        for port in views:
+            if self.desc.field_of(port).is_index and self._in_words(port):
+                views[port] = _saturated(views[port], self.ports[port].dtype)
         return views
 
-    def _computed(self, views: dict[str, jax.Array]) -> jax.Array:
-        if not self._in_words("output"):
-            return self.desc.compute_checked(**views)
-        return self.desc.compute_words(**views)
+    def _computed(self, views: dict[str, jax.Array]) -> Sequence[jax.Array]:
+        """The outputs, in order."""
+        has_words = any(self._in_words(port) and not self.desc.field_of(port).is_index for port in self.ports)
+        compute = self.desc.compute_words if has_words else self.desc.compute_checked
+        return jax.tree.leaves(compute(**self.desc.by_field(views)))
 
 
 def _distinct(tensor: TensorDesc) -> int:

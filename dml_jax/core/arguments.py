@@ -16,8 +16,6 @@ from .rules import check, integer_indices
 
 __all__ = ["as_array", "as_data", "as_flag", "as_indices", "as_int", "as_ints", "as_name"]
 
-_INTEGER = (integer_indices(),)
-
 
 def as_data(operator: str, name: str, value: Any) -> Any:
     """Returns an array that JAX moves without narrowing it.
@@ -37,7 +35,7 @@ def as_data(operator: str, name: str, value: Any) -> Any:
     raise DataTypeError(message(operator, rule, "jax_enable_x64 is off and JAX would narrow it", {name: array}))
 
 
-def as_indices(operator: str, value: Any) -> Any:
+def as_indices(operator: str, name: str, value: Any) -> Any:
     """Returns an index array; a concrete 64-bit one is clamped exactly into 32 bits when x64 is off.
 
     Clamping keeps the meaning: an index that 32 bits cannot hold is out of range, and stays so.
@@ -50,14 +48,14 @@ def as_indices(operator: str, value: Any) -> Any:
     if type(value) is int:
         limits = np.iinfo(np.int64)
         value = np.asarray(min(max(value, limits.min), limits.max))
-    array = as_array(operator, "indices", value)
-    check(operator, _INTEGER, {"indices": array})
+    array = as_array(operator, name, value)
+    check(operator, (integer_indices(name),), {name: array})
     narrow = jax.dtypes.canonicalize_dtype(array.dtype)
     if narrow == array.dtype:
         return _on_context_mesh(array)
     if isinstance(array, Tracer):
         rule = "traced 64-bit indices need 64-bit types: enable jax_enable_x64 where they are traced, or convert them"
-        raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {"indices": array}))
+        raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {name: array}))
     limits = np.iinfo(narrow)
     return _on_context_mesh(np.clip(np.asarray(array), limits.min, limits.max).astype(narrow))
 

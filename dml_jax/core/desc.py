@@ -1,23 +1,25 @@
-"""`OperatorDesc`: what the ten descriptor structs share. One that exists is valid at the newest feature level."""
+"""`OperatorDesc`: what all descriptor structs share. One that exists is valid at the newest feature level."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, message
 from .arguments import as_data, as_indices
-from .data_type import as_integer
 from .feature_level import NEWEST, FeatureLevel
+from .fields import Field, fields_of
 from .rules import Rule, faults
+from .struct_rules import shared_by_all
 from .support import Support, table_rules
 from .tensor import TensorDesc
 
-__all__ = ["OperatorDesc"]
+__all__ = ["OperatorDesc", "set_fields"]
 
 
 class OperatorDesc:
@@ -28,44 +30,78 @@ class OperatorDesc:
     """
 
     operator_type: ClassVar[str]
-    constraints: ClassVar[tuple[Rule, ...]]
+    other_names: ClassVar[tuple[str, ...]] = ()
+    constraints: ClassVar[tuple[Rule, ...]] = ()
     support: ClassVar[tuple[Support, ...]]
-    # Whether the output is a copy of the input in which some elements are replaced.
-    starts_as_input: ClassVar[bool] = False
-    output: TensorDesc
+    # Tensors that need not have the data type of the first one, beside indices.
+    other_types: ClassVar[tuple[str, ...]] = ()
+    # The input of which the output is a copy, some elements of it replaced.
+    replaces_in: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
-        operands = {name: self._as_field(name, value) for name, value in self.operands().items()}
-        for error in self.faults(operands):
+        names = self.directml_names()
+        kept = {
+            name: field.kept(self.operator_type, names[name], getattr(self, name))
+            for name, field in self.fields().items()
+        }
+        for error in self.faults(kept):
             raise error
-        for name, value in operands.items():
+        for name, value in kept.items():
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def of_judged(cls, values: Mapping[str, Any]) -> Self:
+        """The descriptor of fields that were read and judged before."""
+        self = object.__new__(cls)
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        return self
+
+    @classmethod
+    @cache
+    def fields(cls) -> Mapping[str, Field]:
+        """What each field holds, in DirectML's order."""
+        kinds = fields_of(cls)
+        return {f.name: kinds[f.name] for f in fields(cls)}  # type: ignore[arg-type]
 
     @classmethod
     def field_names(cls) -> tuple[str, ...]:
         """All fields, in DirectML's order."""
-        return tuple(f.name for f in fields(cls))  # type: ignore[arg-type]
+        return tuple(cls.fields())
 
     @classmethod
     def tensor_names(cls) -> tuple[str, ...]:
-        """The fields that are tensors, in DirectML's order; the last one is `output`."""
-        return tuple(f.name for f in fields(cls) if f.type is TensorDesc)  # type: ignore[arg-type]
+        """The fields that are tensors, or arrays of them, in DirectML's order."""
+        return tuple(name for name, field in cls.fields().items() if field.is_tensor)
 
     @classmethod
     def input_names(cls) -> tuple[str, ...]:
-        """The tensors that the operator reads."""
-        return cls.tensor_names()[:-1]
+        """The fields of tensors that the operator reads."""
+        return tuple(name for name, field in cls.fields().items() if field.is_input)
 
     @classmethod
-    def directml_names(cls) -> dict[str, str]:
+    def output_names(cls) -> tuple[str, ...]:
+        """The fields of tensors that the operator writes."""
+        return tuple(name for name, field in cls.fields().items() if field.is_output)
+
+    @classmethod
+    @cache
+    def directml_names(cls) -> Mapping[str, str]:
         """Our field names to DirectML's: `input` to `InputTensor`, `block_size` to `BlockSize`."""
-        tensors = cls.tensor_names()
-        return {name: directml_name(name) + ("Tensor" if name in tensors else "") for name in cls.field_names()}
+        return {name: field.directml_name(name) for name, field in cls.fields().items()}
+
+    @classmethod
+    @cache
+    def _rules(cls, feature_level: FeatureLevel) -> tuple[Rule, ...]:
+        tensors = {name: field for name, field in cls.fields().items() if field.is_tensor}
+        typed = [name for name, field in tensors.items() if not field.is_index and name not in cls.other_types]
+        shared = shared_by_all({n: field.is_array for n, field in tensors.items()}, typed, cls.output_names())
+        return (*shared, *cls.constraints, *table_rules(cls.support, feature_level))
 
     @classmethod
     def rules(cls, feature_level: FeatureLevel | str = NEWEST) -> tuple[Rule, ...]:
-        """Every rule that holds at a feature level: the operator's own, then its table's."""
-        return (*cls.constraints, *table_rules(cls.support, FeatureLevel.of(feature_level)))
+        """Every rule that holds at a feature level: what all operators share, the operator's own, its table's."""
+        return cls._rules(FeatureLevel.of(feature_level))
 
     @classmethod
     def faults(
@@ -94,85 +130,112 @@ class OperatorDesc:
         for error in self.faults(self.operands(), feature_level):
             raise error
 
-    def compute(self, *arrays: jax.Array | np.ndarray) -> jax.Array:
+    # Ports: the tensors one by one, those of an array as `inputs[0]`; one that is left out is none.
+
+    def ports(self) -> dict[str, TensorDesc]:
+        """Every tensor, in DirectML's order."""
+        return self.inputs() | self.outputs()
+
+    def inputs(self) -> dict[str, TensorDesc]:
+        """The tensors that are read."""
+        return self._ports(self.input_names())
+
+    def outputs(self) -> dict[str, TensorDesc]:
+        """The tensors that are written."""
+        return self._ports(self.output_names())
+
+    def shown(self, port: str) -> str:
+        """DirectML's name of a port: InputTensors[0] of `inputs[0]`."""
+        name, bracket, number = port.partition("[")
+        return f"{self.directml_names()[name]}{bracket}{number}"
+
+    def field_of(self, port: str) -> Field:
+        """What a port holds."""
+        return self.fields()[port.partition("[")[0]]
+
+    def _ports(self, names: Sequence[str]) -> dict[str, TensorDesc]:
+        ports: dict[str, TensorDesc] = {}
+        for name in names:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                ports |= {f"{name}[{i}]": tensor for i, tensor in enumerate(value)}
+            elif value is not None:
+                ports[name] = value
+        return ports
+
+    def by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
+        """What belongs to ports by the fields that take it: a tuple for an array, None for a tensor left out."""
+        found: dict[str, Any] = {}
+        for name in self.input_names():
+            value = getattr(self, name)
+            several = isinstance(value, tuple)
+            found[name] = tuple(ports[f"{name}[{i}]"] for i in range(len(value))) if several else ports.get(name)
+        return found
+
+    # Running.
+
+    def compute(self, *arrays: jax.Array | np.ndarray) -> Any:
         """Runs the operator.
 
         Args:
           arrays: one per input tensor, in DirectML's order, of its sizes and data type.
 
         Returns:
-          An array of the sizes and data type of the output.
+          An array of the sizes and data type of the output; of several, a tuple in DirectML's order.
 
         Raises:
           ConstraintError: other sizes, or another number of arrays.
           DataTypeError: other data types, or 64-bit data while x64 is off.
         """
-        return self.compute_checked(*(self._as_input(*pair) for pair in self.paired(arrays)))
+        ports = self.inputs()
+        if len(arrays) != len(ports):
+            wanted = ", ".join(map(self.shown, ports)) or "nothing"
+            raise ConstraintError(f"{self.operator_type}: takes arrays for {wanted}, but there are {len(arrays)}.")
+        given = {port: self._as_input(port, array) for port, array in zip(ports, arrays, strict=True)}
+        return self.compute_checked(**self.by_field(given))
 
-    def compute_checked(self, *args: Any, **kwargs: Any) -> jax.Array:
-        """Runs the operator on arrays that are known to fit."""
+    def compute_checked(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the operator on arrays that are known to fit, given by field."""
         raise NotImplementedError
 
-    def compute_words(self, *args: Any, **kwargs: Any) -> jax.Array:
-        """Runs the operator on 64-bit data as pairs of 32-bit words, a last dimension of every array but `indices`."""
-        arrays = dict(zip(self.input_names(), args, strict=False)) | kwargs
-        axes = tuple(None if name == "indices" else -1 for name in arrays)
-        return jax.vmap(self.compute_checked, in_axes=axes, out_axes=-1)(*arrays.values())
+    def compute_words(self, **arrays: Any) -> Any:
+        """Runs the operator with 64-bit data as pairs of 32-bit words, a last dimension of their arrays."""
+        in_words = {port: tensor.data_type.itemsize == 8 for port, tensor in self.inputs().items()}
+        axes = {port: -1 if words and not self.field_of(port).is_index else None for port, words in in_words.items()}
+        batched = jax.vmap(
+            lambda by_field: self.compute_checked(**by_field), in_axes=(self.by_field(axes),), out_axes=-1
+        )
+        return batched(arrays)
 
-    def paired(self, arrays: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-        """Each input's name beside its array.
-
-        Raises:
-          ConstraintError: another number of arrays.
-        """
-        names = self.input_names()
-        if len(arrays) != len(names):
-            wanted = ", ".join(self.directml_names()[name] for name in names)
-            raise ConstraintError(f"{self.operator_type}: takes arrays for {wanted}, but there are {len(arrays)}.")
-        return zip(names, arrays, strict=True)
-
-    def as_array(self, name: str, value: Any) -> jax.Array:
+    def as_array(self, port: str, value: Any) -> jax.Array:
         """An array of an input's data type; 64-bit indices are brought to 32 bits exactly while x64 is off.
 
         Raises:
           DataTypeError: no array, another data type, or 64-bit data while x64 is off.
         """
-        field, tensor = self.directml_names()[name], getattr(self, name)
-        indices = name == "indices"
-        array = as_indices(self.operator_type, value) if indices else as_data(self.operator_type, field, value)
+        shown, tensor = self.shown(port), self.inputs()[port]
+        is_index = self.field_of(port).is_index
+        array = as_indices(self.operator_type, port, value) if is_index else as_data(self.operator_type, shown, value)
         given = getattr(value, "dtype", array.dtype)
         if given != tensor.dtype:
-            rule = f"the array of {field} must have elements of {tensor.dtype}"
-            raise DataTypeError(message(self.operator_type, rule, f"they are {given}", {field: value}))
+            rule = f"the array of {shown} must have elements of {tensor.dtype}"
+            raise DataTypeError(message(self.operator_type, rule, f"they are {given}", {shown: value}))
         return array
 
-    def _as_input(self, name: str, value: Any) -> jax.Array:
-        array, tensor, field = self.as_array(name, value), getattr(self, name), self.directml_names()[name]
+    def _as_input(self, port: str, value: Any) -> jax.Array:
+        array, tensor, shown = self.as_array(port, value), self.inputs()[port], self.shown(port)
         if array.shape != tensor.sizes:
-            rule = f"the array of {field} must have its sizes, {tensor.sizes}"
-            raise ConstraintError(message(self.operator_type, rule, f"its shape is {array.shape}", {field: array}))
+            rule = f"the array of {shown} must have its sizes, {tensor.sizes}"
+            raise ConstraintError(message(self.operator_type, rule, f"its shape is {array.shape}", {shown: array}))
         return array
 
-    @classmethod
-    def _as_field(cls, name: str, value: Any) -> Any:
-        """The value as the field keeps it.
 
-        Raises:
-          DataTypeError: a tensor field that is no TensorDesc, a number that is no integer.
-        """
-        field = cls.directml_names()[name]
-        if name not in cls.tensor_names():
-            return as_integer(cls.operator_type, field, value)
-        if isinstance(value, TensorDesc):
-            return value
-        rule = f"{field} must be a TensorDesc"
-        raise DataTypeError(message(cls.operator_type, rule, f"it is {type(value).__name__}", {field: value}))
+def set_fields(desc: OperatorDesc, *values: Any) -> None:
+    """What the constructor of a struct does whose fields take more types than they keep, such as an enum's names."""
+    for name, value in zip(desc.field_names(), values, strict=True):
+        object.__setattr__(desc, name, value)
+    desc.__post_init__()
 
 
 # What the rules call a tensor's properties, in DirectML's words.
 VOCABULARY = {"sizes": "Sizes", "rank": "DimensionCount", "dtype": "DataType", "strides": "Strides", "flags": "Flags"}
-
-
-def directml_name(name: str) -> str:
-    """`input_dimension_count` is DirectML's InputDimensionCount."""
-    return "".join(word.capitalize() for word in name.split("_"))

@@ -1,43 +1,114 @@
-"""The rules of operators whose indices are tuples of coordinates: real dimension counts, batches, slices."""
+"""The rules of operators whose indices are tuples of coordinates, for functions and for structs.
+
+To a function every dimension counts; in a struct only the last ones do, as many as its fields say. So the rules are
+judged alike, by the real sizes, and each vocabulary has its own words for them.
+"""
+
+from dataclasses import dataclass
 
 from .rules import Fact, Operands, Rule, custom, sizes_follow
 from .struct_rules import dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
 
-__all__ = ["BATCH_RULES", "slices", "tuple_rules"]
+__all__ = ["FUNCTION", "STRUCT", "batch_rules", "slice_rules", "slices", "tuple_size", "tuples_fit"]
 
 
-def _counts_hold(x: Operands) -> bool:
-    input, indices, ic, xc = len(x["input"].sizes), len(x["indices"].sizes), *_counts(x)
-    return 1 <= ic <= input and 1 <= xc <= indices and 0 <= _batch(x) < min(ic, xc)
+@dataclass(frozen=True)
+class Words:
+    """What a vocabulary calls how many dimensions there are, and that batch sizes agree."""
+
+    input_rank: str
+    indices_rank: str
+    batch: str
+    batch_sizes: str
 
 
-def _counts(x: Operands) -> tuple[int, int]:
-    return x["input_dimension_count"], x["indices_dimension_count"]
+FUNCTION = Words(
+    "{input}.{rank}",
+    "{indices}.{rank}",
+    "{batch_dims}",
+    "{indices}.{sizes}[:{batch_dims}] must equal {input}.{sizes}[:{batch_dims}]",
+)
+STRUCT = Words(
+    "{input_dimension_count}",
+    "{indices_dimension_count}",
+    "{batch_dimension_count}",
+    "the first {batch_dimension_count} real {indices}.{sizes} and {input}.{sizes} must be equal",
+)
+
+
+def _ranks(x: Operands) -> tuple[int, int]:
+    """How many dimensions of input and indices count."""
+    return (
+        x.get("input_dimension_count", len(x["input"].shape)),
+        x.get("indices_dimension_count", len(x["indices"].shape)),
+    )
 
 
 def _batch(x: Operands) -> int:
-    return x.get("batch_dimension_count", 0)
+    return x.get("batch_dims", x.get("batch_dimension_count", 0))
 
 
-def _tuple_size(x: Operands) -> Fact:
-    if not _counts_hold(x):
+def _ranks_hold(x: Operands) -> bool:
+    (input_rank, indices_rank), batch = _ranks(x), _batch(x)
+    inside = 1 <= input_rank <= len(x["input"].shape) and 1 <= indices_rank <= len(x["indices"].shape)
+    return inside and 0 <= batch < min(input_rank, indices_rank)
+
+
+def _real(x: Operands) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes of input and indices that count."""
+    (input_rank, indices_rank), input, indices = _ranks(x), tuple(x["input"].shape), tuple(x["indices"].shape)
+    return input[len(input) - input_rank :], indices[len(indices) - indices_rank :]
+
+
+def tuple_size(x: Operands) -> int:
+    """How many coordinates an index tuple has."""
+    return x["indices"].shape[-1] if x["indices"].shape else 0
+
+
+def _tuple_too_long(x: Operands) -> Fact:
+    if not _ranks_hold(x):
         return None
-    t, most = x["indices"].sizes[-1], _counts(x)[0] - _batch(x)
+    t, most = tuple_size(x), _ranks(x)[0] - _batch(x)
     return None if 1 <= t <= most else f"a tuple has {t} and {most} dimensions can be indexed"
+
+
+def tuples_fit(words: Words, *, has_batch: bool) -> Rule:
+    """An index tuple has at least one coordinate and at most one per dimension that can be indexed."""
+    most = words.input_rank + (f" - {words.batch}" if has_batch else "")
+    return custom("tuples_fit", f"{{indices}}.{{sizes}}[-1] must be in [1, {most}]", _tuple_too_long)
+
+
+def _batch_too_long(x: Operands) -> Fact:
+    least = min(_ranks(x))
+    return None if 0 <= _batch(x) < least else f"it is {_batch(x)} and the smaller rank is {least}"
+
+
+def _batches_differ(x: Operands) -> Fact:
+    if not _ranks_hold(x):
+        return None
+    one, other = (sizes[: _batch(x)] for sizes in _real(x))
+    return None if one == other else f"the leading sizes are {one} and {other}"
+
+
+def batch_rules(words: Words) -> tuple[Rule, Rule]:
+    """The leading dimensions that input and indices share are there, and of one size."""
+    within = f"{words.batch} must be in [0, min({words.input_rank}, {words.indices_rank}))"
+    return custom("batch_fits", within, _batch_too_long), custom(
+        "batch_sizes_agree", words.batch_sizes, _batches_differ
+    )
 
 
 def slices(x: Operands) -> tuple[int, ...] | None:
     """The sizes of the slices that the tuples address: all but the last real size of indices, then the input's rest."""
-    if not _counts_hold(x) or _tuple_size(x):
+    if not _ranks_hold(x) or _tuple_too_long(x):
         return None
-    (ic, xc), input, indices = _counts(x), x["input"].sizes, x["indices"].sizes
-    return (*indices[len(indices) - xc : -1], *input[len(input) - ic + _batch(x) + indices[-1] :])
+    input, indices = _real(x)
+    return (*indices[:-1], *input[_batch(x) + tuple_size(x) :])
 
 
-def tuple_rules(sliced: str, batch: str = "") -> tuple[Rule, ...]:
-    """The rules of the operators whose indices are tuples; `sliced` is the tensor of slices."""
-    minus_batch, from_batch = (f" - {batch}", f"{batch} + ") if batch else ("", "")
-    head = f"X[:-1] + I[{from_batch}X[-1]:]"
+def slice_rules(sliced: str, *, has_batch: bool = False) -> tuple[Rule, ...]:
+    """The rules of a struct whose indices are tuples; `sliced` is the tensor of slices."""
+    head = f"X[:-1] + I[{STRUCT.batch + ' + ' if has_batch else ''}X[-1]:]"
     legend = (
         "where X is the last {indices_dimension_count} of {indices}.{sizes} "
         "and I the last {input_dimension_count} of {input}.{sizes}"
@@ -49,42 +120,12 @@ def tuple_rules(sliced: str, batch: str = "") -> tuple[Rule, ...]:
         return None if sizes is None or fits.broken_by(x) else right_aligned(sizes, len(x["input"].sizes))
 
     return (
+        *(batch_rules(STRUCT) if has_batch else ()),
         dimension_count("input_dimension_count", "input"),
         dimension_count("indices_dimension_count", "indices"),
         ignored_sizes_are_1("input", "input_dimension_count"),
         ignored_sizes_are_1("indices", "indices_dimension_count"),
-        custom(
-            "tuple_size",
-            f"{{indices}}.{{sizes}}[-1] must be in [1, {{input_dimension_count}}{minus_batch}]",
-            _tuple_size,
-        ),
+        tuples_fit(STRUCT, has_batch=has_batch),
         fits,
         sizes_follow(sliced, aligned, f"{head}, right-aligned, {legend}"),
     )
-
-
-def _batch_range(x: Operands) -> Fact:
-    least = min(_counts(x))
-    return None if 0 <= _batch(x) < least else f"it is {_batch(x)} and the smaller count is {least}"
-
-
-def _batch_sizes(x: Operands) -> Fact:
-    if not _counts_hold(x):
-        return None
-    (ic, xc), b = _counts(x), _batch(x)
-    one, other = x["input"].sizes[-ic:][:b], x["indices"].sizes[-xc:][:b]
-    return None if one == other else f"the batch sizes are {one} and {other}"
-
-
-BATCH_RULES = (
-    custom(
-        "batch_range",
-        "{batch_dimension_count} must be in [0, min({input_dimension_count}, {indices_dimension_count}))",
-        _batch_range,
-    ),
-    custom(
-        "batch_sizes",
-        "the first {batch_dimension_count} real {input}.{sizes} and {indices}.{sizes} must be equal",
-        _batch_sizes,
-    ),
-)

@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from ..lowering.bits import carry_bits, index_dtype
+from ..lowering.forms import forced_form
 from ..lowering.gather import Read, gathered
 from ..lowering.reduce import reduced
 from ..lowering.rows import Write
@@ -21,10 +22,9 @@ __all__ = [
     "WRITE_MODE",
     "ReadMode",
     "WriteMode",
+    "along_axis",
     "indexed_axes_not_empty",
     "read",
-    "tuple_size",
-    "tuples_fit",
     "write",
 ]
 
@@ -47,20 +47,10 @@ def indexed_axes_not_empty(axes: Callable[[Operands], Sequence[int]]) -> Rule:
     return custom("indexed_axes_not_empty", text, broken_by)
 
 
-def tuple_size(x: Operands) -> int:
-    """How many coordinates an index tuple has."""
-    return x["indices"].shape[-1] if x["indices"].shape else 0
-
-
-def tuples_fit(batch_dims: str | None = None) -> Rule:
-    """The rule that an index tuple has at least one coordinate and at most one per indexable dimension."""
-
-    def broken_by(x: Operands) -> str | None:
-        most, t = len(x["input"].shape) - (x[batch_dims] if batch_dims else 0), tuple_size(x)
-        return None if 1 <= t <= most or most < 1 else f"a tuple has {t} and {most} dimensions can be indexed"
-
-    most = "{input}.{rank}" + (f" - {{{batch_dims}}}" if batch_dims else "")
-    return custom("tuples_fit", f"{{indices}}.{{sizes}}[-1] must be in [1, {most}]", broken_by)
+def along_axis(rank: int, axis: int) -> tuple[list[str], list[str]]:
+    """The dimensions of an array, and of indices that stand in for one axis of it, by name."""
+    names, axis = [f"input {d}" for d in range(rank)], axis % rank
+    return names, [*names[:axis], "q", *names[axis + 1 :]]
 
 
 def read(
@@ -71,8 +61,7 @@ def read(
     shape: Sequence[int],
     *,
     mode: str,
-    fill_value: jax.Array | None,
-    form: str | None,
+    fill_value: Any,
     promises: Promises,
     sorted_along_axis: bool = False,
 ) -> jax.Array:
@@ -93,7 +82,7 @@ def read(
         deterministic=promises.deterministic,
     )
     indices = shown(indices, input.shape, how.transpose)
-    values = gathered(indices, input, how, form)
+    values = gathered(indices, input, how, forced_form())
     if mode != "fill":
         return values
     assert fill_value is not None
@@ -111,7 +100,6 @@ def write(
     *,
     mode: str,
     reduction: str | None,
-    form: str | None,
     promises: Promises,
 ) -> jax.Array:
     """Copies `input` and writes or combines one slice of `updates` per index tuple, as lax.scatter does."""
@@ -128,8 +116,8 @@ def write(
     how = Write(numbers, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
     indices = shown(indices, input.shape, how)
     if reduction is None:
-        return scattered(indices, input, updates, how, form)
-    return reduced(indices, input, updates, how, reduction, form)
+        return scattered(indices, input, updates, how, forced_form())
+    return reduced(indices, input, updates, how, reduction, forced_form())
 
 
 def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:

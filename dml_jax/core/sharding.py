@@ -24,7 +24,7 @@ class Dims:
 
     Args:
       operands: by operand, a name per dimension; an operand that is not here is never sharded.
-      output: a name per dimension of the output.
+      output: a name per dimension of the output; of all outputs, where there are several.
     """
 
     operands: Mapping[str, Sequence[str]]
@@ -44,9 +44,9 @@ def as_out_sharding(operator: str, value: Any) -> OutSharding:
 
 
 def on_mesh(
-    operator: str, function: Callable[..., jax.Array], dims: Dims, out_sharding: OutSharding, **arrays: jax.Array | None
-) -> jax.Array:
-    """Computes `function(*arrays)` with the sharding asked for, or the one that follows.
+    operator: str, function: Callable[..., Any], dims: Dims, out_sharding: OutSharding, **arrays: jax.Array | None
+) -> Any:
+    """Computes `function(*arrays)`, one array or several, with the sharding asked for, or the one that follows.
 
     On an Explicit mesh the function itself is partitioned by XLA, as on an Auto one.
 
@@ -58,7 +58,8 @@ def on_mesh(
     mesh = _explicit_mesh(present, out_sharding)
     if mesh is None and out_sharding is None:
         return function(*arrays.values())
-    sizes = jax.eval_shape(function, *jax.tree.map(_unsharded, tuple(arrays.values()))).shape
+    results = jax.eval_shape(function, *jax.tree.map(_unsharded, tuple(arrays.values())))
+    sizes = [result.shape for result in jax.tree.leaves(results)]
     if out_sharding is not None:
         out_sharding = _fitting(operator, out_sharding, mesh, sizes, present)
     if mesh is None:
@@ -68,7 +69,8 @@ def on_mesh(
         out_sharding = NamedSharding(mesh, _spec(dims.output, axes_of))
         for operand, names in dims.operands.items():  # one that every device has is cut, which costs nothing
             arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
-    partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=out_sharding)
+    shardings = jax.tree.map(lambda _: out_sharding, results)
+    partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
     return partitioned(*arrays.values())
 
 
@@ -92,7 +94,9 @@ def _explicit_mesh(arrays: Arrays, out_sharding: OutSharding) -> Any:
     return next((sharding.mesh for sharding in shardings if AxisType.Explicit in sharding.mesh.axis_types), None)
 
 
-def _followed(operator: str, dims: Dims, mesh: Any, sizes: Sequence[Any], arrays: Arrays) -> Mapping[str, Any]:
+def _followed(
+    operator: str, dims: Dims, mesh: Any, sizes: Sequence[Sequence[Any]], arrays: Arrays
+) -> Mapping[str, Any]:
     """The mesh axes that shard each dimension, by its name, on an Explicit mesh.
 
     Raises:
@@ -110,13 +114,13 @@ def _followed(operator: str, dims: Dims, mesh: Any, sizes: Sequence[Any], arrays
             if axes_of.setdefault(name, axes) != axes:
                 fact = f"{what}, and the same dimension of another operand over {axes_of[name]!r}"
                 raise ConstraintError(message(operator, rule, fact, arrays))
-    if fact := _misfit(mesh, _spec(dims.output, axes_of), sizes):
+    if fact := _no_fit(mesh, _spec(dims.output, axes_of), sizes):
         raise ConstraintError(message(operator, rule, fact, arrays))
     return axes_of
 
 
 def _fitting(
-    operator: str, asked: NamedSharding | PartitionSpec, mesh: Any, sizes: Sequence[Any], arrays: Arrays
+    operator: str, asked: NamedSharding | PartitionSpec, mesh: Any, sizes: Sequence[Sequence[Any]], arrays: Arrays
 ) -> NamedSharding:
     """The sharding asked for, if the output can have it.
 
@@ -127,7 +131,7 @@ def _fitting(
         sharding_mesh, spec = asked.mesh, asked.spec
     else:
         sharding_mesh, spec = mesh or get_abstract_mesh(), asked
-    fact = _other_mesh(mesh, sharding_mesh, arrays) or _misfit(sharding_mesh, spec, sizes)
+    fact = _other_mesh(mesh, sharding_mesh, arrays) or _no_fit(sharding_mesh, spec, sizes)
     if fact:
         rule = "out_sharding must be a sharding that the output can have"
         raise ConstraintError(message(operator, rule, fact, {**arrays, "out_sharding": asked}))
@@ -142,6 +146,11 @@ def _other_mesh(mesh: Any, asked: Any, arrays: Arrays) -> str | None:
         return "no operand is on its Explicit mesh: put them there, or call under jax.set_mesh"
     alike = all(getattr(mesh, what) == getattr(asked, what) for what in ("axis_sizes", "axis_names", "axis_types"))
     return None if alike else f"its mesh is {asked}, and that of the operands is {mesh}"
+
+
+def _no_fit(mesh: Any, spec: PartitionSpec, sizes: Sequence[Sequence[Any]]) -> str | None:
+    """Why one of the outputs cannot be sharded so."""
+    return next(filter(None, (_misfit(mesh, spec, of_one) for of_one in sizes)), None)
 
 
 def _misfit(mesh: Any, spec: PartitionSpec, sizes: Sequence[Any]) -> str | None:

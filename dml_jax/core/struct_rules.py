@@ -1,52 +1,101 @@
 """The vocabulary of rules that only descriptors need: padded ranks, unsigned attributes, output layouts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from ..errors import ConstraintError, DataTypeError
 from ..strides.injective import collision
-from .rules import Fact, Operands, Rule, same_dtype, same_rank
+from .rules import Fact, Operands, Rule
+from .tensor import TensorDesc
 
 __all__ = [
     "below_rank",
     "dimension_count",
+    "each",
     "fits_rank",
     "ignored_sizes_are_1",
-    "injective",
     "right_aligned",
     "shared_by_all",
+    "tensors_in",
 ]
 
 
-def shared_by_all(*tensors: str) -> tuple[Rule, ...]:
-    """The rules that every operator has: one DimensionCount, the input's data type, an output that can be written."""
-    others = [name for name in tensors if name != "input"]
-    typed = [name for name in others if name != "indices"]
+def shared_by_all(fields: Mapping[str, bool], typed: Sequence[str], outputs: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules that every operator has: one DimensionCount, one data type, outputs that can be written.
+
+    Args:
+      fields: those that hold tensors, and whether it is an array of them.
+      typed: those of one data type.
+      outputs: those that are written.
+    """
+    arrays = [name for name, is_array in fields.items() if is_array]
     return (
-        *(same_rank(name, "input") for name in others),
-        *(same_dtype(name, "input") for name in typed),
-        not_owned("output"),
-        injective("output"),
+        *map(not_empty, arrays),
+        *_alike(list(fields), arrays, "rank", lambda tensor: len(tensor.sizes), ConstraintError),
+        *_alike(typed, arrays, "dtype", lambda tensor: tensor.data_type.name, DataTypeError),
+        *map(not_owned, outputs),
+        *map(injective, outputs),
     )
+
+
+def not_empty(array: str) -> Rule:
+    """An array of tensors holds at least one."""
+    return Rule(f"not_empty({array})", f"{{{array}}} must hold a tensor", lambda x: None if x[array] else "it is empty")
+
+
+def _alike(
+    names: Sequence[str],
+    arrays: Sequence[str],
+    what: str,
+    of: Callable[[TensorDesc], Any],
+    error: type[ConstraintError],
+) -> Iterator[Rule]:
+    """The first tensor of all against every other one."""
+
+    def rule(name: str, first: str) -> Rule:
+        def broken_by(x: Operands) -> Fact:
+            wanted, *_ = (*map(of, tensors_in(x[first])), None)
+            other = next((found for found in map(of, tensors_in(x[name])) if found != wanted), None)
+            return None if other is None or wanted is None else f"they are {other} and {wanted}"
+
+        text = f"{{{name}}}.{{{what}}} must equal {{{first}}}.{{{what}}}"
+        text = f"all {{{name}}} must have one {{{what}}}" if name == first else text
+        return Rule(f"same_{what}({name}, {first})", text, broken_by, error)
+
+    if names and names[0] in arrays:
+        yield rule(names[0], names[0])
+    yield from (rule(name, names[0]) for name in names[1:])
+
+
+def tensors_in(value: Any) -> tuple[TensorDesc, ...]:
+    """All tensors that a field holds: one, several or none."""
+    return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
+def each(name: str, broken_by: Callable[[TensorDesc], Fact]) -> Callable[[Operands], Fact]:
+    """The first fact of all tensors that a field holds: one, several or none."""
+
+    def of_field(x: Operands) -> Fact:
+        return next(filter(None, map(broken_by, tensors_in(x[name]))), None)
+
+    return of_field
 
 
 def not_owned(tensor: str) -> Rule:
     """Only an input can be handed over to DirectML."""
-
-    def broken_by(x: Operands) -> Fact:
-        return "it is OWNED_BY_DML" if x[tensor].flags else None
-
+    broken_by = each(tensor, lambda desc: "it is OWNED_BY_DML" if desc.flags else None)
     return Rule(f"not_owned({tensor})", f"{{{tensor}}}.{{flags}} must be NONE: only inputs can be owned", broken_by)
 
 
 def injective(tensor: str) -> Rule:
     """No two coordinates of the tensor address one element of its buffer."""
 
-    def broken_by(x: Operands) -> Fact:
-        strides = x[tensor].strides
-        fact = None if strides is None else collision(x[tensor].sizes, strides)
-        return f"sizes {x[tensor].sizes} with strides {strides} {fact}" if fact else None
+    def shared(desc: TensorDesc) -> Fact:
+        fact = None if desc.strides is None else collision(desc.sizes, desc.strides)
+        return f"sizes {desc.sizes} with strides {desc.strides} {fact}" if fact else None
 
     text = f"{{{tensor}}}.{{strides}} must give every coordinate an element of its own"
-    return Rule(f"injective({tensor})", text, broken_by)
+    return Rule(f"injective({tensor})", text, each(tensor, shared))
 
 
 def below_rank(attribute: str, tensor: str) -> Rule:

@@ -1,6 +1,7 @@
 """The forms of depth to space and back: one permutation of letters, plainly, on words, or in tiles."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -9,12 +10,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from .bits import as_bits, carry_bits
-from .forms import Choice, Form, Options, chosen, described, is_plain, known_bytes
+from .forms import Choice, Form, Options, chosen, described, forced_form, is_plain, known_bytes
 from .linear import linear
 from .tiles import permuted_in_tiles
 from .words import as_integers, becomes_words, from_words, joined_lanes, lanes, to_words
 
-__all__ = ["TABLE", "rearranged"]
+__all__ = ["TABLE", "Blocks", "rearrange"]
 
 # On an H200, 300 MB, and on two cores of a Xeon, 16 MB, bound outputs: bandwidth as a part of a copy's in the same run,
 # and that of the plain form.
@@ -127,67 +128,100 @@ LARGEST_TILE = 64
 LONGEST_STACK = 4
 
 
-def rearranged(
-    input: jax.Array, source: Sequence[str], target: Sequence[str], block_size: int, form: str | None
-) -> jax.Array:
-    """Splits the last three dimensions into the letters of `source` and merges them into those of `target`.
+# The dimensions of both sides, outermost first: c channel, h row of blocks, w column of blocks,
+# y row inside a block, x column inside a block. The letters of one word are one dimension.
+_DEPTH_SIDE = {
+    ("NCHW", "DCR"): ("yxc", "h", "w"),
+    ("NCHW", "CRD"): ("cyx", "h", "w"),
+    ("NHWC", "DCR"): ("h", "w", "yxc"),
+    ("NHWC", "CRD"): ("h", "w", "cyx"),
+}
+_SPACE_SIDE = {"NCHW": ("c", "hy", "wx"), "NHWC": ("hy", "wx", "c")}
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Which blocks move: a permutation of the letters of the last three dimensions.
+
+    With to="space", order="CRD" and data_format="NCHW", the words ("cyx", "h", "w") become ("c", "hy", "wx"): the
+    depth is split into a channel and the row and column inside of its block, and these join those of the blocks.
 
     Args:
-      input: of rank 3 or more.
-      source: three words. The letters of one are one dimension: c, a channel; h and w, the row and the column of a
-        block; y and x, those inside a block.
-      target: the same letters.
-      block_size: the size of y and of x.
-      form: the forced one, or None.
+      to: "space" or "depth".
+      order: of the depth, "DCR" or "CRD".
+      data_format: "NCHW" or "NHWC".
+      size: height and width of a block.
     """
-    if is_plain(partial(_options, *described(input), source, target, block_size), TABLE, form):
-        plain = partial(_plain, source=source, target=target, block_size=block_size)
+
+    to: str
+    order: str
+    data_format: str
+    size: int
+
+    @property
+    def source(self) -> tuple[str, str, str]:
+        """A word per dimension that is split."""
+        return _SPACE_SIDE[self.data_format] if self.to == "depth" else _DEPTH_SIDE[self.data_format, self.order]
+
+    @property
+    def target(self) -> tuple[str, str, str]:
+        """A word per dimension that is merged."""
+        return self.inverse.source
+
+    @property
+    def inverse(self) -> "Blocks":
+        """The way back, which is the transpose too."""
+        return replace(self, to="space" if self.to == "depth" else "depth")
+
+
+def rearrange(input: jax.Array, blocks: Blocks) -> jax.Array:
+    """Splits the last three dimensions of `input` and merges their parts, as `blocks` says."""
+    form = forced_form()
+    if is_plain(partial(_options, *described(input), blocks), TABLE, form):
+        plain = partial(_plain, blocks=blocks)
         is_bfloat16 = input.dtype == jnp.bfloat16
         return carry_bits(_fenced(plain), None, input) if is_bfloat16 else plain(input)
-    there, back = ((*sides, block_size, form) for sides in ((source, target), (target, source)))
-    return linear(_form(*there), lambda _, cotangent, like: [_form(*back)(None, cotangent)])(None, input)
+    back = _form(blocks.inverse, form)
+    return linear(_form(blocks, form), lambda _, cotangent, like: [back(None, cotangent)])(None, input)
 
 
-def _form(source: Sequence[str], target: Sequence[str], block_size: int, forced: str | None) -> Form:
-    """What moves an array from `source` to `target`; the transpose has them swapped."""
-
+def _form(blocks: Blocks, forced: str | None) -> Form:
     def form(_: None, input: jax.Array) -> jax.Array:
-        return chosen(partial(_options, *described(input), source, target, block_size), TABLE, forced)(None, input)
+        return chosen(partial(_options, *described(input), blocks), TABLE, forced)(None, input)
 
     return form
 
 
-def _options(input: jax.Array, source: Sequence[str], target: Sequence[str], block_size: int, devices: int) -> Options:
-    plain = partial(_plain, source=source, target=target, block_size=block_size)
+def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
+    plain = partial(_plain, blocks=blocks)
     is_bfloat16 = input.dtype == jnp.bfloat16
     forms: dict[str, Form] = {"plain": as_bits(_fenced(plain)) if is_bfloat16 else lambda _, input: plain(input)}
     count, itemsize = lanes(input.dtype), input.dtype.itemsize
     if not known_bytes(input) or (count == 1 and itemsize < 4):
         return forms, {"bytes": 0}
-    depth, to_space = next(word for word in (*source, *target) if len(word) == 3), "hy" in target
-    sizes = _sizes(input, source, block_size)
+    sizes, block_size = _sizes(input, blocks), blocks.size
     case = {
-        "to": "space" if to_space else "depth",
-        "data_format": "NHWC" if source[0][0] == "h" else "NCHW",
-        "order": "DCR" if depth == "yxc" else "CRD",
+        "to": blocks.to,
+        "data_format": blocks.data_format,
+        "order": blocks.order,
         "block_size": block_size,
         "itemsize": itemsize,
         "fills_lines": sizes["w"] * itemsize % 64 == 0,
         "bytes": 2 * known_bytes(input),
         "devices": devices,
     }
-    lane, tile = ("c", "yxl") if case["data_format"] == "NHWC" else ("w", "xl")
-    if not to_space and block_size > count and block_size % count == 0:
+    lane, tile = ("c", "yxl") if blocks.data_format == "NHWC" else ("w", "xl")
+    if blocks.to == "depth" and block_size > count and block_size % count == 0:
         tile = "xl"  # the row of a block fills words
     in_words = count * devices  # however a dimension is sharded, no word is torn
-    if count > 1 and prod(sizes[letter] for letter in target[2]) % in_words == 0:
+    if count > 1 and prod(sizes[letter] for letter in blocks.target[2]) % in_words == 0:
         forms["joined"] = lambda _, input: joined_lanes(plain(as_integers(input)), input.dtype)
     if sizes[lane] % in_words == 0:
-        if case["data_format"] == "NHWC" and case["order"] == "DCR":
+        if blocks.data_format == "NHWC" and blocks.order == "DCR":
             if becomes_words(input.dtype):
                 forms["words"] = lambda _, input: from_words(plain(to_words(input)), input.dtype)
         elif block_size ** (len(tile) - 1) * count <= LARGEST_TILE:
-            in_tiles = partial(_in_tiles, source=source, target=target, block_size=block_size, lane=lane, tile=tile)
+            in_tiles = partial(_in_tiles, blocks=blocks, lane=lane, tile=tile)
             forms["element_tiles"] = lambda _, input: in_tiles(input, read_words=False)
             if (block_size, count) != (3, 4):  # XLA:GPU of jaxlib 0.11.2 gets words of bytes of three words wrong
                 forms["tiles"] = lambda _, input: in_tiles(input, read_words=True)
@@ -203,27 +237,19 @@ def _fenced(move: Callable[[jax.Array], jax.Array]) -> Form:
     return fenced
 
 
-def _plain(input: jax.Array, source: Sequence[str], target: Sequence[str], block_size: int) -> jax.Array:
+def _plain(input: jax.Array, blocks: Blocks) -> jax.Array:
     """One dimension at a time: JAX follows an explicit sharding through such reshapes, and to XLA they are one."""
-    lead, letters = input.ndim - 3, "".join(source)
-    order = [lead + letters.index(letter) for letter in "".join(target)]
-    return _merged(jnp.transpose(_split(input, source, block_size), (*range(lead), *order)), target)
+    lead, letters = input.ndim - 3, "".join(blocks.source)
+    order = [lead + letters.index(letter) for letter in "".join(blocks.target)]
+    return _merged(jnp.transpose(_split(input, blocks), (*range(lead), *order)), blocks.target)
 
 
-def _in_tiles(
-    input: jax.Array,
-    source: Sequence[str],
-    target: Sequence[str],
-    block_size: int,
-    lane: str,
-    tile: str,
-    *,
-    read_words: bool,
-) -> jax.Array:
+def _in_tiles(input: jax.Array, blocks: Blocks, lane: str, tile: str, *, read_words: bool) -> jax.Array:
     """With the dimension `lane` in words, whose elements are "l", and x in halves "X" where it is too long a stack."""
-    split, sides = _split(input, source, block_size), (source, target)
+    split, block_size = _split(input, blocks), blocks.size
+    sides: Sequence[Sequence[str]] = (blocks.source, blocks.target)
     splits, chosen = {lane: (lane + "l", lanes(input.dtype))}, ""
-    if target[-1] == "w" and block_size > LONGEST_STACK and block_size % 2 == 0:
+    if blocks.target[-1] == "w" and block_size > LONGEST_STACK and block_size % 2 == 0:
         splits["x"], tile, chosen = ("Xx", block_size // 2), tile + "X", "X"
     for letter, (letters, inner) in splits.items():
         at = input.ndim - 3 + "".join(sides[0]).index(letter)
@@ -233,18 +259,18 @@ def _in_tiles(
     return _merged(permuted_in_tiles(split, before, after, tile, chosen, read_words=read_words), sides[1])
 
 
-def _sizes(input: jax.Array, words: Sequence[str], block_size: int) -> dict[str, int]:
-    sizes = {"x": block_size, "y": block_size}
-    for size, word in zip(input.shape[-3:], words, strict=True):
+def _sizes(input: jax.Array, blocks: Blocks) -> dict[str, int]:
+    sizes = {"x": blocks.size, "y": blocks.size}
+    for size, word in zip(input.shape[-3:], blocks.source, strict=True):
         free = next(letter for letter in word if letter not in "xy")
-        sizes[free] = size // block_size ** (len(word) - 1)
+        sizes[free] = size // blocks.size ** (len(word) - 1)
     return sizes
 
 
-def _split(input: jax.Array, words: Sequence[str], block_size: int) -> jax.Array:
-    lead, sizes = input.ndim - 3, _sizes(input, words, block_size)
+def _split(input: jax.Array, blocks: Blocks) -> jax.Array:
+    lead, sizes = input.ndim - 3, _sizes(input, blocks)
     for i in reversed(range(3)):
-        letters = [sizes[letter] for letter in words[i]]
+        letters = [sizes[letter] for letter in blocks.source[i]]
         input = input.reshape(*input.shape[: lead + i], *letters, *input.shape[lead + i + 1 :])
     return input
 

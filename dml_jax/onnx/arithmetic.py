@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
-from ..operators.gather import gather_elements
+from ..operators import gather_elements
 from .values import Array, arrays, known_ints, on_device
 
 __all__ = ["add", "conv", "divide", "limited", "multiply", "relu", "subtract", "top_k"]

@@ -14,11 +14,17 @@ import onnx
 
 from ..core.desc import OperatorDesc
 from ..core.tensor import TensorDesc
-from ..descriptors.depth_space import DepthToSpace1Desc, SpaceToDepth1Desc
-from ..descriptors.gather import GatherDesc, GatherElementsDesc, GatherND1Desc
-from ..descriptors.scatter import ScatterElementsDesc, ScatterNDDesc
 from ..errors import ConstraintError, SeveralErrors
-from ..operators.depth_space import ORDERS
+from ..operators import (
+    DepthToSpace1Desc,
+    GatherDesc,
+    GatherElementsDesc,
+    GatherND1Desc,
+    ScatterElementsDesc,
+    ScatterNDDesc,
+    SpaceToDepth1Desc,
+)
+from ..operators._blocks import ORDERS
 from .errors import OnnxError
 from .graph import read_graph
 from .loading import load_model

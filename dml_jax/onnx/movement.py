@@ -8,14 +8,14 @@ from jax import lax
 
 from ..core.reductions import ReductionName
 from ..errors import ConstraintError
-from ..operators.depth_space import OrderName
-from ..operators.depth_space import depth_to_space as to_space
-from ..operators.depth_space import space_to_depth as to_depth
-from ..operators.gather import gather as dml_gather
-from ..operators.gather import gather_elements as dml_gather_elements
-from ..operators.gather import gather_nd as dml_gather_nd
-from ..operators.scatter import scatter_elements as dml_scatter_elements
-from ..operators.scatter import scatter_nd as dml_scatter_nd
+from ..operators import depth_to_space as to_space
+from ..operators import gather as dml_gather
+from ..operators import gather_elements as dml_gather_elements
+from ..operators import gather_nd as dml_gather_nd
+from ..operators import scatter_elements as dml_scatter_elements
+from ..operators import scatter_nd as dml_scatter_nd
+from ..operators import space_to_depth as to_depth
+from ..operators._blocks import OrderName
 from .values import Array, on_device
 
 __all__ = [

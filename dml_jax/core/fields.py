@@ -1,0 +1,357 @@
+"""What the fields of a struct hold, as annotations, after DirectML's own schema: reading, checking, and JSON.
+
+class Slice1Desc(OperatorDesc):
+    input: Input
+    output: Output
+    input_window_offsets: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Annotated, Any, get_type_hints
+
+import numpy as np
+
+from ..errors import ConstraintError, DataTypeError, Faults, describe, message
+from .activation import Activation
+from .data_type import DataType, as_integer
+from .tensor import TensorDesc
+from .tensor_json import refuse_unknown, tensor_from_json, tensor_to_json
+
+__all__ = [
+    "FLOAT",
+    "INT",
+    "UINT",
+    "Field",
+    "Fused",
+    "IndexInput",
+    "Input",
+    "Inputs",
+    "OptionalInput",
+    "OptionalOutput",
+    "Output",
+    "Outputs",
+    "Scalar",
+    "ScaleBias",
+    "Size2D",
+    "UInt",
+    "as_real",
+    "counted_by",
+    "fields_of",
+    "named",
+    "scalar_of",
+]
+
+Reader = Callable[[str, str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Field:
+    """The kind of a field.
+
+    Args:
+      kind: as DirectML's schema calls it, "input tensor", "uint array".
+      read: takes the struct, the field's DirectML name and the value given; returns the value that is kept.
+      from_json: what is read, from its JSON form.
+      to_json: the JSON form of what is kept.
+      counted_by: the field of DirectML's struct that has the length of an array, which is no field here.
+      is_optional: whether it may be None.
+      is_index: of an input tensor, whether it holds indices: any 64-bit ones become 32-bit ones, no data.
+    """
+
+    kind: str
+    read: Reader
+    from_json: Callable[[Any], Any] = lambda json: json
+    to_json: Callable[[Any], Any] = lambda value: value
+    counted_by: str | None = None
+    is_optional: bool = False
+    is_index: bool = False
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it holds one tensor or several."""
+        return self.is_input or self.is_output
+
+    @property
+    def is_input(self) -> bool:
+        return self.kind.startswith("input tensor")
+
+    @property
+    def is_output(self) -> bool:
+        return self.kind.startswith("output tensor")
+
+    @property
+    def is_array(self) -> bool:
+        return self.counted_by is not None
+
+    def directml_name(self, name: str) -> str:
+        """Our name to DirectML's: `block_size` to BlockSize, `input` to InputTensor, `inputs` to InputTensors."""
+        words = "".join(word.capitalize() for word in name.split("_"))
+        if not self.is_tensor:
+            return words
+        return f"{words.removesuffix('s')}Tensors" if self.is_array else f"{words}Tensor"
+
+    def kept(self, struct: str, name: str, value: Any) -> Any:
+        """The value as it is kept.
+
+        Raises:
+          DataTypeError: of the wrong type.
+          ConstraintError: out of the range of DirectML's field.
+        """
+        if value is None and self.is_optional:
+            return None
+        return self.read(struct, name, value)
+
+
+@cache
+def fields_of(cls: type) -> Mapping[str, Field]:
+    """The fields of a struct, by name, in DirectML's order."""
+    hints = get_type_hints(cls, include_extras=True)
+    return {
+        name: next(part for part in hint.__metadata__ if isinstance(part, Field))
+        for name, hint in hints.items()
+        if hasattr(hint, "__metadata__")
+    }
+
+
+# Tensors.
+
+
+def _as_tensor(struct: str, field: str, value: Any) -> TensorDesc:
+    if isinstance(value, TensorDesc):
+        return value
+    rule = f"{field} must be a TensorDesc"
+    raise DataTypeError(message(struct, rule, f"it is {type(value).__name__}", {field: value}))
+
+
+def _as_array(read: Reader, what: str) -> Reader:
+    def as_array(struct: str, field: str, value: Any) -> tuple[Any, ...]:
+        row = isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+        if not row and not (isinstance(value, np.ndarray) and value.ndim == 1):
+            rule = f"{field} must be a sequence of {what}"
+            raise DataTypeError(message(struct, rule, f"it is {describe(value)}", {field: value}))
+        return tuple(read(struct, f"{field}[{i}]", item) for i, item in enumerate(value))
+
+    return as_array
+
+
+def _array_of(field: Field, what: str, count: str) -> Field:
+    """An array of such values, in JSON too."""
+    return replace(
+        field,
+        kind=f"{field.kind} array",
+        read=_as_array(field.read, what),
+        from_json=lambda json: [field.from_json(one) for one in json] if isinstance(json, list) else json,
+        to_json=lambda value: [field.to_json(one) for one in value],
+        counted_by=count,
+    )
+
+
+_INPUT = Field("input tensor", _as_tensor, tensor_from_json, tensor_to_json)
+_OUTPUT = replace(_INPUT, kind="output tensor")
+
+Input = Annotated[TensorDesc, _INPUT]
+IndexInput = Annotated[TensorDesc, replace(_INPUT, is_index=True)]
+OptionalInput = Annotated[TensorDesc | None, replace(_INPUT, is_optional=True)]
+Inputs = Annotated[tuple[TensorDesc, ...], _array_of(_INPUT, "TensorDesc", "InputCount")]
+Output = Annotated[TensorDesc, _OUTPUT]
+OptionalOutput = Annotated[TensorDesc | None, replace(_OUTPUT, is_optional=True)]
+Outputs = Annotated[tuple[TensorDesc, ...], _array_of(_OUTPUT, "TensorDesc", "OutputCount")]
+
+
+# Numbers.
+
+
+def _as_ranged(least: int, most: int, words: str, struct: str, field: str, value: Any) -> int:
+    number = as_integer(struct, field, value)
+    if least <= number <= most:
+        return number
+    raise ConstraintError(message(struct, f"{field} must be in {words}", f"it is {number}", {field: value}))
+
+
+def as_real(struct: str, field: str, value: Any) -> float:
+    """A Python float, from any real number.
+
+    Raises:
+      DataTypeError: a bool, a complex number, a string.
+    """
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        return float(value)
+    raise DataTypeError(message(struct, f"{field} must be a number", f"it is {describe(value)}", {field: value}))
+
+
+def _number_from_json(json: Any) -> Any:
+    """JSON has no infinities: they are written as strings."""
+    names = {"nan": float("nan"), "inf": float("inf"), "-inf": -float("inf")}
+    return names.get(json.lower(), json) if isinstance(json, str) else json
+
+
+def _number_to_json(value: Any) -> Any:
+    return value if value - value == 0 else str(float(value))
+
+
+UINT = Field("uint", partial(_as_ranged, 0, 2**32 - 1, "[0, 2**32 - 1]"))
+INT = Field("int", partial(_as_ranged, -(2**31), 2**31 - 1, "[-2**31, 2**31 - 1]"))
+FLOAT = Field("float", as_real, _number_from_json, _number_to_json)
+UInt = Annotated[int, UINT]
+
+
+def counted_by(count: str, of: Field = UINT) -> Field:
+    """An array of numbers; `count` is the field of DirectML's struct that has its length."""
+    return _array_of(of, "integers" if of is not FLOAT else "numbers", count)
+
+
+# Enumerations.
+
+
+def named(names: type[enum.IntEnum], prefix: str) -> Field:
+    """A member of an enumeration: itself, its number, or its DirectML name, in full with `prefix` or as suffix."""
+
+    def read(struct: str, field: str, value: Any) -> enum.IntEnum:
+        name = value.removeprefix(prefix) if isinstance(value, str) else ""
+        if name in names.__members__:
+            return names[name]
+        if not isinstance(value, str) and as_integer(struct, field, value) in list(names):
+            return names(value)
+        rule = f"{field} must be one of {', '.join(names.__members__)}"
+        raise ConstraintError(message(struct, rule, f"it is {describe(value)}", {field: value}))
+
+    return Field("enum", read, to_json=lambda value: value.name)
+
+
+# Small structs.
+
+
+@dataclass(frozen=True)
+class Size:
+    """DML_SIZE_2D."""
+
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class ScaleAndBias:
+    """DML_SCALE_BIAS: x * scale + bias."""
+
+    scale: float
+    bias: float
+
+
+def _small_struct(cls: type, number: Field, kind: str, *, is_optional: bool = False) -> Field:
+    names = list(cls.__dataclass_fields__)  # type: ignore[attr-defined]
+    shown = {name: UINT.directml_name(name) for name in names}
+
+    def read(struct: str, field: str, value: Any) -> Any:
+        values = [getattr(value, name, None) for name in names] if isinstance(value, cls) else value
+        if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != len(names):
+            rule = f"{field} must be a {cls.__name__} of {' and '.join(names)}"
+            raise DataTypeError(message(struct, rule, f"it is {describe(value)}", {field: value}))
+        return cls(*(number.read(struct, f"{field}.{shown[n]}", v) for n, v in zip(names, values, strict=True)))
+
+    def from_json(json: Any) -> Any:
+        if not isinstance(json, Mapping):
+            return json
+        faults = Faults()
+        refuse_unknown(json, list(shown.values()), faults)
+        for field in shown.values():
+            if field not in json:
+                faults.add(ConstraintError(f"{field} is missing"))
+        faults.finish()
+        return [number.from_json(json[field]) for field in shown.values()]
+
+    def to_json(value: Any) -> Any:
+        return {field: number.to_json(getattr(value, name)) for name, field in shown.items()}
+
+    return Field(kind, read, from_json, to_json, is_optional=is_optional)
+
+
+Size2D = Annotated[Size, _small_struct(Size, UINT, "size 2d")]
+ScaleBias = Annotated[ScaleAndBias | None, _small_struct(ScaleAndBias, FLOAT, "scale bias", is_optional=True)]
+
+
+# A number whose type another field names.
+
+# The members of DML_SCALAR_UNION that are numbers.
+_MEMBERS = {
+    name: np.dtype(name.lower())
+    for name in ("Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64", "Float32", "Float64")
+}
+
+
+def _as_scalar(struct: str, field: str, value: Any) -> Any:
+    if isinstance(value, np.integer | np.floating) or type(value) in (int, float):
+        return value
+    rule = f"{field} must be a number, or one of NumPy whose bits are meant"
+    raise DataTypeError(message(struct, rule, f"it is {describe(value)}", {field: value}))
+
+
+def _scalar_from_json(json: Any) -> Any:
+    if not isinstance(json, Mapping):
+        return _number_from_json(json)
+    if len(json) != 1 or (member := next(iter(json))) not in _MEMBERS:
+        raise ConstraintError(f"a scalar must be a number, or an object with one of {', '.join(_MEMBERS)}")
+    return _MEMBERS[member].type(_number_from_json(json[member]))
+
+
+def _scalar_to_json(value: Any) -> Any:
+    if not isinstance(value, np.generic):
+        return _number_to_json(value)
+    member = next((name for name, dtype in _MEMBERS.items() if dtype == value.dtype), None)
+    number = _number_to_json(value.item())
+    return number if member is None else {member: number}
+
+
+Scalar = Annotated[Any, Field("scalar union", _as_scalar, _scalar_from_json, _scalar_to_json)]
+
+
+def scalar_of(value: Any, data_type: DataType) -> np.generic:
+    """The element of `data_type` that a scalar union holds: a number as that type, the bits of one of NumPy.
+
+    UInt16 is how DirectML's union holds a FLOAT16, which it has no member for.
+
+    Raises:
+      DataTypeError: the type cannot hold the number.
+    """
+    dtype = data_type.dtype
+    if isinstance(value, np.generic) and value.dtype != dtype and value.dtype.itemsize == dtype.itemsize:
+        return value.view(dtype)
+    with np.errstate(all="ignore"):
+        if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+            raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
+        made = dtype.type(value)
+    if dtype.kind in "iu" and made != value:
+        raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
+    return made
+
+
+# A fused activation.
+
+
+def _as_activation(struct: str, field: str, value: Any) -> Activation:
+    if isinstance(value, Activation):
+        return value
+    rule = f"{field} must be an Activation"
+    raise DataTypeError(message(struct, rule, f"it is {type(value).__name__}", {field: value}))
+
+
+def _activation_from_json(json: Any) -> Any:
+    """`{"Type": "ACTIVATION_ELU", "Alpha": 0.5}`."""
+    if not isinstance(json, Mapping):
+        return json
+    name = str(json.get("Type")).removeprefix("DML_OPERATOR_")
+    return Activation.of(name, {field: _number_from_json(x) for field, x in json.items() if field != "Type"})
+
+
+def _activation_to_json(value: Activation) -> Any:
+    return {"Type": value.operator_type, **{field: _number_to_json(x) for field, x in value.by_name.items()}}
+
+
+Fused = Annotated[
+    Activation | None,
+    Field("activation", _as_activation, _activation_from_json, _activation_to_json, is_optional=True),
+]

@@ -1,0 +1,89 @@
+"""What the arguments of a function hold, read off its signature: arrays, and static attributes.
+
+    def gather(input: Data, indices: Indices, axis: int, *, out_sharding: OutSharding = None) -> jax.Array: ...
+
+Only arrays and what depends on other arguments need a kind; an attribute has that of its type.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import jax
+import numpy as np
+
+from ..errors import DataTypeError, message
+from .arguments import as_data, as_flag, as_indices, as_int, as_ints, as_name
+from .fill_value import Number, as_fill
+from .sharding import OutSharding as Sharding
+from .sharding import as_out_sharding
+
+__all__ = ["Data", "DataList", "Fill", "Indices", "Kind", "OutSharding", "ScalarIndices", "attribute", "kinds_of"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an argument holds.
+
+    Args:
+      read: takes the function, the argument's name, the value given, and what `needs` names; returns the value as it
+        is used, or raises DataTypeError.
+      is_array: whether it is traced.
+      is_shown: whether messages name it among the operands.
+      needs: arguments that are read before it.
+    """
+
+    read: Callable[..., Any]
+    is_array: bool = False
+    is_shown: bool = True
+    needs: tuple[str, ...] = ()
+
+
+def _as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return tuple(as_data(operator, f"{name}[{i}]", one) for i, one in enumerate(value))
+    rule = f"{name} must be a sequence of arrays"
+    raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
+
+
+def attribute(read: Callable[[str, str, Any], Any]) -> Kind:
+    """A static value that `read` brings to one form."""
+    return Kind(read)
+
+
+_INDICES = Kind(as_indices, is_array=True)
+Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True)]
+DataList = Annotated[Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_array=True)]
+Indices = Annotated[jax.Array | np.ndarray, _INDICES]
+ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
+Fill = Annotated[Number | None, Kind(as_fill, is_array=True, is_shown=False, needs=("input", "mode"))]
+OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
+
+
+def _or_none(read: Callable[[str, str, Any], Any]) -> Callable[[str, str, Any], Any]:
+    return lambda operator, name, value: None if value is None else read(operator, name, value)
+
+
+def _kind_of(annotation: Any) -> Kind:
+    """The kind in an annotation, or that of the type."""
+    if kind := next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Kind)), None):
+        return kind
+    if get_origin(annotation) in (types.UnionType, Union) and type(None) in get_args(annotation):
+        (one,) = (part for part in get_args(annotation) if part is not type(None))
+        inner = _kind_of(one)
+        return Kind(_or_none(inner.read), inner.is_array, inner.is_shown)
+    if get_origin(annotation) is Literal:
+        return Kind(as_name)
+    if get_origin(annotation) is Sequence:
+        return Kind(as_ints)
+    return {int: Kind(as_int), bool: Kind(as_flag, is_shown=False)}[annotation]
+
+
+def kinds_of(function: Callable[..., Any]) -> Mapping[str, Kind]:
+    """The kind of every argument, in order."""
+    hints = get_type_hints(function, include_extras=True)
+    return {name: _kind_of(hints[name]) for name in signature(function).parameters}

@@ -1,0 +1,135 @@
+"""`operator` makes the public function of one that only computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import update_wrapper
+from inspect import Parameter, Signature, signature
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar, get_type_hints
+
+import jax
+
+from ..lowering.forms import forced_form, forcing
+from .kinds import Kind, kinds_of
+from .rules import Operands, Rule, check
+from .sharding import Dims, on_mesh
+
+__all__ = ["operator", "rules_of"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SHARDING = "out_sharding"
+
+
+def operator(*rules: Rule, dims: Callable[[Operands], Dims]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Reads the arguments by their kinds, checks `rules`, jits and shards: the function itself only computes.
+
+    Args:
+      rules: what the operands must satisfy, in the order in which they are judged.
+      dims: names the dimensions of operands and output; those of one name are sharded together.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        kinds = kinds_of(function)
+        call = _reader(function, kinds, _traced(function, kinds, rules, dims))
+        return _public(call, function, rules)
+
+    return decorate
+
+
+def rules_of(function: Callable[..., Any]) -> tuple[Rule, ...]:
+    """The rules of a function that `operator` made."""
+    return function.rules  # type: ignore[attr-defined]
+
+
+def _traced(
+    function: Callable[..., Any],
+    kinds: Mapping[str, Kind],
+    rules: tuple[Rule, ...],
+    dims: Callable[[Operands], Dims],
+) -> Callable[..., Any]:
+    """The jitted part: takes the form, the sharding and the attributes, which are static, then the arrays."""
+    name = function.__name__
+    arrays = [p for p, kind in kinds.items() if kind.is_array]
+    static = [p for p, kind in kinds.items() if not kind.is_array and p != SHARDING]
+
+    def traced(fixed: tuple[Any, ...], *given: Any) -> Any:
+        form, sharding, attributes = fixed
+        values = dict(zip(arrays, given, strict=True)) | dict(zip(static, attributes, strict=True))
+        operands = {p: values[p] for p, kind in kinds.items() if kind.is_shown}
+        check(name, rules, operands)
+
+        def compute(*arrays_: Any) -> Any:
+            return function(**values | _grouped(arrays, given, arrays_))
+
+        with forcing(form):
+            return on_mesh(name, compute, dims(operands), sharding, **_flat(arrays, given))
+
+    traced.__name__ = name
+    return jax.jit(traced, static_argnums=0)
+
+
+def _flat(names: list[str], given: tuple[Any, ...]) -> dict[str, Any]:
+    """Every array by name, those of a sequence as `inputs[0]`."""
+    flat: dict[str, Any] = {}
+    for name, value in zip(names, given, strict=True):
+        flat |= {f"{name}[{i}]": one for i, one in enumerate(value)} if isinstance(value, tuple) else {name: value}
+    return flat
+
+
+def _grouped(names: list[str], like: tuple[Any, ...], flat: tuple[Any, ...]) -> dict[str, Any]:
+    """What `_flat` took apart."""
+    rest = iter(flat)
+    return {
+        name: tuple(next(rest) for _ in value) if isinstance(value, tuple) else next(rest)
+        for name, value in zip(names, like, strict=True)
+    }
+
+
+def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Callable[..., Any]) -> Callable[..., Any]:
+    """Reads the arguments of a call, each by its kind: only those that are given, as calls are many and small."""
+    name, of_python = function.__name__, signature(function)
+    parameters = of_python.parameters
+    positional = [p for p, x in parameters.items() if x.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    at_place, places = [(p, kinds[p].read) for p in positional], {p: i for i, p in enumerate(positional)}
+    readers = {p: kind.read for p, kind in kinds.items() if not kind.needs}
+    late = [(p, kind.read, kind.needs) for p, kind in kinds.items() if kind.needs]
+    defaults = {p: x.default for p, x in parameters.items() if x.default is not Parameter.empty}
+    defaults = {p: readers[p](name, p, value) if p in readers else value for p, value in defaults.items()}
+    arrays = [p for p, kind in kinds.items() if kind.is_array]
+    static = [p for p, kind in kinds.items() if not kind.is_array and p != SHARDING]
+    count, most, forced = len(kinds), len(at_place), forced_form
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = defaults.copy()
+        if len(args) > most:
+            of_python.bind(*args, **kwargs)  # raises Python's own TypeError, as below
+        for (p, read), value in zip(at_place, args):  # noqa: B905
+            given[p] = read(name, p, value)
+        for p, value in kwargs.items():
+            if p not in kinds or places.get(p, most) < len(args):
+                of_python.bind(*args, **kwargs)
+            given[p] = readers[p](name, p, value) if p in readers else value
+        if len(given) < count:
+            of_python.bind(*args, **kwargs)
+        for p, read, needs in late:
+            given[p] = read(name, given[p], *[given[n] for n in needs])
+        fixed = forced(), given[SHARDING], tuple([given[p] for p in static])
+        return jitted(fixed, *[given[p] for p in arrays])
+
+    return call
+
+
+def _public(call: Callable[..., Any], function: Callable[..., Any], rules: tuple[Rule, ...]) -> Callable[..., Any]:
+    """`call` as the function that its module defines: doctest looks for examples in those alone."""
+    code: Any = call
+    public = FunctionType(code.__code__, function.__globals__, function.__name__, None, code.__closure__)
+    update_wrapper(public, function)
+    plain = get_type_hints(function)
+    parameters = [x.replace(annotation=plain[p]) for p, x in signature(function).parameters.items()]
+    public.__annotations__ = plain
+    public.__signature__ = Signature(parameters, return_annotation=plain["return"])  # type: ignore[attr-defined]
+    public.rules = rules  # type: ignore[attr-defined]
+    return public

@@ -1,0 +1,92 @@
+"""A flat buffer seen through sizes and strides, as DirectML sees every tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import jax
+
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, custom
+from ..core.sharding import Dims
+from ..lowering.forms import forced_form
+from ..lowering.strided import view
+from ..strides.layout import Layout
+from ._strides import BUFFER, INSIDE, lengths, not_negative, sizes_of
+
+__all__ = ["as_strided"]
+
+
+def _too_large(x: Operands) -> str | None:
+    largest = max((prod(sizes_of(x)), *sizes_of(x)))
+    return f"they are {sizes_of(x)}" if largest >= 2**63 else None
+
+
+RULES = (
+    BUFFER,
+    not_negative("sizes"),
+    not_negative("strides"),
+    not_negative("offset"),
+    custom("representable", "{sizes} must give fewer than 2**63 elements", _too_large),
+    lengths("sizes"),
+    INSIDE,
+)
+
+
+def _dims(x: Operands) -> Dims:
+    return Dims({"buffer": ["buffer"]}, [f"output {d}" for d in range(len(x["sizes"]))])
+
+
+@operator(*RULES, dims=_dims)
+def as_strided(
+    buffer: Data,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    *,
+    offset: int = 0,
+    deterministic: bool = False,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Views a flat `buffer` through `sizes` and `strides`, in elements; `as_strided_scatter` writes through them.
+
+    output[c] = buffer[offset + sum(c * strides)]
+
+    What can be split, sliced, transposed or broadcast is, and XLA fuses it into its consumer. Only dimensions that
+    overlap or interleave are read through computed indices.
+
+    Args:
+      buffer: 1-D, of any dtype that JAX moves.
+      sizes: of the view; integers, at least 0.
+      strides: elements, not bytes, from one coordinate to the next, one per size; integers, at least 0, and 0 repeats
+        an element.
+      offset: of the first element.
+      deterministic: whether the gradient has the same bits in every run of a program on one kind of device; without it
+        sums over overlapping windows may differ in their last bits on a GPU.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of shape `sizes` and the dtype of `buffer`.
+
+    Raises:
+      ConstraintError: `buffer` is not 1-D, a coordinate lies beyond it, a number is negative, or 2**63 elements.
+      DataTypeError: a number is no integer, or 64-bit `buffer` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> print(dml_jax.as_strided(np.arange(10, dtype=np.int32), (2, 3), (5, 1)))  # rows padded to 5
+      [[0 1 2]
+       [5 6 7]]
+      >>> print(dml_jax.as_strided(np.arange(6, dtype=np.int32), (2, 3), (1, 2)))  # column-major
+      [[0 2 4]
+       [1 3 5]]
+      >>> print(dml_jax.as_strided(np.arange(5, dtype=np.int32), (3, 3), (1, 1)))  # overlapping windows
+      [[0 1 2]
+       [1 2 3]
+       [2 3 4]]
+
+    Source: the strides of DML_BUFFER_TENSOR_DESC, numpy.lib.stride_tricks.as_strided. A negative stride, which
+      neither DirectML nor XLA has, is refused.
+    """
+    return view(buffer, Layout(tuple(sizes), tuple(strides), offset), forced_form(), deterministic)

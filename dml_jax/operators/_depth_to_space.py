@@ -1,0 +1,176 @@
+"""DEPTH_TO_SPACE and DEPTH_TO_SPACE1: blocks of channels become blocks of pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import Input, Output, UInt
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, at_least, sizes_follow
+from ..core.support import Support
+from ..core.tensor import TensorDesc
+from ._blocks import (
+    SHARED,
+    SINCE_1_0,
+    SINCE_2_1,
+    DataFormat,
+    DepthSpaceOrder,
+    FieldOrder,
+    Order,
+    dims_of,
+    divisible,
+    move_blocks,
+    nchw_sizes,
+    run_in_memory_format,
+)
+
+__all__ = ["DepthSpaceOrder", "DepthToSpace1Desc", "DepthToSpaceDesc", "depth_to_space"]
+
+CHANNELS = divisible("channels", 2)
+RULES = (*SHARED, CHANNELS)
+
+
+@operator(*RULES, dims=dims_of("space"))
+def depth_to_space(
+    input: Data,
+    block_size: int,
+    *,
+    order: Order = DepthSpaceOrder.DEPTH_COLUMN_ROW,
+    data_format: DataFormat = "NCHW",
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Moves blocks of channels of `input` into blocks of rows and columns; inverts `space_to_depth`.
+
+    output[n, c, h*B + y, w*B + x] = input[n, (y*B + x)*Co + c, h, w] for DEPTH_COLUMN_ROW, and
+    input[n, c*B*B + y*B + x, h, w] for COLUMN_ROW_DEPTH, with B = block_size and Co = C / (B*B).
+
+    Args:
+      input: [..., C, H, W], or [..., H, W, C] with data_format="NHWC"; any dtype that JAX moves. C is a multiple of
+        block_size * block_size.
+      block_size: height and width of a block, at least 1.
+      order: a `DepthSpaceOrder`, or its name: ONNX's, "DCR" or "CRD", or DirectML's.
+      data_format: "NCHW" or "NHWC".
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of shape [..., C/(B*B), H*B, W*B] (its NHWC counterpart) and the dtype of `input`.
+
+    Raises:
+      ConstraintError: rank below 3, C is no such multiple, or an unknown `order` or `data_format`.
+      DataTypeError: `block_size` is no integer, or 64-bit `input` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.arange(8, dtype=np.uint32).reshape(1, 8, 1, 1)
+      >>> print(dml_jax.depth_to_space(x, 2)[0])
+      [[[0 2]
+        [4 6]]
+      <BLANKLINE>
+       [[1 3]
+        [5 7]]]
+      >>> print(dml_jax.depth_to_space(x, 2, order="CRD")[0])
+      [[[0 1]
+        [2 3]]
+      <BLANKLINE>
+       [[4 5]
+        [6 7]]]
+
+    Source: DML_DEPTH_TO_SPACE1_OPERATOR_DESC (and DML_DEPTH_TO_SPACE_OPERATOR_DESC for DEPTH_COLUMN_ROW). DirectML
+      gives no range for the block size; 1, the identity, is accepted here.
+    """
+    return move_blocks(input, "space", block_size=block_size, order=order, data_format=data_format)
+
+
+def _space(x: Operands) -> tuple[int, ...] | None:
+    sizes, b = nchw_sizes(x, CHANNELS), x["block_size"]
+    return None if sizes is None else (sizes[0], sizes[1] // (b * b), sizes[2] * b, sizes[3] * b)
+
+
+STRUCT_RULES = (
+    at_least("block_size", 1),
+    CHANNELS,
+    sizes_follow("output", _space, "(N, C / {block_size}**2, H * {block_size}, W * {block_size})"),
+)
+
+
+@dataclass(frozen=True)
+class DepthToSpaceDesc(OperatorDesc):
+    """DML_DEPTH_TO_SPACE_OPERATOR_DESC: moves blocks of channels into rows and columns, DEPTH_COLUMN_ROW.
+
+    Args:
+      input: exactly 4-D, (N, C, H, W); C is a multiple of block_size**2.
+      output: (N, C / block_size**2, H * block_size, W * block_size).
+      block_size: at least 1.
+
+    Raises:
+      ConstraintError: a rule of `DepthToSpaceDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import DepthToSpaceDesc, TensorDesc
+      >>> DepthToSpaceDesc(
+      ...     input=TensorDesc("UINT32", (1, 8, 1, 1)), output=TensorDesc("UINT32", (1, 2, 2, 2)), block_size=2
+      ... ).compute(np.arange(8, dtype=np.uint32).reshape(1, 8, 1, 1)).ravel()
+      Array([0, 2, 4, 6, 1, 3, 5, 7], dtype=uint32)
+
+    Source: DML_DEPTH_TO_SPACE_OPERATOR_DESC. It gives no range for BlockSize; at least 1 is the choice made here.
+    """
+
+    input: Input
+    output: Output
+    block_size: UInt
+
+    operator_type: ClassVar[str] = "DEPTH_TO_SPACE"
+    support: ClassVar[tuple[Support, ...]] = SINCE_1_0
+    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return run_in_memory_format(self, depth_to_space, input)
+
+
+@dataclass(frozen=True, init=False)
+class DepthToSpace1Desc(OperatorDesc):
+    """DML_DEPTH_TO_SPACE1_OPERATOR_DESC: moves blocks of channels into rows and columns, in either order.
+
+    Args:
+      input: exactly 4-D, (N, C, H, W); C is a multiple of block_size**2.
+      output: (N, C / block_size**2, H * block_size, W * block_size).
+      block_size: at least 1.
+      order: a `DepthSpaceOrder`, or its DirectML name in full or as suffix.
+
+    Raises:
+      ConstraintError: a rule of `DepthToSpace1Desc.wordings()` is broken, or an unknown order.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import DepthToSpace1Desc, TensorDesc
+      >>> DepthToSpace1Desc(
+      ...     input=TensorDesc("UINT32", (1, 8, 1, 1)), output=TensorDesc("UINT32", (1, 2, 2, 2)), block_size=2,
+      ...     order="COLUMN_ROW_DEPTH",
+      ... ).compute(np.arange(8, dtype=np.uint32).reshape(1, 8, 1, 1)).ravel()
+      Array([0, 1, 2, 3, 4, 5, 6, 7], dtype=uint32)
+
+    Source: DML_DEPTH_TO_SPACE1_OPERATOR_DESC. It gives no range for BlockSize; at least 1 is the choice made here.
+    """
+
+    input: Input
+    output: Output
+    block_size: UInt
+    order: FieldOrder
+
+    operator_type: ClassVar[str] = "DEPTH_TO_SPACE1"
+    support: ClassVar[tuple[Support, ...]] = SINCE_2_1
+    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+
+    def __init__(self, input: TensorDesc, output: TensorDesc, block_size: int, order: DepthSpaceOrder | str):
+        set_fields(self, input, output, block_size, order)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return run_in_memory_format(self, depth_to_space, input)

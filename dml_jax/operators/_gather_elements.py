@@ -1,0 +1,156 @@
+"""GATHER_ELEMENTS: one element per index, read along one axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+from jax import lax
+
+from ..core.desc import OperatorDesc
+from ..core.fields import IndexInput, Input, Output, UInt
+from ..core.index_levels import INDEXED_2_1
+from ..core.indices import READ_MODE, ReadMode, along_axis, indexed_axes_not_empty, read
+from ..core.kinds import Data, Fill, Indices, OutSharding
+from ..core.operator import operator
+from ..core.promises import Promises
+from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, same_rank, same_sizes
+from ..core.sharding import Dims
+from ..core.struct_rules import below_rank
+from ..core.support import Support
+
+__all__ = ["GatherElementsDesc", "gather_elements"]
+
+SIZES = same_sizes("indices", "input", except_along="axis")
+RULES = (
+    integer_indices(),
+    minimum_rank("input", 1),
+    same_rank("indices", "input"),
+    axis_of("input"),
+    READ_MODE,
+    SIZES,
+    indexed_axes_not_empty(lambda x: [x["axis"]]),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    names, picked = along_axis(x["input"].ndim, x["axis"])
+    return Dims({"input": names, "indices": picked}, picked)
+
+
+@operator(*RULES, dims=_dims)
+def gather_elements(
+    input: Data,
+    indices: Indices,
+    axis: int,
+    *,
+    mode: ReadMode = "clip",
+    fill_value: Fill = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    deterministic: bool = False,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Reads one element of `input` per element of `indices`, which replaces the coordinate along `axis`.
+
+    output[c] = input[c with c[axis] := indices[c]]
+
+    Args:
+      input: rank >= 1, any dtype that JAX moves.
+      indices: the rank and sizes of `input` except along `axis`, where any size will do; sizes never broadcast.
+        Any integer dtype. A negative index counts from the end, once; an unsigned one never does.
+      axis: -rank <= axis < rank of `input`.
+      mode: "clip" reads the nearest element for an index out of range, "fill" gives `fill_value`,
+        "promise_in_bounds" leaves it undefined.
+      fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
+      indices_are_sorted: a promise that `indices` ascend along `axis` and none is negative, which lets XLA read
+        faster on some devices.
+      unique_indices: a promise that no two indices, after wrapping and clamping, address one element; what is out of
+        range under "fill" is exempt. The gradient then stores instead of adding up.
+      deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
+        the indices; without it sums of floats may differ in their last bits on a GPU. For known sizes and fewer than
+        2**31 elements; others are refused.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of the shape of `indices` and the dtype of `input`.
+
+    Raises:
+      ConstraintError: ranks or sizes differ, `axis` or `mode` out of range, or a non-empty read from an axis of size 0.
+      DataTypeError: `indices` are not integers, or 64-bit `input` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.float32)
+      >>> print(dml_jax.gather_elements(x, np.array([[1, 2, 0], [2, 0, 0]], np.uint32), axis=0))
+      [[4. 8. 3.]
+       [7. 2. 3.]]
+
+    Source: DML_GATHER_ELEMENTS_OPERATOR_DESC. DirectML is silent about an index out of range;
+      reading the nearest element along `axis` is the choice made here.
+    """
+    axis %= input.ndim
+    others = tuple(d for d in range(input.ndim) if d != axis)
+    # Batching dimensions let XLA partition the untouched dimensions without communication.
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=(),
+        collapsed_slice_dims=(axis,),
+        start_index_map=(axis,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+    )
+    # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
+    of_xla = Promises(unique_indices, indices_are_sorted and axis == input.ndim - 1, deterministic)
+    return read(
+        input,
+        indices[..., None],
+        numbers,
+        (1,) * input.ndim,
+        indices.shape,
+        mode=mode,
+        fill_value=fill_value,
+        promises=of_xla,
+        sorted_along_axis=indices_are_sorted,
+    )
+
+
+@dataclass(frozen=True)
+class GatherElementsDesc(OperatorDesc):
+    """DML_GATHER_ELEMENTS_OPERATOR_DESC: reads one element of `input` per element of `indices`.
+
+    Args:
+      input: any sizes.
+      indices: the sizes of `input` except along `axis`.
+      output: the sizes of `indices`.
+      axis: in [0, DimensionCount).
+
+    Raises:
+      ConstraintError: a rule of `GatherElementsDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import GatherElementsDesc, TensorDesc
+      >>> GatherElementsDesc(
+      ...     input=TensorDesc("FLOAT32", (3, 3)), indices=TensorDesc("UINT32", (2, 3)),
+      ...     output=TensorDesc("FLOAT32", (2, 3)), axis=0,
+      ... ).compute(np.arange(1, 10, dtype=np.float32).reshape(3, 3), np.uint32([[1, 2, 0], [2, 0, 0]]))
+      Array([[4., 8., 3.],
+             [7., 2., 3.]], dtype=float32)
+
+    Source: DML_GATHER_ELEMENTS_OPERATOR_DESC. Its example prints a UINT32 output of a FLOAT32 input; the rule that
+      both agree is kept here.
+    """
+
+    input: Input
+    indices: IndexInput
+    output: Output
+    axis: UInt
+
+    operator_type: ClassVar[str] = "GATHER_ELEMENTS"
+    support: ClassVar[tuple[Support, ...]] = INDEXED_2_1
+    constraints: ClassVar[tuple[Rule, ...]] = (below_rank("axis", "input"), SIZES, same_sizes("output", "indices"))
+
+    def compute_checked(self, input: jax.Array, indices: jax.Array) -> jax.Array:
+        return gather_elements(input, indices, self.axis)

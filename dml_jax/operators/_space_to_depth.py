@@ -1,0 +1,176 @@
+"""SPACE_TO_DEPTH and SPACE_TO_DEPTH1: blocks of pixels become blocks of channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import Input, Output, UInt
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, at_least, custom, sizes_follow
+from ..core.support import Support
+from ..core.tensor import TensorDesc
+from ._blocks import (
+    SHARED,
+    SINCE_1_0,
+    SINCE_2_1,
+    DataFormat,
+    DepthSpaceOrder,
+    FieldOrder,
+    Order,
+    dims_of,
+    divisible,
+    move_blocks,
+    nchw_sizes,
+    run_in_memory_format,
+)
+
+__all__ = ["SpaceToDepth1Desc", "SpaceToDepthDesc", "space_to_depth"]
+
+
+def _too_large(x: Operands) -> str | None:
+    """An empty picture is divisible by any block size."""
+    return None if x["block_size"] ** 2 < 2**31 else f"{x['block_size']} is too large"
+
+
+PIXELS = (divisible("rows", 1), divisible("columns", 1))
+RULES = (*SHARED, *PIXELS, custom("block_fits", "{block_size} * {block_size} must be below 2**31", _too_large))
+
+
+@operator(*RULES, dims=dims_of("depth"))
+def space_to_depth(
+    input: Data,
+    block_size: int,
+    *,
+    order: Order = DepthSpaceOrder.DEPTH_COLUMN_ROW,
+    data_format: DataFormat = "NCHW",
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Moves blocks of rows and columns of `input` into channels; inverts `depth_to_space`.
+
+    output[n, (y*B + x)*C + c, h, w] = input[n, c, h*B + y, w*B + x] for DEPTH_COLUMN_ROW, and
+    output[n, c*B*B + y*B + x, h, w] is the same for COLUMN_ROW_DEPTH, with B = block_size.
+
+    Args:
+      input: [..., C, H, W], or [..., H, W, C] with data_format="NHWC"; any dtype that JAX moves. H and W are
+        multiples of block_size.
+      block_size: height and width of a block, at least 1.
+      order: a `DepthSpaceOrder`, or its name: ONNX's, "DCR" or "CRD", or DirectML's.
+      data_format: "NCHW" or "NHWC".
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of shape [..., C*B*B, H/B, W/B] (its NHWC counterpart) and the dtype of `input`.
+
+    Raises:
+      ConstraintError: rank below 3, H or W is no such multiple, or an unknown `order` or `data_format`.
+      DataTypeError: `block_size` is no integer, or 64-bit `input` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.arange(8, dtype=np.uint32).reshape(1, 2, 2, 2)
+      >>> print(dml_jax.space_to_depth(x, 2).ravel())
+      [0 4 1 5 2 6 3 7]
+      >>> print(dml_jax.space_to_depth(x, 2, order="CRD").ravel())
+      [0 1 2 3 4 5 6 7]
+
+    Source: DML_SPACE_TO_DEPTH1_OPERATOR_DESC (and DML_SPACE_TO_DEPTH_OPERATOR_DESC for DEPTH_COLUMN_ROW). DirectML
+      gives no range for the block size; 1, the identity, is accepted here.
+    """
+    return move_blocks(input, "depth", block_size=block_size, order=order, data_format=data_format)
+
+
+def _depth(x: Operands) -> tuple[int, ...] | None:
+    sizes, b = nchw_sizes(x, *PIXELS), x["block_size"]
+    return None if sizes is None else (sizes[0], sizes[1] * b * b, sizes[2] // b, sizes[3] // b)
+
+
+STRUCT_RULES = (
+    at_least("block_size", 1),
+    *PIXELS,
+    sizes_follow("output", _depth, "(N, C * {block_size}**2, H / {block_size}, W / {block_size})"),
+)
+
+
+@dataclass(frozen=True)
+class SpaceToDepthDesc(OperatorDesc):
+    """DML_SPACE_TO_DEPTH_OPERATOR_DESC: moves blocks of rows and columns into channels, DEPTH_COLUMN_ROW.
+
+    Args:
+      input: exactly 4-D, (N, C, H, W); H and W are multiples of block_size.
+      output: (N, C * block_size**2, H / block_size, W / block_size).
+      block_size: at least 1.
+
+    Raises:
+      ConstraintError: a rule of `SpaceToDepthDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import SpaceToDepthDesc, TensorDesc
+      >>> SpaceToDepthDesc(
+      ...     input=TensorDesc("UINT32", (1, 2, 2, 2)), output=TensorDesc("UINT32", (1, 8, 1, 1)), block_size=2
+      ... ).compute(np.arange(8, dtype=np.uint32).reshape(1, 2, 2, 2)).ravel()
+      Array([0, 4, 1, 5, 2, 6, 3, 7], dtype=uint32)
+
+    Source: DML_SPACE_TO_DEPTH_OPERATOR_DESC. Its page prints the output sizes of DEPTH_TO_SPACE; its example is
+      followed here. It gives no range for BlockSize; at least 1 is the choice made here.
+    """
+
+    input: Input
+    output: Output
+    block_size: UInt
+
+    operator_type: ClassVar[str] = "SPACE_TO_DEPTH"
+    support: ClassVar[tuple[Support, ...]] = SINCE_1_0
+    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return run_in_memory_format(self, space_to_depth, input)
+
+
+@dataclass(frozen=True, init=False)
+class SpaceToDepth1Desc(OperatorDesc):
+    """DML_SPACE_TO_DEPTH1_OPERATOR_DESC: moves blocks of rows and columns into channels, in either order.
+
+    Args:
+      input: exactly 4-D, (N, C, H, W); H and W are multiples of block_size.
+      output: (N, C * block_size**2, H / block_size, W / block_size).
+      block_size: at least 1.
+      order: a `DepthSpaceOrder`, or its DirectML name in full or as suffix.
+
+    Raises:
+      ConstraintError: a rule of `SpaceToDepth1Desc.wordings()` is broken, or an unknown order.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import SpaceToDepth1Desc, TensorDesc
+      >>> SpaceToDepth1Desc(
+      ...     input=TensorDesc("UINT32", (1, 2, 2, 2)), output=TensorDesc("UINT32", (1, 8, 1, 1)), block_size=2,
+      ...     order="COLUMN_ROW_DEPTH",
+      ... ).compute(np.arange(8, dtype=np.uint32).reshape(1, 2, 2, 2)).ravel()
+      Array([0, 1, 2, 3, 4, 5, 6, 7], dtype=uint32)
+
+    Source: DML_SPACE_TO_DEPTH1_OPERATOR_DESC. Its page prints the output sizes of DEPTH_TO_SPACE1; its example is
+      followed here. It gives no range for BlockSize; at least 1 is the choice made here.
+    """
+
+    input: Input
+    output: Output
+    block_size: UInt
+    order: FieldOrder
+
+    operator_type: ClassVar[str] = "SPACE_TO_DEPTH1"
+    support: ClassVar[tuple[Support, ...]] = SINCE_2_1
+    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+
+    def __init__(self, input: TensorDesc, output: TensorDesc, block_size: int, order: DepthSpaceOrder | str):
+        set_fields(self, input, output, block_size, order)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return run_in_memory_format(self, space_to_depth, input)

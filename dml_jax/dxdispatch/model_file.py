@@ -11,35 +11,14 @@ from ..desc_json import desc_from_json, find_faults
 from ..errors import ConstraintError
 from . import json_text as text
 from .commands import Command, Dispatchable, WriteFile, read_bindings, read_command
+from .faults import Fault, ModelError
 from .json_fields import SkippedError, as_object, get, only
 from .memory import check_memory
 from .resources import Buffer, read_buffer
 from .source_files import PICTURES
 from .target_files import Targets
 
-__all__ = ["Fault", "Model", "ModelError", "read_model"]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One thing wrong with a model: where, such as "dispatchable 'depth'", and what."""
-
-    where: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what}" if self.where else self.what
-
-
-class ModelError(ConstraintError):
-    """A model file has faults; `faults` lists all of them."""
-
-    def __init__(self, path: Path, faults: list[Fault]):
-        super().__init__("\n".join(f"{path}: {fault}" for fault in faults))
-        self.path, self.faults = path, faults
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.path, self.faults)
+__all__ = ["Model", "read_model"]
 
 
 @dataclass(frozen=True)

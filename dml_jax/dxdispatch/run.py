@@ -14,8 +14,9 @@ from ..core.tensor import TensorDesc
 from ..errors import ConstraintError
 from ..files import write_whole
 from .commands import Dispatch, Dispatchable, Print, Range, WriteFile
+from .faults import Fault, ModelError
 from .memory import check_device
-from .model_file import Fault, Model, ModelError
+from .model_file import Model
 from .printing import lines
 from .target_files import encode, resolve_target
 from .timing import Timing, measure, report

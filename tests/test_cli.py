@@ -323,8 +323,10 @@ def test_a_run_that_fails_prints_no_json(models):
 def commands(group, *names):
     """Every command below a group, by the words that call it."""
     yield names, group
-    for name, child in getattr(group, "commands", {}).items():
-        yield from commands(child, *names, name)
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            yield from commands(group.get_command(context, name), *names, name)
 
 
 ALL = dict(commands(command))

@@ -9,11 +9,11 @@ import click
 from ..core.reductions import ReductionName
 from ..operators import depth_space, gather, scatter, strided
 
-__all__ = ["OPERATORS", "Operator"]
+__all__ = ["BATCH_OPERATORS", "BatchOperator"]
 
 
 @dataclass(frozen=True)
-class Operator:
+class BatchOperator:
     """A subcommand.
 
     Args:
@@ -119,15 +119,15 @@ _VIEW = (
     _option("--offset", type=int, default=0, help="Elements of an item before the first one of the view."),
 )
 
-OPERATORS = {
-    "gather": Operator(gather.gather, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
-    "gather_elements": Operator(gather.gather_elements, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
-    "gather_nd": Operator(gather.gather_nd, ("input", "indices"), (_BATCH_DIMS, *_READ), "--batch-dims 1"),
-    "scatter_elements": Operator(
+BATCH_OPERATORS = {
+    "gather": BatchOperator(gather.gather, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
+    "gather_elements": BatchOperator(gather.gather_elements, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
+    "gather_nd": BatchOperator(gather.gather_nd, ("input", "indices"), (_BATCH_DIMS, *_READ), "--batch-dims 1"),
+    "scatter_elements": BatchOperator(
         scatter.scatter_elements, ("input", "indices", "updates"), (_AXIS, _WRITE, *_REDUCE), "--axis 0 --reduction add"
     ),
-    "scatter_nd": Operator(scatter.scatter_nd, ("input", "indices", "updates"), (_WRITE, *_REDUCE), "--mode clip"),
-    "depth_to_space": Operator(depth_space.depth_to_space, ("input",), _BLOCKS, "--block-size 2"),
-    "space_to_depth": Operator(depth_space.space_to_depth, ("input",), _BLOCKS, "--block-size 2"),
-    "as_strided": Operator(strided.as_strided, ("buffer",), _VIEW, "--sizes 2,3 --strides 3,1"),
+    "scatter_nd": BatchOperator(scatter.scatter_nd, ("input", "indices", "updates"), (_WRITE, *_REDUCE), "--mode clip"),
+    "depth_to_space": BatchOperator(depth_space.depth_to_space, ("input",), _BLOCKS, "--block-size 2"),
+    "space_to_depth": BatchOperator(depth_space.space_to_depth, ("input",), _BLOCKS, "--block-size 2"),
+    "as_strided": BatchOperator(strided.as_strided, ("buffer",), _VIEW, "--sizes 2,3 --strides 3,1"),
 }

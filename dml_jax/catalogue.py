@@ -1,6 +1,7 @@
 """What `operators/` has, by kind: the functions, and DirectML's structs by the names of their operators."""
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,9 +10,16 @@ from .core.desc import OperatorDesc
 
 __all__ = ["DESCS", "FUNCTIONS", "STRUCTS"]
 
-_PUBLIC = {name: value for name, value in vars(operators).items() if not name.startswith("_")}
+_FILES = dict.fromkeys(getattr(value, "__module__", "") for value in vars(operators).values())
+# In teaching order, and in that of each file.
+_PUBLIC = {
+    name: value
+    for file in _FILES
+    if file.startswith(f"{operators.__name__}.")
+    for name, value in vars(sys.modules[file]).items()
+    if name in vars(operators) and not name.startswith("_")
+}
 
-# In teaching order.
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     name: value for name, value in _PUBLIC.items() if inspect.isfunction(value)
 }

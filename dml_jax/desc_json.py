@@ -138,7 +138,7 @@ def _read_field(
         return
     with faults.at():
         values[name] = field.kept(cls.operator_type, shown, values[name])
-        if field.counted_by in form:
+        if field.counted_by is not None and field.counted_by in form:
             count = as_integer(cls.operator_type, field.counted_by, form[field.counted_by])
             if count != len(values[name]):
                 fact = f"{field.counted_by} is {count} and {shown} has {len(values[name])} entries"

@@ -4,6 +4,7 @@ import difflib
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 __all__ = [
@@ -35,7 +36,9 @@ class ConstraintError(ValueError):
 
     def at(self, *where: str) -> "ConstraintError":
         """The same error, seen from farther out."""
-        return type(self)(self.what, (*where, *self.where))
+        seen = copy(self)
+        seen.where = (*where, *self.where)
+        return seen
 
 
 class DataTypeError(ConstraintError, TypeError):

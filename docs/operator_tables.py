@@ -1,6 +1,5 @@
 """Sphinx directives that print an operator's fields, constraints and feature levels from the data that checks them."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -8,13 +7,13 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import dml_jax
+from dml_jax.catalogue import DESCS
 from dml_jax.core.support import columns
 from dml_jax.core.tensor import FIELDS, TENSOR
-from dml_jax.descriptors.registry import CLASSES
 
 Row = Sequence[str | nodes.Node]
 
-DESCRIPTORS = {cls.operator_type: cls for cls in CLASSES}
+DESCRIPTORS = {cls.operator_type: cls for cls in DESCS}
 
 
 def fields(name: str) -> Iterator[Row]:
@@ -51,8 +50,7 @@ def _wordings(name: str) -> dict[str, str]:
         return {rule.name: rule.worded(FIELDS) for rule in TENSOR}
     if name in DESCRIPTORS:
         return DESCRIPTORS[name].wordings()
-    function = getattr(dml_jax, name)
-    rules = getattr(sys.modules[function.__module__], name.upper())  # GATHER beside gather
+    rules = getattr(dml_jax, name).rules
     return {rule.name: rule.worded({}) for rule in rules}
 
 

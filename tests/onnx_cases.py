@@ -5,7 +5,7 @@ import warnings
 import pytest
 from onnx_building import numpy_helper, onnx
 
-from dml_jax.onnx.table import OPERATORS
+from dml_jax.onnx.table import ONNX_OPERATORS
 
 __all__ = ["CASES", "as_array", "operators"]
 
@@ -24,7 +24,7 @@ def _cases():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of other operators' cases
         cases = pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None)
-    return {case.name: case for case in cases if operators(case.model) <= set(OPERATORS)}
+    return {case.name: case for case in cases if operators(case.model) <= set(ONNX_OPERATORS)}
 
 
 CASES = _cases()

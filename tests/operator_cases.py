@@ -8,7 +8,6 @@ import numpy as np
 
 import dml_jax
 from dml_jax.core.rules import Rule
-from dml_jax.operators import depth_space, gather, scatter, strided
 
 X = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
 ROWS = np.int32([[3, 0, -1, 2, 9, 1]])  # one index per column, one of them out of range
@@ -39,7 +38,7 @@ NO_INTEGERS = {"integer(indices)": {"indices": np.float32([0])}}
 CASES = {
     "gather": Case(
         dml_jax.gather,
-        gather.GATHER,
+        dml_jax.gather.rules,
         {"input": X, "indices": np.int32([[3, 0], [-1, 9]])},
         {"axis": 1},
         NO_INTEGERS
@@ -52,7 +51,7 @@ CASES = {
     ),
     "gather_elements": Case(
         dml_jax.gather_elements,
-        gather.GATHER_ELEMENTS,
+        dml_jax.gather_elements.rules,
         {"input": X, "indices": ROWS},
         {"axis": 0},
         {
@@ -67,7 +66,7 @@ CASES = {
     ),
     "gather_nd": Case(
         dml_jax.gather_nd,
-        gather.GATHER_ND,
+        dml_jax.gather_nd.rules,
         {"input": X, "indices": PAIRS},
         {},
         {
@@ -83,7 +82,7 @@ CASES = {
     ),
     "scatter_elements": Case(
         dml_jax.scatter_elements,
-        scatter.SCATTER_ELEMENTS,
+        dml_jax.scatter_elements.rules,
         {"input": X, "indices": ROWS, "updates": -X[:1]},
         {"axis": 0},
         {
@@ -106,7 +105,7 @@ CASES = {
     ),
     "scatter_nd": Case(
         dml_jax.scatter_nd,
-        scatter.SCATTER_ND,
+        dml_jax.scatter_nd.rules,
         {"input": X, "indices": PAIRS, "updates": np.float32([-1, -2, -3])},
         {},
         {
@@ -128,7 +127,7 @@ CASES = {
     ),
     "depth_to_space": Case(
         dml_jax.depth_to_space,
-        depth_space.DEPTH_TO_SPACE,
+        dml_jax.depth_to_space.rules,
         {"input": IMAGE},
         {"block_size": 2, "data_format": "NCHW"},
         {
@@ -140,7 +139,7 @@ CASES = {
     ),
     "space_to_depth": Case(
         dml_jax.space_to_depth,
-        depth_space.SPACE_TO_DEPTH,
+        dml_jax.space_to_depth.rules,
         {"input": IMAGE},
         {"block_size": 2, "data_format": "NHWC"},
         {
@@ -154,7 +153,7 @@ CASES = {
     ),
     "as_strided": Case(
         dml_jax.as_strided,
-        strided.AS_STRIDED,
+        dml_jax.as_strided.rules,
         {"buffer": X.ravel()},
         {"sizes": (2, 3, 2), "strides": (9, 1, 4), "offset": 1},
         {
@@ -169,7 +168,7 @@ CASES = {
     ),
     "as_strided_scatter": Case(
         dml_jax.as_strided_scatter,
-        strided.AS_STRIDED_SCATTER,
+        dml_jax.as_strided_scatter.rules,
         {"buffer": X.ravel(), "updates": -X[:2, :3]},
         {"strides": (2, 8), "offset": 3},
         {

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import click
 import jax
 import ml_dtypes
 import numpy as np
@@ -99,7 +100,7 @@ def files(tmp_path, arrays):
 
 
 def test_every_operator_has_a_subcommand_and_a_case():
-    assert set(CASES) == set(options.OPERATORS) == set(command.batch.commands)
+    assert set(CASES) == set(options.BATCH_OPERATORS) == set(command.batch.list_commands(click.Context(command.batch)))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -161,7 +162,7 @@ def test_help_is_complete(arguments):
     shown = batch(*arguments)
     assert shown.exit_code == 0
     if arguments[0] in CASES:
-        operator = options.OPERATORS[arguments[0]]
+        operator = options.BATCH_OPERATORS[arguments[0]]
         for text in (*operator.operands, "output"):
             assert text.upper() in shown.stdout
         for option in (*(a.opts[0] for a in operator.attributes), "--shared", "--restart", "--coordinator"):

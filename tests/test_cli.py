@@ -27,9 +27,9 @@ from dml_jax import FeatureLevel
 from dml_jax.__main__ import main
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
+from dml_jax.catalogue import DESCS, STRUCTS
 from dml_jax.command.main import command
 from dml_jax.core.tensor import TENSOR
-from dml_jax.descriptors.registry import CLASSES, OPERATORS
 
 PAGE = FOLDER.parent / "model_files.md"
 FILES = sorted(path.name for path in FOLDER.glob("*.json"))
@@ -174,7 +174,7 @@ def test_ops_lists_every_operator():
 
 @pytest.mark.parametrize("name", ["gather_nd1", "DML_OPERATOR_SCATTER_ELEMENTS", "DEPTH_TO_SPACE1"])
 def test_ops_shows_rules_and_levels(name):
-    cls = OPERATORS[name.removeprefix("DML_OPERATOR_").upper()]
+    cls = STRUCTS[name.removeprefix("DML_OPERATOR_").upper()]
     output = dml_jax_command("ops", name).output
     for text in cls.wordings().values():
         assert f"- {text}\n" in output
@@ -191,9 +191,9 @@ def test_ops_unknown_name():
 
 def test_ops_breaks_no_line_where_a_program_reads():
     lines = dml_jax_command("ops").stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == [cls.operator_type for cls in CLASSES]
+    assert [line.split()[0] for line in lines[1:]] == [cls.operator_type for cls in DESCS]
     table = dml_jax_command("ops", "GATHER_ND1").stdout.split("\n\n")[-1].splitlines()
-    assert [line.split()[0] for line in table[1:]] == [str(row.since) for row in OPERATORS["GATHER_ND1"].support]
+    assert [line.split()[0] for line in table[1:]] == [str(row.since) for row in STRUCTS["GATHER_ND1"].support]
 
 
 # JSON.
@@ -212,7 +212,7 @@ def test_ops_as_json_has_every_rule_field_and_level():
     assert printed.keys() == {"feature_level", "operators", "tensor_rules"}
     assert printed["feature_level"] == "6_4"
     assert [rule["name"] for rule in printed["tensor_rules"]] == [rule.name for rule in TENSOR]
-    for operator, cls in zip(printed["operators"], CLASSES, strict=True):
+    for operator, cls in zip(printed["operators"], DESCS, strict=True):
         assert operator.keys() == {"operator", "summary", "fields", "rules", "feature_levels"}
         assert operator["operator"] == cls.operator_type
         assert operator["summary"].endswith(".")
@@ -323,8 +323,10 @@ def test_a_run_that_fails_prints_no_json(models):
 def commands(group, *names):
     """Every command below a group, by the words that call it."""
     yield names, group
-    for name, child in getattr(group, "commands", {}).items():
-        yield from commands(child, *names, name)
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            yield from commands(group.get_command(context, name), *names, name)
 
 
 ALL = dict(commands(command))

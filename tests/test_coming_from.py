@@ -17,7 +17,7 @@ import pytest
 from checks import assert_same_bits, bits
 
 import dml_jax
-from dml_jax.descriptors.registry import OPERATORS
+from dml_jax.catalogue import STRUCTS
 
 os.environ.setdefault("KERAS_BACKEND", "jax")  # before TensorFlow, which may import Keras
 
@@ -400,7 +400,7 @@ def in_directmlx(cls):
 def test_the_names_of_directml_are_those_of_the_descriptor(row):
     call, struct, descriptor, function = (code(cell) for cell in row)
     cls = getattr(dml_jax, descriptor)
-    assert OPERATORS[struct.removeprefix("DML_").removesuffix("_OPERATOR_DESC")] is cls
+    assert STRUCTS[struct.removeprefix("DML_").removesuffix("_OPERATOR_DESC")] is cls
     name, parameters = re.fullmatch(r"(\w+)\((.+)\)", function).groups()
     given = [parameter.rpartition("=") for parameter in parameters.split(", ")]
     bound = inspect.signature(getattr(dml_jax, name)).bind(
@@ -415,10 +415,10 @@ def test_the_names_of_directml_are_those_of_the_descriptor(row):
 
 def test_every_descriptor_is_named_and_computed():
     classes = {code(row[2]) for row in lines(STRUCTS)}
-    assert classes == {cls.__name__ for cls in OPERATORS.values()}
+    assert classes == {cls.__name__ for cls in STRUCTS.values()}
     assert classes == {code(row[0]).partition("(")[0] for row in lines(DESCRIPTORS)}
     named = re.findall(r"\bDML_\w+_OPERATOR_DESC\b", PAGE)
-    assert {name.removeprefix("DML_").removesuffix("_OPERATOR_DESC") for name in named} == {*OPERATORS}
+    assert {name.removeprefix("DML_").removesuffix("_OPERATOR_DESC") for name in named} == {*STRUCTS}
     orders = re.findall(r"\bDML_DEPTH_SPACE_ORDER_(\w+)", PAGE)
     assert orders
     assert {*orders} <= {*dml_jax.DepthSpaceOrder.__members__}

@@ -13,14 +13,14 @@ from oracles import scatter_elements
 
 import dml_jax
 from dml_jax import ConstraintError, DataType, DataTypeError, FeatureLevel, TensorDesc
-from dml_jax.descriptors.registry import CLASSES
+from dml_jax.catalogue import DESCS
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def test_every_struct_has_a_case():
-    assert set(CASES) == {cls.operator_type for cls in CLASSES}
-    assert len(CLASSES) == 10
+    assert set(CASES) == {cls.operator_type for cls in DESCS}
+    assert len(DESCS) == 10
     assert dml_jax.ScatterDesc is dml_jax.ScatterElementsDesc
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dml_jax import ConstraintError, DataType, TensorDesc, desc_from_json, desc_to_json
-from dml_jax.desc_json import find_faults
-from dml_jax.descriptors.registry import OPERATORS
+from dml_jax.catalogue import STRUCTS
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -68,7 +67,7 @@ def test_spellings_that_dxdispatch_takes():
     assert desc_from_json(form(InputTensor=full, Order="DML_DEPTH_SPACE_ORDER_DEPTH_COLUMN_ROW")) == desc
     capital = {"Type": form()["type"].removeprefix("DML_OPERATOR_"), "Desc": form()["desc"]}
     assert desc_from_json(capital) == desc
-    assert OPERATORS["SCATTER_ELEMENTS"] is OPERATORS["SCATTER"]
+    assert STRUCTS["SCATTER_ELEMENTS"] is STRUCTS["SCATTER"]
 
 
 GOOD = {"DataType": "FLOAT32", "Sizes": [1, 4, 1, 1]}

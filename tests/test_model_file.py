@@ -23,7 +23,8 @@ from dml_jax import GatherDesc, TensorDesc
 from dml_jax.dxdispatch import json_text as text
 from dml_jax.dxdispatch import memory
 from dml_jax.dxdispatch.commands import Dispatchable
-from dml_jax.dxdispatch.model_file import ModelError, read_model
+from dml_jax.dxdispatch.faults import ModelError
+from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.resources import read_buffer
 from dml_jax.dxdispatch.run import run_model
 from dml_jax.dxdispatch.timing import Timing, measure, report

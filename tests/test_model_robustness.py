@@ -16,7 +16,8 @@ from PIL import Image
 
 from dml_jax.dxdispatch import json_text as text
 from dml_jax.dxdispatch import memory
-from dml_jax.dxdispatch.model_file import ModelError, read_model
+from dml_jax.dxdispatch.faults import ModelError
+from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model
 
 FILES = sorted(path.name for path in FOLDER.glob("*.json"))
@@ -145,8 +146,8 @@ def test_large_buffers_take_about_their_size(tmp_path):
     big = {"initialValuesDataType": "UINT8", "initialValues": {"valueCount": count, "valueStart": 7, "valueDelta": 0}}
     path = saved(tmp_path, model(show("x"), x=big, y=zeros(count, "UINT8")))
     code = (
-        "import resource, sys, pathlib, jax; from dml_jax.model.file import read_model; "
-        "from dml_jax.model.run import run_model; jax.devices(); "
+        "import resource, sys, pathlib, jax; from dml_jax.dxdispatch.model_file import read_model; "
+        "from dml_jax.dxdispatch.run import run_model; jax.devices(); "
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak(); "
         "run_model(read_model(pathlib.Path(sys.argv[1])), jax.devices()[0], lambda line: None); "
         "print(peak() - before)"

@@ -11,7 +11,7 @@ from onnx_building import declared, helper, model, numpy_helper, onnx, runtime
 import dml_jax
 from dml_jax.onnx import NotConstantError, OnnxError, run_node, to_jax
 from dml_jax.onnx.nodes import node_of
-from dml_jax.onnx.table import OPERATORS
+from dml_jax.onnx.table import ONNX_OPERATORS
 
 
 def super_resolution(mode="CRD", channels=4, block=2):
@@ -299,10 +299,10 @@ def test_sources_of_a_model(tmp_path):
 # Every version.
 
 
-@pytest.mark.parametrize("op_type", OPERATORS)
+@pytest.mark.parametrize("op_type", ONNX_OPERATORS)
 def test_every_version_of_onnx_has_a_function(op_type):
     versions = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == op_type and s.domain == ""]
-    assert min(OPERATORS[op_type]) == min(s.since_version for s in versions)
+    assert min(ONNX_OPERATORS[op_type]) == min(s.since_version for s in versions)
     for schema in versions:
         attributes = {n: 1 for n, a in schema.attributes.items() if a.required and str(a.type).endswith(".INT")}
         attributes |= {n: [1] for n, a in schema.attributes.items() if a.required and str(a.type).endswith(".INTS")}

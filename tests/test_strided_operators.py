@@ -15,7 +15,7 @@ from strided_cases import INPUT_CLASSES, OUTPUT_CLASSES, expected, make, seen
 
 import dml_jax
 from dml_jax import DataType
-from dml_jax.descriptors.registry import CLASSES
+from dml_jax.catalogue import DESCS
 
 PARTS = 16
 
@@ -92,7 +92,7 @@ def test_the_cases_cover_everything(strided_case_count):
                 *((op, name, case.classes[name]) for name in desc.input_names()),
             }
         )
-    for cls in CLASSES:
+    for cls in DESCS:
         op = cls.operator_type
         ranks = {4} if "SPACE" in op else set(range(1, 9))
         wanted = {(op, "type", t.name) for t in DataType} | {(op, "rank", r) for r in ranks}

@@ -1,4 +1,6 @@
-"""The command `dml-jax batch`: one subcommand per operator, over .npy files of any size."""
+"""`dml-jax batch`: one subcommand per operator, over .npy files of any size."""
+
+from __future__ import annotations
 
 import os
 import signal
@@ -7,34 +9,31 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-import jax
-import jax.numpy as jnp
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
-from ..batch.errors import BatchError
-from ..batch.hosts import Hosts
-from ..batch.jobs import Share, refuse_existing
-from ..batch.journal import progress_path, read_record
-from ..batch.mapping import Progress, map_batches
-from ..batch.npy import NpyFile, load_whole
 from ..errors import ConstraintError
-from .batch_options import OPERATORS, Operator
 from .devices import devices
+from .shared import FILE
+
+if TYPE_CHECKING:
+    import jax
+
+    from ..batch.hosts import Hosts
+    from ..batch.jobs import Share
+    from ..batch.mapping import Progress
+    from .batch_options import BatchOperator
 
 __all__ = ["batch"]
-
-FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 class _DataType(click.ParamType):
     name = "type"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        import jax.numpy as jnp
+
         try:
             return jnp.dtype(value)
         except TypeError:
@@ -51,7 +50,26 @@ class _Address(click.ParamType):
         return value
 
 
+class _Operators(click.Group):
+    """A subcommand per operator; they are made when one is wanted, since they need the operators and so JAX."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        self._make()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        self._make()
+        return super().get_command(ctx, cmd_name)
+
+    def _make(self) -> None:
+        from .batch_options import BATCH_OPERATORS
+
+        if not self.commands:
+            self.commands = {name: _subcommand(name, operator) for name, operator in BATCH_OPERATORS.items()}
+
+
 @click.group(
+    cls=_Operators,
     short_help="Apply an operator to .npy files larger than memory.",
     epilog="""\b
 Examples:
@@ -105,7 +123,7 @@ def _shared_option(operands: Sequence[str]) -> click.Option:
     )
 
 
-def _subcommand(name: str, operator: Operator) -> click.Command:
+def _subcommand(name: str, operator: BatchOperator) -> click.Command:
     operands = (*operator.operands, "output")
     files = [click.Argument([operand], type=FILE) for operand in operands]
     first, *_ = (operator.function.__doc__ or "").splitlines()
@@ -127,7 +145,7 @@ Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: the
 
 def _run(
     name: str,
-    operator: Operator,
+    operator: BatchOperator,
     output: Path,
     shared: tuple[str, ...],
     dtype: Any,
@@ -139,6 +157,13 @@ def _run(
     process_id: int | None,
     **rest: Any,
 ) -> None:
+    import jax
+
+    from ..batch.errors import BatchError
+    from ..batch.jobs import Share, refuse_existing
+    from ..batch.mapping import map_batches
+    from ..batch.npy import NpyFile, load_whole
+
     paths = {operand: rest.pop(operand) for operand in operator.operands}
     _check_shared(operator, shared)
     hosts = _hosts(coordinator, num_processes, process_id)
@@ -172,8 +197,10 @@ def _run(
     click.echo(_summary(output, last))
 
 
-def _itemwise(operator: Operator, shared: tuple[str, ...], attributes: dict[str, Any]) -> Callable[..., jax.Array]:
+def _itemwise(operator: BatchOperator, shared: tuple[str, ...], attributes: dict[str, Any]) -> Callable[..., jax.Array]:
     """The operator on batches; the shared operands come last."""
+    import jax
+
     order = sorted(operator.operands, key=lambda operand: operand in shared)
     return jax.vmap(
         lambda *arrays: operator.function(**dict(zip(order, arrays, strict=True)), **attributes),
@@ -181,7 +208,7 @@ def _itemwise(operator: Operator, shared: tuple[str, ...], attributes: dict[str,
     )
 
 
-def _check_shared(operator: Operator, shared: tuple[str, ...]) -> None:
+def _check_shared(operator: BatchOperator, shared: tuple[str, ...]) -> None:
     for name in shared:
         if name not in operator.operands:
             raise click.UsageError(f"--shared {name}: the operands are {', '.join(operator.operands)}")
@@ -192,6 +219,8 @@ def _check_shared(operator: Operator, shared: tuple[str, ...]) -> None:
 def _hosts(coordinator: str | None, count: int | None, index: int | None) -> Hosts | None:
     if coordinator is None and count is None and index is None:
         return None
+    from ..batch.hosts import Hosts
+
     if coordinator is None or count is None or index is None:
         raise click.UsageError("--coordinator, --num-processes and --process-id go together")
     if index >= count:
@@ -213,6 +242,10 @@ class _Display:
     """A progress bar on the standard error, where that is a terminal."""
 
     def __init__(self, output: Path):
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -230,7 +263,7 @@ class _Display:
         self._bar.update(self._task, completed=progress.rows, total=progress.total, speed=speed)
         _interruption.seen(progress)
 
-    def __enter__(self) -> "_Display":
+    def __enter__(self) -> _Display:
         self._bar.start()
         return self
 
@@ -255,6 +288,8 @@ class _Interruption:
             raise KeyboardInterrupt
 
     def tell(self, output: Path, share: Share) -> NoReturn:
+        from ..batch.journal import progress_path, read_record
+
         rows = read_record(progress_path(output, share.index, share.count)).rows
         where = f"item {rows} of {self._last.total}" if self._last and self._last.total else "where it was"
         click.echo(f"interrupted: {output}: the same command goes on from {where}", err=True)
@@ -269,6 +304,3 @@ class _Interruption:
 
 
 _interruption = _Interruption()
-
-for _name, _operator in OPERATORS.items():
-    batch.add_command(_subcommand(_name, _operator))

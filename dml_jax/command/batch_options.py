@@ -10,11 +10,11 @@ from .. import operators
 from ..core.reductions import ReductionName
 from ..operators._blocks import ORDERS
 
-__all__ = ["OPERATORS", "Operator"]
+__all__ = ["BATCH_OPERATORS", "BatchOperator"]
 
 
 @dataclass(frozen=True)
-class Operator:
+class BatchOperator:
     """A subcommand.
 
     Args:
@@ -120,18 +120,20 @@ _VIEW = (
     _option("--offset", type=int, default=0, help="Elements of an item before the first one of the view."),
 )
 
-OPERATORS = {
-    "gather": Operator(operators.gather, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
-    "gather_elements": Operator(operators.gather_elements, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
-    "gather_nd": Operator(operators.gather_nd, ("input", "indices"), (_BATCH_DIMS, *_READ), "--batch-dims 1"),
-    "scatter_elements": Operator(
+BATCH_OPERATORS = {
+    "gather": BatchOperator(operators.gather, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
+    "gather_elements": BatchOperator(operators.gather_elements, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
+    "gather_nd": BatchOperator(operators.gather_nd, ("input", "indices"), (_BATCH_DIMS, *_READ), "--batch-dims 1"),
+    "scatter_elements": BatchOperator(
         operators.scatter_elements,
         ("input", "indices", "updates"),
         (_AXIS, _WRITE, *_REDUCE),
         "--axis 0 --reduction add",
     ),
-    "scatter_nd": Operator(operators.scatter_nd, ("input", "indices", "updates"), (_WRITE, *_REDUCE), "--mode clip"),
-    "depth_to_space": Operator(operators.depth_to_space, ("input",), _BLOCKS, "--block-size 2"),
-    "space_to_depth": Operator(operators.space_to_depth, ("input",), _BLOCKS, "--block-size 2"),
-    "as_strided": Operator(operators.as_strided, ("buffer",), _VIEW, "--sizes 2,3 --strides 3,1"),
+    "scatter_nd": BatchOperator(
+        operators.scatter_nd, ("input", "indices", "updates"), (_WRITE, *_REDUCE), "--mode clip"
+    ),
+    "depth_to_space": BatchOperator(operators.depth_to_space, ("input",), _BLOCKS, "--block-size 2"),
+    "space_to_depth": BatchOperator(operators.space_to_depth, ("input",), _BLOCKS, "--block-size 2"),
+    "as_strided": BatchOperator(operators.as_strided, ("buffer",), _VIEW, "--sizes 2,3 --strides 3,1"),
 }

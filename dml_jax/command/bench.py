@@ -1,36 +1,32 @@
-"""The command `dml-jax bench`: options, progress, files, and the comparison with an older run."""
+"""`dml-jax bench`: options, progress, files, and the comparison with an older run."""
+
+from __future__ import annotations
 
 import fnmatch
 import os
 import signal
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import jax
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..batch import BatchError
-from ..bench import accumulate
-from ..bench.cases import Case, full, quick, small, sweep
-from ..bench.contenders import Contender, own
-from ..bench.measuring import Effort, Measured, measure
-from ..bench.peers import contenders, versions
-from ..bench.picture import check_drawable, draw
-from ..bench.report import table
-from ..bench.results import Results, regressions
-from ..bench.streaming import name_of, streamed
 from ..errors import ConstraintError
 from ..files import write_whole
 from .devices import devices
+from .shared import FILE
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..bench.cases import Case
+    from ..bench.contenders import Contender
+    from ..bench.measuring import Effort, Measured
+    from ..bench.results import Results
 
 __all__ = ["bench"]
-
-FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(
@@ -91,38 +87,86 @@ def bench(
 
     Exit status: 0 done, 1 failed or slower than --compare allows, 2 the command line is wrong, 130 interrupted.
     """
+    from ..batch import BatchError
+
     devices()
-    wanted = list(_wanted(_cases(is_quick, size), only))
-    calls = [] if is_quick else list(_wanted(small(), only))
-    files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
-    sums = [] if is_quick else list(_wanted(accumulate.cases(_size(size)), only))
-    if not wanted and not calls and not files and not sums:
+    plan = _planned(is_quick, size, only)
+    if not plan.names:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
     if only_list:
-        for name in (*(case.name for case in (*wanted, *calls, *sums)), *map(name_of, files)):
+        for name in plan.names:
             click.echo(name)
         return
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        for path in filter(None, (json_file, csv_file, picture)):
-            _check_writable(path)
-        old = Results.read(compare) if compare else None
-        if picture:
-            check_drawable(picture)
-        effort = Effort(rounds, seconds=0.01)
-        results = _measured(wanted, calls, sums, files, effort, peers)
-        for path, text in ((json_file, results.json), (csv_file, results.csv)):
-            if path:
-                write_whole(path, text().encode())
-        if picture:
-            draw(results, picture)
+        old, results = _reported(plan, rounds, peers, json_file, csv_file, picture, compare)
     except (BatchError, ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
     if _interrupted:
         sys.exit(130)
     if old:
         _show_regressions(old, results, tolerance)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is measured.
+
+    Args:
+      cases: into bound outputs.
+      calls: of small arrays.
+      sums: gradients.
+      files: bytes of the input files.
+      names: of all of them.
+    """
+
+    cases: Sequence[Case]
+    calls: Sequence[Case]
+    sums: Sequence[Case]
+    files: Sequence[int]
+    names: Sequence[str]
+
+
+def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
+    from ..bench import accumulate
+    from ..bench.cases import small
+    from ..bench.streaming import name_of
+
+    cases = list(_wanted(_cases(is_quick, size), only))
+    calls = [] if is_quick else list(_wanted(small(), only))
+    sums = [] if is_quick else list(_wanted(accumulate.cases(_size(size)), only))
+    files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
+    names = [*(case.name for case in (*cases, *calls, *sums)), *map(name_of, files)]
+    return _Plan(cases, calls, sums, files, names)
+
+
+def _reported(
+    plan: _Plan,
+    rounds: int,
+    peers: bool,
+    json_file: Path | None,
+    csv_file: Path | None,
+    picture: Path | None,
+    compare: Path | None,
+) -> tuple[Results | None, Results]:
+    """The results of the older run and of this one, whose files are written."""
+    from ..bench.measuring import Effort
+    from ..bench.picture import check_drawable, draw
+    from ..bench.results import Results
+
+    for path in filter(None, (json_file, csv_file, picture)):
+        _check_writable(path)
+    old = Results.read(compare) if compare else None
+    if picture:
+        check_drawable(picture)
+    results = _measured(plan, Effort(rounds, seconds=0.01), peers)
+    for path, text in ((json_file, results.json), (csv_file, results.csv)):
+        if path:
+            write_whole(path, text().encode())
+    if picture:
+        draw(results, picture)
+    return old, results
 
 
 def _check_writable(path: Path) -> None:
@@ -135,6 +179,8 @@ def _check_writable(path: Path) -> None:
 
 
 def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:
+    from ..bench.cases import full, quick, sweep
+
     if is_quick:
         return quick()
     count = _size(size)
@@ -143,6 +189,8 @@ def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:
 
 def _size(size: int | None) -> int:
     """Bytes of data per case."""
+    import jax
+
     return (size or (64 if jax.default_backend() == "cpu" else 256)) * 2**20
 
 
@@ -159,28 +207,33 @@ def _is_wanted(name: str, only: Sequence[str]) -> bool:
     return not only or any(fnmatch.fnmatchcase(name, f"*{part}*") for part in only)
 
 
-def _measured(
-    wanted: Sequence[Case],
-    calls: Sequence[Case],
-    sums: Sequence[Case],
-    files: Sequence[int],
-    effort: Effort,
-    peers: bool,
-) -> Results:
+def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
     """Measures all cases, with a progress bar, and prints a table for each kind."""
+    import jax
+    from rich.console import Console
+
+    from ..bench import accumulate
+    from ..bench.contenders import own
+    from ..bench.peers import contenders, versions
+    from ..bench.results import Results
+    from ..bench.streaming import streamed
+
     device, console = jax.devices()[0].device_kind, Console()
     rows: list[Measured] = []
-    kinds = [("into bound outputs", wanted, False), ("calls of small arrays, eager against jitted", calls, True)]
+    kinds = [
+        ("into bound outputs", plan.cases, False),
+        ("calls of small arrays, eager against jitted", plan.calls, True),
+    ]
     for title, cases, eager in kinds:
         found = contenders(eager=eager) if peers else own(eager=eager)
         done = _each(cases, found, effort)
         _print(console, f"{device}, {title}", done, [c.name for c in found])
         rows += [*done] if not eager else [_as_call(row) for row in done]
     adding = accumulate.contenders(peers=peers)
-    done = _each(sums, adding, effort)
+    done = _each(plan.sums, adding, effort)
     _print(console, f"{device}, gradients, beside a copy of what has to move", done, [c.name for c in adding])
     rows += done
-    for size in files:
+    for size in plan.files:
         if not _interrupted:
             done = streamed(size, effort.rounds)
             _print(console, f"{device}, from file to file, beside a NumPy copy", done, [row.contender for row in done])
@@ -189,6 +242,11 @@ def _measured(
 
 
 def _print(console: Console, title: str, rows: Sequence[Measured], contenders: Sequence[str]) -> None:
+    from rich.console import Console
+
+    from ..bench.report import table
+    from ..bench.results import Results
+
     if rows:
         wide = console if console.is_terminal else Console(width=200)
         wide.print(table(title, list(Results.now("", {}, rows).by_case()), contenders))
@@ -199,6 +257,11 @@ def _as_call(row: Measured) -> Measured:
 
 
 def _each(cases: Sequence[Case], found: Sequence[Contender], effort: Effort) -> list[Measured]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from ..bench.measuring import measure
+
     rows: list[Measured] = []
     shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
@@ -225,6 +288,8 @@ def _interrupt(number: int, _: Any) -> None:
 
 
 def _show_regressions(old: Results, new: Results, tolerance: float) -> None:
+    from ..bench.results import regressions
+
     count, lines = regressions(old, new, tolerance)
     if old.device != new.device:
         click.echo(f"Note: the old run was on {old.device}.", err=True)

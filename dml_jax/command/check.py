@@ -1,19 +1,80 @@
-"""What `dml-jax check` finds in a file: the operators that are accepted, and every fault."""
+"""`dml-jax check`: the operators that models may use, and every fault; nothing is run."""
 
+from __future__ import annotations
+
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from ..core.feature_level import FeatureLevel
-from ..dxdispatch.model_file import Fault, Model, ModelError, read_model
+from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError
+from .shared import (
+    FOLDER,
+    MODEL,
+    feature_level,
+    is_onnx,
+    json_output,
+    need_onnx,
+    print_json,
+    refuse_options,
+    show_faults,
+)
 
-__all__ = ["Checked", "check_model", "check_onnx"]
+if TYPE_CHECKING:
+    from ..dxdispatch.model_file import Model
+
+__all__ = ["check"]
+
+
+@click.command(
+    short_help="List every fault of model files, running nothing.",
+    epilog="""\b
+Examples:
+  dml-jax check docs/models/*.json
+  dml-jax check model.onnx --feature-level 3_0
+  dml-jax check model.json --json""",
+)
+@click.argument("models", type=MODEL, nargs=-1, required=True)
+@click.option(
+    "--output-dir",
+    type=FOLDER,
+    show_default="the model's folder",
+    help="Folder that `run` would write to: whether files can be written there is checked.",
+)
+@feature_level
+@json_output
+def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: FeatureLevel, as_json: bool) -> None:
+    """Check MODELS and list every fault; run and write nothing.
+
+    They are DxDispatch model files (.json) and ONNX models (.onnx). Of an ONNX model, it says for each node that
+    DirectML has an operator for whether the feature level takes it.
+
+    Exit status: 0 all are valid, 1 one has faults, 2 the command line is wrong.
+    """
+    if any(map(is_onnx, models)):
+        refuse_options("DxDispatch model files", "output_dir")
+        need_onnx()
+    checked = []
+    for path in models:
+        found = _check_onnx(path, feature_level) if is_onnx(path) else _check_model(path, feature_level, output_dir)
+        checked.append(found)
+        if not as_json:
+            for line in found.lines:
+                click.echo(f"{path}: {line}")
+            show_faults(path, found.faults)
+    if as_json:
+        print_json({"feature_level": str(feature_level), "files": [found.as_json() for found in checked]})
+    if any(found.faults for found in checked):
+        sys.exit(1)
 
 
 @dataclass(frozen=True)
-class Checked:
+class _Checked:
     """What `check` finds in one file.
 
     Args:
@@ -38,19 +99,21 @@ class Checked:
         }
 
 
-def check_model(path: Path, level: FeatureLevel, output: Path | None) -> Checked:
+def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Checked:
     """Checks a DxDispatch model file; `output` is the folder that it would write to."""
+    from ..dxdispatch.model_file import read_model
+
     try:
         model = read_model(path, feature_level=level, output=output)
     except ModelError as error:
-        return Checked(path, [], error.faults, [])
+        return _Checked(path, [], error.faults, [])
     operators = [(f"dispatchable {name!r}", d.desc.operator_type) for name, d in model.dispatchables.items()]
-    return Checked(path, operators, [], [f"valid at feature level {level}, {_counted(model)}"])
+    return _Checked(path, operators, [], [f"valid at feature level {level}, {_counted(model)}"])
 
 
-def check_onnx(path: Path, level: FeatureLevel) -> Checked:
+def _check_onnx(path: Path, level: FeatureLevel) -> _Checked:
     """Checks the nodes of an ONNX model that DirectML has an operator for."""
-    from ..onnx.model_files import check_model as check_nodes
+    from ..onnx.model_files import check_nodes
 
     operators, faults = [], []
     try:
@@ -62,7 +125,7 @@ def check_onnx(path: Path, level: FeatureLevel) -> Checked:
     except ConstraintError as error:
         faults.append(Fault("", str(error)))
     lines = [f"{where}: {operator} is accepted at feature level {level}" for where, operator in operators]
-    return Checked(path, operators, faults, lines)
+    return _Checked(path, operators, faults, lines)
 
 
 def _counted(model: Model) -> str:

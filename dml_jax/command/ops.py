@@ -1,32 +1,69 @@
-"""What `dml-jax ops` says of the operators, from the rule data: as text, or as objects of JSON."""
+"""`dml-jax ops`: the operators, with their fields, rules and feature levels, from the rule data."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from __future__ import annotations
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from ..core.desc import OperatorDesc
+import click
+
 from ..core.feature_level import FeatureLevel
-from ..core.support import Support, columns
-from ..core.tensor import FIELDS, TENSOR
+from .shared import feature_level, json_output, print_json
+from .types import OperatorName
 
-__all__ = ["as_json", "show_all", "show_one", "summary"]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..core.desc import OperatorDesc
+    from ..core.support import Support
+
+__all__ = ["ops", "summary"]
 
 UNBROKEN = 1 << 16  # columns: one line per row where a program reads
 
 
-def show_all(classes: Iterable[type[OperatorDesc]]) -> None:
+@click.command(
+    short_help="List the operators, or one's fields, rules and feature levels.",
+    epilog="""\b
+Examples:
+  dml-jax ops
+  dml-jax ops GATHER_ND1 --feature-level 3_0
+  dml-jax ops --json""",
+)
+@click.argument("operator", type=OperatorName(), required=False)
+@feature_level
+@json_output
+def ops(operator: type[OperatorDesc] | None, feature_level: FeatureLevel, as_json: bool) -> None:
+    """List the operators; or the fields, rules and feature levels of OPERATOR, such as GATHER_ND1.
+
+    Exit status: 0 done, 2 the command line is wrong.
+    """
+    from ..catalogue import DESCS
+
+    if as_json:
+        print_json(_as_json([operator] if operator else DESCS, feature_level))
+    elif operator:
+        _show_one(operator, feature_level)
+    else:
+        _show_all(DESCS)
+
+
+def _show_all(classes: Iterable[type[OperatorDesc]]) -> None:
     """Prints a line per operator."""
-    table = Table("operator", "since", "fields", box=None, pad_edge=False)
+    table = _table("operator", "since", "fields")
     for cls in classes:
         table.add_row(cls.operator_type, str(cls.support[-1].since), ", ".join(cls.directml_names().values()))
     _console().print(table)
 
 
-def show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:
+def _show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:
     """Prints an operator's fields, its rules at a feature level, and the table of its levels."""
+    from rich.markup import escape
+
+    from ..core.support import columns
+    from ..core.tensor import FIELDS, TENSOR
+
     console = _console()
     console.print(f"[bold]DML_OPERATOR_{cls.operator_type}[/bold]  {escape(summary(cls))}\n")
     console.print(f"fields: {', '.join(cls.directml_names().values())}\n")
@@ -34,15 +71,17 @@ def show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:
     _show_rules(console, cls.wordings(level).values())
     console.print("\nrules of every tensor:")
     _show_rules(console, (rule.worded(FIELDS) for rule in TENSOR))
-    table = Table(*columns(cls.support[0]), box=None, pad_edge=False)
+    table = _table(*columns(cls.support[0]))
     for row in cls.support:
         table.add_row(*columns(row).values())
     console.print()
     console.print(table)
 
 
-def as_json(classes: Iterable[type[OperatorDesc]], level: FeatureLevel) -> dict[str, Any]:
-    """The same of several operators."""
+def _as_json(classes: Iterable[type[OperatorDesc]], level: FeatureLevel) -> dict[str, Any]:
+    """What both print, of several operators."""
+    from ..core.tensor import FIELDS, TENSOR
+
     return {
         "feature_level": str(level),
         "operators": [_operator(cls, level) for cls in classes],
@@ -60,32 +99,38 @@ def _operator(cls: type[OperatorDesc], level: FeatureLevel) -> dict[str, Any]:
         "operator": cls.operator_type,
         "summary": summary(cls),
         "fields": [
-            {"name": field, "tensor": name in cls.tensor_names()} for name, field in cls.directml_names().items()
+            {"name": shown, "kind": field.kind, "tensor": field.is_tensor, "optional": field.is_optional}
+            for field, shown in zip(cls.fields().values(), cls.directml_names().values(), strict=True)
         ],
         "rules": [{"name": name, "text": text} for name, text in cls.wordings(level).items()],
-        "feature_levels": list(map(_level, cls.support)),
+        "feature_levels": [_level(cls, row) for row in cls.support],
     }
 
 
-def _level(row: Support) -> dict[str, Any]:
+def _level(cls: type[OperatorDesc], row: Support) -> dict[str, Any]:
     return {
         "since": str(row.since),
         "dimension_counts": list(row.ranks),
-        "data_types": _names(row.data),
-        "index_types": _names(row.indices),
+        "data_types": {cls.directml_names()[name]: [t.name for t in types] for name, types in row.types.items()},
     }
 
 
-def _names(types: Sequence[Any]) -> list[str]:
-    return [t.name for t in types]
-
-
 def _show_rules(console: Console, texts: Iterable[str]) -> None:
+    from rich.markup import escape
+
     for text in texts:
         console.print(f"  - {escape(text)}", highlight=False, soft_wrap=True)
 
 
+def _table(*columns: str) -> Table:
+    from rich.table import Table
+
+    return Table(*columns, box=None, pad_edge=False)
+
+
 def _console() -> Console:
     """As wide as the terminal; no line is broken where there is none."""
+    from rich.console import Console
+
     console = Console()
     return console if console.is_terminal else Console(width=UNBROKEN)

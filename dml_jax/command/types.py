@@ -7,13 +7,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ..catalogue import STRUCTS
-from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
 from ..errors import ConstraintError, suggestion
-from .ops import summary
 
-__all__ = ["Level", "Milliseconds", "Operator"]
+__all__ = ["Level", "Milliseconds", "OperatorName"]
 
 DAY = 86_400_000
 
@@ -33,18 +30,23 @@ class Level(click.ParamType):
         return [CompletionItem(level) for level in map(str, FeatureLevel) if level.startswith(incomplete)]
 
 
-class Operator(click.ParamType):
-    """An operator by its DirectML name, with or without DML_OPERATOR_, in any case."""
+class OperatorName(click.ParamType):
+    """The descriptor class of an operator, by its DirectML name: with or without DML_OPERATOR_, in any case."""
 
     name = "operator"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> type[OperatorDesc]:
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        from ..catalogue import STRUCTS
+
         key = value.upper().removeprefix("DML_OPERATOR_")
         if key not in STRUCTS:
             self.fail(f"unknown operator {value!r}; {suggestion(key, STRUCTS)}", param, ctx)
         return STRUCTS[key]
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        from ..catalogue import STRUCTS
+        from .ops import summary
+
         found = {name: cls for name, cls in STRUCTS.items() if name.startswith(incomplete.upper())}
         return [CompletionItem(name, help=summary(cls)) for name, cls in found.items()]
 

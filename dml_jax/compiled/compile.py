@@ -197,8 +197,8 @@ class CompiledOperator:
 
     def _results(self, made: Any) -> Any:
         """The outputs as flat buffers: a single one, or a tuple."""
-        flat = tuple(map(_flat, jax.tree.leaves(made)))
-        return flat if len(flat) > 1 else flat[0]
+        flat = [_flat(one) for one in jax.tree.leaves(made)]
+        return tuple(flat) if len(flat) > 1 else flat[0]
 
     def _inputs(self, buffers: Sequence[Any]) -> dict[str, Any]:
         """Every input's buffer by name, in order."""
@@ -244,11 +244,11 @@ def _executables(program: Program, form: str | None) -> Executables:
     return jitted(*forms, outputs=len(program.outputs))
 
 
-def _traced_in(form: str | None, function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+def _traced_in(form: str | None, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with the form of its making whenever it is traced, inside or outside of a `use_form`."""
 
     @wraps(function)
-    def traced(*buffers: jax.Array) -> jax.Array:
+    def traced(*buffers: jax.Array) -> Any:
         with forcing(form):
             return function(*buffers)
 

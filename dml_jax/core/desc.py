@@ -86,7 +86,7 @@ class OperatorDesc:
 
     @classmethod
     @cache
-    def directml_names(cls) -> Mapping[str, str]:
+    def directml_names(cls) -> dict[str, str]:
         """Our field names to DirectML's: `input` to `InputTensor`, `block_size` to `BlockSize`."""
         return {name: field.directml_name(name) for name, field in cls.fields().items()}
 
@@ -172,6 +172,12 @@ class OperatorDesc:
             found[name] = tuple(ports[f"{name}[{i}]"] for i in range(len(value))) if several else ports.get(name)
         return found
 
+    def owned_by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
+        """What is handed over for some inputs, by field: of an array a tuple, with None for those that are not."""
+        names = {port.partition("[")[0] for port in ports}
+        found = self.by_field(dict.fromkeys(self.inputs()) | dict(ports))
+        return {name: found[name] for name in names}
+
     # Running.
 
     def compute(self, *arrays: jax.Array | np.ndarray) -> Any:
@@ -198,7 +204,7 @@ class OperatorDesc:
         """Runs the operator on arrays that are known to fit, given by field."""
         raise NotImplementedError
 
-    def compute_words(self, **arrays: Any) -> Any:
+    def compute_words(self, *args: Any, **arrays: Any) -> Any:
         """Runs the operator with 64-bit data as pairs of 32-bit words, a last dimension of their arrays."""
         in_words = {port: tensor.data_type.itemsize == 8 for port, tensor in self.inputs().items()}
         axes = {port: -1 if words and not self.field_of(port).is_index else None for port, words in in_words.items()}

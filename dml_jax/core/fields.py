@@ -317,14 +317,14 @@ def scalar_of(value: Any, data_type: DataType) -> np.generic:
     Raises:
       DataTypeError: the type cannot hold the number.
     """
-    dtype = data_type.dtype
+    dtype: Any = data_type.dtype
     if isinstance(value, np.generic) and value.dtype != dtype and value.dtype.itemsize == dtype.itemsize:
         return value.view(dtype)
+    is_integer = dtype.kind in "iu"
+    limits = np.iinfo(dtype) if is_integer else None
     with np.errstate(all="ignore"):
-        if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-            raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
-        made = dtype.type(value)
-    if dtype.kind in "iu" and made != value:
+        made = dtype.type(value) if limits is None or int(limits.min) <= value <= int(limits.max) else None
+    if made is None or (is_integer and made != value):
         raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
     return made
 

@@ -16,7 +16,7 @@ __all__ = ["Number", "as_fill"]
 Number = complex | np.generic | np.ndarray | jax.Array
 
 
-def as_fill(operator: str, input: Any, mode: str, fill_value: Any) -> Any:
+def as_fill(operator: str, name: str, fill_value: Any, input: Any, mode: str) -> Any:
     """Returns the fill value as a 0-d array of the input's dtype: traced, so that a new value compiles nothing.
 
     Raises:
@@ -26,15 +26,15 @@ def as_fill(operator: str, input: Any, mode: str, fill_value: Any) -> Any:
     if mode != "fill":
         if fill_value is None:
             return None
-        rule = 'fill_value needs mode="fill"'
-        raise ConstraintError(message(operator, rule, f"mode is {mode!r}", {"fill_value": fill_value}))
+        rule = f'{name} needs mode="fill"'
+        raise ConstraintError(message(operator, rule, f"mode is {mode!r}", {name: fill_value}))
     value = _as_number(0 if fill_value is None else fill_value)
     filled = None if value is None or is_key(input) else _converted(value, input.dtype)
     if value is not None and filled is not None and _holds(filled, value):
         return filled
-    rule = f"fill_value must be a number (0 if not given), known while tracing, that {input.dtype} holds"
+    rule = f"{name} must be a number (0 if not given), known while tracing, that {input.dtype} holds"
     fact = f"it is {describe(fill_value)}"
-    raise DataTypeError(message(operator, rule, fact, {"input": input, "fill_value": fill_value}))
+    raise DataTypeError(message(operator, rule, fact, {"input": input, name: fill_value}))
 
 
 def _as_number(value: Any) -> np.ndarray | None:

@@ -54,8 +54,8 @@ def along_axis(rank: int, axis: int) -> tuple[list[str], list[str]]:
 
 
 def read(
-    input: jax.Array,
-    indices: jax.Array,
+    input: Any,
+    indices: Any,
     numbers: lax.GatherDimensionNumbers,
     slice_sizes: Sequence[int],
     shape: Sequence[int],
@@ -93,9 +93,9 @@ def read(
 
 
 def write(
-    input: jax.Array,
-    indices: jax.Array,
-    updates: jax.Array,
+    input: Any,
+    indices: Any,
+    updates: Any,
     numbers: lax.ScatterDimensionNumbers,
     *,
     mode: str,

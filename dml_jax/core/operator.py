@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, formatannotation, signature
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
@@ -21,6 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SHARDING = "out_sharding"
+_ARRAY = f"{jax.Array.__module__}.Array"
 
 
 def operator(*rules: Rule, dims: Callable[[Operands], Dims]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -100,7 +101,7 @@ def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Cal
     defaults = {p: readers[p](name, p, value) if p in readers else value for p, value in defaults.items()}
     arrays = [p for p, kind in kinds.items() if kind.is_array]
     static = [p for p, kind in kinds.items() if not kind.is_array and p != SHARDING]
-    count, most, forced = len(kinds), len(at_place), forced_form
+    count, most, forced, sharding = len(kinds), len(at_place), forced_form, SHARDING
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = defaults.copy()
@@ -115,8 +116,8 @@ def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Cal
         if len(given) < count:
             of_python.bind(*args, **kwargs)
         for p, read, needs in late:
-            given[p] = read(name, given[p], *[given[n] for n in needs])
-        fixed = forced(), given[SHARDING], tuple([given[p] for p in static])
+            given[p] = read(name, p, given[p], *[given[n] for n in needs])
+        fixed = forced(), given[sharding], tuple([given[p] for p in static])
         return jitted(fixed, *[given[p] for p in arrays])
 
     return call
@@ -127,9 +128,9 @@ def _public(call: Callable[..., Any], function: Callable[..., Any], rules: tuple
     code: Any = call
     public = FunctionType(code.__code__, function.__globals__, function.__name__, None, code.__closure__)
     update_wrapper(public, function)
-    plain = get_type_hints(function)
-    parameters = [x.replace(annotation=plain[p]) for p, x in signature(function).parameters.items()]
-    public.__annotations__ = plain
-    public.__signature__ = Signature(parameters, return_annotation=plain["return"])  # type: ignore[attr-defined]
+    public.__annotations__ = get_type_hints(function)
+    shown = {p: formatannotation(type_).replace(_ARRAY, "jax.Array") for p, type_ in public.__annotations__.items()}
+    parameters = [x.replace(annotation=shown[p]) for p, x in signature(function).parameters.items()]
+    public.__signature__ = Signature(parameters, return_annotation=shown["return"])  # type: ignore[attr-defined]
     public.rules = rules  # type: ignore[attr-defined]
     return public

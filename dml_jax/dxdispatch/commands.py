@@ -9,8 +9,8 @@ from typing import Any
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.tensor import TensorDesc
-from ..errors import ConstraintError
-from .json_fields import Steps, as_object, defined, get, integer, only, shown
+from ..errors import ConstraintError, Faults
+from .json_fields import as_object, defined, get, integer, only, shown
 from .pictures import picture_shape
 from .resources import Buffer
 from .source_files import RAW
@@ -74,25 +74,38 @@ Dispatchables = Mapping[str, Dispatchable | None]
 def read_bindings(desc: OperatorDesc, json: Any, buffers: Buffers, owned: bool) -> dict[str, Range]:
     """The ranges bound to the tensors that are handed over at initialisation (`owned`), or to all others.
 
+    To an array of tensors a list is bound, with null for a tensor that is bound elsewhere.
+
     Raises:
       SeveralErrors: all bindings that are unknown, missing, misplaced, too small or misaligned.
     """
     json = as_object("'bindings'", json)
-    names = {desc.directml_names()[name]: name for name in desc.tensor_names()}
-    steps, ranges = Steps(), {}
-    with steps.step():
+    names = {desc.directml_names()[name]: name for name in desc.tensor_names() if getattr(desc, name) is not None}
+    faults, ranges = Faults(), {}
+    with faults.at():
         only(json, names)
-    wanted = [field for field, name in names.items() if bool(getattr(desc, name).flags) is owned]
-    for field in json:
-        if field in names and field not in wanted:
-            steps.errors.append(ConstraintError(f"{field}: {_MISPLACED[owned]}"))
-    for field in wanted:
-        with steps.step(field):
-            if field not in json:
-                raise ConstraintError("it is not bound")
-            ranges[names[field]] = _read_range(json[field], getattr(desc, names[field]), buffers)
-    steps.finish()
+    for field, name in names.items():
+        for port, (tensor, bound) in _one_by_one(field, name, getattr(desc, name), json.get(field), faults).items():
+            with faults.at(desc.shown(port)):
+                if bool(tensor.flags) is owned:
+                    ranges[port] = _read_range(bound, tensor, buffers)
+                elif bound is not None:
+                    raise ConstraintError(_MISPLACED[owned])
+    faults.finish()
     return ranges
+
+
+def _one_by_one(
+    field: str, name: str, value: TensorDesc | tuple[TensorDesc, ...], json: Any, faults: Faults
+) -> dict[str, tuple[TensorDesc, Any]]:
+    """Each tensor of a field and what is bound to it, by port."""
+    if isinstance(value, TensorDesc):
+        return {name: (value, json)}
+    given = [None] * len(value) if json is None else json if isinstance(json, list) else [json]
+    if len(given) != len(value):
+        faults.add(ConstraintError(f"a list of {len(value)} must be bound, but there are {len(given)}", (field,)))
+        return {}
+    return {f"{name}[{i}]": pair for i, pair in enumerate(zip(value, given, strict=True))}
 
 
 _MISPLACED = {
@@ -102,6 +115,8 @@ _MISPLACED = {
 
 
 def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
+    if json is None:
+        raise ConstraintError("it is not bound")
     if isinstance(json, list):
         if len(json) != 1:
             raise ConstraintError(f"one buffer is bound to one tensor, but there are {len(json)}")
@@ -146,15 +161,20 @@ def _read_dispatch(json: Mapping[str, Any], buffers: Buffers, dispatchables: Dis
     only(json, ("type", "dispatchable", "bindings"))
     name = get(json, "dispatchable", str)
     desc = defined("dispatchable", name, dispatchables).desc
-    steps, bindings = Steps(), {}
-    with steps.step(f"dispatchable {name!r}"):
+    faults, bindings = Faults(), {}
+    with faults.at(f"dispatchable {name!r}"):
         bindings = read_bindings(desc, json.get("bindings", {}), buffers, owned=False)
-        for field, bound in bindings.items():
-            if field != "output" and bound.overlaps(bindings["output"]):
-                fact = f"{desc.directml_names()[field]} and OutputTensor share bytes of {bound.buffer!r}"
-                raise ConstraintError(f"{desc.operator_type} does not execute in place, but {fact}")
-    steps.finish()
+        _refuse_overlaps(desc, bindings)
+    faults.finish()
     return Dispatch(name, bindings)
+
+
+def _refuse_overlaps(desc: OperatorDesc, bindings: Mapping[str, Range]) -> None:
+    for output in desc.outputs():
+        for port, bound in bindings.items():
+            if port != output and bound.overlaps(bindings[output]):
+                fact = f"{desc.shown(port)} and {desc.shown(output)} share bytes of {bound.buffer!r}"
+                raise ConstraintError(f"{desc.operator_type} does not execute in place, but {fact}")
 
 
 def _read_print(json: Mapping[str, Any], buffers: Buffers, _: Any) -> Print:

@@ -1,13 +1,12 @@
 """Reading the fields of a JSON object: unknown, missing and mistyped ones are named, with what would be accepted."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..errors import ConstraintError, SeveralErrors, suggestion
+from ..errors import ConstraintError, SeveralErrors, SkippedError, suggestion
 
-__all__ = ["SkippedError", "Steps", "as_object", "defined", "get", "integer", "only", "shown"]
+__all__ = ["as_object", "defined", "get", "integer", "only", "shown"]
 
 UINT64_MAX = 2**64 - 1
 
@@ -53,36 +52,6 @@ def integer(fields: Mapping[str, Any], field: str, default: Any = ..., least: in
     if not least <= value <= UINT64_MAX:
         raise ConstraintError(f"{field!r} must be in [{least}, 2**64 - 1], but it is {value}")
     return value
-
-
-class Steps:
-    """Takes several steps that may each find a fault, and raises all faults at the end."""
-
-    def __init__(self) -> None:
-        self.errors: list[ConstraintError] = []
-        self.skipped = False
-
-    @contextmanager
-    def step(self, where: str = "") -> Iterator[None]:
-        """Keeps the faults of the block, each after `where`."""
-        try:
-            yield
-        except ConstraintError as error:
-            for one in getattr(error, "errors", [error]):
-                self.errors.append(ConstraintError(f"{where}: {one}") if where else one)
-        except SkippedError:
-            self.skipped = True
-
-    def finish(self) -> None:
-        """Raises what the steps found, or that one of them could not be judged."""
-        if self.errors:
-            raise SeveralErrors(self.errors)
-        if self.skipped:
-            raise SkippedError
-
-
-class SkippedError(Exception):
-    """What is read depends on something that is itself at fault, and cannot be judged."""
 
 
 def defined(what: str, name: Any, known: Mapping[str, Any]) -> Any:

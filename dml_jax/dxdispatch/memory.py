@@ -50,8 +50,7 @@ def check_device(dispatchables: Mapping[str, Dispatchable], device: Any) -> None
 
 def _tensors(dispatchable: Dispatchable) -> int:
     desc = dispatchable.desc
-    tensors = [getattr(desc, name) for name in desc.tensor_names()]
-    return sum(tensor.element_span * tensor.data_type.itemsize for tensor in tensors)
+    return sum(tensor.element_span * tensor.data_type.itemsize for tensor in desc.ports().values())
 
 
 def _available() -> int | None:

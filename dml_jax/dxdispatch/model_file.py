@@ -1,45 +1,23 @@
 """`Model`: a model file, read and checked as a whole. Every fault is listed; no buffer is made, no file written."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.feature_level import NEWEST
-from ..desc_json import desc_from_json, find_faults
-from ..errors import ConstraintError
+from ..desc_json import read_desc
+from ..errors import ConstraintError, Faults
 from . import json_text as text
 from .commands import Command, Dispatchable, WriteFile, read_bindings, read_command
-from .json_fields import SkippedError, as_object, get, only
+from .faults import Fault, ModelError
+from .json_fields import as_object, get, only
 from .memory import check_memory
 from .resources import Buffer, read_buffer
 from .source_files import PICTURES
 from .target_files import Targets
 
-__all__ = ["Fault", "Model", "ModelError", "read_model"]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One thing wrong with a model: where, such as "dispatchable 'depth'", and what."""
-
-    where: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what}" if self.where else self.what
-
-
-class ModelError(ConstraintError):
-    """A model file has faults; `faults` lists all of them."""
-
-    def __init__(self, path: Path, faults: list[Fault]):
-        super().__init__("\n".join(f"{path}: {fault}" for fault in faults))
-        self.path, self.faults = path, faults
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.path, self.faults)
+__all__ = ["Model", "read_model"]
 
 
 @dataclass(frozen=True)
@@ -50,18 +28,6 @@ class Model:
     buffers: Mapping[str, Buffer]
     dispatchables: Mapping[str, Dispatchable]
     commands: tuple[Command, ...]
-
-
-class _Faults(list[Fault]):
-    @contextmanager
-    def at(self, where: str) -> Iterator[None]:
-        """Keeps what goes wrong inside the block as faults of `where`."""
-        try:
-            yield
-        except ConstraintError as error:
-            self.extend(Fault(where, str(one)) for one in getattr(error, "errors", [error]))
-        except SkippedError:
-            pass
 
 
 def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None = None) -> Model:
@@ -75,7 +41,7 @@ def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None =
     Raises:
       ModelError: with every fault, in the order of the file.
     """
-    faults = _Faults()
+    faults = Faults()
     root = _read_root(path, faults)
     buffers: dict[str, Buffer | None] = dict.fromkeys(root["resources"])
     for name in buffers:
@@ -83,12 +49,8 @@ def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None =
             buffers[name] = read_buffer(root["resources"][name], path.parent)
     dispatchables: dict[str, Dispatchable | None] = dict.fromkeys(root["dispatchables"])
     for name in dispatchables:
-        json, where = root["dispatchables"][name], f"dispatchable {name!r}"
-        found = find_faults(json, feature_level)
-        faults += [Fault(where, str(error)) for error in found]
-        if not found:
-            with faults.at(where):
-                dispatchables[name] = _read_dispatchable(json, buffers)
+        with faults.at(f"dispatchable {name!r}"):
+            dispatchables[name] = _read_dispatchable(root["dispatchables"][name], buffers, feature_level)
     targets = Targets(output or path.parent, [path, *(b.initial.source for b in buffers.values() if b)])
     commands = []
     for i, json in enumerate(root["commands"]):
@@ -97,32 +59,32 @@ def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None =
             if isinstance(command, WriteFile):
                 targets.add(command.target)
             commands.append(command)
-    with faults.at(""):
+    with faults.at():
         check_memory(buffers, dispatchables)
-    if not faults:
+    if not faults.errors:
         _look_into_pictures(buffers, faults)
-    if faults:
-        raise ModelError(path, faults)
+    if faults.errors:
+        raise ModelError(path, list(map(Fault.of, faults.errors)))
     return Model(path, buffers, dispatchables, tuple(commands))  # type: ignore[arg-type]  # no fault, so none is None
 
 
-def _read_root(path: Path, faults: _Faults) -> dict[str, Any]:
+def _read_root(path: Path, faults: Faults) -> dict[str, Any]:
     """The sections of the file; one that is missing or at fault is empty."""
     root: dict[str, Any] = {"resources": {}, "dispatchables": {}, "commands": []}
     json: Mapping[str, Any] = {}
-    with faults.at(""):
+    with faults.at():
         json = as_object("a model", text.parse(_read_text(path)))
         only(json, ("$schema", *root))
     for section in ("resources", "dispatchables"):
-        with faults.at(""):
+        with faults.at():
             root[section] = as_object(repr(section), json.get(section, {}))
     if json:
-        with faults.at(""):
+        with faults.at():
             root["commands"] = get(json, "commands", list, [])
             if not root["commands"]:
                 raise ConstraintError("'commands' is missing or empty: the model does nothing")
-    elif not faults:
-        faults.append(Fault("", "'commands' is missing or empty: the model does nothing"))
+    elif not faults.errors:
+        faults.add(ConstraintError("'commands' is missing or empty: the model does nothing"))
     return root
 
 
@@ -141,12 +103,15 @@ def _place(i: int, json: Any) -> str:
     return f"command {i} ({kind})" if isinstance(kind, str) and len(kind) < 20 else f"command {i}"
 
 
-def _read_dispatchable(json: Mapping[str, Any], buffers: Mapping[str, Buffer | None]) -> Dispatchable:
-    desc = desc_from_json(json)
+def _read_dispatchable(json: Any, buffers: Mapping[str, Buffer | None], feature_level: Any) -> Dispatchable:
+    faults = Faults()
+    desc = read_desc(json, faults, feature_level)
+    faults.finish()
+    assert desc is not None
     return Dispatchable(desc, read_bindings(desc, json.get("bindings", {}), buffers, owned=True))
 
 
-def _look_into_pictures(buffers: Mapping[str, Buffer | None], faults: _Faults) -> None:
+def _look_into_pictures(buffers: Mapping[str, Buffer | None], faults: Faults) -> None:
     """Decodes every picture once: only that shows whether it is damaged."""
     for name, buffer in buffers.items():
         if buffer and buffer.initial.source and buffer.initial.source.suffix.lower() in PICTURES:

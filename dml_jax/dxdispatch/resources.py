@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..core.data_type import DataType
-from ..errors import ConstraintError
+from ..errors import ConstraintError, Faults
 from .initial_values import Initial, constant, listed, mixed, sequence
-from .json_fields import Steps, as_object, get, integer, only, shown
+from .json_fields import as_object, get, integer, only, shown
 from .source_files import from_file
 
 __all__ = ["Buffer", "read_buffer"]
@@ -56,16 +56,16 @@ def read_buffer(json: Any, folder: Path) -> Buffer:
       SeveralErrors: all that is wrong with it.
     """
     json = as_object("a resource", json)
-    steps, initial, offset, size = Steps(), None, 0, None
-    with steps.step():
+    faults, initial, offset, size = Faults(), None, 0, None
+    with faults.at():
         only(json, FIELDS)
-    with steps.step():
+    with faults.at():
         offset = integer(json, "initialValuesOffsetInBytes", 0)
-    with steps.step():
+    with faults.at():
         size = integer(json, "sizeInBytes") if "sizeInBytes" in json else None
-    with steps.step():
+    with faults.at():
         initial = _read_initial(json, folder)
-    steps.finish()
+    faults.finish()
     assert initial is not None
     least = initial.byte_count + offset
     if size is not None and size < least:

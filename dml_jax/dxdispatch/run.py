@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..compiled.compile import CompiledOperator, compile_operator
-from ..core.desc import OperatorDesc
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError
 from ..files import write_whole
 from .commands import Dispatch, Dispatchable, Print, Range, WriteFile
+from .faults import Fault, ModelError
 from .memory import check_device
-from .model_file import Fault, Model, ModelError
+from .model_file import Model
 from .printing import lines
 from .target_files import encode, resolve_target
 from .timing import Timing, measure, report
@@ -84,37 +84,34 @@ class _State:
 
     def _initialised(self, dispatchable: Dispatchable) -> CompiledOperator:
         """The operator, compiled before any dispatch is timed, with its own copies of what it owns."""
-        desc = dispatchable.desc
-        owned = {name: self._upload(bound, getattr(desc, name)) for name, bound in dispatchable.owned.items()}
-        operator = compile_operator(desc, **owned)
+        desc, owned = dispatchable.desc, dispatchable.owned
+        buffers = {port: self._upload(bound, desc.inputs()[port]) for port, bound in owned.items()}
+        operator = compile_operator(desc, **desc.owned_by_field(buffers))
         operator.prepare(bound=True)
         return operator
 
     def _dispatch(self, command: Dispatch) -> None:
         operator, desc = self.operators[command.dispatchable], self.model.dispatchables[command.dispatchable].desc
-        inputs = [self._upload(b, getattr(desc, name)) for name, b in self._in_order(command, desc)]
-        output = command.bindings["output"]
-        out = self._upload(output, desc.output, operator.buffers["output"].whole_length)
-        address = out.unsafe_buffer_pointer()
+        inputs = [self._upload(command.bindings[p], t) for p, t in desc.inputs().items() if p in command.bindings]
+        bound = {port: command.bindings[port] for port in desc.outputs()}
+        outs = [self._upload(bound[p], t, operator.buffers[p].whole_length) for p, t in desc.outputs().items()]
+        addresses = [out.unsafe_buffer_pointer() for out in outs]
 
-        def dispatch() -> jax.Array:
-            nonlocal out
-            out = operator(*inputs, out=out)
-            return out
+        def dispatch() -> list[jax.Array]:
+            nonlocal outs
+            outs = jax.tree.leaves(operator(*inputs, out=tuple(outs) if len(outs) > 1 else outs[0]))
+            return outs
 
         jax.block_until_ready(dispatch())  # JAX sets up its call, once
-        samples, result = measure(dispatch, jax.block_until_ready, self.timing)
-        self._download(result, output)
+        samples, results = measure(dispatch, jax.block_until_ready, self.timing)
+        for result, at in zip(results, bound.values(), strict=True):
+            self._download(result, at)
         if self.record:
             self.record(command.dispatchable, samples)
         for line in report(command.dispatchable, samples, self.timing):
             self.say(line)
         if self.timing.verbosity >= 1:
-            self.say(_memory_line(operator, result.unsafe_buffer_pointer() == address))
-
-    def _in_order(self, command: Dispatch, desc: OperatorDesc) -> list[tuple[str, Range]]:
-        """The bound inputs, in the operator's order."""
-        return [(name, command.bindings[name]) for name in desc.input_names() if name in command.bindings]
+            self.say(_memory_line(operator, [result.unsafe_buffer_pointer() for result in results] == addresses))
 
     def _upload(self, bound: Range, tensor: TensorDesc, most: int = 0) -> jax.Array:
         """The elements of a tensor in its buffer, or `most` if so many are bound; in memory of the device's own."""

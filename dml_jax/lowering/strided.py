@@ -39,7 +39,7 @@ TABLE = (
 )
 
 
-def view(buffer: jax.Array, layout: Layout, form: str | None, deterministic: bool = False) -> jax.Array:
+def view(buffer: Any, layout: Layout, form: str | None, deterministic: bool = False) -> jax.Array:
     """Reads a view that lies inside `buffer`; `form` is the forced one, or None."""
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
@@ -99,7 +99,7 @@ def _never(layout: Layout) -> jax.Array:
     return sum(indices, jnp.zeros(layout.sizes, jnp.int32)) >= sum(layout.sizes[d] for d in along)
 
 
-def update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
+def update(buffer: Any, updates: Any, layout: Layout) -> jax.Array:
     """Copies `buffer` and writes a view that lies inside it and has an element for every coordinate."""
     write = partial(_update, layout=layout)
     return carry_bits(lambda _, *data: write(*data), None, jnp.asarray(buffer), updates)

@@ -5,11 +5,22 @@ from typing import Any
 
 from ..errors import ConstraintError
 
-__all__ = ["NotConstantError", "OnnxError", "UnsupportedError"]
+__all__ = ["NotConstantError", "OnnxError", "UnreadableError", "UnsupportedError"]
 
 
 class OnnxError(ConstraintError):
     """A model cannot be read, breaks ONNX's rules, or is called with other inputs than it takes."""
+
+
+class UnreadableError(OnnxError):
+    """A model cannot be read: `what` is wrong with `source`, its path or "the model"."""
+
+    def __init__(self, source: str, what: str):
+        super().__init__(f"{source}: {what}")
+        self.source, self.what = source, what
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.source, self.what)
 
 
 class UnsupportedError(OnnxError):

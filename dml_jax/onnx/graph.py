@@ -12,7 +12,7 @@ from onnx import defs
 from .errors import OnnxError, UnsupportedError
 from .loading import dtype_of, read_tensor
 from .nodes import Node, node_of
-from .table import OPERATORS
+from .table import ONNX_OPERATORS
 
 __all__ = ["Graph", "TensorSpec", "read_graph"]
 
@@ -92,12 +92,12 @@ def _check_supported(nodes: Sequence[onnx.NodeProto], own: set[tuple[str, str]])
     """No other operators than those of the table; `own` are the functions that the model defines."""
     unsupported = []
     for number, node in enumerate(nodes):
-        standard = _operator(node.domain, "")[0] == "" and node.op_type in OPERATORS
+        standard = _operator(node.domain, "")[0] == "" and node.op_type in ONNX_OPERATORS
         if not standard or _operator(node.domain, node.op_type) in own:
             domain = f"{node.domain}::" if node.domain else ""
             unsupported.append(f"{domain}{node.op_type} (node {repr(node.name) if node.name else f'#{number}'})")
     if unsupported:
-        raise UnsupportedError(unsupported, sorted(OPERATORS))
+        raise UnsupportedError(unsupported, sorted(ONNX_OPERATORS))
 
 
 def _spec(info: onnx.ValueInfoProto) -> TensorSpec:

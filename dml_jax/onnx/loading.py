@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from .errors import OnnxError
+from .errors import OnnxError, UnreadableError
 
 __all__ = ["dtype_of", "load_model", "read_tensor", "type_name"]
 
@@ -21,7 +21,7 @@ def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
     """A model, and the folder that its external data lies in: that of the file, else the working directory.
 
     Raises:
-      OnnxError: it cannot be read, or is no ONNX model.
+      UnreadableError: it cannot be read, or is no ONNX model.
     """
     if isinstance(source, onnx.ModelProto):
         return _checked(source, "the model"), Path()
@@ -31,7 +31,7 @@ def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
     try:
         return _parsed(path.read_bytes(), str(path)), path.parent
     except OSError as error:
-        raise OnnxError(f"{path}: cannot be read: {error.strerror}") from None
+        raise UnreadableError(str(path), f"cannot be read: {error.strerror}") from None
 
 
 def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:
@@ -79,12 +79,12 @@ def _parsed(content: bytes, name: str) -> onnx.ModelProto:
     try:
         return _checked(onnx.ModelProto.FromString(content), name)
     except google.protobuf.message.DecodeError as error:
-        raise OnnxError(f"{name}: is no ONNX model: {error}") from None
+        raise UnreadableError(name, f"is no ONNX model: {error}") from None
 
 
 def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     if not model.opset_import or not model.HasField("graph"):
-        raise OnnxError(f"{name}: is no ONNX model: it must have a graph and an opset version, and lacks one")
+        raise UnreadableError(name, "is no ONNX model: it must have a graph and an opset version, and lacks one")
     return model
 
 

@@ -18,7 +18,7 @@ from .errors import OnnxError
 from .function import to_jax
 from .graph import TensorSpec
 
-__all__ = ["check_model", "run_model"]
+__all__ = ["check_nodes", "run_model"]
 
 
 def run_model(path: Path, given: Sequence[str], device: Any, folder: Path, say: Callable[[str], None]) -> None:
@@ -45,7 +45,7 @@ def run_model(path: Path, given: Sequence[str], device: Any, folder: Path, say: 
         say(f"Output {name!r} {describe(result)} written to {str(targets[name])!r}")
 
 
-def check_model(path: Path, level: Any) -> Iterator[tuple[str, str | ConstraintError]]:
+def check_nodes(path: Path, level: Any) -> Iterator[tuple[str, str | ConstraintError]]:
     """The label of each node that DirectML has an operator for, and that operator, or why a feature level refuses it.
 
     Raises:

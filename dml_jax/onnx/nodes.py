@@ -10,7 +10,7 @@ from onnx import AttributeProto, defs, helper
 
 from .errors import OnnxError
 from .loading import read_tensor, type_name
-from .table import OPERATORS
+from .table import ONNX_OPERATORS
 
 __all__ = ["Node", "node_of"]
 
@@ -86,7 +86,7 @@ def node_of(proto: onnx.NodeProto, version: int, folder: Path = Path(), number: 
         first = min(s.since_version for s in defs.get_all_schemas_with_history() if s.name == proto.op_type)
         rule = f"the operator must exist in opset {version}"
         raise OnnxError(f"{label}: {rule}, but it does from opset {first} on") from None
-    versions = OPERATORS[proto.op_type]
+    versions = ONNX_OPERATORS[proto.op_type]
     function = versions[max(since for since in versions if since <= schema.since_version)]
     inputs, outputs = (list(names) for names in (proto.input, proto.output))
     _check_count(label, "inputs", inputs, schema.inputs, schema.min_input, schema.max_input)

@@ -6,10 +6,10 @@ from typing import Any
 from . import arithmetic, casting, movement
 from . import arrange as layout
 
-__all__ = ["OPERATORS"]
+__all__ = ["ONNX_OPERATORS"]
 
 
-OPERATORS: Mapping[str, Mapping[int, Callable[..., Any]]] = {
+ONNX_OPERATORS: Mapping[str, Mapping[int, Callable[..., Any]]] = {
     # Data movement, by the functions of this library.
     "Gather": {1: movement.gather},
     "GatherElements": {11: movement.gather_elements},

@@ -1,7 +1,5 @@
 """The catalogue, in teaching order: one operator, one file, with its rules, its function and its structs."""
 
-# ruff: noqa: F403, I001  # the order is that of the documentation
-
 from ._gather import *
 from ._gather_elements import *
 from ._gather_nd import *

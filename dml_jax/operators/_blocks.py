@@ -121,7 +121,7 @@ def dims_of(to: str) -> Callable[[Operands], Dims]:
     return dims
 
 
-def move_blocks(input: jax.Array, to: str, **attributes: Any) -> jax.Array:
+def move_blocks(input: Any, to: str, **attributes: Any) -> jax.Array:
     """Moves the blocks of `input` to "space" or to "depth"."""
     return rearrange(input, _blocks(attributes, to))
 

@@ -88,6 +88,7 @@ def gather(
     Source: DML_GATHER_OPERATOR_DESC. DirectML promises only that a bad index reads inside the input;
       reading the nearest element along `axis` is the choice made here.
     """
+    assert isinstance(indices, jax.Array)  # a scalar was made one when it was read
     axis %= input.ndim
     before, after = input.shape[:axis], input.shape[axis + 1 :]
     shape = before + indices.shape + after

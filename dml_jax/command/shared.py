@@ -1,0 +1,68 @@
+"""What several subcommands share: options, the kinds of models, how faults and JSON are printed."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ..core.feature_level import NEWEST
+from ..dxdispatch.faults import Fault
+from .types import Level
+
+__all__ = [
+    "FILE",
+    "FOLDER",
+    "MODEL",
+    "feature_level",
+    "is_onnx",
+    "json_output",
+    "need_onnx",
+    "print_json",
+    "refuse_options",
+    "show_faults",
+]
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+MODEL = click.Path(path_type=Path)
+
+feature_level = click.option(
+    "--feature-level", type=Level(), default=str(NEWEST), help="DirectML feature level whose rules hold, such as 3_0."
+)
+json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+def is_onnx(path: Path) -> bool:
+    """Whether a model is one of ONNX, by its name."""
+    return path.suffix.lower() == ".onnx"
+
+
+def need_onnx() -> None:
+    """Ends the command where the extra `onnx` is not installed, and says how to get it."""
+    try:
+        from .. import onnx  # noqa: F401
+    except ImportError as error:
+        sys.exit(f"dml-jax: {error}")
+
+
+def refuse_options(only: str, *names: str) -> None:
+    """Refuses options that are given, but do nothing for this kind of model."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option.opts[-1]} is for {only} only")
+
+
+def print_json(value: Any) -> None:
+    """Prints a value as JSON."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def show_faults(path: Path, faults: Sequence[Fault]) -> None:
+    """Prints a line per fault of a file, on the standard error."""
+    for fault in faults:
+        click.echo(f"error: {path}: {fault}", err=True)

@@ -1,0 +1,114 @@
+"""How the command starts: what needs no JAX answers without importing it, and Ctrl-C counts while it is imported."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from model_cases import FOLDER
+
+import dml_jax
+from dml_jax import FeatureLevel
+
+# Prints on the standard error, after what the command does, the packages that it imported.
+TELLING = """
+import sys
+from dml_jax.__main__ import main
+try:
+    main()
+finally:
+    print("imported:", *{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
+"""
+SLOW = {"jax", "jaxlib", "ml_dtypes", "numpy", "onnx", "scipy"}
+
+
+def started(*arguments, status=0, **variables):
+    """What the command prints in a process of its own, which imports nothing that is slow."""
+    line = [sys.executable, "-c", TELLING, *arguments]
+    environment = {**os.environ, **variables}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    errors, _, imported = done.stderr.rpartition("imported:")
+    assert (done.returncode, SLOW.intersection(imported.split())) == (status, set()), done.stderr
+    return done.stdout + errors
+
+
+@pytest.mark.parametrize("subcommand", ["run", "check", "ops", "bench"])
+def test_help_of_a_subcommand_imports_no_jax(subcommand):
+    assert started(subcommand, "--help").startswith(f"Usage: dml-jax {subcommand} [OPTIONS]")
+
+
+def test_help_imports_no_jax():
+    page = started("--help")
+    for name in ("batch", "bench", "check", "ops", "run"):
+        assert f"\n  {name} " in page
+
+
+def test_the_version_imports_no_jax():
+    assert started("--version") == f"dml-jax, version {dml_jax.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["fly"], ["run", "--fly"], ["run", "-t", "soon"], ["check", "--feature-level", "9"], ["bench", "x"]]
+)
+def test_wrong_command_lines_import_no_jax(arguments):
+    assert started(*arguments, status=2).startswith("Usage: dml-jax")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    {
+        "dml-jax ": ["batch", "bench", "check", "ops", "run"],
+        "dml-jax r": ["run"],
+        "dml-jax ba": ["batch"],
+        "dml-jax run --i": ["--iterations", "--interval", "--input"],
+        "dml-jax bench --j": ["--json"],
+        **{
+            f"dml-jax {subcommand} --feature-level ": [str(level) for level in FeatureLevel]
+            for subcommand in ("run", "check", "ops")
+        },
+    }.items(),
+)
+def test_completion_imports_no_jax(words, offered):
+    variables = {
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        "_DML_JAX_COMPLETE": "bash_complete",
+    }
+    assert started(**variables).splitlines() == [f"plain,{word}" for word in offered]
+
+
+# A JAX that is interrupted while it is imported, and would swallow an exception, as callbacks of the real one do.
+INTERRUPTED = """
+import contextlib, signal
+with contextlib.suppress(BaseException):
+    signal.raise_signal(signal.SIGINT)
+raise RuntimeError("it went on")
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", FOLDER / "gather.json"],
+        ["run", "--show-devices"],
+        ["check", FOLDER / "gather.json"],
+        ["ops"],
+        ["ops", "GATHER"],
+        ["bench", "--list"],
+        ["batch", "--help"],
+        ["batch", "gather", "x.npy", "i.npy", "y.npy", "--axis", "0"],
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments[:2])).replace(str(FOLDER), ""),
+)
+def test_interruption_while_jax_is_imported(tmp_path, arguments):
+    (tmp_path / "jax.py").write_text(INTERRUPTED)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "dml_jax", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

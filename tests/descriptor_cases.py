@@ -79,7 +79,7 @@ def tuples(desc, sliced):
         "dimension_count(indices_dimension_count)": {"indices_dimension_count": 0},
         "ignored_sizes_are_1(input)": {"input": f32(2, *desc.input.sizes[1:]), "input_dimension_count": 1},
         "ignored_sizes_are_1(indices)": {"indices": u32(*two), "indices_dimension_count": 1},
-        "tuple_size": {"indices": u32(*desc.indices.sizes[:-1], rank + 1)},
+        "tuples_fit": {"indices": u32(*desc.indices.sizes[:-1], rank + 1)},
         f"fits_rank({sliced})": {
             "input": f32(*two),
             "indices": u32(*two[:-1], 1),
@@ -112,7 +112,7 @@ CASES = {
     "GATHER_ND": indexed(ND, rules=tuples(ND, "output")),
     "GATHER_ND1": indexed(
         ND1,
-        rules={"batch_range": {"batch_dimension_count": 3}, "batch_sizes": {"indices": u32(1, 2, 2, 2)}}
+        rules={"batch_fits": {"batch_dimension_count": 3}, "batch_sizes_agree": {"indices": u32(1, 2, 2, 2)}}
         | tuples(ND1, "output"),
     ),
     "SCATTER": indexed(
@@ -139,4 +139,6 @@ def blocks(desc, rules):
 for name, desc in {"DEPTH_TO_SPACE": TO_SPACE, "DEPTH_TO_SPACE1": TO_SPACE1}.items():
     CASES[name] = blocks(desc, {"divisible(channels)": {"block_size": 3}})
 for name, desc in {"SPACE_TO_DEPTH": TO_DEPTH, "SPACE_TO_DEPTH1": TO_DEPTH1}.items():
-    CASES[name] = blocks(desc, {"divisible(pixels)": {"input": f32(1, 2, 4, 5)}})
+    CASES[name] = blocks(
+        desc, {"divisible(rows)": {"input": f32(1, 2, 5, 6)}, "divisible(columns)": {"input": f32(1, 2, 4, 5)}}
+    )

@@ -63,12 +63,12 @@ BROKEN = {
     "depth_to_space.json": (
         '"BlockSize": 2',
         '"BlockSize": 3',
-        "InputTensor.Sizes[1] must be a multiple of BlockSize**2",
+        "the channels of InputTensor must be a multiple of BlockSize * BlockSize",
     ),
     "depth_to_space1_depth_column_row.json": ("[1, 2, 4, 6]", "[1, 2, 6, 4]", "OutputTensor.Sizes must be (N, C / "),
     "depth_to_space1_column_row_depth.json": ('"BlockSize": 2', '"BlockSize": 0', "BlockSize must be at least 1"),
     "space_to_depth.json": ("[1, 8, 2, 3]", "[1, 8, 3, 2]", "OutputTensor.Sizes must be (N, C * BlockSize**2"),
-    "space_to_depth1_depth_column_row.json": ('"BlockSize": 2', '"BlockSize": 3', "must be multiples of BlockSize"),
+    "space_to_depth1_depth_column_row.json": ('"BlockSize": 2', '"BlockSize": 3', "must be a multiple of BlockSize"),
     "space_to_depth1_column_row_depth.json": (
         '"Order": "COLUMN_ROW_DEPTH"',
         '"Order": "ROW"',

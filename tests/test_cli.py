@@ -227,8 +227,10 @@ def test_ops_as_json_of_one_operator_at_one_level():
     assert operator["feature_levels"][-1] == {
         "since": "1_0",
         "dimension_counts": [4],
-        "data_types": ["FLOAT32", "FLOAT16"],
-        "index_types": ["UINT32"],
+        "tensors": [
+            {"name": "InputTensor", "data_types": ["FLOAT32", "FLOAT16"]},
+            {"name": "IndicesTensor", "data_types": ["UINT32"]},
+        ],
     }
     (missing,) = printed_json("ops", "GATHER_ND1", "--feature-level", "1_0")["operators"]
     assert missing["rules"][-1] == {"name": "available", "text": "the operator must exist at feature level 1_0"}
@@ -388,7 +390,7 @@ def completed(monkeypatch, capsys, words, shell="bash"):
     ("words", "offered"),
     {
         "dml-jax ": ["batch", "bench", "check", "ops", "run"],
-        "dml-jax ops SCATTER_": ["SCATTER_ND", "SCATTER_ELEMENTS"],
+        "dml-jax ops SCATTER_": ["SCATTER_ELEMENTS", "SCATTER_ND"],
         "dml-jax ops gather_n": ["GATHER_ND", "GATHER_ND1"],
         "dml-jax ops GATHER --feature-level 2": ["2_0", "2_1"],
         "dml-jax check --feature-level ": [str(level) for level in FeatureLevel],
@@ -507,7 +509,7 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch, package
 def test_without_the_extra_onnx_says_what_to_install(monkeypatch, arguments):
     for name in [name for name in sys.modules if name.partition(".")[0] == "onnx" or "dml_jax.onnx" in name]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("dml_jax.onnx", raising=False)
+    monkeypatch.delitem(vars(dml_jax), "onnx", raising=False)
     monkeypatch.setitem(sys.modules, "onnx", None)
     result = dml_jax_command(*arguments)
     assert result.exit_code == 1

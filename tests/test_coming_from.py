@@ -56,7 +56,7 @@ INDEX_VALUES = [t for t in AT_A_GLANCE if t.header[1] in ("read", "write")]
 INDEX_TYPES = [t for t in AT_A_GLANCE if t.header[1] == "index types"]
 EQUIVALENTS = [t for t in TABLES if t.header[1:] == ("here", "what differs")]
 OUTCOMES = [t for t in TABLES if t.header[1:] == ("gives", "here", "gives")]
-STRUCTS = [t for t in TABLES if t.header == ("DirectMLX", "struct", "descriptor", "function")]
+DIRECTMLX = [t for t in TABLES if t.header == ("DirectMLX", "struct", "descriptor", "function")]
 DESCRIPTORS = [t for t in TABLES if t.header == ("descriptor", "function")]
 
 
@@ -277,9 +277,9 @@ def lines(kinds, library=None):
 
 
 def test_every_table_is_of_a_kind_that_is_executed():
-    kinds = [*INDEX_VALUES, *INDEX_TYPES, *EQUIVALENTS, *OUTCOMES, *STRUCTS, *DESCRIPTORS]
+    kinds = [*INDEX_VALUES, *INDEX_TYPES, *EQUIVALENTS, *OUTCOMES, *DIRECTMLX, *DESCRIPTORS]
     assert sorted(kinds) == sorted(TABLES)
-    assert [len(kind) for kind in (INDEX_VALUES, INDEX_TYPES, EQUIVALENTS, STRUCTS, DESCRIPTORS)] == [2, 1, 6, 1, 1]
+    assert [len(kind) for kind in (INDEX_VALUES, INDEX_TYPES, EQUIVALENTS, DIRECTMLX, DESCRIPTORS)] == [2, 1, 6, 1, 1]
     assert tuple(dict.fromkeys(t.section for t in TABLES)) == ("Indices at a glance", *SECTIONS)
     assert {library_of(t) for t in [*EQUIVALENTS, *OUTCOMES]} == {*ALL_LIBRARIES}
     assert {row[0] for row in lines(AT_A_GLANCE)} == {"here", *LIBRARIES}
@@ -396,7 +396,7 @@ def in_directmlx(cls):
     return [name[0].lower() + name[1:] for name in names]
 
 
-@pytest.mark.parametrize("row", lines(STRUCTS), ids=lambda row: row[2].strip("`"))
+@pytest.mark.parametrize("row", lines(DIRECTMLX), ids=lambda row: row[2].strip("`"))
 def test_the_names_of_directml_are_those_of_the_descriptor(row):
     call, struct, descriptor, function = (code(cell) for cell in row)
     cls = getattr(dml_jax, descriptor)
@@ -414,7 +414,7 @@ def test_the_names_of_directml_are_those_of_the_descriptor(row):
 
 
 def test_every_descriptor_is_named_and_computed():
-    classes = {code(row[2]) for row in lines(STRUCTS)}
+    classes = {code(row[2]) for row in lines(DIRECTMLX)}
     assert classes == {cls.__name__ for cls in STRUCTS.values()}
     assert classes == {code(row[0]).partition("(")[0] for row in lines(DESCRIPTORS)}
     named = re.findall(r"\bDML_\w+_OPERATOR_DESC\b", PAGE)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from dml_jax import ConstraintError, DataType, TensorDesc, desc_from_json, desc_to_json
 from dml_jax.catalogue import STRUCTS
+from dml_jax.desc_json import read_desc
+from dml_jax.errors import Faults
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -99,12 +101,18 @@ GOOD = {"DataType": "FLOAT32", "Sizes": [1, 4, 1, 1]}
         (form(InputTensor={"Desc": GOOD, "Flags": "NONE"}), "'Flags' stands beside Desc"),
         (form(InputTensor={**GOOD, "Sizes": [1, 4, 0, 1]}), "dimension 2 has 0"),
         (form(InputTensor={**GOOD, "Sizes": [2**40]}), r"must be in \[1, 2\*\*32 - 1\], but dimension 0 has"),
-        (form(BlockSize=3), r"InputTensor.Sizes\[1\] must be a multiple of BlockSize\*\*2"),
+        (form(BlockSize=3), r"the channels of InputTensor must be a multiple of BlockSize \* BlockSize"),
     ],
 )
 def test_bad_forms_are_refused_by_name(bad, match):
     with pytest.raises(ConstraintError, match=match):
         desc_from_json(bad)
+
+
+def find_faults(form, *level):
+    faults = Faults()
+    assert read_desc(form, faults, *level) is None
+    return faults.errors
 
 
 def test_all_faults_are_found():

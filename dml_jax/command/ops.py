@@ -111,7 +111,10 @@ def _level(cls: type[OperatorDesc], row: Support) -> dict[str, Any]:
     return {
         "since": str(row.since),
         "dimension_counts": list(row.ranks),
-        "data_types": {cls.directml_names()[name]: [t.name for t in types] for name, types in row.types.items()},
+        "tensors": [
+            {"name": cls.directml_names()[name], "data_types": [t.name for t in types]}
+            for name, types in row.types.items()
+        ],
     }
 
 

@@ -321,7 +321,7 @@ def scalar_of(value: Any, data_type: DataType) -> np.generic:
     if isinstance(value, np.generic) and value.dtype != dtype and value.dtype.itemsize == dtype.itemsize:
         return value.view(dtype)
     is_integer = dtype.kind in "iu"
-    limits = np.iinfo(dtype) if is_integer else None
+    limits: Any = np.iinfo(dtype) if is_integer else None
     with np.errstate(all="ignore"):
         made = dtype.type(value) if limits is None or int(limits.min) <= value <= int(limits.max) else None
     if made is None or (is_integer and made != value):

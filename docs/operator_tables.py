@@ -71,12 +71,9 @@ def _row(cells: Row) -> nodes.row:
 
 def fields(cls: type[OperatorDesc]) -> nodes.table:
     """DirectML's fields beside the arguments of the class, and what each holds."""
-    rows = ((theirs, nodes.literal(text=ours), _kind(cls.fields()[ours])) for ours, theirs in _names(cls))
+    names = cls.directml_names()
+    rows = ((names[name], nodes.literal(text=name), _kind(field)) for name, field in cls.fields().items())
     return table(f"fields.{cls.operator_type}", (3, 3, 4), ("DirectML", f"dml_jax.{cls.__name__}", "kind"), *rows)
-
-
-def _names(cls: type[OperatorDesc]) -> Iterable[tuple[str, str]]:
-    return cls.directml_names().items()
 
 
 def _kind(field: Field) -> str:

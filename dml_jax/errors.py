@@ -104,6 +104,8 @@ def describe(value: Any) -> str:
         return value.name
     if hasattr(value, "describe"):
         return value.describe()
+    if isinstance(value, tuple) and value and all(hasattr(one, "dtype") for one in value):
+        return f"({', '.join(map(describe, value))})"
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     text = repr(value)

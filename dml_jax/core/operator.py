@@ -16,7 +16,7 @@ from .kinds import Kind, kinds_of
 from .rules import Operands, Rule, check
 from .sharding import Dims, on_mesh
 
-__all__ = ["operator", "rules_of"]
+__all__ = ["SHARDING", "operator"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,14 +36,9 @@ def operator(*rules: Rule, dims: Callable[[Operands], Dims]) -> Callable[[Callab
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         kinds = kinds_of(function)
         call = _reader(function, kinds, _traced(function, kinds, rules, dims))
-        return _public(call, function, rules)
+        return _public(call, function, rules, kinds)
 
     return decorate
-
-
-def rules_of(function: Callable[..., Any]) -> tuple[Rule, ...]:
-    """The rules of a function that `operator` made."""
-    return function.rules  # type: ignore[attr-defined]
 
 
 def _traced(
@@ -137,7 +132,9 @@ def _values_of(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...
     return itemgetter(*names)
 
 
-def _public(call: Callable[..., Any], function: Callable[..., Any], rules: tuple[Rule, ...]) -> Callable[..., Any]:
+def _public(
+    call: Callable[..., Any], function: Callable[..., Any], rules: tuple[Rule, ...], kinds: Mapping[str, Kind]
+) -> Callable[..., Any]:
     """`call` as the function that its module defines: doctest looks for examples in those alone."""
     code: Any = call
     public = FunctionType(code.__code__, function.__globals__, function.__name__, None, code.__closure__)
@@ -146,5 +143,5 @@ def _public(call: Callable[..., Any], function: Callable[..., Any], rules: tuple
     shown = {p: formatannotation(type_).replace(_ARRAY, "jax.Array") for p, type_ in public.__annotations__.items()}
     parameters = [x.replace(annotation=shown[p]) for p, x in signature(function).parameters.items()]
     public.__signature__ = Signature(parameters, return_annotation=shown["return"])  # type: ignore[attr-defined]
-    public.rules = rules  # type: ignore[attr-defined]
+    public.rules, public.kinds = rules, kinds  # type: ignore[attr-defined]
     return public

@@ -104,7 +104,7 @@ def describe(value: Any) -> str:
         return value.name
     if hasattr(value, "describe"):
         return value.describe()
-    if isinstance(value, tuple) and value and all(hasattr(one, "dtype") for one in value):
+    if type(value) is tuple and value and hasattr(value[0], "dtype"):
         return f"({', '.join(map(describe, value))})"
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"

@@ -219,7 +219,7 @@ class OperatorDesc:
         return batched(arrays)
 
     def _compute_wide(self, arrays: Mapping[str, Any]) -> Any:
-        """Runs the operator on the numbers that the words are; inside of a trace 64-bit types may be had for a while."""
+        """Runs the operator on the numbers that the words are: inside of a trace 64-bit types may be on for a while."""
 
         def numbers(array: Any, tensor: TensorDesc) -> Any:
             has_words = tensor.data_type.itemsize == 8 and array.ndim > len(tensor.sizes)

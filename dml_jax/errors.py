@@ -104,6 +104,8 @@ def describe(value: Any) -> str:
         return value.name
     if hasattr(value, "describe"):
         return value.describe()
+    if type(value) is tuple and value and hasattr(value[0], "dtype"):
+        return f"({', '.join(map(describe, value))})"
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     text = repr(value)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
+from jax import lax
 
 from ..errors import ConstraintError, DataTypeError, message
 from .arguments import as_data, as_indices
@@ -35,6 +36,8 @@ class OperatorDesc:
     support: ClassVar[tuple[Support, ...]]
     # Tensors that need not have the data type of the first one, beside indices.
     other_types: ClassVar[tuple[str, ...]] = ()
+    # Whether it moves elements without looking at them, so that the words of 64-bit ones may move alone.
+    moves_words: ClassVar[bool] = True
     # The input of which the output is a copy, some elements of it replaced.
     replaces_in: ClassVar[str | None] = None
 
@@ -206,12 +209,29 @@ class OperatorDesc:
 
     def compute_words(self, *args: Any, **arrays: Any) -> Any:
         """Runs the operator with 64-bit data as pairs of 32-bit words, a last dimension of their arrays."""
+        if not self.moves_words:
+            return self._compute_wide(arrays)
         in_words = {port: tensor.data_type.itemsize == 8 for port, tensor in self.inputs().items()}
         axes = {port: -1 if words and not self.field_of(port).is_index else None for port, words in in_words.items()}
         batched = jax.vmap(
             lambda by_field: self.compute_checked(**by_field), in_axes=(self.by_field(axes),), out_axes=-1
         )
         return batched(arrays)
+
+    def _compute_wide(self, arrays: Mapping[str, Any]) -> Any:
+        """Runs the operator on the numbers that the words are: inside of a trace 64-bit types may be on for a while."""
+
+        def numbers(array: Any, tensor: TensorDesc) -> Any:
+            has_words = tensor.data_type.itemsize == 8 and array.ndim > len(tensor.sizes)
+            return lax.bitcast_convert_type(array, tensor.dtype) if has_words else array
+
+        def words(array: Any) -> Any:
+            return lax.bitcast_convert_type(array, np.uint32) if array.dtype.itemsize == 8 else array
+
+        with jax.enable_x64(True):
+            tensors = {name: getattr(self, name) for name in arrays}
+            computed = self.compute_checked(**jax.tree.map(numbers, dict(arrays), tensors))
+            return jax.tree.map(words, computed)
 
     def as_array(self, port: str, value: Any) -> jax.Array:
         """An array of an input's data type; 64-bit indices are brought to 32 bits exactly while x64 is off.

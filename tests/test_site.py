@@ -175,20 +175,20 @@ class ToyMode(enum.IntEnum):
 
 @dataclass(frozen=True)
 class ToyDesc(OperatorDesc):
-    """DML_TOY_OPERATOR_DESC: plays with `input` | `scale`."""
+    """DML_TOY_OPERATOR_DESC: plays with `inputs` | `scale`."""
 
-    input: Inputs
+    inputs: Inputs
     scale: OptionalInput
     indices: IndexInput
-    output: Outputs
+    outputs: Outputs
     repeats: Annotated[tuple[int, ...], counted_by("RepeatsCount")]
     mode: Annotated[ToyMode, named(ToyMode, "DML_TOY_MODE_")]
 
     operator_type: ClassVar[str] = "TOY"
     other_names: ClassVar[tuple[str, ...]] = ("GAME",)
     support: ClassVar[tuple[Support, ...]] = (
-        Support(FeatureLevel.of("3_0"), RANKS_1_TO_8, {"input": FLOATS, "output": ALL_TYPES}),
-        Support(FeatureLevel.of("1_0"), RANK_4, {"input": FLOATS, "output": FLOATS}),
+        Support(FeatureLevel.of("3_0"), RANKS_1_TO_8, {"inputs": FLOATS, "outputs": ALL_TYPES}),
+        Support(FeatureLevel.of("1_0"), RANK_4, {"inputs": FLOATS, "outputs": FLOATS}),
     )
 
 
@@ -235,7 +235,7 @@ def test_new_operators_are_in_the_table_and_the_contents(larger_site):
         "moves every element of input by shifts; what leaves at one end comes in at the other",
         "ROLL",
     ]
-    assert rows["toy"] == ["plays with input | scale", "TOY or GAME"]
+    assert rows["toy"] == ["plays with inputs | scale", "TOY or GAME"]
     contents = re.findall(r'class="toctree-l2"><a class="reference internal" href="(\w+)\.html"', index)
     assert contents == [*dict.fromkeys(map(page_of, FUNCTIONS.values())), "roll", "toy"]
 
@@ -250,10 +250,10 @@ def test_new_operators_print_all_kinds_of_fields_and_a_column_per_tensor_with_ty
     fields, levels = operator_tables(larger_site, "fields"), operator_tables(larger_site, "feature-levels")
     assert fields["ROLL"][2] == ["Shifts", "shifts", "int array counted by DimensionCount"]
     assert fields["TOY"] == [
-        ["InputTensors", "input", "input tensor array counted by InputCount"],
+        ["InputTensors", "inputs", "input tensor array counted by InputCount"],
         ["ScaleTensor", "scale", "input tensor, optional"],
         ["IndicesTensor", "indices", "input tensor of indices"],
-        ["OutputTensors", "output", "output tensor array counted by OutputCount"],
+        ["OutputTensors", "outputs", "output tensor array counted by OutputCount"],
         ["Repeats", "repeats", "uint array counted by RepeatsCount"],
         ["Mode", "mode", "enum"],
     ]

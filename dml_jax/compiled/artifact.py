@@ -16,14 +16,14 @@ from ..desc_json import desc_from_json, desc_to_json
 from ..errors import ConstraintError
 from .program import Program
 
-__all__ = ["Executables", "dump", "jitted", "load"]
+__all__ = ["Executables", "dump", "jit_forms", "load"]
 
-# A program without and with a bound output, jitted.
+# A program without and with bound outputs, jitted.
 Executables = tuple[Any, Any]
 VERSION = 1
 
 
-def jitted(fresh: Callable[..., Any], bound: Callable[..., Any], outputs: int) -> Executables:
+def jit_forms(fresh: Callable[..., Any], bound: Callable[..., Any], outputs: int) -> Executables:
     """Jits both forms; the bound outputs, which come first, are given away, even where what they hold is not needed."""
     return jax.jit(fresh), jax.jit(bound, donate_argnums=range(outputs), keep_unused=True)
 
@@ -43,7 +43,7 @@ def dump(
     with zipfile.ZipFile(content, "w") as file:
         file.writestr(HEAD, json.dumps(head))
         for name, executable, outs in zip(FORMS, executables, ([], program.stored_structs), strict=True):
-            file.writestr(name, _exported(executable, [*outs, *inputs], platforms))
+            file.writestr(name, _export(executable, [*outs, *inputs], platforms))
         for name, array in owned.items():
             with file.open(f"{name}.npy", "w") as member:
                 np.save(member, np.asarray(array), allow_pickle=False)
@@ -62,7 +62,7 @@ HEAD = "operator.json"
 FORMS = ("fresh.jax_export", "bound.jax_export")
 
 
-def _exported(executable: Any, arguments: Sequence[Any], platforms: Sequence[str] | None) -> bytes:
+def _export(executable: Any, arguments: Sequence[Any], platforms: Sequence[str] | None) -> bytes:
     try:
         return bytes(jax.export.export(executable, platforms=platforms)(*arguments).serialize())
     except ImportError as error:
@@ -91,7 +91,7 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
     here = {jax.export.default_export_platform(), "cpu"}
     if here.isdisjoint(fresh.platforms):
         raise ConstraintError(f"the serialised operator is for {fresh.platforms}, and this process has {sorted(here)}")
-    return program, owned, _restored(program, fresh, bound)
+    return program, owned, _restore(program, fresh, bound)
 
 
 def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> None:
@@ -102,7 +102,7 @@ def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export
             raise ConstraintError(f"its descriptor and its exported forms differ: these take {taken}")
 
 
-def _restored(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> Executables:
+def _restore(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> Executables:
     """Both forms for buffers of any length: exported ones take the least lengths only."""
     lengths, made = [struct.size for struct in program.input_structs], program.stored_structs
 
@@ -125,4 +125,4 @@ def _restored(program: Program, fresh: jax.export.Exported, bound: jax.export.Ex
         written = jax.tree.leaves(bound.call(*map(head, outs, made), *cut(inputs)))
         return [whole(*each) for each in zip(outs, made, written, strict=True)]
 
-    return jitted(lambda *buffers: fresh.call(*cut(buffers)), write, len(made))
+    return jit_forms(lambda *buffers: fresh.call(*cut(buffers)), write, len(made))

@@ -15,7 +15,7 @@ from ..core.desc import OperatorDesc, R
 from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forms import forced_form, forcing
 from . import artifact
-from .artifact import Executables, jitted
+from .artifact import Executables, jit_forms
 from .buffers import as_buffer, as_outputs, check_devices, owned_ports
 from .program import BufferSpec, Program
 
@@ -244,11 +244,11 @@ def _x64() -> bool:
 
 @lru_cache(maxsize=256)
 def _executables(program: Program, form: str | None) -> Executables:
-    forms = (_traced_in(form, function) for function in (program.fresh, program.bound))
-    return jitted(*forms, outputs=len(program.outputs))
+    forms = (_trace_in(form, function) for function in (program.fresh, program.bound))
+    return jit_forms(*forms, outputs=len(program.outputs))
 
 
-def _traced_in(form: str | None, function: Callable[..., Any]) -> Callable[..., Any]:
+def _trace_in(form: str | None, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with the form of its making whenever it is traced, inside or outside of a `use_form`."""
 
     @wraps(function)

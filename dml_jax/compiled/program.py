@@ -14,7 +14,7 @@ from jax import lax
 from ..core.desc import OperatorDesc
 from ..core.tensor import TensorDesc, packed_strides
 from ..lowering.forms import forced_form
-from ..lowering.strided import place, stored, update, view
+from ..lowering.strided import in_storage_order, place, update, view
 from ..strides.layout import Layout
 
 __all__ = ["BufferSpec", "Program"]
@@ -92,8 +92,8 @@ class Program:
 
     def fresh(self, *buffers: jax.Array) -> list[jax.Array]:
         """Makes the outputs, each of its `stored_sizes`; elements that no coordinate addresses are 0."""
-        computed = self._computed(self._views(buffers))
-        return [self._placed(port, output) for port, output in zip(self.outputs, computed, strict=True)]
+        computed = self._compute(self._views(buffers))
+        return [self._place(port, output) for port, output in zip(self.outputs, computed, strict=True)]
 
     def bound(self, *buffers: jax.Array) -> list[jax.Array]:
         """Writes the outputs into buffers; elements that no coordinate addresses keep what these hold.
@@ -104,8 +104,8 @@ class Program:
         ports = list(self.outputs)
         outs, views = buffers[: len(ports)], self._views(buffers[len(ports) :])
         self._replace_in(outs[0] if outs else None, views)
-        computed = self._computed(views)
-        return [self._written(*each) for each in zip(ports, outs, computed, strict=True)]
+        computed = self._compute(views)
+        return [self._write(*each) for each in zip(ports, outs, computed, strict=True)]
 
     @property
     def bytes_moved(self) -> int:
@@ -120,15 +120,17 @@ class Program:
                 distinct[port] = min(distinct[port], written)
         return sum(count * self.ports[port].data_type.itemsize for port, count in distinct.items())
 
-    def _placed(self, port: str, output: jax.Array) -> jax.Array:
+    def _place(self, port: str, output: jax.Array) -> jax.Array:
         layout = self._layout(port)
         if layout.is_dense:
-            return stored(output, layout).reshape(self.stored_sizes(port))
+            return in_storage_order(output, layout).reshape(self.stored_sizes(port))
         return place(output, layout, self.buffer(port).length)
 
-    def _written(self, port: str, out: jax.Array, output: jax.Array) -> jax.Array:
+    def _write(self, port: str, out: jax.Array, output: jax.Array) -> jax.Array:
         layout = self._layout(port)
-        return stored(output, layout).reshape(out.shape) if self._fills(port, out) else update(out, output, layout)
+        if self._fills(port, out):
+            return in_storage_order(output, layout).reshape(out.shape)
+        return update(out, output, layout)
 
     def _fills(self, port: str, out: jax.Array) -> bool:
         layout = self._layout(port)
@@ -141,7 +143,7 @@ class Program:
             return
         (port,) = self.outputs
         if self._fills(port, out) and self.ports[name].is_packed and self.ports[port].is_packed:
-            views[name] = _moved_into(out, views[name])
+            views[name] = _move_into(out, views[name])
 
     def _in_words(self, port: str) -> bool:
         return self.words and self.ports[port].data_type.itemsize == 8
@@ -161,10 +163,10 @@ class Program:
         }
         for port in views:
             if self.desc.field_of(port).is_index and self._in_words(port):
-                views[port] = _saturated(views[port], self.ports[port].dtype)
+                views[port] = _saturate(views[port], self.ports[port].dtype)
         return views
 
-    def _computed(self, views: dict[str, jax.Array]) -> Sequence[jax.Array]:
+    def _compute(self, views: dict[str, jax.Array]) -> Sequence[jax.Array]:
         """The outputs, in order."""
         has_words = any(self._in_words(port) and not self.desc.field_of(port).is_index for port in self.ports)
         compute = self.desc.compute_words if has_words else self.desc.compute_checked
@@ -177,7 +179,7 @@ def _distinct(tensor: TensorDesc) -> int:
     return min(tensor.element_span, prod(n for n, s in zip(tensor.sizes, strides, strict=True) if s))
 
 
-def _moved_into(out: jax.Array, input: jax.Array) -> jax.Array:
+def _move_into(out: jax.Array, input: jax.Array) -> jax.Array:
     """Copies `input` into the buffer of `out`, so that a scatter goes on there.
 
     In two pieces: XLA replaces an update of a whole array by its value, and then copies that to a buffer of its own.
@@ -187,7 +189,7 @@ def _moved_into(out: jax.Array, input: jax.Array) -> jax.Array:
     return lax.dynamic_update_slice(out, flat[half:], (half,)).reshape(input.shape)
 
 
-def _saturated(words: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
+def _saturate(words: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
     """64-bit indices as 32-bit ones: what does not fit stays out of range, on its own side."""
     low, high = words[..., 0], words[..., 1]
     if dtype == np.uint64:

@@ -10,12 +10,12 @@ from jax import lax
 
 from ..lowering.bits import carry_bits, index_dtype
 from ..lowering.forms import forced_form
-from ..lowering.gather import Read, gathered
-from ..lowering.reduce import reduced
+from ..lowering.gather import Read, gather_slices
+from ..lowering.reduce import reduce_slices
 from ..lowering.rows import Write
-from ..lowering.scatter import scattered
+from ..lowering.scatter import scatter_slices
 from ..lowering.slices import Slices
-from .promises import Promises, shown
+from .promises import Promises, show_indices
 from .rules import Operands, Rule, custom, one_of
 
 __all__ = [
@@ -79,8 +79,8 @@ def read(
         drops=mode == "fill",
         deterministic=promises.deterministic,
     )
-    indices = shown(indices, input.shape, how.transpose)
-    values = gathered(indices, input, how, forced_form())
+    indices = show_indices(indices, input.shape, how.transpose)
+    values = gather_slices(indices, input, how, forced_form())
     if mode != "fill":
         return values
     assert fill_value is not None
@@ -112,10 +112,10 @@ def write(
         indices = _resolve(indices, sizes)
     lax_mode = "fill" if mode == "drop" else mode
     how = Write(slices, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
-    indices = shown(indices, input.shape, how)
+    indices = show_indices(indices, input.shape, how)
     if reduction is None:
-        return scattered(indices, input, updates, how, forced_form())
-    return reduced(indices, input, updates, how, reduction, forced_form())
+        return scatter_slices(indices, input, updates, how, forced_form())
+    return reduce_slices(indices, input, updates, how, reduction, forced_form())
 
 
 def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:

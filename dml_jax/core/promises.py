@@ -11,10 +11,10 @@ from jax.experimental.checkify import debug_check
 
 from ..lowering.gather import read_of
 from ..lowering.rows import Rows, Write
-from ..lowering.seen import seen_by_checkify
+from ..lowering.seen import show_to_checkify
 from .arguments import as_flag
 
-__all__ = ["Promises", "as_promises", "shown"]
+__all__ = ["Promises", "as_promises", "show_indices"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def as_promises(operator: str, unique_indices: Any, indices_are_sorted: Any, det
     )
 
 
-def shown(indices: jax.Array, shape: tuple[int, ...], write: Write) -> jax.Array:
+def show_indices(indices: jax.Array, shape: tuple[int, ...], write: Write) -> jax.Array:
     """The same indices; checkify reports those out of range, and under user_checks broken promises about them.
 
     Args:
@@ -70,7 +70,7 @@ def shown(indices: jax.Array, shape: tuple[int, ...], write: Write) -> jax.Array
             is_twice = jnp.any((row[1:] == row[:-1]) & (row[1:] < rows.count))
             debug_check(~is_twice, "unique_indices was promised, but two indices address one element")
 
-    return seen_by_checkify(check, indices)
+    return show_to_checkify(check, indices)
 
 
 def _descend(indices: jax.Array, write: Write) -> jax.Array:

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
-from .linear import Move, linear, transposed
+from .linear import Move, linear, transpose_of
 
 __all__ = ["as_bits", "carry_bits", "index_dtype", "is_float", "is_float8", "is_key", "is_narrow"]
 
@@ -62,7 +62,7 @@ def carry_bits(move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = i
     """
     if not of(data[0].dtype):
         return move(where, *data)
-    return linear(as_bits(move, of), transposed(move))(where, *data)
+    return linear(as_bits(move, of), transpose_of(move))(where, *data)
 
 
 def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow) -> Move:

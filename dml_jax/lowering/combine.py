@@ -13,13 +13,13 @@ from jax import lax
 
 from ..errors import ConstraintError
 from .bits import as_bits
-from .forms import Choice, Form, Options, chosen, described, known_bytes
+from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .ranks import number_of_rank, rank
 from .rows import Rows, Write
-from .runs import combined_runs
+from .runs import combine_runs
 from .words import as_integers, from_words, lanes, to_words
 
-__all__ = ["ADD", "MAX", "MIN", "MUL", "TABLE", "Reduction", "check_sortable", "combined", "wide_type"]
+__all__ = ["ADD", "MAX", "MIN", "MUL", "TABLE", "Reduction", "check_sortable", "combine_updates", "wide_type"]
 
 
 def wide_type(dtype: Any) -> Any:
@@ -125,7 +125,7 @@ TABLE = (
 )
 
 
-def combined(
+def combine_updates(
     indices: jax.Array,
     table: jax.Array | None,
     updates: jax.Array,
@@ -154,8 +154,8 @@ def combined(
     if write.deterministic and rounds and not write.unique_indices:
         check_sortable("deterministic", indices, shape, write)
     data = (updates,) if table is None else (table, updates)
-    options = partial(_options, *described(indices, updates), shape, write, reduction, len(data) > 1)
-    return chosen(options, TABLE, forced)(indices, *data)
+    options = partial(_options, *shapes_of(indices, updates), shape, write, reduction, len(data) > 1)
+    return choose_form(options, TABLE, forced)(indices, *data)
 
 
 def check_sortable(what: str, indices: Any, shape: tuple[Any, ...], write: Write) -> None:
@@ -256,7 +256,7 @@ def _in_runs(
     *table, updates = data
     rows = Rows(shape, write)
     held = rows.fold(table[0]) if table else None
-    found = combined_runs(rows.row_of_each(indices), held, rows.fold_updates(updates), rows.count, reduction)
+    found = combine_runs(rows.row_of_each(indices), held, rows.fold_updates(updates), rows.count, reduction)
     return rows.unfold(found)
 
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from .bits import as_bits, carry_bits
-from .forms import Choice, Form, Options, chosen, described, forced_form, is_plain, known_bytes
+from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, known_bytes, shapes_of
 from .linear import linear
-from .tiles import permuted_in_tiles
-from .words import as_integers, becomes_words, from_words, joined_lanes, lanes, to_words
+from .tiles import permute_in_tiles
+from .words import as_integers, becomes_words, from_words, join_lanes, lanes, to_words
 
 __all__ = ["TABLE", "Blocks", "rearrange"]
 
@@ -177,17 +177,17 @@ class Blocks:
 def rearrange(input: jax.Array, blocks: Blocks) -> jax.Array:
     """Splits the last three dimensions of `input` and merges their parts, as `blocks` says."""
     form = forced_form()
-    if is_plain(partial(_options, *described(input), blocks), TABLE, form):
+    if is_plain(partial(_options, *shapes_of(input), blocks), TABLE, form):
         plain = partial(_plain, blocks=blocks)
         is_bfloat16 = input.dtype == jnp.bfloat16
-        return carry_bits(_fenced(plain), None, input) if is_bfloat16 else plain(input)
+        return carry_bits(_fence(plain), None, input) if is_bfloat16 else plain(input)
     back = _form(blocks.inverse, form)
     return linear(_form(blocks, form), lambda _, cotangent, like: [back(None, cotangent)])(None, input)
 
 
 def _form(blocks: Blocks, forced: str | None) -> Form:
     def form(_: None, input: jax.Array) -> jax.Array:
-        return chosen(partial(_options, *described(input), blocks), TABLE, forced)(None, input)
+        return choose_form(partial(_options, *shapes_of(input), blocks), TABLE, forced)(None, input)
 
     return form
 
@@ -195,7 +195,7 @@ def _form(blocks: Blocks, forced: str | None) -> Form:
 def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
     plain = partial(_plain, blocks=blocks)
     is_bfloat16 = input.dtype == jnp.bfloat16
-    forms: dict[str, Form] = {"plain": as_bits(_fenced(plain)) if is_bfloat16 else lambda _, input: plain(input)}
+    forms: dict[str, Form] = {"plain": as_bits(_fence(plain)) if is_bfloat16 else lambda _, input: plain(input)}
     count, itemsize = lanes(input.dtype), input.dtype.itemsize
     if not known_bytes(input) or (count == 1 and itemsize < 4):
         return forms, {"bytes": 0}
@@ -215,7 +215,7 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
         tile = "xl"  # the row of a block fills words
     in_words = count * devices  # however a dimension is sharded, no word is torn
     if count > 1 and prod(sizes[letter] for letter in blocks.target[2]) % in_words == 0:
-        forms["joined"] = lambda _, input: joined_lanes(plain(as_integers(input)), input.dtype)
+        forms["joined"] = lambda _, input: join_lanes(plain(as_integers(input)), input.dtype)
     if sizes[lane] % in_words == 0:
         if blocks.data_format == "NHWC" and blocks.order == "DCR":
             if becomes_words(input.dtype):
@@ -228,7 +228,7 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
     return forms, case
 
 
-def _fenced(move: Callable[[jax.Array], jax.Array]) -> Form:
+def _fence(move: Callable[[jax.Array], jax.Array]) -> Form:
     """Keeps casts out of the loop that permutes: XLA:CPU of jaxlib 0.11.2 quiets NaNs of bfloat16 there."""
 
     def fenced(_: None, input: jax.Array) -> jax.Array:
@@ -241,7 +241,7 @@ def _plain(input: jax.Array, blocks: Blocks) -> jax.Array:
     """One dimension at a time: JAX follows an explicit sharding through such reshapes, and to XLA they are one."""
     lead, letters = input.ndim - 3, "".join(blocks.source)
     order = [lead + letters.index(letter) for letter in "".join(blocks.target)]
-    return _merged(jnp.transpose(_split(input, blocks), (*range(lead), *order)), blocks.target)
+    return _merge(jnp.transpose(_split(input, blocks), (*range(lead), *order)), blocks.target)
 
 
 def _in_tiles(input: jax.Array, blocks: Blocks, lane: str, tile: str, *, read_words: bool) -> jax.Array:
@@ -256,7 +256,7 @@ def _in_tiles(input: jax.Array, blocks: Blocks, lane: str, tile: str, *, read_wo
         split = split.reshape(*split.shape[:at], split.shape[at] // inner, inner, *split.shape[at + 1 :])
         sides = tuple([word.replace(letter, letters) for word in side] for side in sides)
     before, after = ("".join(side) for side in sides)
-    return _merged(permuted_in_tiles(split, before, after, tile, chosen, read_words=read_words), sides[1])
+    return _merge(permute_in_tiles(split, before, after, tile, chosen, read_words=read_words), sides[1])
 
 
 def _sizes(input: jax.Array, blocks: Blocks) -> dict[str, int]:
@@ -275,7 +275,7 @@ def _split(input: jax.Array, blocks: Blocks) -> jax.Array:
     return input
 
 
-def _merged(array: jax.Array, words: Sequence[str]) -> jax.Array:
+def _merge(array: jax.Array, words: Sequence[str]) -> jax.Array:
     lead = array.ndim - sum(map(len, words))
     for i, word in enumerate(words):
         shape = array.shape

@@ -18,12 +18,12 @@ __all__ = [
     "Choice",
     "Form",
     "Options",
-    "chosen",
-    "described",
+    "choose_form",
     "forced_form",
     "forcing",
     "is_plain",
     "known_bytes",
+    "shapes_of",
     "use_form",
 ]
 
@@ -130,7 +130,7 @@ class Choice:
         return all(case[field] in allowed for field, allowed in self.where.items())
 
 
-def chosen(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> Form:
+def choose_form(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> Form:
     """The forced form, or what the table chooses on each platform, for the devices of the program; no derivative.
 
     Args:
@@ -149,7 +149,7 @@ def chosen(options: Callable[[int], Options], table: Sequence[Choice], forced: s
 
         def by_number(devices: int) -> Form:
             forms, case = options(devices)
-            return of_leaves(_chosen(forms, table, case, forced))
+            return of_leaves(_choose(forms, table, case, forced))
 
         return by_devices(by_number, of_leaves(options(1)[0]["plain"]))(*leaves)
 
@@ -159,10 +159,10 @@ def chosen(options: Callable[[int], Options], table: Sequence[Choice], forced: s
 def is_plain(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> bool:
     """Whether the plain form is chosen on every platform: what gives way on one device gives way on several."""
     forms, case = options(1)
-    return _chosen(forms, table, case, forced) is forms["plain"]
+    return _choose(forms, table, case, forced) is forms["plain"]
 
 
-def _chosen(forms: Mapping[str, Form], table: Sequence[Choice], case: Mapping[str, Any], forced: str | None) -> Form:
+def _choose(forms: Mapping[str, Form], table: Sequence[Choice], case: Mapping[str, Any], forced: str | None) -> Form:
     plain = forms["plain"]
     if forced is not None:
         return forms.get(forced, plain)
@@ -173,7 +173,7 @@ def _chosen(forms: Mapping[str, Form], table: Sequence[Choice], case: Mapping[st
     return _by_platform({"default": plain, **by_platform}) if by_platform else plain
 
 
-def described(*arrays: Any) -> Sequence[Any]:
+def shapes_of(*arrays: Any) -> Sequence[Any]:
     """Shapes and types, which outlive a trace, of arrays that do not."""
     return [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
 

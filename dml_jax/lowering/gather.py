@@ -9,14 +9,14 @@ import jax
 from jax import lax
 
 from .bits import as_bits, is_float, is_float8
-from .combine import ADD, combined
-from .forms import Choice, Form, Options, chosen, described, known_bytes
+from .combine import ADD, combine_updates
+from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .linear import linear
 from .rows import Write
 from .slices import Slices
-from .words import as_integers, from_words, joined, lanes, to_words
+from .words import as_integers, from_words, join_elements, lanes, to_words
 
-__all__ = ["TABLE", "Read", "gathered", "read_of", "reading"]
+__all__ = ["TABLE", "Read", "gather_slices", "read_of", "reading"]
 
 _MANY = 2**62
 _FAR = {
@@ -108,7 +108,7 @@ def read_of(write: Write) -> Read:
     return Read(write.slices, write.mode, write.indices_are_sorted)
 
 
-def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None) -> jax.Array:
+def gather_slices(indices: jax.Array, input: jax.Array, read: Read, form: str | None) -> jax.Array:
     """Reads `input` where `indices` say; its transpose adds up what was read more than once.
 
     Args:
@@ -119,7 +119,7 @@ def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None)
     """
 
     def back(indices: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        return [combined(indices, None, cotangent, like[0].shape, read.transpose, ADD, form)]
+        return [combine_updates(indices, None, cotangent, like[0].shape, read.transpose, ADD, form)]
 
     return linear(reading(read, form), back)(indices, input)
 
@@ -128,7 +128,7 @@ def reading(read: Read, forced: str | None) -> Form:
     """What reads an array; it has no derivative."""
 
     def form(indices: jax.Array, input: jax.Array) -> jax.Array:
-        return chosen(partial(_options, read, *described(indices, input)), TABLE, forced)(indices, input)
+        return choose_form(partial(_options, read, *shapes_of(indices, input)), TABLE, forced)(indices, input)
 
     return form
 
@@ -179,7 +179,8 @@ def _joined(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
     *outer, last, one = indices.shape
     count, integers = lanes(input.dtype), as_integers(input)
     split = indices.reshape(*outer, last // count, count, one)
-    return from_words(joined([read(split[..., lane, :], integers) for lane in range(count)], input.dtype), input.dtype)
+    parts = [read(split[..., lane, :], integers) for lane in range(count)]
+    return from_words(join_elements(parts, input.dtype), input.dtype)
 
 
 def _axis_last(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .combine import ADD, MAX, MIN, MUL, Reduction, check_sortable, combined, wide_type
+from .combine import ADD, MAX, MIN, MUL, Reduction, check_sortable, combine_updates, wide_type
 from .gather import read_of, reading
 from .linear import linear
 from .rows import Rows, Write
 
-__all__ = ["reduced"]
+__all__ = ["reduce_slices"]
 
 
-def reduced(
+def reduce_slices(
     indices: jax.Array, input: jax.Array, updates: jax.Array, write: Write, reduction: str, form: str | None
 ) -> jax.Array:
     """Copies `input` and combines `updates` with what is there, where `indices` say.
@@ -33,7 +33,7 @@ def reduced(
     if input.dtype == jnp.bool_:
         return _of_bools(indices, input, updates, write, reduction, form)
     if not jnp.issubdtype(input.dtype, jnp.inexact):
-        return combined(indices, input, updates, input.shape, write, _KINDS[reduction], form)
+        return combine_updates(indices, input, updates, input.shape, write, _KINDS[reduction], form)
     return _REDUCTIONS[reduction](write, form)(indices, input, updates)
 
 
@@ -42,7 +42,7 @@ def _of_bools(
 ) -> jax.Array:
     """As NumPy has them: add and max are "or", mul and min "and"."""
     extreme = {"add": "max", "mul": "min"}.get(reduction, reduction)
-    numbers = reduced(indices, input.astype(jnp.int8), updates.astype(jnp.int8), write, extreme, form)
+    numbers = reduce_slices(indices, input.astype(jnp.int8), updates.astype(jnp.int8), write, extreme, form)
     return numbers.astype(jnp.bool_)
 
 
@@ -51,7 +51,7 @@ Reduced = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 def _added(write: Write, form: str | None) -> Reduced:
     def forward(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return combined(indices, input, updates, input.shape, write, ADD, form)
+        return combine_updates(indices, input, updates, input.shape, write, ADD, form)
 
     def back(indices: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return [cotangent, reading(read_of(write), form)(indices, cotangent)]
@@ -62,7 +62,7 @@ def _added(write: Write, form: str | None) -> Reduced:
 def _multiplied(write: Write, form: str | None) -> Reduced:
     @jax.custom_jvp
     def multiplied(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return combined(indices, input, updates, input.shape, write, MUL, form)
+        return combine_updates(indices, input, updates, input.shape, write, MUL, form)
 
     @multiplied.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
@@ -116,7 +116,7 @@ def _extreme(kind: Reduction, write: Write, form: str | None) -> Reduced:
 
     @jax.custom_jvp
     def extreme(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return combined(indices, input, updates, input.shape, write, kind, form)
+        return combine_updates(indices, input, updates, input.shape, write, kind, form)
 
     @extreme.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
@@ -126,7 +126,7 @@ def _extreme(kind: Reduction, write: Write, form: str | None) -> Reduced:
         wins = kind.encode(input) == kind.encode(found)
         update_wins = kind.encode(updates) == read(indices, kind.encode(found))
         winners, update_winners = wins.astype(jnp.int32), update_wins.astype(jnp.int32)
-        count = combined(indices, winners, update_winners, input.shape, write, ADD, form).astype(wide)
+        count = combine_updates(indices, winners, update_winners, input.shape, write, ADD, form).astype(wide)
         share = 1 / jnp.maximum(count, 1)
         shares = [jnp.where(wins, share, 0), jnp.where(update_wins, read(indices, share), 0)]
         _, *dots = tangents

@@ -22,9 +22,9 @@ import numpy as np
 from jax import lax
 
 from .bits import as_bits
-from .words import element, from_words, joined, lanes, to_words
+from .words import element, from_words, join_elements, lanes, to_words
 
-__all__ = ["combined_runs"]
+__all__ = ["combine_runs"]
 
 # Of an array of rows, one per lane of a word, encoded.
 Lanes = Sequence[jax.Array]
@@ -33,9 +33,7 @@ FIRST_BLOCK = 4  # most runs are short, and what is read of each row is so many 
 LATER_BLOCK = 16
 
 
-def combined_runs(
-    rows: jax.Array, table: jax.Array | None, updates: jax.Array, count: int, reduction: Any
-) -> jax.Array:
+def combine_runs(rows: jax.Array, table: jax.Array | None, updates: jax.Array, count: int, reduction: Any) -> jax.Array:
     """Combines the updates of each row, encoded, and decodes once.
 
     Args:
@@ -105,7 +103,7 @@ class _Packed:
     def rounded(self, parts: Lanes) -> jax.Array:
         """An array of the type of this one."""
         narrow = [self.reduction.decode(part, self.array.dtype) for part in parts]
-        return from_words(joined(narrow, self.array.dtype), self.array.dtype) if self.lanes > 1 else narrow[0]
+        return from_words(join_elements(narrow, self.array.dtype), self.array.dtype) if self.lanes > 1 else narrow[0]
 
 
 @dataclass(frozen=True)

@@ -6,27 +6,29 @@ import jax
 from jax import lax
 
 from .bits import as_bits
-from .forms import Choice, Form, Options, chosen, described, known_bytes
-from .linear import linear, transposed
+from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
+from .linear import linear, transpose_of
 from .rows import Write
 from .slices import Slices
 from .words import becomes_words, from_words, lanes, to_words
 
-__all__ = ["TABLE", "scattered"]
+__all__ = ["TABLE", "scatter_slices"]
 
 # On an H200, an eighth of the rows of a table of 256 MB; bandwidth as a part of a copy's in the same run. Both write a
 # donated table in place, words in a third of the time. Not on CPUs, where words would copy it.
 TABLE = (Choice("cuda", "words", {"itemsize": {1, 2, 8}}, "0.91-0.93; plain 0.52-0.55"),)
 
 
-def scattered(indices: jax.Array, input: jax.Array, updates: jax.Array, write: Write, form: str | None) -> jax.Array:
+def scatter_slices(
+    indices: jax.Array, input: jax.Array, updates: jax.Array, write: Write, form: str | None
+) -> jax.Array:
     """Copies `input` and writes `updates` where `indices` say."""
 
     def plain(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
         return lax.scatter(input, indices, updates, write.numbers, **write.promises)
 
-    options = partial(_options, plain, write, *described(indices, input, updates))
-    return linear(chosen(options, TABLE, form), transposed(plain))(indices, input, updates)
+    options = partial(_options, plain, write, *shapes_of(indices, input, updates))
+    return linear(choose_form(options, TABLE, form), transpose_of(plain))(indices, input, updates)
 
 
 def _options(

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import batching, mlir
 
-__all__ = ["seen_by_checkify"]
+__all__ = ["show_to_checkify"]
 
 
-def seen_by_checkify(check: Callable[[jax.Array], None], array: jax.Array) -> jax.Array:
+def show_to_checkify(check: Callable[[jax.Array], None], array: jax.Array) -> jax.Array:
     """Returns `array`, of which `check` calls jax.experimental.checkify.debug_check; there is no derivative.
 
     An effect of debug_check stays in a program that is exported, which then cannot be serialized. So the check is

@@ -13,13 +13,13 @@ from jax import lax
 from ..strides.layout import Group, Layout, span
 from .bits import as_bits, carry_bits, index_dtype, is_float, is_key, is_narrow
 from .combine import wide_type
-from .forms import Choice, Form, Options, chosen, described, is_plain, known_bytes
-from .gather import Read, gathered
-from .linear import linear, transposed
+from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
+from .gather import Read, gather_slices
+from .linear import linear, transpose_of
 from .slices import Slices
 from .words import as_integers, becomes_words, from_words, lanes, to_words, words_per_element
 
-__all__ = ["TABLE", "place", "stored", "update", "view"]
+__all__ = ["TABLE", "in_storage_order", "place", "update", "view"]
 
 
 # On an H200, 256 MB; bandwidth as a part of a copy's in the same run.
@@ -45,14 +45,14 @@ def view(buffer: Any, layout: Layout, form: str | None, deterministic: bool = Fa
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         wide = wide_type(cotangent.dtype)  # what is read more than once is added up in it, and rounded once
-        read = transposed(lambda _, buffer: _view(buffer, layout, deterministic))
+        read = transpose_of(lambda _, buffer: _view(buffer, layout, deterministic))
         return [read(None, cotangent.astype(wide), [like[0].astype(wide)])[0].astype(cotangent.dtype)]
 
-    options = partial(_options, *described(buffer), layout)
+    options = partial(_options, *shapes_of(buffer), layout)
     adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)
     if not adds_up and is_plain(options, TABLE, form):
         return carry_bits(lambda _, buffer: _view(buffer, layout), None, buffer)
-    return linear(chosen(options, TABLE, form), back)(None, buffer)
+    return linear(choose_form(options, TABLE, form), back)(None, buffer)
 
 
 def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
@@ -118,9 +118,9 @@ def _view(buffer: jax.Array, layout: Layout, deterministic: bool = False) -> jax
     *outer, last = layout.merged_groups or [_ELEMENT]
     for group in outer:
         x, start = _split(x, start, group)
-        x = _taken(x, group, x.ndim - 2, deterministic)
+        x = _select(x, group, x.ndim - 2, deterministic)
     x = lax.slice_in_dim(x, start, start + (last.rows - 1) * last.unit + 1, last.unit, axis=-1)
-    x = _taken(x, last, x.ndim - 1, deterministic).reshape(layout.stored_sizes)
+    x = _select(x, last, x.ndim - 1, deterministic).reshape(layout.stored_sizes)
     dims = sorted(layout.dims)
     x = jnp.transpose(x, [layout.dims.index(d) for d in dims])
     return lax.broadcast_in_dim(x, layout.sizes, dims)
@@ -139,23 +139,23 @@ def _split(x: jax.Array, start: int, group: Group) -> tuple[jax.Array, int]:
     return x.reshape(*x.shape[:-1], group.rows, group.unit), start - begin
 
 
-def _taken(x: jax.Array, group: Group, axis: int, deterministic: bool) -> jax.Array:
+def _select(x: jax.Array, group: Group, axis: int, deterministic: bool) -> jax.Array:
     """Selects along an axis, where the dimensions of a group overlap or interleave."""
     if group.is_run:
         return x
     offsets = _offsets(group.sizes, group.steps).reshape(-1, 1)
     slices = Slices(x.ndim, (axis,), placed=tuple(d for d in range(x.ndim) if d != axis))
-    return gathered(offsets, x, Read(slices, "promise_in_bounds", deterministic=deterministic), "plain")
+    return gather_slices(offsets, x, Read(slices, "promise_in_bounds", deterministic=deterministic), "plain")
 
 
 def _window(x: jax.Array, begin: int, width: int) -> jax.Array:
     """Elements [begin, begin + width) of the last dimension, zeros where there are none."""
     if begin >= 0 and begin + width <= x.shape[-1]:
         return lax.slice_in_dim(x, begin, begin + width, axis=-1)
-    return _padded(x, -begin, 0, begin + width - x.shape[-1])
+    return _pad(x, -begin, 0, begin + width - x.shape[-1])
 
 
-def _padded(x: jax.Array, low: int, interior: int, high: int) -> jax.Array:
+def _pad(x: jax.Array, low: int, interior: int, high: int) -> jax.Array:
     """Zeros before, between and after the elements of the last dimension; negative numbers cut."""
     if low == interior == high == 0:
         return x
@@ -173,10 +173,10 @@ def _update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
     if 0 in layout.sizes:
         return buffer
     if is_key(buffer) or not layout.is_nested:
-        return _scattered(buffer, updates, layout)
+        return _scatter(buffer, updates, layout)
     length = buffer.shape[0]
     if window := layout.window(length):
-        array, content = buffer.reshape(window.array_sizes), stored(updates, layout).reshape(window.sizes)
+        array, content = buffer.reshape(window.array_sizes), in_storage_order(updates, layout).reshape(window.sizes)
         return lax.dynamic_update_slice(array, content, window.starts).reshape(length)
     addressed = place(jnp.ones(layout.sizes, bool), layout, length)
     return jnp.where(addressed, place(updates, layout, length), buffer)
@@ -185,22 +185,22 @@ def _update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
 def place(updates: jax.Array, layout: Layout, length: int) -> jax.Array:
     """Writes such a view into `length` zeros; of DirectML's types, which XLA pads without changing a bit."""
     if 0 in layout.sizes or not layout.is_nested:
-        return _scattered(jnp.zeros(length, updates.dtype), updates, layout)
+        return _scatter(jnp.zeros(length, updates.dtype), updates, layout)
     *outer, last = layout.groups or [_ELEMENT]
-    x = _padded(stored(updates, layout).reshape([g.rows for g in (*outer, last)]), 0, last.unit - 1, 0)
+    x = _pad(in_storage_order(updates, layout).reshape([g.rows for g in (*outer, last)]), 0, last.unit - 1, 0)
     for group in reversed(outer):
-        x = _padded(x, 0, 0, group.unit - x.shape[-1])
+        x = _pad(x, 0, 0, group.unit - x.shape[-1])
         x = x.reshape(*x.shape[:-2], -1)
-    return _padded(x, layout.offset, 0, length - layout.offset - x.shape[-1])
+    return _pad(x, layout.offset, 0, length - layout.offset - x.shape[-1])
 
 
-def stored(updates: jax.Array, layout: Layout) -> jax.Array:
+def in_storage_order(updates: jax.Array, layout: Layout) -> jax.Array:
     """The elements in the order in which a buffer stores them, of `layout.stored_sizes`."""
     ones = [d for d in range(updates.ndim) if d not in layout.dims]
     return jnp.transpose(updates, (*ones, *layout.dims)).reshape(layout.stored_sizes)
 
 
-def _scattered(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
+def _scatter(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
     """Writes through computed offsets, into the part of the buffer that they address."""
     first, end = layout.offset, layout.offset + layout.span
     if 0 in layout.sizes:

@@ -2,6 +2,12 @@
 
 Dimensions are letters, as in einsum. Those of a tile are unrolled while tracing, the others stay dimensions of arrays:
 one thread then reads neighbours which the plain permutation leaves to far-apart ones, and writes whole words.
+
+Depth to space of bytes with blocks of 2 moves (y, x, c, h, w) to (c, h, y, w, x): neighbours along w are put 2 apart.
+With the tile (x, l), where w is split into words of 4 lanes l, a thread reads 2 words and writes 2:
+
+    reads   x=0: a0 a1 a2 a3        writes  a0 b0 a1 b1
+            x=1: b0 b1 b2 b3                a2 b2 a3 b3
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +17,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .words import as_integers, element, from_words, joined, lanes, to_words
+from .words import as_integers, element, from_words, join_elements, lanes, to_words
 
-__all__ = ["permuted_in_tiles"]
+__all__ = ["permute_in_tiles"]
 
 # One element per thread: the coordinates of a tile's letters to an array over all other dimensions.
 Reader = Callable[[Mapping[str, int]], jax.Array]
 
 
-def permuted_in_tiles(
+def permute_in_tiles(
     array: jax.Array, source: str, target: str, tile: str, chosen: str = "", *, read_words: bool
 ) -> jax.Array:
     """Permutes the last dimensions of `array` from the letters of `source` to those of `target`.
@@ -44,23 +50,24 @@ def permuted_in_tiles(
 
     def word(at: Mapping[str, int], number: int) -> jax.Array:
         positions = range(number * count, (number + 1) * count)
-        return joined([read({**at, **_coordinates(p, run, sizes)}) for p in positions], array.dtype).transpose(order)
+        elements = [read({**at, **_coordinates(p, run, sizes)}) for p in positions]
+        return join_elements(elements, array.dtype).transpose(order)
 
-    def assembled(at: Mapping[str, int], letters: str) -> jax.Array:
+    def assemble(at: Mapping[str, int], letters: str) -> jax.Array:
         """The words with some of the tile's letters `at` their coordinates, and `letters` still to be put together."""
         if not letters:
             return jnp.stack([word(at, number) for number in range(words)], axis=-1)
         letter, inner = letters[0], letters[1:]
         axis = lead + sum(other not in tile or other in inner for other in outer[: outer.index(letter)])
-        parts = [assembled({**at, letter: value}, inner) for value in range(sizes[letter])]
+        parts = [assemble({**at, letter: value}, inner) for value in range(sizes[letter])]
         if letter in chosen:
-            return _chosen(parts, axis)
-        return (_stacked_as_rows if read_words and words == 1 and not inner else jnp.stack)(parts, axis)
+            return _choose(parts, axis)
+        return (_stack_as_rows if read_words and words == 1 and not inner else jnp.stack)(parts, axis)
 
     words = prod(sizes[letter] for letter in run) // count
     # Chosen letters come last, so that what XLA sees outermost is a stack.
     written = "".join(letter for letter in outer if letter in tile and letter not in chosen)
-    result = assembled({}, written + chosen)
+    result = assemble({}, written + chosen)
     elements = from_words(result, array.dtype) if count > 1 else result  # wide elements were never taken apart
     return elements.reshape(*array.shape[:lead], *(sizes[letter] for letter in target))
 
@@ -100,14 +107,14 @@ def _coordinates(position: int, letters: str, sizes: Mapping[str, int]) -> dict[
     return at
 
 
-def _stacked_as_rows(parts: Sequence[jax.Array], axis: int) -> jax.Array:
+def _stack_as_rows(parts: Sequence[jax.Array], axis: int) -> jax.Array:
     """Stacks along a new axis: of up to four rows, XLA:GPU writes all parts in one thread."""
     before, after = parts[0].shape[:axis], parts[0].shape[axis:]
     rows = [part.reshape(prod(before), prod(after)) for part in parts]
     return jnp.concatenate(rows, axis=1).reshape(*before, len(parts), *after)
 
 
-def _chosen(parts: Sequence[jax.Array], axis: int) -> jax.Array:
+def _choose(parts: Sequence[jax.Array], axis: int) -> jax.Array:
     """Stacks along a new axis: every thread has all parts and takes the one of its coordinate."""
     shape = (*parts[0].shape[:axis], len(parts), *parts[0].shape[axis:])
     coordinate = lax.broadcasted_iota(jnp.int32, shape, axis)

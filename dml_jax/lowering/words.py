@@ -14,8 +14,8 @@ __all__ = [
     "becomes_words",
     "element",
     "from_words",
-    "joined",
-    "joined_lanes",
+    "join_elements",
+    "join_lanes",
     "lanes",
     "to_words",
     "words_per_element",
@@ -72,7 +72,7 @@ def element(words: jax.Array, lane: int, dtype: Any) -> jax.Array:
     return (words >> (width * lane)) & jnp.uint32(2**width - 1)
 
 
-def joined(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
+def join_elements(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
     """The words whose lanes are `elements`, lowest first: of `dtype`, or what `element` returned."""
     if lanes(dtype) == 1:
         return elements[0]
@@ -80,11 +80,11 @@ def joined(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
     return reduce(or_, [number << (width * lane) for lane, number in enumerate(numbers)])
 
 
-def joined_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
+def join_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
     """An array of `dtype`, stored by words, from `as_integers` of it; its last dimension is a multiple of `lanes`."""
     count = lanes(dtype)
     split = integers.reshape(*integers.shape[:-1], integers.shape[-1] // count, count)
-    return from_words(joined([split[..., lane] for lane in range(count)], integers.dtype), dtype)
+    return from_words(join_elements([split[..., lane] for lane in range(count)], integers.dtype), dtype)
 
 
 def as_integers(array: jax.Array) -> jax.Array:

@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
-from .values import Array, arrays, known, known_ints, moved
+from .values import Array, arrays, known, known_ints, move_bits
 
 __all__ = [
     "concat",
@@ -124,7 +124,7 @@ def concat(*, inputs: tuple[Array, ...], axis: int = 1) -> Array:
     """Only the first version may leave the axis out."""
     xp, *inputs_ = arrays(*inputs)
     axis = _axis("axis", axis, inputs_[0].ndim)
-    return moved(lambda *data: xp.concatenate(data, axis), *inputs_)
+    return move_bits(lambda *data: xp.concatenate(data, axis), *inputs_)
 
 
 def split(
@@ -158,11 +158,11 @@ def slice_(*, data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any 
     at = [slice(None)] * data.ndim
     for axis, *bounds in zip(along, first, last, step, strict=True):
         at[axis] = _bounded(data.shape[axis], *bounds)
-    return moved(lambda data: data[tuple(at)], data)
+    return move_bits(lambda data: data[tuple(at)], data)
 
 
 def _bounded(size: int, start: int, end: int, step: int) -> slice:
-    """A slice by ONNX's rule, which for a negative step differs from Python's: the start is moved into range."""
+    """A slice by ONNX's rule, which for a negative step differs from Python's: the start is move_bits into range."""
     if step > 0:
         return slice(start, end, step)
     first = max(0, min(start + size if start < 0 else start, size - 1))
@@ -173,7 +173,7 @@ def _bounded(size: int, start: int, end: int, step: int) -> slice:
 def expand(*, input: Array, shape: Any) -> Array:
     xp, input = arrays(input)
     sizes = np.broadcast_shapes(input.shape, _sizes("shape", shape))
-    return moved(lambda data: xp.broadcast_to(data, sizes), input)
+    return move_bits(lambda data: xp.broadcast_to(data, sizes), input)
 
 
 def tile(*, input: Array, repeats: Any) -> Array:
@@ -181,7 +181,7 @@ def tile(*, input: Array, repeats: Any) -> Array:
     if len(counts) != input.ndim or min(counts, default=0) < 0:
         raise ConstraintError(f"repeats must be a count for each dimension of {input.shape}, but it is {counts}")
     xp, input = arrays(input)
-    return moved(lambda data: xp.tile(data, counts), input)
+    return move_bits(lambda data: xp.tile(data, counts), input)
 
 
 def tile_along(*, input: Array, tiles: Array, axis: Array) -> Array:
@@ -209,9 +209,9 @@ def pad(
         raise ConstraintError(f"negative pads must leave a size of at least 0, but {amounts} cut all of {data.shape}")
     widths = [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)]
     if mode == "constant" and xp is not np:
-        return moved(lambda data, value: lax.pad(data[cut], value, [(a, b, 0) for a, b in widths]), data, value)
+        return move_bits(lambda data, value: lax.pad(data[cut], value, [(a, b, 0) for a, b in widths]), data, value)
     given = {"constant_values": value} if mode == "constant" else {}
-    return moved(lambda data: xp.pad(data[cut], widths, _PAD_MODES[mode], **given), data)
+    return move_bits(lambda data: xp.pad(data[cut], widths, _PAD_MODES[mode], **given), data)
 
 
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
@@ -231,11 +231,11 @@ def where(*, condition: Array, x: Array, y: Array) -> Array:
     sizes = np.broadcast_shapes(condition.shape, x.shape, y.shape)
     xp, condition, x, y = arrays(condition, x, y)
     condition, x, y = (xp.broadcast_to(a, sizes) for a in (condition, x, y))
-    return moved(lambda x, y: xp.where(condition, x, y), x, y)
+    return move_bits(lambda x, y: xp.where(condition, x, y), x, y)
 
 
 def _taken(data: Any, axis: int, part: slice) -> Any:
-    return moved(lambda data: data[(slice(None),) * axis + (part,)], data)
+    return move_bits(lambda data: data[(slice(None),) * axis + (part,)], data)
 
 
 def _sizes(name: str, value: Any) -> tuple[int, ...]:

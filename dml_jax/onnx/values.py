@@ -12,7 +12,7 @@ from ..errors import ConstraintError, DataTypeError
 from ..lowering.bits import carry_bits
 from .errors import NotConstantError
 
-__all__ = ["Array", "arrays", "known", "known_ints", "moved", "on_device"]
+__all__ = ["Array", "arrays", "known", "known_ints", "move_bits", "on_device"]
 
 Array = np.ndarray | jax.Array
 
@@ -61,8 +61,8 @@ def known_ints(name: str, value: Any) -> list[int]:
     return [int(n) for n in np.atleast_1d(known(name, value))]
 
 
-def moved(move: Callable[..., Any], *data: Array) -> Any:
-    """`move(*data)`, which changes no bit; floats that XLA would change are moved as integers."""
+def move_bits(move: Callable[..., Any], *data: Array) -> Any:
+    """`move(*data)`, which changes no bit; floats that XLA would change are move_bits as integers."""
     if isinstance(data[0], np.ndarray):
         return move(*data)
     return carry_bits(lambda _, *data: move(*data), None, *data)  # type: ignore[arg-type]

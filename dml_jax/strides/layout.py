@@ -105,6 +105,11 @@ class Layout:
 
         Dimensions are split off together until what is left fits between two of their rows. Where all are runs, there
         is one group per dimension of `dims`.
+
+        Sizes (2, 3) with strides (5, 1), rows padded to 5: rows of unit 5, of which 2 are addressed and in each the
+        first 3 elements (inner 3); then rows of unit 1, of which 3. Both are runs, so splits and slices reach all.
+        Sizes (3, 3) with strides (1, 1), overlapping windows: dimension 0 alone would need rows of 1 that hold 3
+        elements; so both form one group of unit 1, with steps (1, 1), which is no run: it is read by offsets.
         """
         groups: list[Group] = []
         dims = [(self.sizes[d], self.strides[d]) for d in self.dims]

@@ -2,7 +2,6 @@
 
 import fcntl
 import importlib
-import inspect
 import os
 import subprocess
 import sys
@@ -10,9 +9,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from operator_cases import CASES
 
-import dml_jax
+from dml_jax.catalogue import DESCS, FUNCTIONS
 from dml_jax.core.support import columns
 from dml_jax.core.tensor import FIELDS, TENSOR
 
@@ -20,9 +18,6 @@ for package in ("sphinx", "furo", "myst_parser", "onnx"):
     pytest.importorskip(package, reason="the site needs the extra docs")
 
 ROOT = Path(__file__).parents[1]
-PUBLIC = [getattr(dml_jax, name) for name in dml_jax.__all__]
-FUNCTIONS = [x for x in PUBLIC if inspect.isfunction(x) and x.__module__.startswith("dml_jax.operators.")]
-DESCRIPTORS = {x for x in PUBLIC if inspect.isclass(x) and issubclass(x, dml_jax.OperatorDesc)} - {dml_jax.OperatorDesc}
 
 
 @pytest.fixture(scope="session")
@@ -95,9 +90,8 @@ def test_every_public_name_has_an_entry(site, module):
 
 
 def test_every_constraint_is_on_the_operators_pages(site):
-    cases = {function.__name__: CASES[function.__name__] for function in FUNCTIONS}
-    expected = {name: {rule.name: rule.worded({}) for rule in case.rules} for name, case in cases.items()}
-    expected |= {cls.operator_type: cls.wordings() for cls in DESCRIPTORS}
+    expected = {name: {rule.name: rule.worded({}) for rule in FUNCTIONS[name].rules} for name in FUNCTIONS}
+    expected |= {cls.operator_type: cls.wordings() for cls in DESCS}
     expected["TENSOR"] = {rule.name: rule.worded(FIELDS) for rule in TENSOR}
     found = operator_tables(site, "constraints")
     assert {name: {rule: text for text, rule in rows} for name, rows in found.items()} == expected
@@ -105,6 +99,6 @@ def test_every_constraint_is_on_the_operators_pages(site):
 
 def test_every_feature_level_and_field_is_on_the_operators_pages(site):
     levels, fields = operator_tables(site, "feature-levels"), operator_tables(site, "fields")
-    for cls in DESCRIPTORS:
+    for cls in DESCS:
         assert levels[cls.operator_type] == [list(columns(row).values()) for row in cls.support]
         assert fields[cls.operator_type] == [[theirs, ours] for ours, theirs in cls.directml_names().items()]

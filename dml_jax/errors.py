@@ -104,6 +104,9 @@ def describe(value: Any) -> str:
         return value.name
     if hasattr(value, "describe"):
         return value.describe()
+    if isinstance(value, tuple):
+        text = f"({', '.join(map(describe, value))}{',' * (len(value) == 1)})"
+        return text if len(text) <= 80 else f"{text[:77]}..."
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     text = repr(value)

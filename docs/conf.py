@@ -12,6 +12,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "operator_tables", "docstring
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(collections|contextlib|jax|numpy|np|onnx|os|typing)\..*")]
 
+primary_domain = None  # `function` is the directive of operator_tables.py; Python's are `py:function` and so on
+
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"

@@ -1,76 +1,67 @@
-"""Sphinx directives that print an operator's fields, constraints and feature levels from the data that checks them."""
+"""Sphinx directives that print the catalogue: no page lists operators, fields, rules or feature levels by hand.
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+| directive | what it prints |
+| --- | --- |
+| `operators` | a row per operator, and the contents: `operators/NAME.md` for `dml_jax/operators/_NAME.py` |
+| `function NAME` | where a function's arguments are described, and its constraints |
+| `struct NAME` | the class of a DirectML operator, its fields, its constraints and its feature levels |
+| `tensor` | the constraints of every tensor |
+| `reference functions`, `structs`, `enumerations` | the docstrings of the catalogue's public names of that kind |
+"""
+
+import enum
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-import dml_jax
-from dml_jax.catalogue import DESCS
+from dml_jax import operators
+from dml_jax.catalogue import DESCS, FUNCTIONS, STRUCTS
+from dml_jax.core.desc import OperatorDesc
+from dml_jax.core.fields import Field
+from dml_jax.core.rules import Rule
 from dml_jax.core.support import columns
 from dml_jax.core.tensor import FIELDS, TENSOR
 
-Row = Sequence[str | nodes.Node]
-
-DESCRIPTORS = {cls.operator_type: cls for cls in DESCS}
-
-
-def fields(name: str) -> Iterator[Row]:
-    """DirectML's fields beside the arguments of the descriptor class."""
-    yield "DirectML", f"dml_jax.{DESCRIPTORS[name].__name__}"
-    for ours, theirs in DESCRIPTORS[name].directml_names().items():
-        yield theirs, nodes.literal(text=ours)
+Row = Iterable[str | nodes.Node]
+PUBLIC = {name: value for name, value in vars(operators).items() if not name.startswith("_")}
 
 
-def constraints(name: str) -> Iterator[Row]:
-    """Every rule in words, and its name; of a function, a descriptor, or of every tensor."""
-    yield "constraint", "name"
-    for rule, text in _wordings(name).items():
-        yield text, nodes.literal(text=rule)
+class Operator(NamedTuple):
+    """What one file of the catalogue has."""
+
+    functions: list[Callable[..., Any]]
+    structs: list[type[OperatorDesc]]
 
 
-def feature_levels(name: str) -> Iterator[Row]:
-    """The rows of the support table, newest first."""
-    support = DESCRIPTORS[name].support
-    yield tuple(columns(support[0]))
-    for row in support:
-        yield tuple(columns(row).values())
+# In teaching order.
+FILES = dict.fromkeys(value.__module__ for value in PUBLIC.values() if value in (*FUNCTIONS.values(), *DESCS))
+PAGES: Mapping[str, Operator] = {
+    file.rpartition("._")[2]: Operator(
+        [function for function in FUNCTIONS.values() if function.__module__ == file],
+        [cls for cls in DESCS if cls.__module__ == file],
+    )
+    for file in FILES
+}
 
 
-KINDS = (
-    ("fields", fields, (1, 1)),
-    ("constraints", constraints, (3, 2)),
-    ("feature-levels", feature_levels, (2, 2, 8, 4)),
-)
+def names_of(value: Any) -> list[str]:
+    """The public names of a value, its own first."""
+    return sorted((name for name, one in PUBLIC.items() if one is value), key=lambda name: name != value.__name__)
 
 
-def _wordings(name: str) -> dict[str, str]:
-    if name == "TENSOR":
-        return {rule.name: rule.worded(FIELDS) for rule in TENSOR}
-    if name in DESCRIPTORS:
-        return DESCRIPTORS[name].wordings()
-    rules = getattr(dml_jax, name).rules
-    return {rule.name: rule.worded({}) for rule in rules}
+# Tables of nodes: the id of each is what it prints, and of what.
 
 
-class OperatorTable(SphinxDirective):
-    """A table of one operator: its first row is the head, and its id is `<directive>.<operator>`."""
-
-    required_arguments = 1
-    rows: ClassVar[Callable[[str], Iterator[Row]]]
-    widths: ClassVar[Sequence[int]]
-
-    def run(self) -> list[nodes.Node]:
-        (operator,) = self.arguments
-        try:
-            head, *body = type(self).rows(operator)
-        except (KeyError, AttributeError):
-            raise self.error(f"{self.name}: there is no operator {operator!r}") from None
-        specs = [nodes.colspec(colwidth=width) for width in self.widths[: len(head)]]
-        parts = nodes.thead("", _row(head)), nodes.tbody("", *map(_row, body))
-        group = nodes.tgroup("", *specs, *parts, cols=len(head))
-        return [nodes.table("", group, ids=[f"{self.name}.{operator}"], classes=["operator", "colwidths-given"])]
+def table(of: str, widths: Iterable[int], head: Row, *body: Row) -> nodes.table:
+    """A table as wide as the page."""
+    specs = [nodes.colspec(colwidth=width) for width in widths]
+    parts = nodes.thead("", _row(head)), nodes.tbody("", *map(_row, body))
+    group = nodes.tgroup("", *specs, *parts, cols=len(specs))
+    return nodes.table("", group, ids=[of], classes=["operator", "colwidths-given"])
 
 
 def _row(cells: Row) -> nodes.row:
@@ -78,8 +69,153 @@ def _row(cells: Row) -> nodes.row:
     return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", cell)) for cell in filled))
 
 
+def fields(cls: type[OperatorDesc]) -> nodes.table:
+    """DirectML's fields beside the arguments of the class, and what each holds."""
+    names = cls.directml_names()
+    rows = ((names[name], nodes.literal(text=name), _kind(field)) for name, field in cls.fields().items())
+    return table(f"fields.{cls.operator_type}", (3, 3, 4), ("DirectML", f"dml_jax.{cls.__name__}", "kind"), *rows)
+
+
+def _kind(field: Field) -> str:
+    indices = " of indices" if field.is_index else ""
+    counted = f" counted by {field.counted_by}" if field.is_array else ""
+    return f"{field.kind}{indices}{counted}{', optional' if field.is_optional else ''}"
+
+
+def constraints(of: str, wordings: Mapping[str, str]) -> nodes.table:
+    """Every rule in words, and its name."""
+    rows = ((text, nodes.literal(text=rule)) for rule, text in wordings.items())
+    return table(f"constraints.{of}", (3, 2), ("constraint", "name"), *rows)
+
+
+def worded(rules: Iterable[Rule], names: Mapping[str, str]) -> Mapping[str, str]:
+    """Every rule's name and its text."""
+    return {rule.name: rule.worded(names) for rule in rules}
+
+
+def feature_levels(cls: type[OperatorDesc]) -> nodes.table:
+    """The rows of the support table, newest first; a column per tensor that has types of its own."""
+    rows = [columns(row) for row in cls.support]
+    head = list(dict.fromkeys(column for row in rows for column in row))
+    body = [[row.get(column, "") for column in head] for row in rows]
+    widths = (max(2, min(8, max(map(len, cells)) // 8)) for cells in zip(*body, strict=True))
+    return table(f"feature-levels.{cls.operator_type}", widths, head, *body)
+
+
+# Directives. What they say beside tables is Markdown.
+
+
+class Printed(SphinxDirective):
+    """A directive that is printed anew after a change of the catalogue."""
+
+    def run(self) -> list[nodes.Node]:
+        for file in (operators.__name__, *FILES):
+            self.env.note_dependency(sys.modules[file].__file__)
+        return [node for part in self.printed(*self.arguments) for node in self._nodes(part)]
+
+    def printed(self, *arguments: str) -> Iterator[str | nodes.Node]:
+        """Paragraphs and tables."""
+        raise NotImplementedError
+
+    def known(self, name: str, among: Mapping[str, Any]) -> Any:
+        """What has this name."""
+        if name not in among:
+            raise self.error(f"{self.name}: there is no {name!r}, only {', '.join(among)}")
+        return among[name]
+
+    def _nodes(self, part: str | nodes.Node) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(part) if isinstance(part, str) else [part]
+
+
+class Operators(Printed):
+    """`operators`."""
+
+    def printed(self) -> Iterator[str]:
+        rows = [(f"[`{name}`]({name}.md)", _summary(one), _called(one.structs)) for name, one in PAGES.items()]
+        head = ("operator", "what it does", "DirectML"), ("---",) * 3
+        yield "\n".join("|".join(("", *row, "")) for row in (*head, *rows))
+        yield "\n".join(["```{toctree}", ":hidden:", "", *PAGES, "```"])
+
+
+def _summary(operator: Operator) -> str:
+    """The first line of a docstring, in a table."""
+    of_function = (inspect.getdoc(function) for function in operator.functions)
+    of_struct = ((inspect.getdoc(cls) or "").partition(": ")[2] for cls in operator.structs)
+    line = next(filter(None, (*of_function, *of_struct)), "").partition("\n")[0]
+    return (line[:1].lower() + line[1:].rstrip(".")).replace("|", r"\|")
+
+
+def _called(structs: Iterable[type[OperatorDesc]]) -> str:
+    return ", ".join(" or ".join((cls.operator_type, *cls.other_names)) for cls in structs)
+
+
+class Function(Printed):
+    """`function NAME`."""
+
+    required_arguments = 1
+
+    def printed(self, name: str) -> Iterator[str | nodes.Node]:
+        rules = self.known(name, FUNCTIONS).rules
+        reference = f"{{py:func}}`reference <dml_jax.{name}>`"
+        yield f"The {reference} has its arguments. Its constraints, printed from the data that checks them:"
+        yield constraints(name, worded(rules, {}))
+
+
+class Struct(Printed):
+    """`struct NAME`."""
+
+    required_arguments = 1
+
+    def printed(self, name: str) -> Iterator[str | nodes.Node]:
+        cls = self.known(name, {cls.operator_type: STRUCTS[cls.operator_type] for cls in DESCS})
+        own, *others = (f"{{py:obj}}`~dml_jax.{name}`" for name in names_of(cls))
+        aliases = f", of which {' and '.join(others)} is another name," if others else ""
+        also = f" DirectML also calls the operator {' and '.join(cls.other_names)}." if cls.other_names else ""
+        yield f"{own}{aliases} has DirectML's fields in DirectML's order.{also}"
+        yield fields(cls)
+        yield constraints(name, cls.wordings())
+        yield "Data types and numbers of dimensions by feature level, the newest first:"
+        yield feature_levels(cls)
+
+
+class Tensor(Printed):
+    """`tensor`."""
+
+    def printed(self) -> Iterator[nodes.Node]:
+        yield constraints("TENSOR", worded(TENSOR, FIELDS))
+
+
+class Reference(Printed):
+    """`reference KIND`."""
+
+    required_arguments = 1
+
+    def printed(self, kind: str) -> Iterator[str]:
+        yield "\n".join(["```{eval-rst}", *self.known(kind, REFERENCE)(), "```"])
+
+
+def _functions() -> Iterator[str]:
+    for name in FUNCTIONS:
+        yield f".. autofunction:: dml_jax.{name}\n"
+
+
+def _structs() -> Iterator[str]:
+    for name in (name for cls in DESCS for name in names_of(cls)):
+        yield f".. autoclass:: dml_jax.{name}\n"
+
+
+def _enumerations() -> Iterator[str]:
+    options = "\n".join(f"   :{option}:" for option in ("members", "undoc-members", "no-inherited-members"))
+    for name, value in PUBLIC.items():
+        if inspect.isclass(value) and issubclass(value, enum.Enum):
+            yield f".. autoclass:: dml_jax.{name}\n{options}\n"
+
+
+REFERENCE = {"functions": _functions, "structs": _structs, "enumerations": _enumerations}
+
+
 def setup(app: Any) -> dict[str, bool]:
-    """Sphinx calls this: one directive per kind of table."""
-    for name, rows, widths in KINDS:
-        app.add_directive(name, type(name, (OperatorTable,), {"rows": staticmethod(rows), "widths": widths}))
+    """Sphinx calls this."""
+    for directive in (Operators, Function, Struct, Tensor, Reference):
+        app.add_directive(directive.__name__.lower(), directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -73,6 +73,11 @@ CASES = {
         ["--block-size", 2, "--data-format", "NHWC"],
         lambda x: ORACLES["space_to_depth"](x, 2, data_format="NHWC"),
     ),
+    "as_strided_scatter": (
+        [X.reshape(N, 24), X[:, :2, :3]],
+        ["--strides", "5,1", "--offset", 2],
+        lambda x, u: np.concatenate([x[:2], u[0], x[5:7], u[1], x[10:]]),
+    ),
     "as_strided": (
         [X.reshape(N, 24)],
         ["--sizes", "5,3", "--strides", "2,1", "--offset", 1],
@@ -100,7 +105,9 @@ def files(tmp_path, arrays):
 
 
 def test_every_operator_has_a_subcommand_and_a_case():
-    assert set(CASES) == set(options.BATCH_OPERATORS) == set(command.batch.list_commands(click.Context(command.batch)))
+    assert (
+        set(CASES) == set(options.batch_operators()) == set(command.batch.list_commands(click.Context(command.batch)))
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -162,7 +169,7 @@ def test_help_is_complete(arguments):
     shown = batch(*arguments)
     assert shown.exit_code == 0
     if arguments[0] in CASES:
-        operator = options.BATCH_OPERATORS[arguments[0]]
+        operator = options.batch_operators()[arguments[0]]
         for text in (*operator.operands, "output"):
             assert text.upper() in shown.stdout
         for option in (*(a.opts[0] for a in operator.attributes), "--shared", "--restart", "--coordinator"):

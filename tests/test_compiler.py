@@ -29,7 +29,7 @@ def buffers(desc, seed=0):
     """A flat buffer per input; the indices are a permutation, so that few are in range and no target occurs twice."""
     rng = np.random.default_rng(seed)
     content = []
-    for port, tensor in desc.inputs().items():
+    for port, tensor in desc.input_ports().items():
         count = tensor.element_span
         numbers = rng.permutation(count) if desc.field_of(port).is_index else rng.integers(1, 100, count)
         content.append(numbers.astype(tensor.dtype))
@@ -64,7 +64,7 @@ def test_fresh_and_bound_agree(desc):
     bound = run(*inputs, out=jax.tree.map(lambda x: jnp.full(x.shape, 7, x.dtype), fresh))
     assert_is(bound, fresh)
     assert_is(jax.jit(run)(*inputs), fresh)
-    shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.inputs().values(), strict=True)]
+    shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.input_ports().values(), strict=True)]
     assert_is(fresh, jax.tree.map(jnp.ravel, desc.compute(*shaped)))
 
 
@@ -84,7 +84,7 @@ def test_the_outputs_are_written_into_the_memory_of_out(desc):
     for one in (desc, *([large(desc.operator_type)] if desc.operator_type in LARGE else [])):
         run = compile_operator(one)
         inputs = [jnp.asarray(b) for b in buffers(one)]
-        zeros = tuple(jnp.zeros(tensor.element_span, tensor.dtype) for tensor in one.outputs().values())
+        zeros = tuple(jnp.zeros(tensor.element_span, tensor.dtype) for tensor in one.output_ports().values())
         out = zeros if len(zeros) > 1 else zeros[0]
         addresses = [x.unsafe_buffer_pointer() for x in zeros]
         for _ in range(3):

@@ -1,14 +1,20 @@
-"""The documentation site: built without a warning, with every public name, constraint and feature level on it."""
+"""The documentation site: built without a warning, with every public name, constraint and feature level on it.
+
+Its pages list no operators by hand: a site with new operators needs nothing but a page of each.
+"""
 
 import fcntl
 import importlib
 import os
+import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from test_code_blocks import blocks_of
 
 from dml_jax.catalogue import DESCS, FUNCTIONS
 from dml_jax.core.support import columns
@@ -18,21 +24,37 @@ for package in ("sphinx", "furo", "myst_parser", "onnx"):
     pytest.importorskip(package, reason="the site needs the extra docs")
 
 ROOT = Path(__file__).parents[1]
+PAGES = {path.stem: path.read_text() for path in ROOT.glob("docs/operators/*.md") if path.stem != "index"}
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """The folder of the built site: the first worker of a test run builds it, the others wait."""
-    base, run = tmp_path_factory.getbasetemp(), os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    folder = (base.parent / f"site-{run}") if run else base / "site"
+    """The folder of the built site."""
+    return once(tmp_path_factory, "site", lambda folder: (folder / "failure").write_text(build(ROOT, folder)))
+
+
+def once(factory, name, make):
+    """A folder that the first worker of a test run makes; the others wait."""
+    base, run = factory.getbasetemp(), os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    folder = (base.parent / f"{name}-{run}") if run else base / name
     with open(f"{folder}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             folder.mkdir()
-            command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "docs", folder]
-            built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-            (folder / "failure").write_text(built.stderr if built.returncode else "")
+            make(folder)
     return folder
+
+
+def build(root, folder):
+    """Builds the site of a clone; returns what is wrong with it."""
+    built = python(root, "-m", "sphinx", "-q", "-W", "--keep-going", "docs", folder)
+    return built.stderr if built.returncode else ""
+
+
+def python(root, *arguments):
+    """Runs Python in a clone, with the library of that clone."""
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    return subprocess.run([sys.executable, *arguments], cwd=root, env=environment, capture_output=True, text=True)
 
 
 class Tables(HTMLParser):
@@ -76,21 +98,24 @@ def test_the_site_is_built_without_a_warning(site):
     assert (site / "index.html").exists()
 
 
-@pytest.mark.parametrize("module", ["dml_jax", "dml_jax.batch", "dml_jax.onnx"])
-def test_every_public_name_has_an_entry(site, module):
+def entries(site):
+    """The address of every name of Python that the site describes."""
     from sphinx.util.inventory import InventoryFile
 
     inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
-    entries = {
+    return {
         name: item.uri for kind, items in inventory.items() if kind.startswith("py:") for name, item in items.items()
     }
-    public = importlib.import_module(module).__all__
-    missing = [name for name in public if not entries.get(f"{module}.{name}", "").startswith("reference/")]
-    assert not missing
+
+
+@pytest.mark.parametrize("module", ["dml_jax", "dml_jax.batch", "dml_jax.onnx"])
+def test_every_public_name_has_an_entry(site, module):
+    found, public = entries(site), importlib.import_module(module).__all__
+    assert [name for name in public if not found.get(f"{module}.{name}", "").startswith("reference/")] == []
 
 
 def test_every_constraint_is_on_the_operators_pages(site):
-    expected = {name: {rule.name: rule.worded({}) for rule in FUNCTIONS[name].rules} for name in FUNCTIONS}
+    expected = {name: {rule.name: rule.worded({}) for rule in one.rules} for name, one in FUNCTIONS.items()}
     expected |= {cls.operator_type: cls.wordings() for cls in DESCS}
     expected["TENSOR"] = {rule.name: rule.worded(FIELDS) for rule in TENSOR}
     found = operator_tables(site, "constraints")
@@ -101,4 +126,157 @@ def test_every_feature_level_and_field_is_on_the_operators_pages(site):
     levels, fields = operator_tables(site, "feature-levels"), operator_tables(site, "fields")
     for cls in DESCS:
         assert levels[cls.operator_type] == [list(columns(row).values()) for row in cls.support]
-        assert fields[cls.operator_type] == [[theirs, ours] for ours, theirs in cls.directml_names().items()]
+        names, kinds = cls.directml_names(), cls.fields()
+        shown = fields[cls.operator_type]
+        assert [row[:2] for row in shown] == [[names[name], name] for name in kinds]
+        assert [row[2].startswith(kinds[row[1]].kind) for row in shown] == [True] * len(kinds)
+
+
+# Pages and operators. Those of one file have one page, of its name.
+
+
+def page_of(value):
+    return value.__module__.rpartition("._")[2]
+
+
+def test_every_operator_has_a_page_and_every_page_an_operator():
+    assert {page_of(value) for value in (*FUNCTIONS.values(), *DESCS)} == PAGES.keys()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_prints_all_that_its_file_has(page):
+    printed = re.findall(r"^```\{(function|struct)\} (\w+)$", PAGES[page], re.MULTILINE)
+    functions = [("function", name) for name, function in FUNCTIONS.items() if page_of(function) == page]
+    assert printed == functions + [("struct", cls.operator_type) for cls in DESCS if page_of(cls) == page]
+
+
+# A site with two operators more: that of docs/contributing.md, and one with fields of all kinds.
+
+TOY = '''
+"""TOY: one of everything that a field may hold."""
+
+import enum
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from ..core.desc import OperatorDesc
+from ..core.feature_level import FeatureLevel
+from ..core.fields import IndexInput, Inputs, OptionalInput, Outputs, counted_by, named
+from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, Support
+
+__all__ = ["GameDesc", "ToyDesc", "ToyMode"]
+
+
+class ToyMode(enum.IntEnum):
+    """DML_TOY_MODE: how one plays."""
+
+    FAIR = 0
+
+
+@dataclass(frozen=True)
+class ToyDesc(OperatorDesc):
+    """DML_TOY_OPERATOR_DESC: plays with `inputs` | `scale`."""
+
+    inputs: Inputs
+    scale: OptionalInput
+    indices: IndexInput
+    outputs: Outputs
+    repeats: Annotated[tuple[int, ...], counted_by("RepeatsCount")]
+    mode: Annotated[ToyMode, named(ToyMode, "DML_TOY_MODE_")]
+
+    operator_type: ClassVar[str] = "TOY"
+    other_names: ClassVar[tuple[str, ...]] = ("GAME",)
+    support: ClassVar[tuple[Support, ...]] = (
+        Support(FeatureLevel.of("3_0"), RANKS_1_TO_8, {"inputs": FLOATS, "outputs": ALL_TYPES}),
+        Support(FeatureLevel.of("1_0"), RANK_4, {"inputs": FLOATS, "outputs": FLOATS}),
+    )
+
+
+GameDesc = ToyDesc
+'''
+TOY_PAGE = """
+# toy
+
+```{struct} TOY
+```
+"""
+
+
+@pytest.fixture(scope="session")
+def larger_site(tmp_path_factory):
+    """The site of a copy of this clone with both operators."""
+    return once(tmp_path_factory, "clone", enlarge) / "site"
+
+
+def enlarge(clone):
+    """Copies this clone, adds of each operator a source, a line and a page, and builds the site."""
+    for folder in ("dml_jax", "docs"):
+        shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__", "out"))
+    page = "docs/contributing.md"
+    source, example = (b.code for b in blocks_of((ROOT / page).read_text(), page) if b.language == "{code-block}")
+    for name, file, text in (("roll", source, example), ("toy", TOY, TOY_PAGE)):
+        (clone / f"dml_jax/operators/_{name}.py").write_text(file)
+        (clone / f"docs/operators/{name}.md").write_text(text)
+        with open(clone / "dml_jax/operators/__init__.py", "a") as lines:
+            lines.write(f"from ._{name} import *\n")
+    (clone / "failure").write_text(build(clone, clone / "site"))
+
+
+def test_a_site_with_new_operators_is_built_without_a_warning(larger_site):
+    assert (larger_site.parent / "failure").read_text() == ""
+
+
+def test_new_operators_are_in_the_table_and_the_contents(larger_site):
+    index = (larger_site / "operators/index.html").read_text()
+    parser = Tables()
+    parser.feed(index)
+    rows = {name.strip(): cells for name, *cells in parser.tables[""]}
+    assert rows["roll"] == [
+        "moves every element of input by shifts; what leaves at one end comes in at the other",
+        "ROLL",
+    ]
+    assert rows["toy"] == ["plays with inputs | scale", "TOY or GAME"]
+    contents = re.findall(r'class="toctree-l2"><a class="reference internal" href="(\w+)\.html"', index)
+    assert contents == [*dict.fromkeys(map(page_of, FUNCTIONS.values())), "roll", "toy"]
+
+
+def test_new_operators_are_in_the_reference(larger_site):
+    found = entries(larger_site)
+    for page, names in {"functions": ["roll", "ToyMode"], "descriptors": ["RollDesc", "ToyDesc", "GameDesc"]}.items():
+        assert [found[f"dml_jax.{name}"] for name in names] == [f"reference/{page}.html#dml_jax.{x}" for x in names]
+
+
+def test_new_operators_print_all_kinds_of_fields_and_a_column_per_tensor_with_types_of_its_own(larger_site):
+    fields, levels = operator_tables(larger_site, "fields"), operator_tables(larger_site, "feature-levels")
+    assert fields["ROLL"][2] == ["Shifts", "shifts", "int array counted by DimensionCount"]
+    assert fields["TOY"] == [
+        ["InputTensors", "inputs", "input tensor array counted by InputCount"],
+        ["ScaleTensor", "scale", "input tensor, optional"],
+        ["IndicesTensor", "indices", "input tensor of indices"],
+        ["OutputTensors", "outputs", "output tensor array counted by OutputCount"],
+        ["Repeats", "repeats", "uint array counted by RepeatsCount"],
+        ["Mode", "mode", "enum"],
+    ]
+    assert levels["TOY"][1] == ["1_0", "4", "FLOAT32, FLOAT16", "FLOAT32, FLOAT16"]
+    assert [len(cells) for cells in levels["TOY"]] == [4, 4]
+
+
+def test_the_example_of_a_new_operator_computes(larger_site):
+    """Its function, its struct, and its rule, in both."""
+    code = """if True:
+        import jax.numpy as jnp, dml_jax
+        x = jnp.arange(6.0).reshape(2, 3)
+        tensor = dml_jax.TensorDesc("FLOAT32", (2, 3))
+        print(dml_jax.roll(x, (1, -1)).tolist(), dml_jax.RollDesc(tensor, tensor, (1, -1)).compute(x).tolist())
+        for wrong in (lambda: dml_jax.roll(x, (1,)), lambda: dml_jax.RollDesc(tensor, tensor, (1,))):
+            try:
+                wrong()
+            except dml_jax.ConstraintError as error:
+                print(str(error).splitlines()[0])
+    """
+    line, *errors = python(larger_site.parent, "-c", code).stdout.splitlines()
+    assert line == " ".join(["[[4.0, 5.0, 3.0], [1.0, 2.0, 0.0]]"] * 2)
+    assert errors == [
+        "roll: shifts must have one entry per dimension of input, but there are 1 for 2 dimensions.",
+        "ROLL: Shifts must have one entry per dimension of InputTensor, but there are 1 for 2 dimensions.",
+    ]

@@ -132,20 +132,20 @@ def flat(numbers, ports):
 @every_example
 def test_documented_examples(example):
     desc = example.desc
-    inputs, outputs = flat(example.inputs, desc.inputs()), flat(example.outputs, desc.outputs())
+    inputs, outputs = flat(example.inputs, desc.input_ports()), flat(example.outputs, desc.output_ports())
     for actual, wanted in zip(jax.tree.leaves(dml_jax.compile_operator(desc)(*inputs)), outputs, strict=True):
         assert_same_bits(actual, wanted)
-    shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.inputs().values(), strict=True)]
+    shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.input_ports().values(), strict=True)]
     computed = jax.tree.leaves(desc.compute(*map(jnp.asarray, shaped)))
-    for actual, wanted, tensor in zip(computed, outputs, desc.outputs().values(), strict=True):
+    for actual, wanted, tensor in zip(computed, outputs, desc.output_ports().values(), strict=True):
         assert_same_bits(actual, wanted.reshape(tensor.sizes))
 
 
 def model_of(example):
     """A model file with a resource per tensor, called as its port is, that prints the outputs."""
     desc = example.desc
-    inputs, outputs = flat(example.inputs, desc.inputs()), desc.outputs()
-    initial = dict(zip(desc.inputs(), (numbers.tolist() for numbers in inputs), strict=True))
+    inputs, outputs = flat(example.inputs, desc.input_ports()), desc.output_ports()
+    initial = dict(zip(desc.input_ports(), (numbers.tolist() for numbers in inputs), strict=True))
     initial |= {port: {"valueCount": tensor.element_span, "value": 0} for port, tensor in outputs.items()}
     bindings = {}
     for port in desc.ports():
@@ -170,7 +170,7 @@ def test_documented_examples_as_model_files(example, tmp_path):
     path.write_text(json.dumps(model_of(example)))
     run_model(read_model(path, output=None), jax.devices()[0], lines.append)
     printed = dict(line.removeprefix("Resource ").split(": ", 1) for line in lines if line.startswith("Resource "))
-    outputs = zip(example.desc.outputs(), flat(example.outputs, example.desc.outputs()), strict=True)
+    outputs = zip(example.desc.output_ports(), flat(example.outputs, example.desc.output_ports()), strict=True)
     wanted = {
         repr(port): [f"{n:g}" if isinstance(n, float) else str(n) for n in numbers.tolist()]
         for port, numbers in outputs
@@ -207,12 +207,12 @@ def test_random_descriptors(struct, exhaustive):
 def arrays(case):
     """The buffers of the inputs, and what is bound to the outputs; 64-bit ones as words while x64 is off."""
     desc = case.desc
-    buffers = [case.buffers[port] for port in (*desc.inputs(), *(desc.outputs() if case.bound else ()))]
+    buffers = [case.buffers[port] for port in (*desc.input_ports(), *(desc.output_ports() if case.bound else ()))]
     return [b.view(np.uint32) if b.dtype.itemsize == 8 and not case.x64 else b for b in buffers]
 
 
 def call(case, *buffers):
-    run, count = dml_jax.compile_operator(case.desc), len(case.desc.inputs())
+    run, count = dml_jax.compile_operator(case.desc), len(case.desc.input_ports())
     if not case.bound:
         return run(*buffers)
     out = tuple(jnp.array(buffer) for buffer in buffers[count:])
@@ -222,7 +222,7 @@ def call(case, *buffers):
 def check(struct, case, made):
     """The outputs' elements are the oracle's, and those between them are what they were."""
     desc, wanted = case.desc, expected(struct, case)
-    outputs = zip(desc.outputs().items(), jax.tree.leaves(made), strict=True)
+    outputs = zip(desc.output_ports().items(), jax.tree.leaves(made), strict=True)
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
     for ((port, tensor), output), of_one in zip(outputs, wanted, strict=True):
         before = case.buffers[port]

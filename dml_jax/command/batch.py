@@ -62,10 +62,10 @@ class _Operators(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def _make(self) -> None:
-        from .batch_options import BATCH_OPERATORS
+        from .batch_options import batch_operators
 
         if not self.commands:
-            self.commands = {name: _subcommand(name, operator) for name, operator in BATCH_OPERATORS.items()}
+            self.commands = {name: _subcommand(name, operator) for name, operator in batch_operators().items()}
 
 
 @click.group(
@@ -124,16 +124,16 @@ def _shared_option(operands: Sequence[str]) -> click.Option:
 
 
 def _subcommand(name: str, operator: BatchOperator) -> click.Command:
-    operands = (*operator.operands, "output")
-    files = [click.Argument([operand], type=FILE) for operand in operands]
+    arguments = {**operator.operands, "output": False}
+    files = [click.Argument([a], type=FILE, nargs=-1 if lists else 1, required=True) for a, lists in arguments.items()]
     first, *_ = (operator.function.__doc__ or "").splitlines()
     first = first.replace("`", "").partition(";")[0].rstrip(".") + "."
     return click.Command(
         name,
         callback=partial(_run, name, operator),
-        params=[*files, *operator.attributes, _shared_option(operator.operands), *_COMMON],
+        params=[*files, *operator.attributes, _shared_option(list(operator.operands)), *_COMMON],
         help=f"{first}\n\n{_FILES}",
-        epilog=f"\b\nExample:\n  dml-jax batch {name} {' '.join(f'{o}.npy' for o in operands)} {operator.example}",
+        epilog=f"\b\nExample:\n  dml-jax batch {name} {' '.join(f'{a}.npy' for a in arguments)} {operator.example}",
         short_help=first,
     )
 
@@ -164,11 +164,11 @@ def _run(
     from ..batch.mapping import map_batches
     from ..batch.npy import NpyFile, load_whole
 
-    paths = {operand: rest.pop(operand) for operand in operator.operands}
+    paths = operator.slots({operand: rest.pop(operand) for operand in operator.operands})
     _check_shared(operator, shared)
     hosts = _hosts(coordinator, num_processes, process_id)
     attributes = {key: value for key, value in rest.items() if value is not None}
-    files = {o: NpyFile(path, None if o == "indices" else dtype) for o, path in paths.items()}
+    files = {slot: NpyFile(path, None if operator.is_index(slot) else dtype) for slot, path in paths.items()}
     share = Share(hosts.index, hosts.count) if hosts else Share()
     _interruption.begin()
     try:
@@ -176,11 +176,11 @@ def _run(
         with hosts.joined() if hosts else nullcontext(), jax.enable_x64(True), _Display(output) as display:
             devices()
             last = map_batches(
-                _itemwise(operator, shared, attributes),
-                tuple(file for o, file in files.items() if o not in shared),
+                _itemwise(operator, list(files), shared, attributes),
+                tuple(file for slot, file in files.items() if slot not in shared),
                 output,
                 batch_size=batch_size,
-                shared=[load_whole(file) for o, file in files.items() if o in shared],
+                shared=[load_whole(file) for slot, file in files.items() if slot in shared],
                 identity={"operator": name, "attributes": {k: str(v) for k, v in attributes.items()}, "shared": shared},
                 overwrite=overwrite,
                 restart=restart,
@@ -197,14 +197,16 @@ def _run(
     click.echo(_summary(output, last))
 
 
-def _itemwise(operator: BatchOperator, shared: tuple[str, ...], attributes: dict[str, Any]) -> Callable[..., jax.Array]:
+def _itemwise(
+    operator: BatchOperator, slots: Sequence[str], shared: tuple[str, ...], attributes: dict[str, Any]
+) -> Callable[..., jax.Array]:
     """The operator on batches; the shared operands come last."""
     import jax
 
-    order = sorted(operator.operands, key=lambda operand: operand in shared)
+    order = sorted(slots, key=lambda slot: slot in shared)
     return jax.vmap(
-        lambda *arrays: operator.function(**dict(zip(order, arrays, strict=True)), **attributes),
-        in_axes=tuple(None if operand in shared else 0 for operand in order),
+        lambda *arrays: operator.function(**operator.grouped(dict(zip(order, arrays, strict=True))), **attributes),
+        in_axes=tuple(None if slot in shared else 0 for slot in order),
     )
 
 

@@ -1,16 +1,22 @@
-"""What `dml-jax batch` knows of each operator: its files, and its attributes as options."""
+"""What `dml-jax batch` makes of each operator of the catalogue: arrays are files, attributes are options."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from inspect import Parameter, getdoc, signature
+from typing import Any, get_type_hints
 
 import click
+import jax
 
-from .. import operators
-from ..core.reductions import ReductionName
-from ..operators._blocks import ORDERS
+from ..catalogue import FUNCTIONS
+from ..core.arguments import as_indices, as_int, as_ints
+from ..core.fill_value import as_fill
+from ..core.kinds import Kind
+from ..core.operator import SHARDING
+from .types import NumberType
 
-__all__ = ["BATCH_OPERATORS", "BatchOperator"]
+__all__ = ["BatchOperator", "batch_operators"]
 
 
 @dataclass(frozen=True)
@@ -19,27 +25,53 @@ class BatchOperator:
 
     Args:
       function: of dml_jax.
-      operands: its arrays in order, each a file.
+      operands: its arrays in order, each a file, or any number of files where it is a list.
       attributes: the options that become its keyword arguments.
       example: of these options.
     """
 
-    function: Callable[..., Any]
-    operands: tuple[str, ...]
+    function: Any
+    operands: Mapping[str, bool]
     attributes: tuple[click.Option, ...]
     example: str
 
+    def slots(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Every file by its operand, those of a list as `inputs[0]`."""
+        slots: dict[str, Any] = {}
+        for name, value in given.items():
+            slots |= {f"{name}[{i}]": one for i, one in enumerate(value)} if self.operands[name] else {name: value}
+        return slots
 
-class _Number(click.ParamType):
-    name = "number"
+    def grouped(self, slots: Mapping[str, Any]) -> dict[str, Any]:
+        """What `slots` took apart."""
+        found: dict[str, Any] = {name: slots[name] for name, is_list in self.operands.items() if not is_list}
+        for name in self.operands.keys() - found.keys():
+            count = sum(slot.startswith(f"{name}[") for slot in slots)
+            found[name] = [slots[f"{name}[{i}]"] for i in range(count)]
+        return found
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> complex:
-        for kind in (int, float, complex):
-            try:
-                return kind(value)
-            except ValueError:
-                continue
-        raise click.BadParameter(f"{value!r} is no number", ctx, param)
+    def is_index(self, slot: str) -> bool:
+        """Whether a file holds indices."""
+        return self.function.kinds[slot.partition("[")[0]].read is as_indices
+
+
+# What an option says of an item; others say what the docstring does. And an example of it, where it is required.
+_HELP = {
+    "axis": "Dimension of an item that is meant, from 0; negative counts from the end.",
+    "fill_value": "What an index out of range reads with --mode fill; 0 if left out.",
+    "reduction": "Combine updates with what is there, any number of them, instead of replacing it.",
+    "deterministic": "The same bits in every run, also of sums of floats on a GPU; slower there.",
+    "batch_dims": "How many leading dimensions of an item input and indices share.",
+    "block_size": "Height and width of a block, in pixels.",
+    "order": "How channels become pixels: DCR is DEPTH_COLUMN_ROW, CRD is COLUMN_ROW_DEPTH.",
+    "data_format": "Order of dimensions: an item is CHW, or HWC.",
+    "strides": "Elements, not bytes, from one coordinate to the next, a number per dimension, such as 3,1.",
+}
+_MODES = {"clip": "the nearest element is meant", "fill": "--fill-value is read", "drop": "nothing is written"}
+_EXAMPLES = {"axis": "0", "block_size": "2", "sizes": "2,3", "strides": "3,1"}
+# Attributes that mean nothing here: promises are about gradients, or make wrong files where they are broken.
+_LEFT_OUT = (SHARDING, "indices_are_sorted", "unique_indices")
+_PROMISE = "promise_in_bounds"
 
 
 class _Integers(click.ParamType):
@@ -54,86 +86,56 @@ class _Integers(click.ParamType):
             raise click.BadParameter(f"{value!r} is no list of integers such as 2,3", ctx, param) from None
 
 
-def _option(*names: str, **settings: Any) -> click.Option:
-    return click.Option(names, **settings, show_default="default" in settings)
+def batch_operators() -> dict[str, BatchOperator]:
+    """Every operator that makes one array: a command writes one file."""
+    returns = {name: get_type_hints(function)["return"] for name, function in FUNCTIONS.items()}
+    return {name: _operator(function) for name, function in FUNCTIONS.items() if returns[name] is jax.Array}
 
 
-_AXIS = _option(
-    "--axis",
-    type=int,
-    required=True,
-    help="Dimension of an item that indices address, from 0; negative counts from the end.",
-)
-_READ = (
-    _option(
-        "--mode",
-        type=click.Choice(["clip", "fill"]),
-        default="clip",
-        help="What an index out of range reads: the nearest element, or --fill-value.",
-    ),
-    _option("--fill-value", type=_Number(), help="What an index out of range reads with --mode fill; 0 if left out."),
-)
-_WRITE = _option(
-    "--mode",
-    type=click.Choice(["drop", "clip"]),
-    default="drop",
-    help="What becomes of an update out of range: nothing, or it is written to the nearest element.",
-)
-_REDUCE = (
-    _option(
-        "--reduction",
-        type=click.Choice(get_args(ReductionName)),
-        help="Combine updates with what is there, any number of them, instead of replacing it.",
-    ),
-    _option(
-        "--deterministic",
-        is_flag=True,
-        help="The same bits in every run, also of sums of floats on a GPU; slower there.",
-    ),
-)
-_BLOCKS = (
-    _option("--block-size", type=int, required=True, help="Height and width of a block, in pixels."),
-    _option(
-        "--order",
-        type=click.Choice(list(ORDERS)),
-        default="DCR",
-        help="How channels become pixels: DCR is DEPTH_COLUMN_ROW, CRD is COLUMN_ROW_DEPTH.",
-    ),
-    _option(
-        "--data-format",
-        type=click.Choice(["NCHW", "NHWC"]),
-        default="NCHW",
-        help="Order of dimensions: an item is CHW, or HWC.",
-    ),
-)
-_BATCH_DIMS = _option(
-    "--batch-dims", type=int, default=0, help="How many leading dimensions of an item input and indices share."
-)
-_VIEW = (
-    _option("--sizes", type=_Integers(), required=True, help="Sizes of the view of an item, such as 2,3."),
-    _option(
-        "--strides",
-        type=_Integers(),
-        required=True,
-        help="Elements, not bytes, from one coordinate to the next, a number per size, such as 3,1.",
-    ),
-    _option("--offset", type=int, default=0, help="Elements of an item before the first one of the view."),
-)
+def _operator(function: Any) -> BatchOperator:
+    parameters, described = signature(function).parameters, _described(function)
+    operands, attributes = {}, []
+    for name, kind in function.kinds.items():
+        if kind.is_array and not kind.needs:
+            operands[name] = kind.is_list
+        elif name not in _LEFT_OUT and (name != "deterministic" or "reduction" in parameters):
+            text = _HELP.get(name) or _of_modes(kind.names) or described[name]
+            attributes.append(_option(name, kind, parameters[name], text))
+    required = [option.name for option in attributes if option.required]
+    example = " ".join(f"--{name.replace('_', '-')} {_EXAMPLES.get(name, '1')}" for name in required)
+    return BatchOperator(function, operands, tuple(attributes), example)
 
-BATCH_OPERATORS = {
-    "gather": BatchOperator(operators.gather, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
-    "gather_elements": BatchOperator(operators.gather_elements, ("input", "indices"), (_AXIS, *_READ), "--axis 0"),
-    "gather_nd": BatchOperator(operators.gather_nd, ("input", "indices"), (_BATCH_DIMS, *_READ), "--batch-dims 1"),
-    "scatter_elements": BatchOperator(
-        operators.scatter_elements,
-        ("input", "indices", "updates"),
-        (_AXIS, _WRITE, *_REDUCE),
-        "--axis 0 --reduction add",
-    ),
-    "scatter_nd": BatchOperator(
-        operators.scatter_nd, ("input", "indices", "updates"), (_WRITE, *_REDUCE), "--mode clip"
-    ),
-    "depth_to_space": BatchOperator(operators.depth_to_space, ("input",), _BLOCKS, "--block-size 2"),
-    "space_to_depth": BatchOperator(operators.space_to_depth, ("input",), _BLOCKS, "--block-size 2"),
-    "as_strided": BatchOperator(operators.as_strided, ("buffer",), _VIEW, "--sizes 2,3 --strides 3,1"),
-}
+
+def _of_modes(names: tuple[str, ...]) -> str:
+    """What `mode` says, for those that an operator has; nothing for other names."""
+    meanings = ", ".join(f"with {name} {_MODES[name]}" for name in names if name in _MODES)
+    return f"Of an index out of range: {meanings}." if meanings else ""
+
+
+def _option(name: str, kind: Kind, parameter: Parameter, text: str) -> click.Option:
+    is_flag, default = isinstance(parameter.default, bool), parameter.default
+    settings: dict[str, Any] = {"is_flag": True} if is_flag else {"type": _type_of(kind)}
+    if default is Parameter.empty:
+        settings["required"] = True
+    elif default is not None and not is_flag:  # an enumeration by its first name
+        settings["default"] = next((n for n in kind.names if kind.read("", name, n) == default), default)
+    return click.Option([f"--{name.replace('_', '-')}"], help=text, show_default="default" in settings, **settings)
+
+
+def _type_of(kind: Kind) -> Any:
+    if kind.names:
+        return click.Choice([name for name in kind.names if name != _PROMISE])
+    return {as_int: int, as_ints: _Integers(), as_fill: NumberType()}.get(kind.read, str)
+
+
+def _described(function: Callable[..., Any]) -> Mapping[str, str]:
+    """What the docstring says of each argument."""
+    section = re.search(r"^Args:\n(.*?)\n\n", getdoc(function) or "", re.DOTALL | re.MULTILINE)
+    entries = re.split(r"^  (?=\w)", section[1] if section else "", flags=re.MULTILINE)
+    pairs = (entry.partition(":") for entry in entries if entry)
+    return {name: _sentence(text) for name, _, text in pairs}
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.replace("`", "").split())
+    return text[:1].upper() + text[1:]

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from ..core.feature_level import FeatureLevel
 from ..errors import ConstraintError, suggestion
 
-__all__ = ["Level", "Milliseconds", "OperatorName"]
+__all__ = ["Level", "Milliseconds", "NumberType", "OperatorName"]
 
 DAY = 86_400_000
 
@@ -63,3 +63,15 @@ class Milliseconds(click.ParamType):
         if not 0 <= milliseconds <= DAY:
             self.fail(f"{value!r} is no number of milliseconds from 0 to {DAY}, a day", param, ctx)
         return milliseconds
+
+
+class NumberType(click.ParamType):
+    """An integer, a float or a complex number."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> complex:
+        for kind in (int, float, complex):
+            with suppress(ValueError):
+                return kind(value)
+        raise click.BadParameter(f"{value!r} is no number", ctx, param)

@@ -56,12 +56,12 @@ class Program:
     @cached_property
     def inputs(self) -> dict[str, TensorDesc]:
         """The tensors that are read, by port."""
-        return self.desc.inputs()
+        return self.desc.input_ports()
 
     @cached_property
     def outputs(self) -> dict[str, TensorDesc]:
         """The tensors that are written, by port."""
-        return self.desc.outputs()
+        return self.desc.output_ports()
 
     @cached_property
     def ports(self) -> dict[str, TensorDesc]:

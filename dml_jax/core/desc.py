@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
+from jax import lax
 
 from ..errors import ConstraintError, DataTypeError, message
 from .arguments import as_data, as_indices
@@ -35,6 +36,8 @@ class OperatorDesc:
     support: ClassVar[tuple[Support, ...]]
     # Tensors that need not have the data type of the first one, beside indices.
     other_types: ClassVar[tuple[str, ...]] = ()
+    # Whether it moves elements without looking at them, so that the words of 64-bit ones may move alone.
+    moves_words: ClassVar[bool] = True
     # The input of which the output is a copy, some elements of it replaced.
     replaces_in: ClassVar[str | None] = None
 
@@ -134,13 +137,13 @@ class OperatorDesc:
 
     def ports(self) -> dict[str, TensorDesc]:
         """Every tensor, in DirectML's order."""
-        return self.inputs() | self.outputs()
+        return self.input_ports() | self.output_ports()
 
-    def inputs(self) -> dict[str, TensorDesc]:
+    def input_ports(self) -> dict[str, TensorDesc]:
         """The tensors that are read."""
         return self._ports(self.input_names())
 
-    def outputs(self) -> dict[str, TensorDesc]:
+    def output_ports(self) -> dict[str, TensorDesc]:
         """The tensors that are written."""
         return self._ports(self.output_names())
 
@@ -175,7 +178,7 @@ class OperatorDesc:
     def owned_by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
         """What is handed over for some inputs, by field: of an array a tuple, with None for those that are not."""
         names = {port.partition("[")[0] for port in ports}
-        found = self.by_field(dict.fromkeys(self.inputs()) | dict(ports))
+        found = self.by_field(dict.fromkeys(self.input_ports()) | dict(ports))
         return {name: found[name] for name in names}
 
     # Running.
@@ -193,7 +196,7 @@ class OperatorDesc:
           ConstraintError: other sizes, or another number of arrays.
           DataTypeError: other data types, or 64-bit data while x64 is off.
         """
-        ports = self.inputs()
+        ports = self.input_ports()
         if len(arrays) != len(ports):
             wanted = ", ".join(map(self.shown, ports)) or "nothing"
             raise ConstraintError(f"{self.operator_type}: takes arrays for {wanted}, but there are {len(arrays)}.")
@@ -206,12 +209,29 @@ class OperatorDesc:
 
     def compute_words(self, *args: Any, **arrays: Any) -> Any:
         """Runs the operator with 64-bit data as pairs of 32-bit words, a last dimension of their arrays."""
-        in_words = {port: tensor.data_type.itemsize == 8 for port, tensor in self.inputs().items()}
+        if not self.moves_words:
+            return self._compute_wide(arrays)
+        in_words = {port: tensor.data_type.itemsize == 8 for port, tensor in self.input_ports().items()}
         axes = {port: -1 if words and not self.field_of(port).is_index else None for port, words in in_words.items()}
         batched = jax.vmap(
             lambda by_field: self.compute_checked(**by_field), in_axes=(self.by_field(axes),), out_axes=-1
         )
         return batched(arrays)
+
+    def _compute_wide(self, arrays: Mapping[str, Any]) -> Any:
+        """Runs the operator on the numbers that the words are: inside of a trace 64-bit types may be on for a while."""
+
+        def numbers(array: Any, tensor: TensorDesc) -> Any:
+            has_words = tensor.data_type.itemsize == 8 and array.ndim > len(tensor.sizes)
+            return lax.bitcast_convert_type(array, tensor.dtype) if has_words else array
+
+        def words(array: Any) -> Any:
+            return lax.bitcast_convert_type(array, np.uint32) if array.dtype.itemsize == 8 else array
+
+        with jax.enable_x64(True):
+            tensors = {name: getattr(self, name) for name in arrays}
+            computed = self.compute_checked(**jax.tree.map(numbers, dict(arrays), tensors))
+            return jax.tree.map(words, computed)
 
     def as_array(self, port: str, value: Any) -> jax.Array:
         """An array of an input's data type; 64-bit indices are brought to 32 bits exactly while x64 is off.
@@ -219,7 +239,7 @@ class OperatorDesc:
         Raises:
           DataTypeError: no array, another data type, or 64-bit data while x64 is off.
         """
-        shown, tensor = self.shown(port), self.inputs()[port]
+        shown, tensor = self.shown(port), self.input_ports()[port]
         is_index = self.field_of(port).is_index
         array = as_indices(self.operator_type, port, value) if is_index else as_data(self.operator_type, shown, value)
         given = getattr(value, "dtype", array.dtype)
@@ -229,7 +249,7 @@ class OperatorDesc:
         return array
 
     def _as_input(self, port: str, value: Any) -> jax.Array:
-        array, tensor, shown = self.as_array(port, value), self.inputs()[port], self.shown(port)
+        array, tensor, shown = self.as_array(port, value), self.input_ports()[port], self.shown(port)
         if array.shape != tensor.sizes:
             rule = f"the array of {shown} must have its sizes, {tensor.sizes}"
             raise ConstraintError(message(self.operator_type, rule, f"its shape is {array.shape}", {shown: array}))

@@ -317,16 +317,17 @@ def scalar_of(value: Any, data_type: DataType) -> np.generic:
     Raises:
       DataTypeError: the type cannot hold the number.
     """
-    dtype: Any = data_type.dtype
+    dtype = data_type.dtype
     if isinstance(value, np.generic) and value.dtype != dtype and value.dtype.itemsize == dtype.itemsize:
         return value.view(dtype)
-    is_integer = dtype.kind in "iu"
-    limits: Any = np.iinfo(dtype) if is_integer else None
-    with np.errstate(all="ignore"):
-        made = dtype.type(value) if limits is None or int(limits.min) <= value <= int(limits.max) else None
-    if made is None or (is_integer and made != value):
-        raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
-    return made
+    number = value.item() if isinstance(value, np.generic) else value
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return dtype.type(number)
+    limits = np.iinfo(dtype)
+    if limits.min <= number <= limits.max and number == int(number):
+        return dtype.type(int(number))
+    raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
 
 
 # A fused activation.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -35,12 +35,16 @@ class Kind:
       is_array: whether it is traced.
       is_shown: whether messages name it among the operands.
       needs: arguments that are read before it.
+      is_list: whether it is any number of arrays.
+      names: the names that an attribute takes.
     """
 
     read: Callable[..., Any]
     is_array: bool = False
     is_shown: bool = True
     needs: tuple[str, ...] = ()
+    is_list: bool = False
+    names: tuple[str, ...] = ()
 
 
 def _as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
@@ -50,14 +54,14 @@ def _as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
     raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
 
 
-def attribute(read: Callable[[str, str, Any], Any]) -> Kind:
-    """A static value that `read` brings to one form."""
-    return Kind(read)
+def attribute(read: Callable[[str, str, Any], Any], *names: str) -> Kind:
+    """A static value that `read` brings to one form; `names` if it takes names."""
+    return Kind(read, names=names)
 
 
 _INDICES = Kind(as_indices, is_array=True)
 Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True)]
-DataList = Annotated[Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_array=True)]
+DataList = Annotated[Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_array=True, is_list=True)]
 Indices = Annotated[jax.Array | np.ndarray, _INDICES]
 ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
 Fill = Annotated[Number | None, Kind(as_fill, is_array=True, is_shown=False, needs=("input", "mode"))]
@@ -75,9 +79,9 @@ def _kind_of(annotation: Any) -> Kind:
     if get_origin(annotation) in (types.UnionType, Union) and type(None) in get_args(annotation):
         (one,) = (part for part in get_args(annotation) if part is not type(None))
         inner = _kind_of(one)
-        return Kind(_or_none(inner.read), inner.is_array, inner.is_shown)
+        return replace(inner, read=_or_none(inner.read))
     if get_origin(annotation) is Literal:
-        return Kind(as_name)
+        return Kind(as_name, names=get_args(annotation))
     if get_origin(annotation) is Sequence:
         return Kind(as_ints)
     return {int: Kind(as_int), bool: Kind(as_flag, is_shown=False)}[annotation]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from inspect import Parameter, Signature, formatannotation, signature
+from operator import itemgetter
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, get_type_hints
 
@@ -15,7 +16,7 @@ from .kinds import Kind, kinds_of
 from .rules import Operands, Rule, check
 from .sharding import Dims, on_mesh
 
-__all__ = ["operator", "rules_of"]
+__all__ = ["SHARDING", "operator"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,14 +36,9 @@ def operator(*rules: Rule, dims: Callable[[Operands], Dims]) -> Callable[[Callab
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         kinds = kinds_of(function)
         call = _reader(function, kinds, _traced(function, kinds, rules, dims))
-        return _public(call, function, rules)
+        return _public(call, function, rules, kinds)
 
     return decorate
-
-
-def rules_of(function: Callable[..., Any]) -> tuple[Rule, ...]:
-    """The rules of a function that `operator` made."""
-    return function.rules  # type: ignore[attr-defined]
 
 
 def _traced(
@@ -90,17 +86,18 @@ def _grouped(names: list[str], like: tuple[Any, ...], flat: tuple[Any, ...]) -> 
 
 
 def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Callable[..., Any]) -> Callable[..., Any]:
-    """Reads the arguments of a call, each by its kind: only those that are given, as calls are many and small."""
+    """Reads the arguments of a call, each by its kind; only those that are given, as calls may be many and small."""
     name, of_python = function.__name__, signature(function)
     parameters = of_python.parameters
     positional = [p for p, x in parameters.items() if x.kind is Parameter.POSITIONAL_OR_KEYWORD]
     at_place, places = [(p, kinds[p].read) for p in positional], {p: i for i, p in enumerate(positional)}
-    readers = {p: kind.read for p, kind in kinds.items() if not kind.needs}
-    late = [(p, kind.read, kind.needs) for p, kind in kinds.items() if kind.needs]
+    readers = {p: _unread if kind.needs else kind.read for p, kind in kinds.items()}
+    late = [(p, kind) for p, kind in kinds.items() if kind.needs]
+    causes = {q for p, kind in late for q in (p, *kind.needs)}
     defaults = {p: x.default for p, x in parameters.items() if x.default is not Parameter.empty}
-    defaults = {p: readers[p](name, p, value) if p in readers else value for p, value in defaults.items()}
-    arrays = [p for p, kind in kinds.items() if kind.is_array]
-    static = [p for p, kind in kinds.items() if not kind.is_array and p != SHARDING]
+    defaults = {p: readers[p](name, p, value) for p, value in defaults.items()}
+    attributes = _values_of([p for p, kind in kinds.items() if not kind.is_array and p != SHARDING])
+    arrays = _values_of([p for p, kind in kinds.items() if kind.is_array])
     count, most, forced, sharding = len(kinds), len(at_place), forced_form, SHARDING
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -110,20 +107,34 @@ def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Cal
         for (p, read), value in zip(at_place, args):  # noqa: B905
             given[p] = read(name, p, value)
         for p, value in kwargs.items():
-            if p not in kinds or places.get(p, most) < len(args):
+            if p not in readers or places.get(p, most) < len(args):
                 of_python.bind(*args, **kwargs)
-            given[p] = readers[p](name, p, value) if p in readers else value
+            given[p] = readers[p](name, p, value)
         if len(given) < count:
             of_python.bind(*args, **kwargs)
-        for p, read, needs in late:
-            given[p] = read(name, p, given[p], *[given[n] for n in needs])
-        fixed = forced(), given[sharding], tuple([given[p] for p in static])
-        return jitted(fixed, *[given[p] for p in arrays])
+        if kwargs and not causes.isdisjoint(kwargs):
+            for p, kind in late:
+                given[p] = kind.read(name, p, given[p], *[given[q] for q in kind.needs])
+        return jitted((forced(), given[sharding], attributes(given)), *arrays(given))
 
     return call
 
 
-def _public(call: Callable[..., Any], function: Callable[..., Any], rules: tuple[Rule, ...]) -> Callable[..., Any]:
+def _unread(_: str, __: str, value: Any) -> Any:
+    """The value of an argument that is read after others."""
+    return value
+
+
+def _values_of(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """What takes the values of some names out of a mapping."""
+    if len(names) == 1:
+        return lambda given: (given[names[0]],)
+    return itemgetter(*names)
+
+
+def _public(
+    call: Callable[..., Any], function: Callable[..., Any], rules: tuple[Rule, ...], kinds: Mapping[str, Kind]
+) -> Callable[..., Any]:
     """`call` as the function that its module defines: doctest looks for examples in those alone."""
     code: Any = call
     public = FunctionType(code.__code__, function.__globals__, function.__name__, None, code.__closure__)
@@ -132,5 +143,5 @@ def _public(call: Callable[..., Any], function: Callable[..., Any], rules: tuple
     shown = {p: formatannotation(type_).replace(_ARRAY, "jax.Array") for p, type_ in public.__annotations__.items()}
     parameters = [x.replace(annotation=shown[p]) for p, x in signature(function).parameters.items()]
     public.__signature__ = Signature(parameters, return_annotation=shown["return"])  # type: ignore[attr-defined]
-    public.rules = rules  # type: ignore[attr-defined]
+    public.rules, public.kinds = rules, kinds  # type: ignore[attr-defined]
     return public

@@ -173,6 +173,28 @@ def at_least(attribute: str, least: int) -> Rule:
     return Rule(f"at_least({attribute}, {least})", f"{{{attribute}}} must be at least {least}", broken_by)
 
 
+def one_per_dimension(attribute: str, operand: str) -> Rule:
+    """The attribute has a number for every dimension of the operand."""
+
+    def broken_by(x: Operands) -> Fact:
+        count, rank = len(x[attribute]), len(x[operand].shape)
+        return None if count == rank else f"there are {count} for {rank} dimensions"
+
+    text = f"{{{attribute}}} must have one entry per dimension of {{{operand}}}"
+    return Rule(f"one_per_dimension({attribute})", text, broken_by)
+
+
+def each_at_least(attribute: str, least: int) -> Rule:
+    """Every number of the attribute is at least `least`."""
+
+    def broken_by(x: Operands) -> Fact:
+        return None if min(x[attribute], default=least) >= least else f"they are {x[attribute]}"
+
+    return Rule(
+        f"each_at_least({attribute}, {least})", f"every one of {{{attribute}}} must be at least {least}", broken_by
+    )
+
+
 def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:
     """A rule that only one operator has."""
     return Rule(name, text, broken_by)

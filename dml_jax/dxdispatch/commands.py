@@ -170,7 +170,7 @@ def _read_dispatch(json: Mapping[str, Any], buffers: Buffers, dispatchables: Dis
 
 
 def _refuse_overlaps(desc: OperatorDesc, bindings: Mapping[str, Range]) -> None:
-    for output in desc.outputs():
+    for output in desc.output_ports():
         for port, bound in bindings.items():
             if port != output and bound.overlaps(bindings[output]):
                 fact = f"{desc.shown(port)} and {desc.shown(output)} share bytes of {bound.buffer!r}"

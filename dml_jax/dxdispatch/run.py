@@ -85,16 +85,16 @@ class _State:
     def _initialised(self, dispatchable: Dispatchable) -> CompiledOperator:
         """The operator, compiled before any dispatch is timed, with its own copies of what it owns."""
         desc, owned = dispatchable.desc, dispatchable.owned
-        buffers = {port: self._upload(bound, desc.inputs()[port]) for port, bound in owned.items()}
+        buffers = {port: self._upload(bound, desc.input_ports()[port]) for port, bound in owned.items()}
         operator = compile_operator(desc, **desc.owned_by_field(buffers))
         operator.prepare(bound=True)
         return operator
 
     def _dispatch(self, command: Dispatch) -> None:
         operator, desc = self.operators[command.dispatchable], self.model.dispatchables[command.dispatchable].desc
-        inputs = [self._upload(command.bindings[p], t) for p, t in desc.inputs().items() if p in command.bindings]
-        bound = {port: command.bindings[port] for port in desc.outputs()}
-        outs = [self._upload(bound[p], t, operator.buffers[p].whole_length) for p, t in desc.outputs().items()]
+        inputs = [self._upload(command.bindings[p], t) for p, t in desc.input_ports().items() if p in command.bindings]
+        bound = {port: command.bindings[port] for port in desc.output_ports()}
+        outs = [self._upload(bound[p], t, operator.buffers[p].whole_length) for p, t in desc.output_ports().items()]
         addresses = [out.unsafe_buffer_pointer() for out in outs]
 
         def dispatch() -> list[jax.Array]:

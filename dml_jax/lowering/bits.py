@@ -51,7 +51,7 @@ def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
     )
 
 
-def carry_bits(move: Move, where: Any, *data: jax.Array, of: Callable[[Any], bool] = is_narrow) -> jax.Array:
+def carry_bits(move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = is_narrow) -> jax.Array:
     """Computes `move(where, *data)`, on the integer images of `data` if they are floats that would change.
 
     Args:

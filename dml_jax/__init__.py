@@ -4,16 +4,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import batch, onnx
-    from .compiled.compile import CompiledOperator, Memory, compile_operator
-    from .compiled.program import BufferSpec
-    from .core.data_type import DataType, TensorFlags
-    from .core.desc import OperatorDesc
-    from .core.feature_level import FeatureLevel
-    from .core.tensor import TensorDesc
-    from .desc_json import desc_from_json, desc_to_json
-    from .errors import ConstraintError, DataTypeError
-    from .lowering.forms import use_form
+    from . import batch as batch
+    from . import onnx as onnx
+    from .compiled.compile import (
+        CompiledOperator as CompiledOperator,
+        Memory as Memory,
+        compile_operator as compile_operator,
+    )
+    from .compiled.program import BufferSpec as BufferSpec
+    from .core.data_type import DataType as DataType, TensorFlags as TensorFlags
+    from .core.desc import OperatorDesc as OperatorDesc
+    from .core.feature_level import FeatureLevel as FeatureLevel
+    from .core.tensor import TensorDesc as TensorDesc
+    from .desc_json import desc_from_json as desc_from_json, desc_to_json as desc_to_json
+    from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
+    from .lowering.forms import use_form as use_form
     from .operators import *
 
 __version__ = "0.1.0"

@@ -15,7 +15,7 @@ from .errors import ConstraintError, Faults, suggestion
 __all__ = ["desc_from_json", "desc_to_json", "read_desc"]
 
 
-def desc_to_json(desc: OperatorDesc) -> dict[str, Any]:
+def desc_to_json(desc: OperatorDesc[Any]) -> dict[str, Any]:
     """Converts a descriptor to the form that it has in a DxDispatch model file: `{"type": …, "desc": {…}}`.
 
     Defaults are left out; `desc_from_json` gives back an equal descriptor.
@@ -31,7 +31,7 @@ def desc_to_json(desc: OperatorDesc) -> dict[str, Any]:
     return {"type": f"DML_OPERATOR_{desc.operator_type}", "desc": form}
 
 
-def desc_from_json(json: Mapping[str, Any]) -> OperatorDesc:
+def desc_from_json(json: Mapping[str, Any]) -> OperatorDesc[Any]:
     """Converts the form that a descriptor has in a DxDispatch model file, `{"type": …, "desc": {…}}`.
 
     Enum names are taken in full or as suffix; a tensor is flat, or under "Desc" beside its "Type"; the count of an
@@ -59,7 +59,7 @@ def desc_from_json(json: Mapping[str, Any]) -> OperatorDesc:
     return desc
 
 
-def read_desc(json: Any, faults: Faults, feature_level: FeatureLevel | str = NEWEST) -> OperatorDesc | None:
+def read_desc(json: Any, faults: Faults, feature_level: FeatureLevel | str = NEWEST) -> OperatorDesc[Any] | None:
     """Reads and judges a descriptor, once; None with every fault of its fields, or of its rules if all can be read."""
     found = len(faults.errors)
     with faults.at():
@@ -73,7 +73,7 @@ def read_desc(json: Any, faults: Faults, feature_level: FeatureLevel | str = NEW
     return None
 
 
-def _struct(json: Any) -> tuple[type[OperatorDesc], Mapping[str, Any]]:
+def _struct(json: Any) -> tuple[type[OperatorDesc[Any]], Mapping[str, Any]]:
     """The class that a descriptor in JSON form names, and its fields.
 
     Raises:
@@ -107,7 +107,7 @@ def _either(json: Mapping[str, Any], field: str) -> Any:
     return json.get(field, json.get(field.capitalize()))
 
 
-def _read_fields(cls: type[OperatorDesc], form: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
+def _read_fields(cls: type[OperatorDesc[Any]], form: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     """The fields of a descriptor in JSON form that can be read."""
     operator, names = cls.operator_type, cls.directml_names()
     counts = {field.counted_by for field in cls.fields().values() if field.counted_by}
@@ -128,7 +128,7 @@ def _read_fields(cls: type[OperatorDesc], form: Mapping[str, Any], faults: Fault
 
 
 def _read_field(
-    cls: type[OperatorDesc], name: str, form: Mapping[str, Any], values: dict[str, Any], faults: Faults
+    cls: type[OperatorDesc[Any]], name: str, form: Mapping[str, Any], values: dict[str, Any], faults: Faults
 ) -> None:
     field, shown = cls.fields()[name], cls.directml_names()[name]
     found = len(faults.errors)

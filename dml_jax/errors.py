@@ -29,7 +29,8 @@ class ConstraintError(ValueError):
 
     def __init__(self, what: str, where: Sequence[str] = ()):
         super().__init__(what)
-        self.what, self.where = what, tuple(where)
+        self.what: str = what
+        self.where: tuple[str, ...] = tuple(where)
 
     def __str__(self) -> str:
         return ": ".join((*self.where, self.what))

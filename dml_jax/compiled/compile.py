@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
-from typing import Any
+from typing import Any, Generic
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.desc import OperatorDesc
+from ..core.desc import OperatorDesc, R
 from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forms import forced_form, forcing
 from . import artifact
@@ -22,7 +22,9 @@ from .program import BufferSpec, Program
 __all__ = ["CompiledOperator", "Memory", "compile_operator"]
 
 
-def compile_operator(desc: OperatorDesc, **owned: jax.Array | np.ndarray) -> CompiledOperator:
+def compile_operator(
+    desc: OperatorDesc[R], **owned: jax.Array | np.ndarray | Sequence[jax.Array | np.ndarray | None]
+) -> CompiledOperator[R]:
     """Compiles an operator for flat buffers, of any strides.
 
     XLA compiles at the first call for given lengths and a device, or ahead of it in `CompiledOperator.prepare`. Equal
@@ -30,7 +32,8 @@ def compile_operator(desc: OperatorDesc, **owned: jax.Array | np.ndarray) -> Com
 
     Args:
       desc: a descriptor.
-      owned: a buffer for each input that is OWNED_BY_DML, by field name, such as `input=table`; copied now.
+      owned: a buffer for each input that is OWNED_BY_DML, by field name, such as `input=table`; copied now. For an
+        array of tensors a sequence, with None for those that are not owned.
 
     Returns:
       A `CompiledOperator`.
@@ -83,14 +86,15 @@ class Memory:
         return self.output - self.bound + self.temporary
 
 
-class CompiledOperator:
+class CompiledOperator(Generic[R]):
     """An operator on flat buffers; `compile_operator` makes one.
 
     Call it with one 1-D array per input that is not OWNED_BY_DML, in DirectML's order. Each has the data type of its
     tensor and at least as many elements as the tensor spans; `buffers` lists both. While x64 is off, a buffer of a
     64-bit type is a uint32 array of twice the length, low words first; a 64-bit NumPy array is taken as such.
 
-    Without `out=` the result is a new array of the output's span. With `out=`, a jax.Array of at least that length,
+    Without `out=` the result is a new array of the output's span; of several outputs, a tuple in DirectML's order, and
+    `out=` takes one. With `out=`, a jax.Array of at least that length,
     the output is written into its memory: the result is that buffer, whole, and the array passed is deleted. (If
     something else still views its memory, such as a NumPy array, JAX copies it instead.)
 
@@ -109,7 +113,7 @@ class CompiledOperator:
             self._owned = {port: jnp.array(buffer) for port, buffer in needed.items()}
 
     @classmethod
-    def deserialize(cls, content: bytes) -> CompiledOperator:
+    def deserialize(cls, content: bytes) -> CompiledOperator[Any]:
         """Restores what `serialize` made; calls take the same buffers, and nothing of the operator is traced again.
 
         It can be called and jitted, on the platforms it was made for; `compile_operator(restored.desc)` gives one that
@@ -121,7 +125,7 @@ class CompiledOperator:
         return cls(*artifact.load(content))
 
     @property
-    def desc(self) -> OperatorDesc:
+    def desc(self) -> OperatorDesc[R]:
         """The descriptor."""
         return self._program.desc
 
@@ -138,7 +142,7 @@ class CompiledOperator:
         """
         return self._program.bytes_moved
 
-    def __call__(self, *buffers: jax.Array | np.ndarray, out: Any = None) -> Any:
+    def __call__(self, *buffers: jax.Array | np.ndarray, out: R | None = None) -> R:
         inputs = self._inputs(buffers)
         with jax.enable_x64(not self._program.words):
             if out is None:

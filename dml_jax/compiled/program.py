@@ -44,7 +44,7 @@ class Program:
       words: whether buffers of 64-bit types are uint32 arrays of twice the length, little-endian words.
     """
 
-    desc: OperatorDesc
+    desc: OperatorDesc[Any]
     words: bool
 
     def buffer(self, port: str) -> BufferSpec:

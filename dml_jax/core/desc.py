@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 import jax
 import numpy as np
@@ -20,14 +20,24 @@ from .struct_rules import shared_by_all
 from .support import Support, table_rules
 from .tensor import TensorDesc
 
-__all__ = ["OperatorDesc", "set_fields"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    R = TypeVar("R", default=jax.Array)
+else:
+    from typing import TypeVar
+
+    R = TypeVar("R")
+
+__all__ = ["OperatorDesc", "R", "set_fields"]
 
 
-class OperatorDesc:
+class OperatorDesc(Generic[R]):
     """A DML_*_OPERATOR_DESC struct: frozen, hashable, and valid if it exists.
 
     Fields carry DirectML's names in snake_case, a tensor's without the suffix Tensor, in DirectML's order.
-    Subclasses give the struct's name, its own rules, its feature-level table and `compute_checked`.
+    Subclasses give the struct's name, its own rules, its feature-level table and `compute_checked`; one of several
+    outputs is an OperatorDesc[tuple[jax.Array, ...]].
     """
 
     operator_type: ClassVar[str]
@@ -183,7 +193,7 @@ class OperatorDesc:
 
     # Running.
 
-    def compute(self, *arrays: jax.Array | np.ndarray) -> Any:
+    def compute(self, *arrays: jax.Array | np.ndarray) -> R:
         """Runs the operator.
 
         Args:

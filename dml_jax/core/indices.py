@@ -14,6 +14,7 @@ from ..lowering.gather import Read, gathered
 from ..lowering.reduce import reduced
 from ..lowering.rows import Write
 from ..lowering.scatter import scattered
+from ..lowering.slices import Slices
 from .promises import Promises, shown
 from .rules import Operands, Rule, custom, one_of
 
@@ -56,9 +57,7 @@ def along_axis(rank: int, axis: int) -> tuple[list[str], list[str]]:
 def read(
     input: Any,
     indices: Any,
-    numbers: lax.GatherDimensionNumbers,
-    slice_sizes: Sequence[int],
-    shape: Sequence[int],
+    slices: Slices,
     *,
     mode: str,
     fill_value: Any,
@@ -66,14 +65,13 @@ def read(
     sorted_along_axis: bool = False,
 ) -> jax.Array:
     """Reads one slice of `input` per index tuple (the last dimension of `indices`), as lax.gather does."""
-    sizes = [input.shape[axis] for axis in numbers.start_index_map]
+    sizes, shape = [input.shape[axis] for axis in slices.indexed], slices.shape(input.shape, indices.shape)
     if 0 in shape:
         return jnp.zeros(shape, input.dtype)
     indices = _resolve(indices, sizes)
     lax_mode = "promise_in_bounds" if mode == "promise_in_bounds" else "clip"
     how = Read(
-        numbers,
-        tuple(slice_sizes),
+        slices,
         lax_mode,
         indices_are_sorted=promises.indices_are_sorted,
         sorted_along_axis=sorted_along_axis,
@@ -87,7 +85,7 @@ def read(
         return values
     assert fill_value is not None
     inside = jnp.all((indices >= 0) & (indices < _row(sizes, indices)), axis=-1)
-    kept = [d for d in range(values.ndim) if d not in numbers.offset_dims]
+    kept = [d for d in range(values.ndim) if d not in slices.placed]
     inside = lax.broadcast_in_dim(inside, values.shape, kept)
     return carry_bits(jnp.where, inside, values, jnp.asarray(fill_value))
 
@@ -96,7 +94,7 @@ def write(
     input: Any,
     indices: Any,
     updates: Any,
-    numbers: lax.ScatterDimensionNumbers,
+    slices: Slices,
     *,
     mode: str,
     reduction: str | None,
@@ -105,7 +103,7 @@ def write(
     """Copies `input` and writes or combines one slice of `updates` per index tuple, as lax.scatter does."""
     if 0 in updates.shape:
         return jnp.asarray(input)
-    sizes = [input.shape[axis] for axis in numbers.scatter_dims_to_operand_dims]
+    sizes = [input.shape[axis] for axis in slices.indexed]
     is_wide = indices.dtype == np.uint32 and index_dtype(sizes) == np.int32
     if mode == "drop" and is_wide and not promises.indices_are_sorted:
         # What 31 bits cannot hold becomes negative, which XLA drops too: so no index is stored a second time.
@@ -113,7 +111,7 @@ def write(
     else:
         indices = _resolve(indices, sizes)
     lax_mode = "fill" if mode == "drop" else mode
-    how = Write(numbers, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
+    how = Write(slices, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
     indices = shown(indices, input.shape, how)
     if reduction is None:
         return scattered(indices, input, updates, how, forced_form())

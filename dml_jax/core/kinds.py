@@ -22,7 +22,18 @@ from .fill_value import Number, as_fill
 from .sharding import OutSharding as Sharding
 from .sharding import as_out_sharding
 
-__all__ = ["Data", "DataList", "Fill", "Indices", "Kind", "OutSharding", "ScalarIndices", "attribute", "kinds_of"]
+__all__ = [
+    "SHOWN",
+    "Data",
+    "DataList",
+    "Fill",
+    "Indices",
+    "Kind",
+    "OutSharding",
+    "ScalarIndices",
+    "attribute",
+    "kinds_of",
+]
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,16 @@ Indices = Annotated[jax.Array | np.ndarray, _INDICES]
 ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
 Fill = Annotated[Number | None, Kind(as_fill, is_array=True, is_shown=False, needs=("input", "mode"))]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
+
+
+# What help shows of them.
+SHOWN = {
+    "Data": "jax.Array | np.ndarray",
+    "DataList": "Sequence[jax.Array | np.ndarray]",
+    "Indices": "jax.Array | np.ndarray",
+    "ScalarIndices": "jax.Array | np.ndarray | np.integer | int",
+    "Fill": "Number | None",
+}
 
 
 def _or_none(read: Callable[[str, str, Any], Any]) -> Callable[[str, str, Any], Any]:

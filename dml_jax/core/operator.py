@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
-from inspect import Parameter, Signature, formatannotation, signature
+from inspect import Parameter, Signature, signature
 from operator import itemgetter
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, get_type_hints
@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, get_type_hints
 import jax
 
 from ..lowering.forms import forced_form, forcing
-from .kinds import Kind, kinds_of
+from .kinds import SHOWN, Kind, kinds_of
 from .rules import Operands, Rule, check
 from .sharding import Dims, on_mesh
 
@@ -22,7 +22,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SHARDING = "out_sharding"
-_ARRAY = f"{jax.Array.__module__}.Array"
 
 
 def operator(*rules: Rule, dims: Callable[[Operands], Dims]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -140,7 +139,7 @@ def _public(
     public = FunctionType(code.__code__, function.__globals__, function.__name__, None, code.__closure__)
     update_wrapper(public, function)
     public.__annotations__ = get_type_hints(function)
-    shown = {p: formatannotation(type_).replace(_ARRAY, "jax.Array") for p, type_ in public.__annotations__.items()}
+    shown = {p: SHOWN.get(text, text) for p, text in function.__annotations__.items()}
     parameters = [x.replace(annotation=shown[p]) for p, x in signature(function).parameters.items()]
     public.__signature__ = Signature(parameters, return_annotation=shown["return"])  # type: ignore[attr-defined]
     public.rules, public.kinds = rules, kinds  # type: ignore[attr-defined]

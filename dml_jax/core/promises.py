@@ -60,7 +60,7 @@ def shown(indices: jax.Array, shape: tuple[int, ...], write: Write) -> jax.Array
     """
 
     def check(indices: jax.Array) -> None:
-        read = replace(read_of(write, shape), mode="clip", indices_are_sorted=False)
+        read = replace(read_of(write), mode="clip", indices_are_sorted=False)
         read(indices, jnp.zeros(shape, jnp.int8))  # which index_checks look at
         if write.indices_are_sorted:
             debug_check(~_descend(indices, write), "indices_are_sorted was promised, but indices descend")
@@ -75,7 +75,7 @@ def shown(indices: jax.Array, shape: tuple[int, ...], write: Write) -> jax.Array
 
 def _descend(indices: jax.Array, write: Write) -> jax.Array:
     """Whether a tuple is less than the one before it, in the same batch."""
-    batch = prod(indices.shape[d] for d in write.numbers.scatter_indices_batching_dims)
+    batch = prod(indices.shape[d] for d in write.slices.indices_along)
     tuples = indices.reshape(batch, -1, indices.shape[-1])
     before, after = tuples[:, :-1], tuples[:, 1:]
     descends, alike = jnp.zeros(before.shape[:2], bool), jnp.ones(before.shape[:2], bool)

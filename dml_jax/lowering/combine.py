@@ -147,7 +147,7 @@ def combined(
       reduction: what is done where two meet.
       forced: the name of a form, or None.
     """
-    batch = prod(shape[d] for d in write.numbers.operand_batching_dims)
+    batch = prod(shape[d] for d in write.slices.along)
     if prod(indices.shape[:-1]) == batch:
         write = replace(write, unique_indices=True)  # one index has none to meet, such as the label of a row of logits
     rounds = reduction.rounds and jnp.issubdtype(updates.dtype, jnp.inexact)
@@ -188,7 +188,7 @@ def _options(
     rounds = reduction.rounds and is_float
     if write.deterministic and rounds and not write.unique_indices:
         return {"plain": partial(_by_order, plain, in_runs)}, {"bytes": 0}
-    takes = "elements" if rows.width == 1 and write.numbers.operand_batching_dims else "rows"
+    takes = "elements" if rows.width == 1 and write.slices.along else "rows"
     case = {
         "is_float": is_float,
         "rounds": rounds,
@@ -302,8 +302,8 @@ def _wide(
 
 def _one_index_per_word_row(indices: jax.Array, shape: tuple[int, ...], dtype: Any, write: Write) -> bool:
     """Whether each row of the last dimension, of whole words, has one update of one element."""
-    is_last = write.numbers.scatter_dims_to_operand_dims == (len(shape) - 1,)
-    is_one = prod(indices.shape) * shape[-1] == prod(shape) and not write.numbers.update_window_dims
+    is_last = write.slices.indexed == (len(shape) - 1,)
+    is_one = prod(indices.shape) * shape[-1] == prod(shape) and not write.slices.placed
     return is_last and is_one and lanes(dtype) > 1 and shape[-1] % lanes(dtype) == 0
 
 

@@ -13,6 +13,7 @@ from .combine import ADD, combined
 from .forms import Choice, Form, Options, chosen, described, known_bytes
 from .linear import linear
 from .rows import Write
+from .slices import Slices
 from .words import as_integers, from_words, joined, lanes, to_words
 
 __all__ = ["TABLE", "Read", "gathered", "read_of", "reading"]
@@ -67,8 +68,7 @@ class Read:
     """How lax.gather reads: its attributes, under its names, and what else is known.
 
     Args:
-      numbers: dimension numbers.
-      slice_sizes: of the input.
+      slices: which slices of the input are read.
       mode: "clip", "promise_in_bounds", or "fill" for zeros.
       indices_are_sorted: what XLA is promised, about all indices in row-major order.
       sorted_along_axis: whether they ascend along the one axis that is indexed.
@@ -77,8 +77,7 @@ class Read:
       deterministic: whether what flows back has the same bits in every run.
     """
 
-    numbers: lax.GatherDimensionNumbers
-    slice_sizes: tuple[int, ...]
+    slices: Slices
     mode: str
     indices_are_sorted: bool = False
     sorted_along_axis: bool = False
@@ -90,8 +89,8 @@ class Read:
         return lax.gather(
             input,
             indices,
-            self.numbers,
-            self.slice_sizes,
+            self.slices.reads,
+            self.slices.sizes(input.shape),
             mode=self.mode,
             indices_are_sorted=self.indices_are_sorted,
             fill_value=0 if self.mode == "fill" else None,
@@ -100,38 +99,13 @@ class Read:
     @property
     def transpose(self) -> Write:
         """What adds up again what was read."""
-        of = self.numbers
-        numbers = lax.ScatterDimensionNumbers(
-            update_window_dims=of.offset_dims,
-            inserted_window_dims=of.collapsed_slice_dims,
-            scatter_dims_to_operand_dims=of.start_index_map,
-            operand_batching_dims=of.operand_batching_dims,
-            scatter_indices_batching_dims=of.start_indices_batching_dims,
-        )
         mode = "fill" if self.drops else self.mode
-        return Write(numbers, mode, self.unique_indices, self.indices_are_sorted, self.deterministic)
-
-    @property
-    def takes(self) -> str:
-        """What one index reads: a slice, an element where the other axes go along, or an element that a tuple names."""
-        if self.numbers.offset_dims:
-            return "slices"
-        return "elements" if len(self.numbers.start_index_map) == 1 else "tuples"
+        return Write(self.slices, mode, self.unique_indices, self.indices_are_sorted, self.deterministic)
 
 
-def read_of(write: Write, shape: Sequence[int]) -> Read:
-    """What reads where `write` writes an array of `shape`, and zeros where it drops."""
-    of = write.numbers
-    window = set(range(len(shape))) - {*of.inserted_window_dims, *of.operand_batching_dims}
-    numbers = lax.GatherDimensionNumbers(
-        offset_dims=tuple(of.update_window_dims),
-        collapsed_slice_dims=tuple(of.inserted_window_dims),
-        start_index_map=tuple(of.scatter_dims_to_operand_dims),
-        operand_batching_dims=tuple(of.operand_batching_dims),
-        start_indices_batching_dims=tuple(of.scatter_indices_batching_dims),
-    )
-    sizes = tuple(n if d in window else 1 for d, n in enumerate(shape))
-    return Read(numbers, sizes, write.mode, write.indices_are_sorted)
+def read_of(write: Write) -> Read:
+    """What reads where `write` writes, and zeros where it drops."""
+    return Read(write.slices, write.mode, write.indices_are_sorted)
 
 
 def gathered(indices: jax.Array, input: jax.Array, read: Read, form: str | None) -> jax.Array:
@@ -165,13 +139,13 @@ def _options(read: Read, indices: jax.Array, input: jax.Array, devices: int) -> 
     if not all(isinstance(n, int) for n in (*input.shape, *indices.shape)) or 0 in input.shape:
         return forms, {"bytes": 0}
     count, itemsize = lanes(input.dtype), input.dtype.itemsize
-    row = _row(read, indices, input)
-    axis = read.numbers.start_index_map[0]
-    output = jax.ShapeDtypeStruct((*indices.shape[:-1], *read.slice_sizes), input.dtype)
+    slices = read.slices
+    row, axis = slices.row(indices.ndim), slices.indexed[0]
+    output = jax.ShapeDtypeStruct(slices.shape(input.shape, indices.shape), input.dtype)
     case = {
         "itemsize": itemsize,
         "row_bytes": prod(input.shape[input.ndim - row :]) * itemsize if row else 0,
-        "takes": read.takes,
+        "takes": slices.kind,
         "axis_size": input.shape[axis],
         "slab_bytes": prod(input.shape[axis:]) * itemsize,
         "bytes": known_bytes(input, indices, output),
@@ -184,40 +158,18 @@ def _options(read: Read, indices: jax.Array, input: jax.Array, devices: int) -> 
         row = 0
     if count > 1 and row and prod(input.shape[input.ndim - row :]) % count == 0:
         forms["words"] = lambda indices, input: _in_words(read, indices, input, row)
-    if read.takes == "elements" and axis < input.ndim - 1:
+    if slices.kind == "elements" and axis < input.ndim - 1:
         forms["axis_last"] = as_bits(partial(_axis_last, read), of)
-    elif count > 1 and _last_is_free(read, indices) and indices.shape[-2] % (count * devices) == 0:
+    elif count > 1 and slices.ends_free(indices.ndim) and indices.shape[-2] % (count * devices) == 0:
         forms["joined"] = lambda indices, input: _joined(read, indices, input)
     return forms, case
-
-
-def _last_is_free(read: Read, indices: jax.Array) -> bool:
-    """Whether the last dimension of the results is one of the indices alone."""
-    last, offset_dims = indices.ndim - 2, read.numbers.offset_dims
-    is_last = last + len(offset_dims) not in offset_dims
-    return last >= 0 and is_last and last not in read.numbers.start_indices_batching_dims
-
-
-def _row(read: Read, indices: jax.Array, input: jax.Array) -> int:
-    """How many dimensions, at the end of the input and of the output, are read whole."""
-    rank, count = indices.ndim - 1 + len(read.numbers.offset_dims), 0
-    fixed = {*read.numbers.collapsed_slice_dims, *read.numbers.operand_batching_dims}
-    while (
-        rank - 1 - count in read.numbers.offset_dims
-        and (dim := input.ndim - 1 - count) not in fixed
-        and read.slice_sizes[dim] == input.shape[dim]
-    ):
-        count += 1
-    return count
 
 
 def _in_words(read: Read, indices: jax.Array, input: jax.Array, row: int) -> jax.Array:
     """Rows as one dimension of words."""
     outer, sizes = input.shape[: input.ndim - row], input.shape[input.ndim - row :]
     words = to_words(input.reshape(*outer, prod(sizes)))
-    offset_dims = read.numbers.offset_dims
-    numbers = read.numbers._replace(offset_dims=offset_dims[: len(offset_dims) - row + 1])
-    of_words = replace(read, numbers=numbers, slice_sizes=(*read.slice_sizes[: len(outer)], words.shape[-1]))
+    of_words = replace(read, slices=read.slices.merged(row))
     result = from_words(of_words(indices, words), input.dtype)
     return result.reshape(*result.shape[:-1], *sizes)
 
@@ -232,16 +184,9 @@ def _joined(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
 
 def _axis_last(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
     """Transposes input and indices, so that what is read together lies in one row, and the result back."""
-    axis, last = read.numbers.start_index_map[0], input.ndim - 1
-    order = [*(d for d in range(input.ndim) if d != axis), axis]
-    others = tuple(range(last))
-    numbers = read.numbers._replace(
-        collapsed_slice_dims=(last,),
-        start_index_map=(last,),
-        operand_batching_dims=others,
-        start_indices_batching_dims=others,
-    )
-    rows = replace(read, numbers=numbers, indices_are_sorted=False)
+    (axis,), last = read.slices.indexed, input.ndim - 1
+    order, others = [*(d for d in range(input.ndim) if d != axis), axis], tuple(range(last))
+    rows = replace(read, slices=Slices(input.ndim, (last,), others, others), indices_are_sorted=False)
     turned = [_stored(array.transpose(order)) for array in (indices[..., 0], input)]
     result = _stored(rows(turned[0][..., None], turned[1]))
     return result.transpose([order.index(d) for d in range(input.ndim)])

@@ -54,7 +54,7 @@ def _added(write: Write, form: str | None) -> Reduced:
         return combined(indices, input, updates, input.shape, write, ADD, form)
 
     def back(indices: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        return [cotangent, reading(read_of(write, cotangent.shape), form)(indices, cotangent)]
+        return [cotangent, reading(read_of(write), form)(indices, cotangent)]
 
     return linear(forward, back)
 
@@ -106,7 +106,7 @@ def _joined_runs(one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.A
 
 def _unfold_updates(folded: jax.Array, updates: jax.Array, rows: Rows) -> jax.Array:
     """Undoes `Rows.fold_updates`."""
-    window = rows.numbers.update_window_dims
+    window = rows.slices.placed
     order = [*(d for d in range(updates.ndim) if d not in window), *window]
     return folded.reshape([updates.shape[d] for d in order]).transpose([order.index(d) for d in range(updates.ndim)])
 
@@ -122,7 +122,7 @@ def _extreme(kind: Reduction, write: Write, form: str | None) -> Reduced:
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
         indices, input, updates = primals
         found, wide = extreme(*primals), wide_type(input.dtype)
-        read = reading(read_of(write, input.shape), form)
+        read = reading(read_of(write), form)
         wins = kind.encode(input) == kind.encode(found)
         update_wins = kind.encode(updates) == read(indices, kind.encode(found))
         winners, update_winners = wins.astype(jnp.int32), update_wins.astype(jnp.int32)

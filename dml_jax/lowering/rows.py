@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .slices import Slices
+
 __all__ = ["Rows", "Write"]
 
 
@@ -18,18 +20,23 @@ class Write:
     """How lax.scatter writes: its attributes, under its names, and what else is known.
 
     Args:
-      numbers: dimension numbers.
+      slices: which slices of the table are written.
       mode: "clip", "fill" (which drops) or "promise_in_bounds".
       unique_indices: whether no two indices in range address one element.
       indices_are_sorted: what XLA is promised, about all indices in row-major order.
       deterministic: whether sums of floats have the same bits in every run.
     """
 
-    numbers: lax.ScatterDimensionNumbers
+    slices: Slices
     mode: str
     unique_indices: bool = False
     indices_are_sorted: bool = False
     deterministic: bool = False
+
+    @property
+    def numbers(self) -> lax.ScatterDimensionNumbers:
+        """The dimension numbers of lax.scatter."""
+        return self.slices.writes
 
     @property
     def promises(self) -> dict[str, Any]:
@@ -53,14 +60,14 @@ class Rows:
     write: Write
 
     @property
-    def numbers(self) -> lax.ScatterDimensionNumbers:
+    def slices(self) -> Slices:
         """Those of the write."""
-        return self.write.numbers
+        return self.write.slices
 
     @property
     def row_dims(self) -> tuple[int, ...]:
         """The dimensions that tell a row: those that go along with the indices', then the indexed ones."""
-        return (*self.numbers.operand_batching_dims, *self.numbers.scatter_dims_to_operand_dims)
+        return (*self.slices.along, *self.slices.indexed)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -99,18 +106,17 @@ class Rows:
 
     def fold_updates(self, updates: jax.Array) -> jax.Array:
         """The updates as (number, width)."""
-        window = self.numbers.update_window_dims
+        window = self.slices.placed
         kept = [d for d in range(updates.ndim) if d not in window]
         return updates.transpose(*kept, *window).reshape(prod(updates.shape[d] for d in kept), self.width)
 
     def row_of_each(self, indices: jax.Array) -> jax.Array:
         """The number of the row that each update writes; `count` for one that is dropped."""
         grid, strides = indices.shape[:-1], _strides([self.shape[d] for d in self.row_dims])
-        batch = len(self.numbers.operand_batching_dims)
-        along = self.numbers.scatter_indices_batching_dims
+        batch, along = len(self.slices.along), self.slices.indices_along
         at = [lax.broadcasted_iota(jnp.int32, grid, d) * np.int32(s) for d, s in zip(along, strides, strict=False)]
         inside = jnp.ones(grid, bool)
-        for t, dim in enumerate(self.numbers.scatter_dims_to_operand_dims):
+        for t, dim in enumerate(self.slices.indexed):
             coordinate, most = indices[..., t], np.asarray(self.shape[dim] - 1, indices.dtype)
             clamped = jnp.clip(coordinate, np.zeros((), indices.dtype), most)
             inside &= clamped == coordinate

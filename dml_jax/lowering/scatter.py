@@ -9,6 +9,7 @@ from .bits import as_bits
 from .forms import Choice, Form, Options, chosen, described, known_bytes
 from .linear import linear, transposed
 from .rows import Write
+from .slices import Slices
 from .words import becomes_words, from_words, lanes, to_words
 
 __all__ = ["TABLE", "scattered"]
@@ -33,14 +34,12 @@ def _options(
 ) -> Options:
     forms: dict[str, Form] = {"plain": as_bits(plain)}
     is_known = known_bytes(indices, input, updates) > 0
-    if is_known and _rows_are_words(input, updates, write.numbers, devices):
+    if is_known and _rows_are_words(input, updates, write.slices, devices):
         forms["words"] = lambda indices, *data: from_words(plain(indices, *map(to_words, data)), input.dtype)
     return forms, {"itemsize": input.dtype.itemsize, "bytes": 2 * known_bytes(input)}
 
 
-def _rows_are_words(input: jax.Array, updates: jax.Array, numbers: lax.ScatterDimensionNumbers, devices: int) -> bool:
+def _rows_are_words(input: jax.Array, updates: jax.Array, slices: Slices, devices: int) -> bool:
     """Whether the last dimension is written as a whole, and makes words on every device."""
-    fixed = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    in_window = input.ndim - 1 not in fixed and updates.ndim - 1 in numbers.update_window_dims
-    is_whole = in_window and input.shape[-1] == updates.shape[-1]
+    is_whole = input.ndim - 1 in slices.whole and updates.ndim - 1 in slices.placed
     return is_whole and becomes_words(input.dtype) and input.shape[-1] % (lanes(input.dtype) * devices) == 0

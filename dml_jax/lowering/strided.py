@@ -16,6 +16,7 @@ from .combine import wide_type
 from .forms import Choice, Form, Options, chosen, described, is_plain, known_bytes
 from .gather import Read, gathered
 from .linear import linear, transposed
+from .slices import Slices
 from .words import as_integers, becomes_words, from_words, lanes, to_words, words_per_element
 
 __all__ = ["TABLE", "place", "stored", "update", "view"]
@@ -143,11 +144,8 @@ def _taken(x: jax.Array, group: Group, axis: int, deterministic: bool) -> jax.Ar
     if group.is_run:
         return x
     offsets = _offsets(group.sizes, group.steps).reshape(-1, 1)
-    numbers = lax.GatherDimensionNumbers(
-        offset_dims=tuple(d for d in range(x.ndim) if d != axis), collapsed_slice_dims=(axis,), start_index_map=(axis,)
-    )
-    sizes = tuple(1 if d == axis else n for d, n in enumerate(x.shape))
-    return gathered(offsets, x, Read(numbers, sizes, "promise_in_bounds", deterministic=deterministic), "plain")
+    slices = Slices(x.ndim, (axis,), placed=tuple(d for d in range(x.ndim) if d != axis))
+    return gathered(offsets, x, Read(slices, "promise_in_bounds", deterministic=deterministic), "plain")
 
 
 def _window(x: jax.Array, begin: int, width: int) -> jax.Array:

@@ -16,8 +16,8 @@ class UnreadableError(OnnxError):
     """A model cannot be read: `what` is wrong with `source`, its path or "the model"."""
 
     def __init__(self, source: str, what: str):
-        super().__init__(f"{source}: {what}")
-        self.source, self.what = source, what
+        super().__init__(what, (source,))
+        self.source = source
 
     def __reduce__(self) -> Any:
         return type(self), (self.source, self.what)

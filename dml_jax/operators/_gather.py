@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
-from jax import lax
 
 from ..core.desc import OperatorDesc
 from ..core.fields import IndexInput, Input, Output, UInt
@@ -19,6 +18,7 @@ from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank,
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank, dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
 from ..core.support import Support
+from ..lowering.slices import Slices
 
 __all__ = ["GatherDesc", "gather"]
 
@@ -90,19 +90,12 @@ def gather(
     """
     assert isinstance(indices, jax.Array)  # a scalar was made one when it was read
     axis %= input.ndim
-    before, after = input.shape[:axis], input.shape[axis + 1 :]
-    shape = before + indices.shape + after
-    numbers = lax.GatherDimensionNumbers(
-        offset_dims=(*range(axis), *range(axis + indices.ndim, len(shape))),
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-    )
+    behind = axis + indices.ndim
+    placed = (*range(axis), *range(behind, behind + input.ndim - 1 - axis))
     return read(
         input,
         indices[..., None],
-        numbers,
-        (*before, 1, *after),
-        shape,
+        Slices(input.ndim, (axis,), placed=placed),
         mode=mode,
         fill_value=fill_value,
         promises=Promises(unique_indices, indices_are_sorted, deterministic),

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
-from jax import lax
 
 from ..core.desc import OperatorDesc
 from ..core.fields import IndexInput, Input, Output, UInt
@@ -19,6 +18,7 @@ from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank,
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import Support
+from ..lowering.slices import Slices
 
 __all__ = ["GatherElementsDesc", "gather_elements"]
 
@@ -92,22 +92,14 @@ def gather_elements(
     """
     axis %= input.ndim
     others = tuple(d for d in range(input.ndim) if d != axis)
-    # Batching dimensions let XLA partition the untouched dimensions without communication.
-    numbers = lax.GatherDimensionNumbers(
-        offset_dims=(),
-        collapsed_slice_dims=(axis,),
-        start_index_map=(axis,),
-        operand_batching_dims=others,
-        start_indices_batching_dims=others,
-    )
+    # Dimensions that go along let XLA partition them without communication.
+    slices = Slices(input.ndim, (axis,), others, others)
     # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
     of_xla = Promises(unique_indices, indices_are_sorted and axis == input.ndim - 1, deterministic)
     return read(
         input,
         indices[..., None],
-        numbers,
-        (1,) * input.ndim,
-        indices.shape,
+        slices,
         mode=mode,
         fill_value=fill_value,
         promises=of_xla,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
-from jax import lax
 
 from ..core.desc import OperatorDesc
 from ..core.fields import IndexInput, Input, Output, UInt
@@ -19,6 +18,7 @@ from ..core.promises import Promises
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank
 from ..core.sharding import Dims
 from ..core.support import Support
+from ..lowering.slices import Slices
 
 __all__ = ["GatherND1Desc", "GatherNDDesc", "gather_nd"]
 
@@ -97,21 +97,12 @@ def gather_nd(
       a coordinate out of range; moving each one to the nearest in range is the choice made here.
     """
     batch, indexed = tuple(range(batch_dims)), tuple(range(batch_dims, batch_dims + indices.shape[-1]))
-    rest = input.shape[batch_dims + indices.shape[-1] :]
-    shape = indices.shape[:-1] + rest
-    numbers = lax.GatherDimensionNumbers(
-        offset_dims=tuple(range(indices.ndim - 1, len(shape))),
-        collapsed_slice_dims=indexed,
-        start_index_map=indexed,
-        operand_batching_dims=batch,
-        start_indices_batching_dims=batch,
-    )
+    first = indices.ndim - 1
+    placed = tuple(range(first, first + input.ndim - len(batch) - len(indexed)))
     return read(
         input,
         indices,
-        numbers,
-        (1,) * (len(batch) + len(indexed)) + rest,
-        shape,
+        Slices(input.ndim, indexed, batch, batch, placed),
         mode=mode,
         fill_value=fill_value,
         promises=Promises(unique_indices, indices_are_sorted, deterministic),

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from ..core.desc import OperatorDesc
 from ..core.fields import IndexInput, Input, Output, UInt
@@ -21,6 +20,7 @@ from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank,
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import Support
+from ..lowering.slices import Slices
 
 __all__ = ["ScatterDesc", "ScatterElementsDesc", "scatter_elements"]
 
@@ -104,16 +104,10 @@ def scatter_elements(
     """
     axis %= input.ndim
     others = tuple(d for d in range(input.ndim) if d != axis)
-    numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=(),
-        inserted_window_dims=(axis,),
-        scatter_dims_to_operand_dims=(axis,),
-        operand_batching_dims=others,
-        scatter_indices_batching_dims=others,
-    )
+    slices = Slices(input.ndim, (axis,), others, others)
     # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
     of_xla = Promises(unique_indices, indices_are_sorted and axis == input.ndim - 1, deterministic)
-    return write(input, indices[..., None], updates, numbers, mode=mode, reduction=reduction, promises=of_xla)
+    return write(input, indices[..., None], updates, slices, mode=mode, reduction=reduction, promises=of_xla)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
-from jax import lax
 
 from ..core.desc import OperatorDesc
 from ..core.fields import IndexInput, Input, Output, UInt
@@ -20,6 +19,7 @@ from ..core.reductions import REDUCIBLE, REDUCTION, ReductionName
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import Support
+from ..lowering.slices import Slices
 
 __all__ = ["ScatterNDDesc", "scatter_nd"]
 
@@ -104,13 +104,9 @@ def scatter_nd(
       the choice made here. Duplicate targets are invalid there and unspecified here.
     """
     indexed = tuple(range(indices.shape[-1]))
-    numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=tuple(range(indices.ndim - 1, updates.ndim)),
-        inserted_window_dims=indexed,
-        scatter_dims_to_operand_dims=indexed,
-    )
+    slices = Slices(input.ndim, indexed, placed=tuple(range(indices.ndim - 1, updates.ndim)))
     promises = Promises(unique_indices, indices_are_sorted, deterministic)
-    return write(input, indices, updates, numbers, mode=mode, reduction=reduction, promises=promises)
+    return write(input, indices, updates, slices, mode=mode, reduction=reduction, promises=promises)
 
 
 @dataclass(frozen=True)

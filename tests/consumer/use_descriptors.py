@@ -38,7 +38,7 @@ def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
     for desc in (*blocks(), *reads(), *writes()):
-        assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc)
+        assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any])
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
 
@@ -120,7 +120,7 @@ def compiled() -> None:
     assert_type(run.bytes_moved, int)
     content = run.serialize(["cpu"])
     assert_type(content, bytes)
-    assert_type(CompiledOperator.deserialize(content), CompiledOperator)
+    assert_type(CompiledOperator.deserialize(content), CompiledOperator[Any])
     owned = TensorDesc("FLOAT32", (3, 1), flags="OWNED_BY_DML")
     index, output = TensorDesc("INT32", (1, 2)), TensorDesc("FLOAT32", (2, 1))
     look_up = compile_operator(GatherDesc(owned, index, output, 0, 1), input=np.array([1, 2, 3], np.float32))

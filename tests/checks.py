@@ -28,6 +28,28 @@ def assert_scattered(actual, input, candidates):
         assert bits(actual[at]).tobytes() in accepted, f"element {at} is {actual[at]}, candidates {updates}"
 
 
+def assert_is(actual, expected, input=None):
+    """What an oracle says: arrays, a tuple of them for several outputs, or every element's candidates."""
+    if isinstance(expected, dict):
+        assert_scattered(actual, input, expected)
+        return
+    assert len(jax.tree.leaves(actual)) == len(jax.tree.leaves(expected))
+    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        assert_same_bits(one, other)
+
+
+def assert_calls_agree(calls):
+    """Each is (what to call, its arrays, what an oracle says); they share programs, which compile faster."""
+    calls = list(calls)
+    results = together([(function, *arrays) for function, arrays, _ in calls])
+    for result, (function, arrays, expected) in zip(results, calls, strict=True):
+        try:
+            assert_is(result, expected, arrays[0])
+        except AssertionError as error:
+            error.add_note(f"{function} of {arrays}")
+            raise
+
+
 def together(calls, at_once=24):
     """The results of (function, *arrays) calls, some of them in one program each: it compiles several times faster."""
     calls, results = list(calls), []

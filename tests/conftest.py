@@ -19,10 +19,26 @@ def x64(request):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--strided-cases", type=int, default=2000, help="random strided descriptors to run; 2000 or more")
+    parser.addoption("--exhaustive", action="store_true", help="run every case of the sweeps, which takes much longer")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "exhaustive: runs only with --exhaustive")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out, without a mention, what only an exhaustive run has."""
+    if config.getoption("--exhaustive"):
+        return
+    parts = {True: [], False: []}
+    for item in items:
+        parts[item.get_closest_marker("exhaustive") is not None].append(item)
+    if parts[True]:
+        config.hook.pytest_deselected(items=parts[True])
+        items[:] = parts[False]
 
 
 @pytest.fixture
-def strided_case_count(request):
-    """How many random descriptors are run."""
-    return request.config.getoption("--strided-cases")
+def exhaustive(request):
+    """Whether every case is to be run."""
+    return request.config.getoption("--exhaustive")

@@ -1,212 +1,223 @@
-"""One table of the operators that every promise test runs over."""
+"""What the test file of an operator says of it: a call, and for each of its structs a descriptor and its facts.
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+tests/operators/test_NAME.py has `oracle`, CASE, BREAKS, VARIANTS and STRUCTS; catalogue_cases.py finds them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax
 import numpy as np
 
 import dml_jax
-from dml_jax.core.rules import Rule
+from dml_jax import TensorDesc
 
-X = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
-ROWS = np.int32([[3, 0, -1, 2, 9, 1]])  # one index per column, one of them out of range
-PAIRS = np.int32([[0, 0], [3, -1], [-2, 9]])  # the last one out of range
-IMAGE = np.arange(2 * 8 * 4 * 6, dtype=np.float32).reshape(2, 8, 4, 6)
+
+def f32(*sizes, **keywords):
+    return TensorDesc("FLOAT32", sizes, **keywords)
+
+
+def u32(*sizes, **keywords):
+    return TensorDesc("UINT32", sizes, **keywords)
+
+
+# A function.
 
 
 @dataclass(eq=False)
-class Case:
-    """An operator call: `arrays` are traced, `static` is not; each change of `breaks` breaks one rule."""
+class Call:
+    """A call that the function accepts.
+
+    Args:
+      function: the function.
+      arrays: the arguments that are traced: arrays, or tuples of them.
+      static: those that are not.
+      is_linear: whether the result is linear in the floats and exact: data movement and sums are, a cast to integers
+        is not.
+      indexed: the size of the dimension that the first of `indices` counts in; None without indices.
+    """
 
     function: Callable[..., Any]
-    rules: tuple[Rule, ...]
-    arrays: dict[str, np.ndarray]
-    static: dict[str, Any] = field(default_factory=dict)
-    breaks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    arrays: Mapping[str, Any]
+    static: Mapping[str, Any] = field(default_factory=dict)
+    is_linear: bool = True
+    indexed: int | None = None
 
-    def __call__(self, *arrays):
+    def __call__(self, *leaves):
+        """The call with other arrays, those of tuples one by one."""
+        arrays = jax.tree.unflatten(jax.tree.structure([*self.arrays.values()]), leaves)
         return self.function(**dict(zip(self.arrays, arrays, strict=True)), **self.static)
 
     @property
+    def leaves(self):
+        """All arrays, those of tuples one by one, in the order in which a call takes them."""
+        return jax.tree.leaves([*self.arrays.values()])
+
+    @property
     def floats(self):
-        """Positions of the differentiable arrays."""
-        return [i for i, a in enumerate(self.arrays.values()) if a.dtype.kind == "f"]
+        """Which of `leaves` are differentiable."""
+        return [i for i, a in enumerate(self.leaves) if a.dtype.kind == "f"]
+
+    @property
+    def arguments(self):
+        """All of them by name."""
+        return {**self.arrays, **self.static}
+
+    def changed(self, **changes):
+        """The call with other arrays and attributes; `is_linear` is one too."""
+        own = {name: changes.pop(name) for name in ("is_linear", "indexed") if name in changes}
+        arrays = {name: changes.pop(name, value) for name, value in self.arrays.items()}
+        return replace(self, arrays=arrays, static={**self.static, **changes}, **own)
 
 
-NO_INTEGERS = {"integer(indices)": {"indices": np.float32([0])}}
-CASES = {
-    "gather": Case(
-        dml_jax.gather,
-        dml_jax.gather.rules,
-        {"input": X, "indices": np.int32([[3, 0], [-1, 9]])},
-        {"axis": 1},
-        NO_INTEGERS
-        | {
-            "minimum_rank(input, 1)": {"input": np.float32(1)},
-            "axis_of(input)": {"axis": 2},
-            "one_of(mode)": {"mode": "wrap"},
-            "indexed_axes_not_empty": {"input": np.zeros((4, 0), np.float32)},
-        },
-    ),
-    "gather_elements": Case(
-        dml_jax.gather_elements,
-        dml_jax.gather_elements.rules,
-        {"input": X, "indices": ROWS},
-        {"axis": 0},
-        {
-            "integer(indices)": {"indices": ROWS.astype(np.float32)},
-            "minimum_rank(input, 1)": {"input": np.float32(1), "indices": np.int32(0)},
-            "same_rank(indices, input)": {"indices": ROWS[0]},
-            "axis_of(input)": {"axis": -3},
-            "one_of(mode)": {"mode": "drop"},
-            "same_sizes(indices, input, except_along=axis)": {"indices": ROWS[:, :1]},
-            "indexed_axes_not_empty": {"input": np.zeros((0, 6), np.float32)},
-        },
-    ),
-    "gather_nd": Case(
-        dml_jax.gather_nd,
-        dml_jax.gather_nd.rules,
-        {"input": X, "indices": PAIRS},
-        {},
-        {
-            "integer(indices)": {"indices": PAIRS.astype(np.float32)},
-            "minimum_rank(input, 1)": {"input": np.float32(1)},
-            "minimum_rank(indices, 1)": {"indices": np.int32(1)},
-            "batch_fits": {"batch_dims": 2},
-            "tuples_fit": {"indices": np.zeros((3, 3), np.int32)},
-            "batch_sizes_agree": {"batch_dims": 1, "indices": np.zeros((3, 1), np.int32)},
-            "one_of(mode)": {"mode": "drop"},
-            "indexed_axes_not_empty": {"input": np.zeros((4, 0), np.float32)},
-        },
-    ),
-    "scatter_elements": Case(
-        dml_jax.scatter_elements,
-        dml_jax.scatter_elements.rules,
-        {"input": X, "indices": ROWS, "updates": -X[:1]},
-        {"axis": 0},
-        {
-            "integer(indices)": {"indices": ROWS.astype(np.float32)},
-            "same_dtype(updates, input)": {"updates": X[:1].astype(np.float16)},
-            "minimum_rank(input, 1)": {"input": np.float32(1), "indices": np.int32(0), "updates": np.float32(1)},
-            "same_rank(indices, input)": {"indices": ROWS[0], "updates": X[0]},
-            "axis_of(input)": {"axis": 2},
-            "one_of(reduction)": {"reduction": "mean"},
-            "reducible(input)": {
-                "reduction": "max",
-                "input": X.astype(np.complex64),
-                "updates": -X[:1].astype(np.complex64),
-            },
-            "one_of(mode)": {"mode": "fill"},
-            "same_sizes(indices, input, except_along=axis)": {"indices": ROWS[:, :3], "updates": X[:1, :3]},
-            "same_sizes(updates, indices)": {"updates": X[:2]},
-            "indexed_axes_not_empty": {"input": np.zeros((0, 6), np.float32)},
-        },
-    ),
-    "scatter_nd": Case(
-        dml_jax.scatter_nd,
-        dml_jax.scatter_nd.rules,
-        {"input": X, "indices": PAIRS, "updates": np.float32([-1, -2, -3])},
-        {},
-        {
-            "integer(indices)": {"indices": PAIRS.astype(np.float32)},
-            "same_dtype(updates, input)": {"updates": np.int32([1, 2, 3])},
-            "minimum_rank(input, 1)": {"input": np.float32(1)},
-            "minimum_rank(indices, 1)": {"indices": np.int32(1)},
-            "tuples_fit": {"indices": np.zeros((3, 0), np.int32)},
-            "one_of(reduction)": {"reduction": "mean"},
-            "reducible(input)": {
-                "reduction": "max",
-                "input": X.astype(np.complex64),
-                "updates": np.complex64([1, 2, 3]),
-            },
-            "one_of(mode)": {"mode": "fill"},
-            "sizes_follow(updates)": {"updates": np.float32([1, 2])},
-            "indexed_axes_not_empty": {"input": np.zeros((4, 0), np.float32)},
-        },
-    ),
-    "depth_to_space": Case(
-        dml_jax.depth_to_space,
-        dml_jax.depth_to_space.rules,
-        {"input": IMAGE},
-        {"block_size": 2, "data_format": "NCHW"},
-        {
-            "minimum_rank(input, 3)": {"input": IMAGE[0, 0]},
-            "at_least(block_size, 1)": {"block_size": 0},
-            "one_of(data_format)": {"data_format": "CHWN"},
-            "divisible(channels)": {"block_size": 3},
-        },
-    ),
-    "space_to_depth": Case(
-        dml_jax.space_to_depth,
-        dml_jax.space_to_depth.rules,
-        {"input": IMAGE},
-        {"block_size": 2, "data_format": "NHWC"},
-        {
-            "minimum_rank(input, 3)": {"input": IMAGE[0, 0]},
-            "at_least(block_size, 1)": {"block_size": -1},
-            "one_of(data_format)": {"data_format": "nhwc"},
-            "divisible(rows)": {"input": IMAGE[:, :7]},
-            "divisible(columns)": {"input": IMAGE[:, :, :3]},
-            "block_fits": {"input": np.zeros((1, 1, 0, 0), np.float32), "block_size": 2**40, "data_format": "NCHW"},
-        },
-    ),
-    "as_strided": Case(
-        dml_jax.as_strided,
-        dml_jax.as_strided.rules,
-        {"buffer": X.ravel()},
-        {"sizes": (2, 3, 2), "strides": (9, 1, 4), "offset": 1},
-        {
-            "one_dimension(buffer)": {"buffer": X},
-            "not_negative(sizes)": {"sizes": (2, -1, 2)},
-            "not_negative(strides)": {"strides": (9, 1, -1)},
-            "not_negative(offset)": {"offset": -1},
-            "representable": {"sizes": (2, 3, 2**62), "strides": (9, 1, 0)},
-            "stride_count": {"strides": (9, 1)},
-            "inside": {"offset": 9},
-        },
-    ),
-    "as_strided_scatter": Case(
-        dml_jax.as_strided_scatter,
-        dml_jax.as_strided_scatter.rules,
-        {"buffer": X.ravel(), "updates": -X[:2, :3]},
-        {"strides": (2, 8), "offset": 3},
-        {
-            "one_dimension(buffer)": {"buffer": X},
-            "same_dtype(updates, buffer)": {"updates": np.int32([[1, 2, 3]])},
-            "not_negative(strides)": {"strides": (-2, 8)},
-            "not_negative(offset)": {"offset": -1},
-            "stride_count": {"strides": (1,)},
-            "inside": {"buffer": X.ravel()[:21]},
-            "injective": {"strides": (2, 1)},
-        },
-    ),
-}
+# A struct.
 
 
-def variant(name, arrays=None, **static):
-    """A case with other arrays and attributes."""
-    case = CASES[name]
-    return Case(case.function, case.rules, {**case.arrays, **(arrays or {})}, {**case.static, **static})
+@dataclass(frozen=True)
+class Level:
+    """One row of DirectML's table of a struct: from feature level `since` on, these ranks, and the types by tensor."""
+
+    since: str
+    ranks: frozenset[int]
+    types: Mapping[str, frozenset[str]]
 
 
-# The same promises hold in every mode; clamped writes go to different elements, so that none is a duplicate.
-VARIANTS = CASES | {
-    "gather fill": variant("gather", mode="fill"),
-    "gather_elements fill": variant("gather_elements", mode="fill"),
-    "gather_elements promise": variant("gather_elements", {"indices": ROWS % 4}, mode="promise_in_bounds"),
-    "gather_nd fill": variant("gather_nd", mode="fill"),
-    "gather_nd batch": variant("gather_nd", {"indices": np.int32([[[5], [-9]]] * 4)}, batch_dims=1),
-    "scatter_elements clip": variant("scatter_elements", mode="clip"),
-    "scatter_nd add": variant("scatter_nd", {"indices": PAIRS // 2}, reduction="add", mode="clip"),
-    "gather deterministic": variant("gather", deterministic=True),
-    "gather unique": variant("gather", {"indices": np.int32([5, 3, -6, 1, 2, 4])}, unique_indices=True),
-    "scatter_nd clip": variant("scatter_nd", mode="clip"),
-    "depth_to_space DCR": variant("depth_to_space", order="DCR"),
-    "as_strided overlapping": variant("as_strided", sizes=(3, 4, 2), strides=(2, 2, 1)),
-    "as_strided broadcast": variant("as_strided", sizes=(2, 3, 2), strides=(0, 5, 1)),
-    "as_strided padded": variant("as_strided", sizes=(3, 4), strides=(9, 1), offset=2),
-    "as_strided_scatter window": variant("as_strided_scatter", strides=(6, 1)),
-    "as_strided_scatter interleaved": variant("as_strided_scatter", strides=(3, 2)),
-    "space_to_depth CRD": variant("space_to_depth", order="CRD", data_format="NCHW"),
-}
+def level(since, ranks, **types):
+    """A row; tensors that must have the type of another are left out."""
+    return Level(since, frozenset(ranks), {name: frozenset(accepted) for name, accepted in types.items()})
+
+
+FLOATS = {"FLOAT32", "FLOAT16"}
+UP_TO_32_BITS = FLOATS | {"INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"}
+ALL_TYPES = UP_TO_32_BITS | {"FLOAT64", "INT64", "UINT64"}
+INDEX_TYPES = {"INT64", "INT32", "UINT64", "UINT32"}
+RANK_4, RANKS_1_TO_8 = {4}, set(range(1, 9))
+
+
+@dataclass(eq=False)
+class Example:
+    """One of DirectML's documented examples: the numbers of every input and output, in DirectML's order, flat."""
+
+    desc: dml_jax.OperatorDesc
+    inputs: Sequence[Sequence[Any]]
+    outputs: Sequence[Sequence[Any]]
+
+
+@dataclass(eq=False)
+class Struct:
+    """What the tests need to know of a struct.
+
+    Args:
+      desc: a valid descriptor of rank 4 at most whose tensors have the types of the struct's oldest level; an array
+        of tensors holds two or more.
+      breaks: for each rule of `desc.constraints` the fields that, changed so, break it.
+      levels: DirectML's table, the newest row first.
+      examples: DirectML's, one at least.
+      draw: takes a NumPy generator, returns random fields: of a tensor its sizes (of an array of them a list), and the
+        attributes.
+      expected: takes a descriptor and a NumPy view per input field (of an array of tensors a tuple); returns the
+        output, a tuple of the outputs, or for a scatter the candidates of every element.
+      leading: what a leading dimension of size 1, added to all tensors, adds to a number, or puts before an array.
+      fill: takes a generator, a port such as "inputs[0]", its tensor and a count; returns that many elements, or None
+        for random bits (and for indices, small and far numbers).
+    """
+
+    desc: dml_jax.OperatorDesc
+    breaks: Mapping[str, Mapping[str, Any]]
+    levels: Sequence[Level]
+    examples: Sequence[Example]
+    draw: Callable[[np.random.Generator], dict[str, Any]]
+    expected: Callable[..., Any]
+    leading: Mapping[str, int] = field(default_factory=dict)
+    fill: Callable[..., Any] | None = None
+
+    @property
+    def name(self):
+        return self.desc.operator_type
+
+    def padded(self, rank):
+        """The fields of the descriptor with its tensors at a higher rank."""
+        fields = self.desc.operands()
+        more = rank - len(next(iter(self.desc.ports().values())).sizes)
+
+        def wider(tensor):
+            return like(tensor, sizes=(*(1,) * more, *tensor.sizes))
+
+        for name, kind in self.desc.fields().items():
+            if kind.is_tensor:
+                fields[name] = jax.tree.map(wider, fields[name], is_leaf=_is_tensor)
+        for name, each in self.leading.items():
+            fields[name] = (
+                (*(each,) * more, *fields[name]) if isinstance(fields[name], tuple) else fields[name] + more * each
+            )
+        return fields
+
+    def retyped(self, fields, name, data_type):
+        """The fields with another type of one of the tensors of the table, and of those that must have the same."""
+        cls, own = type(self.desc), self.levels[0].types
+        alike = (
+            [n for n, kind in cls.fields().items() if kind.is_tensor and n not in own]
+            if name == next(iter(own))
+            else []
+        )
+        retype = lambda tensor: like(tensor, data_type=data_type)  # noqa: E731
+        return {**fields, **{n: jax.tree.map(retype, fields[n], is_leaf=_is_tensor) for n in (name, *alike)}}
+
+    def all_breaks(self):
+        """A change per rule, at the newest level: what all structs share follows from the fields, the table's rules
+        from the table. None for a rule that no TensorDesc can break."""
+        return _shared_breaks(self.desc) | dict(self.breaks) | self._table_breaks()
+
+    def _table_breaks(self):
+        newest, fields = self.levels[0], self.desc.operands()
+        ranks = RANKS_1_TO_8 - newest.ranks
+        higher = [rank for rank in ranks if rank > len(next(iter(self.desc.ports().values())).sizes)]
+        found = {"supported_rank": self.padded(min(higher)) if ranks else None}
+        for name, accepted in newest.types.items():
+            others = sorted(ALL_TYPES - accepted)
+            found[f"supported_type({name})"] = self.retyped(fields, name, others[0]) if others else None
+        return found
+
+
+def _is_tensor(value):
+    return isinstance(value, TensorDesc) or value is None
+
+
+def like(tensor, **changes):
+    """A tensor without strides, some of its properties replaced."""
+    return None if tensor is None else TensorDesc(**{"data_type": tensor.data_type, "sizes": tensor.sizes, **changes})
+
+
+def _shared_breaks(desc):
+    """The changes that break what all structs share: one rank, one data type, outputs that can be written."""
+    kinds = {name: kind for name, kind in desc.fields().items() if kind.is_tensor}
+    typed = [name for name, kind in kinds.items() if not kind.is_index and name not in desc.other_types]
+    model = next(iter(desc.ports().values()))
+
+    def with_last(name, **changes):
+        """The field with one tensor changed: the last one of an array, a new one where it is left out."""
+        value = getattr(desc, name)
+        changes = {
+            key: change(value[-1] if kinds[name].is_array else value or model) for key, change in changes.items()
+        }
+        return {
+            name: (*value[:-1], like(value[-1], **changes)) if kinds[name].is_array else like(value or model, **changes)
+        }
+
+    def alike(names, what, **changes):
+        first = names[0] if names else None
+        compared = [name for name in names if name != first or kinds[name].is_array]
+        return {f"same_{what}({name}, {first})": with_last(name, **changes) for name in compared}
+
+    outputs = desc.output_names()
+    other_type = "INT8" if model.data_type.name != "INT8" else "UINT8"
+    return {
+        **{f"not_empty({name})": {name: ()} for name, kind in kinds.items() if kind.is_array},
+        **alike(list(kinds), "rank", sizes=lambda tensor: (1, *tensor.sizes)),
+        **alike(typed, "dtype", data_type=lambda tensor: other_type),
+        **{f"not_owned({name})": with_last(name, flags=lambda tensor: "OWNED_BY_DML") for name in outputs},
+        **{f"injective({name})": with_last(name, strides=lambda tensor: (0,) * len(tensor.sizes)) for name in outputs},
+    }

@@ -1,26 +1,26 @@
-"""Random descriptors with random strides, their buffers, and what NumPy says of them. Imports no JAX of its own.
+"""Random descriptors with random strides, their buffers, and what NumPy says of them.
 
-A case is its number: the same number gives the same descriptor and the same bytes.
+A case is its number: the same number gives the same descriptor of a struct and the same bytes, whatever other structs
+there are.
 """
 
 from dataclasses import dataclass, field
 from math import prod
+from zlib import crc32
 
 import numpy as np
-import oracles
 from numpy.lib.stride_tricks import as_strided
 
 import dml_jax
-from dml_jax import DataType, TensorDesc
+from dml_jax import TensorDesc
 
-INDEX_TYPES = ("INT32", "INT64", "UINT32", "UINT64")
 INPUT_CLASSES = ("null", "packed", "permuted", "padded", "stepped", "broadcast", "overlapping", "interleaved")
 OUTPUT_CLASSES = ("null", "packed", "permuted", "padded", "stepped", "interleaved")
 
 
 @dataclass(eq=False)
 class Case:
-    """A descriptor, a buffer per tensor, the class of every layout, and whether the output is bound."""
+    """A descriptor, a buffer per port, the class of every layout, and whether the outputs are bound."""
 
     number: int
     desc: dml_jax.OperatorDesc
@@ -30,35 +30,55 @@ class Case:
     buffers: dict[str, np.ndarray] = field(repr=False)
 
 
-def make(number):
+def make(struct, number):
     """The case of that number."""
-    rng = np.random.default_rng([2026, number])
-    operator = OPERATORS[number % len(OPERATORS)]
-    sizes, attributes = operator.draw(rng)
-    data_type, index_type = rng.choice([t.name for t in DataType]), rng.choice(INDEX_TYPES)
-    tensors, classes = {}, {}
-    for name, n in sizes.items():
-        n = tuple(map(int, n))
-        classes[name] = str(rng.choice(OUTPUT_CLASSES if name == "output" else INPUT_CLASSES))
-        strides = STRIDES[classes[name]](rng, n)
+    rng = np.random.default_rng([2026, crc32(struct.name.encode()), number])
+    cls, drawn, classes = type(struct.desc), struct.draw(rng), {}
+    data_types = _data_types(rng, struct)
+
+    def tensor(port, kind, sizes, data_type):
+        sizes = tuple(map(int, sizes))
+        classes[port] = str(rng.choice(OUTPUT_CLASSES if kind.is_output else INPUT_CLASSES))
+        strides = STRIDES[classes[port]](rng, sizes)
         if strides is None:
-            classes[name] = "null"
-        tensors[name] = TensorDesc(index_type if name == "indices" else data_type, n, strides)
-    desc = operator.cls(**tensors, **attributes)
+            classes[port] = "null"
+        return TensorDesc(data_type, sizes, strides)
+
+    for name, kind in cls.fields().items():
+        if kind.is_tensor and drawn.get(name) is not None:
+            sizes, of = drawn[name], data_types[name]
+            several = [tensor(f"{name}[{i}]", kind, one, of) for i, one in enumerate(sizes)] if kind.is_array else None
+            drawn[name] = several or tensor(name, kind, sizes, of)
+    desc = cls(**{name: drawn.get(name) for name in cls.field_names()})
     extra = rng.integers(0, 4) if rng.random() < 0.3 else 0
-    buffers = {name: fill(rng, tensor, desc, extra) for name, tensor in tensors.items()}
-    return Case(number, desc, classes, bool(rng.random() < 0.5), bool(rng.random() < 0.5), buffers)
+    bound, x64 = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
+    buffers = {port: _filled(rng, struct, desc, port, one, extra) for port, one in desc.ports().items()}
+    return Case(number, desc, classes, bound, x64, buffers)
 
 
-def fill(rng, tensor, desc, extra):
-    """Random bits, NaNs and all; small and far numbers for indices."""
+def _data_types(rng, struct):
+    """A random type, of those that the newest level takes, per tensor of the table; the others have the first one's."""
+    types = {name: str(rng.choice(sorted(accepted))) for name, accepted in struct.levels[0].types.items()}
+    return {name: types.get(name, next(iter(types.values()))) for name in struct.desc.tensor_names()}
+
+
+def _filled(rng, struct, desc, port, tensor, extra):
+    """What the struct wants there; random bits, NaNs and all; small and far numbers for indices."""
     count = tensor.element_span + extra
-    if tensor is not getattr(desc, "indices", None):
+    if struct.fill and (found := struct.fill(rng, port, tensor, count)) is not None:
+        return found
+    if not desc.field_of(port).is_index:
         return np.frombuffer(rng.bytes(count * tensor.dtype.itemsize), tensor.dtype).copy()
     limits = np.iinfo(tensor.dtype)
     near = rng.integers(-4 if limits.min else 0, 6, count).astype(tensor.dtype)
     far = rng.choice(np.array([limits.min, limits.max, limits.max // 2 + 1, 2**31 - 1], tensor.dtype), count)
     return np.where(rng.random(count) < 0.9, near, far)
+
+
+def expected(struct, case):
+    """What the oracle makes of NumPy's views: an array, several, or for scatters the candidates of every element."""
+    views = {port: seen(case.buffers[port], tensor) for port, tensor in case.desc.input_ports().items()}
+    return struct.expected(case.desc, *case.desc.by_field(views).values())
 
 
 def seen(buffer, tensor):
@@ -123,161 +143,3 @@ STRIDES = {
     "overlapping": overlapping,
     "interleaved": interleaved,
 }
-
-
-# Operators: what sizes and attributes they may have.
-
-
-def dims(rng, count, most=120):
-    """Sizes of at most `most` elements."""
-    sizes = []
-    for _ in range(count):
-        sizes.append(int(rng.integers(1, max(1, min(4, most // prod(sizes))) + 1)))
-    return [sizes[i] for i in rng.permutation(count)]
-
-
-def pad(sizes, rank):
-    return (1,) * (rank - len(sizes)) + tuple(sizes)
-
-
-def draw_gather(rng):
-    rank = int(rng.integers(1, 9))
-    q = int(rng.integers(0, rank + 1))
-    leading = max(0, q - 1)
-    axis = int(rng.integers(leading, rank))
-    input, real = pad(dims(rng, rank - leading), rank), dims(rng, q, 8)
-    output = [*input[:axis], *real, *input[axis + 1 :]]
-    output = pad(output[max(0, len(output) - rank) :], rank)
-    sizes = {"input": input, "indices": pad(real, rank), "output": output}
-    return sizes, {"axis": axis, "index_dimensions": q}
-
-
-def draw_elements(rng):
-    rank = int(rng.integers(1, 9))
-    axis = int(rng.integers(0, rank))
-    input = dims(rng, rank)
-    indices = [*input[:axis], int(rng.integers(1, 5)), *input[axis + 1 :]]
-    return {"input": input, "indices": indices}, {"axis": axis}
-
-
-def draw_gather_elements(rng):
-    sizes, attributes = draw_elements(rng)
-    return {**sizes, "output": sizes["indices"]}, attributes
-
-
-def draw_scatter_elements(rng):
-    sizes, attributes = draw_elements(rng)
-    return {**sizes, "updates": sizes["indices"], "output": sizes["input"]}, attributes
-
-
-def draw_tuples(rng, batched):
-    """Sizes of input, indices and the slices between them; how many dimensions count; the batch."""
-    rank = int(rng.integers(1, 9))
-    while True:
-        p, q = (int(n) for n in rng.integers(1, rank + 1, 2))
-        b = int(rng.integers(0, min(p, q))) if batched else 0
-        t = int(rng.integers(1, p - b + 1))
-        if q - 1 + p - b - t <= rank:
-            break
-    input = dims(rng, p)
-    rows = [*input[:b], *dims(rng, q - 1 - b, 8)]
-    sizes = {"input": pad(input, rank), "indices": pad([*rows, t], rank)}
-    counts = {"input_dimension_count": p, "indices_dimension_count": q}
-    return sizes, pad([*rows, *input[b + t :]], rank), counts, b
-
-
-def draw_gather_nd(rng):
-    sizes, slices, counts, _ = draw_tuples(rng, False)
-    return {**sizes, "output": slices}, counts
-
-
-def draw_gather_nd1(rng):
-    sizes, slices, counts, batch = draw_tuples(rng, True)
-    return {**sizes, "output": slices}, {**counts, "batch_dimension_count": batch}
-
-
-def draw_scatter_nd(rng):
-    sizes, slices, counts, _ = draw_tuples(rng, False)
-    return {**sizes, "updates": slices, "output": sizes["input"]}, counts
-
-
-def draw_blocks(rng):
-    block = int(rng.integers(1, 4))
-    n, c, h, w = dims(rng, 4, 24)
-    return (n, c * block * block, h, w), (n, c, h * block, w * block), {"block_size": block}
-
-
-def draw_depth_to_space(rng):
-    depth, space, attributes = draw_blocks(rng)
-    return {"input": depth, "output": space}, attributes
-
-
-def draw_space_to_depth(rng):
-    depth, space, attributes = draw_blocks(rng)
-    return {"input": space, "output": depth}, attributes
-
-
-def ordered(draw):
-    def drawn(rng):
-        sizes, attributes = draw(rng)
-        return sizes, {**attributes, "order": int(rng.integers(0, 2))}
-
-    return drawn
-
-
-@dataclass(frozen=True)
-class Operator:
-    cls: type
-    draw: object
-    oracle: object
-
-
-def _real(array, count):
-    return array.reshape(array.shape[array.ndim - count :])
-
-
-def _block(oracle):
-    return lambda d, x: oracle(x, d.block_size, "CRD" if getattr(d, "order", 0) else "DCR")
-
-
-def _scatter_nd(d, x, i, u):
-    t, q, p = i.shape[-1], d.indices_dimension_count, d.input_dimension_count
-    slices = u.reshape(i.shape[i.ndim - q : -1] + x.shape[x.ndim - p + t :])
-    candidates = oracles.scatter_nd(_real(x, p), _real(i, q), slices)
-    return {(0,) * (x.ndim - p) + at: found for at, found in candidates.items()}
-
-
-OPERATORS = (
-    Operator(dml_jax.GatherDesc, draw_gather, lambda d, x, i: oracles.gather(x, _real(i, d.index_dimensions), d.axis)),
-    Operator(dml_jax.GatherElementsDesc, draw_gather_elements, lambda d, x, i: oracles.gather_elements(x, i, d.axis)),
-    Operator(
-        dml_jax.GatherNDDesc,
-        draw_gather_nd,
-        lambda d, x, i: oracles.gather_nd(_real(x, d.input_dimension_count), _real(i, d.indices_dimension_count)),
-    ),
-    Operator(
-        dml_jax.GatherND1Desc,
-        draw_gather_nd1,
-        lambda d, x, i: oracles.gather_nd(
-            _real(x, d.input_dimension_count), _real(i, d.indices_dimension_count), d.batch_dimension_count
-        ),
-    ),
-    Operator(
-        dml_jax.ScatterElementsDesc,
-        draw_scatter_elements,
-        lambda d, x, i, u: oracles.scatter_elements(x, i, u, d.axis),
-    ),
-    Operator(dml_jax.ScatterNDDesc, draw_scatter_nd, _scatter_nd),
-    Operator(dml_jax.DepthToSpaceDesc, draw_depth_to_space, _block(oracles.depth_to_space)),
-    Operator(dml_jax.DepthToSpace1Desc, ordered(draw_depth_to_space), _block(oracles.depth_to_space)),
-    Operator(dml_jax.SpaceToDepthDesc, draw_space_to_depth, _block(oracles.space_to_depth)),
-    Operator(dml_jax.SpaceToDepth1Desc, ordered(draw_space_to_depth), _block(oracles.space_to_depth)),
-)
-
-
-def expected(case):
-    """What the oracle makes of NumPy's views: an array, or for scatters the candidates of every element."""
-    desc = case.desc
-    views = [seen(case.buffers[name], getattr(desc, name)) for name in desc.input_names()]
-    result = OPERATORS[case.number % len(OPERATORS)].oracle(desc, *views)
-    return result if isinstance(result, dict) else result.reshape(desc.output.sizes)

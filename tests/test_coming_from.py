@@ -12,8 +12,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracles
 import pytest
+from catalogue_cases import ORACLES
 from checks import assert_same_bits, bits
 
 import dml_jax
@@ -150,51 +150,12 @@ def written(oracle):
     return scattered
 
 
-def in_both_formats(oracle):
-    """An oracle on NCHW arrays as a function of either format."""
-
-    def moved(input, block_size, *, order="DCR", data_format="NCHW"):
-        if data_format == "NCHW":
-            return oracle(input, block_size, order)
-        return np.moveaxis(oracle(np.moveaxis(input, -1, -3), block_size, order), -3, -1)
-
-    return moved
-
-
-def element(at, strides, offset):
-    return offset + sum(c * s for c, s in zip(at, strides, strict=True))
-
-
-def as_strided(buffer, sizes, strides, *, offset=0):
-    output = np.empty(sizes, buffer.dtype)
-    for at in oracles.coordinates(sizes):
-        output[at] = buffer[element(at, strides, offset)]
-    return output
-
-
-def as_strided_scatter(buffer, updates, strides, *, offset=0):
-    output = buffer.copy()
-    for at in oracles.coordinates(updates.shape):
-        output[element(at, strides, offset)] = updates[at]
-    return output
-
-
 def vmap(function):
     return lambda *batches: np.stack([function(*items) for items in zip(*batches, strict=True)])
 
 
-ORACLES = {
-    "gather": oracles.gather,
-    "gather_elements": oracles.gather_elements,
-    "gather_nd": oracles.gather_nd,
-    "scatter_elements": written(oracles.scatter_elements),
-    "scatter_nd": written(oracles.scatter_nd),
-    "depth_to_space": in_both_formats(oracles.depth_to_space),
-    "space_to_depth": in_both_formats(oracles.space_to_depth),
-    "as_strided": as_strided,
-    "as_strided_scatter": as_strided_scatter,
-    "jax": SimpleNamespace(vmap=vmap),
-}
+BY_ELEMENTS = {name: written(oracle) if name.startswith("scatter") else oracle for name, oracle in ORACLES.items()}
+BY_ELEMENTS["jax"] = SimpleNamespace(vmap=vmap)
 
 
 def copies(**more):
@@ -213,7 +174,7 @@ def here(source, **more):
 
 def by_elements(source, **more):
     """What an expression of ours gives by loops over elements."""
-    return eval(source, NAMES | copies(**more) | ORACLES)
+    return eval(source, NAMES | copies(**more) | BY_ELEMENTS)
 
 
 def executed(source, names):

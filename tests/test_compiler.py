@@ -11,28 +11,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_same_bits
-from descriptor_cases import CASES, f32, u32
+from catalogue_cases import DESCS
+from checks import assert_is, assert_same_bits
+from operator_cases import f32, u32
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, compile_operator
 from dml_jax.desc_json import desc_to_json
 
-every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-TO_SPACE = CASES["DEPTH_TO_SPACE1"].desc
-GATHER = CASES["GATHER"].desc
-SCATTERS = ("SCATTER", "SCATTER_ND")
+every_struct = pytest.mark.parametrize("desc", DESCS.values(), ids=DESCS)
+TO_SPACE = DESCS["DEPTH_TO_SPACE1"]
+GATHER = DESCS["GATHER"]
+DEPTH_SPACE = ("DEPTH_TO_SPACE", "DEPTH_TO_SPACE1", "SPACE_TO_DEPTH", "SPACE_TO_DEPTH1")
 
 
 def buffers(desc, seed=0):
     """A flat buffer per input; the indices are a permutation, so that few are in range and no target occurs twice."""
     rng = np.random.default_rng(seed)
     content = []
-    for name in desc.input_names():
-        tensor = getattr(desc, name)
-        numbers = (
-            rng.integers(1, 100, tensor.element_span) if name != "indices" else rng.permutation(tensor.element_span)
-        )
+    for port, tensor in desc.input_ports().items():
+        count = tensor.element_span
+        numbers = rng.permutation(count) if desc.field_of(port).is_index else rng.integers(1, 100, count)
         content.append(numbers.astype(tensor.dtype))
     return content
 
@@ -58,15 +57,15 @@ LARGE = ("GATHER", "GATHER_ELEMENTS", "DEPTH_TO_SPACE", "SCATTER_ND")
 # Calls.
 
 
-@every_case
-def test_fresh_and_bound_agree(case):
-    run, inputs = compile_operator(case.desc), buffers(case.desc)
+@every_struct
+def test_fresh_and_bound_agree(desc):
+    run, inputs = compile_operator(desc), buffers(desc)
     fresh = run(*inputs)
-    bound = run(*inputs, out=jnp.full(fresh.shape, 7, fresh.dtype))
-    assert_same_bits(bound, fresh)
-    assert_same_bits(jax.jit(run)(*inputs), fresh)
-    shaped = [b.reshape(getattr(case.desc, n).sizes) for b, n in zip(inputs, case.desc.input_names(), strict=True)]
-    assert_same_bits(fresh, np.asarray(case.desc.compute(*shaped)).ravel())
+    bound = run(*inputs, out=jax.tree.map(lambda x: jnp.full(x.shape, 7, x.dtype), fresh))
+    assert_is(bound, fresh)
+    assert_is(jax.jit(run)(*inputs), fresh)
+    shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.input_ports().values(), strict=True)]
+    assert_is(fresh, jax.tree.map(jnp.ravel, desc.compute(*shaped)))
 
 
 @pytest.mark.parametrize("operator", LARGE)
@@ -80,17 +79,18 @@ def test_large_outputs_are_flat_too(operator):
     assert_same_bits(longer, np.append(fresh, np.float32([7] * 5)))
 
 
-@every_case
-def test_the_output_is_written_into_the_memory_of_out(case):
-    for desc in (case.desc, *([large(case.desc.operator_type)] if case.desc.operator_type in LARGE else [])):
-        run = compile_operator(desc)
-        inputs = [jnp.asarray(b) for b in buffers(desc)]
-        out = jnp.zeros(desc.output.element_span, desc.output.dtype)
-        address = out.unsafe_buffer_pointer()
+@every_struct
+def test_the_outputs_are_written_into_the_memory_of_out(desc):
+    for one in (desc, *([large(desc.operator_type)] if desc.operator_type in LARGE else [])):
+        run = compile_operator(one)
+        inputs = [jnp.asarray(b) for b in buffers(one)]
+        zeros = tuple(jnp.zeros(tensor.element_span, tensor.dtype) for tensor in one.output_ports().values())
+        out = zeros if len(zeros) > 1 else zeros[0]
+        addresses = [x.unsafe_buffer_pointer() for x in zeros]
         for _ in range(3):
             old, out = out, run(*inputs, out=out)
-            assert old.is_deleted()
-        assert out.unsafe_buffer_pointer() == address
+            assert all(x.is_deleted() for x in jax.tree.leaves(old))
+        assert [x.unsafe_buffer_pointer() for x in jax.tree.leaves(out)] == addresses
 
 
 def test_buffers_may_be_longer_than_needed():
@@ -176,9 +176,9 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-@pytest.mark.parametrize("operator", [name for name in CASES if name not in SCATTERS])
+@pytest.mark.parametrize("operator", [*(name for name in DESCS if name.startswith("GATHER")), *DEPTH_SPACE])
 def test_reads_and_depth_space_allocate_the_output_or_nothing(operator, layout):
-    for desc in (CASES[operator].desc, *([large(operator)] if operator in LARGE else [])):
+    for desc in (DESCS[operator], *([large(operator)] if operator in LARGE else [])):
         desc = replace(desc, **{name: padded(getattr(desc, name), gap) for name, gap in layout.items()})
         run = compile_operator(desc)
         spec, fresh, bound = run.buffers["output"], run.memory(), run.memory(bound=True)
@@ -266,7 +266,7 @@ def test_text_and_bytes_moved():
     assert few.bytes_moved == 4 * (16 + 10 + 80)  # each row once
     repeated = compile_operator(dml_jax.GatherDesc(TensorDesc("FLOAT32", (2, 8), (0, 1)), u32(1, 10), f32(10, 8), 0, 1))
     assert repeated.bytes_moved == 4 * (8 + 10 + 80)
-    scatter = compile_operator(CASES["SCATTER"].desc)
+    scatter = compile_operator(DESCS["SCATTER"])
     assert scatter.bytes_moved == 4 * (9 + 6 + 6 + 9)
 
 

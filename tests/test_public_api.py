@@ -1,36 +1,24 @@
-"""The promises that every operator keeps: transformations, errors, documentation, cost of a call."""
+"""The package as a whole: its namespace, its modules, its errors. test_promises.py has what every operator promises."""
 
 import contextlib
 import importlib
-import inspect
 import pkgutil
 from importlib.util import find_spec
 
 import jax
-import jax.export
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_same_bits
-from jax.experimental import checkify
-from jax.test_util import check_grads
-from operator_cases import CASES, ROWS, VARIANTS, X
 
 import dml_jax
 from dml_jax.catalogue import FUNCTIONS
-from dml_jax.errors import describe
 
-every_operator = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-every_variant = pytest.mark.parametrize("case", VARIANTS.values(), ids=VARIANTS)
-every_index_operator = pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if "indices" in case.arrays]
-)
+X = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
 
 
 def test_the_namespace_is_what_all_says():
     """And `dir` shows nothing else, whatever was imported."""
     assert sorted({*dml_jax.__all__, "__version__", "batch", "onnx"}) == dir(dml_jax)
-    assert {*CASES} == {*FUNCTIONS} <= {*dml_jax.__all__}
+    assert {*FUNCTIONS} <= {*dml_jax.__all__}
     assert all(getattr(dml_jax, name) is not None for name in dml_jax.__all__)
     with pytest.raises(AttributeError, match="module 'dml_jax' has no attribute 'gathr'"):
         dml_jax.gathr  # noqa: B018
@@ -44,92 +32,6 @@ def test_every_module_is_imported():
     for name in names:
         if not name.startswith(missing or "-"):
             importlib.import_module(name)
-
-
-# Transformations.
-
-
-@every_variant
-def test_eager_is_jitted_is_vmapped_is_exported(case):
-    arrays = list(case.arrays.values())
-    eager = case(*arrays)
-    assert_same_bits(jax.jit(case)(*arrays), eager)
-    stacked = [np.stack([a, a[::-1]]) for a in arrays]
-    mapped = jax.vmap(case)(*stacked)
-    for i in range(2):
-        assert_same_bits(mapped[i], case(*(s[i] for s in stacked)))
-    exported = jax.export.export(jax.jit(case), platforms=("cpu", "cuda", "tpu"))(*arrays)
-    if jax.default_backend() in ("cpu", "tpu"):
-        assert_same_bits(exported.call(*arrays), eager)
-    assert_same_bits(jax.eval_shape(case, *arrays).shape, eager.shape)
-
-
-def test_export_with_symbolic_sizes():
-    """One artifact for every batch, every length of the indexed axis, and every even picture."""
-    b, n, k, h, w = jax.export.symbolic_shape("b, n, k, 2*h, 2*w")
-
-    def exported(function, *shapes):
-        specs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
-        return jax.export.export(jax.jit(function))(*specs).call
-
-    floats, integers = jnp.float32, jnp.int32
-    i = np.int32([5, -1, 9])
-    for mode in ("clip", "fill"):
-        read = lambda x, i, mode=mode: dml_jax.gather(x, i, 1, mode=mode)  # noqa: E731
-        assert_same_bits(exported(read, ((b, n), floats), ((k,), integers))(X, i), read(X, i))
-    elements = lambda x, i: dml_jax.gather_elements(x, i, 1)  # noqa: E731
-    assert_same_bits(
-        exported(elements, ((b, n), floats), ((b, k), integers))(X, ROWS[[0] * 4]), elements(X, ROWS[[0] * 4])
-    )
-    picture = np.arange(2 * 3 * 4 * 6, dtype=np.float32).reshape(2, 3, 4, 6)
-    to_depth = lambda x: dml_jax.space_to_depth(x, 2)  # noqa: E731
-    assert_same_bits(exported(to_depth, ((b, 3, h, w), floats))(picture), to_depth(picture))
-
-
-@every_variant
-def test_vmap_over_one_operand(case):
-    arrays = list(case.arrays.values())
-    for which in range(len(arrays)):
-        stacked = np.stack([arrays[which], arrays[which][::-1]])
-        in_axes = [0 if i == which else None for i in range(len(arrays))]
-        mapped = jax.vmap(case, in_axes=in_axes)(*arrays[:which], stacked, *arrays[which + 1 :])
-        for i in range(2):
-            assert_same_bits(mapped[i], case(*arrays[:which], stacked[i], *arrays[which + 1 :]))
-
-
-@every_operator
-def test_derivatives(case):
-    """Exact in both directions: data movement is linear in its data."""
-    arrays = [a % 7 if a.dtype.kind == "f" else a for a in case.arrays.values()]
-
-    def of_floats(*floats):
-        taken = iter(floats)
-        return case(*(next(taken) if i in case.floats else a for i, a in enumerate(arrays)))
-
-    floats = [arrays[i] for i in case.floats]
-    check_grads(of_floats, floats, order=2, atol=0.05, rtol=0.05)
-    output, tangent = jax.jvp(of_floats, floats, floats)
-    assert_same_bits(output, tangent)
-    cotangents = jax.vjp(of_floats, *floats)[1](output)
-    assert_same_bits(jnp.vdot(output, output), sum(jnp.vdot(c, f) for c, f in zip(cotangents, floats, strict=True)))
-
-
-@every_index_operator
-@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jitted"])
-def test_checkify_reports_an_index_out_of_range(name, jit):
-    case = CASES[name]
-    modes = ("drop", "clip") if "updates" in case.arrays else ("clip", "fill")
-    for mode in modes:
-
-        def call(indices, mode=mode):
-            return case.function(**{**case.arrays, "indices": indices}, **case.static, mode=mode)
-
-        checked = checkify.checkify(jax.jit(call) if jit else call, errors=checkify.index_checks)
-        good = jnp.clip(case.arrays["indices"], -4, 3)
-        assert checked(good)[0].get() is None
-        for bad in (4 if name != "gather" else 6, -5 if name != "gather" else -7, 2**31 - 1):
-            error, _ = checked(good.at[(0,) * good.ndim].set(bad))
-            assert "out-of-bounds" in error.get()
 
 
 @pytest.fixture
@@ -147,41 +49,14 @@ def compilations(caplog):
     return counted
 
 
-@every_operator
-def test_a_second_call_compiles_nothing(case, compilations):
-    arrays = list(case.arrays.values())
-    jax.clear_caches()
-    with compilations() as first:
-        case(*arrays)
-    with compilations() as second:
-        case(*(a[::-1] for a in arrays))
-    assert first
-    assert not second
-
-
 def test_a_new_fill_value_compiles_nothing(compilations):
     for value in (0.0, np.nan, np.nan):
         with compilations() as compiled:
-            dml_jax.gather(X, ROWS[0], 0, mode="fill", fill_value=value)
+            dml_jax.gather(X, np.int32([3, 0, 9]), 0, mode="fill", fill_value=value)
     assert not compiled
 
 
 # Errors.
-
-
-@every_operator
-def test_every_rule_is_broken_once(case):
-    """The call as it stands is accepted; one change breaks one rule, and the list of rules is complete."""
-    assert list(case.breaks) == [rule.name for rule in case.rules]
-    for rule in case.rules:
-        broken = {**case.arrays, **case.static, **case.breaks[rule.name]}
-        with pytest.raises(rule.error) as caught:
-            case.function(**broken)
-        text = str(caught.value)
-        assert text.startswith(f"{case.function.__name__}: {rule.worded({})}, but ")
-        for name, value in broken.items():
-            if rule.name != "integer(indices)":  # which NumPy arrays break before there is anything else to show
-                assert f"{name}={describe(value)}" in text
 
 
 def test_the_message_names_operator_rule_fact_and_operands():
@@ -198,26 +73,3 @@ def test_errors_are_the_exceptions_people_expect():
     assert issubclass(dml_jax.ConstraintError, ValueError)
     assert issubclass(dml_jax.DataTypeError, dml_jax.ConstraintError)
     assert issubclass(dml_jax.DataTypeError, TypeError)
-
-
-@every_operator
-def test_errors_are_raised_while_tracing(case):
-    rule = case.rules[-1]
-    broken = {**case.arrays, **case.static, **case.breaks[rule.name]}
-    shapes = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in broken.items() if isinstance(v, np.ndarray)}
-    static = {k: v for k, v in broken.items() if k not in shapes}
-    with pytest.raises(dml_jax.ConstraintError):
-        jax.eval_shape(lambda arrays: case.function(**arrays, **static), shapes)
-
-
-# Documentation.
-
-
-@every_operator
-def test_docstrings_have_every_section_and_name_every_argument(case):
-    text = inspect.getdoc(case.function)
-    positions = [text.index(section) for section in ("Args:", "Returns:", "Raises:", "Example:", "Source:")]
-    assert positions == sorted(positions)
-    for name in inspect.signature(case.function).parameters:
-        assert f"{name}: " in text
-    assert "_DESC" in text[positions[-1] :]

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-import oracles
 import pytest
+from catalogue_cases import ORACLES
 from checks import assert_same_bits, together
 from jax.experimental import checkify
 from jax.test_util import check_grads
@@ -27,7 +27,7 @@ WIDE = ["float64", "int64", "uint64", "complex128"]
 every_reduction = pytest.mark.parametrize("reduction", REDUCTIONS)
 
 
-# The oracle, without JAX: tests/oracles.py lists the updates that address an element, and Python combines them.
+# The oracle, without JAX: those of the operators list the updates that address an element; Python combines them.
 
 
 def exact(array):
@@ -46,7 +46,7 @@ def combine(numbers, reduction):
 
 def oracle(name, x, indices, updates, reduction, **how):
     """Exact, not yet of the type of `x`."""
-    output, found = exact(x), getattr(oracles, name)(x, indices, exact(updates), **how)
+    output, found = exact(x), ORACLES[name](x, indices, exact(updates), **how)
     for at, numbers in found.items():
         output[at] = combine([output[at], *numbers], reduction)
     return output
@@ -180,7 +180,7 @@ def slopes_oracle(name, x, indices, updates, cotangent, reduction, **how):
     """The cotangents of `x` and `updates`, and how many of the numbers combined in each element are 0."""
     of_x, of_updates, zeros = np.zeros_like(exact(x)), np.zeros_like(exact(updates)), set()
     number = np.arange(updates.size).reshape(updates.shape)
-    for at, found in getattr(oracles, name)(x, indices, number, **how).items():
+    for at, found in ORACLES[name](x, indices, number, **how).items():
         numbers = [exact(x)[at], *(exact(updates).flat[i] for i in found)]
         ties = [each == combine(numbers, reduction) for each in numbers]
         others = [math.prod([*numbers[:i], *numbers[i + 1 :]]) for i in range(len(numbers))]

@@ -17,7 +17,7 @@ from numpy.lib import stride_tricks
 from test_bits import DIRECTML, OTHERS, every_pattern
 
 import dml_jax
-from dml_jax import ConstraintError, DataTypeError
+from dml_jax import ConstraintError
 from dml_jax.strides.injective import collision
 
 
@@ -297,7 +297,7 @@ def test_writes_into_buffers_beyond_2_to_the_31():
         jax.eval_shape(write(2**31), buffer, updates)
 
 
-# Transformations; test_public_api.py has more.
+# Transformations; test_promises.py has more.
 
 
 @pytest.mark.parametrize("layout", (REPEATED | OVERLAPPING).values(), ids=REPEATED | OVERLAPPING)
@@ -340,32 +340,3 @@ def test_numpy_arrays_are_written_while_jit_is_off(layout):
     buffer, updates = operands(layout)
     with jax.disable_jit():
         assert_same_bits(writer(layout)(buffer, updates), numpy_scatter(buffer, updates, layout[1], layout[2]))
-
-
-# Errors; test_public_api.py breaks every rule.
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "match"),
-    [
-        ({"sizes": 6}, DataTypeError, "sizes must be a sequence of Python integers, .* but it is int"),
-        ({"sizes": "23"}, DataTypeError, "sizes must be a sequence of Python integers, .* but it is str"),
-        ({"strides": (1.0, 1)}, DataTypeError, r"strides\[0\] must be a Python integer, .* but it is float"),
-        ({"strides": (True, 1)}, DataTypeError, r"strides\[0\] must be a Python integer, .* but it is bool"),
-        ({"offset": 0.5}, DataTypeError, "offset must be a Python integer"),
-        ({"buffer": [1, 2]}, DataTypeError, "buffer must be an array"),
-        ({"buffer": np.arange(6)}, DataTypeError, "buffer of type int64 needs 64-bit types"),
-        ({"sizes": (0, 2**63)}, ConstraintError, r"sizes must give fewer than 2\*\*63 elements"),
-        ({"strides": (4, 1)}, ConstraintError, "the last coordinate is element 6 and there are 6"),
-    ],
-)
-def test_what_is_no_layout_is_refused(change, error, match):
-    call = {"buffer": np.zeros(6, np.float32), "sizes": (2, 3), "strides": (3, 1), **change}
-    with pytest.raises(error, match=match):
-        dml_jax.as_strided(**call)
-
-
-def test_layouts_from_arrays_are_accepted():
-    buffer = np.zeros(6, np.float32)
-    sizes, strides = np.array([2, 3]), [np.uint8(3), 1]
-    assert dml_jax.as_strided(buffer, sizes, strides, offset=np.int64(0)).shape == (2, 3)

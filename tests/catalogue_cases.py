@@ -1,0 +1,30 @@
+"""Everything that the operators' own test files say, by name and in the order of the catalogue."""
+
+from importlib import import_module
+from pathlib import Path
+
+from dml_jax.catalogue import FUNCTIONS
+
+_FOUND = {path.stem.removeprefix("test_") for path in (Path(__file__).parent / "operators").glob("test_*.py")}
+# Those of the catalogue, then what is left over, which test_promises.py names.
+_NAMES = [*(name for name in FUNCTIONS if name in _FOUND), *sorted(_FOUND - {*FUNCTIONS})]
+
+FILES = {name: import_module(f"operators.test_{name}") for name in _NAMES}
+
+
+def _said(what):
+    return {name: getattr(file, what) for name, file in FILES.items() if hasattr(file, what)}
+
+
+ORACLES = _said("oracle")
+CASES = _said("CASE")
+BREAKS = _said("BREAKS")
+# The calls that all promises hold for: CASE, then each of VARIANTS as a change of it.
+VARIANTS = {
+    name if variant is None else f"{name} {variant}": case.changed(**changes)
+    for name, case in CASES.items()
+    for variant, changes in ((None, {}), *_said("VARIANTS").get(name, {}).items())
+}
+# By the operator type of the struct.
+STRUCTS = {struct.name: struct for structs in _said("STRUCTS").values() for struct in structs}
+DESCS = {name: struct.desc for name, struct in STRUCTS.items()}

@@ -1,0 +1,42 @@
+"""Small arrays, enough of them to tell every known mistake apart."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+SHAPES = [shape for rank in (1, 2, 3) for shape in itertools.product((1, 2, 3), repeat=rank)]
+# Where sizes of 1, sizes that differ, and every position of the largest one occur.
+FEW = [(1,), (3,), (1, 2), (3, 1), (2, 3), (1, 3, 2), (2, 1, 3), (3, 2, 2)]
+every_small_shape = pytest.mark.parametrize(
+    "shapes", [pytest.param(FEW, id="few"), pytest.param(SHAPES, id="all", marks=pytest.mark.exhaustive)]
+)
+
+
+def numbered(shape, dtype=np.float32):
+    """1, 2, 3, ...: every element is different, none is 0."""
+    return np.arange(1, 1 + np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
+
+
+def indices_around(rng, size, shape, dtype=np.int32):
+    """Indices in range, negative, and just out of range on both sides."""
+    return rng.integers(-size - 2, size + 2, shape).astype(dtype)
+
+
+def tuples_around(rng, sizes, shape, dtype=np.int32):
+    """Index tuples, a column for each of the sizes."""
+    return np.stack([indices_around(rng, n, shape, dtype) for n in sizes], axis=-1)
+
+
+# Index types, and the values that overflow, wrap or truncate in a careless implementation.
+
+INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+SIX = np.arange(10, 16, dtype=np.float32)
+
+
+def telling_indices(dtype):
+    """In range of six elements, just out of range, and far out of it."""
+    limits = np.iinfo(dtype)
+    values = {0, 1, 5, 6, 7, -1, -6, -7, limits.min, limits.max, limits.max - 1}
+    values |= {2**7, 2**8, 2**15, 2**16, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32, 2**32 + 1, 2**63, -(2**32) + 1}
+    return np.array(sorted(v for v in values if limits.min <= v <= limits.max), dtype)

@@ -1,0 +1,500 @@
+"""What every function of the catalogue promises: transformations, errors, documentation, the cost of a call.
+
+The calls come from the operators' own test files; what such a file, or the page of an operator, lacks fails here.
+"""
+
+import contextlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import chex
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from catalogue_cases import BREAKS, CASES, FILES, ORACLES, STRUCTS, VARIANTS
+from checks import assert_is, assert_same_bits
+from jax.experimental import checkify
+from jax.sharding import PartitionSpec as P
+from jax.test_util import check_grads
+
+import dml_jax
+from dml_jax.catalogue import DESCS, FUNCTIONS
+from dml_jax.errors import describe
+
+pytestmark = pytest.mark.device
+
+PAGES = Path(__file__).parents[1] / "docs" / "operators"
+# Promises about bits and sharding, which change no value and which no oracle knows.
+WITHOUT_EFFECT = ("deterministic", "unique_indices", "indices_are_sorted", "out_sharding")
+
+
+def by_name(cases):
+    """A parameter `case`."""
+    return pytest.mark.parametrize("case", cases.values(), ids=cases)
+
+
+every_case = by_name(CASES)
+every_variant = by_name(VARIANTS)
+LINEAR = {name: case for name, case in VARIANTS.items() if case.is_linear and case.floats}
+every_linear_variant = by_name(LINEAR)
+
+
+def exhaustive(items):
+    """Parameters that only run with --exhaustive."""
+    return [pytest.param(*values, id=name, marks=pytest.mark.exhaustive) for name, values in items.items()]
+
+
+every_linear_variant_and_bfloat16 = pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        *(pytest.param(case, jnp.float32, id=name) for name, case in LINEAR.items()),
+        *exhaustive({f"{name} bfloat16": (case, jnp.bfloat16) for name, case in LINEAR.items() if name in CASES}),
+    ],
+)
+
+
+# What an operator needs.
+
+
+def test_every_file_is_of_an_operator():
+    assert {*FILES} == {*FUNCTIONS}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_operator_has_its_test_file_and_its_page(name):
+    assert name in FILES, f"tests/operators/test_{name}.py is missing"
+    missing = [what for what in ("oracle", "CASE", "BREAKS", "VARIANTS", "STRUCTS") if not hasattr(FILES[name], what)]
+    assert not missing, f"tests/operators/test_{name}.py lacks {missing}"
+    assert FILES[name].CASE.function is FUNCTIONS[name]
+    assert FUNCTIONS[name].__name__ == name
+    structs = {struct.desc.operator_type for struct in FILES[name].STRUCTS}
+    here = {cls.operator_type for cls in DESCS if cls.__module__ == FUNCTIONS[name].__module__}
+    assert structs == here, "STRUCTS must have those of the operator's file"
+    assert (PAGES / f"{name}.md").is_file(), f"docs/operators/{name}.md is missing"
+
+
+def test_every_struct_has_its_facts():
+    assert {*STRUCTS} == {cls.operator_type for cls in DESCS}
+    assert all(struct.levels and struct.examples for struct in STRUCTS.values())
+
+
+@by_name({name: name for name in ORACLES})
+def test_oracles_import_no_jax(case):
+    """They are loops over NumPy's elements."""
+    globals_ = ORACLES[case].__globals__
+    for name in ORACLES[case].__code__.co_names:
+        where = getattr(globals_.get(name), "__module__", None) or getattr(globals_.get(name), "__name__", "")
+        assert "jax" not in where, f"the oracle of {case} uses {name}"
+
+
+# Transformations.
+
+
+def stacked(leaves, axis=0, count=2):
+    """A batch of data that differ."""
+    return [np.stack([x + i for i in range(count)], axis) for x in leaves]
+
+
+def flipped(array):
+    return array[::-1] if array.ndim else array
+
+
+def item(tree, i):
+    return jax.tree.map(lambda y: y[i], tree)
+
+
+@by_name({name: name for name in VARIANTS})
+def test_the_oracle_agrees(case):
+    call = VARIANTS[case]
+    known = {name: value for name, value in call.arguments.items() if name not in WITHOUT_EFFECT}
+    expected = ORACLES[call.function.__name__](**known)
+    assert_is(call(*call.leaves), expected, call.arrays.get("input"))
+
+
+@every_variant
+def test_eager_is_jitted_is_vmapped_is_exported(case):
+    arrays = case.leaves
+    eager = case(*arrays)
+    assert_is(jax.jit(case)(*arrays), eager)
+    batch = [np.stack([a, flipped(a)]) for a in arrays]
+    mapped = jax.vmap(case)(*batch)
+    for i in range(2):
+        assert_is(item(mapped, i), case(*(s[i] for s in batch)))
+    exported = jax.export.export(jax.jit(case), platforms=("cpu", "cuda", "tpu"))(*arrays)
+    if jax.default_backend() in exported.platforms:
+        assert_is(exported.call(*arrays), eager)
+    shapes = [(x.shape, x.dtype) for x in jax.tree.leaves(jax.eval_shape(case, *arrays))]
+    assert shapes == [(x.shape, x.dtype) for x in jax.tree.leaves(eager)]
+
+
+@every_variant
+def test_vmap_over_one_operand(case):
+    arrays = case.leaves
+    for which, array in enumerate(arrays):
+        batch = np.stack([array, flipped(array)])
+        in_axes = [0 if i == which else None for i in range(len(arrays))]
+        mapped = jax.vmap(case, in_axes=in_axes)(*arrays[:which], batch, *arrays[which + 1 :])
+        for i in range(2):
+            assert_is(item(mapped, i), case(*arrays[:which], batch[i], *arrays[which + 1 :]))
+
+
+def of_floats(case, dtype=jnp.float32):
+    """The case as a function of its floats, small integers, and those."""
+    arrays = [(a % 7).astype(dtype) if a.dtype.kind == "f" else a for a in case.leaves]
+
+    def function(*floats):
+        taken = iter(floats)
+        return case(*(next(taken) if i in case.floats else a for i, a in enumerate(arrays)))
+
+    return function, [arrays[i] for i in case.floats]
+
+
+def inner(one, other):
+    """The inner product of two trees. Integers below 7 and their products are exact in float32."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return sum(jnp.vdot(x.astype(jnp.float32), y.astype(jnp.float32)) for x, y in pairs)
+
+
+@by_name({name: case for name, case in LINEAR.items() if name in CASES})
+def test_derivatives(case):
+    """Exact in both directions: data movement is linear in its data."""
+    function, floats = of_floats(case)
+    check_grads(function, floats, order=2, atol=0.05, rtol=0.05)
+    output, tangent = jax.jvp(function, tuple(floats), tuple(floats))
+    assert_is(output, tangent)
+    cotangents = jax.vjp(function, *floats)[1](output)
+    assert inner(output, output) == inner(floats, cotangents)
+
+
+@every_linear_variant_and_bfloat16
+def test_linear_transpose(case, dtype):
+    """It is the transpose: <f(x), y> = <x, f*(y)>, and what jax.vjp finds, also for each operand alone."""
+    function, floats = of_floats(case, dtype)
+    output = function(*floats)
+    transposed = jax.linear_transpose(function, *floats)(output)
+    assert_is(transposed, jax.vjp(function, *floats)[1](output))
+    assert inner(floats, transposed) == inner(output, output)
+    for which, x in enumerate(floats):
+
+        def of_one(x, which=which):
+            return function(*(x if i == which else jnp.zeros_like(f) for i, f in enumerate(floats)))
+
+        assert_same_bits(jax.linear_transpose(of_one, x)(output)[0], transposed[which])
+
+
+@every_linear_variant
+def test_jacfwd_equals_jacrev(case):
+    function, floats = of_floats(case)
+    argnums = tuple(range(len(floats)))
+    forward, back = (transform(function, argnums)(*floats) for transform in (jax.jacfwd, jax.jacrev))
+    # One is of the output's type, the other of the input's.
+    assert_is(*(jax.tree.map(lambda x: x.astype(jnp.float32), jacobian) for jacobian in (forward, back)))
+    for jacobian in jax.tree.leaves(forward):  # of ones and zeros: what goes where
+        assert {*np.unique(jacobian)} <= {0, 1}
+
+
+@every_linear_variant_and_bfloat16
+def test_nested_vmap_over_any_axes(case, dtype):
+    function, floats = of_floats(case, dtype)
+    twice = stacked(stacked(floats, axis=-1, count=2), axis=1 if min(x.ndim for x in floats) else 0, count=3)
+    outer = 1 if min(x.ndim for x in floats) else 0
+    mapped = jax.vmap(jax.vmap(function, in_axes=-1, out_axes=-1), in_axes=outer, out_axes=0)(*twice)
+    for i in range(3):
+        for j in range(2):
+            of_item = function(*(x.take(i, outer).take(j, -1) for x in twice))
+            assert_is(jax.tree.map(lambda y, i=i, j=j: y[i, ..., j], mapped), of_item)
+
+
+def grad(function):
+    """The gradient of the sum of squares of what a function returns, in all its arguments."""
+
+    def total(*x):
+        return sum((y.astype(jnp.float32) ** 2).sum() for y in jax.tree.leaves(function(*x)))
+
+    return lambda *x: jax.grad(lambda x: total(*x))(x)
+
+
+def alone(function):
+    return function
+
+
+def tangent(function):
+    return lambda *x: jax.jvp(function, x, x)[1]
+
+
+def transpose(function):
+    return lambda *x: jax.linear_transpose(function, *x)(function(*x))
+
+
+def scanned(function):
+    """Over a leading dimension of all arguments."""
+    return lambda *x: jax.lax.scan(lambda carry, x: (carry, function(*x)), 0, x)[1]
+
+
+def two_devices():
+    return jax.make_mesh((2,), ("d",), devices=jax.devices("cpu")[:2], axis_types=(jax.sharding.AxisType.Auto,))
+
+
+def sharded(function):
+    """Over a leading dimension of all arguments, one item per device."""
+
+    def mapped(*x):
+        local = jax.shard_map(
+            lambda *x: jax.tree.map(lambda y: y[None], function(*(y[0] for y in x))),
+            mesh=two_devices(),
+            in_specs=P("d"),
+            out_specs=P("d"),
+        )
+        return local(*x)
+
+    return mapped
+
+
+# Each makes a function of batches; beside it, what that does to each item.
+COMPOSITIONS = {
+    "vmap grad": (lambda f: jax.vmap(grad(f)), grad),
+    "jit vmap grad checkpoint": (lambda f: jax.jit(jax.vmap(grad(jax.checkpoint(f)))), grad),
+    "vmap checkpoint jvp": (lambda f: jax.vmap(jax.checkpoint(tangent(f))), alone),
+    "vmap linear_transpose": (lambda f: jax.vmap(transpose(f)), transpose),
+    "linear_transpose vmap": (lambda f: transpose(jax.vmap(f)), transpose),
+    "scan": (scanned, alone),
+    "scan grad": (lambda f: scanned(grad(f)), grad),
+    "grad scan": (lambda f: grad(scanned(f)), grad),
+    "linear_transpose scan": (lambda f: transpose(scanned(f)), transpose),
+    "jvp vmap jit": (lambda f: tangent(jax.vmap(jax.jit(f))), alone),
+    "grad vmap": (lambda f: grad(jax.vmap(f)), grad),
+    "shard_map": (sharded, alone),
+    "jit shard_map grad": (lambda f: jax.jit(sharded(grad(f))), grad),
+    "grad shard_map checkpoint": (lambda f: grad(sharded(jax.checkpoint(f))), grad),
+    "vmap vmap jvp grad": (
+        lambda f: lambda *x: jax.vmap(jax.vmap(tangent(grad(f))))(*(y[:, None] for y in x)),
+        grad,
+    ),  # linear
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        *(pytest.param(case, jnp.float32, id=name) for name, case in LINEAR.items() if name in CASES),
+        *exhaustive({name: (case, jnp.float32) for name, case in LINEAR.items() if name not in CASES}),
+        *exhaustive({f"{name} bfloat16": (case, jnp.bfloat16) for name, case in LINEAR.items() if name in CASES}),
+    ],
+)
+def test_compositions(case, dtype):
+    """Over a batch, each equals its last function item by item. They share one program, which compiles faster."""
+    function, floats = of_floats(case, dtype)
+
+    def composed(*batch):
+        results = {name: compose(function)(*batch) for name, (compose, _) in COMPOSITIONS.items()}
+        results["vmap vmap jvp grad"] = jax.tree.map(lambda y: y[:, 0], results["vmap vmap jvp grad"])
+        return results
+
+    def single(*x):
+        return {last.__name__: last(function)(*x) for _, last in COMPOSITIONS.values()}
+
+    batch = stacked(floats)
+    actual = jax.jit(composed)(*batch)
+    one = jax.jit(single)
+    expected = [one(*of_item) for of_item in zip(*batch, strict=True)]
+    for name, (_, last) in COMPOSITIONS.items():
+        for i, of_item in enumerate(expected):
+            try:
+                assert_is(item(actual[name], i), of_item[last.__name__])
+            except AssertionError as error:
+                raise AssertionError(f"{name}: {error}") from None
+
+
+every_case_and_exhaustive_variant = pytest.mark.parametrize(
+    "case",
+    [
+        *(pytest.param(case, id=name) for name, case in CASES.items()),
+        *exhaustive({name: (case,) for name, case in VARIANTS.items() if name not in CASES}),
+    ],
+)
+
+
+@every_case_and_exhaustive_variant
+def test_operands_are_mapped_one_by_one_under_shard_map(case):
+    """Where one operand differs from device to device and the others do not."""
+    arrays = case.leaves
+    batches = [np.stack([np.roll(array, i, -1) if array.ndim else array for i in range(2)]) for array in arrays]
+
+    def mapped(*batches):
+        results = []
+        for which, batch in enumerate(batches):
+
+            def local(x, which=which):
+                output = case(*(x[0] if i == which else a for i, a in enumerate(arrays)))
+                return jax.tree.map(lambda y: y[None], output)
+
+            results.append(jax.shard_map(local, mesh=two_devices(), in_specs=P("d"), out_specs=P("d"))(batch))
+        return results
+
+    for which, result in enumerate(jax.jit(mapped)(*batches)):
+        for i in range(2):
+            expected = case(*(batches[k][i] if k == which else a for k, a in enumerate(arrays)))
+            assert_is(item(result, i), expected)
+
+
+@every_variant
+def test_a_symbolic_batch_is_exported(case):
+    arrays = case.leaves
+    (b,) = jax.export.symbolic_shape("b")
+    specs = [jax.ShapeDtypeStruct((b, *a.shape), a.dtype) for a in arrays]
+    exported = jax.export.export(jax.jit(jax.vmap(case)))(*specs)
+    for count in (1, 3):
+        batch = [np.stack([a] * count) for a in arrays]
+        assert_is(exported.call(*batch), jax.vmap(case)(*batch))
+
+
+RUN_ARTIFACTS = """
+import sys
+import jax, jax.export, numpy as np
+for name in sys.argv[1:]:
+    with np.load(name + ".npz") as saved:
+        arrays = {kind: [saved[f] for f in saved.files if f.startswith(kind)] for kind in ("input", "output")}
+    with open(name, "rb") as file:
+        results = jax.export.deserialize(bytearray(file.read())).call(*arrays["input"])
+    for result, output in zip(jax.tree.leaves(results), arrays["output"], strict=True):
+        np.testing.assert_array_equal(np.asarray(result), output)
+assert "dml_jax" not in sys.modules
+print(len(sys.argv) - 1)
+"""
+
+
+def test_artifacts_run_in_a_fresh_process_without_dml_jax(tmp_path):
+    """One artifact of each operator, for cpu, cuda and tpu."""
+    pytest.importorskip("flatbuffers")
+    names = []
+    for name, case in CASES.items():
+        arrays = case.leaves
+        exported = jax.export.export(jax.jit(case), platforms=("cpu", "cuda", "tpu"))(*arrays)
+        assert exported.platforms == ("cpu", "cuda", "tpu")
+        (tmp_path / name).write_bytes(exported.serialize())
+        outputs = jax.tree.leaves(case(*arrays))
+        saved = {
+            f"{kind}{i:02}": np.asarray(a)
+            for kind, of in (("input", arrays), ("output", outputs))
+            for i, a in enumerate(of)
+        }
+        np.savez(tmp_path / f"{name}.npz", **saved)
+        names.append(str(tmp_path / name))
+    ran = subprocess.run([sys.executable, "-c", RUN_ARTIFACTS, *names], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.stdout.strip() == str(len(CASES)), ran.stderr
+
+
+INDEXED = {name: case for name, case in CASES.items() if "indices" in case.arrays}
+
+
+@by_name(INDEXED)
+@pytest.mark.parametrize("jit", [False, True], ids=["eager", "jitted"])
+def test_checkify_reports_an_index_out_of_range(case, jit):
+    names = names_in(get_type_hints(case.function)["mode"]) - {"promise_in_bounds"}
+    assert len(names) > 1
+    for mode in names:
+
+        def call(indices, mode=mode):
+            return case.function(**{**case.arguments, "indices": indices, "mode": mode})
+
+        checked = checkify.checkify(jax.jit(call) if jit else call, errors=checkify.index_checks)
+        good = jnp.clip(case.arrays["indices"], -4, 3)
+        assert checked(good)[0].get() is None
+        for bad in (case.indexed, -case.indexed - 1, 2**31 - 1):
+            error, _ = checked(good.at[(0,) * good.ndim].set(bad))
+            assert "out-of-bounds" in error.get()
+
+
+def names_in(hint):
+    """The strings that an annotation accepts."""
+    parts = (hint, *get_args(hint))
+    return {name for part in parts if get_origin(part) is Literal for name in get_args(part)}
+
+
+# The cost of a call.
+
+
+@pytest.fixture
+def compilations(caplog):
+    """Counts what is compiled inside a `with` block."""
+
+    @contextlib.contextmanager
+    def counted():
+        caplog.clear()
+        messages = []
+        with jax.log_compiles(), caplog.at_level("WARNING"):
+            yield messages
+        messages += [m for m in (r.getMessage() for r in caplog.records) if "Compiling" in m]
+
+    return counted
+
+
+@every_case
+def test_a_second_call_compiles_nothing(case, compilations):
+    arrays = case.leaves
+    jax.clear_caches()
+    with compilations() as first:
+        case(*arrays)
+    with compilations() as second:
+        case(*map(flipped, arrays))
+    assert first
+    assert not second
+
+
+@every_case
+def test_a_second_call_traces_nothing(case):
+    arrays = case.leaves
+    chex.clear_trace_counter()
+    traced_once = jax.jit(chex.assert_max_traces(lambda *x: case(*x), n=1))
+    traced_once(*arrays)
+    traced_once(*map(flipped, arrays))
+
+
+# Errors.
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_rule_is_broken_once(name):
+    """The call as it stands is accepted; one change breaks one rule, and the list of rules is complete."""
+    case, breaks = CASES[name], BREAKS[name]
+    case(*case.leaves)
+    assert list(breaks) == [rule.name for rule in case.function.rules]
+    for rule in case.function.rules:
+        broken = {**case.arguments, **breaks[rule.name]}
+        with pytest.raises(rule.error) as caught:
+            case.function(**broken)
+        text = str(caught.value)
+        assert text.startswith(f"{name}: {rule.worded({})}, but ")
+        for argument, value in broken.items():
+            if not rule.name.startswith("integer("):  # which arrays break before there is anything else to show
+                shown = "" if isinstance(value, list | tuple) else describe(value)
+                assert f"{argument}={shown}" in text
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_errors_are_raised_while_tracing(name):
+    case = CASES[name]
+    broken = {**case.arguments, **BREAKS[name][case.function.rules[-1].name]}
+    traced = {k: broken[k] for k in case.arrays}
+    static = {k: v for k, v in broken.items() if k not in traced}
+    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), traced)
+    with pytest.raises(dml_jax.ConstraintError):
+        jax.eval_shape(lambda arrays: case.function(**arrays, **static), shapes)
+
+
+# Documentation.
+
+
+@every_case
+def test_docstrings_have_every_section_and_name_every_argument(case):
+    text = inspect.getdoc(case.function)
+    positions = [text.index(section) for section in ("Args:", "Returns:", "Raises:", "Example:", "Source:")]
+    assert positions == sorted(positions)
+    for name in inspect.signature(case.function).parameters:
+        assert f"{name}: " in text
+    assert "_DESC" in text[positions[-1] :]

@@ -1,0 +1,257 @@
+"""What every struct of the catalogue promises: rules, feature levels, JSON, DirectML's examples, any strides.
+
+The descriptors come from the operators' own test files.
+"""
+
+import copy
+import json
+import pickle
+from collections import Counter
+from dataclasses import FrozenInstanceError, replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from catalogue_cases import STRUCTS
+from checks import assert_same_bits, assert_scattered, together
+from strided_cases import INPUT_CLASSES, OUTPUT_CLASSES, expected, make, seen
+
+import dml_jax
+from dml_jax import ConstraintError, DataType, DataTypeError, FeatureLevel, desc_from_json, desc_to_json
+from dml_jax.dxdispatch.model_file import read_model
+from dml_jax.dxdispatch.run import run_model
+
+pytestmark = pytest.mark.device
+
+every_struct = pytest.mark.parametrize("struct", STRUCTS.values(), ids=STRUCTS)
+EXAMPLES = {f"{name} {i + 1}": one for name, struct in STRUCTS.items() for i, one in enumerate(struct.examples)}
+every_example = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+
+
+# Rules.
+
+
+@every_struct
+def test_every_rule_is_broken_once(struct):
+    """But for those that no TensorDesc can break at the newest level: the tables' tests break them at older ones."""
+    desc, wordings = struct.desc, struct.desc.wordings()
+    assert {*struct.breaks} == {rule.name for rule in desc.constraints}
+    breaks = struct.all_breaks()
+    assert sorted(breaks) == sorted(wordings)
+    for rule, change in breaks.items():
+        if change is None:
+            assert rule.startswith("supported_")
+            continue
+        errors = [str(e).split("\n") for e in desc.faults({**desc.operands(), **change})]
+        found = [lines for lines in errors if lines[0].startswith(f"{desc.operator_type}: {wordings[rule]}, but ")]
+        assert len(found) == 1, (rule, errors)
+        for name in desc.field_names():
+            assert f"{desc.directml_names()[name]}=" in found[0][1]
+        with pytest.raises(ConstraintError):
+            replace(desc, **change)
+
+
+@every_struct
+def test_frozen_hashable_equal_copied(struct):
+    desc = struct.desc
+    first, *_ = desc.field_names()
+    with pytest.raises(FrozenInstanceError):
+        setattr(desc, first, getattr(desc, first))
+    assert {desc: 1}[replace(desc)] == 1
+    assert pickle.loads(pickle.dumps(desc)) == copy.deepcopy(desc) == desc
+    for name, kind in desc.fields().items():
+        if kind.is_tensor:
+            with pytest.raises(DataTypeError, match=rf"{kind.directml_name(name)}(\[0\])? must be a"):
+                replace(desc, **{name: (1, 2)})
+
+
+# Feature levels.
+
+
+@every_struct
+def test_the_newest_row_of_the_table_is_first(struct):
+    levels = [FeatureLevel.of(row.since) for row in struct.levels]
+    assert levels == sorted(levels, reverse=True)
+    assert all(row.types.keys() == struct.levels[0].types.keys() for row in struct.levels)
+
+
+@every_struct
+@pytest.mark.parametrize("level", FeatureLevel, ids=str)
+def test_feature_level_tables(struct, level):
+    """Every data type of every tensor, at four dimensions, at those that newer levels take, and at its own."""
+    desc = struct.desc
+    row = next((row for row in struct.levels if FeatureLevel.of(row.since) <= level), None)
+    if row is None:
+        since = struct.levels[-1].since
+        with pytest.raises(
+            ConstraintError, match=f"must exist at feature level {level}, but .* from feature level {since}"
+        ):
+            desc.validate(level)
+        return
+    own_rank = len(next(iter(desc.ports().values())).sizes)
+    for rank in {own_rank, 4, 5, 8} - set(range(own_rank)):
+        fields = struct.padded(rank)
+        for name, accepted in row.types.items():
+            others = all(types_of(fields[n]) <= row.types[n] for n in row.types if n != name)
+            for data_type in DataType:
+                errors = list(desc.faults(struct.retyped(fields, name, data_type), level))
+                assert all(f"at feature level {level}" in str(error) for error in errors)
+                wanted = rank in row.ranks and data_type.name in accepted and others
+                assert (not errors) == wanted, (name, rank, data_type)
+
+
+def types_of(value):
+    tensors = value if isinstance(value, tuple) else () if value is None else (value,)
+    return {tensor.data_type.name for tensor in tensors}
+
+
+# JSON.
+
+
+@every_struct
+def test_json_round_trip(struct):
+    form = desc_to_json(struct.desc)
+    assert desc_from_json(json.loads(json.dumps(form))) == struct.desc
+    assert form["type"] == f"DML_OPERATOR_{struct.desc.operator_type}"
+    counts = {kind.counted_by for kind in struct.desc.fields().values()}
+    assert [name for name in form["desc"] if name not in counts] == list(struct.desc.directml_names().values())
+
+
+# DirectML's documented examples: compiled, computed, and as a model file.
+
+
+def flat(numbers, ports):
+    """The numbers of every tensor, in its type."""
+    return [np.array(list(n), tensor.dtype) for n, tensor in zip(numbers, ports.values(), strict=True)]
+
+
+@every_example
+def test_documented_examples(example):
+    desc = example.desc
+    inputs, outputs = flat(example.inputs, desc.input_ports()), flat(example.outputs, desc.output_ports())
+    for actual, wanted in zip(jax.tree.leaves(dml_jax.compile_operator(desc)(*inputs)), outputs, strict=True):
+        assert_same_bits(actual, wanted)
+    shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.input_ports().values(), strict=True)]
+    computed = jax.tree.leaves(desc.compute(*map(jnp.asarray, shaped)))
+    for actual, wanted, tensor in zip(computed, outputs, desc.output_ports().values(), strict=True):
+        assert_same_bits(actual, wanted.reshape(tensor.sizes))
+
+
+def model_of(example):
+    """A model file with a resource per tensor, called as its port is, that prints the outputs."""
+    desc = example.desc
+    inputs, outputs = flat(example.inputs, desc.input_ports()), desc.output_ports()
+    initial = dict(zip(desc.input_ports(), (numbers.tolist() for numbers in inputs), strict=True))
+    initial |= {port: {"valueCount": tensor.element_span, "value": 0} for port, tensor in outputs.items()}
+    bindings = {}
+    for port in desc.ports():
+        field = desc.shown(port).partition("[")[0]
+        bindings[field] = [*bindings.get(field, []), port] if "[" in port else port
+    return {
+        "resources": {
+            port: {"initialValuesDataType": tensor.data_type.name, "initialValues": initial[port]}
+            for port, tensor in desc.ports().items()
+        },
+        "dispatchables": {"example": desc_to_json(desc)},
+        "commands": [
+            {"type": "dispatch", "dispatchable": "example", "bindings": bindings},
+            *({"type": "print", "resource": port} for port in outputs),
+        ],
+    }
+
+
+@every_example
+def test_documented_examples_as_model_files(example, tmp_path):
+    path, lines = tmp_path / "model.json", []
+    path.write_text(json.dumps(model_of(example)))
+    run_model(read_model(path, output=None), jax.devices()[0], lines.append)
+    printed = dict(line.removeprefix("Resource ").split(": ", 1) for line in lines if line.startswith("Resource "))
+    outputs = zip(example.desc.output_ports(), flat(example.outputs, example.desc.output_ports()), strict=True)
+    wanted = {
+        repr(port): [f"{n:g}" if isinstance(n, float) else str(n) for n in numbers.tolist()]
+        for port, numbers in outputs
+    }
+    assert {port: numbers.split(", ") for port, numbers in printed.items()} == wanted
+
+
+# Random descriptors of every type, rank and class of strides, against NumPy's views and the oracles.
+
+BY_DEFAULT, ALL = 15, 200
+
+
+@every_struct
+def test_random_descriptors(struct, exhaustive):
+    """Every eighth case is called on its own; the others share programs, which compile several times faster."""
+    cases = [make(struct, number) for number in range(ALL if exhaustive else BY_DEFAULT)]
+    done = 0
+    for x64 in (False, True):
+        with jax.enable_x64(x64):
+            alone = [case for case in cases if case.x64 == x64 and case.number % 8 == 0]
+            others = [case for case in cases if case.x64 == x64 and case.number % 8]
+            outputs = [call(case, *arrays(case)) for case in alone]
+            outputs += together([(partial(call, case), *arrays(case)) for case in others])
+            for case, output in zip(alone + others, outputs, strict=True):
+                try:
+                    check(struct, case, output)
+                except BaseException as error:
+                    error.add_note(f"strided_cases.make(STRUCTS[{struct.name!r}], {case.number}) is {case}")
+                    raise
+                done += 1
+    assert done == len(cases) > 0
+
+
+def arrays(case):
+    """The buffers of the inputs, and what is bound to the outputs; 64-bit ones as words while x64 is off."""
+    desc = case.desc
+    buffers = [case.buffers[port] for port in (*desc.input_ports(), *(desc.output_ports() if case.bound else ()))]
+    return [b.view(np.uint32) if b.dtype.itemsize == 8 and not case.x64 else b for b in buffers]
+
+
+def call(case, *buffers):
+    run, count = dml_jax.compile_operator(case.desc), len(case.desc.input_ports())
+    if not case.bound:
+        return run(*buffers)
+    out = tuple(jnp.array(buffer) for buffer in buffers[count:])
+    return run(*buffers[:count], out=out if len(out) > 1 else out[0])
+
+
+def check(struct, case, made):
+    """The outputs' elements are the oracle's, and those between them are what they were."""
+    desc, wanted = case.desc, expected(struct, case)
+    outputs = zip(desc.output_ports().items(), jax.tree.leaves(made), strict=True)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    for ((port, tensor), output), of_one in zip(outputs, wanted, strict=True):
+        before = case.buffers[port]
+        if not case.bound:
+            before = np.zeros(tensor.element_span, before.dtype)
+        assert output.dtype == (np.uint32 if before.dtype.itemsize == 8 and not case.x64 else before.dtype)
+        after = np.array(output).view(before.dtype)
+        assert after.shape == before.shape
+        if isinstance(of_one, dict):
+            assert_scattered(seen(after, tensor), seen(case.buffers["input"], desc.input), of_one)
+        else:
+            assert_same_bits(seen(after, tensor), of_one.reshape(tensor.sizes))
+        # What no coordinate addresses is as it was.
+        seen(after, tensor)[...] = seen(before, tensor)
+        assert_same_bits(after, before)
+
+
+@every_struct
+def test_the_random_descriptors_cover_everything(struct):
+    """Every data type, rank and class of strides, in and out, bound and not, among those of an exhaustive run."""
+    found, cls = Counter(), type(struct.desc)
+    for number in range(ALL):
+        case = make(struct, number)
+        first = next(iter(case.desc.ports().values()))
+        found.update({("type", first.data_type.name), ("rank", len(first.sizes)), ("bound", case.bound, case.x64)})
+        found.update({(port.partition("[")[0], of_port) for port, of_port in case.classes.items()})
+    newest = struct.levels[0]
+    wanted = {("type", t.name) for t in DataType if t.name in next(iter(newest.types.values()))}
+    wanted |= {("rank", rank) for rank in newest.ranks} | {
+        ("bound", b, x) for b in (False, True) for x in (False, True)
+    }
+    wanted |= {(name, c) for name in cls.output_names() for c in OUTPUT_CLASSES}
+    wanted |= {(name, c) for name in cls.input_names() for c in INPUT_CLASSES}
+    assert not wanted - set(found)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..core.desc import OperatorDesc
     from ..core.support import Support
 
-__all__ = ["ops", "summary"]
+__all__ = ["ops"]
 
 UNBROKEN = 1 << 16  # columns: one line per row where a program reads
 
@@ -65,7 +65,7 @@ def _show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:
     from ..core.tensor import FIELDS, TENSOR
 
     console = _console()
-    console.print(f"[bold]DML_OPERATOR_{cls.operator_type}[/bold]  {escape(summary(cls))}\n")
+    console.print(f"[bold]DML_OPERATOR_{cls.operator_type}[/bold]  {escape(cls.summary())}\n")
     console.print(f"fields: {', '.join(cls.directml_names().values())}\n")
     console.print(f"rules at feature level {level}:")
     _show_rules(console, cls.wordings(level).values())
@@ -89,15 +89,10 @@ def _as_json(classes: Iterable[type[OperatorDesc]], level: FeatureLevel) -> dict
     }
 
 
-def summary(cls: type[OperatorDesc]) -> str:
-    """The first line of the documentation, without the name."""
-    return (cls.__doc__ or "").splitlines()[0].split(": ", 1)[1].replace("`", "")
-
-
 def _operator(cls: type[OperatorDesc], level: FeatureLevel) -> dict[str, Any]:
     return {
         "operator": cls.operator_type,
-        "summary": summary(cls),
+        "summary": cls.summary(),
         "fields": [
             {"name": shown, "kind": field.kind, "tensor": field.is_tensor, "optional": field.is_optional}
             for field, shown in zip(cls.fields().values(), cls.directml_names().values(), strict=True)

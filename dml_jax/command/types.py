@@ -45,10 +45,9 @@ class OperatorName(click.ParamType):
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         from ..catalogue import STRUCTS
-        from .ops import summary
 
         found = {name: cls for name, cls in STRUCTS.items() if name.startswith(incomplete.upper())}
-        return [CompletionItem(name, help=summary(cls)) for name, cls in found.items()]
+        return [CompletionItem(name, help=cls.summary()) for name, cls in found.items()]
 
 
 class Milliseconds(click.ParamType):

@@ -104,6 +104,11 @@ class OperatorDesc(Generic[R]):
         return {name: field.directml_name(name) for name, field in cls.fields().items()}
 
     @classmethod
+    def summary(cls) -> str:
+        """What the operator does: the first line of the documentation, without the name."""
+        return (cls.__doc__ or "").splitlines()[0].split(": ", 1)[1].replace("`", "")
+
+    @classmethod
     @cache
     def _rules(cls, feature_level: FeatureLevel) -> tuple[Rule, ...]:
         tensors = {name: field for name, field in cls.fields().items() if field.is_tensor}

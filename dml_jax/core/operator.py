@@ -14,7 +14,7 @@ import jax
 from ..lowering.forms import forced_form, forcing
 from .kinds import SHOWN, Kind, kinds_of
 from .rules import Operands, Rule, check
-from .sharding import Dims, on_mesh
+from .sharding import Dims, has_mesh, on_mesh
 
 __all__ = ["SHARDING", "operator"]
 
@@ -57,11 +57,15 @@ def _traced(
         operands = {p: values[p] for p, kind in kinds.items() if kind.is_shown}
         check(name, rules, operands)
 
+        flat = _flat(arrays, given)
+
         def compute(*arrays_: Any) -> Any:
             return function(**values | _grouped(arrays, given, arrays_))
 
         with forcing(form):
-            return on_mesh(name, compute, dims(operands), sharding, **_flat(arrays, given))
+            if has_mesh(sharding, flat):
+                return on_mesh(name, compute, dims(operands), sharding, **flat)
+            return function(**values)
 
     traced.__name__ = name
     return jax.jit(traced, static_argnums=0)

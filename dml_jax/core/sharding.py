@@ -12,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes, get_
 
 from ..errors import ConstraintError, DataTypeError, message
 
-__all__ = ["Dims", "OutSharding", "as_out_sharding", "on_mesh"]
+__all__ = ["Dims", "OutSharding", "as_out_sharding", "has_mesh", "on_mesh"]
 
 OutSharding = NamedSharding | PartitionSpec | None
 Arrays = Mapping[str, jax.Array]
@@ -43,6 +43,11 @@ def as_out_sharding(operator: str, value: Any) -> OutSharding:
     raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {"out_sharding": value}))
 
 
+def has_mesh(out_sharding: OutSharding, arrays: Mapping[str, jax.Array | None]) -> bool:
+    """Whether a sharding is asked for, or is in the types of the arrays: else XLA follows what there is by itself."""
+    return out_sharding is not None or _explicit_mesh(_present(arrays), None) is not None
+
+
 def on_mesh(
     operator: str, function: Callable[..., Any], dims: Dims, out_sharding: OutSharding, **arrays: jax.Array | None
 ) -> Any:
@@ -54,10 +59,8 @@ def on_mesh(
       ConstraintError: no sharding of the output follows from those of the operands on an Explicit mesh, or
         `out_sharding` does not fit.
     """
-    present = {name: jnp.asarray(array) for name, array in arrays.items() if array is not None}
+    present = _present(arrays)
     mesh = _explicit_mesh(present, out_sharding)
-    if mesh is None and out_sharding is None:
-        return function(*arrays.values())
     results = jax.eval_shape(function, *jax.tree.map(_unsharded, tuple(arrays.values())))
     sizes = [result.shape for result in jax.tree.leaves(results)]
     if out_sharding is not None:
@@ -72,6 +75,10 @@ def on_mesh(
     shardings = jax.tree.map(lambda _: out_sharding, results)
     partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
     return partitioned(*arrays.values())
+
+
+def _present(arrays: Mapping[str, jax.Array | None]) -> dict[str, jax.Array]:
+    return {name: jnp.asarray(array) for name, array in arrays.items() if array is not None}
 
 
 def _explicit_axes(mesh: Any) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ def describe(value: Any) -> str:
     if isinstance(value, tuple):
         text = f"({', '.join(map(describe, value))}{',' * (len(value) == 1)})"
         return text if len(text) <= 80 else f"{text[:77]}..."
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
+    if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -10,7 +10,10 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "operator_tables", "docstring
 
 # Every reference must resolve; what other packages document is not looked up, since a build needs no network.
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(collections|contextlib|jax|numpy|np|onnx|os|typing)\..*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(collections|contextlib|jax|numpy|np|onnx|os|typing)\..*"),
+    ("py:class", r"dml_jax\.core\.desc\.R"),  # a type variable
+]
 
 primary_domain = None  # `function` is the directive of operator_tables.py; Python's are `py:function` and so on
 

@@ -94,7 +94,7 @@ FLOATS = {"FLOAT32", "FLOAT16"}
 UP_TO_32_BITS = FLOATS | {"INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"}
 ALL_TYPES = UP_TO_32_BITS | {"FLOAT64", "INT64", "UINT64"}
 INDEX_TYPES = {"INT64", "INT32", "UINT64", "UINT32"}
-RANK_4, RANKS_1_TO_8 = {4}, set(range(1, 9))
+RANK_4, RANKS_4_TO_5, RANKS_1_TO_8 = {4}, {4, 5}, set(range(1, 9))
 
 
 @dataclass(eq=False)

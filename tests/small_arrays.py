@@ -2,8 +2,11 @@
 
 import itertools
 
+import jax
+import ml_dtypes
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 SHAPES = [shape for rank in (1, 2, 3) for shape in itertools.product((1, 2, 3), repeat=rank)]
 # Where sizes of 1, sizes that differ, and every position of the largest one occur.
@@ -40,3 +43,18 @@ def telling_indices(dtype):
     values = {0, 1, 5, 6, 7, -1, -6, -7, limits.min, limits.max, limits.max - 1}
     values |= {2**7, 2**8, 2**15, 2**16, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32, 2**32 + 1, 2**63, -(2**32) + 1}
     return np.array(sorted(v for v in values if limits.min <= v <= limits.max), dtype)
+
+
+# Types whose bits careless implementations change: they compute with wider floats.
+
+NARROW = ["bfloat16", *(name for name in dir(ml_dtypes) if name.startswith("float8_"))]
+every_narrow_float = pytest.mark.parametrize("dtype", [np.dtype(getattr(ml_dtypes, name)) for name in NARROW], ids=str)
+
+
+# Meshes.
+
+
+def on_explicit_mesh(array, *spec):
+    """The array on an Explicit mesh of two devices, ("d",), its dimensions sharded so."""
+    mesh = jax.make_mesh((2,), ("d",), devices=jax.devices("cpu")[:2], axis_types=(AxisType.Explicit,))
+    return jax.device_put(array, NamedSharding(mesh, PartitionSpec(*spec)))

@@ -14,7 +14,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from batch_jobs import blocks_oracle, environment, names, random_rows, saved
+from catalogue_cases import CASES as CALLS
 from catalogue_cases import ORACLES
+from checks import assert_is
 from click.testing import CliRunner
 
 from dml_jax.command import batch as command
@@ -23,6 +25,7 @@ from dml_jax.command.main import command as dml_jax_command
 
 RNG = np.random.default_rng(7)
 N = 11
+OPERATORS = options.batch_operators()
 
 
 @pytest.fixture(autouse=True)
@@ -104,10 +107,37 @@ def files(tmp_path, arrays):
     return [saved(tmp_path / f"{i}.npy", array) for i, array in enumerate(arrays)]
 
 
-def test_every_operator_has_a_subcommand_and_a_case():
-    assert (
-        set(CASES) == set(options.batch_operators()) == set(command.batch.list_commands(click.Context(command.batch)))
-    )
+def test_every_operator_of_one_output_has_a_subcommand():
+    """Whose options have different names."""
+    made = command.batch.list_commands(click.Context(command.batch))
+    several = {name for name, call in CALLS.items() if isinstance(call(*call.leaves), tuple)}
+    assert set(CASES) <= set(OPERATORS) == set(made) == set(CALLS) - several
+    for name in made:
+        names = [option for p in command.batch.get_command(None, name).params for option in p.opts]
+        assert len({*names}) == len(names), name
+        own = {option.name for option in OPERATORS[name].attributes}
+        shared = {p.name for p in command.batch.get_command(None, name).params} - own - {*OPERATORS[name].operands}
+        assert shared == options.COMMON
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_call_of_an_operator_is_applied_to_every_item(tmp_path, name):
+    """That of the operator's own tests, on items that differ."""
+    call, out = CALLS[name], tmp_path / "out.npy"
+    arrays = [np.stack([np.roll(a, i, -1) if a.ndim else a for i in range(N)]) for a in call.leaves]
+    given = []
+    for option in OPERATORS[name].attributes:
+        value = call.static.get(option.name.removeprefix("attribute_"), option.default)
+        if option.is_flag:
+            given += [option.opts[0]] if value is True else []
+        elif option.required or value != option.default:
+            given += [option.opts[0], ",".join(map(str, value)) if isinstance(value, tuple) else value]
+    done = batch(name, *files(tmp_path, arrays), out, *given, "--batch-size", 8)
+    assert done.exit_code == 0, done.output
+    written = np.load(out)
+    assert len(written) == N
+    for i, items in enumerate(zip(*arrays, strict=True)):
+        assert_is(written[i], call(*items))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -164,18 +194,18 @@ def test_the_type_of_data_without_one_is_said(tmp_path):
     assert np.load(tmp_path / "out.npy").tobytes() == blocks_oracle(array).tobytes()
 
 
-@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in CASES)])
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in OPERATORS)])
 def test_help_is_complete(arguments):
     shown = batch(*arguments)
     assert shown.exit_code == 0
-    if arguments[0] in CASES:
-        operator = options.batch_operators()[arguments[0]]
+    if arguments[0] in OPERATORS:
+        operator = OPERATORS[arguments[0]]
         for text in (*operator.operands, "output"):
             assert text.upper() in shown.stdout
         for option in (*(a.opts[0] for a in operator.attributes), "--shared", "--restart", "--coordinator"):
             assert option in shown.stdout
     else:
-        assert all(name in shown.stdout for name in CASES)
+        assert all(name in shown.stdout for name in OPERATORS)
 
 
 WRONG = {

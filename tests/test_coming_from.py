@@ -374,12 +374,12 @@ def test_the_names_of_directml_are_those_of_the_descriptor(row):
         assert fields.split(", ") == in_directmlx(cls)
 
 
-def test_every_descriptor_is_named_and_computed():
+def test_every_descriptor_that_is_named_exists_and_is_computed():
     classes = {code(row[2]) for row in lines(DIRECTMLX)}
-    assert classes == {cls.__name__ for cls in STRUCTS.values()}
+    assert classes <= {cls.__name__ for cls in STRUCTS.values()}
     assert classes == {code(row[0]).partition("(")[0] for row in lines(DESCRIPTORS)}
     named = re.findall(r"\bDML_\w+_OPERATOR_DESC\b", PAGE)
-    assert {name.removeprefix("DML_").removesuffix("_OPERATOR_DESC") for name in named} == {*STRUCTS}
+    assert {name.removeprefix("DML_").removesuffix("_OPERATOR_DESC") for name in named} <= {*STRUCTS}
     orders = re.findall(r"\bDML_DEPTH_SPACE_ORDER_(\w+)", PAGE)
     assert orders
     assert {*orders} <= {*dml_jax.DepthSpaceOrder.__members__}

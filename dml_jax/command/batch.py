@@ -167,7 +167,7 @@ def _run(
     paths = operator.slots({operand: rest.pop(operand) for operand in operator.operands})
     _check_shared(operator, shared)
     hosts = _hosts(coordinator, num_processes, process_id)
-    attributes = {key: value for key, value in rest.items() if value is not None}
+    attributes = operator.named(rest)
     files = {slot: NpyFile(path, None if operator.is_index(slot) else dtype) for slot, path in paths.items()}
     share = Share(hosts.index, hosts.count) if hosts else Share()
     _interruption.begin()

@@ -10,13 +10,13 @@ import click
 import jax
 
 from ..catalogue import FUNCTIONS
-from ..core.arguments import as_indices, as_int, as_ints
+from ..core.arguments import as_dtype, as_indices, as_int, as_ints
 from ..core.fill_value import as_fill
 from ..core.kinds import Kind
 from ..core.operator import SHARDING
 from .types import NumberType
 
-__all__ = ["BatchOperator", "batch_operators"]
+__all__ = ["COMMON", "BatchOperator", "batch_operators"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,10 @@ class BatchOperator:
             found[name] = [slots[f"{name}[{i}]"] for i in range(count)]
         return found
 
+    def named(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes that were given, by the names that the function has for them."""
+        return {name.removeprefix(_RENAMED): value for name, value in options.items() if value is not None}
+
     def is_index(self, slot: str) -> bool:
         """Whether a file holds indices."""
         return self.function.kinds[slot.partition("[")[0]].read is as_indices
@@ -68,7 +72,11 @@ _HELP = {
     "strides": "Elements, not bytes, from one coordinate to the next, a number per dimension, such as 3,1.",
 }
 _MODES = {"clip": "the nearest element is meant", "fill": "--fill-value is read", "drop": "nothing is written"}
-_EXAMPLES = {"axis": "0", "block_size": "2", "sizes": "2,3", "strides": "3,1"}
+_EXAMPLES: dict[Any, str] = {"axis": "0", "block_size": "2", "strides": "3,1", as_ints: "2,3", as_dtype: "float16"}
+# The options of every subcommand; an attribute of such a name has the operator's name before it.
+_RUNNING = ("dtype", "batch_size", "restart", "overwrite", "coordinator", "num_processes", "process_id")
+COMMON = frozenset(("output", "shared", *_RUNNING))
+_RENAMED = "attribute_"
 # Attributes that mean nothing here: promises are about gradients, or make wrong files where they are broken.
 _LEFT_OUT = (SHARDING, "indices_are_sorted", "unique_indices")
 _PROMISE = "promise_in_bounds"
@@ -94,16 +102,19 @@ def batch_operators() -> dict[str, BatchOperator]:
 
 def _operator(function: Any) -> BatchOperator:
     parameters, described = signature(function).parameters, _described(function)
-    operands, attributes = {}, []
+    operands: dict[str, bool] = {}
+    attributes: list[click.Option] = []
+    examples: list[str] = []
     for name, kind in function.kinds.items():
         if kind.is_array and not kind.needs:
             operands[name] = kind.is_list
         elif name not in _LEFT_OUT and (name != "deterministic" or "reduction" in parameters):
             text = _HELP.get(name) or _of_modes(kind.names) or described[name]
-            attributes.append(_option(name, kind, parameters[name], text))
-    required = [option.name for option in attributes if option.required]
-    example = " ".join(f"--{name.replace('_', '-')} {_EXAMPLES.get(name, '1')}" for name in required)
-    return BatchOperator(function, operands, tuple(attributes), example)
+            attributes.append(_option(function.__name__, name, kind, parameters[name], text))
+            if attributes[-1].required:
+                shown = _EXAMPLES.get(name) or _EXAMPLES.get(kind.read, "1")
+                examples.append(f"{attributes[-1].opts[0]} {shown}")
+    return BatchOperator(function, operands, tuple(attributes), " ".join(examples))
 
 
 def _of_modes(names: tuple[str, ...]) -> str:
@@ -112,14 +123,16 @@ def _of_modes(names: tuple[str, ...]) -> str:
     return f"Of an index out of range: {meanings}." if meanings else ""
 
 
-def _option(name: str, kind: Kind, parameter: Parameter, text: str) -> click.Option:
+def _option(operator: str, name: str, kind: Kind, parameter: Parameter, text: str) -> click.Option:
     is_flag, default = isinstance(parameter.default, bool), parameter.default
     settings: dict[str, Any] = {"is_flag": True} if is_flag else {"type": _type_of(kind)}
     if default is Parameter.empty:
         settings["required"] = True
     elif default is not None and not is_flag:  # an enumeration by its first name
         settings["default"] = next((n for n in kind.names if kind.read("", name, n) == default), default)
-    return click.Option([f"--{name.replace('_', '-')}"], help=text, show_default="default" in settings, **settings)
+    names = [f"--{operator}-{name}", f"{_RENAMED}{name}"] if name in COMMON else [f"--{name}", name]
+    names[0] = names[0].replace("_", "-")
+    return click.Option(names, help=text, show_default="default" in settings, **settings)
 
 
 def _type_of(kind: Kind) -> Any:

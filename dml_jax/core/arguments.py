@@ -10,11 +10,11 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh, reshard
 
-from ..errors import DataTypeError, message
+from ..errors import DataTypeError, describe, message
 from ..lowering.bits import is_key
 from .rules import check, integer_indices
 
-__all__ = ["as_array", "as_data", "as_flag", "as_indices", "as_int", "as_ints", "as_name"]
+__all__ = ["as_array", "as_data", "as_dtype", "as_flag", "as_indices", "as_int", "as_ints", "as_name"]
 
 
 # The types of arrays that are no tracers, as they are met: isinstance of jax.Array takes four times as long.
@@ -110,6 +110,26 @@ def as_name(operator: str, name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     raise DataTypeError(message(operator, f"{name} must be a string", f"it is {type(value).__name__}", {name: value}))
+
+
+def as_dtype(operator: str, name: str, value: Any) -> Any:
+    """Returns a static type that JAX has, of 64 bits only while x64 is on.
+
+    Raises:
+      DataTypeError: another one.
+    """
+    try:
+        dtype = jnp.dtype(value) if value is not None else None  # which NumPy takes for float64
+    except (TypeError, ValueError):
+        dtype = None
+    if dtype is None or dtype.kind not in "biufcV" or not hasattr(jnp, dtype.name):
+        rule = f"{name} must be a type that JAX has, such as jnp.bfloat16 or 'uint8'"
+        raise DataTypeError(message(operator, rule, f"it is {describe(value)}", {name: value}))
+    dtype = dtype.newbyteorder("=")
+    if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+        rule = f"{name} of 64 bits needs 64-bit types: enable jax_enable_x64 around the call"
+        raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {name: dtype}))
+    return dtype
 
 
 def as_flag(operator: str, name: str, value: Any) -> bool:

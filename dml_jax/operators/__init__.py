@@ -9,3 +9,4 @@ from ._depth_to_space import *
 from ._space_to_depth import *
 from ._as_strided import *
 from ._as_strided_scatter import *
+from ._slice import *

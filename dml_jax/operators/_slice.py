@@ -1,0 +1,220 @@
+"""SLICE and SLICE1: a window of an array, copied forwards or backwards along each dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import jax
+from jax import lax
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.fields import INT, Input, Output, counted_by
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, custom, each_at_least, one_per_dimension, sizes_follow
+from ..core.sharding import Dims
+from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..lowering.bits import carry_bits
+
+__all__ = ["Slice1Desc", "SliceDesc", "slice"]
+
+OFFSETS, SIZES, STRIDES = WINDOW = "input_window_offsets", "input_window_sizes", "input_window_strides"
+
+
+def _window(x: Operands) -> list[tuple[int, int, int, int]]:
+    """Offset, length, stride and the size that they are of, of every dimension."""
+    return list(zip(x[OFFSETS], x[SIZES], x[STRIDES], x["input"].shape, strict=False))
+
+
+def _outside(x: Operands) -> str | None:
+    for d, (start, length, _, size) in enumerate(_window(x)):
+        if start < 0 or length < 1 or start + length > size:
+            return f"that of dimension {d} is [{start}, {start + length}) of {size}"
+    return None
+
+
+def _stays(x: Operands) -> str | None:
+    return f"they are {x[STRIDES]}" if 0 in x[STRIDES] else None
+
+
+RULES = (
+    *(one_per_dimension(name, "input") for name in WINDOW),
+    custom("inside", "every window must have elements, all of them in {input}", _outside),
+    custom("moves", f"{{{STRIDES}}} must not be 0", _stays),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    """A dimension that is copied whole keeps its sharding; one that is cut has none to keep."""
+    names = [f"input {d}" for d in range(x["input"].ndim)]
+    is_whole = [(length, stride) == (size, 1) for _, length, stride, size in _window(x)]
+    return Dims(
+        {"input": names}, [name if whole else f"cut {name}" for name, whole in zip(names, is_whole, strict=True)]
+    )
+
+
+@operator(*RULES, dims=_dims)
+def slice(
+    input: Data,
+    input_window_offsets: Sequence[int],
+    input_window_sizes: Sequence[int],
+    input_window_strides: Sequence[int],
+    *,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Copies a window of `input` with a stride per dimension; a negative stride starts at the window's end.
+
+    output[c] = input[start + c * strides], with start = offsets, plus sizes - 1 where strides < 0.
+
+    Args:
+      input: any rank, any dtype that JAX moves.
+      input_window_offsets: first element of the window, per dimension; an integer, at least 0.
+      input_window_sizes: length of the window per dimension, at least 1; it must lie inside `input`.
+      input_window_strides: elements from one that is copied to the next, per dimension; not 0.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of sizes 1 + (input_window_sizes - 1) // abs(input_window_strides) and the dtype of `input`.
+
+    Raises:
+      ConstraintError: not a number per dimension, a window that is empty or reaches out of `input`, or a stride of 0.
+      DataTypeError: a number is no integer, or 64-bit `input` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.arange(1, 17, dtype=np.int32).reshape(4, 4)
+      >>> print(dml_jax.slice(x, (0, 1), (4, 3), (2, 2)))
+      [[ 2  4]
+       [10 12]]
+      >>> print(dml_jax.slice(x, (0, 1), (4, 3), (-2, 2)))
+      [[14 16]
+       [ 6  8]]
+
+    Source: DML_SLICE1_OPERATOR_DESC (and DML_SLICE_OPERATOR_DESC for positive strides). Its output may be smaller than
+      what the window reaches; here it is all of it. Its page counts with the stride where its example needs the
+      stride without its sign; the example is followed here.
+    """
+    offsets, strides = tuple(input_window_offsets), tuple(input_window_strides)
+    ends = tuple(o + n for o, n in zip(offsets, input_window_sizes, strict=True))
+    backwards = [d for d, stride in enumerate(strides) if stride < 0]
+
+    def copy(_: None, input: jax.Array) -> jax.Array:
+        turned = lax.rev(lax.slice(input, offsets, ends), backwards)
+        return lax.slice(turned, (0,) * input.ndim, turned.shape, tuple(map(abs, strides)))
+
+    return carry_bits(copy, None, input)
+
+
+_TABLE = (("4_1", RANKS_1_TO_8, ALL_TYPES), ("3_0", RANKS_1_TO_8, UP_TO_32_BITS), ("2_1", RANKS_4_TO_5, UP_TO_32_BITS))
+_FIRST_TYPES = tuple(DataType[name] for name in ("FLOAT32", "FLOAT16", "INT32", "INT16", "UINT32", "UINT16"))
+
+
+def _beyond(x: Operands) -> str | None:
+    for d, (offset, n, stride, size) in enumerate(zip(x["offsets"], x["sizes"], x["strides"], x["input"].sizes)):  # noqa: B905
+        if offset + (n - 1) * stride >= size:
+            return f"the last one of dimension {d} is {offset + (n - 1) * stride} of {size}"
+    return None
+
+
+@dataclass(frozen=True)
+class SliceDesc(OperatorDesc):
+    """DML_SLICE_OPERATOR_DESC: copies elements of `input`, from an offset on in steps.
+
+    Args:
+      input: any sizes.
+      output: as large as `sizes` says.
+      offsets: of the first element, per dimension.
+      sizes: of the output, not of a window.
+      strides: elements of `input` from one that is copied to the next, per dimension; at least 1.
+
+    Raises:
+      ConstraintError: a rule of `SliceDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import SliceDesc, TensorDesc
+      >>> SliceDesc(
+      ...     input=TensorDesc("INT32", (4, 4)), output=TensorDesc("INT32", (2, 2)),
+      ...     offsets=(1, 0), sizes=(2, 2), strides=(2, 3),
+      ... ).compute(np.arange(1, 17, dtype=np.int32).reshape(4, 4))
+      Array([[ 5,  8],
+             [13, 16]], dtype=int32)
+
+    Source: DML_SLICE_OPERATOR_DESC.
+    """
+
+    input: Input
+    output: Output
+    offsets: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    sizes: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    strides: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+
+    operator_type: ClassVar[str] = "SLICE"
+    support: ClassVar[tuple[Support, ...]] = levels(*_TABLE, ("1_0", RANKS_4_TO_5, _FIRST_TYPES))
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        *(one_per_dimension(name, "input") for name in ("offsets", "sizes", "strides")),
+        each_at_least("strides", 1),
+        sizes_follow("output", lambda x: x["sizes"], "{sizes}"),
+        custom("inside", "{offsets} + ({sizes} - 1) * {strides} must be inside {input}", _beyond),
+    )
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        window = tuple(1 + (n - 1) * stride for n, stride in zip(self.sizes, self.strides, strict=True))
+        return slice(input, self.offsets, window, self.strides)
+
+
+def _unreached(x: Operands) -> str | None:
+    if 0 in x[STRIDES] or not len(x[STRIDES]) == len(x[SIZES]) == len(x["output"].sizes):
+        return None
+    most = tuple(1 + (n - 1) // abs(stride) for n, stride in zip(x[SIZES], x[STRIDES], strict=True))
+    return None if all(map(int.__le__, x["output"].sizes, most)) else f"{x['output'].sizes} is more than {most}"
+
+
+@dataclass(frozen=True)
+class Slice1Desc(OperatorDesc):
+    """DML_SLICE1_OPERATOR_DESC: copies the elements of a window, in either direction.
+
+    Args:
+      input: any sizes.
+      output: at most what the strides reach in the window, 1 + (size - 1) / abs(stride); what is more is left out.
+      input_window_offsets: first element of the window, per dimension.
+      input_window_sizes: length of the window, at least 1; it lies inside `input`.
+      input_window_strides: elements from one that is copied to the next; not 0. A negative one starts at the end.
+
+    Raises:
+      ConstraintError: a rule of `Slice1Desc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import Slice1Desc, TensorDesc
+      >>> Slice1Desc(
+      ...     input=TensorDesc("INT32", (4, 4)), output=TensorDesc("INT32", (2, 2)),
+      ...     input_window_offsets=(0, 1), input_window_sizes=(4, 3), input_window_strides=(-2, 2),
+      ... ).compute(np.arange(1, 17, dtype=np.int32).reshape(4, 4))
+      Array([[14, 16],
+             [ 6,  8]], dtype=int32)
+
+    Source: DML_SLICE1_OPERATOR_DESC. Its page calls the strides unsigned; the header and its example have signed ones.
+    """
+
+    input: Input
+    output: Output
+    input_window_offsets: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    input_window_sizes: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    input_window_strides: Annotated[tuple[int, ...], counted_by("DimensionCount", INT)]
+
+    operator_type: ClassVar[str] = "SLICE1"
+    support: ClassVar[tuple[Support, ...]] = levels(*_TABLE)
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        *RULES,
+        custom("reached", "{output}.{sizes} must be at most what {input_window_strides} reach", _unreached),
+    )
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        reached = slice(input, self.input_window_offsets, self.input_window_sizes, self.input_window_strides)
+        return lax.slice(reached, (0,) * reached.ndim, self.output.sizes)

@@ -1,0 +1,359 @@
+"""slice, SLICE and SLICE1: output[c] = input[start + c * strides], from the window's end where a stride is negative."""
+
+import itertools
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import (
+    ALL_TYPES,
+    FLOATS,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Call,
+    Example,
+    Struct,
+    f32,
+    level,
+)
+from oracles import coordinates
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+
+import dml_jax
+from dml_jax import ConstraintError, DataTypeError, Slice1Desc, SliceDesc, TensorDesc, compile_operator, slice
+
+pytestmark = pytest.mark.device
+
+
+def oracle(input, input_window_offsets, input_window_sizes, input_window_strides):
+    window = [*zip(input_window_offsets, input_window_sizes, input_window_strides, strict=True)]
+    start = [offset + n - 1 if stride < 0 else offset for offset, n, stride in window]
+    output = np.empty([1 + (n - 1) // abs(stride) for _, n, stride in window], input.dtype)
+    for c in coordinates(output.shape):
+        output[c] = input[tuple(s + at * stride for s, at, (_, _, stride) in zip(start, c, window, strict=True))]
+    return output
+
+
+def windows(*per_dimension):
+    """Offsets, sizes and strides of (offset, size, stride) per dimension."""
+    return tuple(zip(*per_dimension, strict=True)) or ((), (), ())
+
+
+NAMES = ("input_window_offsets", "input_window_sizes", "input_window_strides")
+X = numbered((4, 6))
+CASE = Call(slice, {"input": X}, dict(zip(NAMES, windows((0, 4, -2), (1, 5, 2)), strict=True)))
+BREAKS = {
+    "one_per_dimension(input_window_offsets)": {"input_window_offsets": (0,)},
+    "one_per_dimension(input_window_sizes)": {"input_window_sizes": (4, 5, 1)},
+    "one_per_dimension(input_window_strides)": {"input_window_strides": ()},
+    "inside": {"input_window_sizes": (4, 6)},
+    "moves": {"input_window_strides": (-2, 0)},
+}
+VARIANTS = {
+    "cut": {"input_window_offsets": (1, 2), "input_window_sizes": (2, 3), "input_window_strides": (1, 1)},
+    "turned": dict(zip(NAMES, windows((0, 4, 1), (0, 6, -1)), strict=True)),
+    "one": {"input_window_sizes": (1, 1)},
+}
+
+
+# The structs.
+
+
+def a_window(rng, size, strides):
+    """Offset, size and stride of a window that lies inside."""
+    offset = int(rng.integers(0, size))
+    return offset, int(rng.integers(1, size - offset + 1)), int(rng.choice(strides))
+
+
+def draw(rng):
+    input = dims(rng, int(rng.integers(1, 9)))
+    drawn = [a_window(rng, n, (1, 2, 3)) for n in input]
+    sizes = [1 + (n - 1) // stride for _, n, stride in drawn]
+    return {
+        "input": input,
+        "output": sizes,
+        "offsets": [offset for offset, _, _ in drawn],
+        "sizes": sizes,
+        "strides": [stride for _, _, stride in drawn],
+    }
+
+
+def draw1(rng):
+    """The output may be smaller than what the strides reach."""
+    input = dims(rng, int(rng.integers(1, 9)))
+    drawn = [a_window(rng, n, (-3, -2, -1, 1, 2, 3)) for n in input]
+    output = [int(rng.integers(1, 2 + (n - 1) // abs(stride))) for _, n, stride in drawn]
+    return {"input": input, "output": output, **dict(zip(NAMES, windows(*drawn), strict=True))}
+
+
+def expected(desc, x):
+    """Its sizes are those of the output: a window that just holds the last element."""
+    window = [1 + (n - 1) * stride for n, stride in zip(desc.sizes, desc.strides, strict=True)]
+    return oracle(x, desc.offsets, window, desc.strides)
+
+
+def expected1(desc, x):
+    whole = oracle(x, desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides)
+    output = np.empty(desc.output.sizes, x.dtype)
+    for c in coordinates(output.shape):
+        output[c] = whole[c]
+    return output
+
+
+FOUR = f32(1, 1, 4, 4)
+DOCUMENTED = SliceDesc(FOUR, f32(1, 1, 2, 2), (0, 0, 1, 0), (1, 1, 2, 2), (1, 1, 2, 3))
+DOCUMENTED1 = Slice1Desc(FOUR, f32(1, 1, 2, 2), (0, 0, 0, 1), (1, 1, 4, 3), (1, 1, -2, 2))
+SINCE_2_1 = (
+    level("4_1", RANKS_1_TO_8, input=ALL_TYPES),
+    level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS),
+    level("2_1", RANKS_4_TO_5, input=UP_TO_32_BITS),
+)
+STRUCTS = (
+    Struct(
+        DOCUMENTED,
+        breaks={
+            "one_per_dimension(offsets)": {"offsets": (0, 0, 1)},
+            "one_per_dimension(sizes)": {"sizes": (1, 1, 2)},
+            "one_per_dimension(strides)": {"strides": (1, 1, 2, 3, 1)},
+            "each_at_least(strides, 1)": {"strides": (1, 1, 2, 0)},
+            "sizes_follow(output)": {"output": f32(1, 1, 2, 1)},
+            "inside": {"offsets": (0, 0, 2, 0)},
+        },
+        levels=(*SINCE_2_1, level("1_0", RANKS_4_TO_5, input=FLOATS | {"INT32", "INT16", "UINT32", "UINT16"})),
+        examples=(
+            Example(
+                SliceDesc(FOUR, f32(1, 1, 3, 2), (0, 0, 1, 2), (1, 1, 3, 2), (1,) * 4),
+                [range(1, 17)],
+                [[7, 8, 11, 12, 15, 16]],
+            ),
+            Example(DOCUMENTED, [range(1, 17)], [[5, 8, 13, 16]]),
+        ),
+        draw=draw,
+        expected=expected,
+        leading={"offsets": 0, "sizes": 1, "strides": 1},
+    ),
+    Struct(
+        DOCUMENTED1,
+        breaks={
+            "one_per_dimension(input_window_offsets)": {"input_window_offsets": (0, 0, 0)},
+            "one_per_dimension(input_window_sizes)": {"input_window_sizes": (1, 1, 4)},
+            "one_per_dimension(input_window_strides)": {"input_window_strides": (1, 1, -2)},
+            "inside": {"input_window_offsets": (0, 0, 1, 1)},
+            "moves": {"input_window_strides": (1, 1, 0, 2)},
+            "reached": {"output": f32(1, 1, 2, 3)},
+        },
+        levels=SINCE_2_1,
+        examples=(
+            Example(
+                Slice1Desc(FOUR, f32(1, 1, 2, 2), (0, 0, 0, 1), (1, 1, 4, 3), (1, 1, 2, 2)),
+                [range(1, 17)],
+                [[2, 4, 10, 12]],
+            ),
+            Example(DOCUMENTED1, [range(1, 17)], [[14, 16, 6, 8]]),
+        ),
+        draw=draw1,
+        expected=expected1,
+        leading={"input_window_offsets": 0, "input_window_sizes": 1, "input_window_strides": 1},
+    ),
+)
+
+
+def test_a_smaller_output_leaves_the_rest_of_the_window_out():
+    desc = Slice1Desc(TensorDesc("UINT8", (7,)), TensorDesc("UINT8", (2,)), (1,), (6,), (-2,))
+    assert_same_bits(compile_operator(desc)(np.arange(7, dtype=np.uint8)), np.uint8([6, 4]))
+
+
+@pytest.mark.parametrize("stride", [2**31 - 1, -(2**31), -(2**31) + 1])
+def test_the_largest_strides(stride):
+    """A stride that leaves the window copies one element."""
+    desc = Slice1Desc(f32(3), f32(1), (1,), (2,), (stride,))
+    wanted = np.float32([3 if stride < 0 else 2])
+    assert_same_bits(compile_operator(desc)(numbered(3)), wanted)
+    assert_same_bits(slice(numbered(3), (1,), (2,), (stride,)), wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"input_window_strides": (1, 1, 2**31, 1)}, r"InputWindowStrides\[2\] must be in \[-2\*\*31"),
+        ({"input_window_offsets": (0, 0, -1, 0)}, r"InputWindowOffsets\[2\] must be in \[0, 2\*\*32"),
+        ({"input_window_sizes": (1, 1, 0, 3)}, r"every window must have elements, .* dimension 2 is \[0, 0\) of 4"),
+        ({"input_window_sizes": (1, 1, 4, 4)}, r"all of them in InputTensor, .* dimension 3 is \[1, 5\) of 4"),
+    ],
+)
+def test_windows_that_slice1_refuses(change, match):
+    with pytest.raises(ConstraintError, match=match):
+        Slice1Desc(**DOCUMENTED1.operands() | change)
+
+
+def test_a_last_element_that_slice_refuses():
+    with pytest.raises(ConstraintError, match="the last one of dimension 2 is 4 of 4"):
+        SliceDesc(**DOCUMENTED.operands() | {"strides": (1, 1, 3, 3)})
+
+
+# Against the oracle.
+
+LINES = [(o, n, s) for o in range(4) for n in range(1, 5 - o) for s in (-3, -2, -1, 1, 2, 3)]
+
+
+def test_every_window_of_four():
+    def calls():
+        x = numbered((4, 4))
+        for line, other in itertools.product(LINES, ((0, 4, 1), (1, 2, -1))):
+            for pair in ((line, other), (other, line)):
+                names = dict(zip(NAMES, windows(*pair), strict=True))
+                yield partial(slice, **names), (x,), oracle(x, **names)
+
+    assert_calls_agree(list(calls())[::3])
+
+
+@pytest.mark.exhaustive
+def test_every_pair_of_windows_of_four():
+    x = numbered((4, 4))
+    for pair in itertools.product(LINES, LINES):
+        window = windows(*pair)
+        np.testing.assert_array_equal(slice(x, *window), oracle(x, *window))
+
+
+def test_many_dimensions_and_none():
+    x = numbered((2,) * 8)
+    window = windows(*[(0, 2, s) for s in (1, -1, 2, -2) * 2])
+    assert_same_bits(slice(x, *window), oracle(x, *window))
+    assert_same_bits(slice(np.float32(3), (), (), ()), np.float32(3))
+
+
+@every_narrow_float
+def test_bits_of_narrow_floats(dtype):
+    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
+    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+    window = (1,), (x.size - 2,), (-3,)
+    copy = jax.jit(lambda x: slice(slice(x, (0,), (x.size,), (-1,)), (0,), (x.size,), (-1,)))
+    assert_same_bits(slice(x, *window), x[-2:0:-3])
+    assert_same_bits(copy(x), x)
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "int4"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    if name in ("bool", "int4"):
+        x = np.arange(12).reshape(3, 4).astype(dtype)
+    else:
+        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
+        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    window = windows((0, 3, -2), (1, 3, 1))
+    assert_same_bits(slice(x, *window), oracle(x, *window))
+
+
+def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
+    x = np.int64([[1, 2**40, -3], [-(2**63), 5, 2**63 - 1]])
+    window = windows((0, 2, -1), (0, 3, 2))
+    desc = Slice1Desc(TensorDesc("INT64", (2, 3)), TensorDesc("INT64", (2, 2), (1, 2)), *window)
+    made = np.asarray(compile_operator(desc)(x.ravel())).view(np.int64)
+    assert_same_bits(made.reshape(2, 2).T, oracle(x, *window))
+    if x64:
+        assert_same_bits(slice(x, *window), oracle(x, *window))
+    else:
+        with pytest.raises(DataTypeError, match="input of type int64 needs 64-bit types"):
+            slice(x, *window)
+
+
+def test_random_keys():
+    keys = jax.random.split(jax.random.key(0), 4)
+    turned = slice(keys, (1,), (3,), (-2,))
+    assert_same_bits(jax.random.key_data(turned), np.asarray(jax.random.key_data(keys))[[3, 1]])
+
+
+# Empty arrays.
+
+
+def test_an_empty_dimension_has_no_window():
+    for size in (0, 1):
+        with pytest.raises(ConstraintError, match=rf"that of dimension 0 is \[0, {size}\) of 0"):
+            slice(np.zeros((0, 2), np.float32), (0, 0), (size, 2), (1, 1))
+
+
+# Transformations.
+
+
+def test_gradients_go_back_where_the_elements_came_from():
+    window = windows((0, 4, -3), (1, 5, 2))
+    weights = numbered((2, 3))
+    wanted = np.zeros((4, 6), np.float32)
+    wanted[np.ix_([3, 0], [1, 3, 5])] = weights
+    assert_same_bits(jax.grad(lambda x: (slice(x, *window) * weights).sum())(X), wanted)
+    narrow = jax.vjp(lambda x: slice(x, *window), X.astype(jnp.bfloat16))[1](weights.astype(jnp.bfloat16))
+    assert_same_bits(narrow[0], wanted.astype(jnp.bfloat16))
+
+
+def test_vmap_of_any_axis():
+    window = windows((1, 3, -1), (0, 6, 4))
+    batch = numbered((4, 3, 6))
+    mapped = jax.vmap(lambda x: slice(x, *window), in_axes=1, out_axes=2)(batch)
+    for i in range(3):
+        assert_same_bits(mapped[:, :, i], oracle(batch[:, i], *window))
+
+
+# Explicit meshes.
+
+
+def test_a_dimension_that_is_copied_whole_keeps_its_sharding():
+    x = on_explicit_mesh(X, "d", None)
+    sliced = slice(x, (0, 1), (4, 3), (1, -1))
+    assert jax.typeof(sliced).sharding.spec == P("d", None)
+    assert_same_bits(sliced, X[:, 3:0:-1])
+
+
+@pytest.mark.parametrize("window", [((0, 2, 1), (0, 6, 1)), ((0, 4, -1), (0, 6, 1)), ((0, 4, 2), (0, 6, 1))])
+def test_a_sharded_dimension_that_is_cut_needs_an_out_sharding(window):
+    x, window = on_explicit_mesh(X, "d", None), windows(*window)
+    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', and the output has no such"):
+        slice(x, *window)
+    sharding = jax.typeof(x).sharding.update(spec=P(None, "d"))
+    sliced = slice(x, *window, out_sharding=sharding)
+    assert jax.typeof(sliced).sharding.spec == P(None, "d")
+    assert_same_bits(sliced, oracle(X, *window))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": [1, 2]}, DataTypeError, "input must be an array"),
+        ({"input_window_offsets": (0.0, 1)}, DataTypeError, r"input_window_offsets\[0\] must be a Python integer"),
+        ({"input_window_sizes": 4}, DataTypeError, "input_window_sizes must be a sequence of Python integers"),
+        ({"input_window_strides": "11"}, DataTypeError, "input_window_strides must be a sequence of Python integers"),
+        ({"input_window_strides": (True, 1)}, DataTypeError, r"input_window_strides\[0\] .* but it is bool"),
+        ({"input_window_offsets": (-1, 1)}, ConstraintError, r"that of dimension 0 is \[-1, 3\) of 4"),
+        ({"input_window_sizes": (4, 2**70)}, ConstraintError, "that of dimension 1 is"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^slice: .*{match}"):
+        slice(**CASE.arguments | change)
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "match"),
+    [
+        ((X, (0,), (1,)), {}, "missing a required argument: 'input_window_strides'"),
+        ((X, (0,), (1,), (1,)), {"input": X}, "multiple values for argument 'input'"),
+        ((X, (0,), (1,), (1,)), {"axis": 0}, "unexpected keyword argument 'axis'"),
+    ],
+)
+def test_python_says_what_is_wrong_with_a_call(args, kwargs, match):
+    with pytest.raises(TypeError, match=match):
+        slice(*args, **kwargs)
+
+
+def test_numbers_of_numpy_are_accepted():
+    made = dml_jax.slice(X, np.array([0, 1]), [np.int8(4), 5], np.int32([-2, 2]))
+    assert_same_bits(made, CASE(X))

@@ -10,3 +10,4 @@ from ._space_to_depth import *
 from ._as_strided import *
 from ._as_strided_scatter import *
 from ._slice import *
+from ._join import *

@@ -1,0 +1,302 @@
+"""join and JOIN: the inputs behind each other along axis."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import (
+    ALL_TYPES,
+    FLOATS,
+    RANK_4,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Call,
+    Example,
+    Struct,
+    f32,
+    level,
+)
+from oracles import coordinates
+from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+
+from dml_jax import ConstraintError, DataTypeError, JoinDesc, TensorDesc, compile_operator, join
+
+pytestmark = pytest.mark.device
+
+
+def oracle(inputs, axis):
+    axis %= inputs[0].ndim
+    sizes = [*inputs[0].shape]
+    sizes[axis] = sum(one.shape[axis] for one in inputs)
+    output, start = np.empty(sizes, inputs[0].dtype), 0
+    for one in inputs:
+        for c in coordinates(one.shape):
+            output[(*c[:axis], start + c[axis], *c[axis + 1 :])] = one[c]
+        start += one.shape[axis]
+    return output
+
+
+def parts(shape, axis, sizes, dtype=np.float32):
+    """Arrays that differ in their size along an axis, and in every element."""
+    made = [numbered((*shape[:axis], n, *shape[axis + 1 :]), dtype) for n in sizes]
+    return tuple((one + 100 * i).astype(dtype) for i, one in enumerate(made))
+
+
+PARTS = parts((4, 6), 1, (2, 1, 3))
+CASE = Call(join, {"inputs": PARTS}, {"axis": 1})
+BREAKS = {
+    "some(inputs)": {"inputs": ()},
+    "same_dtype(inputs)": {"inputs": (*PARTS[:2], PARTS[2].astype(np.float16))},
+    "axis_of(inputs)": {"axis": 2},
+    "same_sizes(inputs)": {"inputs": (*PARTS, PARTS[0][:2])},
+}
+VARIANTS = {
+    "one": {"inputs": PARTS[:1]},
+    "first axis": {"inputs": parts((3, 2), 0, (1, 3)), "axis": -2},
+}
+
+
+# The struct.
+
+
+def draw(rng):
+    sizes = dims(rng, int(rng.integers(1, 9)), 40)
+    axis = int(rng.integers(0, len(sizes)))
+    along = [int(n) for n in rng.integers(1, 4, int(rng.integers(1, 4)))]
+    return {
+        "inputs": [[*sizes[:axis], n, *sizes[axis + 1 :]] for n in along],
+        "output": [*sizes[:axis], sum(along), *sizes[axis + 1 :]],
+        "axis": axis,
+    }
+
+
+TWO, FOURS = (f32(1, 1, 2, 3), f32(1, 1, 2, 4)), (f32(1, 1, 2, 2),) * 3
+DOCUMENTED = JoinDesc(TWO, f32(1, 1, 2, 7), axis=3)
+THREE = (range(1, 5), range(5, 9), range(9, 13))
+STRUCTS = (
+    Struct(
+        DOCUMENTED,
+        breaks={
+            "below_rank(axis)": {"axis": 4},
+            "same_sizes(inputs)": {"axis": 2},
+            "sizes_follow(output)": {"output": f32(1, 1, 2, 6)},
+        },
+        levels=(
+            level("4_1", RANKS_1_TO_8, inputs=ALL_TYPES),
+            level("3_1", RANKS_1_TO_8, inputs=UP_TO_32_BITS),
+            level("3_0", RANKS_4_TO_5, inputs=UP_TO_32_BITS),
+            level("2_1", RANK_4, inputs=UP_TO_32_BITS),
+            level("1_0", RANK_4, inputs=FLOATS | {"INT32", "INT16", "UINT32", "UINT16"}),
+        ),
+        examples=(
+            Example(DOCUMENTED, (range(1, 7), range(7, 15)), [[1, 2, 3, 7, 8, 9, 10, 4, 5, 6, 11, 12, 13, 14]]),
+            Example(JoinDesc(FOURS, f32(1, 3, 2, 2), axis=1), THREE, [range(1, 13)]),
+            Example(JoinDesc(FOURS, f32(1, 1, 6, 2), axis=2), THREE, [range(1, 13)]),
+            Example(JoinDesc(FOURS, f32(1, 1, 2, 6), axis=3), THREE, [[1, 2, 5, 6, 9, 10, 3, 4, 7, 8, 11, 12]]),
+        ),
+        draw=draw,
+        expected=lambda desc, inputs: oracle(inputs, desc.axis),
+        leading={"axis": 1},
+    ),
+)
+
+
+def test_inputs_with_strides_of_their_own():
+    desc = JoinDesc(
+        (TensorDesc("INT8", (2, 2), (1, 2)), TensorDesc("INT8", (2, 1), (0, 0))), TensorDesc("INT8", (2, 3), (4, 1)), 1
+    )
+    assert list(desc.input_ports()) == ["inputs[0]", "inputs[1]"]
+    buffers = np.int8([1, 2, 3, 4]), np.int8([9])
+    assert_same_bits(compile_operator(desc)(*buffers), np.int8([1, 3, 9, 0, 2, 4, 9]))
+    out = jnp.full(7, -1, jnp.int8)
+    assert_same_bits(compile_operator(desc)(*buffers, out=out), np.int8([1, 3, 9, -1, 2, 4, 9]))
+
+
+def test_an_owned_input_among_others():
+    owned = TensorDesc("UINT8", (2,), flags="OWNED_BY_DML")
+    desc = JoinDesc((TensorDesc("UINT8", (1,)), owned), TensorDesc("UINT8", (3,)), 0)
+    run = compile_operator(desc, inputs=[None, np.uint8([7, 8])])
+    assert_same_bits(run(np.uint8([6])), np.uint8([6, 7, 8]))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"inputs": ()}, ConstraintError, "InputTensors must hold a tensor, but it is empty"),
+        ({"inputs": f32(2)}, DataTypeError, "InputTensors must be a sequence of TensorDesc"),
+        ({"inputs": (TWO[0], None)}, DataTypeError, r"InputTensors\[1\] must be a TensorDesc"),
+        ({"inputs": (TWO[0], f32(1, 2, 4))}, ConstraintError, "all InputTensors must have one DimensionCount"),
+        (
+            {"inputs": (TWO[0], TensorDesc("INT32", (1, 1, 2, 4)))},
+            DataTypeError,
+            "have one DataType, but they are INT32",
+        ),
+        ({"inputs": (TWO[0], f32(1, 1, 3, 4))}, ConstraintError, "except along Axis, but .* differ"),
+        ({"axis": -1}, ConstraintError, r"Axis must be in \[0, "),
+        (
+            {"output": f32(1, 1, 2, 8)},
+            ConstraintError,
+            r"added up along Axis, but \(1, 1, 2, 8\) is not \(1, 1, 2, 7\)",
+        ),
+    ],
+)
+def test_what_the_struct_refuses(change, error, match):
+    with pytest.raises(error, match=match):
+        JoinDesc(**DOCUMENTED.operands() | change)
+
+
+# Against the oracle.
+
+
+@every_small_shape
+def test_every_small_shape(shapes):
+    def calls():
+        for shape in shapes:
+            for axis, n in enumerate(shape):
+                for at, sizes in [(axis, (n, 2)), (axis - len(shape), (1, n, 3)), (axis, (n,))]:
+                    inputs = parts(shape, axis, sizes)
+                    yield lambda *x, at=at: join(x, at), inputs, oracle(inputs, at)
+
+    assert_calls_agree(calls())
+
+
+def test_lists_of_many():
+    inputs = [np.int16([[i, -i]]) for i in range(50)]
+    assert_same_bits(join(inputs, 0), np.concatenate(inputs))
+    assert_same_bits(join(inputs, axis=-1), np.concatenate(inputs, 1))
+
+
+@every_narrow_float
+def test_bits_of_narrow_floats(dtype):
+    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
+    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+    one, other = x[:100], x[100:]
+    assert_same_bits(join([one, other], 0), x)
+    twice = jax.jit(lambda a, b: join([join([b, a], 0), a], 0))
+    assert_same_bits(twice(one, other), np.concatenate([other, one, one]))
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    if name in ("bool", "int4"):
+        x = np.arange(12).reshape(3, 4).astype(dtype)
+    else:
+        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
+        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    assert_same_bits(join([x, x[:, :1], x[:, 2:]], 1), oracle([x, x[:, :1], x[:, 2:]], 1))
+
+
+def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
+    inputs = [np.float64([[1 + 2**-50, -0.0]]), np.float64([[np.nan, 5e-324], [np.inf, 3]])]
+    desc = JoinDesc([TensorDesc("FLOAT64", x.shape) for x in inputs], TensorDesc("FLOAT64", (3, 2), (1, 3)), 0)
+    made = np.asarray(compile_operator(desc)(*(x.ravel() for x in inputs))).view(np.float64)
+    assert_same_bits(made.reshape(2, 3).T, oracle(inputs, 0))
+    if x64:
+        assert_same_bits(join(inputs, 0), oracle(inputs, 0))
+    else:
+        with pytest.raises(DataTypeError, match=r"inputs\[0\] of type float64 needs 64-bit types"):
+            join(inputs, 0)
+
+
+def test_random_keys():
+    keys = jax.random.split(jax.random.key(0), 4)
+    joined = join([keys[2:], keys[:1]], 0)
+    assert_same_bits(jax.random.key_data(joined), np.asarray(jax.random.key_data(keys))[[2, 3, 0]])
+
+
+# Empty arrays.
+
+
+def test_empty_inputs():
+    assert_same_bits(join([PARTS[0], PARTS[0][:, :0]], 1), PARTS[0])
+    assert join([np.zeros((0, 2), np.float32)] * 2, 1).shape == (0, 4)
+    assert join([np.zeros((2, 0), np.float32)], 1).shape == (2, 0)
+
+
+# Transformations.
+
+
+def test_each_input_gets_its_part_of_the_cotangents():
+    weights = numbered((4, 6))
+    found = jax.grad(lambda x: (join(x, 1) * weights).sum())(PARTS)
+    for one, wanted in zip(found, np.split(weights, [2, 3], 1), strict=True):
+        assert_same_bits(one, wanted)
+    halves = tuple(x.astype(jnp.bfloat16) for x in PARTS)
+    (found,) = jax.vjp(lambda x: join(x, 1), halves)[1](weights.astype(jnp.bfloat16))
+    for one, wanted in zip(found, np.split(weights, [2, 3], 1), strict=True):
+        assert_same_bits(one, wanted.astype(jnp.bfloat16))
+
+
+def test_one_array_twice_gets_both_parts():
+    weights = numbered(6)
+    found = jax.grad(lambda x: (join([x, x], 0) * weights).sum())(jnp.zeros(3))
+    assert_same_bits(found, weights[:3] + weights[3:])
+
+
+def test_vmap_of_any_axis_of_some_inputs():
+    a, b = numbered((2, 5, 3)), 100 + numbered((2, 4))
+    mapped = jax.vmap(lambda a, b: join([a, b], 1), in_axes=(2, None), out_axes=1)(a, b)
+    for i in range(3):
+        assert_same_bits(mapped[:, i], oracle([a[:, :, i], b], 1))
+
+
+# Explicit meshes.
+
+
+def test_other_dimensions_keep_their_sharding():
+    sharded = [on_explicit_mesh(x, "d", None) for x in PARTS]
+    joined = join(sharded, 1)
+    assert jax.typeof(joined).sharding.spec == P("d", None)
+    assert_same_bits(joined, oracle(PARTS, 1))
+    mixed = join([sharded[0], on_explicit_mesh(PARTS[1], None, None)], 1)
+    assert jax.typeof(mixed).sharding.spec == P("d", None)
+
+
+def test_a_sharded_axis_needs_an_out_sharding():
+    inputs = on_explicit_mesh(PARTS[0], None, "d"), PARTS[0]
+    with pytest.raises(ConstraintError, match=r"dimension 1 of inputs\[0\] is sharded over 'd', and the output has no"):
+        join(inputs, 1)
+    joined = join(inputs, 1, out_sharding=jax.typeof(inputs[0]).sharding)
+    assert jax.typeof(joined).sharding.spec == P(None, "d")
+    assert_same_bits(joined, oracle([PARTS[0]] * 2, 1))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"inputs": PARTS[0][0]}, DataTypeError, "inputs must be a sequence of arrays, but it is ndarray"),
+        ({"inputs": "ab"}, DataTypeError, "inputs must be a sequence of arrays, but it is str"),
+        ({"inputs": (PARTS[0], [1, 2])}, DataTypeError, r"inputs\[1\] must be an array"),
+        ({"inputs": []}, ConstraintError, "inputs must hold an array, but there is none"),
+        (
+            {"inputs": [PARTS[0], np.int32([[1]] * 4), PARTS[0]]},
+            DataTypeError,
+            "must have one dtype, but they are float32 and int32",
+        ),
+        ({"inputs": (np.float32(1),) * 2, "axis": 0}, ConstraintError, "it is 0 and the rank is 0"),
+        ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),
+        ({"axis": 1.0}, DataTypeError, "axis must be a Python integer"),
+        ({"inputs": (PARTS[0], PARTS[0][0])}, ConstraintError, r"\(2,\) and \(4, 2\) differ"),
+        ({"inputs": (PARTS[0], PARTS[0][:3])}, ConstraintError, r"\(3, 2\) and \(4, 2\) differ"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^join: .*{match}"):
+        join(**CASE.arguments | change)
+
+
+def test_the_call_is_like_that_of_a_function_of_python():
+    with pytest.raises(TypeError, match="missing a required argument: 'axis'"):
+        join(PARTS)
+    assert_same_bits(jax.jit(partial(join, axis=1))([*PARTS]), oracle(PARTS, 1))

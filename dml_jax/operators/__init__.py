@@ -11,3 +11,4 @@ from ._as_strided import *
 from ._as_strided_scatter import *
 from ._slice import *
 from ._join import *
+from ._split import *

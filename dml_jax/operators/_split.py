@@ -1,0 +1,142 @@
+"""SPLIT: an array taken apart along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import ClassVar
+
+import jax
+from jax import lax
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.fields import Input, Outputs, UInt
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, axis_of, custom, each_at_least, minimum_rank
+from ..core.sharding import Dims
+from ..core.struct_rules import below_rank
+from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..lowering.bits import carry_bits
+
+__all__ = ["SplitDesc", "split"]
+
+
+def _incomplete(x: Operands) -> str | None:
+    rank = len(x["input"].shape)
+    if not -rank <= x["axis"] < rank:
+        return None
+    size = x["input"].shape[x["axis"]]
+    return None if sum(x["sizes"]) == size else f"{x['sizes']} add up to {sum(x['sizes'])}, not {size}"
+
+
+RULES = (
+    minimum_rank("input", 1),
+    axis_of("input"),
+    custom("some(sizes)", "{sizes} must hold a size", lambda x: None if x["sizes"] else "there is none"),
+    each_at_least("sizes", 0),
+    custom("complete", "{sizes} must add up to the size of {input} along {axis}", _incomplete),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    names = [f"input {d}" for d in range(x["input"].ndim)]
+    axis = x["axis"] % len(names)
+    return Dims({"input": names}, [*names[:axis], "part", *names[axis + 1 :]])
+
+
+@operator(*RULES, dims=_dims)
+def split(input: Data, sizes: Sequence[int], axis: int, *, out_sharding: OutSharding = None) -> tuple[jax.Array, ...]:
+    """Takes `input` apart along `axis`; inverts `join`.
+
+    outputs[i] = the next sizes[i] of `input` along `axis`.
+
+    Args:
+      input: rank >= 1, any dtype that JAX moves.
+      sizes: of the parts along `axis`, in order; integers, at least 0, that add up to the size of `input` there.
+      axis: -rank <= axis < rank of `input`.
+      out_sharding: of each output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+
+    Returns:
+      A tuple of arrays, one per size, of the sizes of `input` except along `axis` and its dtype.
+
+    Raises:
+      ConstraintError: no size, a negative one, sizes that do not add up, or `axis` out of range.
+      DataTypeError: a size is no integer, or 64-bit `input` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> for part in dml_jax.split(np.int32([[1, 2, 3], [4, 5, 6]]), (1, 2), axis=1):
+      ...     print(part)
+      [[1]
+       [4]]
+      [[2 3]
+       [5 6]]
+
+    Source: DML_SPLIT_OPERATOR_DESC, whose parts are never empty; they may be here.
+    """
+    starts = (0, *accumulate(sizes))
+
+    def part(start: int, size: int) -> jax.Array:
+        return carry_bits(lambda _, input: lax.slice_in_dim(input, start, start + size, axis=axis), None, input)
+
+    return tuple(part(start, size) for start, size in zip(starts, sizes, strict=False))
+
+
+def _parts(x: Operands) -> str | None:
+    input, axis = x["input"].sizes, x["axis"]
+    if not axis < len(input) or any(len(one.sizes) != len(input) for one in x["outputs"]):
+        return None
+    for i, one in enumerate(x["outputs"]):
+        if (*one.sizes[:axis], *one.sizes[axis + 1 :]) != (*input[:axis], *input[axis + 1 :]):
+            return f"{one.sizes} of number {i} and {input} differ elsewhere"
+    total = sum(one.sizes[axis] for one in x["outputs"])
+    return None if total == input[axis] else f"they add up to {total}, not {input[axis]}"
+
+
+@dataclass(frozen=True)
+class SplitDesc(OperatorDesc):
+    """DML_SPLIT_OPERATOR_DESC: takes `input` apart along `axis`.
+
+    Args:
+      input: any sizes.
+      outputs: one tensor or more, of the sizes of `input` but along `axis`, where theirs add up to that of `input`.
+      axis: in [0, DimensionCount).
+
+    Raises:
+      ConstraintError: a rule of `SplitDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import SplitDesc, TensorDesc
+      >>> SplitDesc(
+      ...     input=TensorDesc("UINT8", (5,)), outputs=(TensorDesc("UINT8", (2,)), TensorDesc("UINT8", (3,))), axis=0
+      ... ).compute(np.uint8([1, 2, 3, 4, 5]))
+      (Array([1, 2], dtype=uint8), Array([3, 4, 5], dtype=uint8))
+
+    Source: DML_SPLIT_OPERATOR_DESC.
+    """
+
+    input: Input
+    outputs: Outputs
+    axis: UInt
+
+    operator_type: ClassVar[str] = "SPLIT"
+    support: ClassVar[tuple[Support, ...]] = levels(
+        ("4_1", RANKS_1_TO_8, ALL_TYPES),
+        ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
+        ("2_1", RANK_4, UP_TO_32_BITS),
+        ("1_0", RANK_4, (*FLOATS, *(DataType[n] for n in ("INT32", "INT16", "UINT32", "UINT16")))),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        below_rank("axis", "input"),
+        custom(
+            "parts", "{outputs} must have the {sizes} of {input}, but along {axis}, where they add up to it", _parts
+        ),
+    )
+
+    def compute_checked(self, input: jax.Array) -> tuple[jax.Array, ...]:
+        return split(input, [one.sizes[self.axis] for one in self.outputs], self.axis)

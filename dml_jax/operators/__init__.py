@@ -12,3 +12,4 @@ from ._as_strided_scatter import *
 from ._slice import *
 from ._join import *
 from ._split import *
+from ._cast import *

@@ -1,0 +1,169 @@
+"""CAST: numbers of one type as numbers of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..core.arguments import as_dtype
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.feature_level import FeatureLevel
+from ..core.fields import Input, Output
+from ..core.kinds import Data, OutSharding, attribute
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, same_sizes
+from ..core.sharding import Dims
+from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
+from ..errors import DataTypeError
+from ..lowering.bits import is_key
+from ..lowering.linear import linear
+
+__all__ = ["CastDesc", "cast"]
+
+
+def _no_number(x: Operands) -> str | None:
+    """Why there is no such conversion."""
+    source, target = x["input"].dtype, x["dtype"]
+    if is_key(x["input"]):
+        return f"it is {source}, which are no numbers"
+    narrows = jnp.issubdtype(source, jnp.complexfloating) and not jnp.issubdtype(target, jnp.complexfloating)
+    return f"it is {source}, whose imaginary part {target} cannot hold" if narrows else None
+
+
+RULES = (Rule("castable(input)", "{input}.{dtype} must have numbers that {dtype} may hold", _no_number, DataTypeError),)
+
+
+def _dims(x: Operands) -> Dims:
+    names = [f"input {d}" for d in range(x["input"].ndim)]
+    return Dims({"input": names}, names)
+
+
+@operator(*RULES, dims=_dims)
+def cast(
+    input: Data,
+    dtype: Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)],
+    *,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Converts the numbers of `input` to another type, alike on every device.
+
+    A float becomes an integer by leaving out its fraction; one that is too large becomes the largest integer, too small
+    the smallest, and NaN becomes 0. A float becomes a narrower one by rounding to the nearest, ties to even. An integer
+    becomes a narrower one by its low bits.
+
+    Args:
+      input: any rank, any dtype of numbers; a complex one becomes a complex one only.
+      dtype: of the output: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of the shape of `input` and of `dtype`.
+
+    Raises:
+      DataTypeError: `dtype` is no type that JAX has, one of 64 bits while x64 is off, or cannot hold such numbers.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> print(dml_jax.cast(np.float32([-1.5, 2.9, 300, np.nan, np.inf]), np.uint8))
+      [  0   2 255   0 255]
+      >>> print(dml_jax.cast(np.int32([-1, 300]), np.uint8))
+      [255  44]
+
+    Source: DML_CAST_OPERATOR_DESC, which says nothing of numbers that the type does not hold: saturating, and 0 for
+      NaN, are the choices made here.
+    """
+    array, target = jnp.asarray(input), jnp.dtype(dtype)
+    is_float = jnp.issubdtype(array.dtype, jnp.floating)
+    if is_float and jnp.issubdtype(target, jnp.integer):
+        wide = array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
+        return _truncated(jnp.trunc(wide), target)
+    if is_float and target == jnp.bool_ and array.dtype.itemsize >= 4:
+        return lax.bitcast_convert_type(array, f"uint{8 * array.dtype.itemsize}") << 1 != 0  # subnormals are not 0
+    if jnp.issubdtype(target, jnp.floating) and target.itemsize < 4:  # where XLA:CPU goes by way of float32
+        if array.dtype == jnp.float64:
+            array = linear(lambda _, x: _odd_float(x), lambda _, cotangent, __: [cotangent])(None, array)
+        elif jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize >= 4:
+            array = _odd_integer(array)
+    return array.astype(target)
+
+
+def _odd_float(wide: jax.Array) -> jax.Array:
+    """Numbers of 24 bits, the last one set for all that is left out: so they are rounded once, not twice."""
+    bits = lax.bitcast_convert_type(wide, jnp.uint64)
+    rest = bits & (2**29 - 1)
+    return lax.bitcast_convert_type(bits - rest | (rest != 0).astype(jnp.uint64) << 29, wide.dtype)
+
+
+def _odd_integer(whole: jax.Array) -> jax.Array:
+    """The same of integers, which keep between 16 and 24 bits if they have as many."""
+    for shift in range(8, 8 * whole.dtype.itemsize - 23, 8):
+        rest = whole & (2**shift - 1)
+        odd = whole - rest | (rest != 0).astype(whole.dtype) << shift
+        whole = jnp.where(jnp.abs(whole) >> (shift + 16) != 0, odd, whole)
+    return whole
+
+
+def _truncated(whole: jax.Array, dtype: Any) -> jax.Array:
+    """Whole numbers as integers. XLA leaves open what becomes of those that do not fit: they never get there."""
+    limits = jnp.iinfo(dtype)
+    if limits.bits < 32:
+        return _truncated(jnp.clip(whole, float(limits.min), float(limits.max)), jnp.int32).astype(dtype)
+    # Powers of two, which floats hold exactly, unlike the largest integer below.
+    end, first = (np.asarray(float(x), whole.dtype) for x in (int(limits.max) + 1, int(limits.min)))
+    fits = (whole >= first) & (whole < end)
+    integers = jnp.where(fits, whole, np.zeros((), whole.dtype)).astype(dtype)
+    outside = jnp.where(whole >= end, np.asarray(limits.max, dtype), np.asarray(limits.min, dtype))
+    return jnp.where(fits | jnp.isnan(whole), integers, outside)
+
+
+def _row(level: str, ranks: range, types: tuple[DataType, ...]) -> Support:
+    return Support(FeatureLevel.of(level), ranks, {"input": types, "output": types})
+
+
+_ALL_BUT_FLOAT64 = tuple(t for t in ALL_TYPES if t != DataType.FLOAT64)
+_FIRST = tuple(DataType[n] for n in ("FLOAT32", "FLOAT16", "INT16", "INT8", "UINT16", "UINT8"))
+
+
+@dataclass(frozen=True)
+class CastDesc(OperatorDesc):
+    """DML_CAST_OPERATOR_DESC: converts numbers to the data type of `output`.
+
+    Args:
+      input: any sizes.
+      output: the sizes of `input`, and any data type.
+
+    Raises:
+      ConstraintError: a rule of `CastDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import CastDesc, TensorDesc
+      >>> CastDesc(TensorDesc("FLOAT32", (3,)), TensorDesc("INT8", (3,))).compute(np.float32([-0.9, 2.9, 1e20]))
+      Array([  0,   2, 127], dtype=int8)
+
+    Source: DML_CAST_OPERATOR_DESC. It says nothing of numbers that the type does not hold; see `cast`.
+    """
+
+    input: Input
+    output: Output
+
+    operator_type: ClassVar[str] = "CAST"
+    other_types: ClassVar[tuple[str, ...]] = ("output",)
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = (
+        _row("4_1", RANKS_1_TO_8, ALL_TYPES),
+        _row("3_1", RANKS_1_TO_8, _ALL_BUT_FLOAT64),
+        _row("3_0", RANK_4, _ALL_BUT_FLOAT64),
+        _row("1_0", RANK_4, _FIRST),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"),)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return cast(input, self.output.dtype)

@@ -13,3 +13,4 @@ from ._slice import *
 from ._join import *
 from ._split import *
 from ._cast import *
+from ._tile import *

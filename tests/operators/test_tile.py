@@ -1,0 +1,214 @@
+"""tile and TILE: output[c] = input[c % input.shape]."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
+from oracles import coordinates
+from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+
+from dml_jax import ConstraintError, DataTypeError, TensorDesc, TileDesc, compile_operator, tile
+
+pytestmark = pytest.mark.device
+
+
+def oracle(input, repeats):
+    output = np.empty([n * r for n, r in zip(input.shape, repeats, strict=True)], input.dtype)
+    for c in coordinates(output.shape):
+        output[c] = input[tuple(at % n for at, n in zip(c, input.shape, strict=True))]
+    return output
+
+
+X = numbered((4, 6))
+CASE = Call(tile, {"input": X}, {"repeats": (2, 3)})
+BREAKS = {
+    "one_per_dimension(repeats)": {"repeats": (2,)},
+    "each_at_least(repeats, 0)": {"repeats": (2, -1)},
+}
+VARIANTS = {
+    "copied": {"repeats": (1, 1)},
+    "rows": {"repeats": (3, 1)},
+    "broadcast": {"input": X[:1, :, None], "repeats": (3, 1, 2)},
+}
+
+
+# The struct.
+
+
+def draw(rng):
+    input = dims(rng, int(rng.integers(1, 9)), 20)
+    repeats = [int(n) for n in np.where(rng.random(len(input)) < 0.4, rng.integers(2, 4, len(input)), 1)]
+    while np.prod(repeats) > 12:
+        repeats[repeats.index(max(repeats))] = 1
+    return {"input": input, "output": [n * r for n, r in zip(input, repeats, strict=True)], "repeats": repeats}
+
+
+DOCUMENTED = TileDesc(f32(1, 1, 2, 3), f32(1, 1, 6, 9), repeats=(1, 1, 3, 3))
+STRUCTS = (
+    Struct(
+        DOCUMENTED,
+        breaks={
+            "one_per_dimension(repeats)": {"repeats": (1, 3, 3)},
+            "each_at_least(repeats, 1)": {"repeats": (1, 1, 0, 3)},
+            "sizes_follow(output)": {"output": f32(1, 1, 6, 8)},
+        },
+        levels=(
+            level("4_1", RANKS_1_TO_8, input=ALL_TYPES),
+            level("3_1", RANKS_1_TO_8, input=UP_TO_32_BITS),
+            level("2_1", RANK_4, input=UP_TO_32_BITS),
+            level("1_0", RANK_4, input=FLOATS),
+        ),
+        examples=(Example(DOCUMENTED, [range(1, 7)], [([1, 2, 3] * 3 + [4, 5, 6] * 3) * 3]),),
+        draw=draw,
+        expected=lambda desc, x: oracle(x, desc.repeats),
+        leading={"repeats": 1},
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"repeats": (1, 1, 3, 0)}, r"every one of Repeats must be at least 1, but they are \(1, 1, 3, 0\)"),
+        ({"repeats": (1, 1, 3, -1)}, r"Repeats\[3\] must be in \[0, 2\*\*32 - 1\]"),
+        ({"repeats": (3, 3)}, "Repeats must have one entry per dimension of InputTensor, but there are 2 for 4"),
+        ({"output": f32(1, 1, 3, 9)}, r"Sizes must be .*, but \(1, 1, 3, 9\) is not \(1, 1, 6, 9\)"),
+    ],
+)
+def test_what_the_struct_refuses(change, match):
+    with pytest.raises(ConstraintError, match=match):
+        TileDesc(**DOCUMENTED.operands() | change)
+
+
+# Against the oracle.
+
+
+@every_small_shape
+def test_every_small_shape(shapes):
+    def calls():
+        for shape in shapes:
+            x, rank = numbered(shape), len(shape)
+            for repeats in ((2,) * rank, (1, 3, 2)[:rank], (3, 1, 1)[-rank:], (0, 2, 1)[:rank]):
+                yield partial(tile, repeats=repeats), (x,), oracle(x, repeats)
+
+    assert_calls_agree(calls())
+
+
+def test_many_dimensions_and_none():
+    x = numbered((1, 2) * 4)
+    repeats = (2, 1, 1, 3, 1, 1, 2, 1)
+    assert_same_bits(tile(x, repeats), oracle(x, repeats))
+    assert_same_bits(tile(np.float32(3), ()), np.float32(3))
+
+
+@every_narrow_float
+def test_bits_of_narrow_floats(dtype):
+    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
+    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+    assert_same_bits(tile(x, (2,)), np.concatenate([x, x]))
+    assert_same_bits(jax.jit(lambda x: tile(tile(x, (2,))[:, None], (1, 2)))(x), np.stack([np.tile(x, 2)] * 2, 1))
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    if name in ("bool", "int4"):
+        x = np.arange(12).reshape(3, 4).astype(dtype)
+    else:
+        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
+        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    assert_same_bits(tile(x, (2, 3)), oracle(x, (2, 3)))
+
+
+def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
+    x = np.uint64([[1, 2**40, 2**64 - 1]])
+    desc = TileDesc(TensorDesc("UINT64", (1, 3)), TensorDesc("UINT64", (2, 6), (1, 2)), (2, 2))
+    made = np.asarray(compile_operator(desc)(x.ravel())).view(np.uint64)
+    assert_same_bits(made.reshape(6, 2).T, oracle(x, (2, 2)))
+    if x64:
+        assert_same_bits(tile(x, (2, 2)), oracle(x, (2, 2)))
+    else:
+        with pytest.raises(DataTypeError, match="input of type uint64 needs 64-bit types"):
+            tile(x, (2, 2))
+
+
+def test_random_keys():
+    keys = jax.random.split(jax.random.key(0), 2)
+    data = np.asarray(jax.random.key_data(keys))
+    assert_same_bits(jax.random.key_data(tile(keys, (2,))), np.concatenate([data, data]))
+
+
+# Empty arrays.
+
+
+def test_empty_arrays():
+    assert tile(X, (0, 2)).shape == (0, 12)
+    assert tile(X[:0], (3, 2)).shape == (0, 12)
+    assert tile(X[:0].astype(jnp.bfloat16), (0, 1)).shape == (0, 6)
+
+
+# Transformations.
+
+
+def test_gradients_of_all_copies_are_added():
+    weights = numbered((8, 18))
+    wanted = weights.reshape(2, 4, 3, 6).sum((0, 2))
+    assert_same_bits(jax.grad(lambda x: (tile(x, (2, 3)) * weights).sum())(X), wanted)
+    (found,) = jax.vjp(lambda x: tile(x, (2, 1)), X.astype(jnp.bfloat16))[1](weights[:, :6].astype(jnp.bfloat16))
+    assert_same_bits(found, (weights[:4, :6] + weights[4:, :6]).astype(jnp.bfloat16))
+    assert_same_bits(jax.grad(lambda x: tile(x, (0, 1)).sum())(X), np.zeros_like(X))
+
+
+def test_vmap_of_any_axis():
+    batch = numbered((2, 5, 3))
+    mapped = jax.vmap(lambda x: tile(x, (3, 2)), in_axes=1, out_axes=2)(batch)
+    for i in range(5):
+        assert_same_bits(mapped[:, :, i], oracle(batch[:, i], (3, 2)))
+
+
+# Explicit meshes.
+
+
+def test_a_dimension_that_is_not_repeated_keeps_its_sharding():
+    tiled = tile(on_explicit_mesh(X, "d", None), (1, 2))
+    assert jax.typeof(tiled).sharding.spec == P("d", None)
+    assert_same_bits(tiled, oracle(X, (1, 2)))
+
+
+def test_a_sharded_dimension_that_is_repeated_needs_an_out_sharding():
+    x = on_explicit_mesh(X, "d", None)
+    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', and the output has no such"):
+        tile(x, (2, 1))
+    tiled = tile(x, (2, 1), out_sharding=jax.typeof(x).sharding)
+    assert jax.typeof(tiled).sharding.spec == P("d", None)
+    assert_same_bits(tiled, oracle(X, (2, 1)))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": 3}, DataTypeError, "input must be an array"),
+        ({"repeats": 2}, DataTypeError, "repeats must be a sequence of Python integers, .* but it is int"),
+        ({"repeats": (2, 1.5)}, DataTypeError, r"repeats\[1\] must be a Python integer, .* but it is float"),
+        ({"repeats": (2, True)}, DataTypeError, r"repeats\[1\] .* but it is bool"),
+        ({"repeats": (2, 1, 1)}, ConstraintError, "one entry per dimension of input, but there are 3 for 2"),
+        ({"repeats": (2, -1)}, ConstraintError, r"every one of repeats must be at least 0, but they are \(2, -1\)"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^tile: .*{match}"):
+        tile(**CASE.arguments | change)
+
+
+def test_numbers_of_numpy_are_accepted():
+    assert_same_bits(tile(X, np.int64([2, 3])), CASE(X))

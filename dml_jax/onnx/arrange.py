@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
+from ..operators import tile as dml_tile
 from .values import Array, arrays, known, known_ints, move_bits
 
 __all__ = [
@@ -181,7 +182,7 @@ def tile(*, input: Array, repeats: Any) -> Array:
     if len(counts) != input.ndim or min(counts, default=0) < 0:
         raise ConstraintError(f"repeats must be a count for each dimension of {input.shape}, but it is {counts}")
     xp, input = arrays(input)
-    return move_bits(lambda data: xp.tile(data, counts), input)
+    return np.tile(input, counts) if xp is np else dml_tile(input, counts)
 
 
 def tile_along(*, input: Array, tiles: Array, axis: Array) -> Array:

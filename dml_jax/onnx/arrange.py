@@ -8,6 +8,9 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
+from ..operators import join as dml_join
+from ..operators import slice as dml_slice
+from ..operators import split as dml_split
 from ..operators import tile as dml_tile
 from .values import Array, arrays, known, known_ints, move_bits
 
@@ -125,7 +128,7 @@ def concat(*, inputs: tuple[Array, ...], axis: int = 1) -> Array:
     """Only the first version may leave the axis out."""
     xp, *inputs_ = arrays(*inputs)
     axis = _axis("axis", axis, inputs_[0].ndim)
-    return move_bits(lambda *data: xp.concatenate(data, axis), *inputs_)
+    return np.concatenate(inputs_, axis) if xp is np else dml_join(inputs_, axis)
 
 
 def split(
@@ -136,9 +139,8 @@ def split(
     sizes = _equal_parts(length, count, uneven=num_outputs is not None) if split is None else known_ints("split", split)
     if len(sizes) != count or sum(sizes) != length or min(sizes) < 0 or num_outputs not in (None, count):
         raise ConstraintError(f"the parts must be {count} and add up to {length}, but they are {sizes}")
-    _, input = arrays(input)
-    ends = list(accumulate(sizes))
-    return tuple(_taken(input, axis, slice(end - n, end)) for end, n in zip(ends, sizes, strict=True))
+    xp, input = arrays(input)
+    return tuple(np.split(input, list(accumulate(sizes))[:-1], axis)) if xp is np else dml_split(input, sizes, axis)
 
 
 def _equal_parts(length: int, count: int, *, uneven: bool) -> list[int]:
@@ -155,11 +157,22 @@ def slice_(*, data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any 
     step = [1] * len(first) if steps is None else known_ints("steps", steps)
     if not len(first) == len(last) == len(along) == len(step) or 0 in step:
         raise ConstraintError(f"starts, ends, axes, steps must go together, steps not 0: {first, last, along, step}")
-    _, data = arrays(data)
+    xp, data = arrays(data)
     at = [slice(None)] * data.ndim
     for axis, *bounds in zip(along, first, last, step, strict=True):
         at[axis] = _bounded(data.shape[axis], *bounds)
-    return move_bits(lambda data: data[tuple(at)], data)
+    windows = [_window(range(n)[part]) for n, part in zip(data.shape, at, strict=True)]
+    if xp is np or None in windows:  # an empty window is none of DirectML's
+        return data[tuple(at)]
+    return dml_slice(data, *zip(*windows, strict=True)) if windows else data
+
+
+def _window(reached: range) -> tuple[int, int, int] | None:
+    """Offset, length and stride of the window that holds some coordinates; None if there are none."""
+    if not reached:
+        return None
+    first, last = min(reached[0], reached[-1]), max(reached[0], reached[-1])
+    return first, last - first + 1, reached.step
 
 
 def _bounded(size: int, start: int, end: int, step: int) -> slice:
@@ -233,10 +246,6 @@ def where(*, condition: Array, x: Array, y: Array) -> Array:
     xp, condition, x, y = arrays(condition, x, y)
     condition, x, y = (xp.broadcast_to(a, sizes) for a in (condition, x, y))
     return move_bits(lambda x, y: xp.where(condition, x, y), x, y)
-
-
-def _taken(data: Any, axis: int, part: slice) -> Any:
-    return move_bits(lambda data: data[(slice(None),) * axis + (part,)], data)
 
 
 def _sizes(name: str, value: Any) -> tuple[int, ...]:

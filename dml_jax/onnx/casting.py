@@ -9,6 +9,7 @@ from jax import lax
 from onnx import TensorProto
 
 from ..errors import ConstraintError
+from ..operators import cast as dml_cast
 from .loading import dtype_of
 from .values import Array, arrays, on_device
 
@@ -32,7 +33,7 @@ def cast(*, input: Array, to: int, saturate: int = 1, round_mode: str = "up") ->
         return xp.clip(x, -limit, limit).astype(target) if saturate else x.astype(target)
     if target.name.startswith(("int4", "uint4", "int2", "uint2")) and jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(np.int32)  # of which the low bits are kept; XLA would take the nearest
-    return x.astype(target)
+    return x.astype(target) if xp is np else dml_cast(x, target)
 
 
 def cast_to_named(*, input: Array, to: str) -> Array:

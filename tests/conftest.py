@@ -1,4 +1,4 @@
-"""Strict settings for every test: no implicit promotion, and both states of x64 where a test asks for them."""
+"""Strict settings for every test, both states of x64 where a test asks for them, and what only --exhaustive runs."""
 
 import jax
 import pytest
@@ -19,7 +19,21 @@ def x64(request):
 
 
 def pytest_addoption(parser):
+    parser.addoption("--exhaustive", action="store_true", help="run every case of every sweep, and ONNX's node tests")
     parser.addoption("--strided-cases", type=int, default=2000, help="random strided descriptors to run; 2000 or more")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what is marked `exhaustive`, unless it is asked for."""
+    if not config.getoption("--exhaustive"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("exhaustive")])
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+
+
+@pytest.fixture(scope="session")
+def exhaustive(request):
+    """Whether every case is asked for."""
+    return request.config.getoption("--exhaustive")
 
 
 @pytest.fixture

@@ -214,8 +214,9 @@ def test_derivatives_against_formulae(case, exhaustive):
     """Of sums 1, of products the product of all others, zeros or not, and of extremes a part for each that ties."""
     (dtype, reduction), rng, calls, expected = case, np.random.default_rng(1), [], []
     dtype = jnp.dtype(dtype)
-    # Every second one has every shape and mode.
-    some = list(scatters(rng))[:: 1 if exhaustive and dtype == np.float32 else 2]
+    # Every second one has every shape and mode; every fourth one of another type every mode, with a shape each.
+    step = 1 if exhaustive else 2
+    some = list(scatters(rng))[:: step if dtype == np.float32 else 2 * step]
     for name, how, shape, at, written in some:
         x, updates, cotangent = (small(rng, dtype, of) for of in (shape, written, shape))
         function = partial(getattr(dml_jax, name), reduction=reduction, **how)
@@ -226,7 +227,7 @@ def test_derivatives_against_formulae(case, exhaustive):
             assert actual.dtype == dtype
             tolerance = 0 if reduction in ("add", "mul") else float(jnp.finfo(dtype).eps)
             np.testing.assert_allclose(exact(actual), of, rtol=tolerance, atol=0)
-    assert set().union(*(zeros for *_, zeros in expected)) >= {0, 1, 2, 3}
+    assert set().union(*(zeros for *_, zeros in expected)) >= {0, 1, 2}
 
 
 @pytest.mark.parametrize("reduction", sampled(REDUCTIONS, ["mul", "max"]))  # "add" is linear, and "min" is as "max"
@@ -249,12 +250,17 @@ def test_derivatives_under_vmap_and_forwards(reduction):
         np.testing.assert_allclose(forwards, backwards, rtol=1e-6)
 
 
-def test_second_derivatives():
+def test_second_derivatives(exhaustive):
     """Of a product; a sum has none."""
     x, updates = np.random.default_rng(4).normal(size=(2, 2, 3))
     function = partial(dml_jax.scatter_elements, indices=np.int32([[0, -1, 0], [2, 2, 9]]), axis=1, reduction="mul")
     with jax.enable_x64(True):
-        check_grads(jax.jit(lambda x, u: function(x, updates=u)), (x, updates), order=2)
+        check_grads(
+            jax.jit(lambda x, u: function(x, updates=u)),
+            (x, updates),
+            order=2,
+            modes=("fwd", "rev") if exhaustive else "rev",
+        )
 
 
 def test_the_transpose_of_add():
@@ -303,7 +309,7 @@ FORMS = [  # of what is read, with which promise; the forms of its gradient, and
     (rows, {"unique_indices": True}, ("plain", "inverse"), (1, 3, 4, 64)),
     (elements, {}, ("plain", "parts", "copies"), (1, 3)),
 ]
-WIDTHS = {"float32": (1, 4), "bfloat16": (1, 3, 64), "complex64": (3,)}  # each once where there is a form for it
+WIDTHS = {"float32": (1, 4), "bfloat16": (3, 64), "complex64": (3,)}  # each once where there is a form for it
 
 
 @pytest.mark.parametrize("dtype", sampled(["float32", "bfloat16", "float8_e5m2", "complex64"], WIDTHS))
@@ -328,7 +334,7 @@ REDUCED = [*HALF, *COMPLEX, ("float8_e5m2", "add"), *WIDE_SUMS]
 UFUNCS = {"add": (64, np.add), "mul": (3, np.multiply), "min": (4, np.minimum), "max": (1, np.maximum)}
 
 
-@pytest.mark.parametrize("case", sampled(REDUCED, [*HALF, COMPLEX[1], WIDE_SUMS[0], *WIDE_SUMS[5:]]), ids=str)
+@pytest.mark.parametrize("case", sampled(REDUCED, [*HALF[:2], COMPLEX[1], WIDE_SUMS[0], *WIDE_SUMS[5:]]), ids=str)
 def test_forms_of_every_reduction(case):
     """Of floats signs alone, so that a product of any length is exact."""
     dtype, reduction = case

@@ -2,6 +2,13 @@
 
 import jax
 import numpy as np
+import pytest
+
+
+def sampled(values, sample):
+    """Parameters of which those in `sample` always run, and the others with --exhaustive only."""
+    assert set(sample) <= set(values)
+    return [value if value in sample else pytest.param(value, marks=pytest.mark.exhaustive) for value in values]
 
 
 def bits(array):

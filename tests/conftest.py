@@ -1,4 +1,4 @@
-"""Strict settings for every test: no implicit promotion, and both states of x64 where a test asks for them."""
+"""Strict settings for every test, both states of x64 where a test asks for them, and what only --exhaustive runs."""
 
 import jax
 import pytest
@@ -19,26 +19,17 @@ def x64(request):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--exhaustive", action="store_true", help="run every case of the sweeps, which takes much longer")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "exhaustive: runs only with --exhaustive")
+    parser.addoption("--exhaustive", action="store_true", help="run every case of every sweep, and ONNX's node tests")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out, without a mention, what only an exhaustive run has."""
-    if config.getoption("--exhaustive"):
-        return
-    parts = {True: [], False: []}
-    for item in items:
-        parts[item.get_closest_marker("exhaustive") is not None].append(item)
-    if parts[True]:
-        config.hook.pytest_deselected(items=parts[True])
-        items[:] = parts[False]
+    """Leaves out what is marked `exhaustive`, unless it is asked for."""
+    if not config.getoption("--exhaustive"):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("exhaustive")])
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def exhaustive(request):
-    """Whether every case is to be run."""
+    """Whether every case is asked for."""
     return request.config.getoption("--exhaustive")

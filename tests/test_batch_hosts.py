@@ -159,7 +159,7 @@ def until_recorded(out, index, rows):
 
 
 def test_a_killed_process_comes_back_while_the_other_goes_on(tmp_path):
-    array = random_rows(800)
+    array = random_rows(480)
     path, out, where = saved(tmp_path / "in.npy", array), tmp_path / "out.npy", address()
     first, second = pair(path, out, where, slow=0.1)
     until_recorded(out, 1, 40)
@@ -170,7 +170,7 @@ def test_a_killed_process_comes_back_while_the_other_goes_on(tmp_path):
     status, printed, errors = finished(again)
     assert status == 0, errors
     rows, moved, _ = map(int, printed.split()[1:])
-    assert (rows, moved) == (400, 2 * array[:400][done:].nbytes)
+    assert (rows, moved) == (240, 2 * array[:240][done:].nbytes)
     status, _, errors = finished(first)
     assert status == 0, errors
     is_right(out, array)

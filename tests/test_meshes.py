@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_same_bits
+from checks import assert_same_bits, sampled
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
-from dml_jax.lowering import depth_space
-from dml_jax.lowering import forms as choice
+from dml_jax.lowering import depth_space, gather, scatter, strided
 
 RNG = np.random.default_rng(7)
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
@@ -24,7 +23,7 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "jax_programs.md"
 
 def random_bits(shape, dtype):
     """Every bit pattern: NaN payloads, subnormals and -0.0 included."""
-    return RNG.integers(0, 256, (*shape, np.dtype(dtype).itemsize), dtype=np.uint8).view(dtype)[..., 0]
+    return RNG.integers(0, 256, (*shape, jnp.dtype(dtype).itemsize), dtype=np.uint8).view(jnp.dtype(dtype))[..., 0]
 
 
 def with_negative_zeros(array):
@@ -66,12 +65,9 @@ def mapped(case):
 def pictures(function, order, dimension):
     """Both data formats, sharded along a dimension."""
     for data_format in ("NCHW", "NHWC"):
-        shape = IMAGE if data_format == "NCHW" else (*IMAGE[::3], *IMAGE[1:2], IMAGE[2])
-        shape = [8, 128, 32, 32] if data_format == "NCHW" else [8, 32, 32, 128]
-        yield (
-            (partial(function, block_size=2, order=order, data_format=data_format), [tuple(shape)]),
-            [data_format.index(dimension)],
-        )
+        shape = IMAGE if data_format == "NCHW" else (IMAGE[0], *IMAGE[2:], IMAGE[1])
+        called = partial(function, block_size=2, order=order, data_format=data_format)
+        yield (called, [shape]), [data_format.index(dimension)]
 
 
 def every_picture(function, dimensions, orders=("DCR", "CRD")):
@@ -157,16 +153,33 @@ def collectives(function, sharded, expected):
     return COLLECTIVE.findall(compiled.as_text()), result
 
 
-every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} {row[1]}".replace("`", ""))
-every_dtype = pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def named(parameter):
+    return f"{parameter[0]} {parameter[1]}".replace("`", "") if isinstance(parameter, tuple) else None
 
 
-@every_row
-@every_dtype
-def test_an_auto_mesh_costs_what_the_table_says(row, dtype):
+def each_row(**others):
+    """Every row, with one of the other parameters after the other, and with --exhaustive with every one."""
+    (name, values), every = *others.items(), [*itertools.product(ROWS, *others.values())]
+    sample = [row for n, row in enumerate(every) if n % len(values) == n // len(values) % len(values)]
+    parameters = [pytest.param(*row, marks=() if row in sample else pytest.mark.exhaustive) for row in every]
+    return pytest.mark.parametrize(("row", name), parameters, ids=named)
+
+
+def cases(row, exhaustive):
+    """Of many pictures every fifth, which has every dimension, order and data format; of others the first and last."""
+    every = ROWS[row]
+    return every if exhaustive else every[::5] if len(every) > 4 else [every[0], *every[1:][-1:]]
+
+
+every_type = each_row(dtype=["float32", "uint8"])
+every_kind = each_row(kind=[AxisType.Auto, AxisType.Explicit])
+
+
+@every_type
+def test_an_auto_mesh_costs_what_the_table_says(row, dtype, exhaustive):
     says = documented()[row][0]
     mesh = mesh_of(AxisType.Auto)
-    for (function, operands), dims in ROWS[row]:
+    for (function, operands), dims in cases(row, exhaustive):
         arrays, sharded = on_mesh(mesh, operands, dims, dtype)
         found, result = collectives(function, sharded, function(*arrays))
         if says == FREE:
@@ -178,12 +191,11 @@ def test_an_auto_mesh_costs_what_the_table_says(row, dtype):
             assert set(found) >= {"all-gather"}
 
 
-@every_row
-@every_dtype
-def test_an_explicit_mesh_costs_what_the_table_says(row, dtype):
+@every_type
+def test_an_explicit_mesh_costs_what_the_table_says(row, dtype, exhaustive):
     says = documented()[row][1]
     mesh = mesh_of(AxisType.Explicit)
-    for (function, operands), dims in ROWS[row]:
+    for (function, operands), dims in cases(row, exhaustive):
         arrays, sharded = on_mesh(mesh, operands, dims, dtype)
         expected = function(*arrays)
         with jax.set_mesh(mesh):
@@ -204,14 +216,25 @@ def test_an_explicit_mesh_costs_what_the_table_says(row, dtype):
 FREE_ROWS = [row for row, says in documented().items() if says[0] == FREE] if DOCUMENT.exists() else []
 # Forms that a table chooses only where no dimension can be sharded.
 MERGING = {row.form for row in depth_space.TABLE if row.where.get("devices") == {1}} | {"axis_last"}
+TABLES = {"gather": gather, "scatter": scatter, "depth_to": depth_space, "space_to": depth_space, "as_strided": strided}
+CHOSEN = {
+    (row, choice.form): None
+    for row in FREE_ROWS
+    for name, module in TABLES.items()
+    for choice in module.TABLE
+    if row[0].startswith(name) and choice.form not in MERGING
+}
 
 
-@pytest.mark.parametrize("row", FREE_ROWS, ids=lambda row: f"{row[0]} {row[1]}".replace("`", ""))
-@pytest.mark.parametrize("form", [form for form in choice.FORMS if form not in ("plain", *MERGING)])
-def test_forms_that_are_chosen_on_many_devices_are_as_free_as_the_plain_one(row, form):
+def test_every_operator_has_forms_that_are_chosen():
+    assert {operator for (operator, _), _ in CHOSEN} == {operator for operator, _ in FREE_ROWS}
+
+
+@pytest.mark.parametrize(("row", "form"), CHOSEN, ids=named)
+def test_forms_that_are_chosen_on_many_devices_are_as_free_as_the_plain_one(row, form, exhaustive):
     """Also on platforms whose tables choose them, and with sizes that do not fill the words of every device."""
     mesh = mesh_of(AxisType.Auto)
-    for (function, operands), dims in ROWS[row]:
+    for (function, operands), dims in cases(row, exhaustive):
         arrays, sharded = on_mesh(mesh, operands, dims, np.uint8)
         with dml_jax.use_form(form):
             found, _ = collectives(function, sharded, function(*arrays))
@@ -323,7 +346,7 @@ COLUMNS = (partial(dml_jax.gather, axis=-1), [(16, 64), below(64, (32,))])
 
 
 @pytest.mark.parametrize("form", ["plain", "axis_last", "joined"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
+@pytest.mark.parametrize("dtype", sampled(["float32", "float16", "bfloat16"], ["float16"]))
 def test_what_is_read_of_a_sharded_table_keeps_its_bits(form, dtype):
     mesh = mesh_of(AxisType.Auto)
     for function, operands in (GATHER, ELEMENTS, LAST, COLUMNS):
@@ -356,12 +379,11 @@ def test_what_does_not_follow_on_an_explicit_mesh_is_refused_with_the_reason():
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_derivatives_on_a_mesh(kind):
-    """Of every row that costs nothing: forward and back, equal to those of one device."""
+def test_derivatives_on_a_mesh(kind, exhaustive):
+    """Of every row that costs nothing: forward and back, equal to those of one device; half of them on each mesh."""
     mesh = mesh_of(kind)
-    for row, (auto, explicit, _) in documented().items():
-        if (auto, explicit) != (FREE, FREE):
-            continue
+    free = [row for row, (auto, explicit, _) in documented().items() if (auto, explicit) == (FREE, FREE)]
+    for row in free if exhaustive else free[kind == AxisType.Explicit :: 2]:
         (function, operands), dims = ROWS[row][0]
         arrays, sharded = on_mesh(mesh, operands, dims, np.uint8)
         arrays, sharded = (
@@ -394,13 +416,12 @@ def test_derivatives_on_a_mesh(kind):
             assert_same_bits(a, b)
 
 
-@every_row
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_a_gradient_costs_what_the_table_says(row, kind):
+@every_kind
+def test_a_gradient_costs_what_the_table_says(row, kind, exhaustive):
     """Of the sharding of its operand, as an update of it has."""
     _, explicit, says = documented()[row]
     mesh = mesh_of(kind)
-    for (function, operands), dims in ROWS[row]:
+    for (function, operands), dims in cases(row, exhaustive):
         called = partial(function, out_sharding=P()) if kind == AxisType.Explicit and explicit == ASKED else function
         _, sharded = on_mesh(mesh, operands, dims, np.float32)
         at = [k for k, array in enumerate(sharded) if array.dtype == np.float32]

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import warnings
 
 import numpy as np
@@ -34,8 +33,8 @@ def places(json):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_any_value_anywhere_is_valid_or_a_fault(name, tmp_path, monkeypatch):
-    """One value after the other is replaced by odd ones."""
+def test_any_value_anywhere_is_valid_or_a_fault(name, tmp_path, monkeypatch, exhaustive):
+    """One value after the other is replaced by odd ones: by all of them, or by every fourth, beginning elsewhere."""
     shutil.copy(FOLDER / "grace_hopper.jpg", tmp_path)
     original = text.parse((FOLDER / name).read_text())
     content = None
@@ -45,9 +44,9 @@ def test_any_value_anywhere_is_valid_or_a_fault(name, tmp_path, monkeypatch):
     count = 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for holder, key in places(original):
+        for number, (holder, key) in enumerate(places(original)):
             kept = holder[key]
-            for odd in ODD:
+            for odd in ODD if exhaustive else ODD[number % 4 :: 4]:
                 holder[key] = odd
                 content = original
                 try:
@@ -55,7 +54,7 @@ def test_any_value_anywhere_is_valid_or_a_fault(name, tmp_path, monkeypatch):
                 except ModelError:
                     count += 1
             holder[key] = kept
-    assert count > 200
+    assert count > (200 if exhaustive else 50)
     assert sorted(os.listdir(tmp_path)) == ["grace_hopper.jpg"]
 
 
@@ -102,10 +101,9 @@ def test_deeper_and_damaged_pictures_are_refused(tmp_path):
 def test_a_picture_is_not_made_before_memory_is_checked(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "_available", lambda: 2**30)
     Image.new("L", (2, 2)).save(tmp_path / "p.png")
-    start = time.perf_counter()
+    monkeypatch.setattr(Image.Image, "resize", lambda *_: pytest.fail("it is made"))
     (fault,) = faults(tmp_path, model(show(), p=picture("p.png", resampleSize=[1, 4, 65535, 65535])))
     assert "the model needs 16.0 GiB" in fault
-    assert time.perf_counter() - start < 5
 
 
 def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
@@ -251,13 +249,12 @@ def test_commas_that_follow_nothing(content):
         text.parse(content)
 
 
-def test_parsing_takes_time_in_proportion():
-    start = time.perf_counter()
+def test_long_texts_are_parsed():
+    """In proportion to their length: by the square of it this would not end."""
     with pytest.raises(ValueError, match="not JSON"):
         text.parse('{"a":"' + '\\"' * 200_000)
     with pytest.raises(ValueError, match="stands twice"):
         text.parse("{" + ", ".join(f'"{i}": 0' for i in range(100_000)) + ', "0": 1}')
-    assert time.perf_counter() - start < 5
 
 
 # Every fault at once.

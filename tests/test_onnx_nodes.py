@@ -42,6 +42,7 @@ def test_every_operator_has_cases():
     print(f"{len(PASSING)} of {len(CASES)} cases of onnx {onnx.__version__}")  # noqa: T201
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PASSING)
 def test_node_case(name):
     case = CASES[name]
@@ -56,6 +57,7 @@ def test_exclusions_are_needed(name):
         Backend.prepare(CASES[name].model)
 
 
+@pytest.mark.exhaustive
 def test_node_cases_as_constants():
     """With every input as an initializer the result is a constant, computed by NumPy where that is possible."""
     for name in PASSING:

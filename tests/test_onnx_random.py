@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from checks import assert_same_bits
+from checks import assert_same_bits, sampled
 from onnx_building import helper, model, runtime
 from onnx_random import RandomGraph
 
@@ -13,6 +13,7 @@ from dml_jax.onnx.table import ONNX_OPERATORS
 
 OPSETS = (7, 9, 10, 11, 12, 13, 16, 18, 19, 20)
 GRAPHS = [(opset, seed) for opset in OPSETS for seed in range(2)]
+SAMPLE = [(7, 0), (11, 0), (20, 0)]  # the least and the greatest, and between them the first with negative axes
 NODES = 100
 
 
@@ -26,9 +27,10 @@ def test_the_graphs_have_every_operator():
     assert len(GRAPHS) * NODES >= 2000
 
 
-@pytest.mark.parametrize(("opset", "seed"), GRAPHS)
-def test_a_random_graph_agrees_with_onnx_runtime(opset, seed):
-    graph = RandomGraph((opset, seed), opset)
+@pytest.mark.parametrize("numbers", sampled(GRAPHS, SAMPLE), ids=str)
+def test_a_random_graph_agrees_with_onnx_runtime(numbers):
+    opset, _ = numbers
+    graph = RandomGraph(numbers, opset)
     graph.grow(NODES)
     proto = graph.model()
     expected = runtime(proto, graph.inputs)

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_same_bits, together
+from checks import assert_same_bits, sampled, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib import stride_tricks
-from test_bits import DIRECTML, OTHERS, every_pattern
+from test_bits import DIRECTML, OTHERS, SAMPLE, every_pattern
 
 import dml_jax
 from dml_jax import ConstraintError
@@ -109,13 +109,13 @@ def test_writes_are_numpys(layout):
     assert_same_bits(writer(layout)(buffer, updates), numpy_scatter(buffer, updates, *layout[1:3]))
 
 
-@settings(max_examples=150)
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), max_size=4),
-    st.integers(0, 5),
-    st.integers(0, 5),
-)
-def test_random_layouts_are_numpys(dims, offset, more):
+def test_random_layouts_are_numpys(exhaustive):
+    dims = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), max_size=4)
+    check = given(dims, st.integers(0, 5), st.integers(0, 5))(check_layout)
+    settings(max_examples=150 if exhaustive else 25)(check)()
+
+
+def check_layout(dims, offset, more):
     sizes, strides = tuple(n for n, _ in dims), tuple(s for _, s in dims)
     needed = offset + 1 + sum((n - 1) * s for n, s in dims) if 0 not in sizes else 0
     layout = (sizes, strides, offset, max(needed, 0) + more)
@@ -151,7 +151,7 @@ def moves(pattern):
             yield write, (longer, updates), numpy_scatter(longer, updates, strides, offset)
 
 
-@pytest.mark.parametrize("name", DIRECTML + OTHERS)
+@pytest.mark.parametrize("name", sampled(DIRECTML + OTHERS, SAMPLE))
 def test_every_class_moves_bits(name):
     """NaN payloads and all, with zeros padded in and other elements beside them; alone and in one program."""
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -160,7 +160,7 @@ def test_every_class_moves_bits(name):
         results = together([(function, *arrays) for function, arrays, _ in calls])
         for result, (function, arrays, expected) in zip(results, calls, strict=True):
             assert_same_bits(result, expected)
-            if dtype.name in ("float32", "bfloat16", "float8_e4m3fn", "uint8"):
+            if dtype.name in ("bfloat16", "float8_e5m2", "uint8"):
                 assert_same_bits(function(*arrays), expected)
 
 
@@ -268,21 +268,21 @@ def test_offsets_are_as_wide_as_they_must_be():
         jax.eval_shape(read, buffer)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "strides", "offset"),
-    [
-        ((2, 3), (2**31, 1), 5),  # rows that far apart
-        ((3, 2), (1, 1), 2**31 + 7),  # overlapping ones, that far out
-        ((2, 2, 3), (2**31 + 1, 3, 2), 0),  # interleaved ones in rows that far apart
-    ],
-)
-def test_elements_beyond_2_to_the_31(sizes, strides, offset):
+FAR = [
+    ((2, 3), (2**31, 1), 5),  # rows that far apart
+    ((3, 2), (1, 1), 2**31 + 7),  # overlapping ones, that far out
+    ((2, 2, 3), (2**31 + 1, 3, 2), 0),  # interleaved ones in rows that far apart
+]
+
+
+def test_elements_beyond_2_to_the_31():
     """2 GiB of uint8, x64 off."""
     buffer = np.zeros(2**31 + 64, np.uint8)
     buffer[:64], buffer[-64:] = range(64), range(100, 164)
-    assert_same_bits(
-        dml_jax.as_strided(buffer, sizes, strides, offset=offset), numpy_view(buffer, sizes, strides, offset)
-    )
+    on_device = jnp.asarray(buffer)
+    for sizes, strides, offset in FAR:
+        found = dml_jax.as_strided(on_device, sizes, strides, offset=offset)
+        assert_same_bits(found, numpy_view(buffer, sizes, strides, offset))
 
 
 def test_writes_into_buffers_beyond_2_to_the_31():
@@ -316,9 +316,9 @@ def test_writing_and_reading_are_inverse(layout):
     assert_same_bits(writer(layout)(buffer, reader(layout)(buffer)), buffer)
 
 
-def test_a_symbolic_batch_of_buffers_is_exported():
+def test_a_symbolic_batch_of_buffers_is_exported(exhaustive):
     (b,) = jax.export.symbolic_shape("b")
-    for layout in READ.values():
+    for layout in list(READ.values())[:: 1 if exhaustive else 3]:
         exported = jax.export.export(jax.jit(jax.vmap(reader(layout))))(
             jax.ShapeDtypeStruct((b, layout[3]), jnp.float32)
         )
@@ -326,8 +326,8 @@ def test_a_symbolic_batch_of_buffers_is_exported():
         assert_same_bits(exported.call(np.stack([buffer] * 3))[2], numpy_view(buffer, *layout[:3]))
 
 
-def test_a_symbolic_length_that_is_long_enough_is_exported():
-    for layout in READ.values():
+def test_a_symbolic_length_that_is_long_enough_is_exported(exhaustive):
+    for layout in list(READ.values())[:: 1 if exhaustive else 3]:
         sizes, strides, offset, length = layout
         (n,) = jax.export.symbolic_shape("n", constraints=[f"n >= {length}"])
         exported = jax.export.export(jax.jit(reader(layout)))(jax.ShapeDtypeStruct((n,), jnp.float32))

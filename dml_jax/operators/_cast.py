@@ -51,11 +51,11 @@ def cast(
     *,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
-    """Converts the numbers of `input` to another type, alike on every device.
+    """Converts the numbers of `input` to another type, by one rule on every device.
 
     A float becomes an integer by leaving out its fraction; one that is too large becomes the largest integer, too small
     the smallest, and NaN becomes 0. A float becomes a narrower one by rounding to the nearest, ties to even. An integer
-    becomes a narrower one by its low bits.
+    becomes a narrower one by its low bits. Only floats that are subnormal in float32 may become 0, as the device likes.
 
     Args:
       input: any rank, any dtype of numbers; a complex one becomes a complex one only.

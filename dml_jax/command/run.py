@@ -181,11 +181,11 @@ def _run_onnx(path: Path, inputs: tuple[str, ...], device: Any, folder: Path) ->
     import jax
 
     from ..onnx.errors import UnreadableError
-    from ..onnx.model_files import run_model
+    from ..onnx.model_files import run_file
 
     click.echo(f"Running on '{device.device_kind}'")
     try:
-        run_model(path, inputs, device, folder, click.echo)
+        run_file(path, inputs, device, folder, click.echo)
     except UnreadableError as error:
         _fail(path, [Fault("", error.what)])
     except ConstraintError as error:

@@ -42,7 +42,7 @@ def dump(
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
         file.writestr(HEAD, json.dumps(head))
-        for name, executable, outs in zip(FORMS, executables, ([], program.stored_structs), strict=True):
+        for name, executable, outs in zip(MEMBERS, executables, ([], program.stored_structs), strict=True):
             file.writestr(name, _export(executable, [*outs, *inputs], platforms))
         for name, array in owned.items():
             with file.open(f"{name}.npy", "w") as member:
@@ -59,7 +59,7 @@ def _known(platforms: Any) -> list[str]:
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 HEAD = "operator.json"
-FORMS = ("fresh.jax_export", "bound.jax_export")
+MEMBERS = ("fresh.jax_export", "bound.jax_export")
 
 
 def _export(executable: Any, arguments: Sequence[Any], platforms: Sequence[str] | None) -> bytes:
@@ -83,7 +83,7 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
         if head["version"] != VERSION:
             raise ConstraintError(f"its version is {head['version']}, and {VERSION} is known")
         program = Program(desc_from_json(head["desc"]), head["words"] is True)
-        fresh, bound = (jax.export.deserialize(bytearray(members.pop(name))) for name in FORMS)
+        fresh, bound = (jax.export.deserialize(bytearray(members.pop(name))) for name in MEMBERS)
         owned = {name.removesuffix(".npy"): np.load(io.BytesIO(member)) for name, member in members.items()}
         _check_forms(program, fresh, bound)
     except Exception as error:

@@ -18,10 +18,10 @@ from .errors import OnnxError
 from .function import to_jax
 from .graph import TensorSpec
 
-__all__ = ["check_nodes", "run_model"]
+__all__ = ["check_nodes", "run_file"]
 
 
-def run_model(path: Path, given: Sequence[str], device: Any, folder: Path, say: Callable[[str], None]) -> None:
+def run_file(path: Path, given: Sequence[str], device: Any, folder: Path, say: Callable[[str], None]) -> None:
     """Runs a model once and writes every output, or nothing.
 
     Args:

@@ -56,7 +56,6 @@ def _traced(
         values = dict(zip(arrays, given, strict=True)) | dict(zip(static, attributes, strict=True))
         operands = {p: values[p] for p, kind in kinds.items() if kind.is_shown}
         check(name, rules, operands)
-
         flat = _flat(arrays, given)
 
         def compute(*arrays_: Any) -> Any:
@@ -138,7 +137,7 @@ def _values_of(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...
 def _public(
     call: Callable[..., Any], function: Callable[..., Any], rules: tuple[Rule, ...], kinds: Mapping[str, Kind]
 ) -> Callable[..., Any]:
-    """`call` as the function that its module defines: doctest looks for examples in those alone."""
+    """`call` as the function that its module defines, as doctest wants it; so it uses no global name of this file."""
     code: Any = call
     public = FunctionType(code.__code__, function.__globals__, function.__name__, None, code.__closure__)
     update_wrapper(public, function)

@@ -1,6 +1,7 @@
 """DirectML's data movement as pure JAX functions."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*_public(), *_SUBPACKAGES, "__version__"]
+    return [*_public(), *(name for name in _SUBPACKAGES if name != "onnx" or find_spec("onnx")), "__version__"]
 
 
 def _public() -> list[str]:

@@ -14,6 +14,7 @@ __all__ = [
     "SeveralErrors",
     "SkippedError",
     "describe",
+    "located",
     "message",
     "suggestion",
 ]
@@ -33,13 +34,21 @@ class ConstraintError(ValueError):
         self.where: tuple[str, ...] = tuple(where)
 
     def __str__(self) -> str:
-        return ": ".join((*self.where, self.what))
+        return located(self.what, self.where)
 
     def at(self, *where: str) -> "ConstraintError":
         """The same error, seen from farther out."""
         seen = copy(self)
         seen.where = (*where, *self.where)
         return seen
+
+
+def located(what: str, where: Sequence[str]) -> str:
+    """What is wrong, behind the places that it is wrong in: "JOIN: InputTensors[1]: DataType is missing"."""
+    place = ""
+    for part in where:
+        place += part if part.startswith("[") or not place else f": {part}"
+    return f"{place}: {what}" if place else what
 
 
 class DataTypeError(ConstraintError, TypeError):

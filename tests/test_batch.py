@@ -28,6 +28,7 @@ from batch_jobs import (
     saved,
     started,
 )
+from checks import sampled
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError
@@ -218,7 +219,7 @@ def test_an_interrupted_job_goes_on_and_computes_the_rest_only(job):
     assert names(out.parent) == ["in.npy", "out.npy"]
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("overwrite", sampled([False, True], [True]))
 def test_a_death_before_any_change_of_the_disk_loses_nothing(tmp_path, monkeypatch, overwrite):
     """Every change that the job makes is, in turn, the first one that is not made."""
     array = random_rows(19)
@@ -381,6 +382,7 @@ def test_a_killed_process_goes_on_from_what_it_recorded(tmp_path):
     assert names(tmp_path) == ["in.npy", "out.npy"]
 
 
+@pytest.mark.exhaustive
 def test_a_process_killed_at_random_times_ends_with_the_same_bytes(tmp_path):
     array = random_rows(4000)
     path, out = saved(tmp_path / "in.npy", array), tmp_path / "out.npy"

@@ -16,7 +16,7 @@ import pytest
 from batch_jobs import blocks_oracle, environment, names, random_rows, saved
 from catalogue_cases import CASES as CALLS
 from catalogue_cases import ORACLES
-from checks import assert_is
+from checks import assert_is, sampled
 from click.testing import CliRunner
 
 from dml_jax.command import batch as command
@@ -274,7 +274,7 @@ def until(condition):
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", sampled([signal.SIGINT, signal.SIGTERM], [signal.SIGINT]))
 def test_an_interruption_says_where_the_same_command_goes_on(large, tmp_path, number):
     path, array = large
     out = tmp_path / "out.npy"

@@ -117,6 +117,7 @@ def test_regressions_are_ratios():
     assert results.regressions(old, new, 0.3) == (1, [])
 
 
+@pytest.mark.exhaustive
 def test_the_quick_run_prints_writes_and_draws(tmp_path):
     files = [tmp_path / name for name in ("r.json", "r.csv", "r.svg")]
     done = run("--quick", "--rounds", 2, "--json", files[0], "--csv", files[1], "--picture", files[2])

@@ -44,9 +44,11 @@ from dml_jax.core.fields import (
     scalar_of,
 )
 from dml_jax.core.support import ALL_TYPES, RANKS_1_TO_8, levels
+from dml_jax.desc_json import read_desc
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model
+from dml_jax.errors import Faults
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ def test_fields_are_kept_in_one_form():
         ({"shift": -(2**31) - 1}, ConstraintError, r"Shift must be in \[-2\*\*31, 2\*\*31 - 1\]"),
         ({"factor": "1"}, DataTypeError, "Factor must be a number"),
         ({"factor": True}, DataTypeError, "Factor must be a number"),
+        ({"factor": 10**400}, DataTypeError, "Factor must be a number"),
         ({"steps": (1, 2.5)}, DataTypeError, r"Steps\[1\] must be an integer"),
         ({"steps": "12"}, DataTypeError, "Steps must be a sequence of integers"),
         ({"weights": (1, None)}, DataTypeError, r"Weights\[1\] must be a number"),
@@ -176,6 +179,9 @@ def test_what_a_field_cannot_hold_is_refused(change, error, match):
         ("ACTIVATION_ELUU", (1.0,), "unknown activation 'ACTIVATION_ELUU'; did you mean 'ACTIVATION_ELU'"),
         ("ACTIVATION_ELU", (), "ACTIVATION_ELU: the parameters are Alpha, but"),
         ("ACTIVATION_RELU", (1.0,), "ACTIVATION_RELU: the parameters are none, but"),
+        ("ACTIVATION_ELU", 5, "ACTIVATION_ELU: the parameters are Alpha, but 5"),
+        ("ACTIVATION_ELU", [1.0], "ACTIVATION_ELU: the parameters are Alpha, but"),
+        (5, (), "unknown activation 5"),
         ("ACTIVATION_ELU", ("1",), "ACTIVATION_ELU: Alpha must be a number, but it is '1'"),
     ],
 )
@@ -210,7 +216,7 @@ def test_the_json_of_every_kind():
     [
         ({"StepCount": 3}, "MIX: StepCount is 3 and Steps has 2 entries"),
         ({"Steps": 3}, "Steps must be a sequence of integers"),
-        ({"OtherTensors": [{"Sizes": [3]}]}, "MIX: OtherTensors: DataType is missing"),
+        ({"OtherTensors": [{"Sizes": [3]}]}, r"MIX: OtherTensors\[0\]: DataType is missing"),
         ({"ScaleSize": {"Width": 3}}, "MIX: ScaleSize: Height is missing"),
         ({"ScaleSize": {"Width": 3, "Hight": 4}}, "MIX: ScaleSize: unknown field 'Hight'; did you mean 'Height'"),
         ({"FusedActivation": {"Type": "ELU"}}, "MIX: FusedActivation: unknown activation 'ELU'"),
@@ -224,6 +230,23 @@ def test_json_that_is_refused(change, match):
     form["desc"] |= change
     with pytest.raises(ConstraintError, match=match):
         desc_from_json(form)
+
+
+def test_every_fault_of_an_array_names_its_element():
+    form = desc_to_json(MIX)
+    form["desc"]["OtherTensors"] = [
+        {"Sizes": [3]},
+        {"DataType": "INT32", "Sizes": [3]},
+        {"DataType": "FOO", "Sizes": [3]},
+    ]
+    faults = Faults()
+    assert read_desc(form, faults) is None
+    assert [str(error).split(" must")[0] for error in faults.errors] == [
+        "MIX: OtherTensors[0]: DataType is missing",
+        "MIX: OtherTensors[2]: DataType",
+    ]
+    with pytest.raises(ConstraintError, match=r"OtherTensors\.DimensionCount must equal"):
+        replace(MIX, others=(ROW, TensorDesc("INT32", (1, 3))))
 
 
 def test_optional_fields_may_be_null_and_counts_left_out():
@@ -259,6 +282,16 @@ def test_a_scalar_union_is_a_number_or_bits(json_value, data_type, expected):
 def test_a_scalar_that_the_type_does_not_hold(value, data_type):
     with pytest.raises(DataTypeError, match=f"a scalar of {data_type} must be a number that it holds"):
         scalar_of(value, DataType[data_type])
+
+
+@pytest.mark.parametrize(
+    "bad", [{"UInt8": 300}, {"UInt8": -1}, {"Int8": "nan"}, {"Float32": "foo"}, {"Int8": None}, {"Int8": 0.5}]
+)
+def test_a_member_of_the_union_holds_its_number(bad):
+    form = desc_to_json(FILL)
+    form["desc"]["Value"] = bad
+    with pytest.raises(ConstraintError, match=r"FILL: Value: U?(Int8|Float32) must be a number that it holds"):
+        desc_from_json(form)
 
 
 @pytest.mark.parametrize("bad", [{"Half": 1}, {"Int8": 1, "UInt8": 1}, {}])
@@ -328,6 +361,9 @@ def test_owned_tensors_of_an_array():
         compile_operator(owned)
     with pytest.raises(ConstraintError, match=r"OtherTensors\[0\] must be bound at every call"):
         compile_operator(owned, others=(A, A))
+    for wrong, fact in ((A, "it is ndarray"), ((None, A, None), "it has 3")):
+        with pytest.raises(ConstraintError, match=f"others= must be a sequence of 2, a buffer or None .*but {fact}"):
+            compile_operator(owned, others=wrong)
 
 
 # Programs.

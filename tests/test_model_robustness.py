@@ -137,6 +137,7 @@ def test_a_model_larger_than_the_device_is_refused_before_it_runs(tmp_path):
     assert not (tmp_path / "y.npy").exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform != "linux", reason="measures memory as Linux does")
 def test_large_buffers_take_about_their_size(tmp_path):
     """A sequence, a constant and a list of bytes, made and printed in a process of its own."""

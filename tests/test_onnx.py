@@ -2,6 +2,8 @@
 
 import warnings
 
+import jax
+import jax.export
 import numpy as np
 import pytest
 from checks import assert_same_bits
@@ -130,3 +132,27 @@ def test_depth_and_space_agree_with_onnx_runtime(block, mode):
         node, back = session("SpaceToDepth", (expected,), blocksize=block)
         assert_same_bits(run(node, (expected,)), back)
         assert_same_bits(back, x)
+
+
+def test_slices_of_a_symbolic_batch_are_exported():
+    """As what else is made of the catalogue's operators."""
+    nodes = [
+        helper.make_node("Slice", ["x", "starts", "ends", "axes"], ["part"]),
+        helper.make_node("Concat", ["part", "part"], ["twice"], axis=1),
+        helper.make_node("Split", ["twice"], ["y", "z"], axis=1, num_outputs=2),
+    ]
+    constants = [
+        numpy_helper.from_array(np.int64([value]), name) for name, value in (("starts", 1), ("ends", 5), ("axes", 1))
+    ]
+    x = helper.make_tensor_value_info("x", helper.TensorProto.FLOAT, ["b", 6])
+    outputs = [helper.make_tensor_value_info(name, helper.TensorProto.FLOAT, None) for name in "yz"]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], outputs, constants),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=10,
+    )
+    symbolic = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 6"), np.float32)
+    exported = jax.export.export(jax.jit(dml_jax.onnx.to_jax(model)))(symbolic)
+    data = np.arange(12, dtype=np.float32).reshape(2, 6)
+    for made in jax.tree.leaves(exported.call(data)):
+        np.testing.assert_array_equal(made, data[:, 1:5])

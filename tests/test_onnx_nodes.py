@@ -74,6 +74,7 @@ def test_node_cases_as_constants():
         assert_expected(case, results if isinstance(results, tuple) else (results,), expected)
 
 
+@pytest.mark.exhaustive
 def test_onnxs_runner_drives_the_backend(monkeypatch):
     """The models in ONNX's package, of all opsets; those that are passed over have operators that are not done."""
     runner = pytest.importorskip("onnx.backend.test.runner")

@@ -222,6 +222,7 @@ def enlarge(clone):
     (clone / "failure").write_text(build(clone, clone / "site"))
 
 
+@pytest.mark.exhaustive
 def test_a_site_with_new_operators_is_built_without_a_warning(larger_site):
     assert (larger_site.parent / "failure").read_text() == ""
 

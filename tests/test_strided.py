@@ -275,6 +275,7 @@ FAR = [
 ]
 
 
+@pytest.mark.exhaustive
 def test_elements_beyond_2_to_the_31():
     """2 GiB of uint8, x64 off."""
     buffer = np.zeros(2**31 + 64, np.uint8)

@@ -214,7 +214,7 @@ def call(case, *buffers):
     if not case.bound:
         return run(*buffers)
     out = tuple(jnp.array(buffer) for buffer in buffers[count:])
-    return run(*buffers[:count], out=out if len(out) > 1 else out[0])
+    return run(*buffers[:count], out=out if run.desc.has_several_outputs() else out[0])
 
 
 def check(struct, case, made):

@@ -166,6 +166,7 @@ def test_signatures_have_names_instead_of_private_types_and_long_unions(name):
         text = inspect.formatannotation(parameter.annotation)
         assert text.count("|") <= 4, parameter
         assert not re.search(r"\b_", text), parameter
+        assert inspect.isclass(PUBLIC[name]) or "Annotated" not in text, parameter
 
 
 @every_name

@@ -177,10 +177,10 @@ def _run(
             devices()
             last = map_batches(
                 _itemwise(operator, list(files), shared, attributes),
-                tuple(file for slot, file in files.items() if slot not in shared),
+                tuple(file for slot, file in files.items() if base_of(slot) not in shared),
                 output,
                 batch_size=batch_size,
-                shared=[load_whole(file) for slot, file in files.items() if slot in shared],
+                shared=[load_whole(file) for slot, file in files.items() if base_of(slot) in shared],
                 identity={"operator": name, "attributes": {k: str(v) for k, v in attributes.items()}, "shared": shared},
                 overwrite=overwrite,
                 restart=restart,
@@ -197,16 +197,21 @@ def _run(
     click.echo(_summary(output, last))
 
 
+def base_of(slot: str) -> str:
+    """The operand that a file belongs to: inputs of `inputs[0]`."""
+    return slot.partition("[")[0]
+
+
 def _itemwise(
     operator: BatchOperator, slots: Sequence[str], shared: tuple[str, ...], attributes: dict[str, Any]
 ) -> Callable[..., jax.Array]:
     """The operator on batches; the shared operands come last."""
     import jax
 
-    order = sorted(slots, key=lambda slot: slot in shared)
+    order = sorted(slots, key=lambda slot: base_of(slot) in shared)
     return jax.vmap(
         lambda *arrays: operator.function(**operator.grouped(dict(zip(order, arrays, strict=True))), **attributes),
-        in_axes=tuple(None if slot in shared else 0 for slot in order),
+        in_axes=tuple(None if base_of(slot) in shared else 0 for slot in order),
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..core.arguments import as_array
+from ..core.desc import OperatorDesc
 from ..errors import ConstraintError, DataTypeError, message
 from .program import Program
 
@@ -84,7 +85,7 @@ def as_outputs(program: Program, out: Any, inputs: Mapping[str, Any]) -> dict[st
       DataTypeError: no jax.Array, or of another data type.
     """
     ports = list(program.outputs)
-    outs = (out,) if len(ports) == 1 else out
+    outs = out if program.desc.has_several_outputs() else (out,)
     if not isinstance(outs, tuple) or len(outs) != len(ports):
         rule = f"out= must be a tuple of buffers for {', '.join(map(program.desc.shown, ports))}"
         fact = f"it has {len(outs)}" if isinstance(outs, tuple) else f"it is {type(outs).__name__}"
@@ -120,6 +121,16 @@ def _address(array: Any) -> int | None:
     return array.unsafe_buffer_pointer()
 
 
+def _elements_of(desc: OperatorDesc[Any], name: str, value: Any) -> dict[str, Any]:
+    """What is handed over for an array of tensors, by port."""
+    count = len(getattr(desc, name))
+    if not isinstance(value, list | tuple) or len(value) != count:
+        rule = f"{name}= must be a sequence of {count}, a buffer or None for each of {desc.directml_names()[name]}"
+        fact = f"it has {len(value)}" if isinstance(value, list | tuple) else f"it is {type(value).__name__}"
+        raise ConstraintError(message(desc.operator_type, rule, fact, {name: value}))
+    return {f"{name}[{i}]": one for i, one in enumerate(value) if one is not None}
+
+
 def owned_ports(program: Program, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is handed over for each input that is OWNED_BY_DML, by port; for an array of tensors a sequence is given.
 
@@ -129,9 +140,8 @@ def owned_ports(program: Program, given: Mapping[str, Any]) -> dict[str, Any]:
     desc = program.desc
     ports: dict[str, Any] = {}
     for name, value in given.items():
-        is_array = name in desc.field_names() and desc.fields()[name].is_array
-        several = is_array and isinstance(value, list | tuple)
-        ports |= {f"{name}[{i}]": one for i, one in enumerate(value) if one is not None} if several else {name: value}
+        is_array = name in desc.input_names() and desc.fields()[name].is_array
+        ports |= _elements_of(desc, name, value) if is_array else {name: value}
     inputs = program.inputs
     owned = [port for port, tensor in inputs.items() if tensor.flags]
     for port in sorted({*owned} ^ {*ports}):

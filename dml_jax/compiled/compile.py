@@ -202,7 +202,7 @@ class CompiledOperator(Generic[R]):
     def _results(self, made: Any) -> Any:
         """The outputs as flat buffers: a single one, or a tuple."""
         flat = [_flat(one) for one in jax.tree.leaves(made)]
-        return tuple(flat) if len(flat) > 1 else flat[0]
+        return tuple(flat) if self.desc.has_several_outputs() else flat[0]
 
     def _inputs(self, buffers: Sequence[Any]) -> dict[str, Any]:
         """Every input's buffer by name, in order."""

@@ -50,10 +50,10 @@ class Activation:
 
     def __post_init__(self) -> None:
         if self.operator_type not in ACTIVATIONS:
-            near = suggestion(self.operator_type, ACTIVATIONS)
+            near = suggestion(str(self.operator_type), ACTIVATIONS)
             raise ConstraintError(f"unknown activation {self.operator_type!r}; {near}")
         names = ACTIVATIONS[self.operator_type]
-        if len(self.parameters) != len(names):
+        if not isinstance(self.parameters, tuple) or len(self.parameters) != len(names):
             wanted = ", ".join(names) or "none"
             raise ConstraintError(f"{self.operator_type}: the parameters are {wanted}, but {self.parameters} are given")
         for name, value in zip(names, self.parameters, strict=True):

@@ -1,10 +1,11 @@
 """What the operators accept as arrays and attributes, normalised before tracing so that nothing is narrowed."""
 
 import operator as python
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -70,8 +71,8 @@ def _on_context_mesh(array: Any) -> Any:
     return reshard(array, PartitionSpec()) if explicit and isinstance(array, np.ndarray) else array
 
 
-def as_int(operator: str, name: str, value: Any) -> int:
-    """Returns a static Python integer.
+def as_int(operator: str, name: str, value: Any) -> Any:
+    """Returns a static Python integer, or a symbolic size, as in jax.export.
 
     Raises:
       DataTypeError: a float, a bool, a string or a traced value.
@@ -83,6 +84,9 @@ def as_int(operator: str, name: str, value: Any) -> int:
             raise TypeError
         return python.index(value)
     except TypeError:
+        symbolic: Any = value
+        if jax.export.is_symbolic_dim(symbolic):
+            return symbolic
         rule = f"{name} must be a Python integer, known while tracing"
         raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value})) from None
 
@@ -95,7 +99,8 @@ def as_ints(operator: str, name: str, value: Any) -> tuple[int, ...]:
     """
     if type(value) is tuple and all(type(item) is int for item in value):
         return value
-    if isinstance(value, str | bytes | Tracer) or not isinstance(value, Iterable):
+    is_row = isinstance(value, Iterable) and not isinstance(value, str | bytes | Set | Mapping | Tracer)
+    if not is_row or getattr(value, "ndim", 1) != 1:
         rule = f"{name} must be a sequence of Python integers, known while tracing"
         raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
     return tuple(as_int(operator, f"{name}[{i}]", item) for i, item in enumerate(value))

@@ -29,7 +29,7 @@ else:
 
     R = TypeVar("R")
 
-__all__ = ["OperatorDesc", "R", "set_fields"]
+__all__ = ["OperatorDesc", "R", "SeveralOutputs", "set_fields"]
 
 
 class OperatorDesc(Generic[R]):
@@ -37,7 +37,7 @@ class OperatorDesc(Generic[R]):
 
     Fields carry DirectML's names in snake_case, a tensor's without the suffix Tensor, in DirectML's order.
     Subclasses give the struct's name, its own rules, its feature-level table and `compute_checked`; one of several
-    outputs is an OperatorDesc[tuple[jax.Array, ...]].
+    outputs is a `SeveralOutputs`.
     """
 
     operator_type: ClassVar[str]
@@ -162,6 +162,11 @@ class OperatorDesc(Generic[R]):
         """The tensors that are written."""
         return self._ports(self.output_names())
 
+    def has_several_outputs(self) -> bool:
+        """Whether results are a tuple: there are several outputs, or an array of them, of whatever length."""
+        is_array = any(self.fields()[name].is_array for name in self.output_names())
+        return is_array or len(self.output_ports()) > 1
+
     def shown(self, port: str) -> str:
         """DirectML's name of a port: InputTensors[0] of `inputs[0]`."""
         name, bracket, number = port.partition("[")
@@ -269,6 +274,13 @@ class OperatorDesc(Generic[R]):
             rule = f"the array of {shown} must have its sizes, {tensor.sizes}"
             raise ConstraintError(message(self.operator_type, rule, f"its shape is {array.shape}", {shown: array}))
         return array
+
+
+# A struct whose results are a tuple; to help() and pydoc a plain descriptor.
+if TYPE_CHECKING:
+    SeveralOutputs = OperatorDesc[tuple[jax.Array, ...]]
+else:
+    SeveralOutputs = OperatorDesc
 
 
 def set_fields(desc: OperatorDesc, *values: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Annotated, Any, get_type_hints
@@ -139,13 +140,22 @@ def _as_array(read: Reader, what: str) -> Reader:
     return as_array
 
 
+def _elements(field: Field, json: Sequence[Any]) -> list[Any]:
+    faults, found = Faults(), []
+    for i, one in enumerate(json):
+        with faults.at(f"[{i}]"):
+            found.append(field.from_json(one))
+    faults.finish()
+    return found
+
+
 def _array_of(field: Field, what: str, count: str) -> Field:
     """An array of such values, in JSON too."""
     return replace(
         field,
         kind=f"{field.kind} array",
         read=_as_array(field.read, what),
-        from_json=lambda json: [field.from_json(one) for one in json] if isinstance(json, list) else json,
+        from_json=lambda json: _elements(field, json) if isinstance(json, list) else json,
         to_json=lambda value: [field.to_json(one) for one in value],
         counted_by=count,
     )
@@ -179,8 +189,10 @@ def as_real(struct: str, field: str, value: Any) -> float:
     Raises:
       DataTypeError: a bool, a complex number, a string.
     """
-    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
-        return float(value)
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    with suppress(OverflowError):
+        if is_number:
+            return float(value)
     raise DataTypeError(message(struct, f"{field} must be a number", f"it is {describe(value)}", {field: value}))
 
 
@@ -295,7 +307,12 @@ def _scalar_from_json(json: Any) -> Any:
         return _number_from_json(json)
     if len(json) != 1 or (member := next(iter(json))) not in _MEMBERS:
         raise ConstraintError(f"a scalar must be a number, or an object with one of {', '.join(_MEMBERS)}")
-    return _MEMBERS[member].type(_number_from_json(json[member]))
+    number, dtype = _number_from_json(json[member]), _MEMBERS[member]
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else None
+    if not is_number or (limits and not (number == number // 1 and limits.min <= number <= limits.max)):
+        raise ConstraintError(f"{member} must be a number that it holds, but it is {json[member]!r:.60}")
+    return dtype.type(number)
 
 
 def _scalar_to_json(value: Any) -> Any:
@@ -322,10 +339,10 @@ def scalar_of(value: Any, data_type: DataType) -> np.generic:
         return value.view(dtype)
     number = value.item() if isinstance(value, np.generic) else value
     if dtype.kind == "f":
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"), suppress(OverflowError):
             return dtype.type(number)
-    limits = np.iinfo(dtype)
-    if limits.min <= number <= limits.max and number == int(number):
+    limits = np.iinfo(dtype) if dtype.kind != "f" else None
+    if limits and limits.min <= number <= limits.max and number == int(number):
         return dtype.type(int(number))
     raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
 

@@ -188,7 +188,8 @@ def each_at_least(attribute: str, least: int) -> Rule:
     """Every number of the attribute is at least `least`."""
 
     def broken_by(x: Operands) -> Fact:
-        return None if min(x[attribute], default=least) >= least else f"they are {x[attribute]}"
+        known = [n for n in x[attribute] if isinstance(n, int)]  # others are symbolic, as in jax.export
+        return None if min(known, default=least) >= least else f"they are {x[attribute]}"
 
     return Rule(
         f"each_at_least({attribute}, {least})", f"every one of {{{attribute}}} must be at least {least}", broken_by

@@ -76,7 +76,9 @@ def each(name: str, broken_by: Callable[[TensorDesc], Fact]) -> Callable[[Operan
     """The first fact of all tensors that a field holds: one, several or none."""
 
     def of_field(x: Operands) -> Fact:
-        return next(filter(None, map(broken_by, tensors_in(x[name]))), None)
+        found = list(map(broken_by, tensors_in(x[name])))
+        at = next((i for i, fact in enumerate(found) if fact), None)
+        return None if at is None else f"of number {at} {found[at]}" if isinstance(x[name], tuple) else found[at]
 
     return of_field
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConstraintError
+from ..errors import ConstraintError, located
 
 __all__ = ["Fault", "ModelError"]
 
@@ -20,7 +20,7 @@ class Fault:
     def of(cls, error: ConstraintError) -> "Fault":
         """What an error says, and the outermost place that it names."""
         place, *inner = error.where or ("",)
-        return cls(place, ": ".join((*inner, error.what)))
+        return cls(place, located(error.what, inner))
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}" if self.where else self.what

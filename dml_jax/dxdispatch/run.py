@@ -99,7 +99,7 @@ class _State:
 
         def dispatch() -> list[jax.Array]:
             nonlocal outs
-            outs = jax.tree.leaves(operator(*inputs, out=tuple(outs) if len(outs) > 1 else outs[0]))
+            outs = jax.tree.leaves(operator(*inputs, out=tuple(outs) if desc.has_several_outputs() else outs[0]))
             return outs
 
         jax.block_until_ready(dispatch())  # JAX sets up its call, once

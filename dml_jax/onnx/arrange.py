@@ -161,9 +161,10 @@ def slice_(*, data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any 
     at = [slice(None)] * data.ndim
     for axis, *bounds in zip(along, first, last, step, strict=True):
         at[axis] = _bounded(data.shape[axis], *bounds)
-    windows = [_window(range(n)[part]) for n, part in zip(data.shape, at, strict=True)]
+    is_known = all(isinstance(n, int) for n in data.shape)  # not symbolic, as in jax.export
+    windows = [_window(range(n)[part]) for n, part in zip(data.shape, at, strict=True)] if is_known else [None]
     if xp is np or None in windows:  # an empty window is none of DirectML's
-        return data[tuple(at)]
+        return move_bits(lambda data: data[tuple(at)], data)
     return dml_slice(data, *zip(*windows, strict=True)) if windows else data
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.arguments import as_dtype
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
 from ..core.fields import Input, Output
-from ..core.kinds import Data, OutSharding, attribute
+from ..core.kinds import Data, DType, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
@@ -47,7 +46,7 @@ def _dims(x: Operands) -> Dims:
 @operator(*RULES, dims=_dims)
 def cast(
     input: Data,
-    dtype: Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)],
+    dtype: DType,
     *,
     out_sharding: OutSharding = None,
 ) -> jax.Array:

@@ -31,6 +31,10 @@ def _window(x: Operands) -> list[tuple[int, int, int, int]]:
 
 def _outside(x: Operands) -> str | None:
     for d, (start, length, _, size) in enumerate(_window(x)):
+        if (start, length) == (0, size) and size != 0:
+            continue
+        if not isinstance(size, int):
+            return f"dimension {d} is symbolic, {size}, of which only the whole can be copied"
         if start < 0 or length < 1 or start + length > size:
             return f"that of dimension {d} is [{start}, {start + length}) of {size}"
     return None
@@ -99,11 +103,14 @@ def slice(
     """
     offsets, strides = tuple(input_window_offsets), tuple(input_window_strides)
     ends = tuple(o + n for o, n in zip(offsets, input_window_sizes, strict=True))
+    # A step beyond the window reaches its first element alone, however long it is.
+    reached = zip(strides, input_window_sizes, strict=True)
+    steps = tuple(min(abs(s), n) if isinstance(n, int) else abs(s) for s, n in reached)
     backwards = [d for d, stride in enumerate(strides) if stride < 0]
 
     def copy(_: None, input: jax.Array) -> jax.Array:
         turned = lax.rev(lax.slice(input, offsets, ends), backwards)
-        return lax.slice(turned, (0,) * input.ndim, turned.shape, tuple(map(abs, strides)))
+        return lax.slice(turned, (0,) * input.ndim, turned.shape, steps)
 
     return carry_bits(copy, None, input)
 

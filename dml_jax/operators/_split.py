@@ -11,7 +11,7 @@ import jax
 from jax import lax
 
 from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
+from ..core.desc import SeveralOutputs
 from ..core.fields import Input, Outputs, UInt
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
@@ -97,7 +97,7 @@ def _parts(x: Operands) -> str | None:
 
 
 @dataclass(frozen=True)
-class SplitDesc(OperatorDesc):
+class SplitDesc(SeveralOutputs):
     """DML_SPLIT_OPERATOR_DESC: takes `input` apart along `axis`.
 
     Args:

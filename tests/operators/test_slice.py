@@ -4,6 +4,7 @@ import itertools
 from functools import partial
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -362,3 +363,21 @@ def test_python_says_what_is_wrong_with_a_call(args, kwargs, match):
 def test_numbers_of_numpy_are_accepted():
     made = dml_jax.slice(X, np.array([0, 1]), [np.int8(4), 5], np.int32([-2, 2]))
     assert_same_bits(made, CASE(X))
+
+
+def test_a_symbolic_dimension_is_copied_whole():
+    def middle(x):
+        return slice(x, (0, 1), (x.shape[0], 5), (1, 3))
+
+    exported = jax.export.export(jax.jit(middle))(jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 6"), np.float32))
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    np.testing.assert_array_equal(exported.call(x), x[:, 1:6:3])
+    with pytest.raises(ConstraintError, match="dimension 0 is symbolic, b, of which only the whole can be copied"):
+        jax.export.export(jax.jit(lambda x: slice(x, (0, 0), (1, 6), (1, 1))))(
+            jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 6"), np.float32)
+        )
+
+
+def test_a_stride_beyond_the_window_reaches_its_first_element():
+    assert slice(np.int32([0, 1, 2, 3, 4]), (1,), (3,), (2**70,)).tolist() == [1]
+    assert slice(np.int32([0, 1, 2, 3, 4]), (1,), (3,), (-(2**70),)).tolist() == [3]

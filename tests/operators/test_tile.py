@@ -31,6 +31,7 @@ CASE = Call(tile, {"input": X}, {"repeats": (2, 3)})
 BREAKS = {
     "one_per_dimension(repeats)": {"repeats": (2,)},
     "each_at_least(repeats, 0)": {"repeats": (2, -1)},
+    "representable": {"repeats": (0, 2**62)},
 }
 VARIANTS = {
     "copied": {"repeats": (1, 1)},

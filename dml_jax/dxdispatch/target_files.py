@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 
@@ -57,7 +58,8 @@ def resolve_target(target: str, folder: Path) -> Path:
     try:
         root = folder.resolve()
         path = (root / target).resolve()
-        path.exists()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()
     except (OSError, ValueError, RuntimeError) as error:  # too long, NUL, surrogates, a loop of links
         raise ConstraintError(f"'targetPath' {target!r:.60} in {str(folder)!r:.60} names no file: {error}") from None
     if not path.is_relative_to(root) or path == root:

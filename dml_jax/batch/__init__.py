@@ -1,4 +1,4 @@
-"""Functions over .npy files that need not fit in memory, in batches that overlap and can be gone on with."""
+"""Functions over .npy files that need not fit in memory, in batches that overlap, resumable after an interruption."""
 
 from .errors import BatchError
 from .mapping import Progress, map_batches

@@ -79,14 +79,10 @@ def same_dtype(one: str, other: str) -> Rule:
 
     def broken_by(x: Operands) -> Fact:
         a, b = x[one].dtype, x[other].dtype
-        return None if a == b else f"they are {_type_name(x[one])} and {_type_name(x[other])}"
+        return None if a == b else f"they are {a} and {b}"
 
     text = f"{{{one}}}.{{dtype}} must equal {{{other}}}.{{dtype}}"
     return Rule(f"same_dtype({one}, {other})", text, broken_by, DataTypeError)
-
-
-def _type_name(operand: Any) -> str:
-    return operand.data_type.name if hasattr(operand, "data_type") else str(operand.dtype)
 
 
 # Ranks and sizes.

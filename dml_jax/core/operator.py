@@ -129,8 +129,8 @@ def _unread(_: str, __: str, value: Any) -> Any:
 
 def _values_of(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     """What takes the values of some names out of a mapping."""
-    if len(names) == 1:
-        return lambda given: (given[names[0]],)
+    if len(names) < 2:  # where itemgetter returns no tuple
+        return lambda given: tuple(given[name] for name in names)
     return itemgetter(*names)
 
 

@@ -16,3 +16,4 @@ from ._cast import *
 from ._tile import *
 from ._select import *
 from ._reverse_subsequences import *
+from ._slice_grad import *

@@ -14,6 +14,7 @@ from ._join import *
 from ._split import *
 from ._cast import *
 from ._tile import *
+from ._identity import *
 from ._select import *
 from ._reverse_subsequences import *
 from ._slice_grad import *

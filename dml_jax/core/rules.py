@@ -6,6 +6,7 @@ print DirectML's (`IndicesTensor.Sizes`). A rule that cannot be judged because a
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import jax.numpy as jnp
@@ -190,6 +191,16 @@ def each_at_least(attribute: str, least: int) -> Rule:
     return Rule(
         f"each_at_least({attribute}, {least})", f"every one of {{{attribute}}} must be at least {least}", broken_by
     )
+
+
+def representable(sizes: str) -> Rule:
+    """Sizes of an array whose elements 64 bits can count."""
+
+    def broken_by(x: Operands) -> Fact:
+        known = [n for n in x[sizes] if isinstance(n, int)]
+        return f"they are {x[sizes]}" if max((prod(known), *known), default=0) >= 2**63 else None
+
+    return Rule(f"representable({sizes})", f"{{{sizes}}} must give fewer than 2**63 elements", broken_by)
 
 
 def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:

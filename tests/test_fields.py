@@ -34,6 +34,7 @@ from dml_jax.core.fields import (
     OptionalOutput,
     Output,
     Scalar,
+    ScalarType,
     ScaleAndBias,
     ScaleBias,
     Size,
@@ -85,7 +86,7 @@ class FillDesc(OperatorDesc):
     """DML_FILL_OPERATOR_DESC: has no input; made up for these tests."""
 
     output: Output
-    value_data_type: Annotated[DataType, named(DataType, "DML_TENSOR_DATA_TYPE_")]
+    value_data_type: ScalarType
     value: Scalar
 
     operator_type: ClassVar[str] = "FILL"
@@ -336,6 +337,19 @@ def test_no_member_of_the_union(bad):
     form["desc"]["Value"] = bad
     with pytest.raises(ConstraintError, match="a scalar must be a number, or an object with one of Int8, UInt8"):
         desc_from_json(form)
+
+
+@pytest.mark.parametrize(
+    "kind", ["FLOAT16", "DML_TENSOR_DATA_TYPE_FLOAT16", 2, np.float16, jnp.float16, np.dtype("f2")]
+)
+def test_every_way_to_name_the_type_of_a_scalar_union(kind):
+    assert replace(FILL, value_data_type=kind) == FILL
+
+
+@pytest.mark.parametrize("kind", ["float7", np.bool_, object, 99])
+def test_what_is_no_type_of_a_scalar_union(kind):
+    with pytest.raises(ConstraintError, match="FILL: ValueDataType must be one of FLOAT32, FLOAT16"):
+        replace(FILL, value_data_type=kind)
 
 
 # Running.

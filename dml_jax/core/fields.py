@@ -39,6 +39,7 @@ __all__ = [
     "Output",
     "Outputs",
     "Scalar",
+    "ScalarType",
     "ScaleBias",
     "Size2D",
     "UInt",
@@ -330,6 +331,16 @@ def _scalar_to_json(value: Any) -> Any:
     return number if member is None else {member: number}
 
 
+_TYPE_NAME = named(DataType, "DML_TENSOR_DATA_TYPE_")
+
+
+def _as_scalar_type(struct: str, field: str, value: Any) -> DataType:
+    """A member, or a type of NumPy, as TensorDesc takes them."""
+    name = np.dtype(value).name.upper() if isinstance(value, type | np.dtype) else value
+    return _TYPE_NAME.read(struct, field, name)
+
+
+ScalarType = Annotated[DataType, replace(_TYPE_NAME, read=_as_scalar_type)]
 Scalar = Annotated[Any, Field("scalar union", _as_scalar, _scalar_from_json, _scalar_to_json)]
 
 

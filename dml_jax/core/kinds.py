@@ -35,6 +35,7 @@ __all__ = [
     "Number",
     "OutSharding",
     "ScalarIndices",
+    "Value",
     "attribute",
     "fill_in",
     "kinds_of",
@@ -94,6 +95,7 @@ ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
 Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True)]
 DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
 Fill = Annotated[Number | None, fill_in("fill")]
+Value = Annotated[Number, number_of("dtype")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
 
 
@@ -105,6 +107,7 @@ SHOWN = {
     "Condition": "jax.Array | np.ndarray",
     "ScalarIndices": "jax.Array | np.ndarray | np.integer | int",
     "Fill": "Number | None",
+    "Value": "Number",
     "DType": "np.dtype | type | str",
 }
 

@@ -193,16 +193,21 @@ def each_at_least(attribute: str, least: int) -> Rule:
     )
 
 
-def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None]) -> Rule:
-    """The sizes that `law` computes are those of an array; it gives None while another rule is broken."""
+def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None], operand: str = "input") -> Rule:
+    """Sizes of an array whose bytes 64 bits can count: XLA ends the process over others, empty ones too.
+
+    Args:
+      attribute: what makes them.
+      law: computes them; gives None while another rule is broken.
+      operand: what has their dtype.
+    """
 
     def broken_by(x: Operands) -> Fact:
-        sizes = law(x)
-        if sizes is None or not all(isinstance(n, int) for n in sizes):
-            return None
-        return f"the sizes are {tuple(sizes)}" if max((prod(sizes), *sizes), default=0) >= 2**63 else None
+        sizes = law(x) or ()
+        known = [n for n in sizes if isinstance(n, int) and n > 0]
+        return f"the sizes are {tuple(sizes)}" if prod(known) * x[operand].dtype.itemsize >= 2**63 else None
 
-    return Rule("representable", f"{{{attribute}}} must give fewer than 2**63 elements", broken_by)
+    return Rule("representable", f"{{{attribute}}} must give fewer than 2**63 bytes", broken_by)
 
 
 def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:

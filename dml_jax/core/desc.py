@@ -44,6 +44,8 @@ class OperatorDesc(Generic[R]):
     other_names: ClassVar[tuple[str, ...]] = ()
     constraints: ClassVar[tuple[Rule, ...]] = ()
     support: ClassVar[tuple[Support, ...]]
+    # Rules that hold below a feature level.
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = ()
     # Tensors that need not have the data type of the first one, beside indices.
     other_types: ClassVar[tuple[str, ...]] = ()
     # Whether it moves elements without looking at them, so that the words of 64-bit ones may move alone.
@@ -116,7 +118,8 @@ class OperatorDesc(Generic[R]):
         tensors = {name: field for name, field in cls.fields().items() if field.is_tensor}
         typed = [name for name, field in tensors.items() if not field.is_index and name not in cls.other_types]
         shared = shared_by_all({n: field.is_array for n, field in tensors.items()}, typed, cls.output_names())
-        return (*shared, *cls.constraints, *table_rules(cls.support, feature_level))
+        lifted = (rule for since, rule in cls.lifted if feature_level < FeatureLevel.of(since))
+        return (*shared, *cls.constraints, *lifted, *table_rules(cls.support, feature_level))
 
     @classmethod
     def rules(cls, feature_level: FeatureLevel | str = NEWEST) -> tuple[Rule, ...]:

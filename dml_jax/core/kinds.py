@@ -34,6 +34,7 @@ __all__ = [
     "Kind",
     "Number",
     "OutSharding",
+    "PaddingValue",
     "ScalarIndices",
     "Value",
     "attribute",
@@ -96,6 +97,7 @@ Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True)]
 DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
 Fill = Annotated[Number | None, fill_in("fill")]
 Value = Annotated[Number, number_of("dtype")]
+PaddingValue = Annotated[Number, fill_in("constant")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
 
 
@@ -108,6 +110,7 @@ SHOWN = {
     "ScalarIndices": "jax.Array | np.ndarray | np.integer | int",
     "Fill": "Number | None",
     "Value": "Number",
+    "PaddingValue": "Number",
     "DType": "np.dtype | type | str",
 }
 

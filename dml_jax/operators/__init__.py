@@ -18,3 +18,4 @@ from ._identity import *
 from ._select import *
 from ._reverse_subsequences import *
 from ._slice_grad import *
+from ._pad import *

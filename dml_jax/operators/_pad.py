@@ -121,7 +121,7 @@ def pad(
       input: any rank, any dtype that JAX moves; of numbers for a constant border.
       start_padding: how many elements come before, per dimension; integers, at least 0, as large as you like.
       end_padding: how many come behind, per dimension.
-      mode: "constant", "edge", "reflection", "symmetric" or "wrap".
+      mode: what the border is: "constant", "edge", "reflection", "symmetric" or "wrap".
       value: of a constant border: a number that the dtype of `input` holds. For mode="constant" only.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 

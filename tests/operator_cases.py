@@ -37,6 +37,7 @@ class Call:
       static: those that are not.
       is_linear: whether the result is linear in the floats and exact: data movement and sums are, a cast to integers
         is not.
+      is_weighted: of what is linear, whether elements are weighed: derivatives are not only 0 and 1.
       indexed: the size of the dimension that the first of `indices` counts in; None without indices.
     """
 
@@ -44,6 +45,7 @@ class Call:
     arrays: Mapping[str, Any]
     static: Mapping[str, Any] = field(default_factory=dict)
     is_linear: bool = True
+    is_weighted: bool = False
     indexed: int | None = None
 
     def __call__(self, *leaves):
@@ -67,8 +69,8 @@ class Call:
         return {**self.arrays, **self.static}
 
     def changed(self, **changes):
-        """The call with other arrays and attributes; `is_linear` is one too."""
-        own = {name: changes.pop(name) for name in ("is_linear", "indexed") if name in changes}
+        """The call with other arrays and attributes; what is said of it is one too."""
+        own = {name: changes.pop(name) for name in ("is_linear", "is_weighted", "indexed") if name in changes}
         arrays = {name: changes.pop(name, value) for name, value in self.arrays.items()}
         return replace(self, arrays=arrays, static={**self.static, **changes}, **own)
 

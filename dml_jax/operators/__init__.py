@@ -16,3 +16,4 @@ from ._cast import *
 from ._tile import *
 from ._identity import *
 from ._value_scale_2d import *
+from ._upsample_2d import *

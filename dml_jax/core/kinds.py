@@ -18,7 +18,18 @@ import jax
 import numpy as np
 
 from ..errors import DataTypeError, message
-from .arguments import as_data, as_dtype, as_flag, as_indices, as_int, as_ints, as_name, as_real, as_reals
+from .arguments import (
+    as_data,
+    as_dtype,
+    as_flag,
+    as_indices,
+    as_int,
+    as_ints,
+    as_name,
+    as_real,
+    as_real_or_reals,
+    as_reals,
+)
 from .fill_value import Number, as_fill, as_number
 from .sharding import OutSharding as Sharding
 from .sharding import as_out_sharding
@@ -29,10 +40,12 @@ __all__ = [
     "Data",
     "DataList",
     "Fill",
+    "Flag",
     "Indices",
     "Kind",
     "Number",
     "OutSharding",
+    "RealOrReals",
     "ScalarIndices",
     "attribute",
     "fill_in",
@@ -90,6 +103,9 @@ Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True)]
 DataList = Annotated[Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_array=True, is_list=True)]
 Indices = Annotated[jax.Array | np.ndarray, _INDICES]
 ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
+# A flag that rules look at; a plain bool is a promise or a wish, which messages do not name.
+Flag = Annotated[bool, attribute(as_flag)]
+RealOrReals = Annotated[float | Sequence[float], attribute(as_real_or_reals)]
 DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
 Fill = Annotated[Number | None, fill_in("fill")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
@@ -102,6 +118,8 @@ SHOWN = {
     "Indices": "jax.Array | np.ndarray",
     "ScalarIndices": "jax.Array | np.ndarray | np.integer | int",
     "Fill": "Number | None",
+    "Flag": "bool",
+    "RealOrReals": "float | Sequence[float]",
     "DType": "np.dtype | type | str",
 }
 

@@ -17,3 +17,4 @@ from ._tile import *
 from ._identity import *
 from ._value_scale_2d import *
 from ._upsample_2d import *
+from ._resample import *

@@ -195,8 +195,8 @@ def resample(
       input: any rank; any dtype that JAX moves for "nearest", floats or integers of 8 and 16 bits for "linear".
       sizes: of the output, any: what `scales` would make beyond them is cut off, and what is missing repeats the edge.
       scales: one per dimension, positive; they may be infinite. Of 1, nothing is done to a dimension whose size stays.
-      mode: "nearest", which copies bits, or "linear", which computes narrow types in float32 and rounds once, integers
-        to the nearest one, halves to even.
+      mode: how elements are made: "nearest" copies bits, "linear" computes narrow types in float32 and rounds once,
+        integers to the nearest one, halves to even.
       input_pixel_offsets: a number, or one per dimension; 0.5 aligns centres, 0 with `output_pixel_offsets` of 0 edges.
       output_pixel_offsets: a number, or one per dimension.
       rounding: of "nearest": "increasing" takes ceil(x), "decreasing" floor(x), None the nearest, halves up.

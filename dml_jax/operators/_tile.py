@@ -17,7 +17,7 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, one_per_dimension, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..lowering.bits import carry_bits
+from ..lowering.repeats import repeat
 
 __all__ = ["TileDesc", "tile"]
 
@@ -72,7 +72,7 @@ def tile(input: Data, repeats: Sequence[int], *, out_sharding: OutSharding = Non
 
     Source: DML_TILE_OPERATOR_DESC, where every number is at least 1; 0, which makes an empty array, is accepted here.
     """
-    return carry_bits(lambda _, input: jnp.tile(input, tuple(repeats)), None, input)
+    return repeat(jnp.asarray(input), tuple(repeats))
 
 
 def _tiled(x: Operands) -> tuple[int, ...] | None:

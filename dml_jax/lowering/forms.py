@@ -76,8 +76,8 @@ def use_form(name: FormName) -> Iterator[None]:
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "joined", "axis_last" or "concatenated"; of what adds up, such as
-        gradients of gathers, "inverse", "compared", "copies", "runs", "parts" or "wide".
+      name: "plain", "words", "tiles", "element_tiles", "joined", "axis_last" or "concatenated"; of what adds up, such
+        as gradients of gathers, "inverse", "compared", "copies", "runs", "parts" or "wide".
 
     Raises:
       ConstraintError: another name.

@@ -105,6 +105,7 @@ SHOWN = {
     "ScalarIndices": "jax.Array | np.ndarray | np.integer | int",
     "Fill": "Number | None",
     "Value": "Number",
+    "Delta": "Number",
     "DType": "np.dtype | type | str",
 }
 

@@ -193,14 +193,15 @@ def each_at_least(attribute: str, least: int) -> Rule:
     )
 
 
-def representable(sizes: str) -> Rule:
-    """Sizes of an array whose elements 64 bits can count."""
+def representable(sizes: str, dtype: str) -> Rule:
+    """Sizes of an array whose bytes 64 bits can count: XLA ends the process over others, empty ones too."""
 
     def broken_by(x: Operands) -> Fact:
-        known = [n for n in x[sizes] if isinstance(n, int)]
-        return f"they are {x[sizes]}" if max((prod(known), *known), default=0) >= 2**63 else None
+        known = [abs(n) for n in x[sizes] if isinstance(n, int) and n]
+        return f"they are {x[sizes]} of {x[dtype]}" if prod(known) * x[dtype].itemsize >= 2**63 else None
 
-    return Rule(f"representable({sizes})", f"{{{sizes}}} must give fewer than 2**63 elements", broken_by)
+    text = f"{{{sizes}}}, other than 0, must give fewer than 2**63 bytes of {{{dtype}}}"
+    return Rule(f"representable({sizes})", text, broken_by)
 
 
 def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:

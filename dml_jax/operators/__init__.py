@@ -15,3 +15,4 @@ from ._split import *
 from ._cast import *
 from ._tile import *
 from ._fill_value_constant import *
+from ._fill_value_sequence import *

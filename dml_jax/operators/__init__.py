@@ -16,3 +16,4 @@ from ._cast import *
 from ._tile import *
 from ._fill_value_constant import *
 from ._fill_value_sequence import *
+from ._diagonal_matrix import *

@@ -17,3 +17,4 @@ from ._tile import *
 from ._fill_value_constant import *
 from ._fill_value_sequence import *
 from ._diagonal_matrix import *
+from ._fill_diagonals import *

@@ -14,6 +14,7 @@ from ._join import *
 from ._split import *
 from ._cast import *
 from ._tile import *
+from ._identity import *
 from ._fill_value_constant import *
 from ._fill_value_sequence import *
 from ._diagonal_matrix import *

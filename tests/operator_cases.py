@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import dml_jax
-from dml_jax import TensorDesc
+from dml_jax import DataType, TensorDesc
 
 
 def f32(*sizes, **keywords):
@@ -156,14 +156,19 @@ class Struct:
         return fields
 
     def retyped(self, fields, name, data_type):
-        """The fields with another type of one of the tensors of the table, and of those that must have the same."""
+        """The fields with another type of one of the tensors of the table, and of those that must have the same.
+
+        A data type that is a field itself is that of the table's first tensor.
+        """
         cls, own = type(self.desc), self.levels[0].types
         alike = (
             [n for n, kind in cls.fields().items() if kind.is_tensor and n not in own]
             if name == next(iter(own))
             else []
         )
+        named = [n for n, value in fields.items() if isinstance(value, DataType)] if name == next(iter(own)) else []
         retype = lambda tensor: like(tensor, data_type=data_type)  # noqa: E731
+        fields = {**fields, **dict.fromkeys(named, DataType.of(data_type))}
         return {**fields, **{n: jax.tree.map(retype, fields[n], is_leaf=_is_tensor) for n in (name, *alike)}}
 
     def all_breaks(self):

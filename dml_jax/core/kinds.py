@@ -34,6 +34,7 @@ __all__ = [
     "Number",
     "OutSharding",
     "ScalarIndices",
+    "Value",
     "attribute",
     "fill_in",
     "kinds_of",
@@ -92,6 +93,7 @@ Indices = Annotated[jax.Array | np.ndarray, _INDICES]
 ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
 DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
 Fill = Annotated[Number | None, fill_in("fill")]
+Value = Annotated[Number, number_of("dtype")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
 
 
@@ -102,6 +104,8 @@ SHOWN = {
     "Indices": "jax.Array | np.ndarray",
     "ScalarIndices": "jax.Array | np.ndarray | np.integer | int",
     "Fill": "Number | None",
+    "Value": "Number",
+    "Delta": "Number",
     "DType": "np.dtype | type | str",
 }
 

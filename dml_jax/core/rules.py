@@ -6,6 +6,7 @@ print DirectML's (`IndicesTensor.Sizes`). A rule that cannot be judged because a
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import jax.numpy as jnp
@@ -190,6 +191,17 @@ def each_at_least(attribute: str, least: int) -> Rule:
     return Rule(
         f"each_at_least({attribute}, {least})", f"every one of {{{attribute}}} must be at least {least}", broken_by
     )
+
+
+def representable(sizes: str, dtype: str) -> Rule:
+    """Sizes of an array whose bytes 64 bits can count: XLA ends the process over others, empty ones too."""
+
+    def broken_by(x: Operands) -> Fact:
+        known = [abs(n) for n in x[sizes] if isinstance(n, int) and n]
+        return f"they are {x[sizes]} of {x[dtype]}" if prod(known) * x[dtype].itemsize >= 2**63 else None
+
+    text = f"{{{sizes}}}, other than 0, must give fewer than 2**63 bytes of {{{dtype}}}"
+    return Rule(f"representable({sizes})", text, broken_by)
 
 
 def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:

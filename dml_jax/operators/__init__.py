@@ -15,3 +15,7 @@ from ._split import *
 from ._cast import *
 from ._tile import *
 from ._identity import *
+from ._fill_value_constant import *
+from ._fill_value_sequence import *
+from ._diagonal_matrix import *
+from ._fill_diagonals import *

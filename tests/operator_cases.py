@@ -37,7 +37,8 @@ class Call:
       static: those that are not.
       is_linear: whether the result is linear in the floats and exact: data movement and sums are, a cast to integers
         is not.
-      indexed: the size of the dimension that the first of `indices` counts in; None without indices.
+      indexed: the size of the dimension that the first of `indices` counts in; None without indices, or where each
+        is right.
     """
 
     function: Callable[..., Any]

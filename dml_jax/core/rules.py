@@ -4,8 +4,9 @@ Texts name operands in braces, `{indices}.{sizes}`; functions print those names 
 print DirectML's (`IndicesTensor.Sizes`). A rule that cannot be judged because another one is broken holds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import jax.numpy as jnp
@@ -190,6 +191,18 @@ def each_at_least(attribute: str, least: int) -> Rule:
     return Rule(
         f"each_at_least({attribute}, {least})", f"every one of {{{attribute}}} must be at least {least}", broken_by
     )
+
+
+def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None]) -> Rule:
+    """`law` gives the sizes that the attribute makes; None while another rule is broken."""
+
+    def broken_by(x: Operands) -> Fact:
+        sizes = law(x)
+        if sizes is None or not all(isinstance(n, int) for n in sizes):  # others are symbolic, as in jax.export
+            return None
+        return f"the sizes are {tuple(sizes)}" if max((prod(sizes), *sizes)) >= 2**63 else None
+
+    return Rule("representable", f"{{{attribute}}} must give fewer than 2**63 elements", broken_by)
 
 
 def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:

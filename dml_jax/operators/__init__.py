@@ -15,3 +15,4 @@ from ._split import *
 from ._cast import *
 from ._tile import *
 from ._one_hot import *
+from ._top_k import *

@@ -132,7 +132,7 @@ def _values_of(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...
     """What takes the values of some names out of a mapping."""
     if len(names) == 1:
         return lambda given: (given[names[0]],)
-    return itemgetter(*names)
+    return itemgetter(*names) if names else lambda _: ()
 
 
 def _public(

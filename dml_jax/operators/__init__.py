@@ -16,3 +16,4 @@ from ._cast import *
 from ._tile import *
 from ._one_hot import *
 from ._top_k import *
+from ._nonzero_coordinates import *

@@ -17,3 +17,4 @@ from ._tile import *
 from ._one_hot import *
 from ._top_k import *
 from ._nonzero_coordinates import *
+from ._max_unpooling import *

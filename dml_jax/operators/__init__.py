@@ -18,3 +18,4 @@ from ._one_hot import *
 from ._top_k import *
 from ._nonzero_coordinates import *
 from ._max_unpooling import *
+from ._identity import *

@@ -37,7 +37,8 @@ class Call:
       static: those that are not.
       is_linear: whether the result is linear in the floats and exact: data movement and sums are, a cast to integers
         is not.
-      indexed: the size of the dimension that the first of `indices` counts in; None without indices.
+      indexed: the size of the dimension that the first of `indices` counts in; None without indices, or where each
+        is right.
     """
 
     function: Callable[..., Any]
@@ -180,7 +181,7 @@ class Struct:
         newest, fields = self.levels[0], self.desc.operands()
         ranks = RANKS_1_TO_8 - newest.ranks
         higher = [rank for rank in ranks if rank > len(next(iter(self.desc.ports().values())).sizes)]
-        found = {"supported_rank": self.padded(min(higher)) if ranks else None}
+        found = {"supported_rank": self.padded(min(higher)) if higher else None}
         for name, accepted in newest.types.items():
             others = sorted(ALL_TYPES - accepted)
             found[f"supported_type({name})"] = self.retyped(fields, name, others[0]) if others else None
@@ -217,6 +218,12 @@ def _shared_breaks(desc):
         compared = [name for name in names if name != first or kinds[name].is_array]
         return {f"same_{what}({name}, {first})": with_last(name, **changes) for name in compared}
 
+    def two_or_more(tensor):
+        return (*tensor.sizes[:-1], max(2, tensor.sizes[-1]))
+
+    def no_strides(tensor):
+        return (0,) * len(tensor.sizes)
+
     outputs = desc.output_names()
     other_type = "INT8" if model.data_type.name != "INT8" else "UINT8"
     return {
@@ -224,5 +231,5 @@ def _shared_breaks(desc):
         **alike(list(kinds), "rank", sizes=lambda tensor: (1, *tensor.sizes)),
         **alike(typed, "dtype", data_type=lambda tensor: other_type),
         **{f"not_owned({name})": with_last(name, flags=lambda tensor: "OWNED_BY_DML") for name in outputs},
-        **{f"injective({name})": with_last(name, strides=lambda tensor: (0,) * len(tensor.sizes)) for name in outputs},
+        **{f"injective({name})": with_last(name, sizes=two_or_more, strides=no_strides) for name in outputs},
     }

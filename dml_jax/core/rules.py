@@ -4,7 +4,7 @@ Texts name operands in braces, `{indices}.{sizes}`; functions print those names 
 print DirectML's (`IndicesTensor.Sizes`). A rule that cannot be judged because another one is broken holds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -193,15 +193,22 @@ def each_at_least(attribute: str, least: int) -> Rule:
     )
 
 
-def representable(sizes: str, dtype: str) -> Rule:
-    """Sizes of an array whose bytes 64 bits can count: XLA ends the process over others, empty ones too."""
+def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None], of: str = "input") -> Rule:
+    """Sizes of an array whose bytes 64 bits can count: XLA ends the process over others, empty ones too.
+
+    Args:
+      attribute: what makes them.
+      law: computes them; gives None while another rule is broken.
+      of: what has their dtype, an array, or is it.
+    """
 
     def broken_by(x: Operands) -> Fact:
-        known = [abs(n) for n in x[sizes] if isinstance(n, int) and n]
-        return f"they are {x[sizes]} of {x[dtype]}" if prod(known) * x[dtype].itemsize >= 2**63 else None
+        sizes = law(x) or ()
+        known = [abs(n) for n in sizes if isinstance(n, int) and n]
+        itemsize = getattr(x[of], "dtype", x[of]).itemsize
+        return f"the sizes are {tuple(sizes)}" if prod(known) * itemsize >= 2**63 else None
 
-    text = f"{{{sizes}}}, other than 0, must give fewer than 2**63 bytes of {{{dtype}}}"
-    return Rule(f"representable({sizes})", text, broken_by)
+    return Rule("representable", f"{{{attribute}}} must give fewer than 2**63 bytes", broken_by)
 
 
 def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:

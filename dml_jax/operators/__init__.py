@@ -14,6 +14,10 @@ from ._join import *
 from ._split import *
 from ._cast import *
 from ._tile import *
+from ._one_hot import *
+from ._top_k import *
+from ._nonzero_coordinates import *
+from ._max_unpooling import *
 from ._identity import *
 from ._fill_value_constant import *
 from ._fill_value_sequence import *

@@ -28,7 +28,7 @@ def _no_matrix(x: Operands) -> str | None:
 RULES = (
     custom("matrix(sizes)", "{sizes} must hold at least two sizes", _no_matrix),
     each_at_least("sizes", 0),
-    representable("sizes", "dtype"),
+    representable("sizes", lambda x: x["sizes"], "dtype"),
 )
 
 

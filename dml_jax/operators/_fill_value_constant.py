@@ -24,7 +24,7 @@ from ..lowering.bits import carry_bits
 
 __all__ = ["FillValueConstantDesc", "fill_value_constant"]
 
-RULES = (each_at_least("sizes", 0), representable("sizes", "dtype"))
+RULES = (each_at_least("sizes", 0), representable("sizes", lambda x: x["sizes"], "dtype"))
 
 
 def _dims(x: Operands) -> Dims:

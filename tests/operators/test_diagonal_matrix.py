@@ -43,7 +43,7 @@ CASE = Call(diagonal_matrix, {}, {"sizes": (2, 3, 4), "dtype": np.dtype(np.float
 BREAKS = {
     "matrix(sizes)": {"sizes": (3,)},
     "each_at_least(sizes, 0)": {"sizes": (2, -1)},
-    "representable(sizes)": {"sizes": (0, 2**61)},
+    "representable": {"sizes": (0, 2**61)},
 }
 VARIANTS = {
     "above": {"offset": 1, "value": -2.5},
@@ -216,7 +216,7 @@ def test_on_a_mesh_every_device_has_it_or_its_part(kind, dtype):
         ({"sizes": 2}, DataTypeError, "sizes must be a sequence of Python integers, .* but it is int"),
         ({"sizes": ()}, ConstraintError, r"sizes must hold at least two sizes, but there are 0"),
         ({"sizes": (2, -1)}, ConstraintError, r"every one of sizes must be at least 0, but they are \(2, -1\)"),
-        ({"sizes": (2**31, 2**30)}, ConstraintError, r"sizes, other than 0, must give fewer than 2\*\*63 bytes"),
+        ({"sizes": (2**31, 2**30)}, ConstraintError, r"sizes must give fewer than 2\*\*63 bytes"),
         ({"offset": 0.5}, DataTypeError, "offset must be a Python integer, known while tracing, but it is float"),
         ({"offset": True}, DataTypeError, "offset must be a Python integer, known while tracing, but it is bool"),
         ({"value": "7"}, DataTypeError, r"value must be a number, known while tracing, that float32 holds"),

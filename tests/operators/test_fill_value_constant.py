@@ -42,7 +42,7 @@ def oracle(sizes, value, dtype):
 CASE = Call(fill_value_constant, {}, {"sizes": (2, 3), "value": 7.5, "dtype": np.dtype(np.float32)})
 BREAKS = {
     "each_at_least(sizes, 0)": {"sizes": (2, -1)},
-    "representable(sizes)": {"sizes": (0, 2**63)},
+    "representable": {"sizes": (0, 2**63)},
 }
 VARIANTS = {
     "integers": {"value": -3, "dtype": np.dtype(np.int8)},
@@ -272,9 +272,9 @@ def test_on_a_mesh_every_device_has_it_or_its_part(kind, dtype):
         (
             {"sizes": (2**61,)},
             ConstraintError,
-            r"sizes, other than 0, must give fewer than 2\*\*63 bytes of dtype",
+            r"sizes must give fewer than 2\*\*63 bytes",
         ),
-        ({"sizes": (2**62, 4, 0)}, ConstraintError, r"they are \(4611686018427387904, 4, 0\) of float32"),
+        ({"sizes": (2**62, 4, 0)}, ConstraintError, r"the sizes are \(4611686018427387904, 4, 0\)"),
         ({"sizes": (2**63,), "value": 7, "dtype": np.uint8}, ConstraintError, r"fewer than 2\*\*63 bytes"),
         ({"value": "7"}, DataTypeError, r"value must be a number, known while tracing, that float32 holds"),
         ({"value": None}, DataTypeError, r"value must be a number"),

@@ -483,3 +483,30 @@ def test_every_activation_says_its_parameters():
     for name, parameters in ACTIVATIONS.items():
         made = Activation(name, (0.5,) * len(parameters))
         assert Activation.of(name, made.by_name) == made
+
+
+# Numbers that equal each other only if their bits do.
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (0.0, np.float16(0.0)),
+        (-0.0, np.float16(-0.0)),
+        (np.float16(-0.0), np.float16(-0.0)),
+        (np.uint16(15872), np.float16(1.5)),
+        (15872, np.float16(15872)),
+    ],
+)
+def test_programs_of_numbers_that_are_equal_and_not_the_same(value, wanted):
+    for before in (0.0, np.uint16(0), 15872):
+        compile_operator(replace(FILL, value=before))()
+    assert_same_bits(compile_operator(replace(FILL, value=value))(), np.full(4, wanted))
+
+
+def test_equal_descriptors_have_the_bits_of_their_numbers():
+    assert replace(FILL, value=0.0) != replace(FILL, value=-0.0)
+    assert replace(FILL, value=np.uint16(3)) != replace(FILL, value=3)
+    nan = replace(FILL, value=float("nan"))
+    assert {nan: 1}[replace(FILL, value=float("nan"))] == 1
+    assert replace(MIX, factor=0.5).factor == 0.5

@@ -10,8 +10,7 @@ import click
 import jax
 
 from ..catalogue import FUNCTIONS
-from ..core.arguments import as_dtype, as_indices, as_int, as_ints
-from ..core.fill_value import as_fill
+from ..core.arguments import as_dtype, as_indices, as_int, as_ints, as_real, as_reals
 from ..core.kinds import Kind
 from ..core.operator import SHARDING
 from .types import NumberType
@@ -73,6 +72,7 @@ _HELP = {
 }
 _MODES = {"clip": "the nearest element is meant", "fill": "--fill-value is read", "drop": "nothing is written"}
 _EXAMPLES: dict[Any, str] = {"axis": "0", "block_size": "2", "strides": "3,1", as_ints: "2,3", as_dtype: "float16"}
+_EXAMPLES[as_reals] = "2,0.5"
 # The options of every subcommand; an attribute of such a name has the operator's name before it.
 _RUNNING = ("dtype", "batch_size", "restart", "overwrite", "coordinator", "num_processes", "process_id")
 COMMON = frozenset(("output", "shared", *_RUNNING))
@@ -82,16 +82,19 @@ _LEFT_OUT = (SHARDING, "indices_are_sorted", "unique_indices")
 _PROMISE = "promise_in_bounds"
 
 
-class _Integers(click.ParamType):
-    name = "integer,integer,…"
+class _Row(click.ParamType):
+    """Numbers with commas between them."""
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+    def __init__(self, number: Callable[[str], Any], what: str):
+        self.name, self.number, self.what = f"{what},{what},…", number, what
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[Any, ...]:
         if isinstance(value, tuple):
             return value
         try:
-            return tuple(int(part) for part in value.split(",") if part)
+            return tuple(self.number(part) for part in value.split(",") if part)
         except ValueError:
-            raise click.BadParameter(f"{value!r} is no list of integers such as 2,3", ctx, param) from None
+            raise click.BadParameter(f"{value!r} is no list of {self.what}s such as 2,3", ctx, param) from None
 
 
 def batch_operators() -> dict[str, BatchOperator]:
@@ -138,7 +141,10 @@ def _option(operator: str, name: str, kind: Kind, parameter: Parameter, text: st
 def _type_of(kind: Kind) -> Any:
     if kind.names:
         return click.Choice([name for name in kind.names if name != _PROMISE])
-    return {as_int: int, as_ints: _Integers(), as_fill: NumberType()}.get(kind.read, str)
+    if kind.is_array:
+        return NumberType()
+    types = {as_int: int, as_ints: _Row(int, "integer"), as_real: float, as_reals: _Row(float, "number")}
+    return types.get(kind.read, str)
 
 
 def _described(function: Callable[..., Any]) -> Mapping[str, str]:

@@ -104,6 +104,8 @@ def _as_output(program: Program, port: str, out: Any, bound: Mapping[str, Any]) 
     as_buffer(program, port, out, f"{name} (out=)")
     address = _address(out)
     for other, array in bound.items():
+        if out is array and program.desc.may_share(port, other):
+            continue
         if out is array or (address is not None and address == _address(array)):
             shown, is_input = program.desc.shown(other), program.desc.field_of(other).is_input
             reason = "as an input: it is overwritten while inputs are read" if is_input else "twice: both are written"

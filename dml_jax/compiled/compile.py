@@ -96,7 +96,8 @@ class CompiledOperator(Generic[R]):
     Without `out=` the result is a new array of the output's span; of several outputs, a tuple in DirectML's order, and
     `out=` takes one. With `out=`, a jax.Array of at least that length,
     the output is written into its memory: the result is that buffer, whole, and the array passed is deleted. (If
-    something else still views its memory, such as a NumPy array, JAX copies it instead.)
+    something else still views its memory, such as a NumPy array, JAX copies it instead.) Of an operator that executes
+    in place, `desc.in_place`, it may be the array of an input whose tensor is described as that of the output is.
 
     Raises:
       ConstraintError: another number of buffers, or one that is too short, not 1-D, deleted, or bound twice.
@@ -150,6 +151,10 @@ class CompiledOperator(Generic[R]):
             outs = as_outputs(self._program, out, inputs)
             check_devices(self._program, {**inputs, **outs})
             shaped = [self._shaped(port, one) for port, one in outs.items()]
+            shared = tuple(any(one is out for out in outs.values()) for one in inputs.values())
+            if any(shared):
+                rest = (one for one, is_shared in zip(inputs.values(), shared, strict=True) if not is_shared)
+                return self._results(_in_place(self._bound, shared)(*shaped, *rest))
             return self._results(self._bound(*shaped, *inputs.values()))
 
     def prepare(self, *, bound: bool = False) -> None:
@@ -221,6 +226,17 @@ class CompiledOperator(Generic[R]):
             if bound:
                 return self._bound.lower(*self._program.stored_structs, *structs).compile()
             return self._fresh.lower(*structs).compile()
+
+
+@lru_cache(maxsize=256)
+def _in_place(bound: Any, shared: tuple[bool, ...]) -> Callable[..., Any]:
+    """A program with bound outputs, some inputs of which are in the memory of the only one."""
+
+    def replace(out: jax.Array, *rest: jax.Array) -> Any:
+        others, flat = iter(rest), out.reshape(-1)
+        return bound(out, *(flat if is_shared else next(others) for is_shared in shared))
+
+    return jax.jit(replace, donate_argnums=0)
 
 
 def _flat(array: jax.Array) -> jax.Array:

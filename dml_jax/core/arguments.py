@@ -2,6 +2,7 @@
 
 import operator as python
 from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -13,9 +14,21 @@ from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh, reshard
 
 from ..errors import DataTypeError, describe, message
 from ..lowering.bits import is_key
+from .exact import Real
 from .rules import check, integer_indices
 
-__all__ = ["as_array", "as_data", "as_dtype", "as_flag", "as_indices", "as_int", "as_ints", "as_name"]
+__all__ = [
+    "as_array",
+    "as_data",
+    "as_dtype",
+    "as_flag",
+    "as_indices",
+    "as_int",
+    "as_ints",
+    "as_name",
+    "as_real",
+    "as_reals",
+]
 
 
 # The types of arrays that are no tracers, as they are met: isinstance of jax.Array takes four times as long.
@@ -99,11 +112,38 @@ def as_ints(operator: str, name: str, value: Any) -> tuple[int, ...]:
     """
     if type(value) is tuple and all(type(item) is int for item in value):
         return value
+    return _as_row(operator, name, value, as_int, "Python integers")
+
+
+def as_real(operator: str, name: str, value: Any) -> Real:
+    """Returns a static float of Python.
+
+    Raises:
+      DataTypeError: a bool, a complex number, a string or a traced value.
+    """
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, int | float) and not isinstance(number, bool):
+        with suppress(OverflowError):
+            return Real(number)
+    rule = f"{name} must be a real number, known while tracing"
+    raise DataTypeError(message(operator, rule, f"it is {describe(value)}", {name: value}))
+
+
+def as_reals(operator: str, name: str, value: Any) -> tuple[Real, ...]:
+    """Returns a static tuple of floats of Python.
+
+    Raises:
+      DataTypeError: no sequence, or one of anything but real numbers.
+    """
+    return _as_row(operator, name, value, as_real, "real numbers")
+
+
+def _as_row(operator: str, name: str, value: Any, read: Any, what: str) -> tuple[Any, ...]:
     is_row = isinstance(value, Iterable) and not isinstance(value, str | bytes | Set | Mapping | Tracer)
     if not is_row or getattr(value, "ndim", 1) != 1:
-        rule = f"{name} must be a sequence of Python integers, known while tracing"
+        rule = f"{name} must be a sequence of {what}, known while tracing"
         raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
-    return tuple(as_int(operator, f"{name}[{i}]", item) for i, item in enumerate(value))
+    return tuple(read(operator, f"{name}[{i}]", item) for i, item in enumerate(value))
 
 
 def as_name(operator: str, name: str, value: Any) -> str:

@@ -50,6 +50,8 @@ class OperatorDesc(Generic[R]):
     moves_words: ClassVar[bool] = True
     # The input of which the output is a copy, some elements of it replaced.
     replaces_in: ClassVar[str | None] = None
+    # Whether the output may be bound to the buffer of an input that is laid out like it.
+    in_place: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         names = self.directml_names()
@@ -195,6 +197,11 @@ class OperatorDesc(Generic[R]):
             found[name] = tuple(ports[f"{name}[{i}]"] for i in range(len(value))) if several else ports.get(name)
         return found
 
+    def may_share(self, output: str, other: str) -> bool:
+        """Whether two ports may be bound to one buffer: an output and an input, laid out alike, of some operators."""
+        ports = self.ports()
+        return self.in_place and other in self.input_ports() and ports[output] == ports[other]
+
     def owned_by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
         """What is handed over for some inputs, by field: of an array a tuple, with None for those that are not."""
         names = {port.partition("[")[0] for port in ports}
@@ -221,6 +228,10 @@ class OperatorDesc(Generic[R]):
             wanted = ", ".join(map(self.shown, ports)) or "nothing"
             raise ConstraintError(f"{self.operator_type}: takes arrays for {wanted}, but there are {len(arrays)}.")
         given = {port: self._as_input(port, array) for port, array in zip(ports, arrays, strict=True)}
+        for port, tensor in self.output_ports().items():
+            if jax.dtypes.canonicalize_dtype(tensor.dtype) != tensor.dtype:
+                rule = f"{self.shown(port)} of 64 bits needs 64-bit types: enable jax_enable_x64 around the call"
+                raise DataTypeError(message(self.operator_type, rule, "jax_enable_x64 is off", {port: tensor}))
         return self.compute_checked(**self.by_field(given))
 
     def compute_checked(self, *args: Any, **kwargs: Any) -> Any:

@@ -20,6 +20,7 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError, Faults, describe, message
 from .activation import Activation
 from .data_type import DataType, as_integer
+from .exact import Real, TypedNumber
 from .tensor import TensorDesc
 from .tensor_json import refuse_unknown, tensor_from_json, tensor_to_json
 
@@ -184,7 +185,7 @@ def _as_ranged(least: int, most: int, words: str, struct: str, field: str, value
     raise ConstraintError(message(struct, f"{field} must be in {words}", f"it is {number}", {field: value}))
 
 
-def as_real(struct: str, field: str, value: Any) -> float:
+def as_real(struct: str, field: str, value: Any) -> Real:
     """A Python float, from any real number.
 
     Raises:
@@ -193,7 +194,7 @@ def as_real(struct: str, field: str, value: Any) -> float:
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     with suppress(OverflowError):
         if is_number:
-            return float(value)
+            return Real(value)
     raise DataTypeError(message(struct, f"{field} must be a number", f"it is {describe(value)}", {field: value}))
 
 
@@ -304,9 +305,13 @@ _MEMBERS = {
 }
 
 
-def _as_scalar(struct: str, field: str, value: Any) -> Any:
-    if isinstance(value, np.integer | np.floating) or type(value) in (int, float):
+def _as_scalar(struct: str, field: str, value: Any) -> int | Real | TypedNumber:
+    if isinstance(value, np.integer | np.floating):
+        return TypedNumber.of(value)
+    if isinstance(value, TypedNumber | Real) or type(value) is int:
         return value
+    if type(value) is float:
+        return Real(value)
     rule = f"{field} must be a number, or one of NumPy whose bits are meant"
     raise DataTypeError(message(struct, rule, f"it is {describe(value)}", {field: value}))
 
@@ -325,10 +330,10 @@ def _scalar_from_json(json: Any) -> Any:
 
 
 def _scalar_to_json(value: Any) -> Any:
-    if not isinstance(value, np.generic):
+    if not isinstance(value, TypedNumber):
         return _number_to_json(value)
     member = next((name for name, dtype in _MEMBERS.items() if dtype == value.dtype), None)
-    number = _number_to_json(value.item())
+    number = _number_to_json(value.number.item())
     return number if member is None else {member: number}
 
 
@@ -344,9 +349,9 @@ def scalar_of(value: Any, data_type: DataType) -> np.generic:
       DataTypeError: the type cannot hold the number.
     """
     dtype = data_type.dtype
-    if isinstance(value, np.generic) and value.dtype != dtype and value.dtype.itemsize == dtype.itemsize:
-        return value.view(dtype)
-    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, TypedNumber) and value.dtype != dtype and value.dtype.itemsize == dtype.itemsize:
+        return value.number.view(dtype)
+    number = value.number.item() if isinstance(value, TypedNumber) else value
     if dtype.kind == "f":
         with np.errstate(over="ignore"), suppress(OverflowError):
             return dtype.type(number)

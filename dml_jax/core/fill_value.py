@@ -8,33 +8,43 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, describe, message
-from ..lowering.bits import is_key
 
-__all__ = ["Number", "as_fill"]
+__all__ = ["Number", "as_fill", "as_number"]
 
 # Of any Python or NumPy type; an array has no dimensions and is known while tracing.
 Number = complex | np.generic | np.ndarray | jax.Array
 
 
-def as_fill(operator: str, name: str, fill_value: Any, input: Any, mode: str) -> Any:
+def as_fill(operator: str, name: str, fill_value: Any, input: Any, mode: str, needed: str = "fill") -> Any:
     """Returns the fill value as a 0-d array of the input's dtype: traced, so that a new value compiles nothing.
 
     Raises:
-      ConstraintError: a fill value without mode="fill".
+      ConstraintError: a fill value other than 0 without the mode that needs it.
       DataTypeError: no number, or one that the dtype of `input` cannot hold.
     """
-    if mode != "fill":
-        if fill_value is None:
-            return None
-        rule = f'{name} needs mode="fill"'
-        raise ConstraintError(message(operator, rule, f"mode is {mode!r}", {name: fill_value}))
-    value = _as_number(0 if fill_value is None else fill_value)
-    filled = None if value is None or is_key(input) else _converted(value, input.dtype)
-    if value is not None and filled is not None and _holds(filled, value):
-        return filled
-    rule = f"{name} must be a number (0 if not given), known while tracing, that {input.dtype} holds"
-    fact = f"it is {describe(fill_value)}"
-    raise DataTypeError(message(operator, rule, fact, {"input": input, name: fill_value}))
+    if mode == needed:
+        given = 0 if fill_value is None else fill_value
+        return as_number(operator, name, given, input, "a number (0 if not given)")
+    if fill_value is None or (type(fill_value) is int and fill_value == 0 and needed != "fill"):
+        return None
+    rule = f'{name} needs mode="{needed}"'
+    raise ConstraintError(message(operator, rule, f"mode is {mode!r}", {name: fill_value}))
+
+
+def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:
+    """Returns a number as a 0-d array of a dtype, or of that of an array.
+
+    Raises:
+      DataTypeError: no number, or one that the dtype cannot hold.
+    """
+    dtype = getattr(like, "dtype", like)
+    value = _as_number(given)
+    converted = None if value is None or jnp.issubdtype(dtype, jax.dtypes.prng_key) else _converted(value, dtype)
+    if value is not None and converted is not None and _holds(converted, value):
+        return converted
+    rule = f"{name} must be {what}, known while tracing, that {dtype} holds"
+    operands = {name: given} if like is dtype else {"input": like, name: given}
+    raise DataTypeError(message(operator, rule, f"it is {describe(given)}", operands))
 
 
 def _as_number(value: Any) -> np.ndarray | None:

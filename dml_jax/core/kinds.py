@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import signature
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -17,8 +18,8 @@ import jax
 import numpy as np
 
 from ..errors import DataTypeError, message
-from .arguments import as_data, as_dtype, as_flag, as_indices, as_int, as_ints, as_name
-from .fill_value import Number, as_fill
+from .arguments import as_data, as_dtype, as_flag, as_indices, as_int, as_ints, as_name, as_real, as_reals
+from .fill_value import Number, as_fill, as_number
 from .sharding import OutSharding as Sharding
 from .sharding import as_out_sharding
 
@@ -30,10 +31,13 @@ __all__ = [
     "Fill",
     "Indices",
     "Kind",
+    "Number",
     "OutSharding",
     "ScalarIndices",
     "attribute",
+    "fill_in",
     "kinds_of",
+    "number_of",
 ]
 
 
@@ -71,13 +75,23 @@ def attribute(read: Callable[[str, str, Any], Any], *names: str) -> Kind:
     return Kind(read, names=names)
 
 
+def number_of(operand: str) -> Kind:
+    """A number that the type of an array, or a type, holds; traced, so that another one compiles nothing."""
+    return Kind(as_number, is_array=True, is_shown=False, needs=(operand,))
+
+
+def fill_in(mode: str) -> Kind:
+    """The number that the dtype of `input` holds and that is read, in this mode alone, where there is no element."""
+    return Kind(partial(as_fill, needed=mode), is_array=True, is_shown=False, needs=("input", "mode"))
+
+
 _INDICES = Kind(as_indices, is_array=True)
 Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True)]
 DataList = Annotated[Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_array=True, is_list=True)]
 Indices = Annotated[jax.Array | np.ndarray, _INDICES]
 ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
 DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
-Fill = Annotated[Number | None, Kind(as_fill, is_array=True, is_shown=False, needs=("input", "mode"))]
+Fill = Annotated[Number | None, fill_in("fill")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
 
 
@@ -96,6 +110,9 @@ def _or_none(read: Callable[[str, str, Any], Any]) -> Callable[[str, str, Any], 
     return lambda operator, name, value: None if value is None else read(operator, name, value)
 
 
+_SEQUENCES = {int: as_ints, float: as_reals}
+
+
 def _kind_of(annotation: Any) -> Kind:
     """The kind in an annotation, or that of the type."""
     if kind := next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Kind)), None):
@@ -107,8 +124,8 @@ def _kind_of(annotation: Any) -> Kind:
     if get_origin(annotation) is Literal:
         return Kind(as_name, names=get_args(annotation))
     if get_origin(annotation) is Sequence:
-        return Kind(as_ints)
-    return {int: Kind(as_int), bool: Kind(as_flag, is_shown=False)}[annotation]
+        return Kind(_SEQUENCES[get_args(annotation)[0]])
+    return {int: Kind(as_int), float: Kind(as_real), bool: Kind(as_flag, is_shown=False)}[annotation]
 
 
 def kinds_of(function: Callable[..., Any]) -> Mapping[str, Kind]:

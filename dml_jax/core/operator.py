@@ -96,6 +96,7 @@ def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Cal
     readers = {p: _unread if kind.needs else kind.read for p, kind in kinds.items()}
     late = [(p, kind) for p, kind in kinds.items() if kind.needs]
     causes = {q for p, kind in late for q in (p, *kind.needs)}
+    is_always_late = any(parameters[p].default is not None for p, _ in late)
     defaults = {p: x.default for p, x in parameters.items() if x.default is not Parameter.empty}
     defaults = {p: readers[p](name, p, value) for p, value in defaults.items()}
     attributes = _values_of([p for p, kind in kinds.items() if not kind.is_array and p != SHARDING])
@@ -114,7 +115,7 @@ def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Cal
             given[p] = readers[p](name, p, value)
         if len(given) < count:
             of_python.bind(*args, **kwargs)
-        if kwargs and not causes.isdisjoint(kwargs):
+        if is_always_late or (kwargs and not causes.isdisjoint(kwargs)):
             for p, kind in late:
                 given[p] = kind.read(name, p, given[p], *[given[q] for q in kind.needs])
         return jitted((forced(), given[sharding], attributes(given)), *arrays(given))

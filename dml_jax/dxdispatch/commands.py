@@ -174,7 +174,11 @@ def _refuse_overlaps(desc: OperatorDesc, bindings: Mapping[str, Range]) -> None:
         for port, bound in bindings.items():
             if port != output and bound.overlaps(bindings[output]):
                 fact = f"{desc.shown(port)} and {desc.shown(output)} share bytes of {bound.buffer!r}"
-                raise ConstraintError(f"{desc.operator_type} does not execute in place, but {fact}")
+                if not desc.in_place:
+                    raise ConstraintError(f"{desc.operator_type} does not execute in place, but {fact}")
+                if not desc.may_share(output, port) or bound != bindings[output]:
+                    rule = "executes in place on one whole binding of tensors that are described alike"
+                    raise ConstraintError(f"{desc.operator_type} {rule}, but {fact} otherwise")
 
 
 def _read_print(json: Mapping[str, Any], buffers: Buffers, _: Any) -> Print:

@@ -14,3 +14,4 @@ from ._join import *
 from ._split import *
 from ._cast import *
 from ._tile import *
+from ._identity import *

@@ -1,0 +1,272 @@
+"""identity and ELEMENT_WISE_IDENTITY: a copy of bits, or input * scale + bias."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import (
+    ALL_TYPES,
+    FLOATS,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Call,
+    Example,
+    Struct,
+    f32,
+    level,
+)
+from oracles import coordinates
+from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+
+from dml_jax import (
+    CompiledOperator,
+    ConstraintError,
+    DataTypeError,
+    ElementWiseIdentityDesc,
+    TensorDesc,
+    compile_operator,
+    identity,
+)
+from operators.test_cast import oracle as converted
+
+pytestmark = pytest.mark.device
+
+
+def oracle(input, scale=None, bias=None):
+    if scale is None and bias is None:
+        return input.copy()
+    scale, bias = 1 if scale is None else scale, 0 if bias is None else bias
+    is_integer = input.dtype.kind in "iu"
+    if is_integer and scale == int(scale) and bias == int(bias):
+        limits, output = np.iinfo(input.dtype), np.empty_like(input)
+        for c in coordinates(input.shape):
+            whole = input[c].item() * int(scale) + int(bias)
+            output[c] = (whole - int(limits.min)) % 2**limits.bits + int(limits.min)
+        return output
+    wide = input.dtype if input.dtype.itemsize >= 4 and not is_integer else np.dtype(np.float32)
+    computed = converted(input, wide) if is_integer else input.astype(wide)
+    return converted(computed * wide.type(scale) + wide.type(bias), input.dtype)
+
+
+X = numbered((4, 6))
+CASE = Call(identity, {"input": X})
+BREAKS = {"numbers(input)": {"input": X > 3, "scale": 2}}
+VARIANTS = {
+    "scaled": {"scale": 2, "is_linear": False},  # exactly, but its derivatives are not 0 and 1
+    "shifted": {"bias": -3, "is_linear": False},
+    "integers": {"input": np.int8([[100, -128], [3, -1]]), "scale": 3, "bias": 200},
+    "rounded": {"input": np.uint8([[255, 1], [7, 0]]), "scale": -1.5, "bias": 255.5},
+}
+
+
+# The struct.
+
+
+def fill(rng, port, tensor, count):
+    """Floats that are multiplied and added up without an error; integers of all bits."""
+    if tensor.dtype.kind != "f":
+        return None
+    return (rng.integers(-200, 200, count) / 8).astype(tensor.dtype)
+
+
+def draw(rng):
+    sizes = dims(rng, int(rng.integers(1, 9)))
+    scale_biases = [None, (-1, 0), (3, 7), (0.5, 0), (1, -40)]
+    return {"input": sizes, "output": sizes, "scale_bias": scale_biases[rng.integers(len(scale_biases))]}
+
+
+def expected(desc, x):
+    pair = desc.scale_bias
+    return oracle(x) if pair is None else oracle(x, float(pair.scale), float(pair.bias))
+
+
+SAMPLE = ElementWiseIdentityDesc(f32(1, 1, 1, 3), f32(1, 1, 1, 3), (2, 10))
+STRUCTS = (
+    Struct(
+        SAMPLE,
+        breaks={"same_sizes(output, input)": {"output": f32(1, 1, 3, 1)}},
+        levels=(
+            level("4_1", RANKS_1_TO_8, input=ALL_TYPES),
+            level("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS),
+            level("2_1", RANKS_4_TO_5, input=UP_TO_32_BITS),
+            level("1_0", RANKS_4_TO_5, input=FLOATS),
+        ),
+        examples=(Example(SAMPLE, [[1, 2, 3]], [[12, 14, 16]]),),
+        draw=draw,
+        expected=expected,
+        fill=fill,
+    ),
+)
+
+
+def test_strides_transpose_and_repeat():
+    transposed = ElementWiseIdentityDesc(f32(3, 2, strides=(1, 3)), f32(3, 2))
+    assert_same_bits(compile_operator(transposed)(X.ravel()[:6]), X.ravel()[:6].reshape(2, 3).T.ravel())
+    repeated = ElementWiseIdentityDesc(f32(3, 2, strides=(0, 1)), f32(3, 2))
+    assert_same_bits(compile_operator(repeated)(X.ravel()[:2]), np.tile(X.ravel()[:2], 3))
+
+
+# In place.
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["compiled", "restored"])
+@pytest.mark.parametrize("sizes", [(6,), (64, 300)], ids=["small", "large"])
+def test_the_output_may_be_the_array_of_the_input(sizes, restored):
+    run = compile_operator(ElementWiseIdentityDesc(f32(*sizes), f32(*sizes), (2, 1)))
+    if restored:
+        pytest.importorskip("flatbuffers")
+        run = CompiledOperator.deserialize(run.serialize())
+    before = numbered((int(np.prod(sizes)),))
+    x = jnp.array(before)
+    address = x.unsafe_buffer_pointer()
+    made = run(x, out=x)
+    assert x.is_deleted()
+    assert made.unsafe_buffer_pointer() == address
+    assert_same_bits(made, before * 2 + 1)
+
+
+def test_in_place_with_gaps():
+    tensor = f32(2, 2, strides=(3, 1))
+    x = jnp.array(np.float32([1, 2, -9, 3, 4]))
+    made = compile_operator(ElementWiseIdentityDesc(tensor, tensor, (10, 0)))(x, out=x)
+    assert_same_bits(made, np.float32([10, 20, -9, 30, 40]))
+
+
+def test_tensors_that_differ_do_not_share_a_buffer():
+    x = jnp.zeros(6)
+    for desc in (
+        ElementWiseIdentityDesc(f32(3, 2, strides=(1, 3)), f32(3, 2)),
+        ElementWiseIdentityDesc(f32(2, strides=(0,)), f32(2)),
+    ):
+        with pytest.raises(ConstraintError, match=r"out= .* must not be bound as an input"):
+            compile_operator(desc)(x, out=x)
+
+
+# Against the oracle.
+
+
+@every_small_shape
+def test_every_small_shape(shapes):
+    def calls():
+        for shape in shapes:
+            x = numbered(shape)
+            yield identity, (x,), oracle(x)
+            yield partial(identity, scale=-2, bias=0.5), (x,), oracle(x, -2, 0.5)
+
+    assert_calls_agree(calls())
+
+
+@pytest.mark.parametrize(
+    ("scale", "bias"), [(3, None), (None, -1000), (-1, 0), (2.0**40 + 2.0**20, 2.0**33 + 1), (0.5, None), (-1.25, 100)]
+)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32])
+def test_integers_wrap_or_saturate(dtype, scale, bias):
+    limits = np.iinfo(dtype)
+    x = np.array([0, 1, 3, 100, limits.max, limits.max - 6, limits.min, limits.min // 2], dtype)
+    assert_same_bits(identity(x, scale, bias), oracle(x, scale, bias))
+
+
+@every_narrow_float
+def test_narrow_floats_are_rounded_once(dtype):
+    x = np.array([0.5, 1, 1.5, 2], dtype)
+    assert_same_bits(identity(x, 1.25, 0.25), (x.astype(np.float32) * 1.25 + 0.25).astype(dtype))
+
+
+@every_narrow_float
+def test_a_copy_keeps_bits(dtype):
+    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+    assert_same_bits(identity(x), x)
+    assert_same_bits(jax.jit(lambda x: identity(identity(x)[None]))(x), x[None])
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    x = numbered((3, 4)).astype(dtype)
+    assert_same_bits(identity(x), x)
+    if name in ("complex64", "float32"):
+        assert_same_bits(identity(x, 2, 1), x * dtype.type(2) + dtype.type(1))
+
+
+def test_int4_wraps_within_its_bits():
+    assert_same_bits(
+        identity(np.int32([3, -8, 7]).astype(ml_dtypes.int4), 5), np.int32([-1, -8, 3]).astype(ml_dtypes.int4)
+    )
+
+
+def test_signs_of_zero():
+    """-0.0 + 0.0 is 0.0, but XLA takes it for -0.0; what is left out adds nothing on any device."""
+    zero = np.float32([-0.0, 0.0])
+    assert np.signbit(identity(zero)).tolist() == [True, False]
+    assert np.signbit(identity(zero, scale=-1)).tolist() == [False, True]
+    assert np.signbit(identity(zero, bias=-0.0)).tolist() == [True, False]
+
+
+def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
+    x = np.int64([[1, -(2**40), 2**63 - 1]])
+    for pair in (None, (3, 1)):
+        desc = ElementWiseIdentityDesc(TensorDesc("INT64", (1, 3)), TensorDesc("INT64", (1, 3), (1, 2)), pair)
+        made = np.asarray(compile_operator(desc)(x.ravel())).view(np.int64)
+        assert_same_bits(made[::2], oracle(x, *(pair or ()))[0])
+    if not x64:
+        with pytest.raises(DataTypeError, match="input of type int64 needs 64-bit types"):
+            identity(x)
+
+
+def test_random_keys():
+    keys = jax.random.split(jax.random.key(0), 2)
+    assert_same_bits(jax.random.key_data(identity(keys)), np.asarray(jax.random.key_data(keys)))
+    with pytest.raises(DataTypeError, match="must be one of numbers to scale or shift, but it is key"):
+        identity(keys, 2)
+
+
+def test_empty_arrays():
+    assert identity(X[:0], 2, 3).shape == (0, 6)
+
+
+# Transformations and meshes.
+
+
+def test_the_gradient_is_scaled():
+    assert_same_bits(jax.grad(lambda x: identity(x, 3, 5).sum())(X), np.full_like(X, 3))
+
+
+def test_vmap_of_any_axis():
+    batch = numbered((2, 5, 3))
+    assert_same_bits(jax.vmap(lambda x: identity(x, 2), in_axes=1, out_axes=2)(batch), np.moveaxis(batch * 2, 1, 2))
+
+
+def test_every_dimension_keeps_its_sharding():
+    copied = identity(on_explicit_mesh(X, None, "d"), 2)
+    assert jax.typeof(copied).sharding.spec == P(None, "d")
+    assert_same_bits(copied, X * 2)
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"input": 3}, "input must be an array"),
+        ({"scale": "2"}, "scale must be a real number, known while tracing, but it is '2'"),
+        ({"scale": True}, "scale must be a real number"),
+        ({"bias": 1j}, "bias must be a real number"),
+        ({"bias": 10**400}, "bias must be a real number"),
+        ({"scale": np.float32([1])}, r"scale must be a real number, known while tracing, but it is float32\[1\]"),
+    ],
+)
+def test_mistakes_are_named(change, match):
+    with pytest.raises(DataTypeError, match=f"^identity: .*{match}"):
+        identity(**CASE.arguments | change)
+
+
+def test_numbers_of_numpy_are_accepted():
+    assert_same_bits(identity(X, np.float16(2), np.int64(1)), X * 2 + 1)

@@ -15,3 +15,4 @@ from ._split import *
 from ._cast import *
 from ._tile import *
 from ._identity import *
+from ._cumulative_summation import *

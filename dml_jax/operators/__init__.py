@@ -16,3 +16,4 @@ from ._cast import *
 from ._tile import *
 from ._identity import *
 from ._cumulative_summation import *
+from ._cumulative_product import *

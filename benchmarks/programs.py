@@ -167,11 +167,17 @@ def exported(program: Program, platform: str) -> list[str]:
         if program.way == "buffers":
             texts = _of_buffers(program.attributes, platform)
         else:
-            function = partial(getattr(dml_jax, program.operator), **program.attributes)
-            made, arrays = WAYS[program.way](function, arrays)
+            made, arrays = WAYS[program.way](_called(program), arrays)
             texts = [jax.export.export(jax.jit(made), platforms=[platform])(*arrays).mlir_module()]
     with mlir.make_ir_context():
         return [line for text in texts for line in canonical(ir.Module.parse(text))]
+
+
+def _called(program: Program) -> Callable[..., Any]:
+    """The function of the arrays alone, those of a list one by one."""
+    function = partial(getattr(dml_jax, program.operator), **program.attributes)
+    takes_a_list = any(kind.is_list for kind in getattr(function.func, "kinds", {}).values())
+    return (lambda *arrays: function(arrays)) if takes_a_list else function
 
 
 def _of_buffers(desc: dict[str, Any], platform: str) -> list[str]:

@@ -5,6 +5,7 @@ import io
 import json
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,13 +13,13 @@ import pytest
 from checks import sampled
 from click.testing import CliRunner
 
-import dml_jax
 from dml_jax import ConstraintError
-from dml_jax.bench import cases, contenders, measuring, peers, report, results
+from dml_jax.bench import cases, contenders, measuring, peers, report, results, subjects
+from dml_jax.bench.subjects import SUBJECTS
 from dml_jax.command import bench as command
 
-FUNCTIONS = {"gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "depth_to_space"}
-FUNCTIONS |= {"space_to_depth", "as_strided"}
+# The operators that are measured.
+MEASURED = {*SUBJECTS}
 
 
 def run(*arguments):
@@ -38,23 +39,32 @@ def test_the_cases_are_those_of_every_operator():
     for chosen in listed.values():
         names = [case.name for case in chosen]
         assert len(names) == len(set(names))
-    assert {case.operator for case in listed["quick"]} == FUNCTIONS
-    assert {case.operator for case in listed["full"]} == FUNCTIONS
-    assert FUNCTIONS - {"as_strided"} == {case.operator for case in listed["small"]}
+    assert {case.operator for case in listed["quick"]} == MEASURED
+    assert {case.operator for case in listed["full"]} == MEASURED
+    assert {case.operator for case in listed["small"]} == {n for n, one in SUBJECTS.items() if hasattr(one, "small")}
     texts = " ".join(case.name for case in listed["full"])
     for part in ("uint8", "float16", "float32", "float64", "b=2", "b=3", "b=4", "b=8", "DCR", "CRD", "NCHW", "NHWC"):
         assert part in texts
     assert {case.moved for case in cases.sweep(2**20)} == {case.moved for case in cases.sweep(2**21)}
 
 
+def test_every_file_of_the_benchmark_is_of_an_operator_and_has_its_peers():
+    files = {path.stem[1:] for path in Path(subjects.__file__).parent.glob("_[a-z]*.py")}
+    assert files == MEASURED
+    for name, subject in SUBJECTS.items():
+        missing = [what for what in ("quick", "full", "of_jnp", "of_numpy", "of_torch") if not hasattr(subject, what)]
+        assert not missing, f"dml_jax/bench/subjects/_{name}.py lacks {missing}"
+
+
 def test_bytes_are_what_the_arrays_need():
     """Of operators that read and write everything once; a gather also reads its indices."""
     for case in cases.quick():
         arrays = case.make()
-        out = jax.eval_shape(lambda *x, c=case: getattr(dml_jax, c.operator)(*x, **c.attributes), *arrays)
-        written = out.size * out.dtype.itemsize
-        if case.operator in ("depth_to_space", "space_to_depth"):
-            assert case.moved == arrays[0].nbytes + written
+        written = sum(out.size * out.dtype.itemsize for out in jax.tree.leaves(case.output(arrays)))
+        if case.operator in ("depth_to_space", "space_to_depth", "join", "split", "tile", "pad"):
+            assert case.moved == sum(array.nbytes for array in arrays) + written
+        if case.operator == "slice":
+            assert case.moved == 2 * written
         if case.operator == "gather_elements":
             assert case.moved == arrays[0].nbytes + arrays[1].nbytes + written
 
@@ -128,7 +138,7 @@ def test_the_quick_run_prints_writes_and_draws(tmp_path):
         assert heading in done.output
     assert "differs" not in done.output
     read = results.Results.read(files[0])
-    assert {r.operator for r in read.rows} == FUNCTIONS
+    assert {r.operator for r in read.rows} == MEASURED
     assert {r.contender for r in read.rows if "streamed from file to file" in r.case} == {"dml_jax", "memmap copy"}
     assert read.versions["jax"] == jax.__version__
     assert files[1].read_text().count("\n") == len(read.rows) + 1

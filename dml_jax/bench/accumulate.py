@@ -13,7 +13,7 @@ import numpy as np
 
 import dml_jax
 
-from .cases import Case
+from .case import Case
 from .contenders import Contender, JaxRun, Run
 from .peers import torch_run
 

@@ -1,6 +1,6 @@
 """Who is measured first: dml_jax, plain jax.numpy and NumPy, each in its best form and into a bound output."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import Any, Protocol
@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import dml_jax
+from .case import Arrays, Case
+from .subjects import SUBJECTS
 
-from .cases import Case
-
-__all__ = ["Contender", "Run", "copy_of", "own"]
+__all__ = ["Contender", "HostRun", "JaxRun", "Run", "copy_of", "host_arrays", "own", "spread"]
 
 
 class Run(Protocol):
@@ -26,7 +25,7 @@ class Run(Protocol):
         """Waits for all calls started."""
 
     def value(self, most: int) -> np.ndarray:
-        """The last result, flat; about `most` of its elements if there are more."""
+        """The last results, flat, one after the other; of one with more elements than `most` about so many."""
         ...
 
 
@@ -40,43 +39,42 @@ class Contender:
     """
 
     name: str
-    start: Callable[[Case, Sequence[tuple[np.ndarray, ...]]], Run | None]
+    start: Callable[[Case, Sequence[Arrays]], Run | None]
 
 
 class JaxRun:
-    """Calls of a jitted function, into a donated output if `bound`."""
+    """Calls of a jitted function, into donated outputs if `bound`."""
 
-    def __init__(self, function: Callable[..., Any], turns: Sequence[tuple[np.ndarray, ...]], *, bound: bool):
+    def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays], *, bound: bool):
         self.turns = [jax.block_until_ready(tuple(map(jnp.asarray, arrays))) for arrays in turns]
         self.bound, self.called = bound, jax.jit(function)
         if bound:
             self.called = jax.jit(lambda out, *arrays: function(*arrays), donate_argnums=0, keep_unused=True)
-        shape = jax.eval_shape(function, *self.turns[0])
-        self.out = jnp.zeros(shape.shape, shape.dtype)
+        self.out = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(function, *self.turns[0]))
 
     def step(self, turn: int) -> None:
         arrays = self.turns[turn % len(self.turns)]
         self.out = self.called(self.out, *arrays) if self.bound else self.called(*arrays)
 
     def finish(self) -> None:
-        self.out.block_until_ready()
+        jax.block_until_ready(self.out)
 
     def value(self, most: int) -> np.ndarray:
-        return np.asarray(spread(self.out, most))
+        return np.concatenate([np.asarray(spread(one, most)) for one in jax.tree.leaves(self.out)])
 
 
 class EagerRun(JaxRun):
     """Calls of a function as users write them, not jitted by the caller."""
 
-    def __init__(self, function: Callable[..., Any], turns: Sequence[tuple[np.ndarray, ...]]):
+    def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays]):
         super().__init__(function, turns, bound=False)
         self.called = function
 
 
 class HostRun:
-    """Calls of a function that writes into an array of NumPy's."""
+    """Calls of a function that writes into an array of NumPy's, or a tuple of them."""
 
-    def __init__(self, write: Callable[..., Any], out: np.ndarray, turns: Sequence[tuple[np.ndarray, ...]]):
+    def __init__(self, write: Callable[..., Any], out: Any, turns: Sequence[Any]):
         self.write, self.out, self.turns = write, out, turns
 
     def step(self, turn: int) -> None:
@@ -86,7 +84,7 @@ class HostRun:
         pass
 
     def value(self, most: int) -> np.ndarray:
-        return spread(self.out, most)
+        return np.concatenate([spread(one, most) for one in jax.tree.leaves(self.out)])
 
 
 def spread(array: Any, most: int) -> Any:
@@ -108,121 +106,27 @@ def own(*, eager: bool) -> list[Contender]:
     """This library first, then jax.numpy and NumPy; `eager` for calls of small arrays."""
     if eager:
         return [
-            Contender("dml_jax", lambda case, turns: EagerRun(_ours(case), turns)),
+            Contender("dml_jax", lambda case, turns: EagerRun(case.call, turns)),
             Contender("jnp", lambda case, turns: JaxRun(_plain(case), turns, bound=False)),
         ]
     found = [
-        Contender("dml_jax", lambda case, turns: JaxRun(_ours(case), turns, bound=True)),
-        Contender("fresh", lambda case, turns: JaxRun(_ours(case), turns, bound=False)),
+        Contender("dml_jax", lambda case, turns: JaxRun(case.call, turns, bound=True)),
+        Contender("fresh", lambda case, turns: JaxRun(case.call, turns, bound=False)),
         Contender("jnp", lambda case, turns: JaxRun(_plain(case), turns, bound=True)),
     ]
     # Elsewhere NumPy does not work on the same device.
     return [*found, Contender("NumPy", _numpy)] if jax.default_backend() == "cpu" else found
 
 
-def _ours(case: Case) -> Callable[..., Any]:
-    function = getattr(dml_jax, case.operator)
-    return lambda *arrays: function(*arrays, **case.attributes)
-
-
 def _plain(case: Case) -> Callable[..., Any]:
     """What users of jax.numpy write."""
-    a = case.attributes
-    return {
-        "gather": lambda x, i: jnp.take(x, i, axis=a["axis"], mode="clip"),
-        "gather_elements": lambda x, i: jnp.take_along_axis(x, i, axis=a["axis"], mode="clip"),
-        "gather_nd": lambda x, i: x.at[tuple(jnp.moveaxis(i, -1, 0))].get(mode="clip"),
-        "scatter_nd": lambda x, i, u: x.at[tuple(jnp.moveaxis(i, -1, 0))].set(u, mode="drop"),
-        "scatter_elements": lambda x, i, u: jnp.put_along_axis(x, i, u, axis=a["axis"], inplace=False, mode="drop"),
-        "depth_to_space": lambda x: depth_to_space(x, **a),
-        "space_to_depth": lambda x: space_to_depth(x, **a),
-        "as_strided": lambda x: x[_offsets(a)],
-    }[case.operator]
+    return SUBJECTS[case.operator].of_jnp(case.attributes)
 
 
-def _numpy(case: Case, turns: Sequence[tuple[np.ndarray, ...]]) -> Run:
-    a, first = case.attributes, turns[0]
-    view = np.lib.stride_tricks.as_strided
-    write, shape = {
-        "gather": lambda: (lambda out, x, i: np.take(x, i, axis=a["axis"], out=out, mode="clip"), None),
-        "gather_elements": lambda: (
-            lambda out, x, i: np.copyto(out, np.take_along_axis(x, i, a["axis"])),
-            first[-1].shape,
-        ),
-        "gather_nd": lambda: (
-            lambda out, x, i: np.copyto(out, x[tuple(np.moveaxis(i, -1, 0))]),
-            (first[-1].shape[0], first[0].shape[-1]),
-        ),
-        "scatter_nd": lambda: (_scattered_nd, first[0].shape),
-        "scatter_elements": lambda: (
-            lambda out, x, i, u: (np.copyto(out, x), np.put_along_axis(out, i, u, a["axis"])),
-            first[0].shape,
-        ),
-        "depth_to_space": lambda: (_rearranging(depth_to_space, a), None),
-        "space_to_depth": lambda: (_rearranging(space_to_depth, a), None),
-        "as_strided": lambda: (
-            lambda out, x: np.copyto(out, view(x, a["sizes"], [s * x.itemsize for s in a["strides"]])),
-            a["sizes"],
-        ),
-    }[case.operator]()
-    shape = shape or jax.eval_shape(_ours(case), *first).shape
-    return HostRun(write, np.zeros(shape, first[0].dtype), turns)
+def host_arrays(case: Case, arrays: Arrays) -> Any:
+    """Arrays for the outputs of a case."""
+    return jax.tree.map(lambda one: np.zeros(one.shape, one.dtype), case.output(arrays))
 
 
-def _scattered_nd(out: np.ndarray, x: np.ndarray, i: np.ndarray, u: np.ndarray) -> None:
-    np.copyto(out, x)
-    out[tuple(np.moveaxis(i, -1, 0))] = u
-
-
-def _rearranging(function: Callable[..., Any], attributes: Mapping[str, Any]) -> Callable[..., None]:
-    """Copies the transposed view into the output seen in the view's shape, without a temporary."""
-
-    def write(out: np.ndarray, x: np.ndarray) -> None:
-        view = function(x, **attributes, merge=False)
-        np.copyto(out.reshape(view.shape), view)
-
-    return write
-
-
-def depth_to_space(x: Any, *, block_size: int, order: str, data_format: str, merge: bool = True) -> Any:
-    """The usual reshape, transpose, reshape; without the last one if not `merge`."""
-    b = block_size
-    if data_format == "NCHW":
-        n, c, h, w = x.shape
-        split = (n, b, b, c // b**2, h, w) if order == "DCR" else (n, c // b**2, b, b, h, w)
-        perm, shape = ((0, 3, 4, 1, 5, 2) if order == "DCR" else (0, 1, 4, 2, 5, 3)), (n, c // b**2, h * b, w * b)
-    else:
-        n, h, w, c = x.shape
-        split = (n, h, w, b, b, c // b**2) if order == "DCR" else (n, h, w, c // b**2, b, b)
-        perm, shape = ((0, 1, 3, 2, 4, 5) if order == "DCR" else (0, 1, 4, 2, 5, 3)), (n, h * b, w * b, c // b**2)
-    y = permuted(x.reshape(split), perm)
-    return y.reshape(shape) if merge else y
-
-
-def space_to_depth(x: Any, *, block_size: int, order: str, data_format: str, merge: bool = True) -> Any:
-    """The same in the other direction."""
-    b = block_size
-    if data_format == "NCHW":
-        n, c, h, w = x.shape
-        split, shape = (n, c, h // b, b, w // b, b), (n, c * b**2, h // b, w // b)
-        perm = (0, 3, 5, 1, 2, 4) if order == "DCR" else (0, 1, 3, 5, 2, 4)
-    else:
-        n, h, w, c = x.shape
-        split, shape = (n, h // b, b, w // b, b, c), (n, h // b, w // b, c * b**2)
-        perm = (0, 1, 3, 2, 4, 5) if order == "DCR" else (0, 1, 3, 5, 2, 4)
-    y = permuted(x.reshape(split), perm)
-    return y.reshape(shape) if merge else y
-
-
-def permuted(x: Any, order: Sequence[int]) -> Any:
-    """Transposes an array of NumPy's, JAX's, CuPy's, or a tensor of torch's."""
-    return x.permute(order) if hasattr(x, "permute") else x.transpose(order)
-
-
-def _offsets(attributes: Mapping[str, Any]) -> Any:
-    """A flat index per coordinate, as without as_strided."""
-    sizes, strides = attributes["sizes"], attributes["strides"]
-    return sum(
-        (jnp.arange(n, dtype=jnp.int32) * s).reshape((1,) * d + (n,) + (1,) * (len(sizes) - 1 - d))
-        for d, (n, s) in enumerate(zip(sizes, strides, strict=True))
-    )
+def _numpy(case: Case, turns: Sequence[Arrays]) -> Run:
+    return HostRun(SUBJECTS[case.operator].of_numpy(case.attributes), host_arrays(case, turns[0]), turns)

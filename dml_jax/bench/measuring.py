@@ -9,7 +9,7 @@ from statistics import median, quantiles
 import jax
 import numpy as np
 
-from .cases import Case
+from .case import Case
 from .contenders import Contender, Run, copy_of
 
 __all__ = ["Effort", "Measured", "measure"]

@@ -1,20 +1,19 @@
 """Other libraries, where they are installed: torch with out=, ONNX Runtime with IO binding (ORT), CuPy with out=."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 import jax
 import numpy as np
 
-import dml_jax
-
-from .cases import Case
-from .contenders import Contender, HostRun, Run, depth_to_space, own, space_to_depth, spread
+from .case import Arrays, Case
+from .contenders import Contender, HostRun, Run, host_arrays, own, spread
+from .onnx_node import OnnxNode
+from .subjects import SUBJECTS
 
 __all__ = ["contenders", "torch_run", "versions"]
 
-Arrays = tuple[np.ndarray, ...]
 Start = Callable[[Case, Sequence[Arrays]], Run | None]
 
 
@@ -52,11 +51,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _output(case: Case, arrays: Arrays) -> Any:
-    function = getattr(dml_jax, case.operator)
-    return jax.eval_shape(lambda *x: function(*x, **case.attributes), *arrays)
-
-
 class _DeviceRun(HostRun):
     """The same on a device that works asynchronously."""
 
@@ -68,10 +62,11 @@ class _DeviceRun(HostRun):
         self.wait()
 
     def value(self, most: int) -> np.ndarray:
-        return self.fetch(self.out, most)
+        outs = self.out if isinstance(self.out, list | tuple) else [self.out]
+        return np.concatenate([self.fetch(one, most) for one in outs])
 
 
-def torch_run(write: Callable[..., Any], out: np.ndarray, turns: Sequence[Arrays]) -> Run:
+def torch_run(write: Callable[..., Any], out: Any, turns: Sequence[Arrays]) -> Run:
     """Calls of a function of torch's that writes into its first argument, beside JAX's device."""
     import torch  # pyright: ignore[reportMissingImports]
 
@@ -89,117 +84,77 @@ def torch_run(write: Callable[..., Any], out: np.ndarray, turns: Sequence[Arrays
         return some.view(torch.int16).numpy() if some.dtype == torch.bfloat16 else some.numpy()
 
     wait = (lambda: None) if device == "cpu" else torch.cuda.synchronize
-    return _DeviceRun(write, tensor(out), [tuple(map(tensor, arrays)) for arrays in turns], wait, fetched)
+    return _DeviceRun(write, jax.tree.map(tensor, out), [tuple(map(tensor, arrays)) for arrays in turns], wait, fetched)
 
 
 def _torch(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    shape = _output(case, turns[0])
-    a = case.attributes
-    writes = {
-        "gather": lambda out, x, i: torch.index_select(x, a["axis"], i, out=out),
-        "gather_elements": lambda out, x, i: torch.gather(x, a["axis"], i, out=out),
-        "gather_nd": lambda out, x, i: torch.index_select(
-            x.reshape(-1, x.shape[-1]), 0, i[:, 0] * x.shape[1] + i[:, 1], out=out
-        ),
-        "scatter_nd": lambda out, x, i, u: out.copy_(x).index_copy_(0, i[:, 0], u),
-        "scatter_elements": lambda out, x, i, u: out.copy_(x).scatter_(a["axis"], i, u),
-        "depth_to_space": _rearranging(depth_to_space, a),
-        "space_to_depth": _rearranging(space_to_depth, a),
-        "as_strided": lambda out, x: out.copy_(torch.as_strided(x, a["sizes"], a["strides"])),
-    }
-    return torch_run(writes[case.operator], np.zeros(shape.shape, shape.dtype), turns)
-
-
-def _rearranging(function: Callable[..., Any], attributes: Mapping[str, Any]) -> Callable[..., Any]:
-    def write(out: Any, x: Any) -> None:
-        view = function(x, **attributes, merge=False)
-        out.view(view.shape).copy_(view)
-
-    return write
+    write = SUBJECTS[case.operator].of_torch(case.attributes)
+    run = torch_run(write, host_arrays(case, turns[0]), turns)
+    try:
+        run.step(0)
+    except (NotImplementedError, RuntimeError):  # a data type that it does not offer
+        return None
+    return run
 
 
 def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
     import cupy  # pyright: ignore[reportMissingImports]
 
-    a = case.attributes
-    shape = _output(case, turns[0])
-
-    def rearranging(function: Callable[..., Any]) -> Callable[..., Any]:
-        def write(out: Any, x: Any) -> None:
-            view = function(x, **a, merge=False)
-            out.reshape(view.shape)[...] = view
-
-        return write
-
-    writes = {
-        "gather": lambda out, x, i: cupy.take(x, i, axis=a["axis"], out=out),
-        "gather_elements": lambda out, x, i: cupy.copyto(out, cupy.take_along_axis(x, i, a["axis"])),
-        "depth_to_space": rearranging(depth_to_space),
-        "space_to_depth": rearranging(space_to_depth),
-    }
-    if case.operator not in writes:
+    form = getattr(SUBJECTS[case.operator], "of_cupy", None)
+    if form is None:
         return None
     return _DeviceRun(
-        writes[case.operator],
-        cupy.zeros(shape.shape, shape.dtype),
+        form(case.attributes),
+        jax.tree.map(cupy.asarray, host_arrays(case, turns[0])),
         [tuple(map(cupy.asarray, arrays)) for arrays in turns],
         cupy.cuda.get_current_stream().synchronize,
         lambda out, most: cupy.asnumpy(spread(out, most)),
     )
 
 
-# ONNX's name of an operator, and its attributes.
-_ONNX: dict[str, tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
-    "gather": ("Gather", lambda a: {"axis": a["axis"]}),
-    "gather_elements": ("GatherElements", lambda a: {"axis": a["axis"]}),
-    "gather_nd": ("GatherND", lambda a: {}),
-    "scatter_nd": ("ScatterND", lambda a: {}),
-    "scatter_elements": ("ScatterElements", lambda a: {"axis": a["axis"]}),
-    "depth_to_space": ("DepthToSpace", lambda a: {"blocksize": a["block_size"], "mode": a["order"]}),
-    "space_to_depth": ("SpaceToDepth", lambda a: {"blocksize": a["block_size"]}),
-}
-
-
 def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
     import onnxruntime
 
-    a = case.attributes
-    if case.operator not in _ONNX or a.get("data_format", "NCHW") != "NCHW":
+    form = getattr(SUBJECTS[case.operator], "of_onnx", None)
+    node = form(case.attributes) if form else None
+    if node is None:
         return None
-    if case.operator == "space_to_depth" and a["order"] != "DCR":
-        return None
-    if case.operator in ("gather_nd", "scatter_nd"):  # their indices are INT64
-        turns = [(arrays[0], arrays[1].astype(np.int64), *arrays[2:]) for arrays in turns]
-    shape = _output(case, turns[0])
-    out = np.zeros(shape.shape, shape.dtype)
+    outs = jax.tree.leaves(host_arrays(case, turns[0]))
+    turns = [node.arrays(arrays) for arrays in turns]
     try:
-        session = onnxruntime.InferenceSession(_model(case, turns[0], out), providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(_model(node, turns[0], outs), providers=["CPUExecutionProvider"])
     except Exception:  # a data type that it does not offer
         return None
-    bound = onnxruntime.OrtValue.ortvalue_from_numpy(out)
+    bound = [onnxruntime.OrtValue.ortvalue_from_numpy(out) for out in outs]
     bindings = []
     for arrays in turns:
         binding = session.io_binding()
         for i, array in enumerate(arrays):
             binding.bind_ortvalue_input(f"i{i}", onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array)))
-        binding.bind_ortvalue_output("o", bound)
+        for i, out in enumerate(bound):
+            binding.bind_ortvalue_output(f"o{i}", out)
         bindings.append((binding,))
     write = lambda _, binding: session.run_with_iobinding(binding)  # noqa: E731
     return _DeviceRun(write, bound, bindings, lambda: None, lambda out, most: spread(out.numpy(), most))
 
 
-def _model(case: Case, arrays: Arrays, out: np.ndarray) -> bytes:
-    from onnx import helper
+def _model(node: OnnxNode, arrays: Arrays, outs: Sequence[np.ndarray]) -> bytes:
+    from onnx import helper, numpy_helper
 
-    def info(name: str, array: np.ndarray) -> Any:
-        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+    def infos(letter: str, of: Sequence[np.ndarray]) -> list[Any]:
+        types = [helper.np_dtype_to_tensor_dtype(array.dtype) for array in of]
+        return [
+            helper.make_tensor_value_info(f"{letter}{i}", t, a.shape)
+            for i, (t, a) in enumerate(zip(types, of, strict=True))
+        ]
 
-    name, attributes = _ONNX[case.operator]
-    names = [f"i{i}" for i in range(len(arrays))]
-    node = helper.make_node(name, names, ["o"], **attributes(case.attributes))
-    inputs = [info(n, array) for n, array in zip(names, arrays, strict=True)]
-    graph = helper.make_graph([node], case.operator, inputs, [info("o", out)])
+    inputs, outputs = infos("i", arrays), infos("o", outs)
+    constants = {f"c{i}": array for i, array in enumerate(node.constants) if array is not None}
+    names = [f"c{i}" if f"c{i}" in constants else "" for i in range(len(node.constants))]
+    made = helper.make_node(
+        node.name, [*(i.name for i in inputs), *names], [o.name for o in outputs], **node.attributes
+    )
+    initial = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph([made], node.name, inputs, outputs, initial)
     opsets = [helper.make_opsetid("", 18)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()

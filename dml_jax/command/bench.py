@@ -21,7 +21,7 @@ from .shared import FILE
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..bench.cases import Case
+    from ..bench.case import Case
     from ..bench.contenders import Contender
     from ..bench.measuring import Effort, Measured
     from ..bench.results import Results

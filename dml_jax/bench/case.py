@@ -1,0 +1,74 @@
+"""A case of the benchmark: an operator, its attributes, and real data of one size."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+
+import dml_jax
+
+__all__ = ["DTYPES", "Arrays", "Case", "data", "mega", "random_indices"]
+
+DTYPES = {1: np.dtype("uint8"), 2: np.dtype("float16"), 4: np.dtype("float32"), 8: np.dtype("float64")}
+
+Arrays = tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table.
+
+    Args:
+      operator: a public function of dml_jax.
+      detail: what tells it from others of the operator.
+      attributes: keyword arguments of the function.
+      make: real data, the data type's first.
+      moved: bytes that have to move: what is needed read once, the output written once.
+    """
+
+    operator: str
+    detail: str
+    attributes: Mapping[str, Any]
+    make: Callable[[], Arrays] = field(compare=False)
+    moved: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.operator} {self.detail}"
+
+    def call(self, *arrays: Any) -> Any:
+        """The call of dml_jax."""
+        function = getattr(dml_jax, self.operator)
+        takes_a_list = any(kind.is_list for kind in function.kinds.values())
+        return function(*((arrays,) if takes_a_list else arrays), **self.attributes)
+
+    def output(self, arrays: Arrays) -> Any:
+        """The shape and dtype of the result; of several, a tuple."""
+        return jax.eval_shape(self.call, *arrays)
+
+
+@lru_cache(maxsize=4)
+def _bytes(count: int) -> np.ndarray:
+    """Random bytes of which any group is a finite number."""
+    return np.random.default_rng(0).integers(0, 0x40, count, dtype=np.uint8)
+
+
+def data(shape: Sequence[int], itemsize: int) -> np.ndarray:
+    """An array of finite numbers."""
+    count = prod(shape) * itemsize
+    return _bytes(max(2**20, 1 << (count - 1).bit_length()))[:count].view(DTYPES[itemsize]).reshape(shape)
+
+
+def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: int = 0) -> np.ndarray:
+    """Indices below `n`; "sorted" along an axis."""
+    indices = np.random.default_rng(2).integers(0, n, shape, dtype=np.int32)
+    return np.sort(indices, axis=axis) if order == "sorted" else indices
+
+
+def mega(count: int) -> str:
+    """Bytes as text."""
+    return f"{count / 2**20:.0f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"

@@ -1,0 +1,50 @@
+"""depth_to_space: both orders and formats, blocks of several sizes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ..case import DTYPES, Case
+from ..onnx_node import OnnxNode
+from .pictures import copy_cupy, copy_numpy, copy_torch, depth_to_space, pictures, with_view
+
+Attributes = Mapping[str, Any]
+
+
+def quick(size: int) -> Iterator[Case]:
+    for itemsize in (1, 4):
+        yield from pictures("depth_to_space", size, itemsize, ("DCR",), ("NCHW",), (2,))
+
+
+def full(size: int) -> Iterator[Case]:
+    for itemsize in DTYPES:
+        blocks = (2, 3, 4, 8) if itemsize < 8 else (2,)
+        yield from pictures("depth_to_space", size, itemsize, ("DCR", "CRD"), ("NCHW", "NHWC"), blocks)
+
+
+def small(size: int) -> Iterator[Case]:
+    yield from pictures("depth_to_space", size, 4, ("DCR",), ("NCHW",), (2,))
+
+
+sweep = small
+
+
+def of_jnp(a: Attributes) -> Callable[..., Any]:
+    return lambda x: depth_to_space(x, **a)
+
+
+def of_numpy(a: Attributes) -> Callable[..., Any]:
+    return with_view(depth_to_space, a, copy_numpy)
+
+
+def of_torch(a: Attributes) -> Callable[..., Any]:
+    return with_view(depth_to_space, a, copy_torch)
+
+
+def of_cupy(a: Attributes) -> Callable[..., Any]:
+    return with_view(depth_to_space, a, copy_cupy)
+
+
+def of_onnx(a: Attributes) -> OnnxNode | None:
+    if a["data_format"] != "NCHW":
+        return None
+    return OnnxNode("DepthToSpace", {"blocksize": a["block_size"], "mode": a["order"]})

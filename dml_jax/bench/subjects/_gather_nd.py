@@ -1,0 +1,60 @@
+"""gather_nd: rows that pairs of indices name."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..case import DTYPES, Case, data, mega, random_indices
+from ..onnx_node import OnnxNode
+
+Attributes = Mapping[str, Any]
+
+
+def quick(size: int) -> Iterator[Case]:
+    yield from _pairs(size, 4)
+
+
+def full(size: int) -> Iterator[Case]:
+    for itemsize in DTYPES:
+        yield from _pairs(size, itemsize)
+
+
+small = quick
+
+
+def of_jnp(_: Attributes) -> Callable[..., Any]:
+    return lambda x, i: x.at[tuple(jnp.moveaxis(i, -1, 0))].get(mode="clip")
+
+
+def of_numpy(_: Attributes) -> Callable[..., Any]:
+    return lambda out, x, i: np.copyto(out, x[tuple(np.moveaxis(i, -1, 0))])
+
+
+def of_torch(_: Attributes) -> Callable[..., Any]:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    def write(out: Any, x: Any, i: Any) -> None:
+        torch.index_select(x.reshape(-1, x.shape[-1]), 0, i[:, 0] * x.shape[1] + i[:, 1], out=out)
+
+    return write
+
+
+def of_onnx(_: Attributes) -> OnnxNode:
+    return OnnxNode("GatherND", arrays=lambda arrays: (arrays[0], arrays[1].astype(np.int64)))
+
+
+def _pairs(size: int, itemsize: int) -> Iterator[Case]:
+    width = max(1, min(256, size // 64) // itemsize)
+    rows = max(4, size // itemsize // width)
+    first = max(2, int(rows**0.5))
+    shape = (first, rows // first, width)
+    count = shape[0] * shape[1]
+    yield Case(
+        "gather_nd",
+        f"pairs, rows of {width * itemsize} bytes {DTYPES[itemsize].name} {mega(size)}",
+        {},
+        lambda: (data(shape, itemsize), np.stack([random_indices(n, (count,)) for n in shape[:2]], -1)),
+        count * (2 * width * itemsize + 8),
+    )

@@ -1,0 +1,54 @@
+"""scatter_elements: elements of rows, along the first axis."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..case import DTYPES, Case, mega
+from ..onnx_node import OnnxNode
+from .scattered import tables
+
+Attributes = Mapping[str, Any]
+
+
+def quick(size: int) -> Iterator[Case]:
+    return _cases(size, (4,))
+
+
+def full(size: int) -> Iterator[Case]:
+    return _cases(size, (*DTYPES,))
+
+
+small = quick
+
+
+def of_jnp(a: Attributes) -> Callable[..., Any]:
+    return lambda x, i, u: jnp.put_along_axis(x, i, u, axis=a["axis"], inplace=False, mode="drop")
+
+
+def of_numpy(a: Attributes) -> Callable[..., Any]:
+    return lambda out, x, i, u: (np.copyto(out, x), np.put_along_axis(out, i, u, a["axis"]))
+
+
+def of_torch(a: Attributes) -> Callable[..., Any]:
+    return lambda out, x, i, u: out.copy_(x).scatter_(a["axis"], i, u)
+
+
+def of_onnx(a: Attributes) -> OnnxNode:
+    return OnnxNode("ScatterElements", {"axis": a["axis"]})
+
+
+def _cases(size: int, itemsizes: tuple[int, ...]) -> Iterator[Case]:
+    for table in tables(size, itemsizes):
+        shape = (table.few, table.width)
+        yield Case(
+            "scatter_elements",
+            f"an eighth along axis 0 {DTYPES[table.itemsize].name} {mega(size)}",
+            {"axis": 0},
+            lambda table=table, shape=shape: table.make(
+                np.ascontiguousarray(np.broadcast_to(table.permuted()[:, None], shape))
+            ),
+            table.moved + 4 * table.few * table.width,
+        )

@@ -1,0 +1,55 @@
+"""scatter_nd: whole rows of a table."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..case import DTYPES, Case, mega
+from ..onnx_node import OnnxNode
+from .scattered import tables
+
+Attributes = Mapping[str, Any]
+
+
+def quick(size: int) -> Iterator[Case]:
+    return _cases(size, (4,))
+
+
+def full(size: int) -> Iterator[Case]:
+    return _cases(size, (*DTYPES,))
+
+
+small = quick
+
+
+def of_jnp(_: Attributes) -> Callable[..., Any]:
+    return lambda x, i, u: x.at[tuple(jnp.moveaxis(i, -1, 0))].set(u, mode="drop")
+
+
+def of_numpy(_: Attributes) -> Callable[..., Any]:
+    def write(out: np.ndarray, x: np.ndarray, i: np.ndarray, u: np.ndarray) -> None:
+        np.copyto(out, x)
+        out[tuple(np.moveaxis(i, -1, 0))] = u
+
+    return write
+
+
+def of_torch(_: Attributes) -> Callable[..., Any]:
+    return lambda out, x, i, u: out.copy_(x).index_copy_(0, i[:, 0], u)
+
+
+def of_onnx(_: Attributes) -> OnnxNode:
+    return OnnxNode("ScatterND", arrays=lambda arrays: (arrays[0], arrays[1].astype(np.int64), arrays[2]))
+
+
+def _cases(size: int, itemsizes: tuple[int, ...]) -> Iterator[Case]:
+    for table in tables(size, itemsizes):
+        yield Case(
+            "scatter_nd",
+            f"an eighth of rows of {table.width * table.itemsize} bytes {DTYPES[table.itemsize].name} {mega(size)}",
+            {},
+            lambda table=table: table.make(table.permuted()[:, None]),
+            table.moved + 4 * table.few,
+        )

@@ -1,0 +1,50 @@
+"""space_to_depth: both orders and formats, blocks of several sizes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ..case import DTYPES, Case
+from ..onnx_node import OnnxNode
+from .pictures import copy_cupy, copy_numpy, copy_torch, pictures, space_to_depth, with_view
+
+Attributes = Mapping[str, Any]
+
+
+def quick(size: int) -> Iterator[Case]:
+    for itemsize in (1, 4):
+        yield from pictures("space_to_depth", size, itemsize, ("DCR",), ("NCHW",), (2,))
+
+
+def full(size: int) -> Iterator[Case]:
+    for itemsize in DTYPES:
+        blocks = (2, 3, 4, 8) if itemsize < 8 else (2,)
+        yield from pictures("space_to_depth", size, itemsize, ("DCR", "CRD"), ("NCHW", "NHWC"), blocks)
+
+
+def small(size: int) -> Iterator[Case]:
+    yield from pictures("space_to_depth", size, 4, ("DCR",), ("NCHW",), (2,))
+
+
+sweep = small
+
+
+def of_jnp(a: Attributes) -> Callable[..., Any]:
+    return lambda x: space_to_depth(x, **a)
+
+
+def of_numpy(a: Attributes) -> Callable[..., Any]:
+    return with_view(space_to_depth, a, copy_numpy)
+
+
+def of_torch(a: Attributes) -> Callable[..., Any]:
+    return with_view(space_to_depth, a, copy_torch)
+
+
+def of_cupy(a: Attributes) -> Callable[..., Any]:
+    return with_view(space_to_depth, a, copy_cupy)
+
+
+def of_onnx(a: Attributes) -> OnnxNode | None:
+    if (a["data_format"], a["order"]) != ("NCHW", "DCR"):
+        return None
+    return OnnxNode("SpaceToDepth", {"blocksize": a["block_size"]})

@@ -1,0 +1,69 @@
+"""tile: batches, columns, both, and short rows; most of what is written repeats."""
+
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..case import DTYPES, Case, data
+from ..onnx_node import OnnxNode
+
+Attributes = Mapping[str, Any]
+
+
+def quick(size: int) -> Iterator[Case]:
+    yield from _cases(size, 4)
+
+
+def full(size: int) -> Iterator[Case]:
+    for itemsize in DTYPES:
+        yield from _cases(size, itemsize)
+
+
+def small(size: int) -> Iterator[Case]:
+    yield _case("both", (8, size // 128), (2, 2), 4)
+
+
+def of_jnp(a: Attributes) -> Callable[..., Any]:
+    return lambda x: jnp.tile(x, a["repeats"])
+
+
+def of_numpy(a: Attributes) -> Callable[..., Any]:
+    def write(out: np.ndarray, x: np.ndarray) -> None:
+        apart = [n for pair in zip(a["repeats"], x.shape, strict=True) for n in pair]
+        np.copyto(out.reshape(apart), x.reshape([n for size in x.shape for n in (1, size)]))
+
+    return write
+
+
+def of_torch(a: Attributes) -> Callable[..., Any]:
+    def write(out: Any, x: Any) -> None:
+        apart = [n for pair in zip(a["repeats"], x.shape, strict=True) for n in pair]
+        out.view(apart).copy_(x.view([n for size in x.shape for n in (1, size)]).expand(apart))
+
+    return write
+
+
+def of_onnx(a: Attributes) -> OnnxNode:
+    return OnnxNode("Tile", constants=(np.array(a["repeats"], np.int64),))
+
+
+def _cases(size: int, itemsize: int) -> Iterator[Case]:
+    count = size // itemsize
+    yield _case("batches", (count // 8192, 1024), (8, 1), itemsize)
+    yield _case("columns", (count // 4096, 512), (1, 8), itemsize)
+    yield _case("both", (max(1, count // 4096 // 3), 257), (3, 16), itemsize)
+    yield _case("short rows", (count // 96, 3), (1, 32), itemsize)
+
+
+def _case(name: str, shape: tuple[int, ...], repeats: tuple[int, ...], itemsize: int) -> Case:
+    made = prod(shape) * prod(repeats) * itemsize
+    return Case(
+        "tile",
+        f"{name} {repeats} of {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
+        {"repeats": repeats},
+        lambda: (data(shape, itemsize),),
+        prod(shape) * itemsize + made,
+    )

@@ -139,16 +139,21 @@ class Struct:
     def name(self):
         return self.desc.operator_type
 
+    def listed(self, desc):
+        """The tensor whose ranks the table lists: that of its first column."""
+        of_first = next(iter(self.levels[0].types))
+        return next(tensor for port, tensor in desc.ports().items() if port.partition("[")[0] == of_first)
+
     def padded(self, rank):
         """The fields of the descriptor with its tensors at a higher rank."""
         fields = self.desc.operands()
-        more = rank - len(next(iter(self.desc.ports().values())).sizes)
+        more = rank - len(self.listed(self.desc).sizes)
 
         def wider(tensor):
             return like(tensor, sizes=(*(1,) * more, *tensor.sizes))
 
         for name, kind in self.desc.fields().items():
-            if kind.is_tensor:
+            if kind.is_tensor and name not in self.desc.other_ranks:
                 fields[name] = jax.tree.map(wider, fields[name], is_leaf=_is_tensor)
         for name, each in self.leading.items():
             fields[name] = (
@@ -180,8 +185,12 @@ class Struct:
     def _table_breaks(self):
         newest, fields = self.levels[0], self.desc.operands()
         ranks = RANKS_1_TO_8 - newest.ranks
-        higher = [rank for rank in ranks if rank > len(next(iter(self.desc.ports().values())).sizes)]
+        listed = self.listed(self.desc)
+        higher = [rank for rank in ranks if rank > len(listed.sizes)]
         found = {"supported_rank": self.padded(min(higher)) if higher else None}
+        if ranks and not higher:
+            lower = like(listed, sizes=listed.sizes[-max(ranks) :])
+            found["supported_rank"] = {next(iter(newest.types)): lower}
         for name, accepted in newest.types.items():
             others = sorted(ALL_TYPES - accepted)
             found[f"supported_type({name})"] = self.retyped(fields, name, others[0]) if others else None
@@ -200,6 +209,7 @@ def like(tensor, **changes):
 def _shared_breaks(desc):
     """The changes that break what all structs share: one rank, one data type, outputs that can be written."""
     kinds = {name: kind for name, kind in desc.fields().items() if kind.is_tensor}
+    ranked = [name for name in kinds if name not in desc.other_ranks]
     typed = [name for name, kind in kinds.items() if not kind.is_index and name not in desc.other_types]
     model = next(iter(desc.ports().values()))
 
@@ -228,7 +238,9 @@ def _shared_breaks(desc):
     other_type = "INT8" if model.data_type.name != "INT8" else "UINT8"
     return {
         **{f"not_empty({name})": {name: ()} for name, kind in kinds.items() if kind.is_array},
-        **alike(list(kinds), "rank", sizes=lambda tensor: (1, *tensor.sizes)),
+        **alike(
+            [name for name in kinds if name not in desc.other_ranks], "rank", sizes=lambda tensor: (1, *tensor.sizes)
+        ),
         **alike(typed, "dtype", data_type=lambda tensor: other_type),
         **{f"not_owned({name})": with_last(name, flags=lambda tensor: "OWNED_BY_DML") for name in outputs},
         **{f"injective({name})": with_last(name, sizes=two_or_more, strides=no_strides) for name in outputs},

@@ -23,3 +23,5 @@ from ._fill_value_constant import *
 from ._fill_value_sequence import *
 from ._diagonal_matrix import *
 from ._fill_diagonals import *
+from ._cumulative_summation import *
+from ._cumulative_product import *

@@ -37,6 +37,7 @@ class Call:
       static: those that are not.
       is_linear: whether the result is linear in the floats and exact: data movement and sums are, a cast to integers
         is not.
+      is_weighted: of what is linear, whether elements are weighed: derivatives are not only 0 and 1.
       indexed: the size of the dimension that the first of `indices` counts in; None without indices, or where each
         is right.
     """
@@ -45,6 +46,7 @@ class Call:
     arrays: Mapping[str, Any]
     static: Mapping[str, Any] = field(default_factory=dict)
     is_linear: bool = True
+    is_weighted: bool = False
     indexed: int | None = None
 
     def __call__(self, *leaves):
@@ -68,8 +70,8 @@ class Call:
         return {**self.arrays, **self.static}
 
     def changed(self, **changes):
-        """The call with other arrays and attributes; `is_linear` is one too."""
-        own = {name: changes.pop(name) for name in ("is_linear", "indexed") if name in changes}
+        """The call with other arrays and attributes; what is said of it is one too."""
+        own = {name: changes.pop(name) for name in ("is_linear", "is_weighted", "indexed") if name in changes}
         arrays = {name: changes.pop(name, value) for name, value in self.arrays.items()}
         return replace(self, arrays=arrays, static={**self.static, **changes}, **own)
 
@@ -238,9 +240,7 @@ def _shared_breaks(desc):
     other_type = "INT8" if model.data_type.name != "INT8" else "UINT8"
     return {
         **{f"not_empty({name})": {name: ()} for name, kind in kinds.items() if kind.is_array},
-        **alike(
-            [name for name in kinds if name not in desc.other_ranks], "rank", sizes=lambda tensor: (1, *tensor.sizes)
-        ),
+        **alike(ranked, "rank", sizes=lambda tensor: (1, *tensor.sizes)),
         **alike(typed, "dtype", data_type=lambda tensor: other_type),
         **{f"not_owned({name})": with_last(name, flags=lambda tensor: "OWNED_BY_DML") for name in outputs},
         **{f"injective({name})": with_last(name, sizes=two_or_more, strides=no_strides) for name in outputs},

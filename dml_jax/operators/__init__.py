@@ -25,3 +25,5 @@ from ._diagonal_matrix import *
 from ._fill_diagonals import *
 from ._cumulative_summation import *
 from ._cumulative_product import *
+from ._value_scale_2d import *
+from ._upsample_2d import *

@@ -63,7 +63,9 @@ def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
     )
 
 
-def carry_bits(move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = is_narrow) -> jax.Array:
+def carry_bits(
+    move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = is_narrow, in_bytes: bool = False
+) -> jax.Array:
     """Computes `move(where, *data)`, on the integer images of `data` if they are floats that would change.
 
     Args:
@@ -71,19 +73,25 @@ def carry_bits(move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = i
       where: says what moves; None where nothing varies.
       data: arrays of one dtype.
       of: whether numbers of a dtype would change.
+      in_bytes: whether an image is bytes: for a move that puts constants beside what it moves.
     """
     if not of(data[0].dtype):
         return move(where, *data)
-    return linear(as_bits(move, of), transpose_of(move))(where, *data)
+    return linear(as_bits(move, of, in_bytes=in_bytes), transpose_of(move))(where, *data)
 
 
-def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow) -> Move:
+def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool = False) -> Move:
     """`move` on the integer images of floats that would change; JAX cannot differentiate it."""
 
     def moved(where: Any, *data: jax.Array) -> jax.Array:
         dtype = data[0].dtype
         if not of(dtype):
             return move(where, *data)
+        if in_bytes and dtype.itemsize > 1:
+            # XLA:CPU fuses the way back with the move, and LLVM then chooses between bfloat16 and a constant as floats.
+            pairs = [lax.bitcast_convert_type(x, jnp.uint8) for x in data]
+            move_each = jax.vmap(lambda *images: move(where, *images), in_axes=-1, out_axes=-1)
+            return lax.bitcast_convert_type(move_each(*pairs), dtype)
         images = [lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * dtype.itemsize}")) for x in data]
         return lax.bitcast_convert_type(move(where, *images), dtype)
 

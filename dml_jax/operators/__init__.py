@@ -27,3 +27,6 @@ from ._cumulative_summation import *
 from ._cumulative_product import *
 from ._value_scale_2d import *
 from ._upsample_2d import *
+from ._select import *
+from ._reverse_subsequences import *
+from ._slice_grad import *

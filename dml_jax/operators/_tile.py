@@ -105,7 +105,7 @@ class TileDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (
         COUNT,
         each_at_least("repeats", 1),
-        sizes_follow("output", _tiled, "{input}.{sizes} * {repeats}"),
+        sizes_follow("output", _sizes, "{input}.{sizes} * {repeats}"),
     )
 
     def compute_checked(self, input: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ from .forms import Choice, Form, Options, choose_form, forced_form, known_bytes,
 from .linear import linear
 from .words import becomes_words, from_words, lanes, to_words
 
-__all__ = ["TABLE", "repeat"]
+__all__ = ["TABLE", "repeat_whole"]
 
 # On two cores of a Xeon, 32 MB, and on an H200, 256 MB; bound outputs.
 TABLE = (
@@ -25,7 +25,7 @@ TABLE = (
 MOST = 32  # operands of a concatenation
 
 
-def repeat(input: jax.Array, repeats: Sequence[int]) -> jax.Array:
+def repeat_whole(input: jax.Array, repeats: Sequence[int]) -> jax.Array:
     """As jnp.tile does it; cotangents of narrow floats are added up in float32 and rounded once."""
     form = forced_form()
 

@@ -16,7 +16,7 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, one_per_dimension, representable, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..lowering.repeats import repeat
+from ..lowering.repeats import repeat_whole
 
 __all__ = ["TileDesc", "tile"]
 
@@ -64,7 +64,7 @@ def tile(input: Data, repeats: Sequence[int], *, out_sharding: OutSharding = Non
 
     Source: DML_TILE_OPERATOR_DESC, where every number is at least 1; 0, which makes an empty array, is accepted here.
     """
-    return repeat(jnp.asarray(input), tuple(repeats))
+    return repeat_whole(jnp.asarray(input), tuple(repeats))
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class TileDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (
         COUNT,
         each_at_least("repeats", 1),
-        sizes_follow("output", _sizes, "{input}.{sizes} * {repeats}"),
+        sizes_follow("output", _tiled, "{input}.{sizes} * {repeats}"),
     )
 
     def compute_checked(self, input: jax.Array) -> jax.Array:

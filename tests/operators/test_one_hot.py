@@ -165,8 +165,10 @@ def test_indices_of_every_type(dtype, x64):
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
     values = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype).reshape(-1, 2)
-    made = jax.jit(jax.vmap(lambda v: one_hot(np.int32([1]), v, 2, 0)[::-1]))(values)
+    at = np.int32([0])
+    made = jax.jit(jax.vmap(lambda v: one_hot(at, v, 2, 0)))(values)
     assert_same_bits(made, values[:, ::-1])
+    assert_same_bits(jax.jit(jax.vmap(lambda v: one_hot(at, one_hot(at, v, 2, 0), 2, 0)))(values), values)
 
 
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])

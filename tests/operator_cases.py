@@ -226,9 +226,7 @@ def _shared_breaks(desc):
     other_type = "INT8" if model.data_type.name != "INT8" else "UINT8"
     return {
         **{f"not_empty({name})": {name: ()} for name, kind in kinds.items() if kind.is_array},
-        **alike(
-            [name for name in kinds if name not in desc.other_ranks], "rank", sizes=lambda tensor: (1, *tensor.sizes)
-        ),
+        **alike(ranked, "rank", sizes=lambda tensor: (1, *tensor.sizes)),
         **alike(typed, "dtype", data_type=lambda tensor: other_type),
         **{f"not_owned({name})": with_last(name, flags=lambda tensor: "OWNED_BY_DML") for name in outputs},
         **{f"injective({name})": with_last(name, strides=lambda tensor: (0,) * len(tensor.sizes)) for name in outputs},

@@ -17,3 +17,4 @@ from ._tile import *
 from ._identity import *
 from ._cumulative_summation import *
 from ._cumulative_product import *
+from ._unfold import *

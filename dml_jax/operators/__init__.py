@@ -18,3 +18,4 @@ from ._identity import *
 from ._cumulative_summation import *
 from ._cumulative_product import *
 from ._unfold import *
+from ._fold import *

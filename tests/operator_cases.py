@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import dml_jax
-from dml_jax import TensorDesc
+from dml_jax import DataType, TensorDesc
 
 
 def f32(*sizes, **keywords):
@@ -37,13 +37,16 @@ class Call:
       static: those that are not.
       is_linear: whether the result is linear in the floats and exact: data movement and sums are, a cast to integers
         is not.
-      indexed: the size of the dimension that the first of `indices` counts in; None without indices.
+      is_weighted: of what is linear, whether elements are weighed: derivatives are not only 0 and 1.
+      indexed: the size of the dimension that the first of `indices` counts in; None without indices, or where each
+        is right.
     """
 
     function: Callable[..., Any]
     arrays: Mapping[str, Any]
     static: Mapping[str, Any] = field(default_factory=dict)
     is_linear: bool = True
+    is_weighted: bool = False
     indexed: int | None = None
 
     def __call__(self, *leaves):
@@ -67,8 +70,8 @@ class Call:
         return {**self.arrays, **self.static}
 
     def changed(self, **changes):
-        """The call with other arrays and attributes; `is_linear` is one too."""
-        own = {name: changes.pop(name) for name in ("is_linear", "indexed") if name in changes}
+        """The call with other arrays and attributes; what is said of it is one too."""
+        own = {name: changes.pop(name) for name in ("is_linear", "is_weighted", "indexed") if name in changes}
         arrays = {name: changes.pop(name, value) for name, value in self.arrays.items()}
         return replace(self, arrays=arrays, static={**self.static, **changes}, **own)
 
@@ -161,14 +164,19 @@ class Struct:
         return fields
 
     def retyped(self, fields, name, data_type):
-        """The fields with another type of one of the tensors of the table, and of those that must have the same."""
+        """The fields with another type of one of the tensors of the table, and of those that must have the same.
+
+        A data type that is a field itself is that of the table's first tensor.
+        """
         cls, own = type(self.desc), self.levels[0].types
         alike = (
             [n for n, kind in cls.fields().items() if kind.is_tensor and n not in own]
             if name == next(iter(own))
             else []
         )
+        named = [n for n, value in fields.items() if isinstance(value, DataType)] if name == next(iter(own)) else []
         retype = lambda tensor: like(tensor, data_type=data_type)  # noqa: E731
+        fields = {**fields, **dict.fromkeys(named, DataType.of(data_type))}
         return {**fields, **{n: jax.tree.map(retype, fields[n], is_leaf=_is_tensor) for n in (name, *alike)}}
 
     def all_breaks(self):
@@ -222,6 +230,12 @@ def _shared_breaks(desc):
         compared = [name for name in names if name != first or kinds[name].is_array]
         return {f"same_{what}({name}, {first})": with_last(name, **changes) for name in compared}
 
+    def two_or_more(tensor):
+        return (*tensor.sizes[:-1], max(2, tensor.sizes[-1]))
+
+    def no_strides(tensor):
+        return (0,) * len(tensor.sizes)
+
     outputs = desc.output_names()
     other_type = "INT8" if model.data_type.name != "INT8" else "UINT8"
     return {
@@ -229,5 +243,5 @@ def _shared_breaks(desc):
         **alike(ranked, "rank", sizes=lambda tensor: (1, *tensor.sizes)),
         **alike(typed, "dtype", data_type=lambda tensor: other_type),
         **{f"not_owned({name})": with_last(name, flags=lambda tensor: "OWNED_BY_DML") for name in outputs},
-        **{f"injective({name})": with_last(name, strides=lambda tensor: (0,) * len(tensor.sizes)) for name in outputs},
+        **{f"injective({name})": with_last(name, sizes=two_or_more, strides=no_strides) for name in outputs},
     }

@@ -298,7 +298,7 @@ else:
     SeveralOutputs = OperatorDesc
 
 
-def set_fields(desc: OperatorDesc, *values: Any) -> None:
+def set_fields(desc: OperatorDesc[Any], *values: Any) -> None:
     """What the constructor of a struct does whose fields take more types than they keep, such as an enum's names."""
     for name, value in zip(desc.field_names(), values, strict=True):
         object.__setattr__(desc, name, value)

@@ -18,13 +18,14 @@ import jax
 import numpy as np
 
 from ..errors import DataTypeError, message
-from .arguments import as_data, as_dtype, as_flag, as_indices, as_int, as_ints, as_name, as_real, as_reals
+from .arguments import as_condition, as_data, as_dtype, as_flag, as_indices, as_int, as_ints, as_name, as_real, as_reals
 from .fill_value import Number, as_fill, as_number
 from .sharding import OutSharding as Sharding
 from .sharding import as_out_sharding
 
 __all__ = [
     "SHOWN",
+    "Condition",
     "DType",
     "Data",
     "DataList",
@@ -34,6 +35,7 @@ __all__ = [
     "Number",
     "OutSharding",
     "ScalarIndices",
+    "Value",
     "attribute",
     "fill_in",
     "kinds_of",
@@ -90,8 +92,10 @@ Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True)]
 DataList = Annotated[Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_array=True, is_list=True)]
 Indices = Annotated[jax.Array | np.ndarray, _INDICES]
 ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
+Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True)]
 DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
 Fill = Annotated[Number | None, fill_in("fill")]
+Value = Annotated[Number, number_of("dtype")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
 
 
@@ -100,8 +104,11 @@ SHOWN = {
     "Data": "jax.Array | np.ndarray",
     "DataList": "Sequence[jax.Array | np.ndarray]",
     "Indices": "jax.Array | np.ndarray",
+    "Condition": "jax.Array | np.ndarray",
     "ScalarIndices": "jax.Array | np.ndarray | np.integer | int",
     "Fill": "Number | None",
+    "Value": "Number",
+    "Delta": "Number",
     "DType": "np.dtype | type | str",
 }
 

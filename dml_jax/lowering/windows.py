@@ -87,14 +87,14 @@ class Windows:
 def unfold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     """The last dimensions become those of the elements of a window, then those of the windows; bits are moved."""
     return linear(
-        as_bits(lambda _, array: _unfolded(array, windows)),
+        as_bits(lambda _, array: _unfolded(array, windows), in_bytes=True),
         lambda _, cotangent, __: [_folded(cotangent, windows)],
     )(None, array)
 
 
 def fold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     """The transpose of `unfold_windows`: elements that come from one are added up, narrow floats in float32."""
-    unfold = as_bits(lambda _, array: _unfolded(array, windows))
+    unfold = as_bits(lambda _, array: _unfolded(array, windows), in_bytes=True)
     return linear(
         lambda _, array: _folded(array, windows),
         lambda _, cotangent, __: [unfold(None, cotangent)],

@@ -18,7 +18,7 @@ from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
 from ..core.support import Support
 from ..lowering.windows import Windows, fold_windows
-from ._windows import FieldInts, columns_of, function_rules, judged, sliding, struct_rules, support_of
+from ._sliding import FieldInts, columns_of, function_rules, judged, sliding, struct_rules, support_of
 
 __all__ = ["FoldDesc", "fold"]
 
@@ -81,12 +81,11 @@ def fold(
 ) -> jax.Array:
     """Adds up columns, each a window that slides over the output (col2im); transposes `unfold`.
 
-    output[..., c, s] is the sum of input[..., c * W + w, b] over all elements w of windows b that lie there, s =
-    b * strides + w * dilations - start_padding, with W = prod(window_sizes); what lies in the padding is left out.
+    output[..., c, b * strides + w * dilations - start_padding] += input[..., c * W + w, b], where that is no padding,
+    with W = prod(window_sizes), and w and b the row-major numbers of an element of a window and of a window.
 
     Args:
-      input: [..., C * W, columns], any dtype of numbers; a column per window, in row-major order. Of bools "or" is the
-        sum.
+      input: [..., C * W, B], any dtype of numbers; a column per window, in row-major order. Of bools "or" is the sum.
       output_sizes: of the d spatial dimensions of the output, d >= 1.
       window_sizes: elements of a window along each of them; integers, at least 1.
       strides: elements from a window to the next one, per spatial dimension, at least 1; 1 by default.
@@ -96,7 +95,7 @@ def fold(
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
-      An array of shape [..., C, *output_sizes] and the dtype of `input`. Integers wrap. Floats of 8 and 16 bits are
+      An array of shape [..., C, S_1, ..., S_d], S being `output_sizes`, and the dtype of `input`. Integers wrap. Floats of 8 and 16 bits are
       added in float32 and each sum is rounded once; in which order floats are added is left open.
 
     Raises:

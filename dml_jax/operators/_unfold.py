@@ -17,7 +17,7 @@ from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
 from ..core.support import Support
 from ..lowering.windows import Windows, unfold_windows
-from ._windows import FieldInts, columns_of, function_rules, sliding, struct_rules, support_of
+from ._sliding import FieldInts, columns_of, function_rules, sliding, struct_rules, support_of
 
 __all__ = ["UnfoldDesc", "unfold"]
 

@@ -22,6 +22,7 @@ from dml_jax import (
     GatherElementsDesc,
     GatherND1Desc,
     GatherNDDesc,
+    InterpolationMode,
     Memory,
     OperatorDesc,
     ScatterDesc,
@@ -31,6 +32,7 @@ from dml_jax import (
     SpaceToDepthDesc,
     TensorDesc,
     TensorFlags,
+    Upsample2DDesc,
     compile_operator,
     desc_from_json,
     desc_to_json,
@@ -67,8 +69,12 @@ def blocks() -> list[OperatorDesc]:
     assert_type(ordered.output, TensorDesc)
     assert_type(ordered.block_size, int)
     assert_type(ordered.compute(np.zeros((1, 8, 1, 1), np.uint8)), jax.Array)
+    small, large = TensorDesc("FLOAT32", (1, 1, 1, 2)), TensorDesc("FLOAT32", (1, 1, 1, 4))
+    enlarged = Upsample2DDesc(small, large, scale_size=(2, 1), interpolation_mode="LINEAR")
+    assert_type(enlarged.interpolation_mode, InterpolationMode)
     return [
         ordered,
+        enlarged,
         SpaceToDepth1Desc(input=space, output=depth, block_size=2, order=DepthSpaceOrder.DEPTH_COLUMN_ROW),
         DepthToSpaceDesc(depth, space, 2),
         SpaceToDepthDesc(input=space, output=depth, block_size=2),

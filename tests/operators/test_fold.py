@@ -286,7 +286,7 @@ def test_sharded_columns_need_an_out_sharding():
         ({"input": jax.random.split(jax.random.key(0), 6).reshape(2, 3)}, DataTypeError, "which are no numbers"),
         ({"output_sizes": 4}, DataTypeError, "output_sizes must be a sequence of Python integers, .* it is int"),
         ({"output_sizes": ()}, ConstraintError, "one entry per output size, at least one, but there are 2 for 0 sizes"),
-        ({"output_sizes": (4, 2**63)}, ConstraintError, r"must be below 2\*\*63 elements"),
+        ({"output_sizes": (4, 2**63)}, ConstraintError, r"must be fewer than 2\*\*63, but one would be"),
         (
             {"output_sizes": (4, 4)},
             ConstraintError,

@@ -278,7 +278,7 @@ def test_a_sharded_spatial_dimension_needs_an_out_sharding():
         ({"strides": (1, 1, 1)}, ConstraintError, "strides must have one entry per window size, but there are 3 for 2"),
         ({"dilations": "12"}, DataTypeError, "dilations must be a sequence of Python integers, .* it is str"),
         ({"start_padding": (True, 0)}, DataTypeError, r"start_padding\[0\] .* it is bool"),
-        ({"end_padding": (2**63, 0)}, ConstraintError, r"must be below 2\*\*63 elements"),
+        ({"end_padding": (2**63, 0)}, ConstraintError, r"must be fewer than 2\*\*63, but one would be"),
         ({"end_padding": (0, -1)}, ConstraintError, r"every one of end_padding must be at least 0, but they are \(0"),
     ],
 )

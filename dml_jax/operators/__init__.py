@@ -25,6 +25,8 @@ from ._diagonal_matrix import *
 from ._fill_diagonals import *
 from ._cumulative_summation import *
 from ._cumulative_product import *
+from ._unfold import *
+from ._fold import *
 from ._value_scale_2d import *
 from ._upsample_2d import *
 from ._select import *

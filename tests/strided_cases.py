@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 import dml_jax
-from dml_jax import TensorDesc
+from dml_jax import DataType, TensorDesc
 
 INPUT_CLASSES = ("null", "packed", "permuted", "padded", "stepped", "broadcast", "overlapping", "interleaved")
 OUTPUT_CLASSES = ("null", "packed", "permuted", "padded", "stepped", "interleaved")
@@ -49,6 +49,8 @@ def make(struct, number):
             sizes, of = drawn[name], data_types[name]
             several = [tensor(f"{name}[{i}]", kind, one, of) for i, one in enumerate(sizes)] if kind.is_array else None
             drawn[name] = several or tensor(name, kind, sizes, of)
+    first = next(iter(data_types.values()))
+    drawn |= {name: first for name, value in struct.desc.operands().items() if isinstance(value, DataType)}
     desc = cls(**{name: drawn.get(name) for name in cls.field_names()})
     extra = rng.integers(0, 4) if rng.random() < 0.3 else 0
     bound, x64 = bool(rng.random() < 0.5), bool(rng.random() < 0.5)

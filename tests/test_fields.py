@@ -37,6 +37,7 @@ from dml_jax.core.fields import (
     OptionalOutput,
     Output,
     Scalar,
+    ScalarType,
     ScaleAndBias,
     ScaleBias,
     Size,
@@ -45,6 +46,7 @@ from dml_jax.core.fields import (
     counted_by,
     named,
     scalar_of,
+    truncated,
 )
 from dml_jax.core.support import ALL_TYPES, RANKS_1_TO_8, levels
 from dml_jax.desc_json import read_desc
@@ -89,7 +91,7 @@ class FillDesc(OperatorDesc):
     """DML_FILL_OPERATOR_DESC: has no input; made up for these tests."""
 
     output: Output
-    value_data_type: Annotated[DataType, named(DataType, "DML_TENSOR_DATA_TYPE_")]
+    value_data_type: ScalarType
     value: Scalar
 
     operator_type: ClassVar[str] = "FILL"
@@ -286,6 +288,8 @@ def test_optional_fields_may_be_null_and_counts_left_out():
         (-2, "INT8", np.int8(-2)),
         ({"UInt8": 254}, "INT8", np.int8(-2)),
         (2**64 - 1, "UINT64", np.uint64(2**64 - 1)),
+        (2**70, "FLOAT64", np.float64(2**70)),
+        ("-inf", "FLOAT16", np.float16("-inf")),
     ],
 )
 def test_a_scalar_union_is_a_number_or_bits(json_value, data_type, expected):
@@ -297,10 +301,43 @@ def test_a_scalar_union_is_a_number_or_bits(json_value, data_type, expected):
     assert desc_from_json(json.loads(json.dumps(desc_to_json(desc)))) == desc
 
 
-@pytest.mark.parametrize(("value", "data_type"), [(300, "UINT8"), (-1, "UINT32"), (0.5, "INT32"), (2**64, "UINT64")])
+@pytest.mark.parametrize(
+    ("value", "data_type"),
+    [
+        (300, "UINT8"),
+        (-1, "UINT32"),
+        (0.5, "INT32"),
+        (2**64, "UINT64"),
+        (65520, "FLOAT16"),
+        (1e39, "FLOAT32"),
+        (10**400, "FLOAT64"),
+    ],
+)
 def test_a_scalar_that_the_type_does_not_hold(value, data_type):
     with pytest.raises(DataTypeError, match=f"a scalar of {data_type} must be a number that it holds"):
         scalar_of(value, DataType[data_type])
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (2.9, np.uint8(2)),
+        (-2.9, np.int8(-2)),
+        (-0.5, np.uint64(0)),
+        (300, np.uint8(255)),
+        (-float("inf"), np.int64(-(2**63))),
+        (1e30, np.uint64(2**64 - 1)),
+        (float("nan"), np.int32(0)),
+        (2**31 - 1, np.int32(2**31 - 1)),
+        (1e300, np.float64("inf")),
+        (0.1, np.float64(np.float32(0.1))),
+        (65520, np.float16("inf")),
+        (-0.0, np.float16(-0.0)),
+    ],
+)
+def test_a_float_is_truncated_to_the_type(value, wanted):
+    """It is one of 32 bits before."""
+    assert_same_bits(truncated(value, DataType.of(wanted.dtype)), wanted)
 
 
 @pytest.mark.parametrize(
@@ -319,6 +356,19 @@ def test_no_member_of_the_union(bad):
     form["desc"]["Value"] = bad
     with pytest.raises(ConstraintError, match="a scalar must be a number, or an object with one of Int8, UInt8"):
         desc_from_json(form)
+
+
+@pytest.mark.parametrize(
+    "kind", ["FLOAT16", "DML_TENSOR_DATA_TYPE_FLOAT16", 2, np.float16, jnp.float16, np.dtype("f2")]
+)
+def test_every_way_to_name_the_type_of_a_scalar_union(kind):
+    assert replace(FILL, value_data_type=kind) == FILL
+
+
+@pytest.mark.parametrize("kind", ["float7", np.bool_, object, 99])
+def test_what_is_no_type_of_a_scalar_union(kind):
+    with pytest.raises(ConstraintError, match="FILL: ValueDataType must be one of FLOAT32, FLOAT16"):
+        replace(FILL, value_data_type=kind)
 
 
 # Running.

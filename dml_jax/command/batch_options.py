@@ -106,9 +106,10 @@ class _OneOrRow(_Row):
 
 
 def batch_operators() -> dict[str, BatchOperator]:
-    """Every operator that makes one array: a command writes one file."""
+    """Every operator that makes one array, and of arrays: a command writes one file, item by item of others."""
     returns = {name: get_type_hints(function)["return"] for name, function in FUNCTIONS.items()}
-    return {name: _operator(function) for name, function in FUNCTIONS.items() if returns[name] is jax.Array}
+    made = {name: _operator(function) for name, function in FUNCTIONS.items() if returns[name] is jax.Array}
+    return {name: operator for name, operator in made.items() if operator.operands}
 
 
 def _operator(function: Any) -> BatchOperator:

@@ -19,6 +19,7 @@ from .rules import check, integer_indices
 
 __all__ = [
     "as_array",
+    "as_condition",
     "as_data",
     "as_dtype",
     "as_flag",
@@ -77,6 +78,16 @@ def as_indices(operator: str, name: str, value: Any) -> Any:
         raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {name: array}))
     limits = np.iinfo(narrow)
     return _on_context_mesh(np.clip(np.asarray(array), limits.min, limits.max).astype(narrow))
+
+
+def as_condition(operator: str, name: str, value: Any) -> Any:
+    """Returns an array of conditions, of any type, which the operator's rules judge; NumPy's 64-bit integers as bools.
+
+    Raises:
+      DataTypeError: not an array, or another one of 64 bits while x64 is off.
+    """
+    is_wide = isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "iu" and value.dtype.itemsize == 8
+    return as_data(operator, name, value != 0 if is_wide else value)
 
 
 def _on_context_mesh(array: Any) -> Any:

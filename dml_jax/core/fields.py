@@ -9,6 +9,7 @@ class Slice1Desc(OperatorDesc):
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ __all__ = [
     "Output",
     "Outputs",
     "Scalar",
+    "ScalarType",
     "ScaleBias",
     "Size2D",
     "UInt",
@@ -47,6 +49,7 @@ __all__ = [
     "fields_of",
     "named",
     "scalar_of",
+    "truncated",
 ]
 
 Reader = Callable[[str, str, Any], Any]
@@ -337,6 +340,16 @@ def _scalar_to_json(value: Any) -> Any:
     return number if member is None else {member: number}
 
 
+_TYPE_NAME = named(DataType, "DML_TENSOR_DATA_TYPE_")
+
+
+def _as_scalar_type(struct: str, field: str, value: Any) -> DataType:
+    """A member, or a type of NumPy, as TensorDesc takes them."""
+    name = np.dtype(value).name.upper() if isinstance(value, type | np.dtype) else value
+    return _TYPE_NAME.read(struct, field, name)
+
+
+ScalarType = Annotated[DataType, replace(_TYPE_NAME, read=_as_scalar_type)]
 Scalar = Annotated[Any, Field("scalar union", _as_scalar, _scalar_from_json, _scalar_to_json)]
 
 
@@ -354,11 +367,24 @@ def scalar_of(value: Any, data_type: DataType) -> np.generic:
     number = value.number.item() if isinstance(value, TypedNumber) else value
     if dtype.kind == "f":
         with np.errstate(over="ignore"), suppress(OverflowError):
-            return dtype.type(number)
+            element = dtype.type(number)
+            if math.isinf(element) <= math.isinf(number):
+                return element
     limits = np.iinfo(dtype) if dtype.kind != "f" else None
     if limits and limits.min <= number <= limits.max and number == int(number):
         return dtype.type(int(number))
     raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
+
+
+def truncated(value: float, data_type: DataType) -> np.generic:
+    """The element of `data_type` that a FLOAT means: of integers its whole part, or the nearest one, and 0 for NaN."""
+    dtype = data_type.dtype
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+        if dtype.kind == "f":
+            return dtype.type(single)
+    limits = np.iinfo(dtype)
+    return dtype.type(0 if np.isnan(single) else int(min(max(float(single), limits.min), limits.max)))
 
 
 # A fused activation.

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import DataTypeError, message
 from .arguments import (
+    as_condition,
     as_data,
     as_dtype,
     as_flag,
@@ -36,6 +37,7 @@ from .sharding import as_out_sharding
 
 __all__ = [
     "SHOWN",
+    "Condition",
     "DType",
     "Data",
     "DataList",
@@ -47,6 +49,7 @@ __all__ = [
     "OutSharding",
     "RealOrReals",
     "ScalarIndices",
+    "Value",
     "attribute",
     "fill_in",
     "kinds_of",
@@ -103,11 +106,13 @@ Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True)]
 DataList = Annotated[Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_array=True, is_list=True)]
 Indices = Annotated[jax.Array | np.ndarray, _INDICES]
 ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
+Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True)]
 # A flag that rules look at; a plain bool is a promise or a wish, which messages do not name.
 Flag = Annotated[bool, attribute(as_flag)]
 RealOrReals = Annotated[float | Sequence[float], attribute(as_real_or_reals)]
 DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
 Fill = Annotated[Number | None, fill_in("fill")]
+Value = Annotated[Number, number_of("dtype")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
 
 
@@ -116,8 +121,11 @@ SHOWN = {
     "Data": "jax.Array | np.ndarray",
     "DataList": "Sequence[jax.Array | np.ndarray]",
     "Indices": "jax.Array | np.ndarray",
+    "Condition": "jax.Array | np.ndarray",
     "ScalarIndices": "jax.Array | np.ndarray | np.integer | int",
     "Fill": "Number | None",
+    "Value": "Number",
+    "Delta": "Number",
     "Flag": "bool",
     "RealOrReals": "float | Sequence[float]",
     "DType": "np.dtype | type | str",

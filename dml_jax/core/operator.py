@@ -92,8 +92,8 @@ def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Cal
     name, of_python = function.__name__, signature(function)
     parameters = of_python.parameters
     positional = [p for p, x in parameters.items() if x.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    at_place, places = [(p, kinds[p].read) for p in positional], {p: i for i, p in enumerate(positional)}
     readers = {p: _unread if kind.needs else kind.read for p, kind in kinds.items()}
+    at_place, places = [(p, readers[p]) for p in positional], {p: i for i, p in enumerate(positional)}
     late = [(p, kind) for p, kind in kinds.items() if kind.needs]
     causes = {q for p, kind in late for q in (p, *kind.needs)}
     is_always_late = any(parameters[p].default is not None for p, _ in late)
@@ -132,7 +132,7 @@ def _values_of(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...
     """What takes the values of some names out of a mapping."""
     if len(names) == 1:
         return lambda given: (given[names[0]],)
-    return itemgetter(*names)
+    return itemgetter(*names) if names else lambda _: ()
 
 
 def _public(

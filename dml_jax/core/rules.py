@@ -4,8 +4,9 @@ Texts name operands in braces, `{indices}.{sizes}`; functions print those names 
 print DirectML's (`IndicesTensor.Sizes`). A rule that cannot be judged because another one is broken holds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import jax.numpy as jnp
@@ -190,6 +191,24 @@ def each_at_least(attribute: str, least: int) -> Rule:
     return Rule(
         f"each_at_least({attribute}, {least})", f"every one of {{{attribute}}} must be at least {least}", broken_by
     )
+
+
+def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None], of: str = "input") -> Rule:
+    """Sizes of an array whose bytes 64 bits can count: XLA ends the process over others, empty ones too.
+
+    Args:
+      attribute: what makes them.
+      law: computes them; gives None while another rule is broken.
+      of: what has their dtype, an array, or is it.
+    """
+
+    def broken_by(x: Operands) -> Fact:
+        sizes = law(x) or ()
+        known = [abs(n) for n in sizes if isinstance(n, int) and n]
+        itemsize = getattr(x[of], "dtype", x[of]).itemsize
+        return f"the sizes are {tuple(sizes)}" if prod(known) * itemsize >= 2**63 else None
+
+    return Rule("representable", f"{{{attribute}}} must give fewer than 2**63 bytes", broken_by)
 
 
 def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:

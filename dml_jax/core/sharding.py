@@ -44,7 +44,7 @@ def as_out_sharding(operator: str, value: Any) -> OutSharding:
 
 
 def has_mesh(out_sharding: OutSharding, arrays: Mapping[str, jax.Array | None]) -> bool:
-    """Whether a sharding is asked for, or is in the types of the arrays: else XLA follows what there is by itself."""
+    """Whether a sharding is asked for, or part of types on this mesh: else XLA follows what there is by itself."""
     return out_sharding is not None or _explicit_mesh(_present(arrays), None) is not None
 
 
@@ -94,11 +94,11 @@ def _unsharded(array: jax.Array) -> jax.ShapeDtypeStruct:
 
 
 def _explicit_mesh(arrays: Arrays, out_sharding: OutSharding) -> Any:
-    """The mesh whose axes are in the types of the arrays, or will be in that of the output; or None."""
-    shardings = [jax.typeof(array).sharding for array in arrays.values()]
+    """The mesh whose axes are in the types of the arrays, that is set, or will be in that of the output; or None."""
+    meshes = [*(jax.typeof(array).sharding.mesh for array in arrays.values()), get_abstract_mesh()]
     if isinstance(out_sharding, NamedSharding):
-        shardings.append(out_sharding)
-    return next((sharding.mesh for sharding in shardings if AxisType.Explicit in sharding.mesh.axis_types), None)
+        meshes.append(out_sharding.mesh)
+    return next((mesh for mesh in meshes if AxisType.Explicit in mesh.axis_types), None)
 
 
 def _followed(

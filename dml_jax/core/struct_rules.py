@@ -5,6 +5,7 @@ from typing import Any
 
 from ..errors import ConstraintError, DataTypeError
 from ..strides.injective import collision
+from .fields import scalar_of
 from .rules import Fact, Operands, Rule
 from .tensor import TensorDesc
 
@@ -13,25 +14,30 @@ __all__ = [
     "dimension_count",
     "each",
     "fits_rank",
+    "held",
     "ignored_sizes_are_1",
     "right_aligned",
     "shared_by_all",
     "tensors_in",
+    "type_of",
 ]
 
 
-def shared_by_all(fields: Mapping[str, bool], typed: Sequence[str], outputs: Sequence[str]) -> tuple[Rule, ...]:
+def shared_by_all(
+    fields: Mapping[str, bool], ranked: Sequence[str], typed: Sequence[str], outputs: Sequence[str]
+) -> tuple[Rule, ...]:
     """The rules that every operator has: one DimensionCount, one data type, outputs that can be written.
 
     Args:
       fields: those that hold tensors, and whether it is an array of them.
+      ranked: those of one DimensionCount.
       typed: those of one data type.
       outputs: those that are written.
     """
     arrays = [name for name, is_array in fields.items() if is_array]
     return (
         *map(not_empty, arrays),
-        *_alike(list(fields), arrays, "rank", lambda tensor: len(tensor.sizes), ConstraintError),
+        *_alike(ranked, arrays, "rank", lambda tensor: len(tensor.sizes), ConstraintError),
         *_alike(typed, arrays, "dtype", lambda tensor: tensor.data_type.name, DataTypeError),
         *map(not_owned, outputs),
         *map(injective, outputs),
@@ -145,6 +151,31 @@ def fits_rank(name: str, law: Callable[[Operands], tuple[int, ...] | None], text
         return f"{sizes} has {len(sizes)} sizes and there are {rank} dimensions"
 
     return Rule(f"fits_rank({name})", text, broken_by)
+
+
+def type_of(data_type: str, tensor: str) -> Rule:
+    """What the data type of a scalar union is: that of a tensor."""
+
+    def broken_by(x: Operands) -> Fact:
+        given, wanted = x[data_type], x[tensor].data_type
+        return None if given == wanted else f"they are {given.name} and {wanted.name}"
+
+    text = f"{{{data_type}}} must equal {{{tensor}}}.{{dtype}}"
+    return Rule(f"type_of({data_type}, {tensor})", text, broken_by, DataTypeError)
+
+
+def held(scalar: str, data_type: str) -> Rule:
+    """A scalar union has an element of its data type."""
+
+    def broken_by(x: Operands) -> Fact:
+        try:
+            scalar_of(x[scalar], x[data_type])
+        except DataTypeError:
+            return f"{x[data_type].name} does not hold {x[scalar]!r}"
+        return None
+
+    text = f"{{{scalar}}} must be a number of {{{data_type}}}"
+    return Rule(f"held({scalar}, {data_type})", text, broken_by, DataTypeError)
 
 
 def right_aligned(sizes: Sequence[int], rank: int) -> tuple[int, ...]:

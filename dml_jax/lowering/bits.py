@@ -11,7 +11,7 @@ from jax import lax
 from ..errors import ConstraintError
 from .linear import Move, linear, transpose_of
 
-__all__ = ["as_bits", "carry_bits", "index_dtype", "is_float", "is_float8", "is_key", "is_narrow"]
+__all__ = ["as_bits", "carry_bits", "index_dtype", "is_float", "is_float8", "is_key", "is_narrow", "is_not_zero"]
 
 
 def is_float8(dtype: Any) -> bool:
@@ -34,6 +34,18 @@ def is_key(array: Any) -> bool:
     return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
+def is_not_zero(numbers: jax.Array) -> jax.Array:
+    """By the bits of floats: compared as numbers, subnormals count as 0 on some devices."""
+    if jnp.issubdtype(numbers.dtype, jnp.complexfloating):
+        return is_not_zero(numbers.real) | is_not_zero(numbers.imag)
+    if not is_float(numbers.dtype):
+        return numbers.astype(bool)
+    bits = lax.bitcast_convert_type(numbers, f"uint{8 * numbers.dtype.itemsize}")
+    if numbers.dtype == jnp.float8_e8m0fnu:  # which has no 0
+        return jnp.ones(bits.shape, bool)
+    return (bits if numbers.dtype.name.endswith("fnuz") else bits << 1) != 0  # these have one 0, without a sign
+
+
 def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
     """The least of int32 and int64 that holds every index into such sizes.
 
@@ -51,7 +63,9 @@ def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
     )
 
 
-def carry_bits(move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = is_narrow) -> jax.Array:
+def carry_bits(
+    move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = is_narrow, in_bytes: bool = False
+) -> jax.Array:
     """Computes `move(where, *data)`, on the integer images of `data` if they are floats that would change.
 
     Args:
@@ -59,19 +73,25 @@ def carry_bits(move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = i
       where: says what moves; None where nothing varies.
       data: arrays of one dtype.
       of: whether numbers of a dtype would change.
+      in_bytes: whether an image is bytes: for a move that puts constants beside what it moves.
     """
     if not of(data[0].dtype):
         return move(where, *data)
-    return linear(as_bits(move, of), transpose_of(move))(where, *data)
+    return linear(as_bits(move, of, in_bytes=in_bytes), transpose_of(move))(where, *data)
 
 
-def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow) -> Move:
+def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool = False) -> Move:
     """`move` on the integer images of floats that would change; JAX cannot differentiate it."""
 
     def moved(where: Any, *data: jax.Array) -> jax.Array:
         dtype = data[0].dtype
         if not of(dtype):
             return move(where, *data)
+        if in_bytes and dtype.itemsize > 1:
+            # XLA:CPU fuses the way back with the move, and LLVM then chooses between bfloat16 and a constant as floats.
+            pairs = [lax.bitcast_convert_type(x, jnp.uint8) for x in data]
+            move_each = jax.vmap(lambda *images: move(where, *images), in_axes=-1, out_axes=-1)
+            return lax.bitcast_convert_type(move_each(*pairs), dtype)
         images = [lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * dtype.itemsize}")) for x in data]
         return lax.bitcast_convert_type(move(where, *images), dtype)
 

@@ -18,43 +18,24 @@ from ..core.rules import Operands, Rule, custom, each_at_least, one_per_dimensio
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..lowering.bits import carry_bits
+from ._windows import window_rules, within_reach
 
 __all__ = ["Slice1Desc", "SliceDesc", "slice"]
 
 OFFSETS, SIZES, STRIDES = WINDOW = "input_window_offsets", "input_window_sizes", "input_window_strides"
 
 
-def _window(x: Operands) -> list[tuple[int, int, int, int]]:
-    """Offset, length, stride and the size that they are of, of every dimension."""
-    return list(zip(x[OFFSETS], x[SIZES], x[STRIDES], x["input"].shape, strict=False))
-
-
-def _outside(x: Operands) -> str | None:
-    for d, (start, length, _, size) in enumerate(_window(x)):
-        if (start, length) == (0, size) and size != 0:
-            continue
-        if not isinstance(size, int):
-            return f"dimension {d} is symbolic, {size}, of which only the whole can be copied"
-        if start < 0 or length < 1 or start + length > size:
-            return f"that of dimension {d} is [{start}, {start + length}) of {size}"
-    return None
-
-
-def _stays(x: Operands) -> str | None:
-    return f"they are {x[STRIDES]}" if 0 in x[STRIDES] else None
-
-
 RULES = (
     *(one_per_dimension(name, "input") for name in WINDOW),
-    custom("inside", "every window must have elements, all of them in {input}", _outside),
-    custom("moves", f"{{{STRIDES}}} must not be 0", _stays),
+    *window_rules("input", *WINDOW),
 )
 
 
 def _dims(x: Operands) -> Dims:
     """A dimension that is copied whole keeps its sharding; one that is cut has none to keep."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
-    is_whole = [(length, stride) == (size, 1) for _, length, stride, size in _window(x)]
+    windows = zip(x[SIZES], x[STRIDES], x["input"].shape, strict=True)
+    is_whole = [(length, stride) == (size, 1) for length, stride, size in windows]
     return Dims(
         {"input": names}, [name if whole else f"cut {name}" for name, whole in zip(names, is_whole, strict=True)]
     )
@@ -174,13 +155,6 @@ class SliceDesc(OperatorDesc):
         return slice(input, self.offsets, window, self.strides)
 
 
-def _unreached(x: Operands) -> str | None:
-    if 0 in x[STRIDES] or not len(x[STRIDES]) == len(x[SIZES]) == len(x["output"].sizes):
-        return None
-    most = tuple(1 + (n - 1) // abs(stride) for n, stride in zip(x[SIZES], x[STRIDES], strict=True))
-    return None if all(map(int.__le__, x["output"].sizes, most)) else f"{x['output'].sizes} is more than {most}"
-
-
 @dataclass(frozen=True)
 class Slice1Desc(OperatorDesc):
     """DML_SLICE1_OPERATOR_DESC: copies the elements of a window, in either direction.
@@ -219,9 +193,9 @@ class Slice1Desc(OperatorDesc):
     support: ClassVar[tuple[Support, ...]] = levels(*_TABLE)
     constraints: ClassVar[tuple[Rule, ...]] = (
         *RULES,
-        custom("reached", "{output}.{sizes} must be at most what {input_window_strides} reach", _unreached),
+        within_reach("output", SIZES, STRIDES),
     )
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
-        reached = slice(input, self.input_window_offsets, self.input_window_sizes, self.input_window_strides)
-        return lax.slice(reached, (0,) * reached.ndim, self.output.sizes)
+        copied = slice(input, self.input_window_offsets, self.input_window_sizes, self.input_window_strides)
+        return lax.slice(copied, (0,) * copied.ndim, self.output.sizes)

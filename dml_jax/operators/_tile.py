@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Annotated, ClassVar
 
 import jax
@@ -14,28 +13,21 @@ from ..core.desc import OperatorDesc
 from ..core.fields import Input, Output, counted_by
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, one_per_dimension, sizes_follow
+from ..core.rules import Operands, Rule, each_at_least, one_per_dimension, representable, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..lowering.bits import carry_bits
+from ..lowering.repeats import repeat_whole
 
 __all__ = ["TileDesc", "tile"]
 
 COUNT = one_per_dimension("repeats", "input")
 
 
-def _too_large(x: Operands) -> str | None:
-    if COUNT.broken_by(x) or not all(isinstance(n, int) for n in x["input"].shape):
-        return None
-    sizes = [n * r for n, r in zip(x["input"].shape, x["repeats"], strict=True)]
-    return f"the sizes are {tuple(sizes)}" if max((prod(sizes), *sizes), default=0) >= 2**63 else None
+def _tiled(x: Operands) -> tuple[int, ...] | None:
+    return None if COUNT.broken_by(x) else tuple(n * r for n, r in zip(x["input"].shape, x["repeats"], strict=True))
 
 
-RULES = (
-    COUNT,
-    each_at_least("repeats", 0),
-    custom("representable", "{repeats} must give fewer than 2**63 elements", _too_large),
-)
+RULES = (COUNT, each_at_least("repeats", 0), representable("repeats", _tiled))
 
 
 def _dims(x: Operands) -> Dims:
@@ -72,11 +64,7 @@ def tile(input: Data, repeats: Sequence[int], *, out_sharding: OutSharding = Non
 
     Source: DML_TILE_OPERATOR_DESC, where every number is at least 1; 0, which makes an empty array, is accepted here.
     """
-    return carry_bits(lambda _, input: jnp.tile(input, tuple(repeats)), None, input)
-
-
-def _tiled(x: Operands) -> tuple[int, ...] | None:
-    return None if COUNT.broken_by(x) else tuple(n * r for n, r in zip(x["input"].sizes, x["repeats"], strict=True))
+    return repeat_whole(jnp.asarray(input), tuple(repeats))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,11 @@ import numpy as np
 from untyped import on_device
 
 from dml_jax import (
+    AxisDirection,
     BufferSpec,
     CompiledOperator,
+    CumulativeProductDesc,
+    CumulativeSummationDesc,
     DataType,
     DepthSpaceOrder,
     DepthToSpace1Desc,
@@ -39,7 +42,7 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    for desc in (*blocks(), *reads(), *writes()):
+    for desc in (*blocks(), *accumulations(), *reads(), *writes()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any])
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
@@ -104,6 +107,14 @@ def writes() -> list[OperatorDesc]:
         scatter,
         ScatterNDDesc(table, TensorDesc("INT32", (1, 1)), one_row, table, 2, 2),
     ]
+
+
+def accumulations() -> list[OperatorDesc]:
+    row = TensorDesc("INT32", (4,))
+    summed = CumulativeSummationDesc(row, row, 0, "DECREASING", has_exclusive_sum=True)
+    assert_type(summed.axis_direction, AxisDirection)
+    assert_type(summed.has_exclusive_sum, bool)
+    return [summed, CumulativeProductDesc(row, row, 0, AxisDirection.INCREASING, False)]
 
 
 def compiled() -> None:

@@ -1,0 +1,123 @@
+"""ELEMENT_WISE_IF: of every two elements the one that a condition chooses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.feature_level import FeatureLevel
+from ..core.fields import Input, Output
+from ..core.kinds import Condition, Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, same_dtype, same_sizes
+from ..core.sharding import Dims
+from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..errors import DataTypeError
+from ..lowering.bits import carry_bits
+
+__all__ = ["ElementWiseIfDesc", "select"]
+
+
+def _no_condition(x: Operands) -> str | None:
+    dtype = x["condition"].dtype
+    is_one = dtype == jnp.bool_ or jnp.issubdtype(dtype, jnp.integer)
+    return None if is_one else f"it is {dtype}"
+
+
+RULES = (
+    Rule("condition_type", "{condition}.{dtype} must be bool or an integer type", _no_condition, DataTypeError),
+    same_dtype("b", "a"),
+    same_sizes("a", "condition"),
+    same_sizes("b", "condition"),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    names = [f"condition {d}" for d in range(x["condition"].ndim)]
+    return Dims({"condition": names, "a": names, "b": names}, names)
+
+
+@operator(*RULES, dims=_dims)
+def select(condition: Condition, a: Data, b: Data, *, out_sharding: OutSharding = None) -> jax.Array:
+    """Takes every element from `a` where `condition` is not 0, and from `b` where it is.
+
+    output[c] = a[c] if condition[c] != 0 else b[c]
+
+    Args:
+      condition: any rank; bool or any integer dtype, of which every number but 0 is true.
+      a: the sizes of `condition`, any dtype that JAX moves.
+      b: the sizes of `condition`, the dtype of `a`.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of the sizes of `condition` and the dtype of `a`.
+
+    Raises:
+      ConstraintError: the sizes differ; nothing is broadcast.
+      DataTypeError: `condition` has floats, `a` and `b` differ in dtype, or have 64 bits while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> print(dml_jax.select(np.uint8([[1, 0], [1, 1]]), np.int32([[1, 2], [3, 4]]), np.int32([[9, 8], [7, 6]])))
+      [[1 8]
+       [3 4]]
+
+    Source: DML_ELEMENT_WISE_IF_OPERATOR_DESC, whose condition is UINT8.
+    """
+    return carry_bits(lax.select, jnp.asarray(condition).astype(bool), jnp.asarray(a), jnp.asarray(b))
+
+
+def _row(level: str, ranks: range, types: tuple[DataType, ...]) -> Support:
+    return Support(FeatureLevel.of(level), ranks, {"a": types, "condition": (DataType.UINT8,)})
+
+
+@dataclass(frozen=True)
+class ElementWiseIfDesc(OperatorDesc):
+    """DML_ELEMENT_WISE_IF_OPERATOR_DESC: takes elements from `a` where `condition` is not 0, and from `b` elsewhere.
+
+    Args:
+      condition: any sizes; UINT8.
+      a: the sizes of `condition`.
+      b: the sizes of `condition`.
+      output: the sizes of `condition`.
+
+    Raises:
+      ConstraintError: a rule of `ElementWiseIfDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import ElementWiseIfDesc, TensorDesc
+      >>> floats = TensorDesc("FLOAT32", (3,))
+      >>> ElementWiseIfDesc(TensorDesc("UINT8", (3,)), floats, floats, floats).compute(
+      ...     np.uint8([2, 0, 1]), np.float32([1, 2, 3]), np.float32([-1, -2, -3])
+      ... )
+      Array([ 1., -2.,  3.], dtype=float32)
+
+    Source: DML_ELEMENT_WISE_IF_OPERATOR_DESC. Its page gives feature level 2_0 FLOAT16 alone and has no row for 2_1;
+      see the page of `select` for what is taken here.
+    """
+
+    condition: Input
+    a: Input
+    b: Input
+    output: Output
+
+    operator_type: ClassVar[str] = "ELEMENT_WISE_IF"
+    other_types: ClassVar[tuple[str, ...]] = ("condition",)
+    support: ClassVar[tuple[Support, ...]] = (
+        _row("5_0", RANKS_1_TO_8, ALL_TYPES),
+        _row("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
+        _row("2_1", RANK_4, UP_TO_32_BITS),
+        _row("2_0", RANK_4, FLOATS),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = tuple(same_sizes(name, "condition") for name in ("a", "b", "output"))
+
+    def compute_checked(self, condition: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
+        return select(condition, a, b)

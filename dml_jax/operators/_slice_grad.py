@@ -1,0 +1,167 @@
+"""SLICE_GRAD: the transpose of a slice, which puts elements where it reads them, and zeros elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import jax
+import numpy as np
+from jax import lax
+
+from ..core.desc import OperatorDesc
+from ..core.fields import INT, Input, Output, counted_by
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, one_per_dimension, representable
+from ..core.sharding import Dims
+from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..errors import DataTypeError
+from ..lowering.bits import carry_bits, is_key
+from ._windows import window_rules, within_reach
+
+__all__ = ["SliceGradDesc", "slice_grad"]
+
+
+def _no_numbers(x: Operands) -> str | None:
+    return f"it is {x['input_gradient'].dtype}" if is_key(x["input_gradient"]) else None
+
+
+RULES = (
+    Rule("numbers(input_gradient)", "{input_gradient}.{dtype} must have a 0", _no_numbers, DataTypeError),
+    *(one_per_dimension(name, "input_gradient") for name in ("sizes", "offsets", "window_sizes", "strides")),
+    representable("sizes", lambda x: x["sizes"], "input_gradient"),
+    *window_rules("sizes", "offsets", "window_sizes", "strides"),
+    within_reach("input_gradient", "window_sizes", "strides"),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    """A dimension that becomes no larger keeps its sharding."""
+    names = [f"input {d}" for d in range(x["input_gradient"].ndim)]
+    lines = zip(names, x["input_gradient"].shape, x["sizes"], x["strides"], strict=True)
+    return Dims(
+        {"input_gradient": names},
+        [name if n == size and (stride == 1 or n == 1) else f"spread {name}" for name, n, size, stride in lines],
+    )
+
+
+@operator(*RULES, dims=_dims)
+def slice_grad(
+    input_gradient: Data,
+    sizes: Sequence[int],
+    offsets: Sequence[int],
+    window_sizes: Sequence[int],
+    strides: Sequence[int],
+    *,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Puts `input_gradient` where `slice` would read it in an array of `sizes`, which is 0 elsewhere.
+
+    output[start + c * strides] = input_gradient[c], with start = offsets, plus window_sizes - 1 where strides < 0.
+
+    Args:
+      input_gradient: any rank, any dtype of numbers; at most of sizes 1 + (window_sizes - 1) // abs(strides).
+      sizes: of the output, per dimension.
+      offsets: first element of the window, per dimension; an integer, at least 0.
+      window_sizes: length of the window per dimension, at least 1; it must lie inside `sizes`.
+      strides: elements from one that is written to the next, per dimension; not 0.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of `sizes` and the dtype of `input_gradient`.
+
+    Raises:
+      ConstraintError: not a number per dimension, a window that is empty or reaches out of `sizes`, a stride of 0, or
+        more elements than the strides reach.
+      DataTypeError: a number is no integer, random keys, or 64-bit `input_gradient` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> print(dml_jax.slice_grad(np.int32([[1, 2], [3, 4]]), (4, 4), (0, 1), (4, 3), (-2, 2)))
+      [[0 0 0 0]
+       [0 3 0 4]
+       [0 0 0 0]
+       [0 1 0 2]]
+
+    Source: DML_SLICE_GRAD_OPERATOR_DESC. Its page admits a stride of 0, which DML_SLICE1_OPERATOR_DESC forbids; it is
+      refused here.
+    """
+    lines = zip(input_gradient.shape, sizes, offsets, window_sizes, strides, strict=True)
+    zeros = [_zeros(*line) for line in lines]
+    backwards = [d for d, stride in enumerate(strides) if stride < 0]
+
+    def spread(_: None, gradient: jax.Array) -> jax.Array:
+        return lax.pad(lax.rev(gradient, backwards), np.zeros((), gradient.dtype), zeros)
+
+    return carry_bits(spread, None, input_gradient, in_bytes=True)
+
+
+def _zeros(n: int, size: int, offset: int, window: int, stride: int) -> tuple[int, int, int]:
+    """How many there are before `n` elements, after them and between them, once they are in ascending order."""
+    if n == 0:
+        return size, 0, 0
+    reach = (n - 1) * abs(stride)
+    before = offset if stride > 0 else offset + window - 1 - reach
+    return before, size - before - reach - 1, abs(stride) - 1 if n != 1 else 0
+
+
+@dataclass(frozen=True)
+class SliceGradDesc(OperatorDesc):
+    """DML_SLICE_GRAD_OPERATOR_DESC: puts a gradient where SLICE1 read its elements, and 0 elsewhere.
+
+    Args:
+      input_gradient: at most what the strides reach in the window, 1 + (size - 1) / abs(stride).
+      output_gradient: any sizes.
+      input_window_offsets: first element of the window in `output_gradient`, per dimension.
+      input_window_sizes: length of the window, at least 1; it lies inside `output_gradient`.
+      input_window_strides: elements from one that is written to the next; not 0. A negative one starts at the end.
+
+    Raises:
+      ConstraintError: a rule of `SliceGradDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import SliceGradDesc, TensorDesc
+      >>> SliceGradDesc(
+      ...     input_gradient=TensorDesc("FLOAT32", (3,)), output_gradient=TensorDesc("FLOAT32", (6,)),
+      ...     input_window_offsets=(1,), input_window_sizes=(5,), input_window_strides=(-2,),
+      ... ).compute(np.float32([1, 2, 3]))
+      Array([0., 3., 0., 2., 0., 1.], dtype=float32)
+
+    Source: DML_SLICE_GRAD_OPERATOR_DESC. Its page calls the strides unsigned and admits 0; here they are as the header
+      and SLICE1 have them.
+    """
+
+    input_gradient: Input
+    output_gradient: Output
+    input_window_offsets: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    input_window_sizes: Annotated[tuple[int, ...], counted_by("DimensionCount")]
+    input_window_strides: Annotated[tuple[int, ...], counted_by("DimensionCount", INT)]
+
+    operator_type: ClassVar[str] = "SLICE_GRAD"
+    support: ClassVar[tuple[Support, ...]] = levels(
+        ("4_1", RANKS_1_TO_8, ALL_TYPES),
+        ("3_1", RANKS_1_TO_8, UP_TO_32_BITS),
+        ("3_0", RANKS_4_TO_5, UP_TO_32_BITS),
+        of="input_gradient",
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        *(
+            one_per_dimension(name, "output_gradient")
+            for name in ("input_window_offsets", "input_window_sizes", "input_window_strides")
+        ),
+        *window_rules("output_gradient", "input_window_offsets", "input_window_sizes", "input_window_strides"),
+        within_reach("input_gradient", "input_window_sizes", "input_window_strides"),
+    )
+
+    def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
+        return slice_grad(
+            input_gradient,
+            self.output_gradient.sizes,
+            self.input_window_offsets,
+            self.input_window_sizes,
+            self.input_window_strides,
+        )

@@ -1,0 +1,44 @@
+"""What a slice and its gradient share: windows of an array, an offset, a size and a stride per dimension."""
+
+from __future__ import annotations
+
+from ..core.rules import Operands, Rule, custom
+
+__all__ = ["window_rules", "within_reach"]
+
+
+def window_rules(whole: str, offsets: str, sizes: str, strides: str) -> tuple[Rule, ...]:
+    """Every window has elements of `whole`, an operand or a tuple of sizes, and moves on; the others are its names."""
+
+    def outside(x: Operands) -> str | None:
+        array = getattr(x[whole], "shape", x[whole])
+        for d, (start, length, size) in enumerate(zip(x[offsets], x[sizes], array)):  # noqa: B905
+            if (start, length) == (0, size) and size != 0:
+                continue
+            if not isinstance(size, int):
+                return f"dimension {d} is symbolic, {size}, of which only the whole can be copied"
+            if start < 0 or length < 1 or start + length > size:
+                return f"that of dimension {d} is [{start}, {start + length}) of {size}"
+        return None
+
+    def stays(x: Operands) -> str | None:
+        return f"they are {x[strides]}" if 0 in x[strides] else None
+
+    return (
+        custom("inside", f"every window must have elements, all of them in {{{whole}}}", outside),
+        custom("moves", f"{{{strides}}} must not be 0", stays),
+    )
+
+
+def within_reach(small: str, sizes: str, strides: str) -> Rule:
+    """An operand is at most as large as what the strides reach in the window."""
+
+    def unreached(x: Operands) -> str | None:
+        shape = tuple(x[small].shape)
+        if 0 in x[strides] or not len(x[strides]) == len(x[sizes]) == len(shape):
+            return None
+        most = tuple(1 + (n - 1) // abs(stride) for n, stride in zip(x[sizes], x[strides], strict=True))
+        fits = all(n == m or (isinstance(n, int) and isinstance(m, int) and n <= m) for n, m in zip(shape, most))  # noqa: B905
+        return None if fits else f"{shape} is more than {most}"
+
+    return custom("reached", f"{{{small}}}.{{sizes}} must be at most what {{{strides}}} reach", unreached)

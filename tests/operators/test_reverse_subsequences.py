@@ -1,0 +1,314 @@
+"""reverse_subsequences and REVERSE_SUBSEQUENCES: as many first elements along an axis as a length says, reversed."""
+
+from functools import partial
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import (
+    ALL_TYPES,
+    RANK_4,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Call,
+    Example,
+    Struct,
+    f32,
+    level,
+    u32,
+)
+from oracles import coordinates
+from small_arrays import (
+    INTEGERS,
+    SIX,
+    every_narrow_float,
+    every_small_shape,
+    numbered,
+    on_explicit_mesh,
+    telling_indices,
+)
+
+from dml_jax import (
+    ConstraintError,
+    DataTypeError,
+    ReverseSubsequencesDesc,
+    TensorDesc,
+    compile_operator,
+    reverse_subsequences,
+)
+
+pytestmark = pytest.mark.device
+
+
+def oracle(input, sequence_lengths, axis):
+    axis %= input.ndim
+    output = np.empty(input.shape, input.dtype)
+    for c in coordinates(input.shape):
+        length = min(max(int(sequence_lengths[(*c[:axis], 0, *c[axis + 1 :])]), 0), input.shape[axis])
+        at = length - 1 - c[axis] if c[axis] < length else c[axis]
+        output[c] = input[(*c[:axis], at, *c[axis + 1 :])]
+    return output
+
+
+X = numbered((4, 6))
+LENGTHS = np.int32([[3], [6], [0], [9]])
+CASE = Call(reverse_subsequences, {"input": X, "sequence_lengths": LENGTHS}, {"axis": 1})
+BREAKS = {
+    "integer(sequence_lengths)": {"sequence_lengths": LENGTHS.astype(np.float32)},
+    "minimum_rank(input, 1)": {"input": np.float32(1), "sequence_lengths": np.int32(1)},
+    "same_rank(sequence_lengths, input)": {"sequence_lengths": LENGTHS[:, 0]},
+    "axis_of(input)": {"axis": 2},
+    "one_length": {"sequence_lengths": LENGTHS[:, [0] * 6]},
+    "same_sizes(sequence_lengths, input, except_along=axis)": {"sequence_lengths": LENGTHS[:3]},
+}
+VARIANTS = {
+    "first axis": {"sequence_lengths": np.uint8([[4, 0, 1, 2, 3, 200]]), "axis": -2},
+    "three": {"input": X.reshape(2, 6, 2), "sequence_lengths": np.int8([[[5, 6]], [[2, -1]]])},
+}
+
+
+# The struct.
+
+
+def draw(rng):
+    input = dims(rng, int(rng.integers(1, 9)))
+    axis = int(rng.integers(0, len(input)))
+    return {
+        "input": input,
+        "sequence_lengths": [*input[:axis], 1, *input[axis + 1 :]],
+        "output": input,
+        "axis": axis,
+    }
+
+
+FOUR = f32(1, 1, 3, 4)
+DOCUMENTED = ReverseSubsequencesDesc(FOUR, u32(1, 1, 3, 1), FOUR, axis=3)
+STRUCTS = (
+    Struct(
+        DOCUMENTED,
+        breaks={
+            "below_rank(axis)": {"axis": 4},
+            "one_length": {"sequence_lengths": u32(1, 1, 3, 4)},
+            "same_sizes(sequence_lengths, input, except_along=axis)": {"sequence_lengths": u32(1, 1, 2, 1)},
+            "same_sizes(output, input)": {"output": f32(1, 1, 3, 3)},
+        },
+        levels=(
+            level("5_0", RANKS_1_TO_8, input=ALL_TYPES, sequence_lengths={"UINT64", "UINT32"}),
+            level("4_0", RANKS_1_TO_8, input=UP_TO_32_BITS, sequence_lengths={"UINT32"}),
+            level("3_0", RANKS_4_TO_5, input=UP_TO_32_BITS, sequence_lengths={"UINT32"}),
+            level("2_1", RANK_4, input=UP_TO_32_BITS, sequence_lengths={"UINT32"}),
+        ),
+        examples=(
+            Example(DOCUMENTED, (range(1, 13), [2, 4, 3]), [[2, 1, 3, 4, 8, 7, 6, 5, 11, 10, 9, 12]]),
+            Example(
+                ReverseSubsequencesDesc(FOUR, u32(1, 1, 1, 4), FOUR, axis=2),
+                (range(1, 13), [2, 3, 1, 0]),
+                [[5, 10, 3, 4, 1, 6, 7, 8, 9, 2, 11, 12]],
+            ),
+        ),
+        draw=draw,
+        expected=lambda desc, x, lengths: oracle(x, lengths, desc.axis),
+        leading={"axis": 1},
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        (
+            {"sequence_lengths": f32(1, 1, 3, 1)},
+            DataTypeError,
+            "SequenceLengthsTensor.DataType must be one of UINT64, UINT32 .* but it is FLOAT32",
+        ),
+        (
+            {"sequence_lengths": TensorDesc("INT32", (1, 1, 3, 1))},
+            DataTypeError,
+            "SequenceLengthsTensor.DataType must be one of UINT64, UINT32 .* but it is INT32",
+        ),
+        ({"axis": 2}, ConstraintError, "SequenceLengthsTensor.Sizes must be 1 along Axis, but it is 3"),
+        ({"axis": -1}, ConstraintError, r"Axis must be in \[0, "),
+    ],
+)
+def test_what_the_struct_refuses(change, error, match):
+    with pytest.raises(error, match=match):
+        ReverseSubsequencesDesc(**DOCUMENTED.operands() | change)
+
+
+# Against the oracle.
+
+
+@every_small_shape
+def test_every_small_shape(shapes):
+    def calls():
+        rng = np.random.default_rng(1)
+        for shape in shapes:
+            x = numbered(shape)
+            for axis, n in enumerate(shape):
+                for at in (axis, axis - len(shape)):
+                    lengths = rng.integers(-1, n + 2, (*shape[:axis], 1, *shape[axis + 1 :])).astype(np.int32)
+                    yield partial(reverse_subsequences, axis=at), (x, lengths), oracle(x, lengths, at)
+
+    assert_calls_agree(calls())
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_every_type_of_lengths_means_the_same(dtype, x64):
+    """Eager or jitted, x64 on or off; far lengths too."""
+    lengths = telling_indices(dtype)[:, None]
+    x = np.tile(SIX, (len(lengths), 1))
+    expected = oracle(x, lengths, 1)
+    reverse = lambda lengths: reverse_subsequences(x, lengths, 1)  # noqa: E731
+    assert_same_bits(reverse(lengths), expected)
+    if x64 or np.dtype(dtype).itemsize < 8:
+        assert_same_bits(jax.jit(reverse)(lengths), expected)
+        assert_same_bits(reverse(jnp.asarray(lengths)), expected)
+
+
+def test_narrow_lengths_of_a_long_axis():
+    x = numbered(1000)
+    for length in (np.int8([127]), np.uint8([200]), np.uint16([999]), np.int16([-1])):
+        assert_same_bits(reverse_subsequences(x, length, 0), oracle(x, length, 0))
+
+
+def test_many_dimensions():
+    x = numbered((1, 2) * 4)
+    lengths = np.int32(numbered((1, 2, 1, 1, 1, 2, 1, 2)) % 3)
+    assert_same_bits(reverse_subsequences(x, lengths, 3), oracle(x, lengths, 3))
+
+
+@every_narrow_float
+def test_bits_of_narrow_floats(dtype):
+    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
+    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+    length = np.int32([x.size - 3])
+    assert_same_bits(reverse_subsequences(x, length, 0), np.concatenate([x[:-3][::-1], x[-3:]]))
+    twice = jax.jit(lambda x: reverse_subsequences(reverse_subsequences(x, length, 0), length, 0))
+    assert_same_bits(twice(x), x)
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    if name in ("bool", "int4"):
+        x = np.arange(12).reshape(3, 4).astype(dtype)
+    else:
+        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
+        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    lengths = np.int32([[4], [2], [3]])
+    assert_same_bits(reverse_subsequences(x, lengths, 1), oracle(x, lengths, 1))
+
+
+def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
+    x, lengths = np.uint64([[1, 2**40, 2**64 - 1], [2**63, 5, 6]]), np.uint64([[2], [2**63 + 1]])
+    desc = ReverseSubsequencesDesc(
+        TensorDesc("UINT64", (2, 3)), TensorDesc("UINT64", (2, 1)), TensorDesc("UINT64", (2, 3), (1, 2)), axis=1
+    )
+    made = np.asarray(compile_operator(desc)(x.ravel(), lengths.ravel())).view(np.uint64)
+    assert_same_bits(made.reshape(3, 2).T, oracle(x, lengths, 1))
+    if x64:
+        assert_same_bits(reverse_subsequences(x, lengths, 1), oracle(x, lengths, 1))
+    else:
+        with pytest.raises(DataTypeError, match="input of type uint64 needs 64-bit types"):
+            reverse_subsequences(x, lengths, 1)
+
+
+def test_random_keys():
+    keys = jax.random.split(jax.random.key(0), 4)
+    data = np.asarray(jax.random.key_data(keys))
+    reversed_ = reverse_subsequences(keys, np.int32([3]), 0)
+    assert_same_bits(jax.random.key_data(reversed_), data[[2, 1, 0, 3]])
+
+
+def test_empty_arrays():
+    assert reverse_subsequences(X[:0], LENGTHS[:0], 1).shape == (0, 6)
+    assert reverse_subsequences(X[:, :0], LENGTHS, 1).shape == (4, 0)
+
+
+# Transformations.
+
+
+def test_gradients_are_reversed_again():
+    weights = numbered((4, 6))
+    found = jax.grad(lambda x: (reverse_subsequences(x, LENGTHS, 1) * weights).sum())(X)
+    assert_same_bits(found, oracle(weights, LENGTHS, 1))
+    narrow = jax.vjp(lambda x: reverse_subsequences(x, LENGTHS, 1), X.astype(jnp.bfloat16))[1]
+    assert_same_bits(narrow(weights.astype(jnp.bfloat16))[0], oracle(weights, LENGTHS, 1).astype(jnp.bfloat16))
+
+
+def test_a_gradient_adds_nothing_up():
+    """It is a gather like the call itself, where that of gather_elements would be a scatter."""
+    back = jax.vjp(lambda x: reverse_subsequences(x, LENGTHS, 1), X)[1]
+    assert "scatter" not in str(jax.make_jaxpr(back)(X))
+
+
+def test_vmap_of_any_axis():
+    x, lengths = numbered((4, 5, 6)), np.int32(numbered((3, 4, 1)) % 7)
+    mapped = jax.vmap(partial(reverse_subsequences, axis=-1), in_axes=(1, None), out_axes=2)(x, lengths[0])
+    for i in range(5):
+        assert_same_bits(mapped[:, :, i], oracle(x[:, i], lengths[0], 1))
+    mapped = jax.vmap(partial(reverse_subsequences, axis=-1), in_axes=(None, 0))(X, lengths)
+    for i in range(3):
+        assert_same_bits(mapped[i], oracle(X, lengths[i], 1))
+
+
+def test_symbolic_sizes():
+    b, n = jax.export.symbolic_shape("b, n")
+    specs = jax.ShapeDtypeStruct((b, n), np.float32), jax.ShapeDtypeStruct((b, 1), np.int32)
+    exported = jax.export.export(jax.jit(partial(reverse_subsequences, axis=1)))(*specs)
+    assert_same_bits(exported.call(X, LENGTHS), oracle(X, LENGTHS, 1))
+
+
+# Explicit meshes.
+
+
+def test_other_dimensions_keep_their_sharding():
+    x = on_explicit_mesh(X, "d", None)
+    for lengths in (LENGTHS, on_explicit_mesh(LENGTHS, "d", None)):
+        made = reverse_subsequences(x, lengths, 1)
+        assert jax.typeof(made).sharding.spec == P("d", None)
+        assert_same_bits(made, oracle(X, LENGTHS, 1))
+
+
+def test_a_sharded_axis_needs_an_out_sharding():
+    x = on_explicit_mesh(X, None, "d")
+    with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', and the output has no such"):
+        reverse_subsequences(x, LENGTHS, 1)
+    made = reverse_subsequences(x, LENGTHS, 1, out_sharding=jax.typeof(x).sharding)
+    assert jax.typeof(made).sharding.spec == P(None, "d")
+    assert_same_bits(made, oracle(X, LENGTHS, 1))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": [1, 2]}, DataTypeError, "input must be an array"),
+        ({"sequence_lengths": [[1]] * 4}, DataTypeError, "sequence_lengths must be an array"),
+        ({"sequence_lengths": 3}, ConstraintError, r"sequence_lengths.rank must equal input.rank"),
+        ({"sequence_lengths": LENGTHS > 3}, DataTypeError, "sequence_lengths.dtype must be an integer type, .* bool"),
+        ({"sequence_lengths": LENGTHS[:, 0]}, ConstraintError, "sequence_lengths.rank must equal input.rank"),
+        ({"sequence_lengths": LENGTHS[:1]}, ConstraintError, r"\(1, 1\) and \(4, 6\) differ in dimension 0"),
+        ({"axis": 0}, ConstraintError, "sequence_lengths.sizes must be 1 along axis, but it is 4"),
+        ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),
+        ({"axis": 2**63}, ConstraintError, "and the rank is 2"),
+        ({"axis": "1"}, DataTypeError, "axis must be a Python integer"),
+        ({"axis": None}, DataTypeError, "axis must be a Python integer"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^reverse_subsequences: .*{match}"):
+        reverse_subsequences(**CASE.arguments | change)
+
+
+def test_numbers_of_numpy_are_accepted():
+    assert_same_bits(reverse_subsequences(X, LENGTHS, np.int8(-1)), CASE(X, LENGTHS))

@@ -1,0 +1,263 @@
+"""select and ELEMENT_WISE_IF: output[c] = a[c] if condition[c] != 0 else b[c]."""
+
+from functools import partial
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
+from oracles import coordinates
+from small_arrays import INTEGERS, every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+
+from dml_jax import ConstraintError, DataTypeError, ElementWiseIfDesc, TensorDesc, compile_operator, select
+
+pytestmark = pytest.mark.device
+
+
+def oracle(condition, a, b):
+    output = np.empty(a.shape, a.dtype)
+    for c in coordinates(a.shape):
+        output[c] = a[c] if condition[c] != 0 else b[c]
+    return output
+
+
+A, B = numbered((4, 6)), -numbered((4, 6))
+CHOSEN = (np.arange(24).reshape(4, 6) % 5 % 3).astype(np.uint8)
+CASE = Call(select, {"condition": CHOSEN, "a": A, "b": B})
+BREAKS = {
+    "condition_type": {"condition": CHOSEN.astype(np.float32)},
+    "same_dtype(b, a)": {"b": B.astype(np.int32)},
+    "same_sizes(a, condition)": {"a": A[0]},
+    "same_sizes(b, condition)": {"b": B[:1]},
+}
+VARIANTS = {
+    "bool": {"condition": CHOSEN == 1},
+    "signed": {"condition": CHOSEN.astype(np.int32) - 1},
+    "integers": {"a": A.astype(np.int16), "b": B.astype(np.int16)},
+}
+
+
+# The struct.
+
+
+def draw(rng):
+    sizes = dims(rng, int(rng.integers(1, 9)))
+    return dict.fromkeys(("condition", "a", "b", "output"), sizes)
+
+
+def fill(rng, port, tensor, count):
+    """Conditions that are 0 half of the time; random bits for what is chosen from."""
+    if port != "condition":
+        return None
+    return np.where(rng.random(count) < 0.5, 0, rng.integers(0, 256, count)).astype(np.uint8)
+
+
+FOUR = f32(1, 1, 2, 2)
+DOCUMENTED = ElementWiseIfDesc(TensorDesc("UINT8", (1, 1, 2, 2)), FOUR, FOUR, FOUR)
+STRUCTS = (
+    Struct(
+        DOCUMENTED,
+        breaks={
+            "same_sizes(a, condition)": {"a": f32(1, 1, 2, 1)},
+            "same_sizes(b, condition)": {"b": f32(1, 1, 1, 2)},
+            "same_sizes(output, condition)": {"output": f32(1, 2, 2, 2)},
+        },
+        levels=(
+            level("5_0", RANKS_1_TO_8, a=ALL_TYPES, condition={"UINT8"}),
+            level("3_0", RANKS_1_TO_8, a=UP_TO_32_BITS, condition={"UINT8"}),
+            level("2_1", RANK_4, a=UP_TO_32_BITS, condition={"UINT8"}),
+            level("2_0", RANK_4, a=FLOATS, condition={"UINT8"}),
+        ),
+        examples=(Example(DOCUMENTED, [[1, 0, 1, 1], [1, 2, 3, 4], [9, 8, 7, 6]], [[1, 8, 3, 4]]),),
+        draw=draw,
+        expected=lambda desc, condition, a, b: oracle(condition, a, b),
+        fill=fill,
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"condition": FOUR}, DataTypeError, "ConditionTensor.DataType must be one of UINT8 .* but it is FLOAT32"),
+        ({"a": TensorDesc("INT32", (1, 1, 2, 2))}, DataTypeError, "BTensor.DataType must equal ATensor.DataType"),
+        ({"b": f32(1, 1, 1, 1)}, ConstraintError, "BTensor.Sizes must equal ConditionTensor.Sizes"),
+        ({"b": f32(2, 2)}, ConstraintError, "BTensor.DimensionCount must equal ConditionTensor.DimensionCount"),
+    ],
+)
+def test_what_the_struct_refuses(change, error, match):
+    with pytest.raises(error, match=match):
+        ElementWiseIfDesc(**DOCUMENTED.operands() | change)
+
+
+def test_strides_of_0_broadcast_in_a_struct():
+    """How DirectML adds a condition per row and one number for all."""
+    row = TensorDesc("UINT8", (2, 3), (1, 0))
+    desc = ElementWiseIfDesc(row, f32(2, 3), f32(2, 3, strides=(0, 0)), f32(2, 3))
+    made = compile_operator(desc)(np.uint8([0, 7]), numbered(6), np.float32([-1]))
+    assert_same_bits(made, np.float32([-1, -1, -1, 4, 5, 6]))
+
+
+# Against the oracle.
+
+
+@every_small_shape
+def test_every_small_shape(shapes):
+    def calls():
+        rng = np.random.default_rng(1)
+        for shape in shapes:
+            condition, a = rng.integers(0, 2, shape).astype(np.uint8), numbered(shape)
+            yield select, (condition, a, -a), oracle(condition, a, -a)
+
+    assert_calls_agree(calls())
+
+
+def test_many_dimensions_and_none():
+    a = numbered((2,) * 8)
+    condition = (a % 3).astype(np.int8)
+    assert_same_bits(select(condition, a, -a), oracle(condition, a, -a))
+    assert_same_bits(select(np.bool_(False), np.float32(3), np.float32(4)), np.float32(4))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_every_number_but_0_is_true(dtype, x64):
+    """Also where only the high bits are set, and x64 is off."""
+    limits = np.iinfo(dtype)
+    condition = np.array([0, 1, limits.min, limits.max, 2 ** (limits.bits - 2), limits.max - limits.max // 2], dtype)
+    expected = oracle(condition, A[0], B[0])
+    assert_same_bits(select(condition, A[0], B[0]), expected)
+    if x64 or np.dtype(dtype).itemsize < 8:
+        assert_same_bits(jax.jit(select)(condition, A[0], B[0]), expected)
+        assert_same_bits(select(jnp.asarray(condition), A[0], B[0]), expected)
+
+
+@every_narrow_float
+def test_bits_of_narrow_floats(dtype):
+    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
+    a = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+    b, condition = a[::-1], np.arange(a.size) % 3
+    wanted = np.where(condition, a.view(f"u{dtype.itemsize}"), b.view(f"u{dtype.itemsize}")).view(dtype)
+    assert_same_bits(select(condition, a, b), wanted)
+    twice = jax.jit(lambda c, a, b: select(c, select(c == 0, b, a), select(c, a, b)))
+    assert_same_bits(twice(condition, a, b), wanted)
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    if name in ("bool", "int4"):
+        a = np.arange(12).reshape(3, 4).astype(dtype)
+    else:
+        a = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
+        a[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    condition = np.arange(12).reshape(3, 4) % 5 % 2
+    assert_same_bits(select(condition, a, a[::-1]), oracle(condition, a, a[::-1]))
+
+
+def test_a_condition_of_4_bits():
+    condition = np.int8([-8, 0, 7, 1]).astype(ml_dtypes.int4)
+    assert_same_bits(select(condition, A[0, :4], B[0, :4]), np.float32([1, -2, 3, 4]))
+
+
+def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
+    a, b = np.float64([[1 + 2**-50, -0.0, 5e-324]]), np.float64([[np.nan, np.inf, 3]])
+    condition = np.uint8([[0, 1, 255]])
+    wide = TensorDesc("FLOAT64", (1, 3))
+    run = compile_operator(ElementWiseIfDesc(TensorDesc("UINT8", (1, 3)), wide, wide, wide))
+    made = np.asarray(run(condition.ravel(), a.ravel(), b.ravel())).view(np.float64)
+    assert_same_bits(made[None], oracle(condition, a, b))
+    if x64:
+        assert_same_bits(select(condition, a, b), oracle(condition, a, b))
+    else:
+        with pytest.raises(DataTypeError, match="a of type float64 needs 64-bit types"):
+            select(condition, a, b)
+
+
+def test_random_keys():
+    keys = jax.random.split(jax.random.key(0), 4)
+    data = np.asarray(jax.random.key_data(keys))
+    chosen = select(np.array([True, False]), keys[:2], keys[2:])
+    assert_same_bits(jax.random.key_data(chosen), data[[0, 3]])
+
+
+def test_empty_arrays():
+    assert select(CHOSEN[:0], A[:0], B[:0]).shape == (0, 6)
+    assert select(CHOSEN[:0], A[:0].astype(jnp.bfloat16), B[:0].astype(jnp.bfloat16)).shape == (0, 6)
+
+
+# Transformations.
+
+
+def test_gradients_go_to_what_was_chosen():
+    """And nothing to the other side, not even a NaN."""
+    weights = numbered((4, 6))
+    of_a, of_b = jax.grad(lambda a, b: (select(CHOSEN, a, b) * weights).sum(), argnums=(0, 1))(A, B)
+    assert_same_bits(of_a, np.where(CHOSEN, weights, np.float32(0)))
+    assert_same_bits(of_b, np.where(CHOSEN, np.float32(0), weights))
+    roots = jax.grad(lambda x: select(x > 0, jnp.sqrt(x), x).sum())(np.float32([4, -3]))
+    assert_same_bits(roots[:1], np.float32([0.25]))
+    narrow = jax.vjp(partial(select, CHOSEN), A.astype(jnp.bfloat16), B.astype(jnp.bfloat16))[1]
+    assert_same_bits(narrow(weights.astype(jnp.bfloat16))[1], np.where(CHOSEN, 0, weights).astype(jnp.bfloat16))
+
+
+def test_vmap_of_any_axis_of_some_operands():
+    a, condition = numbered((2, 5, 3)), (numbered((2, 3)) % 2).astype(np.int8)
+    mapped = jax.vmap(select, in_axes=(None, 1, None), out_axes=2)(condition, a, -a[:, 0])
+    for i in range(5):
+        assert_same_bits(mapped[:, :, i], oracle(condition, a[:, i], -a[:, 0]))
+
+
+def test_symbolic_sizes():
+    shape = jax.export.symbolic_shape("m, n")
+    specs = [jax.ShapeDtypeStruct(shape, dtype) for dtype in (np.uint8, np.float32, np.float32)]
+    exported = jax.export.export(jax.jit(select))(*specs)
+    assert_same_bits(exported.call(CHOSEN, A, B), oracle(CHOSEN, A, B))
+
+
+# Explicit meshes.
+
+
+def test_every_dimension_keeps_its_sharding():
+    a = on_explicit_mesh(A, "d", None)
+    for condition, b in [(CHOSEN, B), (on_explicit_mesh(CHOSEN, "d", None), on_explicit_mesh(B, None, None))]:
+        selected = select(condition, a, b)
+        assert jax.typeof(selected).sharding.spec == P("d", None)
+        assert_same_bits(selected, oracle(CHOSEN, A, B))
+
+
+def test_two_shardings_of_one_dimension_need_an_out_sharding():
+    a, b = on_explicit_mesh(A, "d", None), on_explicit_mesh(B, None, "d")
+    with pytest.raises(ConstraintError, match="'d' would shard two dimensions of the output"):
+        select(CHOSEN, a, b)
+    selected = select(CHOSEN, a, b, out_sharding=jax.typeof(b).sharding)
+    assert jax.typeof(selected).sharding.spec == P(None, "d")
+    assert_same_bits(selected, oracle(CHOSEN, A, B))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"condition": True}, DataTypeError, "condition must be an array .* but it is bool"),
+        ({"condition": [1, 0]}, DataTypeError, "condition must be an array .* but it is list"),
+        ({"condition": A}, DataTypeError, "condition.dtype must be bool or an integer type, but it is float32"),
+        ({"condition": A.astype(np.complex64)}, DataTypeError, "an integer type, but it is complex64"),
+        ({"condition": np.ma.array([1])}, DataTypeError, "condition must be an array .* but it is MaskedArray"),
+        ({"a": 1.0}, DataTypeError, "a must be an array"),
+        ({"b": B.astype(np.float16)}, DataTypeError, "b.dtype must equal a.dtype, but they are float16 and float32"),
+        ({"a": np.float32(1)}, ConstraintError, r"a.sizes must equal condition.sizes, but they are \(\) and \(4, 6\)"),
+        ({"b": B[:, :1]}, ConstraintError, r"b.sizes must .* \(4, 1\) and \(4, 6\) differ in dimension 1"),
+        ({"condition": CHOSEN[:, 0]}, ConstraintError, r"they are \(4, 6\) and \(4,\)"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^select: .*{match}"):
+        select(**CASE.arguments | change)

@@ -124,7 +124,7 @@ def _operator(function: Any) -> BatchOperator:
             text = _HELP.get(name) or _of_modes(kind.names) or described[name]
             attributes.append(_option(function.__name__, name, kind, parameters[name], text))
             if attributes[-1].required:
-                shown = _EXAMPLES.get(name) or _EXAMPLES.get(kind.read, "1")
+                shown = _EXAMPLES.get(name) or _EXAMPLES.get(kind.reader, "1")
                 examples.append(f"{attributes[-1].opts[0]} {shown}")
     return BatchOperator(function, operands, tuple(attributes), " ".join(examples))
 
@@ -154,7 +154,7 @@ def _type_of(kind: Kind) -> Any:
         return NumberType()
     types = {as_int: int, as_ints: _Row(int, "integer"), as_real: float, as_reals: _Row(float, "number")}
     types[as_real_or_reals] = _OneOrRow(float, "number")
-    return types.get(kind.read, str)
+    return types.get(kind.reader, str)
 
 
 def _described(function: Callable[..., Any]) -> Mapping[str, str]:

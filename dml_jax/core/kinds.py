@@ -78,6 +78,11 @@ class Kind:
     is_list: bool = False
     names: tuple[str, ...] = ()
 
+    @property
+    def reader(self) -> Callable[..., Any]:
+        """What reads a value that is given; `read` of an optional one also takes None."""
+        return self.read.read if isinstance(self.read, _OrNone) else self.read
+
 
 def _as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -132,8 +137,14 @@ SHOWN = {
 }
 
 
-def _or_none(read: Callable[[str, str, Any], Any]) -> Callable[[str, str, Any], Any]:
-    return lambda operator, name, value: None if value is None else read(operator, name, value)
+@dataclass(frozen=True)
+class _OrNone:
+    """Reads None as it is, and anything else by `read`."""
+
+    read: Callable[[str, str, Any], Any]
+
+    def __call__(self, operator: str, name: str, value: Any) -> Any:
+        return None if value is None else self.read(operator, name, value)
 
 
 _SEQUENCES = {int: as_ints, float: as_reals}
@@ -146,7 +157,7 @@ def _kind_of(annotation: Any) -> Kind:
     if get_origin(annotation) in (types.UnionType, Union) and type(None) in get_args(annotation):
         (one,) = (part for part in get_args(annotation) if part is not type(None))
         inner = _kind_of(one)
-        return replace(inner, read=_or_none(inner.read))
+        return replace(inner, read=_OrNone(inner.read))
     if get_origin(annotation) is Literal:
         return Kind(as_name, names=get_args(annotation))
     if get_origin(annotation) is Sequence:

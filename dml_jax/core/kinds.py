@@ -18,7 +18,19 @@ import jax
 import numpy as np
 
 from ..errors import DataTypeError, message
-from .arguments import as_condition, as_data, as_dtype, as_flag, as_indices, as_int, as_ints, as_name, as_real, as_reals
+from .arguments import (
+    as_condition,
+    as_data,
+    as_dtype,
+    as_flag,
+    as_indices,
+    as_int,
+    as_ints,
+    as_name,
+    as_real,
+    as_real_or_reals,
+    as_reals,
+)
 from .fill_value import Number, as_fill, as_number
 from .sharding import OutSharding as Sharding
 from .sharding import as_out_sharding
@@ -30,10 +42,12 @@ __all__ = [
     "Data",
     "DataList",
     "Fill",
+    "Flag",
     "Indices",
     "Kind",
     "Number",
     "OutSharding",
+    "RealOrReals",
     "ScalarIndices",
     "Value",
     "attribute",
@@ -93,6 +107,9 @@ DataList = Annotated[Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_ar
 Indices = Annotated[jax.Array | np.ndarray, _INDICES]
 ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
 Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True)]
+# A flag that rules look at; a plain bool is a promise or a wish, which messages do not name.
+Flag = Annotated[bool, attribute(as_flag)]
+RealOrReals = Annotated[float | Sequence[float], attribute(as_real_or_reals)]
 DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
 Fill = Annotated[Number | None, fill_in("fill")]
 Value = Annotated[Number, number_of("dtype")]
@@ -109,6 +126,8 @@ SHOWN = {
     "Fill": "Number | None",
     "Value": "Number",
     "Delta": "Number",
+    "Flag": "bool",
+    "RealOrReals": "float | Sequence[float]",
     "DType": "np.dtype | type | str",
 }
 

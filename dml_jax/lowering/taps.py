@@ -49,24 +49,33 @@ class Taps:
         is_so = self.weights is None and np.array_equal(self.at[0], np.arange(self.size).repeat(count))
         return count if is_so else 0
 
-    def __call__(self, x: jax.Array, axis: int) -> jax.Array:
-        taken = [_taken(x, axis, at) for at in self.at]
-        if self.weights is None:
-            return taken[0]
-        weighed = zip(taken, self.weights, strict=True)
-        parts = [_weighted(one, axis, weights, is_first=t == 0) for t, (one, weights) in enumerate(weighed)]
+    def arrays(self) -> list[tuple[jax.Array | None, jax.Array | None]]:
+        """Of each tap the indices, None where a slice does, and the weights, None where all are 1."""
+        dtype = index_dtype([self.size])
+        indices = [None if _step(at) else jnp.asarray(at[:, None].astype(dtype)) for at in self.at]
+        weights = [None if (of_one == 1).all() else jnp.asarray(of_one) for of_one in self._all_weights()]
+        return list(zip(indices, weights, strict=True))
+
+    def __call__(self, arrays: Sequence[Any], x: jax.Array, axis: int) -> jax.Array:
+        parts = []
+        for (indices, weights), at in zip(arrays, self.at, strict=True):
+            taken = _taken(indices, x, axis, at)
+            parts.append(taken if weights is None else _weighted(taken, axis, weights, is_first=not parts))
         return reduce(jnp.add, parts)
 
+    def _all_weights(self) -> np.ndarray:
+        return np.ones(self.at.shape, np.float32) if self.weights is None else self.weights
+
     def transposed(self) -> Taps | None:
-        """What adds up again what was taken; None where an element was taken more than a few times."""
-        weights = np.ones(self.at.shape, np.float32) if self.weights is None else self.weights
+        """What adds up again what was taken; None where one was taken more than a few times, or none at all."""
+        weights = self._all_weights()
         tap, output = np.nonzero(weights)
         input = self.at[tap, output]
         order = np.lexsort((output, input))
         tap, output, input = tap[order], output[order], input[order]
         number = np.arange(input.size) - np.searchsorted(input, input)
         count = number.max(initial=0) + 1
-        if count > FEW:
+        if count > FEW or not input.size:
             return None
         at, found = np.zeros((count, self.size), np.int64), np.zeros((count, self.size), np.float32)
         at[number, input], found[number, input] = output, weights[tap, output]
@@ -119,17 +128,20 @@ def sample(input: Any, taps: Mapping[int, Taps]) -> jax.Array:
     backs = {axis: one.transposed() for axis, one in taps.items()}
     few = {axis: back for axis, back in backs.items() if back is not None}
 
-    def weigh(_: Any, x: jax.Array) -> jax.Array:
-        return _narrowed(_through(taps, _widened(x)), x.dtype)
+    def copy(where: Any, x: jax.Array) -> jax.Array:
+        return _through(taps, where[0], x)
 
-    def back(_: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    def weigh(where: Any, x: jax.Array) -> jax.Array:
+        return _narrowed(copy(where, _widened(x)), x.dtype)
+
+    def back(where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         if len(few) == len(taps):
-            return [_narrowed(_through(few, _widened(cotangent)), cotangent.dtype)]
-        return _transposed(lambda _, x: _through(taps, x), cotangent, like)
+            return [_narrowed(_through(few, where[1], _widened(cotangent)), cotangent.dtype)]
+        return _transposed(copy, where, cotangent, like)
 
     is_copy = all(one.weights is None for one in taps.values())
-    copy = as_bits(lambda _, x: _through(taps, x), is_float)
-    return linear(copy if is_copy else weigh, back)(None, jnp.asarray(input))
+    where = [{axis: one.arrays() for axis, one in both.items()} for both in (taps, few)]
+    return linear(as_bits(copy, is_float) if is_copy else weigh, back)(where, jnp.asarray(input))
 
 
 def repeat(input: Any, counts: Mapping[int, int]) -> jax.Array:
@@ -139,23 +151,23 @@ def repeat(input: Any, counts: Mapping[int, int]) -> jax.Array:
         return _repeated(x, counts)
 
     def back(_: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        return _transposed(move, cotangent, like)
+        return _transposed(move, None, cotangent, like)
 
     return linear(as_bits(move, is_float), back)(None, jnp.asarray(input))
 
 
-def _transposed(move: Move, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+def _transposed(move: Move, where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """What JAX makes of `move` when it transposes it, computed in float32 at least."""
-    (found,) = transpose_of(move)(None, _widened(cotangent), [_widened(x) for x in like])
+    (found,) = transpose_of(move)(where, _widened(cotangent), [_widened(x) for x in like])
     return [_narrowed(found, cotangent.dtype)]
 
 
-def _through(taps: Mapping[int, Taps], x: jax.Array) -> jax.Array:
+def _through(taps: Mapping[int, Taps], arrays: Mapping[int, Any], x: jax.Array) -> jax.Array:
     """The least elements first: what shrinks before what grows, and what only repeats at the end."""
     repeats = {axis: one.repeats for axis, one in taps.items() if one.repeats}
     others = [axis for axis in taps if axis not in repeats]
     for axis in sorted(others, key=lambda axis: taps[axis].at.shape[1] / max(1, taps[axis].size)):
-        x = taps[axis](x, axis)
+        x = taps[axis](arrays[axis], x, axis)
     return _repeated(x, repeats)
 
 
@@ -168,29 +180,28 @@ def _repeated(x: jax.Array, counts: Mapping[int, int]) -> jax.Array:
     return copies.reshape([size * counts.get(axis, 1) for axis, size in enumerate(x.shape)])
 
 
-def _taken(x: jax.Array, axis: int, at: np.ndarray) -> jax.Array:
-    """Elements at static indices: a slice, where they are evenly apart."""
+def _step(at: np.ndarray) -> int:
+    """How far static indices are apart; 0 if not evenly, or not ascending."""
     steps = np.diff(at)
     step = int(steps[0]) if steps.size else 1
-    if at.size == 0:
-        return lax.slice_in_dim(x, 0, 0, axis=axis)
-    if step > 0 and (steps == step).all():
-        return lax.slice_in_dim(x, int(at[0]), int(at[-1]) + 1, step, axis)
+    return step if step > 0 and (steps == step).all() else 0
+
+
+def _taken(indices: jax.Array | None, x: jax.Array, axis: int, at: np.ndarray) -> jax.Array:
+    """Elements at static indices."""
+    if indices is None:
+        start, stop = (int(at[0]), int(at[-1]) + 1) if at.size else (0, 0)
+        return lax.slice_in_dim(x, start, stop, _step(at), axis)
     placed = tuple(d for d in range(x.ndim) if d != axis)
-    read = Read(
-        Slices(x.ndim, (axis,), placed=placed), "promise_in_bounds", indices_are_sorted=bool((steps >= 0).all())
-    )
-    return read(jnp.asarray(at[:, None].astype(index_dtype([x.shape[axis]]))), x)
+    is_sorted = bool((np.diff(at) >= 0).all())
+    return Read(Slices(x.ndim, (axis,), placed=placed), "promise_in_bounds", indices_are_sorted=is_sorted)(indices, x)
 
 
-def _weighted(x: jax.Array, axis: int, weights: np.ndarray, *, is_first: bool) -> jax.Array:
+def _weighted(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> jax.Array:
     """Of what has no weight nothing, not even its infinity; -0.0 leaves the others as they are."""
-    if (weights == 1).all():
-        return x
     shown = weights.astype(x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
-    if weights.all():
-        return x * shown
-    return jnp.where(shown == 0, np.asarray(0.0 if is_first else -0.0, x.dtype), x * shown)
+    nothing = np.asarray(0.0 if is_first else -0.0, x.dtype)
+    return jnp.where(shown == 0, nothing, x * shown)
 
 
 def _widened(x: jax.Array) -> jax.Array:

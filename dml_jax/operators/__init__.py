@@ -32,3 +32,4 @@ from ._upsample_2d import *
 from ._select import *
 from ._reverse_subsequences import *
 from ._slice_grad import *
+from ._resample import *

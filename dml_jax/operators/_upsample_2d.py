@@ -88,8 +88,8 @@ def upsample_2d(
       input: [..., H, W]; any dtype that JAX moves for "nearest", floats or integers of 8 and 16 bits for "linear".
       scale_size: how often, (height, width) as in the shape of `input`, at least 1. DirectML's DML_SIZE_2D, which the
         struct has, is Width, Height.
-      mode: "nearest", which copies bits, or "linear", which computes narrow types in float32 and rounds once, integers
-        to the nearest one, halves to even.
+      mode: how elements are made: "nearest" copies bits, "linear" computes narrow types in float32 and rounds once,
+        integers to the nearest one, halves to even.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
 
     Returns:

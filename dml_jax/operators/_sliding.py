@@ -107,9 +107,7 @@ def function_rules(sizes_of: SizesOf, *own: Rule, made: Callable[[Operands, list
         *_COUNTS,
         *_NUMBERS,
         _fit(sizes_of),
-        custom(
-            "representable", "the bytes of the output and every padded dimension must be fewer than 2**63", too_large
-        ),
+        custom("representable", "the bytes of the output, and each padded size, must be fewer than 2**63", too_large),
     )
 
 

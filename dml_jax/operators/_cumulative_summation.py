@@ -17,7 +17,7 @@ from ..core.support import Support
 from ..core.tensor import TensorDesc
 from ._cumulative import RULES, STRUCT_RULES, SUMMATION, accumulate, dims_of, since
 
-__all__ = ["AxisDirection", "CumulativeSummationDesc", "cumulative_summation"]
+__all__ = ["CumulativeSummationDesc", "cumulative_summation"]
 
 
 @operator(*RULES, dims=dims_of)

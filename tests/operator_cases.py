@@ -37,13 +37,16 @@ class Call:
       static: those that are not.
       is_linear: whether the result is linear in the floats and exact: data movement and sums are, a cast to integers
         is not.
-      indexed: the size of the dimension that the first of `indices` counts in; None without indices.
+      is_weighted: of what is linear, whether elements are weighed: derivatives are not only 0 and 1.
+      indexed: the size of the dimension that the first of `indices` counts in; None without indices, or where each
+        is right.
     """
 
     function: Callable[..., Any]
     arrays: Mapping[str, Any]
     static: Mapping[str, Any] = field(default_factory=dict)
     is_linear: bool = True
+    is_weighted: bool = False
     indexed: int | None = None
 
     def __call__(self, *leaves):
@@ -67,8 +70,8 @@ class Call:
         return {**self.arrays, **self.static}
 
     def changed(self, **changes):
-        """The call with other arrays and attributes; `is_linear` is one too."""
-        own = {name: changes.pop(name) for name in ("is_linear", "indexed") if name in changes}
+        """The call with other arrays and attributes; what is said of it is one too."""
+        own = {name: changes.pop(name) for name in ("is_linear", "is_weighted", "indexed") if name in changes}
         arrays = {name: changes.pop(name, value) for name, value in self.arrays.items()}
         return replace(self, arrays=arrays, static={**self.static, **changes}, **own)
 
@@ -138,16 +141,21 @@ class Struct:
     def name(self):
         return self.desc.operator_type
 
+    def listed(self, desc):
+        """The tensor whose ranks the table lists: that of its first column."""
+        of_first = next(iter(self.levels[0].types))
+        return next(tensor for port, tensor in desc.ports().items() if port.partition("[")[0] == of_first)
+
     def padded(self, rank):
         """The fields of the descriptor with its tensors at a higher rank."""
         fields = self.desc.operands()
-        more = rank - len(next(iter(self.desc.ports().values())).sizes)
+        more = rank - len(self.listed(self.desc).sizes)
 
         def wider(tensor):
             return like(tensor, sizes=(*(1,) * more, *tensor.sizes))
 
         for name, kind in self.desc.fields().items():
-            if kind.is_tensor:
+            if kind.is_tensor and name not in self.desc.other_ranks:
                 fields[name] = jax.tree.map(wider, fields[name], is_leaf=_is_tensor)
         for name, each in self.leading.items():
             fields[name] = (
@@ -179,8 +187,12 @@ class Struct:
     def _table_breaks(self):
         newest, fields = self.levels[0], self.desc.operands()
         ranks = RANKS_1_TO_8 - newest.ranks
-        higher = [rank for rank in ranks if rank > len(next(iter(self.desc.ports().values())).sizes)]
-        found = {"supported_rank": self.padded(min(higher)) if ranks else None}
+        listed = self.listed(self.desc)
+        higher = [rank for rank in ranks if rank > len(listed.sizes)]
+        found = {"supported_rank": self.padded(min(higher)) if higher else None}
+        if ranks and not higher:
+            lower = like(listed, sizes=listed.sizes[-max(ranks) :])
+            found["supported_rank"] = {next(iter(newest.types)): lower}
         for name, accepted in newest.types.items():
             others = sorted(ALL_TYPES - accepted)
             found[f"supported_type({name})"] = self.retyped(fields, name, others[0]) if others else None
@@ -199,6 +211,7 @@ def like(tensor, **changes):
 def _shared_breaks(desc):
     """The changes that break what all structs share: one rank, one data type, outputs that can be written."""
     kinds = {name: kind for name, kind in desc.fields().items() if kind.is_tensor}
+    ranked = [name for name in kinds if name not in desc.other_ranks]
     typed = [name for name, kind in kinds.items() if not kind.is_index and name not in desc.other_types]
     model = next(iter(desc.ports().values()))
 
@@ -217,12 +230,18 @@ def _shared_breaks(desc):
         compared = [name for name in names if name != first or kinds[name].is_array]
         return {f"same_{what}({name}, {first})": with_last(name, **changes) for name in compared}
 
+    def two_or_more(tensor):
+        return (*tensor.sizes[:-1], max(2, tensor.sizes[-1]))
+
+    def no_strides(tensor):
+        return (0,) * len(tensor.sizes)
+
     outputs = desc.output_names()
     other_type = "INT8" if model.data_type.name != "INT8" else "UINT8"
     return {
         **{f"not_empty({name})": {name: ()} for name, kind in kinds.items() if kind.is_array},
-        **alike(list(kinds), "rank", sizes=lambda tensor: (1, *tensor.sizes)),
+        **alike(ranked, "rank", sizes=lambda tensor: (1, *tensor.sizes)),
         **alike(typed, "dtype", data_type=lambda tensor: other_type),
         **{f"not_owned({name})": with_last(name, flags=lambda tensor: "OWNED_BY_DML") for name in outputs},
-        **{f"injective({name})": with_last(name, strides=lambda tensor: (0,) * len(tensor.sizes)) for name in outputs},
+        **{f"injective({name})": with_last(name, sizes=two_or_more, strides=no_strides) for name in outputs},
     }

@@ -10,6 +10,7 @@ import pytest
 from checks import assert_same_bits
 
 from dml_jax import (
+    AxisDirection,
     CompiledOperator,
     ConstraintError,
     DataType,
@@ -23,10 +24,12 @@ from dml_jax import (
 from dml_jax.catalogue import STRUCTS
 from dml_jax.command.ops import _as_json
 from dml_jax.core.activation import ACTIVATIONS, Activation
+from dml_jax.core.axis_direction import FieldDirection
 from dml_jax.core.feature_level import NEWEST
 from dml_jax.core.fields import (
     FLOAT,
     INT,
+    Bool,
     Fused,
     Input,
     Inputs,
@@ -68,6 +71,8 @@ class MixDesc(OperatorDesc):
     steps: Annotated[tuple[int, ...], counted_by("StepCount", INT)]
     weights: Annotated[tuple[float, ...], counted_by("WeightCount", FLOAT)]
     kind: Annotated[DataType, named(DataType, "DML_TENSOR_DATA_TYPE_")]
+    direction: FieldDirection
+    has_factor: Bool
     scale_size: Size2D
     scale_bias: ScaleBias
     fused_activation: Fused
@@ -109,6 +114,8 @@ MIX = MixDesc(
     steps=(-1, 2),
     weights=(0.25, float("inf")),
     kind="FLOAT16",
+    direction="DML_AXIS_DIRECTION_DECREASING",
+    has_factor=1,
     scale_size=Size(3, 4),
     scale_bias=ScaleAndBias(2, 10),
     fused_activation=Activation("ACTIVATION_ELU", (0.5,)),
@@ -133,8 +140,12 @@ def known(monkeypatch):
 
 def test_fields_are_kept_in_one_form():
     assert MIX.kind is DataType.FLOAT16
+    assert MIX.direction is AxisDirection.DECREASING
+    assert MIX.has_factor is True
+    assert replace(MIX, has_factor=np.int8(0)).has_factor is False
     assert MIX.scale_bias == ScaleAndBias(2.0, 10.0)
-    assert replace(MIX, steps=[np.int8(-1), 2], scale_size=(3, 4), scale_bias=[2, 10], kind=2) == MIX
+    assert replace(MIX, steps=[np.int8(-1), 2], scale_size=(3, 4), scale_bias=[2, 10], kind=2, direction=1) == MIX
+    assert replace(MIX, has_factor=np.True_) == MIX
     assert hash(replace(MIX)) == hash(MIX)
 
 
@@ -163,6 +174,11 @@ def test_fields_are_kept_in_one_form():
         ({"steps": (1, 2.5)}, DataTypeError, r"Steps\[1\] must be an integer"),
         ({"steps": "12"}, DataTypeError, "Steps must be a sequence of integers"),
         ({"weights": (1, None)}, DataTypeError, r"Weights\[1\] must be a number"),
+        ({"direction": 2}, ConstraintError, "Direction must be one of INCREASING, DECREASING, but it is 2"),
+        ({"has_factor": 2}, DataTypeError, "HasFactor must be True or False, but it is 2"),
+        ({"has_factor": 1.0}, DataTypeError, "HasFactor must be True or False, but it is 1.0"),
+        ({"has_factor": "true"}, DataTypeError, "HasFactor must be True or False, but it is 'true'"),
+        ({"has_factor": None}, DataTypeError, "HasFactor must be True or False"),
         ({"kind": "HALF"}, ConstraintError, "Kind must be one of FLOAT32, FLOAT16"),
         ({"scale_size": 3}, DataTypeError, "ScaleSize must be a Size of width and height"),
         ({"scale_size": (1, -1)}, ConstraintError, "ScaleSize.Height must be in"),
@@ -210,6 +226,9 @@ def test_the_json_of_every_kind():
     assert form["ScaleBias"] == {"Scale": 2.0, "Bias": 10.0}
     assert form["FusedActivation"] == {"Type": "ACTIVATION_ELU", "Alpha": 0.5}
     assert form["Kind"] == "FLOAT16"
+    assert form["Direction"] == "DECREASING"
+    assert form["HasFactor"] is True
+    assert desc_from_json({"type": "MIX", "desc": form | {"HasFactor": 0}}) == replace(MIX, has_factor=False)
     assert "BiasTensor" not in form
 
 
@@ -496,6 +515,8 @@ def test_ops_lists_every_kind():
         "Steps": "int array",
         "Weights": "float array",
         "Kind": "enum",
+        "Direction": "enum",
+        "HasFactor": "bool",
         "ScaleSize": "size 2d",
         "ScaleBias": "scale bias",
         "FusedActivation": "activation",

@@ -282,6 +282,7 @@ def gradient_of(read):
 
 SMALL_INTEGERS = RNG.integers(1, 5, (6, 8)).astype(np.float16)
 APPLIED |= {
+    "copies side by side": ("concatenated", lambda x: dml_jax.tile(x, (2, 3)), SMALL_INTEGERS),
     "gradient copies": ("copies", gradient_of(lambda x: dml_jax.gather(x, MET, 0)), SMALL_INTEGERS),
     "gradient runs": ("runs", gradient_of(lambda x: dml_jax.gather(x, MET, 0)), SMALL_INTEGERS),
     "gradient of tuples, runs": (

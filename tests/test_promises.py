@@ -205,7 +205,7 @@ def test_jacfwd_equals_jacrev(case):
     # One is of the output's type, the other of the input's.
     assert_is(*(jax.tree.map(lambda x: x.astype(jnp.float32), jacobian) for jacobian in (forward, back)))
     for jacobian in jax.tree.leaves(forward):  # of ones and zeros: what goes where
-        assert {*np.unique(jacobian)} <= {0, 1}
+        assert case.is_weighted or {*np.unique(jacobian)} <= {0, 1}
 
 
 @every_linear_variant_and_bfloat16
@@ -346,7 +346,8 @@ def test_operands_are_mapped_one_by_one_under_shard_map(case):
             results.append(jax.shard_map(local, mesh=two_devices(), in_specs=P("d"), out_specs=P("d"))(batch))
         return results
 
-    for which, result in enumerate(jax.jit(mapped)(*batches)):
+    # Fetched first: JAX adds up the devices' parts of what it indexes, and -0.0 + 0.0 is 0.0.
+    for which, result in enumerate(jax.device_get(jax.jit(mapped)(*batches))):
         for i in range(2):
             expected = case(*(batches[k][i] if k == which else a for k, a in enumerate(arrays)))
             assert_is(item(result, i), expected)
@@ -399,18 +400,19 @@ def test_artifacts_run_in_a_fresh_process_without_dml_jax(tmp_path):
     assert ran.stdout.strip() == str(len(CASES)), ran.stderr
 
 
-INDEXED = {name: case for name, case in CASES.items() if "indices" in case.arrays}
+INDEXED = {name: case for name, case in CASES.items() if case.indexed is not None}
 
 
 @by_name(INDEXED)
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jitted"])
 def test_checkify_reports_an_index_out_of_range(case, jit):
-    names = names_in(get_type_hints(case.function)["mode"]) - {"promise_in_bounds"}
-    assert len(names) > 1
-    for mode in names:
+    hints = get_type_hints(case.function)
+    modes = names_in(hints["mode"]) - {"promise_in_bounds"} if "mode" in hints else ()
+    assert len(modes) != 1
+    for chosen in [{"mode": mode} for mode in modes] or [{}]:
 
-        def call(indices, mode=mode):
-            return case.function(**{**case.arguments, "indices": indices, "mode": mode})
+        def call(indices, chosen=chosen):
+            return case.function(**{**case.arguments, "indices": indices, **chosen})
 
         checked = checkify.checkify(jax.jit(call) if jit else call, errors=checkify.index_checks)
         good = jnp.clip(case.arrays["indices"], -4, 3)

@@ -10,7 +10,7 @@ import click
 import jax
 
 from ..catalogue import FUNCTIONS
-from ..core.arguments import as_dtype, as_indices, as_int, as_ints, as_real, as_reals
+from ..core.arguments import as_dtype, as_indices, as_int, as_ints, as_real, as_real_or_reals, as_reals
 from ..core.kinds import Kind
 from ..core.operator import SHARDING
 from .types import NumberType
@@ -97,6 +97,14 @@ class _Row(click.ParamType):
             raise click.BadParameter(f"{value!r} is no list of {self.what}s such as 2,3", ctx, param) from None
 
 
+class _OneOrRow(_Row):
+    """One number, or several with commas between them."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        row = value if isinstance(value, float) else super().convert(value, param, ctx)
+        return row[0] if isinstance(row, tuple) and len(row) == 1 else row
+
+
 def batch_operators() -> dict[str, BatchOperator]:
     """Every operator that makes one array, and of arrays: a command writes one file, item by item of others."""
     returns = {name: get_type_hints(function)["return"] for name, function in FUNCTIONS.items()}
@@ -116,7 +124,7 @@ def _operator(function: Any) -> BatchOperator:
             text = _HELP.get(name) or _of_modes(kind.names) or described[name]
             attributes.append(_option(function.__name__, name, kind, parameters[name], text))
             if attributes[-1].required:
-                shown = _EXAMPLES.get(name) or _EXAMPLES.get(kind.read, "1")
+                shown = _EXAMPLES.get(name) or _EXAMPLES.get(kind.reader, "1")
                 examples.append(f"{attributes[-1].opts[0]} {shown}")
     return BatchOperator(function, operands, tuple(attributes), " ".join(examples))
 
@@ -145,7 +153,8 @@ def _type_of(kind: Kind) -> Any:
     if kind.is_array:
         return NumberType()
     types = {as_int: int, as_ints: _Row(int, "integer"), as_real: float, as_reals: _Row(float, "number")}
-    return types.get(kind.read, str)
+    types[as_real_or_reals] = _OneOrRow(float, "number")
+    return types.get(kind.reader, str)
 
 
 def _described(function: Callable[..., Any]) -> Mapping[str, str]:

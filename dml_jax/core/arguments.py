@@ -28,6 +28,7 @@ __all__ = [
     "as_ints",
     "as_name",
     "as_real",
+    "as_real_or_reals",
     "as_reals",
 ]
 
@@ -147,6 +148,17 @@ def as_reals(operator: str, name: str, value: Any) -> tuple[Real, ...]:
       DataTypeError: no sequence, or one of anything but real numbers.
     """
     return _as_row(operator, name, value, as_real, "real numbers")
+
+
+def as_real_or_reals(operator: str, name: str, value: Any) -> Any:
+    """Returns a static float of Python, or a tuple of them.
+
+    Raises:
+      DataTypeError: neither a real number nor a sequence of them.
+    """
+    with suppress(DataTypeError):
+        return as_real(operator, name, value)
+    return _as_row(operator, name, value, as_real, "real numbers, or one of them")
 
 
 def _as_row(operator: str, name: str, value: Any, read: Any, what: str) -> tuple[Any, ...]:

@@ -48,6 +48,8 @@ class OperatorDesc(Generic[R]):
     lifted: ClassVar[tuple[tuple[str, Rule], ...]] = ()
     # Tensors that need not have the data type of the first one, beside indices.
     other_types: ClassVar[tuple[str, ...]] = ()
+    # Tensors that need not have the DimensionCount of the first one.
+    other_ranks: ClassVar[tuple[str, ...]] = ()
     # Whether it moves elements without looking at them, so that the words of 64-bit ones may move alone.
     moves_words: ClassVar[bool] = True
     # The input of which the output is a copy, some elements of it replaced.
@@ -117,7 +119,9 @@ class OperatorDesc(Generic[R]):
     def _rules(cls, feature_level: FeatureLevel) -> tuple[Rule, ...]:
         tensors = {name: field for name, field in cls.fields().items() if field.is_tensor}
         typed = [name for name, field in tensors.items() if not field.is_index and name not in cls.other_types]
-        shared = shared_by_all({n: field.is_array for n, field in tensors.items()}, typed, cls.output_names())
+        ranked = [name for name in tensors if name not in cls.other_ranks]
+        are_arrays = {name: field.is_array for name, field in tensors.items()}
+        shared = shared_by_all(are_arrays, ranked, typed, cls.output_names())
         lifted = (rule for since, rule in cls.lifted if feature_level < FeatureLevel.of(since))
         return (*shared, *cls.constraints, *lifted, *table_rules(cls.support, feature_level))
 
@@ -297,7 +301,7 @@ else:
     SeveralOutputs = OperatorDesc
 
 
-def set_fields(desc: OperatorDesc, *values: Any) -> None:
+def set_fields(desc: OperatorDesc[Any], *values: Any) -> None:
     """What the constructor of a struct does whose fields take more types than they keep, such as an enum's names."""
     for name, value in zip(desc.field_names(), values, strict=True):
         object.__setattr__(desc, name, value)

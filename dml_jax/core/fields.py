@@ -29,6 +29,7 @@ __all__ = [
     "FLOAT",
     "INT",
     "UINT",
+    "Bool",
     "Field",
     "Fused",
     "IndexInput",
@@ -200,6 +201,13 @@ def as_real(struct: str, field: str, value: Any) -> Real:
     raise DataTypeError(message(struct, f"{field} must be a number", f"it is {describe(value)}", {field: value}))
 
 
+def _as_bool(struct: str, field: str, value: Any) -> bool:
+    """C's BOOL is an integer, so 1 and 0 are True and False too."""
+    if isinstance(value, bool | int | np.bool_ | np.integer) and value in (0, 1):
+        return bool(value)
+    raise DataTypeError(message(struct, f"{field} must be True or False", f"it is {describe(value)}", {field: value}))
+
+
 def _number_from_json(json: Any) -> Any:
     """JSON has no infinities: they are written as strings."""
     names = {"nan": float("nan"), "inf": float("inf"), "-inf": -float("inf")}
@@ -214,6 +222,7 @@ UINT = Field("uint", partial(_as_ranged, 0, 2**32 - 1, "[0, 2**32 - 1]"))
 INT = Field("int", partial(_as_ranged, -(2**31), 2**31 - 1, "[-2**31, 2**31 - 1]"))
 FLOAT = Field("float", as_real, _number_from_json, _number_to_json)
 UInt = Annotated[int, UINT]
+Bool = Annotated[bool, Field("bool", _as_bool)]
 
 
 def counted_by(count: str, of: Field = UINT) -> Field:

@@ -26,6 +26,7 @@ __all__ = [
     "along_axis",
     "indexed_axes_not_empty",
     "read",
+    "resolve",
     "write",
 ]
 
@@ -68,7 +69,7 @@ def read(
     sizes, shape = [input.shape[axis] for axis in slices.indexed], slices.shape(input.shape, indices.shape)
     if 0 in shape:
         return jnp.zeros(shape, input.dtype)
-    indices = _resolve(indices, sizes)
+    indices = resolve(indices, sizes)
     lax_mode = "promise_in_bounds" if mode == "promise_in_bounds" else "clip"
     how = Read(
         slices,
@@ -109,7 +110,7 @@ def write(
         # What 31 bits cannot hold becomes negative, which XLA drops too: so no index is stored a second time.
         indices = lax.bitcast_convert_type(indices, jnp.int32)
     else:
-        indices = _resolve(indices, sizes)
+        indices = resolve(indices, sizes)
     lax_mode = "fill" if mode == "drop" else mode
     how = Write(slices, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
     indices = show_indices(indices, input.shape, how)
@@ -118,7 +119,7 @@ def write(
     return reduce_slices(indices, input, updates, how, reduction, forced_form())
 
 
-def _resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
+def resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
     """Wraps negative indices once and brings every index dtype to int32 (int64 for larger sizes).
 
     Saturates instead of truncating: what was out of range stays out of range, on its own side.

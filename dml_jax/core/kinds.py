@@ -18,7 +18,19 @@ import jax
 import numpy as np
 
 from ..errors import DataTypeError, message
-from .arguments import as_condition, as_data, as_dtype, as_flag, as_indices, as_int, as_ints, as_name, as_real, as_reals
+from .arguments import (
+    as_condition,
+    as_data,
+    as_dtype,
+    as_flag,
+    as_indices,
+    as_int,
+    as_ints,
+    as_name,
+    as_real,
+    as_real_or_reals,
+    as_reals,
+)
 from .fill_value import Number, as_fill, as_number
 from .sharding import OutSharding as Sharding
 from .sharding import as_out_sharding
@@ -30,11 +42,13 @@ __all__ = [
     "Data",
     "DataList",
     "Fill",
+    "Flag",
     "Indices",
     "Kind",
     "Number",
     "OutSharding",
     "PaddingValue",
+    "RealOrReals",
     "ScalarIndices",
     "Value",
     "attribute",
@@ -65,6 +79,11 @@ class Kind:
     is_list: bool = False
     names: tuple[str, ...] = ()
 
+    @property
+    def reader(self) -> Callable[..., Any]:
+        """What reads a value that is given; `read` of an optional one also takes None."""
+        return self.read.read if isinstance(self.read, _OrNone) else self.read
+
 
 def _as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -94,6 +113,9 @@ DataList = Annotated[Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_ar
 Indices = Annotated[jax.Array | np.ndarray, _INDICES]
 ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
 Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True)]
+# A flag that rules look at; a plain bool is a promise or a wish, which messages do not name.
+Flag = Annotated[bool, attribute(as_flag)]
+RealOrReals = Annotated[float | Sequence[float], attribute(as_real_or_reals)]
 DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
 Fill = Annotated[Number | None, fill_in("fill")]
 Value = Annotated[Number, number_of("dtype")]
@@ -110,13 +132,22 @@ SHOWN = {
     "ScalarIndices": "jax.Array | np.ndarray | np.integer | int",
     "Fill": "Number | None",
     "Value": "Number",
+    "Delta": "Number",
+    "Flag": "bool",
+    "RealOrReals": "float | Sequence[float]",
     "PaddingValue": "Number",
     "DType": "np.dtype | type | str",
 }
 
 
-def _or_none(read: Callable[[str, str, Any], Any]) -> Callable[[str, str, Any], Any]:
-    return lambda operator, name, value: None if value is None else read(operator, name, value)
+@dataclass(frozen=True)
+class _OrNone:
+    """Reads None as it is, and anything else by `read`."""
+
+    read: Callable[[str, str, Any], Any]
+
+    def __call__(self, operator: str, name: str, value: Any) -> Any:
+        return None if value is None else self.read(operator, name, value)
 
 
 _SEQUENCES = {int: as_ints, float: as_reals}
@@ -129,7 +160,7 @@ def _kind_of(annotation: Any) -> Kind:
     if get_origin(annotation) in (types.UnionType, Union) and type(None) in get_args(annotation):
         (one,) = (part for part in get_args(annotation) if part is not type(None))
         inner = _kind_of(one)
-        return replace(inner, read=_or_none(inner.read))
+        return replace(inner, read=_OrNone(inner.read))
     if get_origin(annotation) is Literal:
         return Kind(as_name, names=get_args(annotation))
     if get_origin(annotation) is Sequence:

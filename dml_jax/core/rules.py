@@ -193,19 +193,20 @@ def each_at_least(attribute: str, least: int) -> Rule:
     )
 
 
-def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None], operand: str = "input") -> Rule:
+def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None], of: str = "input") -> Rule:
     """Sizes of an array whose bytes 64 bits can count: XLA ends the process over others, empty ones too.
 
     Args:
       attribute: what makes them.
       law: computes them; gives None while another rule is broken.
-      operand: what has their dtype.
+      of: what has their dtype, an array, or is it.
     """
 
     def broken_by(x: Operands) -> Fact:
         sizes = law(x) or ()
-        known = [n for n in sizes if isinstance(n, int) and n > 0]
-        return f"the sizes are {tuple(sizes)}" if prod(known) * x[operand].dtype.itemsize >= 2**63 else None
+        known = [abs(n) for n in sizes if isinstance(n, int) and n]
+        itemsize = getattr(x[of], "dtype", x[of]).itemsize
+        return f"the sizes are {tuple(sizes)}" if prod(known) * itemsize >= 2**63 else None
 
     return Rule("representable", f"{{{attribute}}} must give fewer than 2**63 bytes", broken_by)
 

@@ -23,18 +23,21 @@ __all__ = [
 ]
 
 
-def shared_by_all(fields: Mapping[str, bool], typed: Sequence[str], outputs: Sequence[str]) -> tuple[Rule, ...]:
+def shared_by_all(
+    fields: Mapping[str, bool], ranked: Sequence[str], typed: Sequence[str], outputs: Sequence[str]
+) -> tuple[Rule, ...]:
     """The rules that every operator has: one DimensionCount, one data type, outputs that can be written.
 
     Args:
       fields: those that hold tensors, and whether it is an array of them.
+      ranked: those of one DimensionCount.
       typed: those of one data type.
       outputs: those that are written.
     """
     arrays = [name for name, is_array in fields.items() if is_array]
     return (
         *map(not_empty, arrays),
-        *_alike(list(fields), arrays, "rank", lambda tensor: len(tensor.sizes), ConstraintError),
+        *_alike(ranked, arrays, "rank", lambda tensor: len(tensor.sizes), ConstraintError),
         *_alike(typed, arrays, "dtype", lambda tensor: tensor.data_type.name, DataTypeError),
         *map(not_owned, outputs),
         *map(injective, outputs),

@@ -11,7 +11,7 @@ from jax import lax
 from ..errors import ConstraintError
 from .linear import Move, linear, transpose_of
 
-__all__ = ["as_bits", "carry_bits", "index_dtype", "is_float", "is_float8", "is_key", "is_narrow"]
+__all__ = ["as_bits", "carry_bits", "index_dtype", "is_float", "is_float8", "is_key", "is_narrow", "is_not_zero"]
 
 
 def is_float8(dtype: Any) -> bool:
@@ -32,6 +32,18 @@ def is_float(dtype: Any) -> bool:
 def is_key(array: Any) -> bool:
     """Whether the elements are jax.random keys: moved, but no numbers."""
     return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def is_not_zero(numbers: jax.Array) -> jax.Array:
+    """By the bits of floats: compared as numbers, subnormals count as 0 on some devices."""
+    if jnp.issubdtype(numbers.dtype, jnp.complexfloating):
+        return is_not_zero(numbers.real) | is_not_zero(numbers.imag)
+    if not is_float(numbers.dtype):
+        return numbers.astype(bool)
+    bits = lax.bitcast_convert_type(numbers, f"uint{8 * numbers.dtype.itemsize}")
+    if numbers.dtype == jnp.float8_e8m0fnu:  # which has no 0
+        return jnp.ones(bits.shape, bool)
+    return (bits if numbers.dtype.name.endswith("fnuz") else bits << 1) != 0  # these have one 0, without a sign
 
 
 def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:

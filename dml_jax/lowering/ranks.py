@@ -1,4 +1,4 @@
-"""Floats as integers of the same order: -0.0 is less than 0.0, and NaNs are at one end."""
+"""Numbers as integers of the same order, and back."""
 
 from typing import Any, Literal
 
@@ -7,13 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["number_of_rank", "rank"]
+__all__ = ["float_in_order", "number_of_rank", "order", "rank"]
 
 End = Literal["least", "greatest"]
 
 
 def rank(x: jax.Array, nan: End) -> jax.Array:
     """Signed integers in the order of floats, of 32 bits for narrow ones; integers are their own rank.
+
+    -0.0 is less than 0.0, and NaNs are at one end.
 
     The bits of a float, as a signed integer, ascend with its size. Of negative ones they descend, until all but the
     sign are inverted: -1.0 and -2.0 of 8 bits, 1.0111000 and 1.1000000, become 1.1000111 and 1.0111111, -57 and -65.
@@ -35,6 +37,24 @@ def number_of_rank(ranks: jax.Array, dtype: Any, nan: End) -> jax.Array:
     number = lax.bitcast_convert_type(_inverted(ranks), jnp.dtype(f"float{8 * ranks.dtype.itemsize}"))
     is_nan = ranks == np.asarray(limits.max if nan == "greatest" else limits.min, ranks.dtype)
     return jnp.where(is_nan, np.asarray(np.nan, number.dtype), number).astype(dtype)
+
+
+def order(x: jax.Array) -> jax.Array:
+    """Signed integers in the order of numbers, of 32 bits for narrow ones: zeros are equal, NaNs equal and greatest."""
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        ranks = rank(x, nan="greatest")
+        return jnp.where(ranks == -1, 0, ranks)  # which is that of -0.0
+    if x.dtype.itemsize < 4:
+        return x.astype(jnp.int32)
+    if jnp.issubdtype(x.dtype, jnp.unsignedinteger):
+        signed = jnp.dtype(f"int{8 * x.dtype.itemsize}")
+        return lax.bitcast_convert_type(x, signed) ^ np.asarray(jnp.iinfo(signed).min, signed)
+    return x
+
+
+def float_in_order(x: jax.Array) -> jax.Array:
+    """Any 32-bit integers as floats, NaNs among them, whose total order is the same."""
+    return lax.bitcast_convert_type(_inverted(x), jnp.float32)
 
 
 def _inverted(bits: jax.Array) -> jax.Array:

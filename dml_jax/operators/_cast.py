@@ -20,7 +20,7 @@ from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
 from ..errors import DataTypeError
-from ..lowering.bits import is_key
+from ..lowering.bits import is_key, is_not_zero
 from ..lowering.linear import linear
 
 __all__ = ["CastDesc", "cast"]
@@ -82,22 +82,14 @@ def cast(
     if is_float and jnp.issubdtype(target, jnp.integer):
         wide = array.astype(jnp.float32) if array.dtype.itemsize < 4 else array
         return _truncated(jnp.trunc(wide), target)
-    if is_float and target == jnp.bool_ and jnp.finfo(array.dtype).bits == 8 * array.dtype.itemsize:
-        return _is_not_zero(array)
+    if target == jnp.bool_:
+        return is_not_zero(array)
     if jnp.issubdtype(target, jnp.floating) and target.itemsize < 4:  # where XLA:CPU goes by way of float32
         if array.dtype == jnp.float64:
             array = linear(lambda _, x: _odd_float(x), lambda _, cotangent, __: [cotangent])(None, array)
         elif jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize >= 4:
             array = _odd_integer(array)
     return array.astype(target)
-
-
-def _is_not_zero(numbers: jax.Array) -> jax.Array:
-    """By their bits: compared as floats, subnormals count as 0 on some devices."""
-    bits = lax.bitcast_convert_type(numbers, f"uint{8 * numbers.dtype.itemsize}")
-    if numbers.dtype == jnp.float8_e8m0fnu:  # which has no 0
-        return jnp.ones(bits.shape, bool)
-    return (bits if numbers.dtype.name.endswith("fnuz") else bits << 1) != 0  # these have one 0, without a sign
 
 
 def _odd_float(wide: jax.Array) -> jax.Array:

@@ -16,22 +16,18 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, one_per_dimension, representable, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..lowering.bits import carry_bits
+from ..lowering.repeats import repeat_whole
 
 __all__ = ["TileDesc", "tile"]
 
 COUNT = one_per_dimension("repeats", "input")
 
 
-def _sizes(x: Operands) -> tuple[int, ...] | None:
+def _tiled(x: Operands) -> tuple[int, ...] | None:
     return None if COUNT.broken_by(x) else tuple(n * r for n, r in zip(x["input"].shape, x["repeats"], strict=True))
 
 
-RULES = (
-    COUNT,
-    each_at_least("repeats", 0),
-    representable("repeats", _sizes),
-)
+RULES = (COUNT, each_at_least("repeats", 0), representable("repeats", _tiled))
 
 
 def _dims(x: Operands) -> Dims:
@@ -68,7 +64,7 @@ def tile(input: Data, repeats: Sequence[int], *, out_sharding: OutSharding = Non
 
     Source: DML_TILE_OPERATOR_DESC, where every number is at least 1; 0, which makes an empty array, is accepted here.
     """
-    return carry_bits(lambda _, input: jnp.tile(input, tuple(repeats)), None, input)
+    return repeat_whole(jnp.asarray(input), tuple(repeats))
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class TileDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (
         COUNT,
         each_at_least("repeats", 1),
-        sizes_follow("output", _sizes, "{input}.{sizes} * {repeats}"),
+        sizes_follow("output", _tiled, "{input}.{sizes} * {repeats}"),
     )
 
     def compute_checked(self, input: jax.Array) -> jax.Array:

@@ -8,8 +8,11 @@ import numpy as np
 from untyped import on_device
 
 from dml_jax import (
+    AxisDirection,
     BufferSpec,
     CompiledOperator,
+    CumulativeProductDesc,
+    CumulativeSummationDesc,
     DataType,
     DepthSpaceOrder,
     DepthToSpace1Desc,
@@ -19,6 +22,7 @@ from dml_jax import (
     GatherElementsDesc,
     GatherND1Desc,
     GatherNDDesc,
+    InterpolationMode,
     Memory,
     OperatorDesc,
     Padding1Desc,
@@ -31,6 +35,7 @@ from dml_jax import (
     SpaceToDepthDesc,
     TensorDesc,
     TensorFlags,
+    Upsample2DDesc,
     compile_operator,
     desc_from_json,
     desc_to_json,
@@ -40,7 +45,7 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    for desc in (*blocks(), *borders(), *reads(), *writes()):
+    for desc in (*blocks(), *borders(), *accumulations(), *reads(), *writes()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any])
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
@@ -67,8 +72,12 @@ def blocks() -> list[OperatorDesc]:
     assert_type(ordered.output, TensorDesc)
     assert_type(ordered.block_size, int)
     assert_type(ordered.compute(np.zeros((1, 8, 1, 1), np.uint8)), jax.Array)
+    small, large = TensorDesc("FLOAT32", (1, 1, 1, 2)), TensorDesc("FLOAT32", (1, 1, 1, 4))
+    enlarged = Upsample2DDesc(small, large, scale_size=(2, 1), interpolation_mode="LINEAR")
+    assert_type(enlarged.interpolation_mode, InterpolationMode)
     return [
         ordered,
+        enlarged,
         SpaceToDepth1Desc(input=space, output=depth, block_size=2, order=DepthSpaceOrder.DEPTH_COLUMN_ROW),
         DepthToSpaceDesc(depth, space, 2),
         SpaceToDepthDesc(input=space, output=depth, block_size=2),
@@ -110,6 +119,14 @@ def writes() -> list[OperatorDesc]:
         scatter,
         ScatterNDDesc(table, TensorDesc("INT32", (1, 1)), one_row, table, 2, 2),
     ]
+
+
+def accumulations() -> list[OperatorDesc]:
+    row = TensorDesc("INT32", (4,))
+    summed = CumulativeSummationDesc(row, row, 0, "DECREASING", has_exclusive_sum=True)
+    assert_type(summed.axis_direction, AxisDirection)
+    assert_type(summed.has_exclusive_sum, bool)
+    return [summed, CumulativeProductDesc(row, row, 0, AxisDirection.INCREASING, False)]
 
 
 def compiled() -> None:

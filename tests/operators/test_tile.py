@@ -14,7 +14,7 @@ from operator_cases import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BIT
 from oracles import coordinates
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh
 
-from dml_jax import ConstraintError, DataTypeError, TensorDesc, TileDesc, compile_operator, tile
+from dml_jax import ConstraintError, DataTypeError, TensorDesc, TileDesc, compile_operator, tile, use_form
 
 pytestmark = pytest.mark.device
 
@@ -146,6 +146,34 @@ def test_random_keys():
     assert_same_bits(jax.random.key_data(tile(keys, (2,))), np.concatenate([data, data]))
 
 
+# Forms.
+
+
+@pytest.mark.parametrize("form", ["concatenated", "words"])
+def test_forms_give_the_same_bits(form):
+    """Of every itemsize, with more copies than one concatenation takes."""
+    for dtype, shape, repeats in (
+        ("uint8", (5, 8), (2, 3)),
+        ("uint8", (3, 5), (1, 70)),
+        ("float16", (2, 3, 4), (4, 1, 33)),
+        ("bfloat16", (4, 6), (96, 2)),
+        ("bool", (2, 4), (2, 2)),
+        ("float8_e4m3fn", (4, 8), (1, 2)),
+        ("complex64", (2, 2), (2, 3)),
+    ):
+        x = numbered(shape).astype(jnp.dtype(dtype))
+        with use_form(form):
+            found = jax.jit(lambda x, repeats=repeats: tile(x, repeats))(x)
+        assert_same_bits(found, oracle(x, repeats))
+
+
+def test_a_large_array_of_bytes():
+    x = np.random.default_rng(0).integers(0, 256, (256, 260), np.uint8)
+    assert_same_bits(tile(x, (2, 5)), np.tile(x, (2, 5)))
+    x = x.view(jnp.bfloat16)
+    assert_same_bits(tile(x, (1, 5)), np.tile(x, (1, 5)))
+
+
 # Empty arrays.
 
 
@@ -165,6 +193,12 @@ def test_gradients_of_all_copies_are_added():
     (found,) = jax.vjp(lambda x: tile(x, (2, 1)), X.astype(jnp.bfloat16))[1](weights[:, :6].astype(jnp.bfloat16))
     assert_same_bits(found, (weights[:4, :6] + weights[4:, :6]).astype(jnp.bfloat16))
     assert_same_bits(jax.grad(lambda x: tile(x, (0, 1)).sum())(X), np.zeros_like(X))
+
+
+def test_cotangents_of_narrow_floats_are_rounded_once():
+    ones = jnp.ones((3000, 2), jnp.bfloat16)
+    (found,) = jax.vjp(lambda x: tile(x, (3000, 1)), ones[:1])[1](ones)
+    assert_same_bits(found, np.full((1, 2), 3000).astype(jnp.bfloat16))
 
 
 def test_vmap_of_any_axis():

@@ -1,0 +1,21 @@
+"""`AxisDirection`: which way along an axis something goes, for the structs and the functions that ask."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Literal
+
+from .fields import named
+
+__all__ = ["AxisDirection", "DirectionName", "FieldDirection"]
+
+
+class AxisDirection(enum.IntEnum):
+    """DML_AXIS_DIRECTION: towards higher coordinates, or towards lower ones."""
+
+    INCREASING = 0
+    DECREASING = 1
+
+
+DirectionName = Literal["increasing", "decreasing"]
+FieldDirection = Annotated[AxisDirection, named(AxisDirection, "DML_AXIS_DIRECTION_")]

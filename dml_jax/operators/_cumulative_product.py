@@ -1,0 +1,118 @@
+"""CUMULATIVE_PRODUCT: running products along an axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+
+from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import Bool, Input, Output, UInt
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Rule
+from ..core.support import Support
+from ..core.tensor import TensorDesc
+from ._cumulative import PRODUCT, RULES, STRUCT_RULES, accumulate, dims_of, since
+
+__all__ = ["CumulativeProductDesc", "cumulative_product"]
+
+
+@operator(*RULES, dims=dims_of)
+def cumulative_product(
+    input: Data,
+    axis: int,
+    *,
+    direction: DirectionName = "increasing",
+    exclusive: bool = False,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Multiplies the elements of `input` along `axis`, up to each one.
+
+    output[k] = input[0] * ... * input[k] along the axis, or input[k] * ... * input[n-1] for direction="decreasing";
+    exclusive leaves out input[k] itself.
+
+    Args:
+      input: rank >= 1, any dtype of numbers. Of bools "and" is the product.
+      axis: -rank <= axis < rank of `input`.
+      direction: where to start, "increasing" at the first element and "decreasing" at the last one.
+      exclusive: whether the product ends before the element itself; the one that comes first is then 1.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of the shape and dtype of `input`. Integers wrap. Floats of 8 and 16 bits are multiplied in float32 and
+      each product is rounded once; in which order floats are multiplied is left to the device.
+
+    Raises:
+      ConstraintError: a scalar, `axis` out of range, or an unknown `direction`.
+      DataTypeError: `input` has no numbers, or is 64-bit while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.int32([2, 1, 3, 5])
+      >>> print(dml_jax.cumulative_product(x, 0))
+      [ 2  2  6 30]
+      >>> print(dml_jax.cumulative_product(x, 0, direction="decreasing", exclusive=True))
+      [15 15  5  1]
+
+    Source: DML_CUMULATIVE_PRODUCT_OPERATOR_DESC, which says nothing of the order of multiplications, of their
+      width for FLOAT16, or of integers that overflow.
+    """
+    return accumulate(PRODUCT, input, axis, direction, exclusive)
+
+
+@dataclass(frozen=True, init=False)
+class CumulativeProductDesc(OperatorDesc):
+    """DML_CUMULATIVE_PRODUCT_OPERATOR_DESC: multiplies elements along `axis`, up to each one.
+
+    The output may be bound to the buffer of `input` if both tensors are described alike.
+
+    Args:
+      input: any sizes.
+      output: the sizes of `input`.
+      axis: in [0, DimensionCount).
+      axis_direction: an `AxisDirection`, or its DirectML name in full or as suffix.
+      has_exclusive_product: whether each product ends before the element itself.
+
+    Raises:
+      ConstraintError: a rule of `CumulativeProductDesc.wordings()` is broken, or an unknown direction.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import CumulativeProductDesc, TensorDesc
+      >>> row = TensorDesc("INT32", (4,))
+      >>> desc = CumulativeProductDesc(row, row, axis=0, axis_direction="INCREASING", has_exclusive_product=True)
+      >>> desc.compute(np.int32([2, 1, 3, 5]))
+      Array([1, 2, 2, 6], dtype=int32)
+
+    Source: DML_CUMULATIVE_PRODUCT_OPERATOR_DESC.
+    """
+
+    input: Input
+    output: Output
+    axis: UInt
+    axis_direction: FieldDirection
+    has_exclusive_product: Bool
+
+    operator_type: ClassVar[str] = "CUMULATIVE_PRODUCT"
+    in_place: ClassVar[bool] = True
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = since("3_1")
+    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        output: TensorDesc,
+        axis: int,
+        axis_direction: AxisDirection | str,
+        has_exclusive_product: bool,
+    ):
+        set_fields(self, input, output, axis, axis_direction, has_exclusive_product)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        direction = "increasing" if self.axis_direction == AxisDirection.INCREASING else "decreasing"
+        return cumulative_product(input, self.axis, direction=direction, exclusive=self.has_exclusive_product)

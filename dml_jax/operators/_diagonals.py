@@ -1,0 +1,24 @@
+"""What DIAGONAL_MATRIX and DIAGONAL_MATRIX1 share: a number on neighbouring diagonals of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..lowering.bits import carry_bits, index_dtype
+
+__all__ = ["filled"]
+
+
+def filled(input: jax.Array, begin: int, end: int, value: Any) -> jax.Array:
+    """The matrices of the last two dimensions, `value` on the diagonals from `begin` up to `end`, or on all others."""
+    sizes = input.shape[-2:]
+    dtype = index_dtype(sizes)
+    limits = jnp.iinfo(dtype)  # no diagonal has the largest of these numbers
+    low, high = (min(max(number, int(limits.min)), int(limits.max)) for number in (begin, end))
+    diagonal = lax.broadcasted_iota(dtype, sizes, 1) - lax.broadcasted_iota(dtype, sizes, 0)
+    is_filled = (diagonal >= low) ^ (diagonal < high) ^ (end >= begin)
+    return carry_bits(lambda _, input, value: jnp.where(is_filled, value, input), None, input, jnp.asarray(value))

@@ -1,0 +1,107 @@
+"""FILL_VALUE_CONSTANT: one number everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.data_type import DataTypeLike
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import Output, Scalar, ScalarType, scalar_of
+from ..core.kinds import DType, OutSharding, Value
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, each_at_least, representable
+from ..core.sharding import Dims
+from ..core.struct_rules import held, type_of
+from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.tensor import TensorDesc
+from ..lowering.bits import carry_bits
+
+__all__ = ["FillValueConstantDesc", "fill_value_constant"]
+
+RULES = (each_at_least("sizes", 0), representable("sizes", lambda x: x["sizes"], "dtype"))
+
+
+def _dims(x: Operands) -> Dims:
+    return Dims({}, [f"output {d}" for d in range(len(x["sizes"]))])
+
+
+@operator(*RULES, dims=_dims)
+def fill_value_constant(
+    sizes: Sequence[int], value: Value, dtype: DType, *, out_sharding: OutSharding = None
+) -> jax.Array:
+    """Makes an array of one number.
+
+    output[c] = value
+
+    Args:
+      sizes: of the output; integers, at least 0.
+      value: a number that `dtype` holds, known while tracing; floats are rounded. Another one compiles nothing new.
+      dtype: of the output: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that
+        jax.set_mesh has set has all of it.
+
+    Returns:
+      An array of `sizes` and `dtype`.
+
+    Raises:
+      ConstraintError: a negative size, or too many elements.
+      DataTypeError: a size is no integer, `dtype` does not hold `value`, is no type that JAX has, or has 64 bits while
+        x64 is off.
+
+    Example:
+      >>> import dml_jax
+      >>> print(dml_jax.fill_value_constant((2, 3), 7, "int32"))
+      [[7 7 7]
+       [7 7 7]]
+
+    Source: DML_FILL_VALUE_CONSTANT_OPERATOR_DESC.
+    """
+    return carry_bits(lambda _, value: jnp.broadcast_to(value, tuple(sizes)), None, jnp.asarray(value))
+
+
+@dataclass(frozen=True, init=False)
+class FillValueConstantDesc(OperatorDesc):
+    """DML_FILL_VALUE_CONSTANT_OPERATOR_DESC: one number everywhere.
+
+    Args:
+      output: any sizes.
+      value_data_type: that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.
+      value: a number of that type; one of NumPy of as many bits stands for its bits.
+
+    Raises:
+      ConstraintError: a rule of `FillValueConstantDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here, or a number that it does not hold.
+
+    Example:
+      >>> from dml_jax import FillValueConstantDesc, TensorDesc
+      >>> FillValueConstantDesc(TensorDesc("FLOAT16", (3,)), "FLOAT16", 0.5).compute()
+      Array([0.5, 0.5, 0.5], dtype=float16)
+
+    Source: DML_FILL_VALUE_CONSTANT_OPERATOR_DESC.
+    """
+
+    output: Output
+    value_data_type: ScalarType
+    value: Scalar
+
+    operator_type: ClassVar[str] = "FILL_VALUE_CONSTANT"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(
+        ("4_1", RANKS_1_TO_8, ALL_TYPES),
+        ("4_0", RANKS_1_TO_8, UP_TO_32_BITS),
+        ("2_1", RANK_4, UP_TO_32_BITS),
+        of="output",
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (type_of("value_data_type", "output"), held("value", "value_data_type"))
+
+    def __init__(self, output: TensorDesc, value_data_type: DataTypeLike, value: float | np.number):
+        set_fields(self, output, value_data_type, value)
+
+    def compute_checked(self) -> jax.Array:
+        return fill_value_constant(self.output.sizes, scalar_of(self.value, self.value_data_type), self.output.dtype)

@@ -1,0 +1,171 @@
+"""FILL_VALUE_SEQUENCE: numbers at equal distances, in row-major order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..core.data_type import DataTypeLike
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import Output, Scalar, ScalarType, scalar_of
+from ..core.fill_value import as_number
+from ..core.kinds import DType, Number, OutSharding, Value, number_of
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, each_at_least, representable
+from ..core.sharding import Dims
+from ..core.struct_rules import held, type_of
+from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.tensor import TensorDesc, packed_strides
+from ..errors import DataTypeError
+from ..lowering.bits import index_dtype
+
+__all__ = ["FillValueSequenceDesc", "fill_value_sequence"]
+
+
+def _as_delta(operator: str, name: str, given: Any, dtype: Any) -> Any:
+    """A number that the type holds; of an unsigned one a negative number too, modulo 2**bits."""
+    if jnp.issubdtype(dtype, jnp.unsignedinteger):
+        signed = jnp.dtype(dtype.name.removeprefix("u"))
+        with suppress(DataTypeError):
+            given = int(as_number(operator, name, given, signed)) % 2 ** jnp.iinfo(dtype).bits
+    return as_number(operator, name, given, dtype)
+
+
+Delta = Annotated[Number, replace(number_of("dtype"), read=_as_delta)]
+
+
+def _no_order(x: Operands) -> str | None:
+    is_real = jnp.issubdtype(x["dtype"], jnp.integer) or jnp.issubdtype(x["dtype"], jnp.floating)
+    return None if is_real else f"it is {x['dtype']}"
+
+
+RULES = (
+    Rule("real(dtype)", "{dtype} must be a type of integers or floats", _no_order, DataTypeError),
+    each_at_least("sizes", 0),
+    representable("sizes", lambda x: x["sizes"], "dtype"),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    return Dims({}, [f"output {d}" for d in range(len(x["sizes"]))])
+
+
+@operator(*RULES, dims=_dims)
+def fill_value_sequence(
+    sizes: Sequence[int], start: Value, delta: Delta, dtype: DType, *, out_sharding: OutSharding = None
+) -> jax.Array:
+    """Makes an array of numbers at equal distances, in row-major order.
+
+    output.ravel()[i] = start + i * delta
+
+    No error adds up from element to element. Integers wrap around in their type. Floats of 8 and 16 bits are computed
+    as float32 and rounded once; wider ones are rounded once or twice, as the device likes.
+
+    Args:
+      sizes: of the output; integers, at least 0.
+      start: the first number, one that `dtype` holds, known while tracing. Another one compiles nothing new.
+      delta: from each number to the next, likewise; of an unsigned type it may be negative.
+      dtype: of the output, integers or floats: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that
+        jax.set_mesh has set has all of it.
+
+    Returns:
+      An array of `sizes` and `dtype`.
+
+    Raises:
+      ConstraintError: a negative size, or too many elements.
+      DataTypeError: a size is no integer, `dtype` does not hold a number, is no type of integers or floats that JAX
+        has, or has 64 bits while x64 is off.
+
+    Example:
+      >>> import dml_jax
+      >>> print(dml_jax.fill_value_sequence((2, 2), 10, -2, "uint8"))
+      [[10  8]
+       [ 6  4]]
+
+    Source: DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC. It does not say what becomes of integers beyond the type.
+    """
+    wide = _computed_in(dtype)
+    start, delta = (jnp.asarray(number).astype(wide) for number in (start, delta))
+    return (start + _numbers(tuple(sizes), wide) * delta).astype(dtype)
+
+
+def _computed_in(dtype: Any) -> Any:
+    """A wider type, or integers whose low bits are those of the result."""
+    if jnp.issubdtype(dtype, jnp.floating):
+        return dtype if dtype.itemsize > 2 else np.dtype(np.float32)
+    return np.dtype(np.uint64 if dtype.itemsize == 8 else np.uint32)
+
+
+def _numbers(sizes: tuple[int, ...], wide: Any) -> jax.Array:
+    """The number of each element in row-major order, made without a reshape, which shards would have to exchange."""
+    count = prod(sizes)
+    is_counted_by_64_bits = isinstance(count, int) and count >= 2**31  # not if symbolic, as in jax.export
+    with jax.enable_x64(True) if is_counted_by_64_bits else nullcontext():
+        dtype = index_dtype((count,))
+        along = [lax.broadcasted_iota(dtype, sizes, d) * stride for d, stride in enumerate(packed_strides(sizes))]
+        return sum(along, start=jnp.zeros(sizes, dtype)).astype(wide)
+
+
+@dataclass(frozen=True, init=False)
+class FillValueSequenceDesc(OperatorDesc):
+    """DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC: numbers at equal distances, in row-major order.
+
+    Args:
+      output: any sizes.
+      value_data_type: that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.
+      value_start: the first number, of that type; one of NumPy of as many bits stands for its bits.
+      value_delta: from each number to the next, likewise: np.int8(-2) for UINT8.
+
+    Raises:
+      ConstraintError: a rule of `FillValueSequenceDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here, or a number that it does not hold.
+
+    Example:
+      >>> from dml_jax import FillValueSequenceDesc, TensorDesc
+      >>> FillValueSequenceDesc(TensorDesc("FLOAT32", (3,)), "FLOAT32", 3, 2).compute()
+      Array([3., 5., 7.], dtype=float32)
+
+    Source: DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC. Its older text adds `value_delta` up; the newer one multiplies, as
+      here.
+    """
+
+    output: Output
+    value_data_type: ScalarType
+    value_start: Scalar
+    value_delta: Scalar
+
+    operator_type: ClassVar[str] = "FILL_VALUE_SEQUENCE"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(
+        ("5_0", RANKS_1_TO_8, tuple(t for t in ALL_TYPES if t.name != "FLOAT64")),
+        ("4_0", RANKS_1_TO_8, UP_TO_32_BITS),
+        ("2_1", RANK_4, UP_TO_32_BITS),
+        of="output",
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        type_of("value_data_type", "output"),
+        held("value_start", "value_data_type"),
+        held("value_delta", "value_data_type"),
+    )
+
+    def __init__(
+        self,
+        output: TensorDesc,
+        value_data_type: DataTypeLike,
+        value_start: float | np.number,
+        value_delta: float | np.number,
+    ):
+        set_fields(self, output, value_data_type, value_start, value_delta)
+
+    def compute_checked(self) -> jax.Array:
+        start, delta = (scalar_of(value, self.value_data_type) for value in (self.value_start, self.value_delta))
+        return fill_value_sequence(self.output.sizes, start, delta, self.output.dtype)

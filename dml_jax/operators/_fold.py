@@ -1,0 +1,183 @@
+"""FOLD: columns added up where the windows were that they are (col2im)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.desc import OperatorDesc
+from ..core.fields import Input, Output
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank
+from ..core.sharding import Dims
+from ..core.support import Support
+from ..lowering.windows import Windows, fold_windows
+from ._sliding import FieldInts, columns_of, function_rules, judged, sliding, struct_rules, support_of
+
+__all__ = ["FoldDesc", "fold"]
+
+
+def _uncounted(x: Operands) -> str | None:
+    count, wanted = len(x["window_sizes"]), len(x["output_sizes"])
+    return None if 1 <= count == wanted else f"there are {count} for {wanted} sizes"
+
+
+def _sizes(x: Operands) -> Sequence[Any] | None:
+    return None if _uncounted(x) or NOT_NEGATIVE.broken_by(x) else x["output_sizes"]
+
+
+def _made(x: Operands, windows: list[Windows]) -> Sequence[Any]:
+    return (*x["input"].shape[:-1], *(one.size for one in windows))
+
+
+def _no_channels(x: Operands) -> str | None:
+    rows, each = x["input"].shape[-2], prod(x["window_sizes"])
+    return f"there are {rows} for windows of {each}" if isinstance(rows, int) and rows % each else None
+
+
+def _no_windows(x: Operands) -> str | None:
+    _, wanted = columns_of(judged(x, _sizes))
+    found = x["input"].shape[-1]
+    return None if found == wanted else f"there are {found} for {wanted} windows"
+
+
+NOT_NEGATIVE = each_at_least("output_sizes", 0)
+RULES = (
+    *function_rules(
+        _sizes,
+        minimum_rank("input", 2),
+        custom("spatial(window_sizes)", "{window_sizes} must have one entry per output size, at least one", _uncounted),
+        NOT_NEGATIVE,
+        made=_made,
+    ),
+    custom("rows(input)", "the rows of {input} must be a multiple of the elements of a window", _no_channels),
+    custom("columns(input)", "{input} must have a column per window", _no_windows),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    """Channels are sharded as the rows that they come from."""
+    names = [f"input {d}" for d in range(x["input"].ndim)]
+    return Dims({"input": names}, [*names[:-1], *(f"spatial {d}" for d in range(len(x["output_sizes"])))])
+
+
+@operator(*RULES, dims=_dims)
+def fold(
+    input: Data,
+    output_sizes: Sequence[int],
+    window_sizes: Sequence[int],
+    *,
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    start_padding: Sequence[int] | None = None,
+    end_padding: Sequence[int] | None = None,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Adds up columns, each a window that slides over the output (col2im); transposes `unfold`.
+
+    output[..., c, b * strides + w * dilations - start_padding] += input[..., c * W + w, b], where that is no padding,
+    with W = prod(window_sizes), and w and b the row-major numbers of an element of a window and of a window.
+
+    Args:
+      input: [..., C * W, B], any dtype of numbers; a column per window, in row-major order. Of bools "or" is the sum.
+      output_sizes: of the d spatial dimensions of the output, d >= 1.
+      window_sizes: elements of a window along each of them; integers, at least 1.
+      strides: elements from a window to the next one, per spatial dimension, at least 1; 1 by default.
+      dilations: elements from one of a window to its next one, at least 1; 1 by default.
+      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default.
+      end_padding: how far windows may reach behind it, likewise.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of shape [..., C, S_1, ..., S_d], with S the output sizes, and the dtype of `input`. Integers wrap.
+      Floats of 8 and 16 bits are added in float32 and each sum is rounded once, in an order that is left open.
+
+    Raises:
+      ConstraintError: not a number per spatial dimension, one that is too small, a window that does not fit, or
+        other rows or columns than the windows have.
+      DataTypeError: a number is no integer, `input` has no numbers, or is 64-bit while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.arange(8, dtype=np.int32).reshape(1, 2, 4)
+      >>> print(dml_jax.fold(x, (5,), (2,)))
+      [[[0 5 7 9 7]]]
+
+    Source: DML_FOLD_OPERATOR_DESC, whose page leaves its data types out: all that DirectML has are taken here.
+    """
+    attributes = {
+        "window_sizes": window_sizes,
+        "strides": strides,
+        "dilations": dilations,
+        "start_padding": start_padding,
+        "end_padding": end_padding,
+    }
+    array = jnp.asarray(input)
+    if array.dtype == jnp.bool_:
+        array = array.astype(jnp.int32)
+    windows = sliding(attributes, output_sizes)
+    *lead, rows, _ = array.shape
+    shape = (*lead, rows // prod(window_sizes), *window_sizes, *(one.count for one in windows))
+    return fold_windows(array.reshape(shape), windows).astype(input.dtype)
+
+
+@dataclass(frozen=True)
+class FoldDesc(OperatorDesc):
+    """DML_FOLD_OPERATOR_DESC: adds up columns, each a window that slides over `output`.
+
+    Args:
+      input: (N, C * the product of window_sizes, the number of windows): always 3-D.
+      output: (N, C, spatial sizes), of 1 to 6 spatial dimensions.
+      window_sizes: elements of a window, per spatial dimension; at least 1.
+      strides: elements from a window to the next one; at least 1.
+      dilations: elements from one of a window to its next one; at least 1.
+      start_padding: how far the first window starts before each spatial dimension.
+      end_padding: how far windows may reach behind it.
+
+    Raises:
+      ConstraintError: a rule of `FoldDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import FoldDesc, TensorDesc
+      >>> FoldDesc(
+      ...     input=TensorDesc("INT32", (1, 2, 3)), output=TensorDesc("INT32", (1, 1, 4)),
+      ...     window_sizes=(2,), strides=(1,), dilations=(1,), start_padding=(0,), end_padding=(0,),
+      ... ).compute(np.arange(6, dtype=np.int32).reshape(1, 2, 3))
+      Array([[[0, 4, 6, 5]]], dtype=int32)
+
+    Source: DML_FOLD_OPERATOR_DESC. Its page wants one DimensionCount of both tensors, which its own examples do not
+      have; they are followed here. It leaves the data types out; all are taken here.
+    """
+
+    input: Input
+    output: Output
+    window_sizes: FieldInts
+    strides: FieldInts
+    dilations: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+
+    operator_type: ClassVar[str] = "FOLD"
+    other_ranks: ClassVar[tuple[str, ...]] = ("input",)
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = support_of("output")
+    constraints: ClassVar[tuple[Rule, ...]] = struct_rules("output", "input")
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return fold(
+            input,
+            self.output.sizes[2:],
+            self.window_sizes,
+            strides=self.strides,
+            dilations=self.dilations,
+            start_padding=self.start_padding,
+            end_padding=self.end_padding,
+        )

@@ -1,0 +1,139 @@
+"""MAX_UNPOOLING: numbers put back to where max-pooling found them, among zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.feature_level import FeatureLevel
+from ..core.fields import IndexInput, Input, Output
+from ..core.indices import write
+from ..core.kinds import Data, Indices, OutSharding
+from ..core.operator import operator
+from ..core.promises import Promises
+from ..core.rules import Operands, Rule, each_at_least, integer_indices, representable, same_sizes
+from ..core.sharding import Dims
+from ..core.support import ALL_TYPES, FLOATS, RANK_4, Support
+from ..errors import DataTypeError
+from ..lowering.bits import is_key
+from ..lowering.slices import Slices
+
+__all__ = ["MaxUnpoolingDesc", "max_unpooling"]
+
+
+def _without_zero(x: Operands) -> str | None:
+    lacks_it = is_key(x["input"]) or x["input"].dtype == jnp.float8_e8m0fnu
+    return f"it is {x['input'].dtype}, which has none" if lacks_it else None
+
+
+RULES = (
+    integer_indices(),
+    Rule("zero(input)", "{input}.{dtype} must have a zero", _without_zero, DataTypeError),
+    same_sizes("indices", "input"),
+    each_at_least("output_sizes", 0),
+    representable("output_sizes", lambda x: x["output_sizes"]),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    """Any element may go anywhere."""
+    names = [f"input {d}" for d in range(x["input"].ndim)]
+    return Dims({"input": names, "indices": names}, ())
+
+
+@operator(*RULES, dims=_dims)
+def max_unpooling(
+    input: Data, indices: Indices, output_sizes: Sequence[int], *, out_sharding: OutSharding = None
+) -> jax.Array:
+    """Fills an array with zeros and writes each element of `input` where `indices` points, in row-major order.
+
+    output = zeros; output.flat[indices[c]] = input[c]
+
+    Args:
+      input: any rank, any dtype that JAX moves and that has a zero.
+      indices: the shape of `input`; any integer dtype. They count the elements of the whole output. A negative index
+        counts from the end, once; an unsigned one never does. What points out of range is not written; where two point
+        to one element, either may win.
+      output_sizes: of the output, of any rank; integers, at least 0.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; needed where an operand is sharded.
+
+    Returns:
+      An array of `output_sizes` and the dtype of `input`.
+
+    Raises:
+      ConstraintError: sizes of `input` and `indices` differ, or a negative output size.
+      DataTypeError: `indices` are not integers, or 64-bit `input` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> found, indices = np.float32([[1, 2], [3, 4]]), np.uint32([[5, 7], [13, 15]])
+      >>> print(dml_jax.max_unpooling(found, indices, (4, 4)))
+      [[0. 0. 0. 0.]
+       [0. 1. 0. 2.]
+       [0. 0. 0. 0.]
+       [0. 3. 0. 4.]]
+
+    Source: DML_MAX_UNPOOLING_OPERATOR_DESC, which is of four dimensions and unsigned indices.
+    """
+    sizes = tuple(output_sizes)
+    zeros = jnp.zeros((prod(sizes),), input.dtype)
+    if 0 in sizes:
+        return zeros.reshape(sizes)
+    found, at = jnp.reshape(input, -1), jnp.reshape(indices, (-1, 1))
+    written = write(zeros, at, found, Slices(1, (0,)), mode="drop", reduction=None, promises=Promises())
+    return written.reshape(sizes)
+
+
+def _row(level: str, data: tuple[DataType, ...], *indices: DataType) -> Support:
+    return Support(FeatureLevel.of(level), RANK_4, {"input": data, "indices": indices})
+
+
+@dataclass(frozen=True)
+class MaxUnpoolingDesc(OperatorDesc):
+    """DML_MAX_UNPOOLING_OPERATOR_DESC: writes each element of `input` where `indices` points, among zeros.
+
+    Args:
+      input: exactly 4-D.
+      indices: the sizes of `input`; they count the elements of the whole `output` in row-major order.
+      output: any sizes.
+
+    Raises:
+      ConstraintError: a rule of `MaxUnpoolingDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import MaxUnpoolingDesc, TensorDesc
+      >>> MaxUnpoolingDesc(
+      ...     input=TensorDesc("FLOAT32", (1, 1, 1, 2)), indices=TensorDesc("UINT32", (1, 1, 1, 2)),
+      ...     output=TensorDesc("FLOAT32", (1, 1, 2, 2)),
+      ... ).compute(np.float32([[[[5, 7]]]]), np.uint32([[[[3, 0]]]]))[0, 0]
+      Array([[7., 0.],
+             [0., 5.]], dtype=float32)
+
+    Source: DML_MAX_UNPOOLING_OPERATOR_DESC. Its page says feature level 3_0; the header and the history say 2_0, which
+      is followed here. That indices out of range are not written stands in an older version of the page.
+    """
+
+    input: Input
+    indices: IndexInput
+    output: Output
+
+    operator_type: ClassVar[str] = "MAX_UNPOOLING"
+    # So that no element gets the words of two numbers, where two indices are equal.
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = (
+        _row("5_0", tuple(t for t in ALL_TYPES if t != DataType.FLOAT64), DataType.UINT64, DataType.UINT32),
+        _row("2_0", FLOATS, DataType.UINT32),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("indices", "input"),)
+
+    def compute_checked(self, input: jax.Array, indices: jax.Array) -> jax.Array:
+        return max_unpooling(input, indices, self.output.sizes)

@@ -1,0 +1,183 @@
+"""ONE_HOT: rows of one value, but for the element that an index names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.feature_level import FeatureLevel
+from ..core.fields import IndexInput, Input, Output, UInt
+from ..core.indices import resolve
+from ..core.kinds import Data, Indices, OutSharding
+from ..core.operator import operator
+from ..core.rules import (
+    Operands,
+    Rule,
+    at_least,
+    axis_of,
+    custom,
+    integer_indices,
+    minimum_rank,
+    representable,
+    sizes_follow,
+)
+from ..core.sharding import Dims
+from ..core.struct_rules import below_rank
+from ..core.support import ALL_TYPES, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..lowering.bits import as_bits
+from ..lowering.combine import wide_type
+from ..lowering.linear import linear
+
+__all__ = ["OneHotDesc", "one_hot"]
+
+
+def _with(sizes: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...] | None:
+    """The sizes with another one along the axis, if there is such an axis."""
+    if not -len(sizes) <= axis < len(sizes):
+        return None
+    axis %= len(sizes)
+    return (*sizes[:axis], size, *sizes[axis + 1 :])
+
+
+def _several(x: Operands) -> str | None:
+    sizes = x["indices"].shape
+    wanted = _with(sizes, x["axis"], 1)
+    return None if wanted is None or wanted == tuple(sizes) else f"it is {sizes[x['axis']]}"
+
+
+RULES = (
+    integer_indices(),
+    minimum_rank("indices", 1),
+    axis_of("indices"),
+    custom("one_index", "the size of {indices} along {axis} must be 1", _several),
+    custom(
+        "two_values",
+        "{values} must hold two elements, [off, on]",
+        lambda x: None if x["values"].shape == (2,) else f"its shape is {x['values'].shape}",
+    ),
+    at_least("size", 0),
+    representable("size", lambda x: _with(x["indices"].shape, x["axis"], x["size"]), "values"),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    names = [f"indices {d}" for d in range(x["indices"].ndim)]
+    axis = x["axis"] % len(names)
+    return Dims({"indices": names, "values": ["values"]}, [*names[:axis], "size", *names[axis + 1 :]])
+
+
+@operator(*RULES, dims=_dims)
+def one_hot(indices: Indices, values: Data, size: int, axis: int, *, out_sharding: OutSharding = None) -> jax.Array:
+    """Makes rows along `axis` that hold `values[1]` where the index points, and `values[0]` elsewhere.
+
+    output[c] = values[1] if c[axis] is indices[c with c[axis] := 0], wrapped once if it is negative, else values[0].
+
+    Args:
+      indices: rank >= 1, of size 1 along `axis`; any integer dtype. A negative index counts from the end, once; an
+        unsigned one never does. One that is out of range points nowhere.
+      values: two elements, what is off and what is on, of any dtype that JAX moves.
+      size: of the output along `axis`, at least 0.
+      axis: -rank <= axis < rank of `indices`.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of the sizes of `indices` but `size` along `axis`, and the dtype of `values`.
+
+    Raises:
+      ConstraintError: `axis` or `size` out of range, several indices along `axis`, or other than two values.
+      DataTypeError: `indices` are not integers, or 64-bit `values` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> print(dml_jax.one_hot(np.int32([[0], [-1], [7]]), np.float32([0, 1]), size=4, axis=1))
+      [[1. 0. 0. 0.]
+       [0. 0. 0. 1.]
+       [0. 0. 0. 0.]]
+
+    Source: DML_ONE_HOT_OPERATOR_DESC, which ignores an index that is too large and is silent about one below -size;
+      it is ignored too.
+    """
+    indices = resolve(jnp.asarray(indices)[..., None], [size])[..., 0]
+    shape = _with(indices.shape, axis, size)
+    assert shape is not None
+    on = indices == lax.broadcasted_iota(indices.dtype, shape, axis % indices.ndim)
+    return linear(as_bits(_chosen), _total)(on, values)
+
+
+def _chosen(on: jax.Array, values: jax.Array) -> jax.Array:
+    return jnp.where(on, values[1], values[0])
+
+
+def _total(on: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> list[jax.Array]:
+    """What goes back to each of the two values; narrow floats are added in float32 and rounded once."""
+    wide = cotangent.astype(wide_type(cotangent.dtype))
+    sums = [jnp.where(where, wide, jnp.zeros_like(wide)).sum() for where in (~on, on)]
+    return [jnp.stack(sums).astype(cotangent.dtype)]
+
+
+def _row(level: str, ranks: range, data: tuple[DataType, ...], indices: tuple[DataType, ...]) -> Support:
+    return Support(FeatureLevel.of(level), ranks, {"values": data, "indices": indices})
+
+
+@dataclass(frozen=True)
+class OneHotDesc(OperatorDesc):
+    """DML_ONE_HOT_OPERATOR_DESC: makes rows of one value, but for the element that an index names.
+
+    Args:
+      indices: the sizes of `output`, but 1 along `axis`.
+      values: any sizes of two elements or more, in row-major order: what is off, what is on, and others without effect.
+      output: any sizes.
+      axis: in [0, DimensionCount).
+
+    Raises:
+      ConstraintError: a rule of `OneHotDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import OneHotDesc, TensorDesc
+      >>> OneHotDesc(
+      ...     indices=TensorDesc("UINT32", (2, 1)), values=TensorDesc("UINT8", (1, 2)),
+      ...     output=TensorDesc("UINT8", (2, 3)), axis=1,
+      ... ).compute(np.uint32([[2], [0]]), np.uint8([[5, 9]]))
+      Array([[5, 5, 9],
+             [9, 5, 5]], dtype=uint8)
+
+    Source: DML_ONE_HOT_OPERATOR_DESC.
+    """
+
+    indices: IndexInput
+    values: Input
+    output: Output
+    axis: UInt
+
+    operator_type: ClassVar[str] = "ONE_HOT"
+    support: ClassVar[tuple[Support, ...]] = (
+        _row("4_1", RANKS_1_TO_8, ALL_TYPES, INDEX_TYPES),
+        _row("3_0", RANKS_1_TO_8, UP_TO_32_BITS, INDEX_TYPES),
+        _row("2_1", RANK_4, UP_TO_32_BITS, (DataType.UINT32,)),
+        _row("2_0", RANK_4, FLOATS, (DataType.UINT32,)),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        below_rank("axis", "output"),
+        sizes_follow(
+            "indices", lambda x: _with(x["output"].sizes, x["axis"], 1), "{output}.{sizes}, but 1 along {axis}"
+        ),
+        custom(
+            "two_values",
+            "{values} must hold at least two elements",
+            lambda x: None if prod(x["values"].sizes) >= 2 else "it holds one",
+        ),
+    )
+
+    def compute_checked(self, indices: jax.Array, values: jax.Array) -> jax.Array:
+        # Of two or more elements the second is the one along the last dimension of more than one.
+        return one_hot(indices, values.reshape(-1)[:2], self.output.sizes[self.axis], self.axis)

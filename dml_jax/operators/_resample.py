@@ -1,0 +1,486 @@
+"""RESAMPLE, RESAMPLE1, RESAMPLE2 and RESAMPLE3: an array of other sizes, by nearest elements or linearly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Annotated, Any, ClassVar, Literal
+
+import jax
+import numpy as np
+
+from ..core.axis_direction import AxisDirection, FieldDirection
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import FLOAT, Bool, Input, Output, counted_by
+from ..core.interpolation import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
+from ..core.kinds import Data, Flag, OutSharding, RealOrReals
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, custom, each_at_least, one_of, one_per_dimension
+from ..core.sharding import Dims
+from ..core.support import FLOATS, RANK_4, Support, levels
+from ..core.tensor import TensorDesc
+from ..lowering.taps import Taps, linear_taps, nearest_taps, positions, sample
+
+__all__ = ["InterpolationMode", "Resample1Desc", "Resample2Desc", "Resample3Desc", "ResampleDesc", "resample"]
+
+OFFSETS = ("input_pixel_offsets", "output_pixel_offsets")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One dimension: its sizes, and the law of where an element of the output lies."""
+
+    size: Any
+    count: Any
+    scale: float
+    before: float
+    after: float
+
+    @property
+    def is_left(self) -> bool:
+        """Whether every element stays where it is, of whatever size: the usual law, and nothing is scaled."""
+        offset = float(self.before)
+        return self.size == self.count and self.scale == 1 and -self.after == offset and offset in (0, 0.5)
+
+    @property
+    def is_known(self) -> bool:
+        return self.is_left or (isinstance(self.size, int) and isinstance(self.count, int))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a table of its elements would be too long."""
+        return self.is_known and not self.is_left and max(self.size, self.count) >= 2**31
+
+    def taps(self, mode: str, rounding: str | None) -> Taps:
+        """What makes its elements."""
+        x = positions(self.count, self.scale, self.before, self.after)
+        return linear_taps(x, self.size) if mode == "linear" else nearest_taps(x, self.size, rounding)
+
+
+def _per_dimension(offset: Any, rank: int) -> tuple[float, ...]:
+    return offset if isinstance(offset, tuple) else (offset,) * rank
+
+
+def _axes(x: Operands) -> tuple[Axis, ...] | None:
+    """Every dimension; None where another rule is broken."""
+    shape = x["input"].shape
+    columns = (shape, x["sizes"], x["scales"], *(_per_dimension(x[name], len(shape)) for name in OFFSETS))
+    if any(len(column) != len(shape) for column in columns):
+        return None
+    return tuple(Axis(*row) for row in zip(*columns, strict=True))
+
+
+def _counted(offsets: str) -> Rule:
+    """A number for all dimensions, or one for each."""
+
+    def broken_by(x: Operands) -> str | None:
+        count, rank = len(_per_dimension(x[offsets], len(x["input"].shape))), len(x["input"].shape)
+        return None if count == rank else f"there are {count} for {rank} dimensions"
+
+    text = f"{{{offsets}}} must have one entry per dimension of {{input}}"
+    return Rule(f"one_per_dimension({offsets})", text, broken_by)
+
+
+def _single(number: float) -> np.float32:
+    with np.errstate(over="ignore"):
+        return np.float32(number)
+
+
+def _finite(offsets: str) -> Rule:
+    def broken_by(x: Operands) -> str | None:
+        return None if np.isfinite([*map(_single, _per_dimension(x[offsets], 1))]).all() else f"it is {x[offsets]}"
+
+    return Rule(f"finite({offsets})", f"{{{offsets}}} must be finite in float32", broken_by)
+
+
+def _not_positive(x: Operands) -> str | None:
+    return None if all(_single(scale) > 0 for scale in x["scales"]) else f"they are {x['scales']}"
+
+
+def _unfiltered(mode: str, antialias: str) -> Rule:
+    """DirectML's filter acts where more than two elements become one, and its numbers are printed nowhere."""
+
+    def broken_by(x: Operands) -> str | None:
+        acts = x[antialias] and x[mode] in ("linear", InterpolationMode.LINEAR)
+        small = [scale for scale in x["scales"] if acts and _single(scale) < 0.5]
+        return f"there is {small[0]}" if small else None
+
+    text = f"{{{antialias}}} must be False to make less than half of a dimension linearly, by a scale below 0.5"
+    return Rule(f"unfiltered({antialias})", text, broken_by)
+
+
+def _made_of_nothing(x: Operands) -> str | None:
+    axes = _axes(x) or ()
+    d = next((d for d, axis in enumerate(axes) if axis.size == 0 != axis.count), None)
+    return None if d is None else f"dimension {d} has none"
+
+
+def _unknown(x: Operands) -> str | None:
+    axes = _axes(x) or ()
+    d = next((d for d, axis in enumerate(axes) if not axis.is_known), None)
+    return None if d is None else f"those of dimension {d} are {axes[d].size} and {axes[d].count}"
+
+
+def _too_large(x: Operands) -> str | None:
+    axes = _axes(x) or ()
+    known = [n for n in x["sizes"] if isinstance(n, int)]
+    is_large = max((prod(known), *known)) >= 2**63 or any(axis.is_long for axis in axes)
+    return f"they are {x['sizes']}" if is_large else None
+
+
+POSITIVE = custom("positive(scales)", "every one of {scales} must be a positive number in float32", _not_positive)
+SCALES = one_per_dimension("scales", "input")
+LAW = (SCALES, *map(_counted, OFFSETS), POSITIVE, *map(_finite, OFFSETS))
+ROUNDING = (None, "increasing", "decreasing")
+RULES = (
+    one_per_dimension("sizes", "input"),
+    each_at_least("sizes", 0),
+    *LAW,
+    MODE,
+    one_of("rounding", ROUNDING),
+    interpolable("input"),
+    custom(
+        "made_of_something",
+        "{input} must have elements along every dimension that {sizes} do not leave empty",
+        _made_of_nothing,
+    ),
+    custom(
+        "known(sizes)", "{input}.{sizes} and {sizes} must be known while tracing where they are resampled", _unknown
+    ),
+    custom(
+        "representable",
+        "{sizes} must be fewer than 2**63 elements, and below 2**31 where they are resampled",
+        _too_large,
+    ),
+    _unfiltered("mode", "antialias"),
+)
+
+
+def _resampled(x: Operands) -> Iterator[tuple[int, Taps]]:
+    """The dimensions of which anything changes."""
+    for d, axis in enumerate(_axes(x) or ()):
+        if not axis.is_left and (taps := axis.taps(x["mode"], x["rounding"])).repeats != 1:
+            yield d, taps
+
+
+def _dims(x: Operands) -> Dims:
+    """What is left as it is keeps its sharding, and so do repeated elements: every device has what its part is of."""
+    names = [f"input {d}" for d in range(x["input"].ndim)]
+    mixed = {d for d, taps in _resampled(x) if not taps.repeats}
+    return Dims({"input": names}, [f"resampled {name}" if d in mixed else name for d, name in enumerate(names)])
+
+
+@operator(*RULES, dims=_dims)
+def resample(
+    input: Data,
+    sizes: Sequence[int],
+    scales: Sequence[float],
+    *,
+    mode: Mode = "nearest",
+    input_pixel_offsets: RealOrReals = 0.5,
+    output_pixel_offsets: RealOrReals = -0.5,
+    rounding: Literal["increasing", "decreasing"] | None = None,
+    antialias: Flag = False,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Makes an array of `sizes` out of `input`, whose dimensions are scaled.
+
+    An element o of the output lies at x = (o - output_pixel_offset) / scale - input_pixel_offset along a dimension of
+    `input`, computed in float32. "nearest" copies the element at floor(x + 0.5), or at x rounded as `rounding` says.
+    "linear" takes (1 - w) of the element at i = floor(x) and w = x - i of the next. Beyond an edge lies what is at it.
+
+    Args:
+      input: any rank; any dtype that JAX moves for "nearest", floats or integers of 8 and 16 bits for "linear".
+      sizes: of the output, any: what `scales` would make beyond them is cut off, and what is missing repeats the edge.
+      scales: one per dimension, positive; they may be infinite. Of 1, nothing is done to a dimension whose size stays.
+      mode: how elements are made: "nearest" copies bits, "linear" computes narrow types in float32 and rounds once,
+        integers to the nearest one, halves to even.
+      input_pixel_offsets: a number, or one per dimension; 0.5 aligns centres, 0 with `output_pixel_offsets` of 0 edges.
+      output_pixel_offsets: a number, or one per dimension.
+      rounding: of "nearest": "increasing" takes ceil(x), "decreasing" floor(x), None the nearest, halves up.
+      antialias: DirectML's filter for "linear", which acts for scales below 0.5 only and is refused there, as its
+        numbers are not known; elsewhere the same as False.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+
+    Returns:
+      An array of `sizes` and the dtype of `input`.
+
+    Raises:
+      ConstraintError: not a number per dimension, a scale that is not positive, an offset that is not finite, elements
+        out of none, an unknown `mode` or `rounding`, or `antialias` for a scale below 0.5.
+      DataTypeError: a number is none, `input` cannot be interpolated, or has 64 bits while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> print(dml_jax.resample(np.float32([1, 2]), (4,), (2,), mode="linear"))
+      [1.   1.25 1.75 2.  ]
+      >>> print(dml_jax.resample(np.float32([1, 2, 3, 4]), (2,), (0.5,)))
+      [2. 4.]
+      >>> print(dml_jax.resample(np.float32([1, 2, 3, 4]), (2,), (0.5,), rounding="decreasing"))
+      [1. 3.]
+
+    Source: DML_RESAMPLE3_OPERATOR_DESC, and those before it. RESAMPLE and RESAMPLE1 do not say what becomes of halves;
+      up is what devices do.
+    """
+    operands = {
+        "input": input,
+        "sizes": sizes,
+        "scales": scales,
+        "mode": mode,
+        "input_pixel_offsets": input_pixel_offsets,
+        "output_pixel_offsets": output_pixel_offsets,
+        "rounding": rounding,
+    }
+    return sample(input, dict(_resampled(operands)))
+
+
+COUNT = "DimensionCount"
+_BYTES = (*FLOATS, DataType.INT8, DataType.UINT8)
+_RANKS = range(1, 5)
+STRUCT_LAW = (SCALES, *(one_per_dimension(name, "input") for name in OFFSETS), POSITIVE, *map(_finite, OFFSETS))
+
+
+def _since(level: str) -> tuple[Support, ...]:
+    """With bytes from 6_2 on, of fewer than four dimensions from 5_1 on."""
+    return levels(("6_2", _RANKS, _BYTES), ("5_1", _RANKS, FLOATS), (level, RANK_4, FLOATS))
+
+
+@dataclass(frozen=True, init=False)
+class ResampleDesc(OperatorDesc):
+    """DML_RESAMPLE_OPERATOR_DESC: scales every dimension of `input`, centres of elements aligned.
+
+    Args:
+      input: any sizes.
+      output: any sizes: what the scales would make beyond them is cut off, and what is missing repeats the edge.
+      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
+      scales: a positive number per dimension.
+
+    Raises:
+      ConstraintError: a rule of `ResampleDesc.wordings()` is broken, or an unknown mode.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import ResampleDesc, TensorDesc
+      >>> desc = ResampleDesc(TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (4,)), "LINEAR", (2,))
+      >>> print(desc.compute(np.float32([1, 2])))
+      [1.   1.25 1.75 2.  ]
+
+    Source: DML_RESAMPLE_OPERATOR_DESC. Of what lies halfway between two elements it says nothing; see `resample`.
+    """
+
+    input: Input
+    output: Output
+    interpolation_mode: FieldMode
+    scales: Annotated[tuple[float, ...], counted_by("ScaleCount", FLOAT)]
+
+    operator_type: ClassVar[str] = "RESAMPLE"
+    support: ClassVar[tuple[Support, ...]] = _since("2_0")
+    constraints: ClassVar[tuple[Rule, ...]] = (SCALES, POSITIVE)
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        output: TensorDesc,
+        interpolation_mode: InterpolationMode | str | int,
+        scales: Sequence[float],
+    ):
+        set_fields(self, input, output, interpolation_mode, scales)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return resample(input, self.output.sizes, self.scales, mode=mode_of(self.interpolation_mode))
+
+
+@dataclass(frozen=True, init=False)
+class Resample1Desc(OperatorDesc):
+    """DML_RESAMPLE1_OPERATOR_DESC: scales every dimension of `input`, with offsets.
+
+    Args:
+      input: any sizes.
+      output: any sizes: what the scales would make beyond them is cut off, and what is missing repeats the edge.
+      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
+      scales: a positive number per dimension.
+      input_pixel_offsets: a finite number per dimension.
+      output_pixel_offsets: a finite number per dimension.
+
+    Raises:
+      ConstraintError: a rule of `Resample1Desc.wordings()` is broken, or an unknown mode.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import Resample1Desc, TensorDesc
+      >>> short, long = TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (4,))
+      >>> print(Resample1Desc(short, long, "LINEAR", (3,), (0,), (0,)).compute(np.float32([1, 4])))
+      [1. 2. 3. 4.]
+
+    Source: DML_RESAMPLE1_OPERATOR_DESC. Of what lies halfway between two elements it says nothing; see `resample`.
+    """
+
+    input: Input
+    output: Output
+    interpolation_mode: FieldMode
+    scales: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+    input_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+    output_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+
+    operator_type: ClassVar[str] = "RESAMPLE1"
+    support: ClassVar[tuple[Support, ...]] = _since("2_1")
+    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_LAW
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        output: TensorDesc,
+        interpolation_mode: InterpolationMode | str | int,
+        scales: Sequence[float],
+        input_pixel_offsets: Sequence[float],
+        output_pixel_offsets: Sequence[float],
+    ):
+        set_fields(self, input, output, interpolation_mode, scales, input_pixel_offsets, output_pixel_offsets)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return _with_offsets(self, input)
+
+
+@dataclass(frozen=True, init=False)
+class Resample2Desc(OperatorDesc):
+    """DML_RESAMPLE2_OPERATOR_DESC: scales every dimension of `input`, with offsets, rounding up or down.
+
+    Args:
+      input: any sizes.
+      output: any sizes: what the scales would make beyond them is cut off, and what is missing repeats the edge.
+      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
+      rounding_direction: of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix.
+      scales: a positive number per dimension.
+      input_pixel_offsets: a finite number per dimension.
+      output_pixel_offsets: a finite number per dimension.
+
+    Raises:
+      ConstraintError: a rule of `Resample2Desc.wordings()` is broken, or an unknown mode or direction.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import Resample2Desc, TensorDesc
+      >>> long, short = TensorDesc("FLOAT32", (4,)), TensorDesc("FLOAT32", (2,))
+      >>> for direction in ("INCREASING", "DECREASING"):
+      ...     desc = Resample2Desc(long, short, "NEAREST_NEIGHBOR", direction, (0.5,), (0.5,), (-0.5,))
+      ...     print(desc.compute(np.float32([1, 2, 3, 4])))
+      [2. 4.]
+      [1. 3.]
+
+    Source: DML_RESAMPLE2_OPERATOR_DESC. It does not say how 8-bit integers are rounded; see `resample`.
+    """
+
+    input: Input
+    output: Output
+    interpolation_mode: FieldMode
+    rounding_direction: FieldDirection
+    scales: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+    input_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+    output_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+
+    operator_type: ClassVar[str] = "RESAMPLE2"
+    support: ClassVar[tuple[Support, ...]] = levels(("6_2", _RANKS, _BYTES), ("5_1", _RANKS, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_LAW
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        output: TensorDesc,
+        interpolation_mode: InterpolationMode | str | int,
+        rounding_direction: AxisDirection | str | int,
+        scales: Sequence[float],
+        input_pixel_offsets: Sequence[float],
+        output_pixel_offsets: Sequence[float],
+    ):
+        offsets = (input_pixel_offsets, output_pixel_offsets)
+        set_fields(self, input, output, interpolation_mode, rounding_direction, scales, *offsets)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return _with_offsets(self, input, self.rounding_direction)
+
+
+@dataclass(frozen=True, init=False)
+class Resample3Desc(OperatorDesc):
+    """DML_RESAMPLE3_OPERATOR_DESC: scales every dimension of `input`, with offsets, rounding up or down, unfiltered.
+
+    Args:
+      input: any sizes.
+      output: any sizes: what the scales would make beyond them is cut off, and what is missing repeats the edge.
+      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
+      rounding_direction: of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix.
+      scales: a positive number per dimension.
+      input_pixel_offsets: a finite number per dimension.
+      output_pixel_offsets: a finite number per dimension.
+      antialiased: False, or True where DirectML's filter does nothing: for nearest elements, and scales of 0.5 and
+        more.
+
+    Raises:
+      ConstraintError: a rule of `Resample3Desc.wordings()` is broken, or an unknown mode or direction.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import Resample3Desc, TensorDesc
+      >>> bytes, fewer = TensorDesc("UINT8", (4,)), TensorDesc("UINT8", (2,))
+      >>> desc = Resample3Desc(bytes, fewer, "LINEAR", "INCREASING", (0.5,), (0.5,), (-0.5,), antialiased=True)
+      >>> print(desc.compute(np.uint8([1, 3, 5, 9])))
+      [2 7]
+
+    Source: DML_RESAMPLE3_OPERATOR_DESC. The numbers of its filter are not known: a scale below 0.5 refuses it.
+    """
+
+    input: Input
+    output: Output
+    interpolation_mode: FieldMode
+    rounding_direction: FieldDirection
+    scales: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+    input_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+    output_pixel_offsets: Annotated[tuple[float, ...], counted_by(COUNT, FLOAT)]
+    antialiased: Bool
+
+    operator_type: ClassVar[str] = "RESAMPLE3"
+    support: ClassVar[tuple[Support, ...]] = levels(("6_4", _RANKS, _BYTES))
+    constraints: ClassVar[tuple[Rule, ...]] = (*STRUCT_LAW, _unfiltered("interpolation_mode", "antialiased"))
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        output: TensorDesc,
+        interpolation_mode: InterpolationMode | str | int,
+        rounding_direction: AxisDirection | str | int,
+        scales: Sequence[float],
+        input_pixel_offsets: Sequence[float],
+        output_pixel_offsets: Sequence[float],
+        antialiased: bool,
+    ):
+        offsets = (input_pixel_offsets, output_pixel_offsets)
+        set_fields(self, input, output, interpolation_mode, rounding_direction, scales, *offsets, antialiased)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return _with_offsets(self, input, self.rounding_direction)
+
+
+def _with_offsets(
+    desc: Resample1Desc | Resample2Desc | Resample3Desc, input: jax.Array, direction: AxisDirection | None = None
+) -> jax.Array:
+    return resample(
+        input,
+        desc.output.sizes,
+        desc.scales,
+        mode=mode_of(desc.interpolation_mode),
+        input_pixel_offsets=desc.input_pixel_offsets,
+        output_pixel_offsets=desc.output_pixel_offsets,
+        rounding=_ROUNDING[direction],
+    )
+
+
+_ROUNDING: dict[AxisDirection | None, Literal["increasing", "decreasing"] | None] = {
+    None: None,
+    AxisDirection.INCREASING: "increasing",
+    AxisDirection.DECREASING: "decreasing",
+}

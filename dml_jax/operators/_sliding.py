@@ -1,0 +1,145 @@
+"""What unfold and fold share: windows as attributes, their rules, and those of their structs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Annotated, Any
+
+import jax.numpy as jnp
+
+from ..core.fields import counted_by
+from ..core.rules import Operands, Rule, custom, each_at_least, sizes_follow
+from ..core.support import ALL_TYPES, Support, levels
+from ..errors import DataTypeError
+from ..lowering.bits import is_key
+from ..lowering.windows import Windows
+
+__all__ = ["FieldInts", "columns_of", "function_rules", "judged", "sliding", "struct_rules", "support_of"]
+
+# Of each attribute the least number, which is what it is where it is not given.
+_LEAST = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
+_SIZES, *_OTHERS = _LEAST
+
+FieldInts = Annotated[tuple[int, ...], counted_by("DimensionCount")]
+# The spatial sizes of the image; None while a rule is broken.
+SizesOf = Callable[[Operands], Sequence[Any] | None]
+
+
+def sliding(x: Operands, sizes: Sequence[Any]) -> list[Windows]:
+    """The windows along each spatial dimension."""
+    given = [[least] * len(x[_SIZES]) if x[name] is None else x[name] for name, least in _LEAST.items()]
+    return [Windows(*one) for one in zip(sizes, *given, strict=True)]
+
+
+def columns_of(windows: Sequence[Windows]) -> tuple[int, int]:
+    """How many rows each channel becomes, and how many columns there are."""
+    return prod(one.window for one in windows), prod(one.count for one in windows)
+
+
+def _one_per_window(name: str) -> Rule:
+    def broken_by(x: Operands) -> str | None:
+        found, wanted = len(x[_SIZES] if x[name] is None else x[name]), len(x[_SIZES])
+        return None if found == wanted else f"there are {found} for {wanted}"
+
+    return custom(f"one_per_window({name})", f"{{{name}}} must have one entry per window size", broken_by)
+
+
+def _at_least(name: str) -> Rule:
+    rule = each_at_least(name, _LEAST[name])
+    return replace(rule, broken_by=lambda x: rule.broken_by({name: x[name] or ()}))
+
+
+_COUNTS = tuple(map(_one_per_window, _OTHERS))
+_NUMBERS = tuple(map(_at_least, _LEAST))
+
+
+def judged(x: Operands, sizes_of: SizesOf) -> list[Windows]:
+    """The windows; none while another rule is broken."""
+    sizes = sizes_of(x)
+    broken = sizes is None or len(sizes) != len(x[_SIZES]) or any(rule.broken_by(x) for rule in (*_COUNTS, *_NUMBERS))
+    return [] if broken else sliding(x, sizes or ())
+
+
+def _fit(sizes_of: SizesOf) -> Rule:
+    def broken_by(x: Operands) -> str | None:
+        for d, one in enumerate(judged(x, sizes_of)):
+            if not isinstance(one.size, int):
+                return f"spatial dimension {d} is symbolic, {one.size}"
+            if one.span > one.padded:
+                return f"that of spatial dimension {d} spans {one.span} of {one.padded}"
+        return None
+
+    return custom("fits", "every window must fit into its padded dimension, of known size", broken_by)
+
+
+def _no_numbers(x: Operands) -> str | None:
+    dtype = x["input"].dtype
+    if is_key(x["input"]):
+        return f"it is {dtype}, which are no numbers"
+    return f"it is {dtype}, which has no zero" if dtype == jnp.float8_e8m0fnu else None
+
+
+NUMBERS = Rule("numbers(input)", "{input}.{dtype} must have numbers, a zero among them", _no_numbers, DataTypeError)
+
+
+def function_rules(sizes_of: SizesOf, *own: Rule, made: Callable[[Operands, list[Windows]], Sequence[Any]]) -> Any:
+    """The rules of a function.
+
+    Args:
+      sizes_of: the spatial sizes of the image.
+      own: the rules of the function alone, that come before those of the windows.
+      made: the sizes of the output.
+    """
+
+    def too_large(x: Operands) -> str | None:
+        windows = judged(x, sizes_of)
+        if not windows:
+            return None
+        sizes = [n for n in made(x, windows) if isinstance(n, int)]
+        most = max(prod(sizes) * x["input"].dtype.itemsize, *sizes, *(one.padded for one in windows))
+        return f"one would be {most}" if most >= 2**63 else None
+
+    return (
+        NUMBERS,
+        *own,
+        *_COUNTS,
+        *_NUMBERS,
+        _fit(sizes_of),
+        custom("representable", "the bytes of the output, and each padded size, must be fewer than 2**63", too_large),
+    )
+
+
+def struct_rules(image: str, columns: str) -> tuple[Rule, ...]:
+    """The rules of a struct with the names of its two tensors."""
+
+    def spatial(x: Operands) -> Sequence[int]:
+        return x[image].sizes[2:]
+
+    def uncounted(x: Operands) -> str | None:
+        count, rank = len(x[_SIZES]), len(x[image].sizes)
+        return None if 1 <= count == rank - 2 else f"there are {count} and the image has {rank} dimensions"
+
+    def law(x: Operands) -> tuple[int, ...] | None:
+        windows = judged(x, spatial)
+        if not windows or fits.broken_by(x):
+            return None
+        rows, found = columns_of(windows)
+        return (x[image].sizes[0], x[image].sizes[1] * rows, found)
+
+    fits = _fit(spatial)
+    formula = f"(N, C * the product of {{{_SIZES}}}, the number of blocks)"
+    text = f"{{{_SIZES}}} must have one entry per spatial dimension, {{{image}}}.{{rank}} - 2"
+    return (
+        custom(f"one_per_spatial_dimension({_SIZES})", text, uncounted),
+        *_COUNTS,
+        *(_at_least(name) for name, least in _LEAST.items() if least > 0),  # no field is negative
+        fits,
+        sizes_follow(columns, law, formula),
+    )
+
+
+def support_of(image: str) -> tuple[Support, ...]:
+    """The table of both; the columns always have 3 dimensions."""
+    return levels(("6_4", range(3, 9), ALL_TYPES), of=image)

@@ -1,0 +1,258 @@
+"""TOP_K and TOP_K1: the greatest or least elements along an axis, in order, and where they lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import jax
+import jax.numpy as jnp
+
+from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection
+from ..core.data_type import DataType
+from ..core.desc import SeveralOutputs, set_fields
+from ..core.feature_level import FeatureLevel
+from ..core.fields import Input, Output, UInt
+from ..core.indices import along_axis, read
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.promises import Promises
+from ..core.rules import Operands, Rule, axis_of, custom, minimum_rank, one_of, same_sizes, sizes_follow
+from ..core.sharding import Dims
+from ..core.struct_rules import below_rank
+from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..core.tensor import TensorDesc
+from ..errors import DataTypeError
+from ..lowering.bits import is_key
+from ..lowering.greatest import greatest
+from ..lowering.ranks import order
+from ..lowering.slices import Slices
+
+__all__ = ["TopK1Desc", "TopKDesc", "top_k"]
+
+
+def _unordered(x: Operands) -> str | None:
+    if is_key(x["input"]):
+        return f"it is {x['input'].dtype}, which are no numbers"
+    is_complex = jnp.issubdtype(x["input"].dtype, jnp.complexfloating)
+    return f"it is {x['input'].dtype}, whose numbers have no order" if is_complex else None
+
+
+def _too_many(x: Operands) -> str | None:
+    sizes = x["input"].shape
+    if not -len(sizes) <= x["axis"] < len(sizes):
+        return None
+    k, size = x["k"], sizes[x["axis"]]
+    are_known = isinstance(k, int) and isinstance(size, int)  # others are symbolic, as in jax.export
+    return f"it is {k} and the size is {size}" if are_known and not 0 <= k <= size else None
+
+
+RULES = (
+    Rule("ordered(input)", "{input}.{dtype} must have numbers that have an order", _unordered, DataTypeError),
+    minimum_rank("input", 1),
+    axis_of("input"),
+    custom("enough", "{k} must be in [0, the size of {input} along {axis}]", _too_many),
+    one_of("direction", get_args(DirectionName)),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    names, picked = along_axis(x["input"].ndim, x["axis"])
+    return Dims({"input": names}, picked)
+
+
+@operator(*RULES, dims=_dims)
+def top_k(
+    input: Data,
+    axis: int,
+    k: int,
+    *,
+    direction: DirectionName = "decreasing",
+    out_sharding: OutSharding = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Finds the `k` greatest elements of `input` along `axis`, the greatest first, or the least, the least first.
+
+    Of equal elements the one with the lower index comes first, whatever the direction; 0.0 and -0.0 are equal. NaNs are
+    equal to each other and greater than every number.
+
+    Args:
+      input: rank >= 1, any dtype of numbers that have an order.
+      axis: -rank <= axis < rank of `input`.
+      k: how many, from 0 to the size of `input` along `axis`.
+      direction: "decreasing" finds the greatest elements, "increasing" the least.
+      out_sharding: of both outputs on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+
+    Returns:
+      values: an array of the sizes of `input` but `k` along `axis`, and its dtype; bits arrive as they are.
+      indices: where these are along `axis`, an array of the same sizes and of uint32.
+
+    Raises:
+      ConstraintError: `axis`, `k` or `direction` out of range.
+      DataTypeError: complex `input`, or 64-bit `input` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.array([[1, 2, 2, 3], [3, 4, 5, 5]], np.float32)
+      >>> for array in dml_jax.top_k(x, axis=1, k=3):
+      ...     print(array)
+      [[3. 2. 2.]
+       [5. 5. 4.]]
+      [[3 1 2]
+       [2 3 1]]
+
+    Source: DML_TOP_K1_OPERATOR_DESC, which is silent about NaN; that it is the greatest is the choice made here.
+    """
+    input, axis = jnp.asarray(input), axis % input.ndim
+    keys = order(input)
+    indices = greatest(~keys if direction == "increasing" else keys, k, axis)
+    others = tuple(d for d in range(input.ndim) if d != axis)
+    values = read(
+        input,
+        indices[..., None],
+        Slices(input.ndim, (axis,), others, others),
+        mode="promise_in_bounds",
+        fill_value=None,
+        promises=Promises(unique_indices=True),
+    )
+    return values, indices.astype(jnp.uint32)
+
+
+_INTEGERS_TOO = tuple(t for t in ALL_TYPES if t != DataType.FLOAT64)
+
+
+def _row(level: str, ranks: range, data: tuple[DataType, ...], *indices: DataType) -> Support:
+    return Support(FeatureLevel.of(level), ranks, {"input": data, "output_index": indices})
+
+
+_SINCE_2_1 = (
+    _row("5_0", RANKS_1_TO_8, _INTEGERS_TOO, DataType.UINT64, DataType.UINT32),
+    _row("3_1", RANKS_1_TO_8, UP_TO_32_BITS, DataType.UINT32),
+    _row("2_1", RANK_4, UP_TO_32_BITS, DataType.UINT32),
+)
+
+
+def _found(x: Operands) -> tuple[int, ...] | None:
+    sizes, axis = x["input"].sizes, x["axis"]
+    return (*sizes[:axis], x["k"], *sizes[axis + 1 :]) if axis < len(sizes) else None
+
+
+def _out_of_range(x: Operands) -> str | None:
+    sizes, axis, k = x["input"].sizes, x["axis"], x["k"]
+    is_right = axis >= len(sizes) or 1 <= k <= sizes[axis]
+    return None if is_right else f"it is {k} and the size is {sizes[axis]}"
+
+
+_STRUCT_RULES = (
+    below_rank("axis", "input"),
+    custom("enough", "{k} must be in [1, {input}.{sizes}[{axis}]]", _out_of_range),
+    sizes_follow("output_value", _found, "{input}.{sizes}, but {k} along {axis}"),
+    same_sizes("output_index", "output_value"),
+)
+
+
+def _computed(
+    input: jax.Array, index: TensorDesc, axis: int, k: int, direction: DirectionName
+) -> tuple[jax.Array, jax.Array]:
+    values, indices = top_k(input, axis, k, direction=direction)
+    return values, indices.astype(index.dtype)
+
+
+@dataclass(frozen=True)
+class TopKDesc(SeveralOutputs):
+    """DML_TOP_K_OPERATOR_DESC: finds the greatest elements along an axis, and where they lie.
+
+    Args:
+      input: any sizes.
+      output_value: the sizes of `input`, but `k` along `axis`.
+      output_index: the same sizes.
+      axis: in [0, DimensionCount).
+      k: from 1 to the size of `input` along `axis`.
+
+    Raises:
+      ConstraintError: a rule of `TopKDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc, TopKDesc
+      >>> TopKDesc(
+      ...     input=TensorDesc("INT8", (4,)), output_value=TensorDesc("INT8", (2,)),
+      ...     output_index=TensorDesc("UINT32", (2,)), axis=0, k=2,
+      ... ).compute(np.int8([-128, 5, 7, 5]))
+      (Array([7, 5], dtype=int8), Array([2, 1], dtype=uint32))
+
+    Source: DML_TOP_K_OPERATOR_DESC. Its page says feature level 2_0, where the header and the history have it from 1_0
+      on, and K less than the size, where there is no reason for it.
+    """
+
+    input: Input
+    output_value: Output
+    output_index: Output
+    axis: UInt
+    k: UInt
+
+    operator_type: ClassVar[str] = "TOP_K"
+    other_types: ClassVar[tuple[str, ...]] = ("output_index",)
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = (*_SINCE_2_1, _row("1_0", RANK_4, FLOATS, DataType.UINT32))
+    constraints: ClassVar[tuple[Rule, ...]] = _STRUCT_RULES
+
+    def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return _computed(input, self.output_index, self.axis, self.k, "decreasing")
+
+
+@dataclass(frozen=True, init=False)
+class TopK1Desc(SeveralOutputs):
+    """DML_TOP_K1_OPERATOR_DESC: finds the greatest or the least elements along an axis, and where they lie.
+
+    Args:
+      input: any sizes.
+      output_value: the sizes of `input`, but `k` along `axis`.
+      output_index: the same sizes.
+      axis: in [0, DimensionCount).
+      k: from 1 to the size of `input` along `axis`.
+      axis_direction: an `AxisDirection`, or its DirectML name in full or as suffix.
+
+    Raises:
+      ConstraintError: a rule of `TopK1Desc.wordings()` is broken, or an unknown direction.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc, TopK1Desc
+      >>> TopK1Desc(
+      ...     input=TensorDesc("INT8", (4,)), output_value=TensorDesc("INT8", (2,)),
+      ...     output_index=TensorDesc("UINT32", (2,)), axis=0, k=2, axis_direction="INCREASING",
+      ... ).compute(np.int8([-128, 5, 7, 5]))
+      (Array([-128,    5], dtype=int8), Array([0, 1], dtype=uint32))
+
+    Source: DML_TOP_K1_OPERATOR_DESC. Its page says K less than the size, where there is no reason for it.
+    """
+
+    input: Input
+    output_value: Output
+    output_index: Output
+    axis: UInt
+    k: UInt
+    axis_direction: FieldDirection
+
+    operator_type: ClassVar[str] = "TOP_K1"
+    other_types: ClassVar[tuple[str, ...]] = ("output_index",)
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = _SINCE_2_1
+    constraints: ClassVar[tuple[Rule, ...]] = _STRUCT_RULES
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        output_value: TensorDesc,
+        output_index: TensorDesc,
+        axis: int,
+        k: int,
+        axis_direction: AxisDirection | str,
+    ):
+        set_fields(self, input, output_value, output_index, axis, k, axis_direction)
+
+    def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
+        direction = "increasing" if self.axis_direction == AxisDirection.INCREASING else "decreasing"
+        return _computed(input, self.output_index, self.axis, self.k, direction)

@@ -1,0 +1,163 @@
+"""UNFOLD: sliding windows as columns (im2col)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.desc import OperatorDesc
+from ..core.fields import Input, Output
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, custom
+from ..core.sharding import Dims
+from ..core.support import Support
+from ..lowering.windows import Windows, unfold_windows
+from ._sliding import FieldInts, columns_of, function_rules, sliding, struct_rules, support_of
+
+__all__ = ["UnfoldDesc", "unfold"]
+
+
+def _uncounted(x: Operands) -> str | None:
+    count, rank = len(x["window_sizes"]), len(x["input"].shape)
+    return None if 1 <= count < rank else f"there are {count} and the rank is {rank}"
+
+
+def _sizes(x: Operands) -> Sequence[Any] | None:
+    return None if _uncounted(x) else x["input"].shape[-len(x["window_sizes"]) :]
+
+
+def _made(x: Operands, windows: list[Windows]) -> Sequence[Any]:
+    return (*x["input"].shape[: -len(windows)], *columns_of(windows))
+
+
+SPATIAL = custom(
+    "spatial(window_sizes)",
+    "{window_sizes} must have one entry per spatial dimension of {input}, at least one, after a dimension of channels",
+    _uncounted,
+)
+RULES = function_rules(_sizes, SPATIAL, made=_made)
+
+
+def _dims(x: Operands) -> Dims:
+    """Rows are sharded as the channels that they come from."""
+    rank, count = x["input"].ndim, len(x["window_sizes"])
+    names = [f"input {d}" for d in range(rank)]
+    return Dims({"input": names}, [*names[: rank - count], "columns"])
+
+
+@operator(*RULES, dims=_dims)
+def unfold(
+    input: Data,
+    window_sizes: Sequence[int],
+    *,
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    start_padding: Sequence[int] | None = None,
+    end_padding: Sequence[int] | None = None,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Copies each window that slides over `input` into a column (im2col).
+
+    output[..., c * W + w, b] = input[..., c, b * strides + w * dilations - start_padding], 0 outside of `input`, with
+    W = prod(window_sizes), and w and b the row-major numbers of an element of a window and of a window.
+
+    Args:
+      input: [..., C, S_1, ..., S_d], any dtype that has a zero.
+      window_sizes: elements of a window along each of the d spatial dimensions, d >= 1; integers, at least 1.
+      strides: elements from a window to the next one, per spatial dimension, at least 1; 1 by default.
+      dilations: elements from one of a window to its next one, at least 1; 1 by default.
+      start_padding: zeros before each spatial dimension, at least 0; 0 by default.
+      end_padding: zeros behind it, likewise.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of shape [..., C * W, B_1 * ... * B_d] and the dtype of `input`, with B = (S + start_padding +
+      end_padding - dilations * (window_sizes - 1) - 1) // strides + 1.
+
+    Raises:
+      ConstraintError: not a number per spatial dimension, one that is too small, or a window that does not fit.
+      DataTypeError: a number is no integer, `input` has no numbers, or is 64-bit while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.arange(9, dtype=np.int32).reshape(1, 1, 3, 3)
+      >>> print(dml_jax.unfold(x, (2, 2)))
+      [[[0 1 3 4]
+        [1 2 4 5]
+        [3 4 6 7]
+        [4 5 7 8]]]
+
+    Source: DML_UNFOLD_OPERATOR_DESC, whose page leaves its data types out: all that DirectML has are taken here.
+    """
+    attributes = {
+        "window_sizes": window_sizes,
+        "strides": strides,
+        "dilations": dilations,
+        "start_padding": start_padding,
+        "end_padding": end_padding,
+    }
+    array = jnp.asarray(input)
+    *lead, channels = array.shape[: array.ndim - len(window_sizes)]
+    windows = sliding(attributes, array.shape[-len(window_sizes) :])
+    rows, columns = columns_of(windows)
+    return unfold_windows(array, windows).reshape(*lead, channels * rows, columns)
+
+
+@dataclass(frozen=True)
+class UnfoldDesc(OperatorDesc):
+    """DML_UNFOLD_OPERATOR_DESC: copies each window that slides over `input` into a column.
+
+    Args:
+      input: (N, C, spatial sizes), of 1 to 6 spatial dimensions.
+      output: (N, C * the product of window_sizes, the number of windows): always 3-D.
+      window_sizes: elements of a window, per spatial dimension; at least 1.
+      strides: elements from a window to the next one; at least 1.
+      dilations: elements from one of a window to its next one; at least 1.
+      start_padding: zeros before each spatial dimension.
+      end_padding: zeros behind it.
+
+    Raises:
+      ConstraintError: a rule of `UnfoldDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc, UnfoldDesc
+      >>> UnfoldDesc(
+      ...     input=TensorDesc("INT32", (1, 1, 4)), output=TensorDesc("INT32", (1, 2, 3)),
+      ...     window_sizes=(2,), strides=(1,), dilations=(1,), start_padding=(0,), end_padding=(0,),
+      ... ).compute(np.arange(4, dtype=np.int32).reshape(1, 1, 4))
+      Array([[[0, 1, 2],
+              [1, 2, 3]]], dtype=int32)
+
+    Source: DML_UNFOLD_OPERATOR_DESC. Its page wants one DimensionCount of both tensors, which its own examples do not
+      have; they are followed here. It leaves the data types out; all are taken here.
+    """
+
+    input: Input
+    output: Output
+    window_sizes: FieldInts
+    strides: FieldInts
+    dilations: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+
+    operator_type: ClassVar[str] = "UNFOLD"
+    other_ranks: ClassVar[tuple[str, ...]] = ("output",)
+    support: ClassVar[tuple[Support, ...]] = support_of("input")
+    constraints: ClassVar[tuple[Rule, ...]] = struct_rules("input", "output")
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return unfold(
+            input,
+            self.window_sizes,
+            strides=self.strides,
+            dilations=self.dilations,
+            start_padding=self.start_padding,
+            end_padding=self.end_padding,
+        )

@@ -1,0 +1,184 @@
+"""UPSAMPLE_2D: pictures enlarged by whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import jax
+
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import Input, Output, Size2D
+from ..core.interpolation import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank, sizes_follow
+from ..core.sharding import Dims
+from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.tensor import TensorDesc
+from ..lowering.taps import linear_taps, positions, repeat, sample
+
+__all__ = ["InterpolationMode", "Upsample2DDesc", "upsample_2d"]
+
+
+def _not_two(x: Operands) -> str | None:
+    return None if len(x["scale_size"]) == 2 else f"there are {len(x['scale_size'])}"
+
+
+def _grown(x: Operands) -> list[tuple[int, int]]:
+    """The dimensions that are interpolated or repeated, and how often."""
+    rank = len(x["input"].shape)
+    return [(rank - 2 + i, n) for i, n in enumerate(x["scale_size"]) if n != 1]
+
+
+def _are_known(x: Operands) -> bool:
+    return all(isinstance(n, int) for n in (*x["input"].shape[-2:], *x["scale_size"]))
+
+
+def _unknown(x: Operands) -> str | None:
+    is_unknown = x["mode"] == "linear" and any(n != 1 for n in x["scale_size"]) and not _are_known(x)
+    return f"they are {tuple(x['input'].shape)} and {x['scale_size']}" if is_unknown else None
+
+
+def _too_large(x: Operands) -> str | None:
+    shape = x["input"].shape
+    if len(shape) < 2 or len(x["scale_size"]) != 2 or not _are_known(x):
+        return None
+    height, width = (n * s for n, s in zip(shape[-2:], x["scale_size"], strict=True))
+    count = prod(n for n in (*shape[:-2], height, width) if isinstance(n, int))
+    is_long = x["mode"] == "linear" and max(height, width) >= 2**31
+    return f"the sizes are {(*shape[:-2], height, width)}" if is_long or max(count, height, width) >= 2**63 else None
+
+
+RULES = (
+    minimum_rank("input", 2),
+    custom("two(scale_size)", "{scale_size} must be two numbers, (height, width)", _not_two),
+    each_at_least("scale_size", 1),
+    MODE,
+    interpolable("input"),
+    custom("known(input)", "{input}.{sizes} and {scale_size} must be known while tracing to be interpolated", _unknown),
+    custom(
+        "representable",
+        "{scale_size} must give fewer than 2**63 elements, and fewer than 2**31 along a dimension that is interpolated",
+        _too_large,
+    ),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    """A dimension whose elements are repeated keeps its sharding: every device has what its part is made of."""
+    names = [f"input {d}" for d in range(x["input"].ndim)]
+    mixed = {d for d, _ in _grown(x)} if x["mode"] == "linear" else set()
+    return Dims({"input": names}, [f"enlarged {name}" if d in mixed else name for d, name in enumerate(names)])
+
+
+@operator(*RULES, dims=_dims)
+def upsample_2d(
+    input: Data, scale_size: Sequence[int], *, mode: Mode = "nearest", out_sharding: OutSharding = None
+) -> jax.Array:
+    """Enlarges the last two dimensions of `input` by whole numbers: scale_size is (height, width), in this order.
+
+    output[..., h, w] = input[..., h // scale_size[0], w // scale_size[1]] for "nearest". For "linear" an element lies
+    at ((h + 0.5) / scale_size[0] - 0.5, (w + 0.5) / scale_size[1] - 0.5) of `input`, and is made of its neighbours by
+    distance, of which those beyond the edge are those at it.
+
+    Args:
+      input: [..., H, W]; any dtype that JAX moves for "nearest", floats or integers of 8 and 16 bits for "linear".
+      scale_size: how often, (height, width) as in the shape of `input`, at least 1. DirectML's DML_SIZE_2D, which the
+        struct has, is Width, Height.
+      mode: how elements are made: "nearest" copies bits, "linear" computes narrow types in float32 and rounds once,
+        integers to the nearest one, halves to even.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+
+    Returns:
+      An array of sizes [..., H * scale_size[0], W * scale_size[1]] and the dtype of `input`.
+
+    Raises:
+      ConstraintError: rank below 2, not two numbers, one below 1, or an unknown `mode`.
+      DataTypeError: a number is no integer, `input` cannot be interpolated, or has 64 bits while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.float32([[1, 2], [3, 4]])
+      >>> print(dml_jax.upsample_2d(x, (1, 3)))
+      [[1. 1. 1. 2. 2. 2.]
+       [3. 3. 3. 4. 4. 4.]]
+      >>> print(dml_jax.upsample_2d(x, (2, 2), mode="linear"))
+      [[1.   1.25 1.75 2.  ]
+       [1.5  1.75 2.25 2.5 ]
+       [2.5  2.75 3.25 3.5 ]
+       [3.   3.25 3.75 4.  ]]
+
+    Source: DML_UPSAMPLE_2D_OPERATOR_DESC, which does not print where an element lies: centres of pixels are aligned
+      here, as DML_RESAMPLE_OPERATOR_DESC does it.
+    """
+    grown = dict(_grown({"input": input, "scale_size": scale_size}))
+    if mode == "nearest":
+        return repeat(input, grown)
+    sizes = {d: input.shape[d] for d in grown}
+    return sample(input, {d: linear_taps(positions(n * grown[d], grown[d], 0.5, -0.5), n) for d, n in sizes.items()})
+
+
+def _enlarged(x: Operands) -> tuple[int, ...] | None:
+    sizes, size = x["input"].sizes, x["scale_size"]
+    return None if len(sizes) < 2 else (*sizes[:-2], sizes[-2] * size.height, sizes[-1] * size.width)
+
+
+def _not_enlarged(x: Operands) -> str | None:
+    size = x["scale_size"]
+    return None if min(size.width, size.height) >= 1 else f"it is {size}"
+
+
+@dataclass(frozen=True, init=False)
+class Upsample2DDesc(OperatorDesc):
+    """DML_UPSAMPLE_2D_OPERATOR_DESC: enlarges the last two dimensions of `input` by whole numbers.
+
+    Args:
+      input: 4-D or 5-D, (N, C, H, W) or (N, C, D, H, W).
+      output: the sizes of `input`, but H times the height and W times the width.
+      scale_size: the width and the height, in DirectML's order, each at least 1.
+      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
+
+    Raises:
+      ConstraintError: a rule of `Upsample2DDesc.wordings()` is broken, or an unknown mode.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc, Upsample2DDesc
+      >>> desc = Upsample2DDesc(
+      ...     TensorDesc("FLOAT32", (1, 1, 1, 2)), TensorDesc("FLOAT32", (1, 1, 1, 6)),
+      ...     scale_size=(3, 1), interpolation_mode="NEAREST_NEIGHBOR",
+      ... )
+      >>> print(desc.compute(np.float32([[[[1, 2]]]])))
+      [[[[1. 1. 1. 2. 2. 2.]]]]
+
+    Source: DML_UPSAMPLE_2D_OPERATOR_DESC. It does not print where an element lies; see `upsample_2d`.
+    """
+
+    input: Input
+    output: Output
+    scale_size: Size2D
+    interpolation_mode: FieldMode
+
+    operator_type: ClassVar[str] = "UPSAMPLE_2D"
+    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANKS_4_TO_5, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        custom("positive(scale_size)", "{scale_size}.Width and .Height must be at least 1", _not_enlarged),
+        sizes_follow("output", _enlarged, "{input}.{sizes}, the last two times {scale_size}.Height and .Width"),
+    )
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        output: TensorDesc,
+        scale_size: Sequence[int],
+        interpolation_mode: InterpolationMode | str | int,
+    ):
+        set_fields(self, input, output, scale_size, interpolation_mode)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        size = self.scale_size
+        return upsample_2d(input, (size.height, size.width), mode=mode_of(self.interpolation_mode))

@@ -1,0 +1,136 @@
+"""VALUE_SCALE_2D: pictures multiplied by a number, and shifted by one per channel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.desc import OperatorDesc
+from ..core.fields import FLOAT, Input, Output, counted_by
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, custom, minimum_rank, same_sizes
+from ..core.sharding import Dims
+from ..core.support import FLOATS, RANK_4, Support, levels
+from ..errors import DataTypeError
+from ..lowering.bits import is_key
+
+__all__ = ["ValueScale2DDesc", "value_scale_2d"]
+
+CHANNELS = -3
+
+
+def _no_float(x: Operands) -> str | None:
+    is_float = not is_key(x["input"]) and jnp.issubdtype(x["input"].dtype, jnp.floating)
+    return None if is_float else f"it is {x['input'].dtype}"
+
+
+def _other_count(x: Operands) -> str | None:
+    shape, count = x["input"].shape, len(x["bias"])
+    if len(shape) < -CHANNELS or count == shape[CHANNELS]:
+        return None
+    return f"there are {count} for {shape[CHANNELS]} channels"
+
+
+def _neither_grey_nor_colour(x: Operands) -> str | None:
+    return None if len(x["bias"]) in (1, 3) else f"there are {len(x['bias'])}"
+
+
+PER_CHANNEL = custom("one_per_channel(bias)", "{bias} must have one number per channel of {input}", _other_count)
+RULES = (
+    minimum_rank("input", 3),
+    Rule("float(input)", "{input}.{dtype} must be one of floats", _no_float, DataTypeError),
+    PER_CHANNEL,
+)
+
+
+def _dims(x: Operands) -> Dims:
+    names = [f"input {d}" for d in range(x["input"].ndim)]
+    return Dims({"input": names}, names)
+
+
+@operator(*RULES, dims=_dims)
+def value_scale_2d(input: Data, scale: float, bias: Sequence[float], *, out_sharding: OutSharding = None) -> jax.Array:
+    """Multiplies `input` by a number, and adds one per channel.
+
+    output[n, c, h, w] = input[n, c, h, w] * scale + bias[c]
+
+    Floats of 8 and 16 bits are computed in float32 and rounded once, at the end.
+
+    Args:
+      input: [..., C, H, W], floats of any width.
+      scale: a real number, known while tracing; it is rounded to the type that is computed in.
+      bias: C of them.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+
+    Returns:
+      An array of the shape and dtype of `input`.
+
+    Raises:
+      ConstraintError: rank below 3, or not a number per channel.
+      DataTypeError: `scale` or one of `bias` is no real number, `input` has no floats, or 64-bit ones while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.float32([[[1, 2]], [[3, 4]], [[5, 6]]])
+      >>> print(dml_jax.value_scale_2d(x, 2, (10, 20, 30)).reshape(3, 2))
+      [[12. 14.]
+       [26. 28.]
+       [40. 42.]]
+
+    Source: DML_VALUE_SCALE_2D_OPERATOR_DESC, where input has exactly 4 dimensions and 1 or 3 channels; any number of
+      channels and of dimensions before them is accepted here.
+    """
+    array = jnp.asarray(input)
+    dtype = array.dtype if array.dtype.itemsize >= 4 else np.dtype(np.float32)
+    with np.errstate(over="ignore"):
+        factor, shifts = (np.asarray(one, np.float64).astype(dtype) for one in (scale, bias))
+    shifts = shifts.reshape(*(1,) * (array.ndim - 3), -1, 1, 1)
+    return (array.astype(dtype) * factor + shifts).astype(array.dtype)
+
+
+@dataclass(frozen=True)
+class ValueScale2DDesc(OperatorDesc):
+    """DML_VALUE_SCALE_2D_OPERATOR_DESC: multiplies pictures by a number, and adds one per channel.
+
+    Args:
+      input: exactly 4-D, (N, C, H, W), with 1 or 3 channels.
+      output: the sizes of `input`.
+      scale: a number.
+      bias: one number per channel.
+
+    Raises:
+      ConstraintError: a rule of `ValueScale2DDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc, ValueScale2DDesc
+      >>> pixels = TensorDesc("FLOAT32", (1, 3, 1, 1))
+      >>> desc = ValueScale2DDesc(pixels, pixels, scale=2, bias=(10, 20, 30))
+      >>> print(desc.compute(np.float32([1, 2, 3]).reshape(1, 3, 1, 1)).ravel())
+      [12. 24. 36.]
+
+    Source: DML_VALUE_SCALE_2D_OPERATOR_DESC. Its page has a bias per dimension; per channel is what it means.
+    """
+
+    input: Input
+    output: Output
+    scale: Annotated[float, FLOAT]
+    bias: Annotated[tuple[float, ...], counted_by("ChannelCount", FLOAT)]
+
+    operator_type: ClassVar[str] = "VALUE_SCALE_2D"
+    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANK_4, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        PER_CHANNEL,
+        custom("grey_or_colour", "there must be 1 or 3 of {bias}", _neither_grey_nor_colour),
+        same_sizes("output", "input"),
+    )
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return value_scale_2d(input, self.scale, self.bias)

@@ -1,0 +1,246 @@
+"""max_unpooling and MAX_UNPOOLING: zeros, then output.flat[indices[c]] = input[c]."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_is, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import ALL_TYPES, FLOATS, RANK_4, Call, Example, Struct, f32, level, u32
+from oracles import coordinates, wrap
+from small_arrays import (
+    INTEGERS,
+    SIX,
+    every_narrow_float,
+    every_small_shape,
+    indices_around,
+    numbered,
+    on_explicit_mesh,
+    telling_indices,
+)
+
+from dml_jax import ConstraintError, DataTypeError, MaxUnpoolingDesc, TensorDesc, compile_operator, max_unpooling
+
+pytestmark = pytest.mark.device
+
+
+def oracle(input, indices, output_sizes):
+    """Every element's candidates, {coordinate: what is written there, or a zero}."""
+    places = list(coordinates(output_sizes))
+    candidates = {at: [] for at in places}
+    for c in coordinates(indices.shape):
+        index = wrap(indices[c], len(places))
+        if 0 <= index < len(places):
+            candidates[places[index]].append(input[c])
+    return {at: found or [np.zeros((), input.dtype)] for at, found in candidates.items()}
+
+
+X = numbered((2, 3))
+AT = np.int32([[5, 0, -1], [12, 7, -13]])  # of twelve elements
+CASE = Call(max_unpooling, {"input": X, "indices": AT}, {"output_sizes": (3, 4)}, indexed=12)
+BREAKS = {
+    "integer(indices)": {"indices": AT.astype(np.float32)},
+    "zero(input)": {"input": X.astype(ml_dtypes.float8_e8m0fnu)},
+    "same_sizes(indices, input)": {"indices": AT.T},
+    "each_at_least(output_sizes, 0)": {"output_sizes": (3, -4)},
+    "representable": {"output_sizes": (2**31, 2**32)},
+}
+VARIANTS = {
+    "unsigned": {"indices": np.uint8([[5, 0, 11], [12, 7, 255]]), "indexed": None},
+    "another rank": {"output_sizes": (2, 1, 2, 3)},
+    "nothing": {"output_sizes": (0, 4), "indexed": None},
+}
+
+
+# The struct.
+
+
+def draw(rng):
+    input = dims(rng, 4, 24)
+    return {"input": input, "indices": input, "output": dims(rng, 4, 24)}
+
+
+POOLED = MaxUnpoolingDesc(f32(1, 1, 2, 2), u32(1, 1, 2, 2), f32(1, 1, 4, 4))
+STRUCTS = (
+    Struct(
+        POOLED,
+        breaks={"same_sizes(indices, input)": {"indices": u32(1, 1, 4, 1)}},
+        levels=(
+            level("5_0", RANK_4, input=ALL_TYPES - {"FLOAT64"}, indices={"UINT64", "UINT32"}),
+            level("2_0", RANK_4, input=FLOATS, indices={"UINT32"}),
+        ),
+        # DirectML's page has none; this one is ONNX's.
+        examples=(Example(POOLED, [[1, 2, 3, 4], [5, 7, 13, 15]], [[*[0] * 5, 1, 0, 2, *[0] * 5, 3, 0, 4]]),),
+        draw=draw,
+        expected=lambda desc, x, i: oracle(x, i, desc.output.sizes),
+    ),
+)
+
+
+def test_indices_count_elements_and_not_places_in_the_buffer():
+    strided = TensorDesc("FLOAT32", (1, 1, 2, 2), (8, 8, 1, 2))
+    run = compile_operator(MaxUnpoolingDesc(f32(1, 1, 1, 2), u32(1, 1, 1, 2), strided))
+    assert_same_bits(run(np.float32([5, 7]), np.uint32([1, 2])), np.float32([0, 7, 5, 0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"indices": u32(1, 2, 1, 2)}, "IndicesTensor.Sizes must equal InputTensor.Sizes"),
+        ({"indices": TensorDesc("INT32", (1, 1, 2, 2))}, "IndicesTensor.DataType must be one of UINT64, UINT32"),
+        ({"output": u32(1, 1, 4, 4)}, "OutputTensor.DataType must equal InputTensor.DataType"),
+        ({"output": f32(4, 4)}, "OutputTensor.DimensionCount must equal InputTensor.DimensionCount"),
+    ],
+)
+def test_what_the_struct_refuses(change, match):
+    with pytest.raises(ConstraintError, match=match):
+        MaxUnpoolingDesc(**POOLED.operands() | change)
+
+
+# Against the oracle.
+
+
+@every_small_shape
+def test_every_small_shape(shapes):
+    def calls():
+        rng = np.random.default_rng(3)
+        for shape in shapes:
+            x = numbered(shape)
+            for sizes in ((4,), (2, 3), (1, 2, 2), ()):
+                indices = indices_around(rng, int(np.prod(sizes, dtype=int)), shape)
+                yield partial(max_unpooling, output_sizes=sizes), (x, indices), oracle(x, indices, sizes)
+
+    assert_calls_agree(calls())
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
+def test_indices_of_every_type(dtype, x64):
+    """Those that overflow, wrap or truncate in a careless implementation; 64-bit ones of NumPy without x64 too."""
+    indices = telling_indices(dtype)
+    values = -numbered(indices.shape)
+    assert_is(max_unpooling(values, indices, (2, 3)), oracle(values, indices, (2, 3)), SIX)
+
+
+def test_a_pooled_picture_is_put_back():
+    """The greatest of each block, where it was."""
+    picture = np.random.default_rng(0).permutation(2 * 3 * 4 * 6).reshape(2, 3, 4, 6).astype(np.float32)
+    blocks = picture.reshape(2, 3, 2, 2, 3, 2).transpose(0, 1, 2, 4, 3, 5)
+    greatest = blocks.max((4, 5))
+    indices = np.argsort(picture, axis=None)[greatest.astype(int)].astype(np.uint32)
+    wanted = np.where(np.isin(picture, greatest), picture, np.float32(0))
+    assert_same_bits(max_unpooling(greatest, indices, picture.shape), wanted)
+
+
+@every_narrow_float
+def test_bits_of_narrow_floats(dtype):
+    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
+    if dtype == ml_dtypes.float8_e8m0fnu:
+        with pytest.raises(DataTypeError, match="it is float8_e8m0fnu, which has none"):
+            max_unpooling(np.ones(1, dtype), np.int32([0]), (1,))
+        return
+    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+    back = np.arange(x.size, dtype=np.uint32)[::-1]
+    assert_same_bits(max_unpooling(x, back, x.shape), x[::-1])
+    twice = jax.jit(lambda x: max_unpooling(max_unpooling(x, back, x.shape), back, (2, x.size)))(x)
+    assert_same_bits(twice, np.stack([x, np.zeros_like(x)]))
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    x = np.array([-0.0, np.nan, np.inf, 1e-45] if dtype.kind in "fc" else [0, 1, 1, 0]).astype(dtype)
+    assert_is(max_unpooling(x, np.int32([4, 2, 0, 3]), (5,)), oracle(x, np.int32([4, 2, 0, 3]), (5,)), x)
+
+
+def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
+    x, at = np.int64([2**40, -(2**63), -1]), np.uint64([3, 0, 2**32])
+    tensors = TensorDesc("INT64", (1, 1, 1, 3)), TensorDesc("UINT64", (1, 1, 1, 3)), TensorDesc("INT64", (1, 1, 2, 2))
+    made = np.asarray(compile_operator(MaxUnpoolingDesc(*tensors))(x, at)).view(np.int64)
+    assert_is(made, oracle(x, at, (4,)), x)
+    if x64:
+        assert_is(max_unpooling(x, at, (4,)), oracle(x, at, (4,)), x)
+    else:
+        with pytest.raises(DataTypeError, match="input of type int64 needs 64-bit types"):
+            max_unpooling(x, at, (4,))
+
+
+def test_empty_arrays():
+    assert_same_bits(max_unpooling(X[:0], AT[:0], (2, 2)), np.zeros((2, 2), np.float32))
+    assert max_unpooling(X, AT, (0,)).shape == (0,)
+    assert max_unpooling(X.astype(jnp.bfloat16), AT, (2, 0)).shape == (2, 0)
+
+
+# Transformations.
+
+
+def test_gradients_are_read_where_they_were_written():
+    weights = numbered((3, 4))
+    wanted = np.float32([[weights[1, 1], weights[0, 0], weights[2, 3]], [0, weights[1, 3], 0]])
+    assert_same_bits(jax.grad(lambda x: (max_unpooling(x, AT, (3, 4)) * weights).sum())(X), wanted)
+    (found,) = jax.vjp(lambda x: max_unpooling(x, AT, (3, 4)), X.astype(jnp.bfloat16))[1](weights.astype(jnp.bfloat16))
+    assert_same_bits(found, wanted.astype(jnp.bfloat16))
+    assert_same_bits(jax.grad(lambda x: max_unpooling(x, AT, (0, 4)).sum())(X), np.zeros_like(X))
+
+
+def test_of_two_that_meet_one_gets_the_gradient():
+    found = jax.grad(lambda x: max_unpooling(x, np.int32([1, 1]), (2,)).sum())(np.float32([5, 7]))
+    assert sorted(found.tolist()) == [0, 1]
+
+
+def test_vmap_of_any_axis():
+    batch = numbered((2, 5, 3))
+    mapped = jax.vmap(lambda x: max_unpooling(x, AT, (3, 4)), in_axes=1, out_axes=2)(batch)
+    for i in range(5):
+        assert_is(mapped[:, :, i], oracle(batch[:, i], AT, (3, 4)), batch)
+
+
+# Explicit meshes.
+
+
+def test_what_every_device_has_gives_what_every_device_has():
+    made = max_unpooling(on_explicit_mesh(X, None, None), AT, (3, 4))
+    assert jax.typeof(made).sharding.spec == P(None, None)
+    assert_is(made, oracle(X, AT, (3, 4)), X)
+
+
+def test_sharded_operands_need_an_out_sharding():
+    x = on_explicit_mesh(X, "d", None)
+    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', and the output has no such"):
+        max_unpooling(x, AT, (3, 4))
+    made = max_unpooling(x, AT, (3, 4), out_sharding=jax.typeof(x).sharding.update(spec=P(None, "d")))
+    assert jax.typeof(made).sharding.spec == P(None, "d")
+    assert_is(made, oracle(X, AT, (3, 4)), X)
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": [1, 2]}, DataTypeError, "input must be an array"),
+        ({"input": jax.random.split(jax.random.key(0), (2, 3))}, DataTypeError, "must have a zero, but it is key<fry>"),
+        ({"indices": AT > 0}, DataTypeError, "indices.dtype must be an integer type, but it is bool"),
+        ({"indices": AT[:1]}, ConstraintError, r"\(1, 3\) and \(2, 3\) differ in dimension 0"),
+        ({"indices": AT[0]}, ConstraintError, r"they are \(3,\) and \(2, 3\)"),
+        ({"output_sizes": 12}, DataTypeError, "output_sizes must be a sequence of Python integers, .* but it is int"),
+        ({"output_sizes": (3, 4.0)}, DataTypeError, r"output_sizes\[1\] must be a Python integer, .* but it is float"),
+        ({"output_sizes": (3, -4)}, ConstraintError, "every one of output_sizes must be at least 0"),
+        (
+            {"output_sizes": (0, 2**63)},
+            ConstraintError,
+            r"fewer than 2\*\*63 bytes, but the sizes are \(0, 9223",
+        ),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^max_unpooling: .*{match}"):
+        max_unpooling(**CASE.arguments | change)
+
+
+def test_numbers_of_numpy_are_accepted():
+    assert_same_bits(max_unpooling(X, AT, np.int64([3, 4])), CASE(X, AT))

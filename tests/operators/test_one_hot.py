@@ -1,0 +1,282 @@
+"""one_hot and ONE_HOT: output[c] = values[1] where c[axis] is the index of its row, else values[0]."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import (
+    ALL_TYPES,
+    FLOATS,
+    INDEX_TYPES,
+    RANK_4,
+    RANKS_1_TO_8,
+    UP_TO_32_BITS,
+    Call,
+    Example,
+    Struct,
+    f32,
+    level,
+    u32,
+)
+from oracles import coordinates, wrap
+from small_arrays import (
+    INTEGERS,
+    every_narrow_float,
+    every_small_shape,
+    indices_around,
+    numbered,
+    on_explicit_mesh,
+    telling_indices,
+)
+
+from dml_jax import ConstraintError, DataTypeError, OneHotDesc, TensorDesc, compile_operator, one_hot
+
+pytestmark = pytest.mark.device
+
+
+def oracle(indices, values, size, axis):
+    axis %= indices.ndim
+    output = np.empty([*indices.shape[:axis], size, *indices.shape[axis + 1 :]], values.dtype)
+    for c in coordinates(output.shape):
+        index = wrap(indices[(*c[:axis], 0, *c[axis + 1 :])], size)
+        output[c] = values[1] if index == c[axis] else values[0]
+    return output
+
+
+LABELS = np.int32([[0], [3], [-1], [4], [-5], [2]])
+OFF_ON = np.float32([3, 5])
+CASE = Call(one_hot, {"indices": LABELS, "values": OFF_ON}, {"size": 4, "axis": 1})
+BREAKS = {
+    "integer(indices)": {"indices": LABELS.astype(np.float32)},
+    "minimum_rank(indices, 1)": {"indices": np.int32(1)},
+    "axis_of(indices)": {"axis": 2},
+    "one_index": {"axis": 0},
+    "two_values": {"values": numbered(3)},
+    "at_least(size, 0)": {"size": -1},
+    "representable": {"size": 2**61},
+}
+VARIANTS = {
+    "columns": {"indices": LABELS.T, "axis": -2},
+    "unsigned": {"indices": np.uint8([[[3]], [[0]], [[255]]]), "axis": 1},
+    "empty rows": {"size": 0},
+}
+
+
+# The struct.
+
+
+def draw(rng):
+    rank = int(rng.integers(1, 9))
+    axis, output = int(rng.integers(0, rank)), dims(rng, rank)
+    values = dims(rng, rank, 12)
+    if max(values) == 1:
+        values[int(rng.integers(0, rank))] = 2
+    return {
+        "indices": [*output[:axis], 1, *output[axis + 1 :]],
+        "values": values,
+        "output": output,
+        "axis": axis,
+    }
+
+
+ROWS = OneHotDesc(u32(1, 1, 3, 1), f32(1, 1, 1, 2), f32(1, 1, 3, 4), axis=3)
+COLUMNS = OneHotDesc(u32(1, 1, 1, 4), f32(1, 1, 1, 2), f32(1, 1, 3, 4), axis=2)
+OTHER_VALUES = OneHotDesc(u32(1, 1, 3, 1), f32(1, 1, 3, 1), f32(1, 1, 3, 4), axis=3)
+SIGNED = OneHotDesc(TensorDesc("INT32", (1, 1, 3, 1)), f32(1, 1, 1, 2), f32(1, 1, 3, 4), axis=3)
+STRUCTS = (
+    Struct(
+        ROWS,
+        breaks={
+            "below_rank(axis)": {"axis": 4},
+            "sizes_follow(indices)": {"indices": u32(1, 1, 3, 4)},
+            "two_values": {"values": f32(1, 1, 1, 1)},
+        },
+        levels=(
+            level("4_1", RANKS_1_TO_8, values=ALL_TYPES, indices=INDEX_TYPES),
+            level("3_0", RANKS_1_TO_8, values=UP_TO_32_BITS, indices=INDEX_TYPES),
+            level("2_1", RANK_4, values=UP_TO_32_BITS, indices={"UINT32"}),
+            level("2_0", RANK_4, values=FLOATS, indices={"UINT32"}),
+        ),
+        examples=(
+            Example(ROWS, [[0, 3, 2], [0, 1]], [[1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0]]),
+            Example(COLUMNS, [[0, 2, 1, 0], [0, 1]], [[1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0]]),
+            Example(OTHER_VALUES, [[0, 3, 2], [4, 2, 9]], [[2, 4, 4, 4, 4, 4, 4, 2, 4, 4, 2, 4]]),
+            Example(SIGNED, [[-3, 100, 3], [0, 1]], [[0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]]),
+        ),
+        draw=draw,
+        expected=lambda desc, i, v: oracle(i, v.reshape(-1), desc.output.sizes[desc.axis], desc.axis),
+        leading={"axis": 1},
+    ),
+)
+
+
+def test_on_is_the_second_element_along_the_last_dimension_that_has_one():
+    desc = OneHotDesc(u32(1, 1, 1), f32(2, 2, 1), f32(1, 1, 3), axis=2)
+    assert_same_bits(desc.compute(np.uint32([[[1]]]), np.float32([[[1], [2]], [[3], [4]]])), np.float32([[[1, 2, 1]]]))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"axis": 2}, r"IndicesTensor.Sizes must be OutputTensor.Sizes, but 1 along Axis, .* is not \(1, 1, 1, 4\)"),
+        ({"values": f32(1, 1, 1, 1)}, "ValuesTensor must hold at least two elements, but it holds one"),
+        ({"values": TensorDesc("INT32", (1, 1, 1, 2))}, "OutputTensor.DataType must equal ValuesTensor.DataType"),
+        ({"values": f32(2)}, "ValuesTensor.DimensionCount must equal IndicesTensor.DimensionCount"),
+        ({"indices": TensorDesc("INT8", (1, 1, 3, 1))}, "IndicesTensor.DataType must be one of INT64, INT32"),
+    ],
+)
+def test_what_the_struct_refuses(change, match):
+    with pytest.raises(ConstraintError, match=match):
+        OneHotDesc(**ROWS.operands() | change)
+
+
+# Against the oracle.
+
+
+@every_small_shape
+def test_every_small_shape(shapes):
+    def calls():
+        rng = np.random.default_rng(5)
+        for shape in shapes:
+            for axis, size in enumerate(shape):
+                of_indices = (*shape[:axis], 1, *shape[axis + 1 :])
+                for dtype, at in ((np.int32, axis), (np.int8, axis - len(shape))):
+                    indices = indices_around(rng, size, of_indices, dtype)
+                    yield partial(one_hot, size=size, axis=at), (indices, OFF_ON), oracle(indices, OFF_ON, size, at)
+
+    assert_calls_agree(calls())
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
+def test_indices_of_every_type(dtype, x64):
+    """Those that overflow, wrap or truncate in a careless implementation; 64-bit ones of NumPy without x64 too."""
+    indices = telling_indices(dtype)[:, None]
+    for size in (6, 200):  # the latter more than int8 holds
+        assert_same_bits(one_hot(indices, OFF_ON, size, 1), oracle(indices, OFF_ON, size, 1))
+
+
+@every_narrow_float
+def test_bits_of_narrow_floats(dtype):
+    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
+    values = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype).reshape(-1, 2)
+    at = np.int32([0])
+    made = jax.jit(jax.vmap(lambda v: one_hot(at, v, 2, 0)))(values)
+    assert_same_bits(made, values[:, ::-1])
+    assert_same_bits(jax.jit(jax.vmap(lambda v: one_hot(at, one_hot(at, v, 2, 0), 2, 0)))(values), values)
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    values = np.array([-0.0, np.nan]) if dtype.kind in "fc" else np.array([0, 1])
+    values = values.astype(dtype)
+    if name == "float32":
+        values = np.uint32([0x80000000, 0xFF812345]).view(dtype)
+    assert_same_bits(one_hot(LABELS, values, 4, 1), oracle(LABELS, values, 4, 1))
+
+
+def test_64_bit_values_need_x64_in_a_function_and_not_in_a_descriptor(x64):
+    indices, values = np.int64([[1], [-1], [2**32]]), np.uint64([2**40, 2**64 - 1])
+    desc = OneHotDesc(TensorDesc("INT64", (3, 1)), TensorDesc("UINT64", (1, 2)), TensorDesc("UINT64", (3, 2)), 1)
+    made = compile_operator(desc)(indices.ravel(), values)
+    assert_same_bits(np.asarray(made).view(np.uint64).reshape(3, 2), oracle(indices, values, 2, 1))
+    if x64:
+        assert_same_bits(one_hot(indices, values, 2, 1), oracle(indices, values, 2, 1))
+    else:
+        with pytest.raises(DataTypeError, match="values of type uint64 needs 64-bit types"):
+            one_hot(indices, values, 2, 1)
+
+
+def test_random_keys():
+    keys = jax.random.split(jax.random.key(0), 2)
+    data = np.asarray(jax.random.key_data(keys))
+    made = one_hot(np.int32([[1], [7]]), keys, 2, 1)
+    assert_same_bits(jax.random.key_data(made), data[[[0, 1], [0, 0]]])
+
+
+def test_empty_arrays():
+    assert one_hot(LABELS, OFF_ON, 0, 1).shape == (6, 0)
+    assert one_hot(LABELS[:0], OFF_ON, 4, 1).shape == (0, 4)
+    assert one_hot(LABELS[:0], OFF_ON.astype(jnp.bfloat16), 0, 1).shape == (0, 0)
+
+
+# Transformations.
+
+
+def test_gradients_are_the_sums_of_what_is_off_and_on():
+    weights = numbered((6, 4))
+    on = oracle(LABELS, np.array([False, True]), 4, 1)
+    wanted = np.float32([weights[~on].sum(), weights[on].sum()])
+    assert_same_bits(jax.grad(lambda v: (one_hot(LABELS, v, 4, 1) * weights).sum())(OFF_ON), wanted)
+
+
+def test_gradients_of_narrow_floats_are_rounded_once():
+    """Added up in bfloat16, ones would stop at 256."""
+    indices, values = np.zeros((500, 1), np.int32), jnp.zeros(2, jnp.bfloat16)
+    (found,) = jax.vjp(lambda v: one_hot(indices, v, 3, 1), values)[1](jnp.ones((500, 3), jnp.bfloat16))
+    assert_same_bits(found, jnp.bfloat16([1000, 500]))
+
+
+def test_vmap_of_any_axis():
+    batch, values = indices_around(np.random.default_rng(2), 3, (4, 1, 5)), numbered((2, 4))
+    mapped = jax.vmap(lambda i, v: one_hot(i, v, 3, 0), in_axes=(0, 1), out_axes=2)(batch, values)
+    for i in range(4):
+        assert_same_bits(mapped[:, :, i], oracle(batch[i], values[:, i], 3, 0))
+
+
+# Explicit meshes.
+
+
+def test_other_dimensions_keep_their_sharding():
+    made = one_hot(on_explicit_mesh(LABELS, "d", None), OFF_ON, 4, 1)
+    assert jax.typeof(made).sharding.spec == P("d", None)
+    assert_same_bits(made, oracle(LABELS, OFF_ON, 4, 1))
+
+
+def test_rows_are_sharded_by_out_sharding():
+    x = on_explicit_mesh(LABELS, None, None)
+    assert jax.typeof(one_hot(x, OFF_ON, 4, 1)).sharding.spec == P(None, None)
+    made = one_hot(x, OFF_ON, 4, 1, out_sharding=jax.typeof(x).sharding.update(spec=P(None, "d")))
+    assert jax.typeof(made).sharding.spec == P(None, "d")
+    assert_same_bits(made, oracle(LABELS, OFF_ON, 4, 1))
+
+
+def test_sharded_values_need_an_out_sharding():
+    values = on_explicit_mesh(OFF_ON, "d")
+    with pytest.raises(ConstraintError, match="dimension 0 of values is sharded over 'd', and the output has no such"):
+        one_hot(LABELS, values, 4, 1)
+    made = one_hot(LABELS, values, 4, 1, out_sharding=jax.typeof(values).sharding.update(spec=P("d", None)))
+    assert_same_bits(made, oracle(LABELS, OFF_ON, 4, 1))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"indices": [[1]]}, DataTypeError, "indices must be an array"),
+        ({"indices": LABELS > 0}, DataTypeError, "indices.dtype must be an integer type, but it is bool"),
+        ({"values": (0, 1)}, DataTypeError, "values must be an array"),
+        ({"values": OFF_ON[None]}, ConstraintError, r"values must hold two elements, .* its shape is \(1, 2\)"),
+        ({"size": 4.0}, DataTypeError, "size must be a Python integer"),
+        ({"size": -2}, ConstraintError, "size must be at least 0, but it is -2"),
+        ({"size": 2**63}, ConstraintError, r"fewer than 2\*\*63 bytes"),
+        ({"size": 2**31}, ConstraintError, "size 2147483648 needs 64-bit indices"),
+        ({"axis": "1"}, DataTypeError, "axis must be a Python integer"),
+        ({"axis": 0}, ConstraintError, "the size of indices along axis must be 1, but it is 6"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with jax.enable_x64(False), pytest.raises(error, match=match):
+        one_hot(**CASE.arguments | change)
+
+
+def test_numbers_of_numpy_are_accepted():
+    assert_same_bits(one_hot(LABELS, OFF_ON, np.int64(4), np.int8(-1)), CASE(LABELS, OFF_ON))

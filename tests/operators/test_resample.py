@@ -1,0 +1,646 @@
+"""resample and RESAMPLE, 1, 2, 3: an element of the output lies at (o - output_offset) / scale - input_offset."""
+
+from functools import partial
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
+from oracles import clamp, coordinates
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+
+from dml_jax import (
+    AxisDirection,
+    ConstraintError,
+    DataTypeError,
+    Resample1Desc,
+    Resample2Desc,
+    Resample3Desc,
+    ResampleDesc,
+    TensorDesc,
+    compile_operator,
+    desc_to_json,
+    resample,
+)
+
+pytestmark = pytest.mark.device
+
+FLT_MAX = float(np.finfo(np.float32).max)
+
+
+def oracle(
+    input,
+    sizes,
+    scales,
+    mode="nearest",
+    input_pixel_offsets=0.5,
+    output_pixel_offsets=-0.5,
+    rounding=None,
+    antialias=False,
+):
+    befores, afters = (np.broadcast_to(one, input.ndim) for one in (input_pixel_offsets, output_pixel_offsets))
+    output = np.empty(sizes, input.dtype)
+    for c in coordinates(output.shape):
+        x = [place(*row) for row in zip(c, scales, befores, afters, strict=True)]
+        if mode == "nearest":
+            output[c] = input[tuple(clamp(rounded(at, rounding), n) for at, n in zip(x, input.shape, strict=True))]
+        else:
+            total = weighed(input, x)
+            output[c] = round(total) if input.dtype.kind in "iu" else total
+    return output
+
+
+def place(o, scale, before, after):
+    """Of float32 all along."""
+    with np.errstate(over="ignore"):
+        one = np.float32
+        return (one(o) - one(after)) / one(scale) - one(before)
+
+
+def rounded(x, rounding):
+    if not np.isfinite(x):
+        return int(np.copysign(2.0**62, x))
+    return int({None: np.floor(x + np.float32(0.5)), "increasing": np.ceil(x), "decreasing": np.floor(x)}[rounding])
+
+
+def weighed(input, x):
+    """Dimension by dimension, in Python's floats: the numbers of most tests are exact in narrower ones too."""
+    if not x:
+        return float(input[()])
+    at = float(x[0])
+    before = int(np.floor(at))
+    parts = ((before, 1 - (at - before)), (before + 1, at - before))
+    return sum(of * weighed(input[clamp(i, len(input))], x[1:]) for i, of in parts if of)
+
+
+X = numbered((4, 6))
+LINEAR = {"mode": "linear", "is_weighted": True}
+CASE = Call(resample, {"input": X}, {"sizes": (2, 9), "scales": (0.5, 1.5)})
+BREAKS = {
+    "one_per_dimension(sizes)": {"sizes": (2,)},
+    "each_at_least(sizes, 0)": {"sizes": (2, -1)},
+    "one_per_dimension(scales)": {"scales": (2,)},
+    "one_per_dimension(input_pixel_offsets)": {"input_pixel_offsets": (0.5,)},
+    "one_per_dimension(output_pixel_offsets)": {"output_pixel_offsets": (0.5,)},
+    "positive(scales)": {"scales": (0.5, 0.0)},
+    "finite(input_pixel_offsets)": {"input_pixel_offsets": (0.5, np.inf)},
+    "finite(output_pixel_offsets)": {"output_pixel_offsets": np.nan},
+    "one_of(mode)": {"mode": "cubic"},
+    "one_of(rounding)": {"rounding": "up"},
+    "interpolable(input)": {"input": X.astype(np.int32), "mode": "linear"},
+    "made_of_something": {"input": X[:0]},
+    "known(sizes)": {"sizes": (2, *jax.export.symbolic_shape("n"))},
+    "representable": {"sizes": (2, 2**31)},
+    "unfiltered(antialias)": {"scales": (0.25, 1.5), "mode": "linear", "antialias": True},
+}
+VARIANTS = {
+    "the same": {"sizes": (4, 6), "scales": (1, 1)},
+    "every other": {"sizes": (2, 3), "scales": (0.5, 0.5), "rounding": "decreasing"},
+    "repeated": {"sizes": (8, 18), "scales": (2, 3)},
+    "cropped and prolonged": {"sizes": (3, 40), "scales": (2, 2), "rounding": "increasing"},
+    "offsets": {"sizes": (4, 9), "scales": (1, 1.5), "input_pixel_offsets": (0, 0.25), "output_pixel_offsets": 1},
+    "linear": {"sizes": (8, 3), "scales": (2, 0.5), **LINEAR},
+    "linear edges": {"sizes": (7, 11), "scales": (2, 2), "input_pixel_offsets": 0, "output_pixel_offsets": 0, **LINEAR},
+    "linear beyond": {"sizes": (4, 40), "scales": (1, 4), "antialias": True, **LINEAR},
+    "bytes": {"input": X.astype(np.int8) * 5, "sizes": (8, 12), "scales": (2, 2), "mode": "linear"},
+}
+
+
+# The structs.
+
+MODES = ("nearest", "linear")
+DIRECTIONS = ("increasing", "decreasing")
+BYTES = FLOATS | {"INT8", "UINT8"}
+RANKS = {1, 2, 3, 4}
+
+
+def fill(rng, port, tensor, count):
+    """Weighed and added up without an error, also in sixteen bits."""
+    least = 0 if tensor.data_type.name == "UINT8" else -8
+    return rng.integers(least, 8, count).astype(tensor.dtype)
+
+
+def drawer(*more):
+    """What `draw` is of a struct with these attributes."""
+
+    def draw(rng):
+        input = dims(rng, int(rng.integers(1, 5)), 30)
+        rank, mode = len(input), int(rng.integers(0, 2))
+        scales = rng.choice([0.5, 1, 1, 2, 4] if mode else [0.3, 0.5, 1, 1, 1.5, 2, 3], rank)
+        found = {
+            "input": input,
+            "output": dims(rng, rank, 60),
+            "interpolation_mode": mode,
+            "rounding_direction": int(rng.integers(0, 2)),
+            "scales": tuple(scales),
+            "input_pixel_offsets": tuple(rng.choice([0, 0.5, 0.5, -0.25], rank)),
+            "output_pixel_offsets": tuple(rng.choice([0, -0.5, -0.5, 1], rank)),
+            "antialiased": bool(rng.integers(0, 2)),
+        }
+        return {name: found[name] for name in ("input", "output", "interpolation_mode", "scales", *more)}
+
+    return draw
+
+
+def expected(desc, x):
+    direction = getattr(desc, "rounding_direction", None)
+    return oracle(
+        x,
+        desc.output.sizes,
+        desc.scales,
+        MODES[desc.interpolation_mode],
+        getattr(desc, "input_pixel_offsets", 0.5),
+        getattr(desc, "output_pixel_offsets", -0.5),
+        None if direction is None else DIRECTIONS[direction],
+    )
+
+
+OFFSETS = ("input_pixel_offsets", "output_pixel_offsets")
+HALF, MINUS_HALF, ONES = (0.5,) * 4, (-0.5,) * 4, (1.0,) * 4
+SHORT, LONG, FOUR, TWO = (f32(1, 1, 1, n) for n in (2, 4, 4, 2))
+WIDER, SHORTER = (1, 1, 1, 2), (1, 1, 1, 0.5)
+DOUBLED = ResampleDesc(SHORT, LONG, "LINEAR", WIDER)
+HALVED = [ResampleDesc(FOUR, TWO, mode, SHORTER) for mode in ("NEAREST_NEIGHBOR", "LINEAR")]
+# From the conformance tests of WebNN, as DirectML answered them: of 4 by 6 elements rows 1, 3 and columns 1, 3, 5.
+PICKED = ResampleDesc(f32(1, 1, 4, 6), f32(1, 1, 2, 3), "NEAREST_NEIGHBOR", (1, 1, 0.5, 0.5))
+# What the page of the gradient shows, read with the offsets that give it.
+OF_GRADIENT = Resample1Desc(f32(1, 1, 2, 2), f32(1, 1, 1, 3), "NEAREST_NEIGHBOR", (1, 1, 0.5, 1.5), HALF, (0,) * 4)
+DOUBLED_1 = Resample1Desc(SHORT, LONG, "LINEAR", WIDER, HALF, MINUS_HALF)
+DOUBLED_2 = Resample2Desc(SHORT, LONG, "LINEAR", "INCREASING", WIDER, HALF, MINUS_HALF)
+UP, DOWN = (
+    Resample2Desc(FOUR, TWO, "NEAREST_NEIGHBOR", direction, SHORTER, HALF, MINUS_HALF)
+    for direction in ("INCREASING", "DECREASING")
+)
+DOUBLED_3 = Resample3Desc(SHORT, LONG, "LINEAR", "INCREASING", WIDER, HALF, MINUS_HALF, True)
+LAW_BREAKS = {"one_per_dimension(scales)": {"scales": (2,)}, "positive(scales)": {"scales": (1, 1, 1, -2)}}
+OFFSET_BREAKS = {
+    **{f"one_per_dimension({name})": {name: (0.5,)} for name in OFFSETS},
+    **{f"finite({name})": {name: (0, 0, 0, 1e39)} for name in OFFSETS},
+}
+TABLE = (level("6_2", RANKS, input=BYTES), level("5_1", RANKS, input=FLOATS))
+OF_DOUBLED = ([[1, 2]], [[1, 1.25, 1.75, 2]])
+LEADING = {"scales": 1.0, "input_pixel_offsets": 0.5, "output_pixel_offsets": -0.5}
+STRUCTS = (
+    Struct(
+        DOUBLED,
+        breaks=LAW_BREAKS,
+        levels=(*TABLE, level("2_0", RANK_4, input=FLOATS)),
+        examples=(
+            Example(DOUBLED, *OF_DOUBLED),
+            Example(HALVED[0], [[1, 2, 3, 4]], [[2, 4]]),
+            Example(HALVED[1], [[1, 2, 3, 4]], [[1.5, 3.5]]),
+            Example(PICKED, [range(24)], [[7, 9, 11, 19, 21, 23]]),
+        ),
+        draw=drawer(),
+        expected=expected,
+        leading={"scales": 1.0},
+        fill=fill,
+    ),
+    Struct(
+        DOUBLED_1,
+        breaks=LAW_BREAKS | OFFSET_BREAKS,
+        levels=(*TABLE, level("2_1", RANK_4, input=FLOATS)),
+        examples=(Example(DOUBLED_1, *OF_DOUBLED), Example(OF_GRADIENT, [[1, 2, 3, 4]], [[1, 1, 2]])),
+        draw=drawer(*OFFSETS),
+        expected=expected,
+        leading=LEADING,
+        fill=fill,
+    ),
+    Struct(
+        DOUBLED_2,
+        breaks=LAW_BREAKS | OFFSET_BREAKS,
+        levels=TABLE,
+        examples=(
+            Example(DOUBLED_2, *OF_DOUBLED),
+            Example(UP, [[1, 2, 3, 4]], [[2, 4]]),
+            Example(DOWN, [[1, 2, 3, 4]], [[1, 3]]),
+        ),
+        draw=drawer("rounding_direction", *OFFSETS),
+        expected=expected,
+        leading=LEADING,
+        fill=fill,
+    ),
+    Struct(
+        DOUBLED_3,
+        breaks=LAW_BREAKS | OFFSET_BREAKS | {"unfiltered(antialiased)": {"scales": (0.25, 1, 1, 1)}},
+        levels=(level("6_4", RANKS, input=BYTES),),
+        examples=(Example(DOUBLED_3, *OF_DOUBLED),),
+        draw=drawer("rounding_direction", *OFFSETS, "antialiased"),
+        expected=expected,
+        leading=LEADING,
+        fill=fill,
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"scales": (2, 1)}, ConstraintError, "Scales must have one entry per dimension of InputTensor"),
+        ({"scales": (1, 1, 1, 0)}, ConstraintError, "every one of Scales must be a positive number in float32"),
+        ({"scales": (1, 1, 1, 1e-60)}, ConstraintError, "every one of Scales must be a positive number in float32"),
+        ({"scales": (1, 1, 1, float("nan"))}, ConstraintError, "every one of Scales must be a positive number"),
+        ({"scales": 2}, DataTypeError, "Scales must be a sequence of numbers"),
+        ({"input_pixel_offsets": 0.5}, DataTypeError, "InputPixelOffsets must be a sequence of numbers"),
+        ({"output_pixel_offsets": (1, 2)}, ConstraintError, "OutputPixelOffsets must have one entry per dimension"),
+        ({"interpolation_mode": "CUBIC"}, ConstraintError, "InterpolationMode must be one of NEAREST_NEIGHBOR, LINEAR"),
+        ({"rounding_direction": "UP"}, ConstraintError, "RoundingDirection must be one of INCREASING, DECREASING"),
+        ({"antialiased": None}, DataTypeError, "Antialiased must be True or False"),
+        (
+            {"scales": (0.49, 1, 1, 1)},
+            ConstraintError,
+            "Antialiased must be False .* scale below 0.5, but there is 0.49",
+        ),
+    ],
+)
+def test_what_the_struct_refuses(change, error, match):
+    with pytest.raises(error, match=match):
+        Resample3Desc(**DOUBLED_3.operands() | change)
+
+
+def test_antialiased_where_the_filter_does_nothing():
+    """For nearest elements, and where at most two become one."""
+    for mode, scale in (("NEAREST_NEIGHBOR", 0.25), ("LINEAR", 0.5), ("LINEAR", 3)):
+        fields = DOUBLED_3.operands() | {"interpolation_mode": mode, "scales": (1, 1, 1, scale)}
+        made = [Resample3Desc(**fields | {"antialiased": one}).compute(X[:1, None, None, :2]) for one in (True, False)]
+        assert_same_bits(*made)
+
+
+def test_the_json_has_the_counts_of_directml():
+    form = desc_to_json(DOUBLED_3)["desc"]
+    assert list(form)[:2] == ["InputTensor", "OutputTensor"]
+    assert form["DimensionCount"] == 4
+    assert form["Antialiased"] is True
+    assert desc_to_json(DOUBLED)["desc"]["ScaleCount"] == 4
+
+
+# The law, against the oracle.
+
+SCALES = [0.1, 0.3, 0.4, 0.5, 0.75, 1, 1.1, 1.5, 2, 3, 7.3, FLT_MAX, float("inf")]
+ROUNDINGS = [None, "increasing", "decreasing"]
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS, ids=str)
+@pytest.mark.parametrize("offsets", [(0.5, -0.5), (0, 0), (0.5, 0), (-0.3, 1.7)], ids=str)
+def test_every_scale_of_nearest(offsets, rounding):
+    x, law = numbered((5,)), dict(zip(OFFSETS, offsets, strict=True)) | {"rounding": rounding}
+
+    def calls():
+        for scale in SCALES:
+            for size in (int(min(5 * scale, 30)), int(min(5 * scale, 30)) + 3):
+                sizes, scales = (size,), (scale,)
+                yield partial(resample, sizes=sizes, scales=scales, **law), (x,), oracle(x, sizes, scales, **law)
+
+    assert_calls_agree(calls())
+
+
+@pytest.mark.parametrize("offsets", [(0.5, -0.5), (0, 0), (0.5, 0), (-0.3, 1.7)], ids=str)
+def test_every_scale_of_linear(offsets):
+    """Within the last bits of float32."""
+    x, law = numbered((5,)) % 4, dict(zip(OFFSETS, offsets, strict=True)) | {"mode": "linear"}
+    for scale in SCALES:
+        size = int(min(5 * scale, 30)) + 3
+        made = resample(x, (size,), (scale,), **law)
+        np.testing.assert_allclose(made, oracle(x, (size,), (scale,), **law), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_several_dimensions(mode):
+    def calls():
+        for shape in [(1,), (3,), (2, 3), (1, 3, 2), (3, 1, 2, 2)]:
+            rank = len(shape)
+            for scales in ((2,) * rank, (0.5, 1, 4, 1)[:rank], (1, 2, 0.5, 4)[-rank:]):
+                for sizes in ((3,) * rank, (5, 1, 4, 2)[:rank]):
+                    x = numbered(shape) % 7
+                    yield partial(resample, sizes=sizes, scales=scales, mode=mode), (x,), oracle(x, sizes, scales, mode)
+
+    assert_calls_agree(calls())
+
+
+def test_halves_go_up_unless_a_rounding_is_named():
+    x = numbered((4,))
+    assert_same_bits(resample(x, (2,), (0.5,)), np.float32([2, 4]))  # at 0.5 and 2.5
+    assert_same_bits(resample(x, (2,), (0.5,), rounding="increasing"), np.float32([2, 4]))
+    assert_same_bits(resample(x, (2,), (0.5,), rounding="decreasing"), np.float32([1, 3]))
+
+
+@pytest.mark.parametrize("scale", [0.4, 0.5, 1, 1.5, 2, 3])
+def test_the_nearest_is_a_rounding_of_shifted_offsets(scale):
+    """RESAMPLE1 by RESAMPLE2: the halves are taken off the offset of the input, not of the output."""
+    x, size = numbered((10,)), int(10 * scale)
+    shifted = resample(x, (size,), (scale,), input_pixel_offsets=0, rounding="decreasing")
+    assert_same_bits(resample(x, (size,), (scale,)), shifted)
+
+
+def test_the_rounding_means_nothing_to_linear():
+    for rounding in ROUNDINGS:
+        assert_same_bits(
+            resample(X, (8, 3), (2, 0.5), mode="linear", rounding=rounding), oracle(X, (8, 3), (2, 0.5), "linear")
+        )
+
+
+def test_a_corner_lies_on_a_corner():
+    """As ONNX's align_corners: no offsets, (sizes - 1) / (shape - 1), and FLT_MAX where one element is left."""
+    corners = {"input_pixel_offsets": 0, "output_pixel_offsets": 0}
+    x = np.float32([[1, 2], [3, 4]])
+    assert_same_bits(resample(x, (1, 3), (FLT_MAX, 2), mode="linear", **corners), np.float32([[1, 1.5, 2]]))
+    assert_same_bits(resample(x, (3, 1), (2, FLT_MAX), mode="linear", **corners), np.float32([[1], [2], [3]]))
+
+
+def test_far_beyond_the_edges():
+    """What no integer holds is clamped before it becomes one."""
+    x = numbered((3,))
+    assert_same_bits(resample(x, (3,), (1e-38,)), np.float32([3, 3, 3]))
+    for offset, edge in ((3e38, 1), (-3e38, 3)):
+        for mode in MODES:
+            made = resample(x, (2,), (1,), mode=mode, input_pixel_offsets=offset)
+            assert_same_bits(made, np.full(2, edge, np.float32))
+    assert_same_bits(resample(x, (2,), (1e-38,), mode="linear", output_pixel_offsets=3), np.float32([1, 1]))
+
+
+def test_a_dimension_that_stays_is_left_alone_however_large():
+    """Positions in float32 would not tell these elements apart."""
+    count = 2**24 + 3
+    x = np.arange(count, dtype=np.int32)
+    assert_same_bits(jax.jit(lambda x: resample(x, (count,), (1,))[-3:])(x), x[-3:])
+    shape = jax.eval_shape(lambda x: resample(x, (2**40, 4), (1, 2)), jax.ShapeDtypeStruct((2**40, 2), np.int8)).shape
+    assert shape == (2**40, 4)
+
+
+def test_a_shift_by_whole_elements():
+    x = numbered((4,))
+    assert_same_bits(resample(x, (4,), (1,), input_pixel_offsets=0, output_pixel_offsets=1), np.float32([1, 1, 2, 3]))
+    made = resample(x, (4,), (1,), mode="linear", input_pixel_offsets=-1, output_pixel_offsets=0)
+    assert_same_bits(made, np.float32([2, 3, 4, 4]))
+
+
+# Bits and types.
+
+
+@every_narrow_float
+def test_bits_of_narrow_floats(dtype):
+    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
+    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+    count = x.size
+    assert_same_bits(resample(x, (2 * count,), (2,)), x.repeat(2))
+    assert_same_bits(resample(x, (count // 2,), (0.5,)), x[1::2])
+    wanted = x[np.minimum((np.arange(count) * 2 + 1) // 3, count - 1)]
+    assert_same_bits(
+        jax.jit(lambda x: resample(resample(x, (count,), (1.5,))[None], (1, count), (1, 1)))(x), wanted[None]
+    )
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    if name in ("bool", "int4"):
+        x = np.arange(12).reshape(3, 4).astype(dtype)
+    else:
+        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
+        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    assert_same_bits(resample(x, (2, 6), (0.5, 1.5)), oracle(x, (2, 6), (0.5, 1.5)))
+
+
+def test_random_keys():
+    keys = jax.random.split(jax.random.key(0), 2)
+    data = np.asarray(jax.random.key_data(keys))
+    assert_same_bits(jax.random.key_data(resample(keys, (3,), (1.5,))), data[[0, 1, 1]])
+
+
+def test_narrow_types_are_computed_in_float32_and_rounded_once():
+    for dtype, numbers in (
+        (jnp.bfloat16, [[1, 256, 512], [3, 255, 511]]),
+        (np.float16, [[60000, 65504, 1], [0, 2049, 3]]),
+    ):
+        x = np.float32(numbers).astype(dtype)
+        wide = oracle(x.astype(np.float32), (4, 6), (2, 2), "linear")
+        assert_same_bits(resample(x, (4, 6), (2, 2), mode="linear"), wide.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
+def test_integers_become_the_nearest_ones(dtype):
+    """Halves the even ones."""
+    assert_same_bits(resample(np.array([0, 1, 2, 3], dtype), (2,), (0.5,), mode="linear"), np.array([0, 2], dtype))
+    limits = np.iinfo(dtype)
+    x = np.array([[limits.min, limits.max, 3], [1, 2, limits.max]], dtype)
+    assert_same_bits(resample(x, (4, 12), (2, 4), mode="linear"), oracle(x, (4, 12), (2, 4), "linear"))
+
+
+def test_an_infinite_element_stays_where_it_is():
+    """Where a neighbour counts nothing it adds no NaN; where it counts, it wins."""
+    x = np.float32([1, np.inf, 2, 3])
+    edges = {"input_pixel_offsets": 0, "output_pixel_offsets": 0, "mode": "linear"}
+    made = resample(x, (8,), (2,), **edges)
+    assert_same_bits(made, np.float32([1, np.inf, np.inf, np.inf, 2, 2.5, 3, 3]))
+    zero = resample(np.float32([-0.0, 1]), (2,), (2,), **edges)
+    assert_same_bits(zero, np.float32([-0.0, 0.5]))
+
+
+def test_64_bit_data(x64):
+    x = np.float64([1, 1 + 2.0**-40])
+    if x64:
+        assert_same_bits(resample(x, (4,), (2,)), oracle(x, (4,), (2,)))
+        assert_same_bits(resample(x, (4,), (2,), mode="linear"), oracle(x, (4,), (2,), "linear"))
+    else:
+        with pytest.raises(DataTypeError, match="input of type float64 needs 64-bit types"):
+            resample(x, (4,), (2,))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_empty_arrays(mode):
+    for x, sizes in ((X, (0, 3)), (X[:0], (0, 3)), (X[:, :0], (2, 0))):
+        made = resample(x, sizes, (0.5, 0.5), mode=mode)
+        assert made.shape == sizes
+        back = jax.grad(lambda x, sizes=sizes: resample(x, sizes, (0.5, 0.5), mode=mode).sum())(x)
+        assert_same_bits(back, np.zeros_like(x))
+    assert_same_bits(resample(np.float32(3), (), (), mode=mode), np.float32(3))
+
+
+# Transformations.
+
+
+def matrix(input_size, *args, **kwargs):
+    """What a call does to one dimension, a row per element of the input."""
+    return np.stack([oracle(one, *args, **kwargs) for one in np.eye(input_size, dtype=np.float32)])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scales", "more"),
+    [
+        ((3,), (0.5,), {}),
+        ((12,), (2,), {}),
+        ((9,), (1.5,), {"rounding": "increasing"}),
+        ((40,), (2,), {}),
+        ((120,), (20,), {}),
+        ((12,), (2,), {"mode": "linear"}),
+        ((3,), (0.5,), {"mode": "linear"}),
+        ((60,), (4,), {"mode": "linear"}),
+        ((96,), (16,), {"mode": "linear"}),
+        ((4,), (1,), {"mode": "linear", "input_pixel_offsets": -0.75}),
+    ],
+    ids=str,
+)
+def test_the_gradient_is_the_transpose(sizes, scales, more):
+    """Of few and of many elements made of one."""
+    weights = numbered(sizes) % 5
+    found = jax.grad(lambda x: (resample(x, sizes, scales, **more) * weights).sum())(numbered((6,)))
+    assert_same_bits(found, matrix(6, sizes, scales, **more) @ weights)
+
+
+def test_the_documented_gradient():
+    """[4, 5, 6] flows back to [[9, 6], [0, 0]], of what is read as offsets of 0.5 and 0."""
+    (found,) = jax.vjp(lambda x: OF_GRADIENT.compute(x), numbered((1, 1, 2, 2)))[1](np.float32([[[[4, 5, 6]]]]))
+    assert_same_bits(found, np.float32([[[[9, 6], [0, 0]]]]))
+
+
+@pytest.mark.parametrize("count", [5, 64])
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=lambda dtype: np.dtype(dtype).name)
+def test_narrow_sums_are_rounded_once(dtype, count):
+    """Of 1 and many halves of its last bit: added one by one, each is lost."""
+    cotangents = np.full(count, float(ml_dtypes.finfo(dtype).eps) / 2, np.float32)
+    cotangents[0] = 1
+    for scale in (count, 1.5):  # of which the second repeats the edge
+        (found,) = jax.vjp(lambda x, s=scale: resample(x, (count,), (s,)), np.ones(1, dtype))[1](
+            cotangents.astype(dtype)
+        )
+        assert_same_bits(found, cotangents.sum(dtype=np.float64, keepdims=True).astype(np.float32).astype(dtype))
+
+
+def test_vmap_of_any_axis():
+    batch = numbered((2, 5, 3))
+    mapped = jax.vmap(lambda x: resample(x, (4, 2), (2, 0.5)), in_axes=1, out_axes=2)(batch)
+    for i in range(5):
+        assert_same_bits(mapped[:, :, i], oracle(batch[:, i], (4, 2), (2, 0.5)))
+
+
+def test_symbolic_sizes_of_what_is_left():
+    (n,) = jax.export.symbolic_shape("n")
+    spec = jax.ShapeDtypeStruct((n, 6), np.float32)
+    exported = jax.export.export(jax.jit(lambda x: resample(x, (x.shape[0], 9), (1, 1.5))))(spec)
+    assert_same_bits(exported.call(X), oracle(X, (4, 9), (1, 1.5)))
+    with pytest.raises(ConstraintError, match="must be known while tracing where they are resampled, but those of dim"):
+        jax.export.export(jax.jit(lambda x: resample(x, (2 * x.shape[0], 6), (2, 1))))(spec)
+
+
+# Explicit meshes.
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_dimension_that_is_left_keeps_its_sharding_without_communication(mode):
+    x = on_explicit_mesh(X, "d", None)
+    function = partial(resample, sizes=(4, 9), scales=(1, 1.5), mode=mode)
+    made = function(x)
+    assert jax.typeof(made).sharding.spec == P("d", None)
+    np.testing.assert_allclose(made, oracle(X, (4, 9), (1, 1.5), mode), rtol=1e-6)
+    assert not communicates(function, x)
+
+
+def communicates(function, x):
+    text = jax.jit(function).lower(x).compile().as_text()
+    return any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
+
+
+def test_a_repeated_dimension_keeps_its_sharding():
+    function, x = partial(resample, sizes=(8, 6), scales=(2, 1)), on_explicit_mesh(X, "d", None)
+    assert jax.typeof(function(x)).sharding.spec == P("d", None)
+    assert_same_bits(function(x), X.repeat(2, 0))
+    assert not communicates(function, x)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_another_sharded_dimension_needs_an_out_sharding(mode):
+    x = on_explicit_mesh(X, None, "d")
+    with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', and the output has no such"):
+        resample(x, (4, 3), (1, 0.5), mode=mode)
+    made = resample(x, (4, 4), (1, 0.5), mode=mode, out_sharding=P(None, "d"))
+    assert jax.typeof(made).sharding.spec == P(None, "d")
+    assert_same_bits(made, oracle(X, (4, 4), (1, 0.5), mode))
+
+
+def test_signs_of_zeros_that_devices_read_for_each_other():
+    x = np.full((4, 6), -0.0, np.float32)
+    made = resample(on_explicit_mesh(x, None, "d"), (4, 8), (1, 1.25), out_sharding=P(None, "d"))
+    assert_same_bits(made, np.full((4, 8), -0.0, np.float32))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": 3}, DataTypeError, "input must be an array"),
+        ({"sizes": 2}, DataTypeError, "sizes must be a sequence of Python integers, .* but it is int"),
+        ({"sizes": (2, 1.5)}, DataTypeError, r"sizes\[1\] must be a Python integer, .* but it is float"),
+        (
+            {"sizes": (2, 2, 2)},
+            ConstraintError,
+            "sizes must have one entry per dimension of input, but there are 3 for 2",
+        ),
+        ({"sizes": (2, -1)}, ConstraintError, r"every one of sizes must be at least 0, but they are \(2, -1\)"),
+        ({"sizes": (2, 2**63)}, ConstraintError, r"sizes must be fewer than 2\*\*63 elements"),
+        ({"sizes": (0, 2**63)}, ConstraintError, r"sizes must be fewer than 2\*\*63 elements"),
+        ({"scales": 2}, DataTypeError, "scales must be a sequence of real numbers"),
+        ({"scales": (2, "3")}, DataTypeError, r"scales\[1\] must be a real number"),
+        ({"scales": (2,)}, ConstraintError, "scales must have one entry per dimension of input, but there are 1 for 2"),
+        ({"scales": (2, -1)}, ConstraintError, "every one of scales must be a positive number in float32"),
+        ({"scales": (2, np.nan)}, ConstraintError, "every one of scales must be a positive number in float32"),
+        ({"scales": (2, 1e-50)}, ConstraintError, "every one of scales must be a positive number in float32"),
+        ({"input_pixel_offsets": "0.5"}, DataTypeError, "must be a sequence of real numbers, or one of them"),
+        ({"input_pixel_offsets": (0, None)}, DataTypeError, r"input_pixel_offsets\[1\] must be a real number"),
+        (
+            {"input_pixel_offsets": (0, 0, 0)},
+            ConstraintError,
+            "one entry per dimension of input, but there are 3 for 2",
+        ),
+        (
+            {"output_pixel_offsets": np.inf},
+            ConstraintError,
+            "output_pixel_offsets must be finite in float32, but it is",
+        ),
+        ({"output_pixel_offsets": 1e39}, ConstraintError, "output_pixel_offsets must be finite in float32, but it is"),
+        ({"mode": "cubic"}, ConstraintError, "mode must be one of 'nearest', 'linear', but it is 'cubic'"),
+        ({"rounding": "up"}, ConstraintError, "rounding must be one of None, 'increasing', 'decreasing'"),
+        ({"rounding": 1}, DataTypeError, "rounding must be a string"),
+        ({"antialias": 1}, DataTypeError, "antialias must be True or False"),
+        (
+            {"input": X[:0]},
+            ConstraintError,
+            "input must have elements along every dimension .* but dimension 0 has none",
+        ),
+        ({"input": X > 3, "mode": "linear"}, DataTypeError, "must be one of floats, or of integers of 16 bits at most"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^resample: .*{match}"):
+        resample(**CASE.arguments | change)
+
+
+def test_traced_attributes_are_refused():
+    with pytest.raises(DataTypeError, match="scales must be a sequence of real numbers, known while tracing"):
+        jax.jit(lambda s: resample(X, (2, 9), s))(np.float32([0.5, 1.5]))
+    with pytest.raises(DataTypeError, match="input_pixel_offsets must be a sequence of real numbers, or one of them"):
+        jax.jit(lambda o: resample(X, (2, 9), (0.5, 1.5), input_pixel_offsets=o))(0.5)
+
+
+def test_numbers_of_numpy_are_accepted():
+    made = resample(
+        X,
+        np.int64([2, 9]),
+        np.float32([0.5, 1.5]),
+        input_pixel_offsets=np.float16(0.5),
+        output_pixel_offsets=np.full(2, -0.5),
+    )
+    assert_same_bits(made, CASE(X))
+
+
+def test_a_compiled_operator_with_strides():
+    input, output = TensorDesc("UINT8", (2, 2), (1, 2)), TensorDesc("UINT8", (2, 3), (4, 1))
+    desc = Resample2Desc(input, output, 0, AxisDirection.DECREASING, (1, 1.5), (0, 0), (0, 0))
+    assert_same_bits(compile_operator(desc)(np.uint8([1, 3, 2, 4])), np.uint8([1, 1, 2, 0, 3, 3, 4]))

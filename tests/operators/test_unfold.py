@@ -1,0 +1,299 @@
+"""unfold and UNFOLD: output[c * W + w, b] = input[c, b * strides + w * dilations - start_padding]."""
+
+from functools import partial
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from jax.sharding import PartitionSpec as P
+from numpy.lib.stride_tricks import sliding_window_view
+from operator_cases import Call, Example, Struct, f32
+from oracles import coordinates
+from small_arrays import NARROW, numbered, on_explicit_mesh
+from window_cases import LEADING, attributes_of, counted, draw_windows, filled, levels, places, some_windows
+
+from dml_jax import ConstraintError, DataTypeError, TensorDesc, UnfoldDesc, compile_operator, fold, unfold
+
+pytestmark = pytest.mark.device
+
+
+def oracle(input, window_sizes, **given):
+    attributes = filled(window_sizes, **given)
+    split = input.ndim - len(window_sizes)
+    lead, sizes = input.shape[:split], input.shape[split:]
+    rows, columns = prod(window_sizes), prod(counted(sizes, attributes))
+    output = np.zeros((*lead[:-1], lead[-1] * rows, columns), input.dtype)
+    for row, column, at in places(sizes, attributes):
+        for *batch, c in coordinates(lead):
+            if at is not None:
+                output[(*batch, c * rows + row, column)] = input[(*batch, c, *at)]
+    return output
+
+
+X = numbered((2, 4, 6))
+CASE = Call(unfold, {"input": X}, {"window_sizes": (2, 3)})
+BREAKS = {
+    "numbers(input)": {"input": X.astype(jnp.float8_e8m0fnu)},
+    "spatial(window_sizes)": {"window_sizes": (2, 2, 2)},
+    "one_per_window(strides)": {"strides": (1,)},
+    "one_per_window(dilations)": {"dilations": ()},
+    "one_per_window(start_padding)": {"start_padding": (1, 0, 0)},
+    "one_per_window(end_padding)": {"end_padding": (1,)},
+    "each_at_least(window_sizes, 1)": {"window_sizes": (2, 0)},
+    "each_at_least(strides, 1)": {"strides": (0, 1)},
+    "each_at_least(dilations, 1)": {"dilations": (-1, 1)},
+    "each_at_least(start_padding, 0)": {"start_padding": (0, -1)},
+    "each_at_least(end_padding, 0)": {"end_padding": (-2, 1)},
+    "fits": {"window_sizes": (2, 7)},
+    "representable": {"end_padding": (2**62, 2**62)},
+}
+VARIANTS = {
+    "padded": {"start_padding": (1, 0), "end_padding": (2, 1)},
+    "strided": {"strides": (2, 3), "dilations": (2, 1)},
+    "one dimension": {"input": X[None], "window_sizes": (3,)},
+    "many steps": {"window_sizes": (2, 5), "strides": (1, 7), "start_padding": (0, 3), "end_padding": (0, 4)},
+}
+
+
+# The struct.
+
+
+def draw(rng):
+    image, columns, attributes = draw_windows(rng)
+    return {"input": image, "output": columns, **attributes}
+
+
+PLAIN = UnfoldDesc(f32(1, 1, 5, 5), f32(1, 9, 9), (3, 3), (1, 1), (1, 1), (0, 0), (0, 0))
+PADDED = UnfoldDesc(f32(1, 1, 5, 5), f32(1, 9, 15), (3, 3), (1, 1), (1, 1), (1, 0), (1, 0))
+
+
+def windows_of(image):
+    """The 3x3 windows of an image, as NumPy has them, flat."""
+    return sliding_window_view(image, (3, 3)).transpose(2, 3, 0, 1).ravel().tolist()
+
+
+IMAGE = np.arange(25).reshape(5, 5)
+STRUCTS = (
+    Struct(
+        PLAIN,
+        breaks={
+            "one_per_spatial_dimension(window_sizes)": {"window_sizes": (3,)},
+            "one_per_window(strides)": {"strides": (1,)},
+            "one_per_window(dilations)": {"dilations": (1, 1, 1)},
+            "one_per_window(start_padding)": {"start_padding": ()},
+            "one_per_window(end_padding)": {"end_padding": (0,)},
+            "each_at_least(window_sizes, 1)": {"window_sizes": (0, 3)},
+            "each_at_least(strides, 1)": {"strides": (1, 0)},
+            "each_at_least(dilations, 1)": {"dilations": (0, 1)},
+            "fits": {"dilations": (1, 3)},
+            "sizes_follow(output)": {"output": f32(1, 9, 8)},
+        },
+        levels=levels("input"),
+        examples=(
+            Example(PLAIN, [range(25)], [windows_of(IMAGE)]),
+            Example(PADDED, [range(25)], [windows_of(np.pad(IMAGE, ((1, 1), (0, 0))))]),
+        ),
+        draw=draw,
+        expected=lambda desc, x: oracle(x, **attributes_of(desc)),
+        leading=LEADING,
+    ),
+)
+
+
+def test_the_rows_that_directml_prints():
+    x = np.arange(25, dtype=np.float32).reshape(1, 1, 5, 5)
+    assert unfold(x, (3, 3))[0, 0].tolist() == [0, 1, 2, 5, 6, 7, 10, 11, 12]
+    padded = unfold(x, (3, 3), start_padding=(1, 0), end_padding=(1, 0))
+    assert padded[0, 0].tolist() == [0, 0, 0, 0, 1, 2, 5, 6, 7, 10, 11, 12, 15, 16, 17]
+    assert padded[0, 6].tolist() == [5, 6, 7, 10, 11, 12, 15, 16, 17, 20, 21, 22, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (
+            {"window_sizes": (3, 3, 3)},
+            "WindowSizes must have .* InputTensor.DimensionCount - 2, but there are 3",
+        ),
+        ({"window_sizes": (6, 3)}, "window must fit .* but that of spatial dimension 0 spans 6 of 5"),
+        ({"strides": (2, 0)}, r"every one of Strides must be at least 1, but they are \(2, 0\)"),
+        ({"start_padding": (-1, 0)}, r"StartPadding\[0\] must be in \[0, 2\*\*32 - 1\]"),
+        ({"output": f32(1, 1, 9, 9)}, r"OutputTensor.Sizes must be .* but \(1, 1, 9, 9\) is not \(1, 9, 9\)"),
+        ({"output": TensorDesc("INT8", (1, 9, 9))}, "OutputTensor.DataType must equal InputTensor.DataType"),
+    ],
+)
+def test_what_the_struct_refuses(change, match):
+    with pytest.raises(ConstraintError, match=match):
+        UnfoldDesc(**PLAIN.operands() | change)
+
+
+def test_it_exists_from_feature_level_6_4_on():
+    PLAIN.validate("6_4")
+    with pytest.raises(ConstraintError, match="must exist at feature level 6_3"):
+        PLAIN.validate("6_3")
+
+
+# Against the oracle.
+
+
+def test_windows_of_every_kind(exhaustive):
+    def calls():
+        for sizes, attributes in some_windows(exhaustive):
+            x = numbered((2, 2, *sizes))
+            yield partial(unfold, **attributes), (x,), oracle(x, **attributes)
+
+    assert_calls_agree(calls())
+
+
+def test_leading_dimensions():
+    for lead in ((3,), (1, 2), (2, 1, 3), (2, 2, 1, 2)):
+        x = numbered((*lead, 3, 4))
+        assert_same_bits(unfold(x, (2, 2)), oracle(x, (2, 2)))
+
+
+def test_strides_and_dilations_beyond_everything():
+    """Of one window, or of one element, they mean nothing."""
+    x = numbered((1, 5))
+    for huge in (2**31, 2**63, 10**30):
+        assert_same_bits(unfold(x, (5,), strides=(huge,)), x.reshape(5, 1))
+        assert_same_bits(unfold(x, (1,), dilations=(huge,)), x)
+    far = 2**40  # windows in the padding alone
+    assert_same_bits(unfold(x, (1,), strides=(far,), start_padding=(far,), end_padding=(far,)), np.float32([[0, 1, 0]]))
+
+
+# Types.
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(getattr(ml_dtypes, n)) for n in NARROW if n != "float8_e8m0fnu"], ids=str)
+@pytest.mark.parametrize("stride", [1, 5])
+def test_bits_of_narrow_floats(dtype, stride):
+    """NaN payloads, subnormals and -0.0, by slices and by indices."""
+    x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)[None]
+    made = unfold(x, (5,), strides=(stride,), end_padding=(9,))
+    padded = np.concatenate([x[0], np.zeros(9, dtype)])
+    assert_same_bits(made, np.stack([padded[at : at + 5] for at in range(0, len(padded) - 4, stride)], 1))
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4", "uint8"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    if name in ("bool", "int4"):
+        x = np.arange(12).reshape(1, 12).astype(dtype)
+    else:
+        x = np.random.default_rng(1).integers(0, 256, (2, 6 * dtype.itemsize), dtype=np.uint8).view(dtype)
+        if dtype.kind == "f":
+            x[0, :4] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    for strides in ((1,), (5,)):
+        attributes = {"strides": strides, "start_padding": (1,), "end_padding": (4,)}
+        assert_same_bits(unfold(x, (5,), **attributes), oracle(x, (5,), **attributes))
+
+
+def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
+    x = np.uint64([[[1, 2**40, 2**64 - 1]]])
+    desc = UnfoldDesc(TensorDesc("UINT64", (1, 1, 3)), TensorDesc("UINT64", (1, 2, 3)), (2,), (1,), (1,), (1,), (0,))
+    made = np.asarray(compile_operator(desc)(x.ravel())).view(np.uint64)
+    wanted = np.uint64([[[0, 1, 2**40], [1, 2**40, 2**64 - 1]]])
+    assert_same_bits(made.reshape(1, 2, 3), wanted)
+    if x64:
+        assert_same_bits(unfold(x, (2,), start_padding=(1,)), wanted)
+    else:
+        with pytest.raises(DataTypeError, match="input of type uint64 needs 64-bit types"):
+            unfold(x, (2,))
+
+
+def test_empty_arrays():
+    assert unfold(X[:0], (2, 3)).shape == (0, 12)
+    assert unfold(np.zeros((0, 2, 4), jnp.bfloat16), (2,)).shape == (0, 4, 3)
+    assert_same_bits(unfold(np.zeros((1, 0), np.int8), (2,), start_padding=(3,)), np.zeros((2, 2), np.int8))
+
+
+# Transformations.
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 3), (1, 5)])
+def test_the_gradient_folds(strides):
+    attributes = {"strides": strides, "start_padding": (2, 4), "end_padding": (3, 2)}
+    weights = numbered(oracle(X, (2, 5), **attributes).shape)
+    back = jax.grad(lambda x: (unfold(x, (2, 5), **attributes) * weights).sum())(X)
+    assert_same_bits(back, fold(weights, (4, 6), (2, 5), **attributes))
+
+
+def test_cotangents_of_narrow_floats_are_rounded_once():
+    x = np.zeros((1, 1000), jnp.bfloat16)
+    (back,) = jax.vjp(lambda x: unfold(x, (600,)), x)[1](np.ones((600, 401), jnp.bfloat16))
+    assert_same_bits(back[0, 500], np.array(401, jnp.bfloat16))
+
+
+def test_vmap_of_any_axis():
+    batch = numbered((2, 4, 3, 6))
+    mapped = jax.vmap(lambda x: unfold(x, (2, 3), strides=(1, 2)), in_axes=2, out_axes=1)(batch)
+    for i in range(3):
+        assert_same_bits(mapped[:, i], oracle(batch[:, :, i], (2, 3), strides=(1, 2)))
+
+
+def test_symbolic_channels_are_exported_and_symbolic_sizes_refused():
+    n, c = jax.export.symbolic_shape("n, c")
+    exported = jax.export.export(jax.jit(lambda x: unfold(x, (2, 3))))(jax.ShapeDtypeStruct((n, c, 4, 6), np.float32))
+    assert_same_bits(exported.call(X[None]), oracle(X[None], (2, 3)))
+    with pytest.raises(ConstraintError, match="of known size, but spatial dimension 1 is symbolic, c"):
+        jax.export.export(jax.jit(lambda x: unfold(x, (2, 3))))(jax.ShapeDtypeStruct((2, 4, c), np.float32))
+
+
+# Explicit meshes.
+
+
+def test_channels_and_what_is_before_them_keep_their_sharding():
+    x = numbered((2, 4, 5))
+    for spec in (("d", None, None), (None, "d", None)):
+        made = unfold(on_explicit_mesh(x, *spec), (3,))
+        assert jax.typeof(made).sharding.spec == P(*spec)
+        assert_same_bits(made, oracle(x, (3,)))
+
+
+def test_a_sharded_spatial_dimension_needs_an_out_sharding():
+    x = on_explicit_mesh(X, None, "d", None)
+    with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', and the output has no such"):
+        unfold(x, (2, 3))
+    made = unfold(x, (2, 3), out_sharding=jax.typeof(x).sharding.update(spec=P("d", None)))
+    assert_same_bits(made, oracle(X, (2, 3)))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": 3}, DataTypeError, "input must be an array"),
+        ({"input": jax.random.split(jax.random.key(0), 6).reshape(1, 2, 3)}, DataTypeError, "which are no numbers"),
+        ({"window_sizes": 2}, DataTypeError, "window_sizes must be a sequence of Python integers, .* it is int"),
+        ({"window_sizes": ()}, ConstraintError, "at least one, .* but there are 0 and the rank is 3"),
+        ({"window_sizes": (2, 1.5)}, DataTypeError, r"window_sizes\[1\] must be a Python integer, .* it is float"),
+        ({"window_sizes": (2, 2**63)}, ConstraintError, "spatial dimension 1 spans 9223372036854775808 of 6"),
+        ({"strides": 2}, DataTypeError, "strides must be a sequence of Python integers"),
+        ({"strides": (1, 1, 1)}, ConstraintError, "strides must have one entry per window size, but there are 3 for 2"),
+        ({"dilations": "12"}, DataTypeError, "dilations must be a sequence of Python integers, .* it is str"),
+        ({"start_padding": (True, 0)}, DataTypeError, r"start_padding\[0\] .* it is bool"),
+        ({"end_padding": (2**63, 0)}, ConstraintError, r"must be fewer than 2\*\*63, but one would be"),
+        ({"end_padding": (0, -1)}, ConstraintError, r"every one of end_padding must be at least 0, but they are \(0"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^unfold: .*{match}"):
+        unfold(**CASE.arguments | change)
+
+
+def test_numbers_of_numpy_are_accepted():
+    assert_same_bits(unfold(X, np.int64([2, 3]), strides=np.uint8([1, 1])), CASE(X))
+
+
+def test_torch_agrees():
+    torch = pytest.importorskip("torch")
+    x = numbered((2, 3, 7, 6))
+    peer = torch.nn.functional.unfold(torch.from_numpy(x), (3, 2), dilation=(2, 1), padding=(2, 1), stride=(1, 2))
+    ours = unfold(x, (3, 2), dilations=(2, 1), start_padding=(2, 1), end_padding=(2, 1), strides=(1, 2))
+    assert_same_bits(ours, peer.numpy())

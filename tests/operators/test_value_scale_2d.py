@@ -1,0 +1,234 @@
+"""value_scale_2d and VALUE_SCALE_2D: output[n, c, h, w] = input[n, c, h, w] * scale + bias[c]."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
+from oracles import coordinates
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+
+from dml_jax import ConstraintError, DataTypeError, TensorDesc, ValueScale2DDesc, compile_operator, value_scale_2d
+
+pytestmark = pytest.mark.device
+
+
+def oracle(input, scale, bias):
+    wide = np.dtype(np.float32) if input.dtype.itemsize < 4 else input.dtype
+    output = np.empty_like(input)
+    for c in coordinates(input.shape):
+        with np.errstate(over="ignore", invalid="ignore"):
+            output[c] = (input[c].astype(wide) * wide.type(scale) + wide.type(bias[c[-3]])).astype(input.dtype)
+    return output
+
+
+X = numbered((2, 3, 2, 2))
+# Exact, but its derivatives are not 0 and 1.
+CASE = Call(value_scale_2d, {"input": X}, {"scale": 2, "bias": (10, 20, -30)}, is_linear=False)
+BREAKS = {
+    "minimum_rank(input, 3)": {"input": X[0, 0]},
+    "float(input)": {"input": X.astype(np.int32)},
+    "one_per_channel(bias)": {"bias": (10,)},
+}
+VARIANTS = {
+    "one picture": {"input": X[0], "scale": -0.5},
+    "many dimensions": {"input": X[:, None, :, :1], "bias": (0, 0.25, 0)},
+    "float16": {"input": X.astype(np.float16), "scale": 1.5},
+    "five channels": {"input": numbered((5, 1, 1)), "bias": range(5)},
+}
+
+
+# The struct.
+
+
+def fill(rng, port, tensor, count):
+    """Multiplied and added up without an error."""
+    return (rng.integers(-200, 200, count) / 8).astype(tensor.dtype)
+
+
+def draw(rng):
+    n, h, w = dims(rng, 3, 20)
+    channels = int(rng.choice([1, 3]))
+    sizes, bias = (n, channels, h, w), tuple(rng.integers(-40, 40, channels) / 4)
+    return {"input": sizes, "output": sizes, "scale": float(rng.choice([-1, 2, 0.5, 3])), "bias": bias}
+
+
+# DirectML's page has no numbers: these follow from its formula.
+COLOUR = ValueScale2DDesc(f32(1, 3, 1, 2), f32(1, 3, 1, 2), scale=2, bias=(10, 20, 30))
+GREY = ValueScale2DDesc(f32(2, 1, 1, 2), f32(2, 1, 1, 2), scale=0.5, bias=(-1,))
+STRUCTS = (
+    Struct(
+        COLOUR,
+        breaks={
+            "one_per_channel(bias)": {"bias": (10,)},
+            "grey_or_colour": {"bias": (1, 2)},
+            "same_sizes(output, input)": {"output": f32(1, 3, 2, 1)},
+        },
+        levels=(level("1_0", RANK_4, input=FLOATS),),
+        examples=(
+            Example(COLOUR, [[1, 2, 3, 4, 5, 6]], [[12, 14, 26, 28, 40, 42]]),
+            Example(GREY, [[1, 2, 3, 4]], [[-0.5, 0, 0.5, 1]]),
+        ),
+        draw=draw,
+        expected=lambda desc, x: oracle(x, desc.scale, desc.bias),
+        fill=fill,
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"scale": None}, DataTypeError, "Scale must be a number, but it is None"),
+        ({"scale": "2"}, DataTypeError, "Scale must be a number, but it is '2'"),
+        ({"bias": 3}, DataTypeError, "Bias must be a sequence of numbers"),
+        (
+            {"bias": (1, 2)},
+            ConstraintError,
+            "Bias must have one number per channel of InputTensor, but there are 2 for",
+        ),
+        (
+            {"input": f32(1, 2, 1, 2), "output": f32(1, 2, 1, 2), "bias": (1, 2)},
+            ConstraintError,
+            "there must be 1 or 3 of Bias, but there are 2",
+        ),
+        ({"output": f32(1, 3, 2, 1)}, ConstraintError, r"differ in dimension 2"),
+    ],
+)
+def test_what_the_struct_refuses(change, error, match):
+    with pytest.raises(error, match=match):
+        ValueScale2DDesc(**COLOUR.operands() | change)
+
+
+def test_a_zero_keeps_its_sign_in_a_struct():
+    """Programs are kept by descriptor, and -0.0 == 0.0."""
+    tensor = f32(1, 1, 1, 1)
+    made = [compile_operator(ValueScale2DDesc(tensor, tensor, s, (-0.0,)))(np.float32([1])) for s in (0.0, -0.0)]
+    assert [bool(np.signbit(one)[0]) for one in made] == [False, True]
+
+
+# Against the oracle.
+
+
+def test_shapes_and_numbers():
+    def calls():
+        for shape in [(1, 1, 1), (3, 2, 2), (2, 1, 3), (1, 3, 1, 2), (2, 2, 1, 3), (1, 2, 1, 2, 2), (0, 2, 1, 1)]:
+            bias = [0.5 * c - 1 for c in range(shape[-3])]
+            for scale in (0, 1, -2, 0.25):
+                yield (
+                    partial(value_scale_2d, scale=scale, bias=bias),
+                    (numbered(shape),),
+                    oracle(numbered(shape), scale, bias),
+                )
+
+    assert_calls_agree(calls())
+
+
+@every_narrow_float
+def test_narrow_floats_are_computed_in_float32(dtype):
+    x = np.array([0.5, 1, 1.5, 2], dtype).reshape(1, 2, 2)
+    made = value_scale_2d(x, 1.25, (0.25,))
+    assert_same_bits(made, (x.astype(np.float32) * np.float32(1.25) + np.float32(0.25)).astype(dtype))
+
+
+def test_sixteen_bit_floats_are_rounded_once():
+    """2049 is no float16; 2048 + 1 - 1 is 2048 if the sum is rounded in between, and 300 * 300 is out of its range."""
+    assert_same_bits(
+        value_scale_2d(np.full((1, 1, 1), 1025, np.float16), 2, (-1,)), np.full((1, 1, 1), 2048, np.float16)
+    )
+    assert_same_bits(value_scale_2d(np.full((1, 1, 1), 683, np.float16), 3, (1,)), np.full((1, 1, 1), 2050, np.float16))
+    big = value_scale_2d(np.full((1, 1, 1), 300, np.float16), 300, (-80000,))
+    assert_same_bits(big, np.full((1, 1, 1), 10000, np.float16))
+
+
+def test_infinite_and_missing_numbers():
+    x = np.float32([np.inf, -np.inf, np.nan, 0]).reshape(1, 2, 2)
+    assert_same_bits(value_scale_2d(x, -1, (1,)), np.float32([-np.inf, np.inf, np.nan, 1]).reshape(1, 2, 2))
+    # What float32 does not hold becomes infinite, as where C takes a FLOAT.
+    assert np.isinf(value_scale_2d(np.ones((1, 1, 1), np.float32), 1e300, (0,))).all()
+
+
+def test_64_bit_floats_are_computed_as_such(x64):
+    x = np.full((1, 1, 1), 1 + 2.0**-40)
+    if x64:
+        assert_same_bits(value_scale_2d(x, 3, (0.5,)), x * 3 + 0.5)
+    else:
+        with pytest.raises(DataTypeError, match="input of type float64 needs 64-bit types"):
+            value_scale_2d(x, 3, (0.5,))
+
+
+def test_empty_arrays():
+    assert value_scale_2d(X[:0], 2, (1, 2, 3)).shape == (0, 3, 2, 2)
+    assert value_scale_2d(X[:, :0], 2, ()).shape == (2, 0, 2, 2)
+
+
+# Transformations and meshes.
+
+
+def test_the_gradient_is_scaled():
+    for dtype in (np.float32, jnp.bfloat16):
+        back = jax.grad(lambda x: value_scale_2d(x, 3, (1, 2, 3)).astype(np.float32).sum())(X.astype(dtype))
+        assert_same_bits(back, np.full(X.shape, 3, dtype))
+
+
+def test_vmap_of_any_axis():
+    mapped = jax.vmap(lambda x: value_scale_2d(x, 2, (1, 2)), in_axes=1, out_axes=3)(X)
+    assert_same_bits(mapped, np.moveaxis(X, 1, 3) * 2 + np.float32([1, 2]).reshape(2, 1, 1, 1)[..., 0][:, :, None])
+
+
+@pytest.mark.parametrize("spec", [("d", None, None, None), (None, None, None, "d")], ids=str)
+def test_every_dimension_keeps_its_sharding(spec):
+    made = CASE(on_explicit_mesh(X, *spec))
+    assert jax.typeof(made).sharding.spec == P(*spec)
+    assert_same_bits(made, oracle(**CASE.arguments))
+
+
+def test_sharded_channels_have_their_own_bias():
+    x = numbered((2, 2, 1))
+    made = value_scale_2d(on_explicit_mesh(x, "d", None, None), 1, (10, 20))
+    assert jax.typeof(made).sharding.spec == P("d", None, None)
+    assert_same_bits(made, oracle(x, 1, (10, 20)))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": 3}, DataTypeError, "input must be an array"),
+        ({"input": X > 3}, DataTypeError, "input.dtype must be one of floats, but it is bool"),
+        ({"input": X.astype(np.complex64)}, DataTypeError, "it is complex64"),
+        ({"input": jax.random.split(jax.random.key(0), (3, 1, 1))}, DataTypeError, "it is key<fry>"),
+        ({"input": X[0, 0]}, ConstraintError, "input.rank must be at least 3, but it is 2"),
+        ({"scale": True}, DataTypeError, "scale must be a real number"),
+        ({"scale": np.float32([2])}, DataTypeError, "scale must be a real number"),
+        ({"scale": 10**400}, DataTypeError, "scale must be a real number"),
+        ({"bias": 2}, DataTypeError, "bias must be a sequence of real numbers, known while tracing"),
+        ({"bias": (1, 2, "3")}, DataTypeError, r"bias\[2\] must be a real number"),
+        ({"bias": (1, 2)}, ConstraintError, "bias must have one number per channel of input, but there are 2 for 3"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^value_scale_2d: .*{match}"):
+        value_scale_2d(**CASE.arguments | change)
+
+
+def test_a_traced_scale_is_refused():
+    with pytest.raises(DataTypeError, match=r"scale must be a real number, known while tracing, but it is float32\[\]"):
+        jax.jit(lambda s: value_scale_2d(X, s, (1, 2, 3)))(2.0)
+
+
+def test_numbers_of_numpy_are_accepted():
+    assert_same_bits(value_scale_2d(X, np.float16(2), np.int64([10, 20, -30])), CASE(X))
+
+
+def test_a_compiled_operator_with_strides():
+    input, output = TensorDesc("FLOAT16", (1, 3, 1, 2), (6, 1, 6, 3)), TensorDesc("FLOAT16", (1, 3, 1, 2))
+    run = compile_operator(ValueScale2DDesc(input, output, 2, (10, 20, 30)))
+    assert_same_bits(run(np.float16([1, 3, 5, 2, 4, 6])), np.float16([12, 14, 26, 28, 40, 42]))

@@ -1,0 +1,192 @@
+"""What cumulative_summation and cumulative_product have in common."""
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from catalogue_cases import ORACLES
+from checks import assert_same_bits
+from jax.sharding import PartitionSpec as P
+from small_arrays import numbered, on_explicit_mesh
+
+from dml_jax import (
+    AxisDirection,
+    ConstraintError,
+    CumulativeProductDesc,
+    CumulativeSummationDesc,
+    DataTypeError,
+    TensorDesc,
+    compile_operator,
+    cumulative_product,
+    cumulative_summation,
+)
+
+pytestmark = pytest.mark.device
+
+FUNCTIONS = (cumulative_summation, cumulative_product)
+STRUCTS = (CumulativeSummationDesc, CumulativeProductDesc)
+every_function = pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+every_struct = pytest.mark.parametrize("struct", [CumulativeSummationDesc, CumulativeProductDesc])
+X = numbered((4, 6)) % 5 - 2
+
+
+def oracle(function, *args, **kwargs):
+    return ORACLES[function.__name__](*args, **kwargs)
+
+
+# Types.
+
+
+@every_function
+@pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_integers_wrap(function, name):
+    x = np.random.default_rng(3).integers(0, 256, (5, 7 * np.dtype(name).itemsize), np.uint8).view(name)
+    for axis, direction in ((0, "increasing"), (1, "decreasing")):
+        assert_same_bits(function(x, axis, direction=direction), oracle(function, x, axis, direction))
+
+
+@every_function
+@pytest.mark.parametrize("name", ["int4", "uint4"])
+def test_integers_of_four_bits_wrap(function, name):
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    x = np.random.default_rng(4).integers(0, 16, 20)
+    wide = oracle(function, x, 0, exclusive=True)
+    assert_same_bits(function(x.astype(dtype), 0, exclusive=True), wide.astype(np.int8).astype(dtype))
+
+
+@every_function
+def test_complex_numbers(function):
+    x = (X + 1j * X[::-1]).astype(np.complex64)
+    for exclusive in (False, True):
+        assert_same_bits(function(x, 1, exclusive=exclusive), oracle(function, x, 1, exclusive=exclusive))
+
+
+@pytest.mark.parametrize(("function", "struct"), [*zip(FUNCTIONS, STRUCTS, strict=True)])
+def test_64_bit_integers_need_x64_in_a_function_and_not_in_a_descriptor(function, struct, x64):
+    """There too they are numbers: a carry goes from the low word to the high one."""
+    x = np.uint64([[2**32 - 1, 2**32 + 1, 2**63, 3], [5, 2**40, 2**24, 2**63 + 1]])
+    desc = struct(TensorDesc("UINT64", (2, 4)), TensorDesc("UINT64", (2, 4), (1, 2)), 1, "DECREASING", False)
+    made = np.asarray(compile_operator(desc)(x.ravel())).view(np.uint64)
+    assert_same_bits(made.reshape(4, 2).T, oracle(function, x, 1, "decreasing"))
+    if x64:
+        assert_same_bits(function(x, 1), oracle(function, x, 1))
+        assert function(X.astype(np.float64), 0).dtype == np.float64
+    else:
+        with pytest.raises(DataTypeError, match="input of type uint64 needs 64-bit types"):
+            function(x, 1)
+
+
+@every_struct
+def test_in_place(struct):
+    """The output may be the buffer of an input that is laid out like it, also with gaps."""
+    tensor = TensorDesc("FLOAT32", (2, 2), (3, 1))
+    x = jnp.array(np.float32([1, 2, -9, 3, 4]))
+    made = compile_operator(struct(tensor, tensor, 0, "INCREASING", False))(x, out=x)
+    assert x.is_deleted()
+    assert_same_bits(made, np.float32([1, 2, -9, *((4, 6) if struct is CumulativeSummationDesc else (3, 8))]))
+
+
+# Shapes and transformations.
+
+
+@every_function
+def test_empty_arrays(function):
+    for shape, axis in (((0,), 0), ((0, 3), 0), ((0, 3), 1), ((3, 0), 0)):
+        for exclusive in (False, True):
+            assert function(np.zeros(shape, np.float32), axis, exclusive=exclusive).shape == shape
+
+
+@every_function
+def test_many_dimensions(function):
+    x = X.reshape(1, 2, 2, 1, 3, 1, 2, 1)
+    for axis in range(8):
+        assert_same_bits(function(x, axis, exclusive=True), oracle(function, x, axis, exclusive=True))
+
+
+@every_function
+def test_vmap_over_any_axis(function):
+    batch = np.stack([X, X + 1, -X], 1)
+    mapped = jax.vmap(lambda x: function(x, 0, direction="decreasing"), in_axes=1, out_axes=2)(batch)
+    for i in range(3):
+        assert_same_bits(mapped[:, :, i], oracle(function, batch[:, i], 0, "decreasing"))
+
+
+@every_function
+def test_a_symbolic_axis_is_exported(function):
+    (n,) = jax.export.symbolic_shape("n")
+    exported = jax.export.export(jax.jit(lambda x: function(x, 0, exclusive=True)))(
+        jax.ShapeDtypeStruct((n, 6), np.float32)
+    )
+    assert_same_bits(exported.call(X), oracle(function, X, 0, exclusive=True))
+
+
+# Explicit meshes.
+
+
+@every_function
+def test_every_dimension_but_the_axis_keeps_its_sharding(function):
+    made = function(on_explicit_mesh(X, None, "d"), 0)
+    assert jax.typeof(made).sharding.spec == P(None, "d")
+    assert_same_bits(made, oracle(function, X, 0))
+
+
+@every_function
+def test_a_sharded_axis_needs_an_out_sharding(function):
+    x = on_explicit_mesh(X, None, "d")
+    with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', and the output has no such"):
+        function(x, -1)
+    made = function(x, -1, out_sharding=jax.typeof(x).sharding)
+    assert jax.typeof(made).sharding.spec == P(None, "d")
+    assert_same_bits(made, oracle(function, X, 1))
+
+
+# Mistakes.
+
+
+@every_function
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": [1.0]}, DataTypeError, "input must be an array"),
+        ({"input": jax.random.key(0)[None]}, DataTypeError, "must have numbers .* key<fry>, which are no numbers"),
+        ({"input": X.astype(jnp.float8_e8m0fnu)}, DataTypeError, "it is float8_e8m0fnu, which has no zero"),
+        ({"axis": 2**63}, ConstraintError, r"axis must be in \[-input.rank, input.rank\), but it is 92233720"),
+        ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),
+        ({"axis": 1.0}, DataTypeError, "axis must be a Python integer, .* it is float"),
+        ({"axis": (0, 1)}, DataTypeError, "axis must be a Python integer, .* it is tuple"),
+        ({"direction": "DECREASING"}, ConstraintError, "direction must be one of 'increasing', 'decreasing', but"),
+        ({"direction": AxisDirection.DECREASING}, DataTypeError, "direction must be a string, but it is AxisDirection"),
+        ({"exclusive": 1}, DataTypeError, "exclusive must be True or False, .* it is int"),
+    ],
+)
+def test_mistakes_are_named(function, change, error, match):
+    with pytest.raises(error, match=f"^{function.__name__}: .*{match}"):
+        function(**{"input": X, "axis": 0} | change)
+
+
+@every_struct
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"axis": 2}, r"Axis must be in \[0, InputTensor.DimensionCount\), but it is 2 and there are 2 dimensions"),
+        ({"axis": -1}, r"Axis must be in \[0, 2\*\*32 - 1\]"),
+        (
+            {"axis_direction": "increasing"},
+            "AxisDirection must be one of INCREASING, DECREASING, but it is 'increasing'",
+        ),
+        ({"output": TensorDesc("FLOAT32", (3, 2))}, r"OutputTensor.Sizes must equal InputTensor.Sizes"),
+        ({"output": TensorDesc("INT32", (2, 3))}, "OutputTensor.DataType must equal InputTensor.DataType"),
+        ({"exclusive": 2}, r"HasExclusive(Sum|Product) must be True or False, but it is 2"),
+    ],
+)
+def test_what_the_struct_refuses(struct, change, match):
+    tensor = TensorDesc("FLOAT32", (2, 3))
+    fields = {"input": tensor, "output": tensor, "axis": 0, "axis_direction": 0, "exclusive": False} | change
+    with pytest.raises(ConstraintError, match=match):
+        struct(*fields.values())
+
+
+@every_function
+def test_numbers_of_numpy_are_accepted(function):
+    assert_same_bits(function(X, np.int8(-1), exclusive=np.True_), oracle(function, X, 1, exclusive=True))

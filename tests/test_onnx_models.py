@@ -298,14 +298,16 @@ def test_sources_of_a_model(tmp_path):
 
 # Every version.
 
+SOME = {"INT": 1, "INTS": [1], "FLOAT": 1.0, "FLOATS": [1.0]}
+
 
 @pytest.mark.parametrize("op_type", ONNX_OPERATORS)
 def test_every_version_of_onnx_has_a_function(op_type):
     versions = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == op_type and s.domain == ""]
     assert min(ONNX_OPERATORS[op_type]) == min(s.since_version for s in versions)
     for schema in versions:
-        attributes = {n: 1 for n, a in schema.attributes.items() if a.required and str(a.type).endswith(".INT")}
-        attributes |= {n: [1] for n, a in schema.attributes.items() if a.required and str(a.type).endswith(".INTS")}
+        needed = {n: str(a.type).rpartition(".")[2] for n, a in schema.attributes.items() if a.required}
+        attributes = {n: SOME[kind] for n, kind in needed.items() if kind in SOME}
         if op_type == "Cast":
             attributes = {"to": "FLOAT" if schema.since_version < 6 else 1}
         elif op_type == "Constant" and schema.since_version < 12:
@@ -335,6 +337,24 @@ OLD = {
     "top_k": (1, "TopK", [X], {"k": 1}, X[:, 2:]),
     "unsqueeze": (1, "Unsqueeze", [X], {"axes": [0]}, X[None]),
     "flatten": (1, "Flatten", [X], {"axis": 0}, X.reshape(1, 6)),
+    "upsample_1": (
+        1,
+        "Upsample",
+        [X[None, None]],
+        {"height_scale": 2.0, "width_scale": 1.5},
+        X[None, None][:, :, [0, 0, 1, 1]][..., [0, 0, 1, 2]],
+    ),
+    "upsample_bilinear": (
+        1,
+        "Upsample",
+        [X[None, None]],
+        {"height_scale": 2.0, "width_scale": 1.0, "mode": "bilinear"},
+        np.stack([X[0], (X[0] + X[1]) / 2, X[1], X[1]])[None, None],
+    ),
+    "upsample_7": (7, "Upsample", [X], {"scales": [1.0, 2.0]}, X.repeat(2, axis=1)),
+    "resize_10": (10, "Resize", [X, np.float32([2, 0.5])], {}, X.repeat(2, axis=0)[:, :1]),
+    "resize_10_to_the_next": (10, "Resize", [X, np.float32([1, 0.67])], {}, X[:, [0, 2]]),
+    "resize_11": (11, "Resize", [X, X[0, :0], X[0, :0], np.int64([2, 6])], {}, X.repeat(2, axis=1)),
     "depth_to_space": (1, "DepthToSpace", [X.reshape(1, 1, 2, 3)], {"blocksize": 1}, X.reshape(1, 1, 2, 3)),
     "space_to_depth_with_mode": (
         13,

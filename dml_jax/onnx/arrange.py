@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
+from ..operators import fill_value_constant, fill_value_sequence, select
 from ..operators import join as dml_join
 from ..operators import slice as dml_slice
 from ..operators import split as dml_split
@@ -15,6 +16,8 @@ from ..operators import tile as dml_tile
 from .values import Array, arrays, known, known_ints, move_bits
 
 __all__ = [
+    "axes_of",
+    "axis_of",
     "concat",
     "constant",
     "constant_of_shape",
@@ -25,8 +28,10 @@ __all__ = [
     "pad_by_attributes",
     "pad_by_paddings",
     "range_",
+    "range_of",
     "reshape",
     "shape",
+    "sizes_of",
     "slice_",
     "split",
     "squeeze",
@@ -65,24 +70,27 @@ def shape(*, data: Array, start: int = 0, end: int | None = None) -> np.ndarray:
     return np.array(data.shape[start:end], np.int64)
 
 
-def constant_of_shape(*, input: Array, value: np.ndarray | None = None) -> np.ndarray:
+def constant_of_shape(*, input: Array, value: np.ndarray | None = None) -> Array:
     value = np.zeros(1, np.float32) if value is None else value
-    return np.full(_sizes("input", input), value.reshape(-1)[0], value.dtype)
+    return fill_value_constant(sizes_of("input", input), value.reshape(-1)[0], value.dtype)
 
 
-def range_(*, start: Array, limit: Array, delta: Array, stash_type: int = 0) -> np.ndarray:
+def range_(*, start: Array, limit: Array, delta: Array, stash_type: int = 0) -> Array:
     """Numbers from `start`; narrow floats are computed as float32, as other runtimes do before stash_type too."""
-    first, last, step = (known(n, v) for n, v in (("start", start), ("limit", limit), ("delta", delta)))
-    exact = first.dtype if first.dtype.kind in "iu" or first.dtype.itemsize > 2 else np.dtype(np.float32)
-    first, last, step = (x.astype(exact).reshape(()) for x in (first, last, step))
+    count, first, step = range_of(start, limit, delta)
+    return fill_value_sequence((count,), first, step, start.dtype)
+
+
+def range_of(start: Array, limit: Array, delta: Array) -> tuple[int, np.ndarray, np.ndarray]:
+    """How many numbers there are, the first one, and from each to the next."""
+    first, last, step = (known(n, v).reshape(()) for n, v in (("start", start), ("limit", limit), ("delta", delta)))
     if step == 0:
         raise ConstraintError("delta must not be 0, but it is")
-    if exact.kind in "iu":
-        numbers = np.arange(int(first), int(last), int(step))
-    else:
-        count = ceil(float(last - first) / float(step))  # in 64 bits, whatever the type
-        numbers = first + np.arange(max(0, count)).astype(exact) * step
-    return numbers.astype(start.dtype)
+    if first.dtype.kind in "iu":
+        return len(range(int(first), int(last), int(step))), first, step
+    wide = first.dtype if first.dtype.itemsize > 2 else np.dtype(np.float32)
+    count = ceil(float(last.astype(wide) - first.astype(wide)) / float(step))  # in 64 bits, whatever the type
+    return max(0, count), first, step
 
 
 def reshape(*, data: Array, shape: Any, allowzero: int = 0) -> Array:
@@ -112,7 +120,7 @@ def transpose(*, data: Array, perm: Any = None) -> Array:
 
 
 def squeeze(*, data: Array, axes: Any = None) -> Array:
-    axes = [d for d, n in enumerate(data.shape) if n == 1] if axes is None else _axes("axes", axes, data.ndim)
+    axes = [d for d, n in enumerate(data.shape) if n == 1] if axes is None else axes_of("axes", axes, data.ndim)
     if bad := [d for d in axes if data.shape[d] != 1]:
         raise ConstraintError(f"sizes along axes must be 1, but dimension {bad[0]} of {data.shape} is not")
     return reshape(data=data, shape=[n for d, n in enumerate(data.shape) if d not in axes], allowzero=1)
@@ -120,21 +128,21 @@ def squeeze(*, data: Array, axes: Any = None) -> Array:
 
 def unsqueeze(*, data: Array, axes: Any) -> Array:
     rank = data.ndim + len(known_ints("axes", axes))
-    axes, sizes = _axes("axes", axes, rank), iter(data.shape)
+    axes, sizes = axes_of("axes", axes, rank), iter(data.shape)
     return reshape(data=data, shape=[1 if d in axes else next(sizes) for d in range(rank)], allowzero=1)
 
 
 def concat(*, inputs: tuple[Array, ...], axis: int = 1) -> Array:
     """Only the first version may leave the axis out."""
     xp, *inputs_ = arrays(*inputs)
-    axis = _axis("axis", axis, inputs_[0].ndim)
+    axis = axis_of("axis", axis, inputs_[0].ndim)
     return np.concatenate(inputs_, axis) if xp is np else dml_join(inputs_, axis)
 
 
 def split(
     *, input: Array, axis: int = 0, count: int, split: Any = None, num_outputs: int | None = None
 ) -> tuple[Array, ...]:
-    axis = _axis("axis", axis, input.ndim)
+    axis = axis_of("axis", axis, input.ndim)
     length = input.shape[axis]
     sizes = _equal_parts(length, count, uneven=num_outputs is not None) if split is None else known_ints("split", split)
     if len(sizes) != count or sum(sizes) != length or min(sizes) < 0 or num_outputs not in (None, count):
@@ -153,7 +161,7 @@ def _equal_parts(length: int, count: int, *, uneven: bool) -> list[int]:
 
 def slice_(*, data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
     first, last = known_ints("starts", starts), known_ints("ends", ends)
-    along = _axes("axes", range(len(first)) if axes is None else axes, data.ndim)
+    along = axes_of("axes", range(len(first)) if axes is None else axes, data.ndim)
     step = [1] * len(first) if steps is None else known_ints("steps", steps)
     if not len(first) == len(last) == len(along) == len(step) or 0 in step:
         raise ConstraintError(f"starts, ends, axes, steps must go together, steps not 0: {first, last, along, step}")
@@ -187,7 +195,7 @@ def _bounded(size: int, start: int, end: int, step: int) -> slice:
 
 def expand(*, input: Array, shape: Any) -> Array:
     xp, input = arrays(input)
-    sizes = np.broadcast_shapes(input.shape, _sizes("shape", shape))
+    sizes = np.broadcast_shapes(input.shape, sizes_of("shape", shape))
     return move_bits(lambda data: xp.broadcast_to(data, sizes), input)
 
 
@@ -209,7 +217,7 @@ def pad(
     *, data: Array, pads: Any, mode: str = "constant", constant_value: Array | None = None, axes: Any = None
 ) -> Array:
     amounts = known_ints("pads", pads)
-    along = _axes("axes", range(data.ndim) if axes is None else axes, data.ndim)
+    along = axes_of("axes", range(data.ndim) if axes is None else axes, data.ndim)
     if len(amounts) != 2 * len(along):
         raise ConstraintError(f"pads must be {2 * len(along)} numbers, two per axis, but they are {amounts}")
     if mode not in _PAD_MODES:
@@ -243,27 +251,28 @@ def pad_by_paddings(*, paddings: Any, **rest: Any) -> Array:
 
 
 def where(*, condition: Array, x: Array, y: Array) -> Array:
+    """DirectML's operands are of one size."""
     sizes = np.broadcast_shapes(condition.shape, x.shape, y.shape)
-    xp, condition, x, y = arrays(condition, x, y)
-    condition, x, y = (xp.broadcast_to(a, sizes) for a in (condition, x, y))
-    return move_bits(lambda x, y: xp.where(condition, x, y), x, y)
+    xp, *operands = arrays(condition, x, y)
+    operands = [expand(input=a, shape=sizes) for a in operands]
+    return np.where(*operands) if xp is np else select(*operands)
 
 
-def _sizes(name: str, value: Any) -> tuple[int, ...]:
+def sizes_of(name: str, value: Any) -> tuple[int, ...]:
     sizes = known_ints(name, value)
     if min(sizes, default=0) < 0:
         raise ConstraintError(f"{name} must be sizes of at least 0, but it is {sizes}")
     return tuple(sizes)
 
 
-def _axes(name: str, value: Any, rank: int) -> list[int]:
-    axes = [_axis(name, axis, rank) for axis in known_ints(name, value)]
+def axes_of(name: str, value: Any, rank: int) -> list[int]:
+    axes = [axis_of(name, axis, rank) for axis in known_ints(name, value)]
     if len(set(axes)) < len(axes):
         raise ConstraintError(f"{name} must differ from each other, but they are {axes}")
     return axes
 
 
-def _axis(name: str, axis: int, rank: int) -> int:
+def axis_of(name: str, axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise ConstraintError(f"{name} must be in [{-rank}, {rank - 1}], but it is {axis}")
     return axis % rank

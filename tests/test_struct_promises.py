@@ -10,12 +10,14 @@ from collections import Counter
 from dataclasses import FrozenInstanceError, replace
 from functools import partial
 
+import example_models
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from catalogue_cases import STRUCTS
 from checks import assert_same_bits, assert_scattered, together
+from example_models import flat, model_of, printed
 from strided_cases import INPUT_CLASSES, OUTPUT_CLASSES, expected, make, seen
 
 import dml_jax
@@ -122,11 +124,6 @@ def test_json_round_trip(struct):
 # DirectML's documented examples: compiled, computed, and as a model file.
 
 
-def flat(numbers, ports):
-    """The numbers of every tensor, in its type."""
-    return [np.array(list(n), tensor.dtype) for n, tensor in zip(numbers, ports.values(), strict=True)]
-
-
 @every_example
 def test_documented_examples(example):
     desc = example.desc
@@ -139,41 +136,24 @@ def test_documented_examples(example):
         assert_same_bits(actual, wanted.reshape(tensor.sizes))
 
 
-def model_of(example):
-    """A model file with a resource per tensor, called as its port is, that prints the outputs."""
-    desc = example.desc
-    inputs, outputs = flat(example.inputs, desc.input_ports()), desc.output_ports()
-    initial = dict(zip(desc.input_ports(), (numbers.tolist() for numbers in inputs), strict=True))
-    initial |= {port: {"valueCount": tensor.element_span, "value": 0} for port, tensor in outputs.items()}
-    bindings = {}
-    for port in desc.ports():
-        field = desc.shown(port).partition("[")[0]
-        bindings[field] = [*bindings.get(field, []), port] if "[" in port else port
-    return {
-        "resources": {
-            port: {"initialValuesDataType": tensor.data_type.name, "initialValues": initial[port]}
-            for port, tensor in desc.ports().items()
-        },
-        "dispatchables": {"example": desc_to_json(desc)},
-        "commands": [
-            {"type": "dispatch", "dispatchable": "example", "bindings": bindings},
-            *({"type": "print", "resource": port} for port in outputs),
-        ],
-    }
-
-
 @every_example
 def test_documented_examples_as_model_files(example, tmp_path):
     path, lines = tmp_path / "model.json", []
     path.write_text(json.dumps(model_of(example)))
     run_model(read_model(path, output=None), jax.devices()[0], lines.append)
-    printed = dict(line.removeprefix("Resource ").split(": ", 1) for line in lines if line.startswith("Resource "))
+    lines_of = dict(line.removeprefix("Resource ").split(": ", 1) for line in lines if line.startswith("Resource "))
     outputs = zip(example.desc.output_ports(), flat(example.outputs, example.desc.output_ports()), strict=True)
-    wanted = {
-        repr(port): [f"{n:g}" if isinstance(n, float) else str(n) for n in numbers.tolist()]
-        for port, numbers in outputs
-    }
-    assert {port: numbers.split(", ") for port, numbers in printed.items()} == wanted
+    wanted = {repr(port): printed(numbers) for port, numbers in outputs}
+    assert {port: numbers.split(", ") for port, numbers in lines_of.items()} == wanted
+
+
+def test_the_model_files_of_the_documentation_are_those_of_the_examples(tmp_path):
+    assert example_models.differing(example_models.FOLDER, example_models.files()) == []
+    example_models.main([], tmp_path)
+    example_models.main(["--check"], tmp_path)
+    (tmp_path / "tile.json").unlink()
+    with pytest.raises(SystemExit, match=r"not what would be written: tile\.json"):
+        example_models.main(["--check"], tmp_path)
 
 
 # Random descriptors of every type, rank and class of strides, against NumPy's views and the oracles.

@@ -44,6 +44,8 @@ class OperatorDesc(Generic[R]):
     other_names: ClassVar[tuple[str, ...]] = ()
     constraints: ClassVar[tuple[Rule, ...]] = ()
     support: ClassVar[tuple[Support, ...]]
+    # Rules that hold below a feature level.
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = ()
     # Tensors that need not have the data type of the first one, beside indices.
     other_types: ClassVar[tuple[str, ...]] = ()
     # Tensors that need not have the DimensionCount of the first one.
@@ -120,7 +122,8 @@ class OperatorDesc(Generic[R]):
         ranked = [name for name in tensors if name not in cls.other_ranks]
         are_arrays = {name: field.is_array for name, field in tensors.items()}
         shared = shared_by_all(are_arrays, ranked, typed, cls.output_names())
-        return (*shared, *cls.constraints, *table_rules(cls.support, feature_level))
+        lifted = (rule for since, rule in cls.lifted if feature_level < FeatureLevel.of(since))
+        return (*shared, *cls.constraints, *lifted, *table_rules(cls.support, feature_level))
 
     @classmethod
     def rules(cls, feature_level: FeatureLevel | str = NEWEST) -> tuple[Rule, ...]:

@@ -47,6 +47,7 @@ __all__ = [
     "Kind",
     "Number",
     "OutSharding",
+    "PaddingValue",
     "RealOrReals",
     "ScalarIndices",
     "Value",
@@ -118,6 +119,7 @@ RealOrReals = Annotated[float | Sequence[float], attribute(as_real_or_reals)]
 DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
 Fill = Annotated[Number | None, fill_in("fill")]
 Value = Annotated[Number, number_of("dtype")]
+PaddingValue = Annotated[Number, fill_in("constant")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
 
 
@@ -133,6 +135,7 @@ SHOWN = {
     "Delta": "Number",
     "Flag": "bool",
     "RealOrReals": "float | Sequence[float]",
+    "PaddingValue": "Number",
     "DType": "np.dtype | type | str",
 }
 

@@ -33,3 +33,4 @@ from ._select import *
 from ._reverse_subsequences import *
 from ._slice_grad import *
 from ._resample import *
+from ._pad import *

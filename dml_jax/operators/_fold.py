@@ -95,8 +95,8 @@ def fold(
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
 
     Returns:
-      An array of shape [..., C, S_1, ..., S_d], with S the output sizes, and the dtype of `input`. Integers wrap. Floats
-      of 8 and 16 bits are added in float32 and each sum is rounded once; in which order floats are added is left open.
+      An array of shape [..., C, S_1, ..., S_d], with S the output sizes, and the dtype of `input`. Integers wrap.
+      Floats of 8 and 16 bits are added in float32 and each sum is rounded once, in an order that is left open.
 
     Raises:
       ConstraintError: not a number per spatial dimension, one that is too small, a window that does not fit, or

@@ -29,7 +29,7 @@ def _no_numbers(x: Operands) -> str | None:
 
 
 RULES = (
-    Rule("numbers(input_gradient)", "{input_gradient}.{dtype} must have a 0", _no_numbers, DataTypeError),
+    Rule("numbers(input_gradient)", "{input_gradient}.{dtype} must be a type of numbers", _no_numbers, DataTypeError),
     *(one_per_dimension(name, "input_gradient") for name in ("sizes", "offsets", "window_sizes", "strides")),
     representable("sizes", lambda x: x["sizes"], "input_gradient"),
     *window_rules("sizes", "offsets", "window_sizes", "strides"),

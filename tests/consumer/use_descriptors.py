@@ -25,6 +25,9 @@ from dml_jax import (
     InterpolationMode,
     Memory,
     OperatorDesc,
+    Padding1Desc,
+    PaddingDesc,
+    PaddingMode,
     ScatterDesc,
     ScatterElementsDesc,
     ScatterNDDesc,
@@ -42,7 +45,7 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    for desc in (*blocks(), *accumulations(), *reads(), *writes()):
+    for desc in (*blocks(), *borders(), *accumulations(), *reads(), *writes()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any])
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
@@ -79,6 +82,15 @@ def blocks() -> list[OperatorDesc]:
         DepthToSpaceDesc(depth, space, 2),
         SpaceToDepthDesc(input=space, output=depth, block_size=2),
     ]
+
+
+def borders() -> list[OperatorDesc]:
+    row, padded = TensorDesc("INT8", (3,)), TensorDesc("INT8", (6,))
+    wrapped = PaddingDesc(row, padded, "WRAP", 0.5, start_padding=[1], end_padding=(2,))
+    assert_type(wrapped.padding_mode, PaddingMode)
+    assert_type(wrapped.padding_value, float)
+    assert_type(wrapped.start_padding, tuple[int, ...])
+    return [wrapped, Padding1Desc(row, padded, PaddingMode.CONSTANT, np.int8, np.uint8(255), (1,), (2,))]
 
 
 def reads() -> list[OperatorDesc]:

@@ -1,0 +1,109 @@
+"""pad: borders of pictures in every mode, and odd ends of rows."""
+
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..case import DTYPES, Case, data
+from ..onnx_node import OnnxNode
+
+Attributes = Mapping[str, Any]
+
+
+def quick(size: int) -> Iterator[Case]:
+    yield from _cases(size, 4)
+
+
+def full(size: int) -> Iterator[Case]:
+    for itemsize in DTYPES:
+        yield from _cases(size, itemsize)
+
+
+def small(size: int) -> Iterator[Case]:
+    yield _case("constant", (1, 1, 16, size // 64), (0, 0, 1, 1), (0, 0, 1, 1), 4)
+
+
+# Each mode, and what NumPy calls it.
+_MODES = {"constant": "constant", "edge": "edge", "reflection": "reflect", "symmetric": "symmetric", "wrap": "wrap"}
+
+
+def of_jnp(a: Attributes) -> Callable[..., Any]:
+    return lambda x: jnp.pad(x, _widths(a), mode=_MODES[a["mode"]])
+
+
+def of_numpy(a: Attributes) -> Callable[..., Any]:
+    if a["mode"] == "constant":
+        return _constant(a, np.ndarray.fill, np.copyto)
+    mode: Any = _MODES[a["mode"]]
+    return lambda out, x: np.copyto(out, np.pad(x, _widths(a), mode=mode))
+
+
+def of_torch(a: Attributes) -> Callable[..., Any]:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    if a["mode"] == "constant":
+        return _constant(a, torch.Tensor.fill_, torch.Tensor.copy_)
+    ends = [n for pair in reversed(_widths(a)[-2:]) for n in pair]
+    operators = {"edge": "replication_pad2d", "reflection": "reflection_pad2d"}
+    if a["mode"] in operators:
+        pad = getattr(torch.ops.aten, operators[a["mode"]]).out
+        return lambda out, x: pad(x, ends, out=out)
+    if a["mode"] == "wrap":
+        return lambda out, x: out.copy_(torch.nn.functional.pad(x, ends, mode="circular"))
+    return lambda out, x: out.copy_(_symmetric(x, ends))
+
+
+def _symmetric(x: Any, ends: list[int]) -> Any:
+    """What torch has no mode for: the edges turned round, joined to it."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    for axis, (start, end) in ((3, ends[:2]), (2, ends[2:])):
+        size = x.shape[axis]
+        parts = [x.narrow(axis, 0, start).flip(axis), x, x.narrow(axis, size - end, end).flip(axis)]
+        x = torch.cat(parts, axis)
+    return x
+
+
+def of_onnx(a: Attributes) -> OnnxNode | None:
+    modes = {"constant": "constant", "edge": "edge", "reflection": "reflect"}
+    if a["mode"] not in modes:
+        return None
+    return OnnxNode("Pad", {"mode": modes[a["mode"]]}, (np.array([*a["start_padding"], *a["end_padding"]], np.int64),))
+
+
+def _widths(a: Attributes) -> list[tuple[int, int]]:
+    return list(zip(a["start_padding"], a["end_padding"], strict=True))
+
+
+def _constant(a: Attributes, fill: Callable[..., Any], copy: Callable[..., Any]) -> Callable[..., Any]:
+    def write(out: Any, x: Any) -> None:
+        fill(out, 0)
+        copy(out[tuple(slice(start, start + n) for start, n in zip(a["start_padding"], x.shape, strict=True))], x)
+
+    return write
+
+
+def _cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 224 if size >= 2**22 else 28
+    pictures = (max(1, size // itemsize // (32 * side * side)), 32, side, side)
+    for mode in _MODES:
+        yield _case(mode, pictures, (0, 0, 3, 3), (0, 0, 3, 3), itemsize)
+    yield _case("constant", pictures, (0, 0, 0, 1), (0, 0, 0, 0), itemsize)
+    rows = (1, 1, size // itemsize // 1000, 1000)
+    yield _case("constant", rows, (0, 0, 0, 0), (0, 0, 0, 24), itemsize)
+    yield _case("reflection", rows, (0, 0, 0, 400), (0, 0, 0, 400), itemsize)
+
+
+def _case(mode: str, shape: tuple[int, ...], start: tuple[int, ...], end: tuple[int, ...], itemsize: int) -> Case:
+    made = prod(s + n + e for s, n, e in zip(start, shape, end, strict=True)) * itemsize
+    widths = ",".join(f"{s}+{e}" for s, e in zip(start[2:], end[2:], strict=True))
+    return Case(
+        "pad",
+        f"{mode} {widths} of {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
+        {"start_padding": start, "end_padding": end, "mode": mode},
+        lambda: (data(shape, itemsize),),
+        prod(shape) * itemsize + made,
+    )

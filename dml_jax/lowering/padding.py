@@ -1,0 +1,99 @@
+"""An array with a border of its own elements, in few slices; the gradient adds the copies up in wide numbers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .bits import as_bits
+from .combine import wide_type
+from .linear import linear
+
+__all__ = ["pad_with_copies"]
+
+
+# As many slices are put together one by one; of more, whole periods are tiled. XLA:CPU adds the cotangents of those up
+# a hundred times as slowly.
+MOST_PARTS = 64
+
+
+def pad_with_copies(array: jax.Array, start: Sequence[int], end: Sequence[int], mode: str) -> jax.Array:
+    """The array with `start` elements before it and `end` behind it along each dimension, copied as BORDERS says."""
+
+    def move(_: None, array: jax.Array) -> jax.Array:
+        # The last dimension first: what comes later copies longer rows.
+        for axis in reversed(range(len(start))):
+            if start[axis] or end[axis]:
+                array = BORDERS[mode](array, axis, start[axis], end[axis])
+        return array
+
+    def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        wide = wide_type(cotangent.dtype)
+        zeros = jnp.zeros_like(like[0], wide)
+        (added,) = jax.vjp(lambda x: move(None, x), zeros)[1](cotangent.astype(wide))
+        return [added.astype(cotangent.dtype)]
+
+    return linear(as_bits(move), back)(None, array)
+
+
+def _edge(array: jax.Array, axis: int, start: int, end: int) -> jax.Array:
+    size = array.shape[axis]
+
+    def copies(at: Any, count: int) -> jax.Array:
+        one = lax.slice_in_dim(array, at, at + 1, axis=axis)
+        return jnp.broadcast_to(one, (*array.shape[:axis], count, *array.shape[axis + 1 :]))
+
+    return lax.concatenate([copies(0, start), array, copies(size - 1, end)], axis)
+
+
+# What repeats: runs of elements, first, end, and whether they are in reverse order, by the size of a dimension.
+Run = tuple[int, int, bool]
+PERIODS: Mapping[str, Callable[[int], list[Run]]] = {
+    "reflection": lambda n: [(0, n, False), (1, n - 1, True)],
+    "symmetric": lambda n: [(0, n, False), (0, n, True)],
+    "wrap": lambda n: [(0, n, False)],
+}
+
+
+def _periodic(runs_of: Callable[[int], list[Run]]) -> Callable[..., jax.Array]:
+    def border(array: jax.Array, axis: int, start: int, end: int) -> jax.Array:
+        runs = runs_of(array.shape[axis])
+        period, total = sum(stop - first for first, stop, _ in runs), start + array.shape[axis] + end
+        before = -start % period  # elements of the first period that are left out
+        if (before + total) // period * len(runs) <= MOST_PARTS:
+            return _joined(array, axis, _cut(runs, before, before + total))
+        once = _joined(array, axis, runs)
+        repeats = [1] * array.ndim
+        repeats[axis] = -(-(before + total) // period)
+        return lax.slice_in_dim(jnp.tile(once, repeats), before, before + total, axis=axis)
+
+    return border
+
+
+def _cut(period: list[Run], first: int, end: int) -> list[Run]:
+    """The runs of [first, end) of what repeats for ever."""
+    found, at = [], 0
+    while at < end:
+        for low, high, is_reversed in period:
+            skipped, left = max(0, first - at), max(0, at + high - low - end)
+            at += high - low
+            if skipped + left < high - low:
+                found.append((low + left, high - skipped, True) if is_reversed else (low + skipped, high - left, False))
+    return found
+
+
+def _joined(array: jax.Array, axis: int, runs: list[Run]) -> jax.Array:
+    def part(first: int, stop: int, is_reversed: bool) -> jax.Array:
+        cut = lax.slice_in_dim(array, first, stop, axis=axis)
+        return lax.rev(cut, (axis,)) if is_reversed else cut
+
+    return lax.concatenate([part(*run) for run in runs], axis)
+
+
+# By mode: what pads one dimension.
+BORDERS: Mapping[str, Callable[[jax.Array, int, int, int], jax.Array]] = {
+    "edge": _edge,
+    **{mode: _periodic(runs_of) for mode, runs_of in PERIODS.items()},
+}

@@ -1,0 +1,497 @@
+"""pad, PADDING and PADDING1: output[c] = input[source(c - start_padding)], or a number around input."""
+
+import itertools
+from functools import partial
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_same_bits
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from operator_cases import (
+    ALL_TYPES,
+    FLOATS,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Call,
+    Example,
+    Struct,
+    f32,
+    level,
+)
+from oracles import coordinates
+from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+
+from dml_jax import (
+    ConstraintError,
+    DataType,
+    DataTypeError,
+    Padding1Desc,
+    PaddingDesc,
+    PaddingMode,
+    TensorDesc,
+    compile_operator,
+    pad,
+)
+
+pytestmark = pytest.mark.device
+
+
+def source(at, size, mode):
+    """The element that is copied to a coordinate, counted from the first one; None for a number."""
+    if mode == "edge":
+        return min(max(at, 0), size - 1)
+    if mode == "wrap":
+        return at % size
+    if mode == "symmetric":
+        return min(at % (2 * size), 2 * size - 1 - at % (2 * size))
+    if mode == "reflection":
+        return min(at % (2 * size - 2), 2 * size - 2 - at % (2 * size - 2)) if at not in range(size) else at
+    return at if at in range(size) else None
+
+
+def oracle(input, start_padding, end_padding, mode="constant", value=0):
+    sizes = [s + n + e for s, n, e in zip(start_padding, input.shape, end_padding, strict=True)]
+    output = np.full(sizes, value, input.dtype)
+    for c in coordinates(sizes):
+        at = tuple(source(i - s, n, mode) for i, s, n in zip(c, start_padding, input.shape, strict=True))
+        if None not in at:
+            output[c] = input[at]
+    return output
+
+
+MODES = ("constant", "edge", "reflection", "symmetric", "wrap")
+COPIES = MODES[1:]
+X = numbered((4, 6))
+CASE = Call(pad, {"input": X}, {"start_padding": (1, 2), "end_padding": (3, 0), "mode": "reflection"})
+BREAKS = {
+    "one_per_dimension(start_padding)": {"start_padding": (1,)},
+    "one_per_dimension(end_padding)": {"end_padding": (1, 2, 3)},
+    "each_at_least(start_padding, 0)": {"start_padding": (-1, 2)},
+    "each_at_least(end_padding, 0)": {"end_padding": (3, -2)},
+    "one_of(mode)": {"mode": "reflect"},
+    "representable": {"start_padding": (1, 2**59)},
+    "enough_to_copy": {"input": X[:1]},
+}
+VARIANTS = {
+    **{mode: {"mode": mode} for mode in MODES},
+    **{f"far {mode}": {"mode": mode, "start_padding": (9, 0), "end_padding": (0, 17)} for mode in COPIES},
+    "nothing": {"start_padding": (0, 0), "end_padding": (0, 0)},
+    "integers": {"input": X.astype(np.int16), "mode": "constant", "value": -7},
+}
+
+
+# The structs.
+
+
+def draw(rng):
+    """A few dimensions are padded, some by more than their size."""
+    input = dims(rng, int(rng.integers(1, 9)), 12)
+    mode = MODES[rng.integers(0, 5)]
+    start, end = (np.where(rng.random(len(input)) < 0.3, rng.integers(0, 8, len(input)), 0) for _ in range(2))
+    if mode == "reflection":
+        start, end = (np.where(np.array(input) > 1, border, 0) for border in (start, end))
+    while np.prod(output := start + input + end) > 1000:
+        start[np.argmax(start)] = end[np.argmax(end)] = 0
+    return {
+        "input": input,
+        "output": [int(n) for n in output],
+        "padding_mode": mode.upper(),
+        "padding_value": int(rng.integers(0, 128)),
+        "start_padding": [int(n) for n in start],
+        "end_padding": [int(n) for n in end],
+    }
+
+
+def draw_float(rng):
+    """Numbers that some types do not hold."""
+    numbers = (0.0, -0.0, 2.9, -2.9, 300.5, 65520.0, 1e20, -1e20, np.inf, -np.inf, np.nan)
+    return {**draw(rng), "padding_value": float(rng.choice(numbers))}
+
+
+def element(value, dtype):
+    """A FLOAT as an element: of integers its whole part, or the nearest number, and 0 for NaN."""
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return np.float32(value).astype(dtype)
+    limits = np.iinfo(dtype)
+    whole = 0 if np.isnan(value) else limits.max if value > limits.max else limits.min if value < limits.min else value
+    return dtype.type(int(whole))
+
+
+def expected(desc, x):
+    value = element(float(np.float32(desc.padding_value)), x.dtype)
+    return oracle(x, desc.start_padding, desc.end_padding, desc.padding_mode.name.lower(), value)
+
+
+def expected1(desc, x):
+    return oracle(x, desc.start_padding, desc.end_padding, desc.padding_mode.name.lower(), desc.padding_value)
+
+
+IN, OUT = (1, 1, 4, 4), (1, 1, 8, 10)
+BORDER = {"start_padding": (0, 0, 1, 2), "end_padding": (0, 0, 3, 4)}
+ROWS = [1, 2, 3, 4, 5, 6, 7, 8] * 2
+NINES = [9] * 10
+FIRST, SECOND = [9, 9, 1, 2, 3, 4, 9, 9, 9, 9], [9, 9, 5, 6, 7, 8, 9, 9, 9, 9]
+EDGE = [1, 1, 1, 2, 3, 4, 4, 4, 4, 4], [5, 5, 5, 6, 7, 8, 8, 8, 8, 8]
+REFLECTED = [7, 6, 5, 6, 7, 8, 7, 6, 5, 6], [3, 2, 1, 2, 3, 4, 3, 2, 1, 2]
+MIRRORED = [2, 1, 1, 2, 3, 4, 4, 3, 2, 1], [6, 5, 5, 6, 7, 8, 8, 7, 6, 5]
+
+
+def rows(pair, order):
+    """The rows of a picture, by 0 and 1."""
+    return [number for row in order for number in pair[row]]
+
+
+PICTURES = {
+    "CONSTANT": NINES + FIRST + SECOND + FIRST + SECOND + NINES * 3,
+    "EDGE": rows(EDGE, (0, 0, 1, 0, 1, 1, 1, 1)),
+    "REFLECTION": rows(REFLECTED, (0, 1, 0, 1, 0, 1, 0, 1)),
+    "SYMMETRIC": rows(MIRRORED, (0, 0, 1, 0, 1, 1, 0, 1)),
+}
+DOCUMENTED = {mode: PaddingDesc(f32(*IN), f32(*OUT), mode, 9, **BORDER) for mode in PICTURES}
+DOCUMENTED1 = {mode: Padding1Desc(f32(*IN), f32(*OUT), mode, "FLOAT32", 9, **BORDER) for mode in PICTURES}
+BREAKS_OF_BOTH = {
+    "one_per_dimension(start_padding)": {"start_padding": (0, 1, 2)},
+    "one_per_dimension(end_padding)": {"end_padding": ()},
+    "sizes_follow(output)": {"output": f32(1, 1, 10, 8)},
+    "enough_to_copy": {"start_padding": (1, 0, 1, 2), "output": f32(2, 1, 8, 10)},
+}
+STRUCTS = (
+    Struct(
+        DOCUMENTED["REFLECTION"],
+        breaks=BREAKS_OF_BOTH,
+        levels=(
+            level("5_0", RANKS_1_TO_8, input=ALL_TYPES),
+            level("3_1", RANKS_1_TO_8, input=UP_TO_32_BITS),
+            level("2_1", RANKS_4_TO_5, input=UP_TO_32_BITS),
+            level("1_0", RANKS_4_TO_5, input=FLOATS),
+        ),
+        examples=[Example(desc, [ROWS], [PICTURES[mode]]) for mode, desc in DOCUMENTED.items()],
+        draw=draw_float,
+        expected=expected,
+        leading={"start_padding": 0, "end_padding": 0},
+    ),
+    Struct(
+        DOCUMENTED1["REFLECTION"],
+        breaks={
+            "type_of(padding_value_data_type, output)": {"padding_value_data_type": DataType.INT32},
+            "held(padding_value, padding_value_data_type)": {"padding_value": 1e39},
+            **BREAKS_OF_BOTH,
+        },
+        levels=(level("5_0", RANKS_1_TO_8, input=ALL_TYPES),),
+        examples=[Example(desc, [ROWS], [PICTURES[mode]]) for mode, desc in DOCUMENTED1.items()],
+        draw=draw,
+        expected=expected1,
+        leading={"start_padding": 0, "end_padding": 0},
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"start_padding": (0, 0, -1, 2)}, r"StartPadding\[2\] must be in \[0, 2\*\*32 - 1\]"),
+        ({"padding_mode": "REFLECT"}, "PaddingMode must be one of CONSTANT, EDGE, REFLECTION, SYMMETRIC, WRAP"),
+        ({"padding_mode": 5}, "PaddingMode must be one of CONSTANT"),
+        ({"padding_value": "9"}, "PaddingValue must be a number"),
+        ({"end_padding": (0, 0, 3)}, "EndPadding must have one entry per dimension of InputTensor, but there are 3"),
+        ({"output": f32(1, 1, 4, 4)}, r"EndPadding, but \(1, 1, 4, 4\) is not \(1, 1, 8, 10\)"),
+        (
+            {"start_padding": (0, 1, 1, 2), "output": f32(1, 2, 8, 10)},
+            "every dimension padded with copies, two to reflect, but dimension 1 has 1",
+        ),
+    ],
+)
+def test_what_the_struct_refuses(change, match):
+    with pytest.raises(ConstraintError, match=match):
+        PaddingDesc(**DOCUMENTED["REFLECTION"].operands() | change)
+
+
+def test_modes_that_need_a_feature_level():
+    made = {mode: PaddingDesc(f32(*IN), f32(*OUT), mode, 0, **BORDER) for mode in PaddingMode}
+    for first, refused in {"1_0": (3, 4), "2_1": (3, 4), "3_0": (4,), "6_3": (4,), "6_4": ()}.items():
+        for mode, desc in made.items():
+            if mode in refused:
+                match = f"PaddingMode must not be {mode.name} below feature level ., but it is {mode.name}"
+                with pytest.raises(ConstraintError, match=match.replace(" .", " ._.")):
+                    desc.validate(first)
+            else:
+                desc.validate(first)
+    with pytest.raises(ConstraintError, match="must not be WRAP below feature level 6_4"):
+        Padding1Desc(f32(*IN), f32(*OUT), "WRAP", "FLOAT32", 0, **BORDER).validate("5_0")
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value", "wanted"),
+    [
+        ("UINT8", 2.9, np.uint8(2)),
+        ("UINT8", -1, np.uint8(0)),
+        ("INT8", -2.9, np.int8(-2)),
+        ("INT32", 2**31 - 1, np.int32(2**31 - 1)),
+        ("UINT64", 1e30, np.uint64(2**64 - 1)),
+        ("INT16", "nan", np.int16(0)),
+        ("FLOAT16", 1e6, np.float16(np.inf)),
+        ("FLOAT32", -0.0, np.float32(-0.0)),
+        ("FLOAT64", 0.1, np.float64(np.float32(0.1))),
+    ],
+)
+def test_the_float_of_padding_is_truncated(data_type, value, wanted):
+    one, three = TensorDesc(data_type, (1,)), TensorDesc(data_type, (3,))
+    run = compile_operator(PaddingDesc(one, three, "CONSTANT", float(value), (2,), (0,)))
+    assert_same_bits(np.asarray(run(np.ones(1, wanted.dtype))).view(wanted.dtype)[:2], np.array([wanted] * 2))
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value", "wanted"),
+    [
+        ("INT32", 2**31 - 1, np.int32(2**31 - 1)),
+        ("UINT64", 2**64 - 1, np.uint64(2**64 - 1)),
+        ("FLOAT16", np.uint16(0x7D01), np.uint16(0x7D01).view(np.float16)),  # a signaling NaN
+        ("FLOAT32", np.uint32(0x7F800001), np.uint32(0x7F800001).view(np.float32)),
+        ("FLOAT64", np.int64(-1), np.int64(-1).view(np.float64)),
+        ("FLOAT64", -0.0, np.float64(-0.0)),
+    ],
+)
+def test_the_number_of_padding1_is_one_of_the_type_or_bits(data_type, value, wanted):
+    one, three = TensorDesc(data_type, (1,)), TensorDesc(data_type, (3,))
+    run = compile_operator(Padding1Desc(one, three, "CONSTANT", data_type, value, (0,), (2,)))
+    assert_same_bits(np.asarray(run(np.ones(1, wanted.dtype))).view(wanted.dtype)[1:], np.array([wanted] * 2))
+
+
+# Against the oracle.
+
+
+def calls(shapes, *borders):
+    for shape, mode, border in itertools.product(shapes, MODES, borders):
+        x, ends = numbered(shape), [border[: len(shape)], border[::-1][: len(shape)]]
+        if mode == "reflection":
+            ends = [[0 if n == 1 else b for n, b in zip(shape, border, strict=True)] for border in ends]
+        call = partial(pad, start_padding=ends[0], end_padding=ends[1], mode=mode)
+        yield call, (x,), oracle(x, *ends, mode)
+
+
+@every_small_shape
+def test_every_small_shape(shapes):
+    """Borders shorter and longer than the array."""
+    assert_calls_agree(calls(shapes, (1, 0, 2), (3, 2, 0), (0, 7, 4)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_every_border_of_a_row(mode, size):
+    """Through several periods, and through so many that they are tiled."""
+    borders = [(0, 1), (2, 0), (1, 3), (3, 2), (4, 4), (5, 11), (16, 9), (300, 1), (130, 131)]
+    if mode == "reflection" and size == 1:
+        borders = [(0, 0)]
+    x = numbered(size)
+    assert_calls_agree(
+        (partial(pad, start_padding=(s,), end_padding=(e,), mode=mode), (x,), oracle(x, (s,), (e,), mode))
+        for s, e in borders
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_numpy_agrees(mode):
+    """WRAP is documented nowhere; it is NumPy's."""
+    x = numbered((3, 4))
+    wanted = np.pad(x, [(5, 2), (0, 9)], mode={"reflection": "reflect"}.get(mode, mode))
+    assert_same_bits(pad(x, (5, 0), (2, 9), mode=mode), wanted)
+
+
+def test_many_dimensions_and_none():
+    x = numbered((2,) * 8)
+    ends = (1, 0, 0, 2, 0, 0, 0, 1), (0, 0, 1, 0, 0, 0, 0, 3)
+    for mode in MODES:
+        assert_same_bits(pad(x, *ends, mode=mode), oracle(x, *ends, mode))
+        assert_same_bits(pad(np.float32(3), (), (), mode=mode), np.float32(3))
+
+
+@every_narrow_float
+@pytest.mark.parametrize("mode", MODES)
+def test_bits_of_narrow_floats(mode, dtype):
+    """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
+    bits = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}")
+    number = {"value": 1} if mode == "constant" else {}
+    put = partial(pad, mode=mode, **number)
+    more = {"constant_values": np.ones(1, dtype).view(bits.dtype)} if mode == "constant" else {}
+    wanted = partial(np.pad, mode={"reflection": "reflect"}.get(mode, mode), **more)
+    assert_same_bits(put(bits.view(dtype), (3,), (99,)), wanted(bits, (3, 99)).view(dtype))
+    twice = jax.jit(lambda x: put(put(x, (1,), (90,)), (2,), (9,)))
+    assert_same_bits(twice(bits.view(dtype)), wanted(wanted(bits, (1, 90)), (2, 9)).view(dtype))
+
+
+@pytest.mark.parametrize("value", [-0.0, np.nan, np.inf, 1.5])
+def test_the_number_of_a_narrow_border(value):
+    for dtype in (np.float16, jnp.bfloat16, ml_dtypes.float8_e5m2):
+        x = np.ones((2, 3), dtype)
+        assert_same_bits(pad(x, (1, 0), (0, 2), value=value), oracle(x, (1, 0), (0, 2), value=value))
+
+
+@pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
+def test_bits_of_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    if name in ("bool", "int4"):
+        x = np.arange(12).reshape(3, 4).astype(dtype)
+    else:
+        x = np.random.default_rng(1).integers(0, 256, (3, 4 * dtype.itemsize), dtype=np.uint8).view(dtype)
+        x[0] = np.array([-0.0, np.nan, np.inf, 1e-45]).astype(dtype)
+    for mode in MODES:
+        assert_same_bits(pad(x, (2, 1), (0, 5), mode=mode), oracle(x, (2, 1), (0, 5), mode))
+    assert_same_bits(pad(x, (2, 1), (0, 5), value=1), oracle(x, (2, 1), (0, 5), value=1))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(mode, x64):
+    x = np.uint64([[1, 2**40, 2**64 - 1], [5, 2**63, 7]]).view(np.float64)
+    desc = Padding1Desc(
+        TensorDesc("FLOAT64", (2, 3)),
+        TensorDesc("FLOAT64", (3, 5), (1, 3)),
+        mode.upper(),
+        "FLOAT64",
+        1 + 2**-50,
+        (1, 0),
+        (0, 2),
+    )
+    made = np.asarray(compile_operator(desc)(x.ravel())).view(np.float64)
+    wanted = oracle(x, (1, 0), (0, 2), mode, 1 + 2**-50)
+    assert_same_bits(made.reshape(5, 3).T, wanted)
+    number = {"value": 1 + 2**-50} if mode == "constant" else {}
+    if x64:
+        assert_same_bits(pad(x, (1, 0), (0, 2), mode=mode, **number), wanted)
+    else:
+        with pytest.raises(DataTypeError, match="input of type float64 needs 64-bit types"):
+            pad(x, (1, 0), (0, 2), mode=mode, **number)
+
+
+def test_random_keys():
+    """There is no number among them."""
+    keys = jax.random.split(jax.random.key(0), 3)
+    data = np.asarray(jax.random.key_data(keys))
+    made = pad(keys, (2,), (1,), mode="symmetric")
+    assert_same_bits(jax.random.key_data(made), data[[1, 0, 0, 1, 2, 2]])
+    with pytest.raises(DataTypeError, match=r"value must be a number .* that key<fry> holds"):
+        pad(keys, (2,), (1,))
+
+
+# Empty arrays.
+
+
+def test_empty_arrays():
+    assert_same_bits(pad(X[:0], (1, 0), (2, 0), value=7), np.full((3, 6), 7, np.float32))
+    assert_same_bits(pad(X[:0].astype(jnp.bfloat16), (1, 0), (2, 0)), np.zeros((3, 6), jnp.bfloat16))
+    for mode in COPIES:
+        assert pad(X[:0], (0, 1), (0, 20), mode=mode).shape == (0, 27)
+        with pytest.raises(ConstraintError, match="dimension 0 has 0"):
+            pad(X[:0], (0, 1), (1, 0), mode=mode)
+
+
+# Transformations.
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_of_all_copies_are_added(mode, dtype):
+    """In float32, and rounded once; a border of more periods than are put together one by one too."""
+    for ends, most in [(((1, 2), (3, 0)), 251), (((0, 700), (90, 3)), 2)]:
+        weights = numbered(oracle(X, *ends, mode).shape) % most
+        of_each = oracle(np.arange(24).reshape(4, 6), *ends, mode, -1)
+        wanted = np.array([weights[of_each == i].sum() for i in range(24)]).reshape(4, 6)
+        back = jax.vjp(lambda x, ends=ends: pad(x, *ends, mode=mode), X.astype(dtype))[1]
+        assert_same_bits(back(weights.astype(dtype))[0], wanted.astype(dtype))
+
+
+def test_the_gradient_beside_another_number():
+    assert_same_bits(jax.grad(lambda x: (pad(x, (1, 2), (3, 0), value=5) ** 2).sum())(X), 2 * X)
+    narrow = jax.grad(lambda x: pad(x, (1, 2), (3, 0), value=5).sum())(X.astype(jnp.bfloat16))
+    assert_same_bits(narrow, np.ones((4, 6), jnp.bfloat16))
+
+
+@pytest.mark.parametrize("mode", COPIES)
+def test_nothing_is_gathered_or_scattered(mode):
+    back = jax.make_jaxpr(lambda x, y: jax.vjp(lambda x: pad(x, (9, 2), (3, 70), mode=mode), x)[1](y))
+    for text in (jax.make_jaxpr(lambda x: pad(x, (9, 2), (3, 70), mode=mode))(X), back(X, numbered((16, 78)))):
+        assert not any(name in str(text) for name in ("gather", "scatter"))
+
+
+def test_vmap_of_any_axis():
+    batch = numbered((4, 5, 6))
+    for mode in MODES:
+        mapped = jax.vmap(lambda x, mode=mode: pad(x, (1, 0), (0, 9), mode=mode), in_axes=1, out_axes=2)(batch)
+        for i in range(5):
+            assert_same_bits(mapped[:, :, i], oracle(batch[:, i], (1, 0), (0, 9), mode))
+
+
+def test_symbolic_dimensions():
+    """One that has a border can be exported where its edge or a number is all that there is to know."""
+    (b,) = jax.export.symbolic_shape("b")
+    spec = jax.ShapeDtypeStruct((b, 6), np.float32)
+    for mode in MODES:
+        beside, around = (partial(pad, start_padding=s, end_padding=(0, 7), mode=mode) for s in ((0, 2), (1, 2)))
+        assert_same_bits(jax.export.export(jax.jit(beside))(spec).call(X), oracle(X, (0, 2), (0, 7), mode))
+        if mode in ("constant", "edge"):
+            assert_same_bits(jax.export.export(jax.jit(around))(spec).call(X), oracle(X, (1, 2), (0, 7), mode))
+        else:
+            with pytest.raises(ConstraintError, match="dimension 0 is symbolic, b, which can be padded with"):
+                jax.export.export(jax.jit(around))(spec)
+
+
+# Explicit meshes.
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_dimension_without_a_border_keeps_its_sharding(mode):
+    made = pad(on_explicit_mesh(X, "d", None), (0, 2), (0, 3), mode=mode)
+    assert jax.typeof(made).sharding.spec == P("d", None)
+    assert_same_bits(made, oracle(X, (0, 2), (0, 3), mode))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_sharded_dimension_with_a_border_needs_an_out_sharding(mode):
+    x = on_explicit_mesh(X, "d", None)
+    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', and the output has no such"):
+        pad(x, (1, 0), (1, 0), mode=mode)
+    made = pad(x, (1, 0), (1, 0), mode=mode, out_sharding=jax.typeof(x).sharding)
+    assert jax.typeof(made).sharding.spec == P("d", None)
+    assert_same_bits(made, oracle(X, (1, 0), (1, 0), mode))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": [1, 2]}, DataTypeError, "input must be an array"),
+        ({"start_padding": 1}, DataTypeError, "start_padding must be a sequence of Python integers, .* it is int"),
+        ({"start_padding": ((1, 2), (3, 0))}, DataTypeError, r"start_padding\[0\] must be a Python integer"),
+        ({"end_padding": (1, 0.5)}, DataTypeError, r"end_padding\[1\] must be a Python integer, .* it is float"),
+        ({"end_padding": (1, np.nan)}, DataTypeError, r"end_padding\[1\] must be a Python integer"),
+        ({"end_padding": (1,)}, ConstraintError, "one entry per dimension of input, but there are 1 for 2"),
+        ({"start_padding": (-1, 0)}, ConstraintError, r"every one of start_padding must be at least 0"),
+        ({"start_padding": (2**63, 0)}, ConstraintError, r"must give fewer than 2\*\*63 bytes"),
+        ({"start_padding": (2**40, 0), "end_padding": (0, 2**40)}, ConstraintError, r"fewer than 2\*\*63 bytes"),
+        ({"mode": "reflect"}, ConstraintError, "mode must be one of 'constant', 'edge', 'reflection', 'symmetric'"),
+        ({"mode": 3}, DataTypeError, "mode must be a string"),
+        ({"mode": "edge", "value": 1}, ConstraintError, "value needs mode=\"constant\", but mode is 'edge'"),
+        ({"value": "1"}, DataTypeError, "value must be a number .*, known while tracing, that float32 holds"),
+        ({"value": 1e39}, DataTypeError, "that float32 holds, but it is 1e"),
+        ({"value": 1j}, DataTypeError, "that float32 holds"),
+        ({"input": X.astype(np.uint8), "value": -1}, DataTypeError, "that uint8 holds, but it is -1"),
+        ({"input": X.astype(np.uint8), "value": 0.5}, DataTypeError, "that uint8 holds, but it is 0.5"),
+        ({"input": X[:, :1], "mode": "reflection"}, ConstraintError, "two to reflect, but dimension 1 has 1"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^pad: .*{match}"):
+        pad(**CASE.arguments | {"mode": "constant"} | change)
+
+
+def test_numbers_of_numpy_are_accepted():
+    assert_same_bits(pad(X, np.array([1, 2]), [np.int8(3), 0], mode="reflection"), CASE(X))
+    assert_same_bits(pad(X, (1, 0), (0, 1), value=np.float16(0.5)), oracle(X, (1, 0), (0, 1), value=0.5))

@@ -1,32 +1,42 @@
 """ONNX's layout operators, in NumPy on constants and jax.numpy on data: shapes are known, no bit changes."""
 
+from collections.abc import Mapping
 from itertools import accumulate
 from math import ceil, prod
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from ..errors import ConstraintError
+from ..lowering.bits import carry_bits
 from ..operators import fill_value_constant, fill_value_sequence, select
 from ..operators import join as dml_join
+from ..operators import pad as dml_pad
 from ..operators import slice as dml_slice
 from ..operators import split as dml_split
 from ..operators import tile as dml_tile
-from .values import Array, arrays, known, known_ints, move_bits
+from ..operators._pad import Mode
+from .values import Array, arrays, known, known_ints, move_bits, on_device
 
 __all__ = [
+    "PAD_MODES",
     "axes_of",
     "axis_of",
+    "borders_of",
     "concat",
     "constant",
     "constant_of_shape",
     "expand",
     "flatten",
     "identity",
+    "lengths_of",
     "pad",
     "pad_by_attributes",
     "pad_by_paddings",
+    "parts_of",
     "range_",
     "range_of",
     "reshape",
@@ -40,6 +50,7 @@ __all__ = [
     "transpose",
     "unsqueeze",
     "where",
+    "windows_of",
 ]
 
 
@@ -139,16 +150,19 @@ def concat(*, inputs: tuple[Array, ...], axis: int = 1) -> Array:
     return np.concatenate(inputs_, axis) if xp is np else dml_join(inputs_, axis)
 
 
-def split(
-    *, input: Array, axis: int = 0, count: int, split: Any = None, num_outputs: int | None = None
-) -> tuple[Array, ...]:
+def split(*, input: Array, axis: int = 0, **asked: Any) -> tuple[Array, ...]:
     axis = axis_of("axis", axis, input.ndim)
-    length = input.shape[axis]
+    sizes = lengths_of(input.shape[axis], **asked)
+    xp, input = arrays(input)
+    return tuple(np.split(input, list(accumulate(sizes))[:-1], axis)) if xp is np else dml_split(input, sizes, axis)
+
+
+def lengths_of(length: int, *, count: int, split: Any = None, num_outputs: int | None = None) -> list[int]:
+    """Those of the parts, by their sizes or their number."""
     sizes = _equal_parts(length, count, uneven=num_outputs is not None) if split is None else known_ints("split", split)
     if len(sizes) != count or sum(sizes) != length or min(sizes) < 0 or num_outputs not in (None, count):
         raise ConstraintError(f"the parts must be {count} and add up to {length}, but they are {sizes}")
-    xp, input = arrays(input)
-    return tuple(np.split(input, list(accumulate(sizes))[:-1], axis)) if xp is np else dml_split(input, sizes, axis)
+    return sizes
 
 
 def _equal_parts(length: int, count: int, *, uneven: bool) -> list[int]:
@@ -160,24 +174,37 @@ def _equal_parts(length: int, count: int, *, uneven: bool) -> list[int]:
 
 
 def slice_(*, data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
+    at = parts_of(data.shape, starts, ends, axes, steps)
+    windows = windows_of(data.shape, at) if all(isinstance(n, int) for n in data.shape) else None  # as in jax.export
+    xp, data = arrays(data)
+    if xp is np or windows is None:
+        return move_bits(lambda data: data[at], data)
+    offsets, lengths, strides = windows
+    return dml_slice(data, offsets, lengths, strides)
+
+
+def parts_of(shape: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple[slice, ...]:
+    """What is taken of each dimension, in Python's way."""
     first, last = known_ints("starts", starts), known_ints("ends", ends)
-    along = axes_of("axes", range(len(first)) if axes is None else axes, data.ndim)
+    along = axes_of("axes", range(len(first)) if axes is None else axes, len(shape))
     step = [1] * len(first) if steps is None else known_ints("steps", steps)
     if not len(first) == len(last) == len(along) == len(step) or 0 in step:
         raise ConstraintError(f"starts, ends, axes, steps must go together, steps not 0: {first, last, along, step}")
-    xp, data = arrays(data)
-    at = [slice(None)] * data.ndim
+    at = [slice(None)] * len(shape)
     for axis, *bounds in zip(along, first, last, step, strict=True):
-        at[axis] = _bounded(data.shape[axis], *bounds)
-    is_known = all(isinstance(n, int) for n in data.shape)  # not symbolic, as in jax.export
-    windows = [_window(range(n)[part]) for n, part in zip(data.shape, at, strict=True)] if is_known else [None]
-    if xp is np or None in windows:  # an empty window is none of DirectML's
-        return move_bits(lambda data: data[tuple(at)], data)
-    return dml_slice(data, *zip(*windows, strict=True)) if windows else data
+        at[axis] = _bounded(shape[axis], *bounds)
+    return tuple(at)
+
+
+def windows_of(shape: Any, at: tuple[slice, ...]) -> list[tuple[int, ...]] | None:
+    """Offsets, lengths and strides of DirectML's windows; None if one would be empty."""
+    windows = [_window(range(n)[part]) for n, part in zip(shape, at, strict=True)]
+    found = [window for window in windows if window]
+    return [tuple(window[i] for window in found) for i in range(3)] if len(found) == len(windows) else None
 
 
 def _window(reached: range) -> tuple[int, int, int] | None:
-    """Offset, length and stride of the window that holds some coordinates; None if there are none."""
+    """The offset, length and stride of the window that holds some coordinates; None if there are none."""
     if not reached:
         return None
     first, last = min(reached[0], reached[-1]), max(reached[0], reached[-1])
@@ -215,37 +242,46 @@ def tile_along(*, input: Array, tiles: Array, axis: Array) -> Array:
 
 def pad(
     *, data: Array, pads: Any, mode: str = "constant", constant_value: Array | None = None, axes: Any = None
-) -> Array:
+) -> jax.Array:
+    low, high = borders_of(data.shape, pads, mode, axes)
+    ends = [n + min(0, b) for n, b in zip(data.shape, high, strict=True)]
+    part = on_device(slice_(data=data, starts=[max(0, -a) for a in low], ends=ends))
+    low, high = ([max(0, n) for n in border] for border in (low, high))
+    if mode != "constant":
+        return dml_pad(part, low, high, mode=PAD_MODES[mode])
+    if isinstance(constant_value, Tracer):  # DirectML's is known
+        edges = [(*both, 0) for both in zip(low, high, strict=True)]
+        number = constant_value.reshape(())
+        return carry_bits(lambda _, data, number: lax.pad(data, number, edges), None, part, number, in_bytes=True)
+    return dml_pad(part, low, high, value=0 if constant_value is None else np.asarray(constant_value).reshape(()))
+
+
+def borders_of(shape: Any, pads: Any, mode: str, axes: Any) -> tuple[list[int], list[int]]:
+    """How much comes before and behind each dimension; a negative number cuts off."""
     amounts = known_ints("pads", pads)
-    along = axes_of("axes", range(data.ndim) if axes is None else axes, data.ndim)
+    along = axes_of("axes", range(len(shape)) if axes is None else axes, len(shape))
     if len(amounts) != 2 * len(along):
         raise ConstraintError(f"pads must be {2 * len(along)} numbers, two per axis, but they are {amounts}")
-    if mode not in _PAD_MODES:
-        raise ConstraintError(f"mode must be one of {', '.join(_PAD_MODES)}, but it is {mode!r}")
-    low, high = ([0] * data.ndim for _ in range(2))
+    if mode not in PAD_MODES:
+        raise ConstraintError(f"mode must be one of {', '.join(PAD_MODES)}, but it is {mode!r}")
+    low, high = ([0] * len(shape) for _ in range(2))
     for i, axis in enumerate(along):
         low[axis], high[axis] = amounts[i], amounts[len(along) + i]
-    value = np.zeros((), data.dtype) if constant_value is None else constant_value.reshape(())
-    xp, data, value = arrays(data, value)
-    cut = tuple(slice(max(0, -a), n - max(0, -b)) for a, b, n in zip(low, high, data.shape, strict=True))
-    if any(max(0, -a) + max(0, -b) > n for a, b, n in zip(low, high, data.shape, strict=True)):
-        raise ConstraintError(f"negative pads must leave a size of at least 0, but {amounts} cut all of {data.shape}")
-    widths = [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)]
-    if mode == "constant" and xp is not np:
-        return move_bits(lambda data, value: lax.pad(data[cut], value, [(a, b, 0) for a, b in widths]), data, value)
-    given = {"constant_values": value} if mode == "constant" else {}
-    return move_bits(lambda data: xp.pad(data[cut], widths, _PAD_MODES[mode], **given), data)
+    if any(max(0, -a) + max(0, -b) > n for a, b, n in zip(low, high, shape, strict=True)):
+        raise ConstraintError(f"negative pads must leave a size of at least 0, but {amounts} cut all of {shape}")
+    return low, high
 
 
-_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+# As DirectML calls them.
+PAD_MODES: Mapping[str, Mode] = {"constant": "constant", "reflect": "reflection", "edge": "edge", "wrap": "wrap"}
 
 
-def pad_by_attributes(*, data: Array, value: float = 0.0, **rest: Any) -> Array:
+def pad_by_attributes(*, data: Array, value: float = 0.0, **rest: Any) -> jax.Array:
     """The versions whose value is an attribute."""
     return pad(data=data, constant_value=np.asarray(value, data.dtype), **rest)
 
 
-def pad_by_paddings(*, paddings: Any, **rest: Any) -> Array:
+def pad_by_paddings(*, paddings: Any, **rest: Any) -> jax.Array:
     """The first version, which had another name for the pads."""
     return pad_by_attributes(pads=paddings, **rest)
 

@@ -37,7 +37,7 @@ __all__ = [
     "gather",
     "gather_elements",
     "gather_nd",
-    "lengths_of",
+    "lengths_among",
     "max_unpool",
     "non_zero",
     "number_of",
@@ -46,11 +46,11 @@ __all__ = [
     "reverse_sequence",
     "scatter_elements",
     "scatter_nd",
+    "sliding",
     "space_to_depth",
     "top_k",
     "trilu",
     "unpooled_sizes",
-    "windows_of",
 ]
 
 
@@ -106,12 +106,12 @@ def non_zero(*, x: Array) -> jax.Array:
 
 
 def reverse_sequence(*, input: Array, sequence_lens: Array, batch_axis: int = 1, time_axis: int = 0) -> jax.Array:
-    shape, wanted, time = lengths_of(input.shape, sequence_lens.shape, batch_axis, time_axis)
+    shape, wanted, time = lengths_among(input.shape, sequence_lens.shape, batch_axis, time_axis)
     lengths = expand(input=reshape(data=sequence_lens, shape=shape, allowzero=1), shape=wanted)
     return dml_reverse(on_device(input), lengths, time)
 
 
-def lengths_of(shape: Any, lengths: Any, batch_axis: int, time_axis: int) -> tuple[list[int], list[int], int]:
+def lengths_among(shape: Any, lengths: Any, batch_axis: int, time_axis: int) -> tuple[list[int], list[int], int]:
     """The sizes of a length per batch among all dimensions, those that it is repeated to, and the axis of time."""
     if len(shape) < 2 or {batch_axis, time_axis} not in ({0, 1}, {1, 0}) or list(lengths) != [shape[batch_axis]]:
         rule = "batch_axis and time_axis must be 0 and 1 of input, and sequence_lens have a length per batch"
@@ -179,10 +179,10 @@ def unpooled_sizes(shape: Any, kernel_shape: Any, pads: Any, strides: Any) -> li
 
 def col2im(*, input: Array, image_shape: Array, block_shape: Array, **attributes: Any) -> jax.Array:
     sizes, windows = known_ints("image_shape", image_shape), known_ints("block_shape", block_shape)
-    return fold(on_device(input), sizes, windows, **windows_of(len(sizes), **attributes))
+    return fold(on_device(input), sizes, windows, **sliding(len(sizes), **attributes))
 
 
-def windows_of(count: int, *, dilations: Any = None, pads: Any = None, strides: Any = None) -> dict[str, Any]:
+def sliding(count: int, *, dilations: Any = None, pads: Any = None, strides: Any = None) -> dict[str, Any]:
     """How windows slide over `count` dimensions, by the names that `fold` has."""
     pads = [0] * 2 * count if pads is None else list(pads)
     if len(pads) != 2 * count:

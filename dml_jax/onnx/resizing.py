@@ -14,7 +14,7 @@ from ..operators import cast, resample
 from .arrange import axes_of
 from .values import Array, known, known_ints, on_device
 
-__all__ = ["NEAREST", "Grid", "grid_of", "resize", "resize_by_scales", "upsample_2d"]
+__all__ = ["CROP", "NEAREST", "Grid", "grid_of", "outside", "resize", "resize_by_scales", "upsample_2d"]
 
 # Which element is the nearest: how `resample` rounds, and what is added to the offset before.
 NEAREST = {
@@ -23,7 +23,7 @@ NEAREST = {
     "floor": ("decreasing", 0.0),
     "ceil": ("increasing", 0.0),
 }
-_CROP = "tf_crop_and_resize"
+CROP = "tf_crop_and_resize"
 # A coordinate o of the output lies at (o - after) / scale - before: both offsets and the scale, by the sizes before and
 # after, the scale that is asked for, and the region.
 _LAWS: Mapping[str, Callable[[int, int, float, float, float], tuple[float, float, float]]] = {
@@ -33,7 +33,7 @@ _LAWS: Mapping[str, Callable[[int, int, float, float, float], tuple[float, float
     "align_corners": lambda n, m, scale, *_: (0.0, 0.0, (scale * n - 1) / (n - 1) if min(n, m) > 1 else inf),
     "asymmetric": lambda n, m, scale, *_: (0.0, 0.0, scale),
     "tf_half_pixel_for_nn": lambda n, m, scale, *_: (0.0, -0.5, scale),
-    _CROP: lambda n, m, scale, start, end: _cropped(n, m, start, end),
+    CROP: lambda n, m, scale, start, end: _cropped(n, m, start, end),
 }
 
 
@@ -106,8 +106,8 @@ def resize(
             output_pixel_offsets=grid.after,
             rounding=rounding,  # type: ignore[arg-type]
         )
-    if law == _CROP:
-        y = jnp.where(_outside(grid, x.shape), np.asarray(extrapolation_value, y.dtype), y)
+    if law == CROP:
+        y = jnp.where(outside(grid, x.shape), np.asarray(extrapolation_value, y.dtype), y)
     return cast(y, dtype)
 
 
@@ -139,7 +139,7 @@ def grid_of(
             raise ConstraintError(f"scales must be positive, but they are {factors}")
         wanted = [int(np.float32(n) * np.float32(factor)) for n, factor in zip(lengths, factors, strict=True)]
     region = [0.0] * len(along) + [1.0] * len(along)
-    if law == _CROP:
+    if law == CROP:
         region = [] if roi is None else [float(number) for number in known("roi", roi)]
         if len(region) != 2 * len(along):
             raise ConstraintError(f"roi must be {2 * len(along)} numbers, starts and ends, but it is {region}")
@@ -166,13 +166,13 @@ def _is_changed(grid: Grid, axis: int, size: int) -> bool:
     return not np.array_equal(grid.positions(axis), np.arange(size))
 
 
-def _outside(grid: Grid, shape: Sequence[int]) -> np.ndarray:
+def outside(grid: Grid, shape: Sequence[int]) -> np.ndarray:
     """Which elements of the output lie beyond those of the input."""
-    outside = np.zeros(grid.sizes, bool)
+    is_outside = np.zeros(grid.sizes, bool)
     for d, n in enumerate(shape):
         x = grid.positions(d)
-        outside |= ((x < 0) | (x > n - 1)).reshape([-1 if e == d else 1 for e in range(len(shape))])
-    return outside
+        is_outside |= ((x < 0) | (x > n - 1)).reshape([-1 if e == d else 1 for e in range(len(shape))])
+    return is_outside
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from ..core.rules import Operands, Rule, one_per_dimension, representable
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
-from ..lowering.bits import carry_bits, is_key
+from ..lowering.bits import is_key
+from ..lowering.narrow import move_narrow
 from ._windows import window_rules, within_reach
 
 __all__ = ["SliceGradDesc", "slice_grad"]
@@ -95,7 +96,7 @@ def slice_grad(
     def spread(_: None, gradient: jax.Array) -> jax.Array:
         return lax.pad(lax.rev(gradient, backwards), np.zeros((), gradient.dtype), zeros)
 
-    return carry_bits(spread, None, input_gradient, in_bytes=True)
+    return move_narrow(spread, None, input_gradient, in_bytes=True)
 
 
 def _zeros(n: int, size: int, offset: int, window: int, stride: int) -> tuple[int, int, int]:

@@ -1,6 +1,8 @@
 """The descriptors of ONNX nodes: DirectML computes with them what ONNX says, and the command lists who takes them."""
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -28,13 +30,20 @@ DESCRIBED = set(ONNX_OPERATORS) - {"Add", "Constant", "Conv", "Div", "Mul", "Rel
 ROUNDED = {"CumSum", "CumProd", "Resize"}  # in float32 or as XLA likes
 
 
-def single(op_type, inputs, opset=18, outputs=("y",), **attributes):
-    """A model of one node, named it."""
+def single(op_type, inputs, opset=18, outputs=("y",), kept=None, **attributes):
+    """A model of one node, named it, of whose outputs some are kept."""
     names = [f"x{i}" for i in range(len(inputs))]
     node = helper.make_node(op_type, names, list(outputs), name="it", **attributes)
-    proto = model([node], dict(zip(names, inputs, strict=True)), outputs, opset=opset)
+    proto = model([node], dict(zip(names, inputs, strict=True)), kept or outputs, opset=opset)
     for output in proto.graph.output:
         output.CopyFrom(helper.make_tensor_value_info(output.name, as_type(inputs[0]), None))
+    return proto
+
+
+def with_constant(proto, numbers):
+    """The node with one more input, which is known."""
+    proto.graph.node[0].input.append("c")
+    proto.graph.initializer.append(numpy_helper.from_array(np.int64(numbers), "c"))
     return proto
 
 
@@ -127,6 +136,71 @@ DESCS = {
             output=dml_jax.TensorDesc(np.float16, (1, 4, 1, 1)),
             block_size=2,
             order="DEPTH_COLUMN_ROW",
+        ),
+    ),
+    "transpose": (
+        single("Transpose", [zeros((2, 3, 4))], perm=[2, 0, 1]),
+        dml_jax.ElementWiseIdentityDesc(dml_jax.TensorDesc(F, (4, 2, 3), (1, 12, 4)), dml_jax.TensorDesc(F, (4, 2, 3))),
+    ),
+    "where": (
+        single("Where", [zeros((3, 1), bool), zeros((2,)), zeros((3, 2))]),
+        dml_jax.ElementWiseIfDesc(
+            condition=dml_jax.TensorDesc(np.uint8, (3, 2), (1, 0)),
+            a=dml_jax.TensorDesc(F, (3, 2), (0, 1)),
+            b=dml_jax.TensorDesc(F, (3, 2)),
+            output=dml_jax.TensorDesc(F, (3, 2)),
+        ),
+    ),
+    "reverse_sequence": (
+        single("ReverseSequence", [zeros((4, 2, 3)), zeros((2,), I)]),
+        dml_jax.ReverseSubsequencesDesc(
+            input=dml_jax.TensorDesc(F, (4, 2, 3)),
+            sequence_lengths=dml_jax.TensorDesc(np.uint64, (1, 2, 3), (0, 1, 0)),
+            output=dml_jax.TensorDesc(F, (4, 2, 3)),
+            axis=0,
+        ),
+    ),
+    "split_with_an_unread_part": (
+        single("Split", [zeros((2, 5))], axis=-1, num_outputs=2, outputs=("y", "z"), kept=("y",)),
+        dml_jax.SplitDesc(
+            input=dml_jax.TensorDesc(F, (2, 5)),
+            outputs=(dml_jax.TensorDesc(F, (2, 3)), dml_jax.TensorDesc(F, (2, 2))),
+            axis=1,
+        ),
+    ),
+    "top_k_with_unread_indices": (
+        single("TopK", [zeros((2, 5))], opset=9, axis=0, k=1, outputs=("y", "z"), kept=("y",)),
+        dml_jax.TopK1Desc(
+            input=dml_jax.TensorDesc(F, (2, 5)),
+            output_value=dml_jax.TensorDesc(F, (1, 5)),
+            output_index=dml_jax.TensorDesc(np.uint64, (1, 5)),
+            axis=0,
+            k=1,
+            axis_direction="DECREASING",
+        ),
+    ),
+    "pad_by_attributes": (
+        single("Pad", [zeros((2, 5), np.float16)], opset=2, pads=[0, 1, 2, 0], value=0.1),
+        dml_jax.Padding1Desc(
+            input=dml_jax.TensorDesc(np.float16, (2, 5)),
+            output=dml_jax.TensorDesc(np.float16, (4, 6)),
+            padding_mode="CONSTANT",
+            padding_value_data_type=np.float16,
+            padding_value=np.float16(0.1),
+            start_padding=(0, 1),
+            end_padding=(2, 0),
+        ),
+    ),
+    "upsample_of_more_than_four_dimensions": (
+        single("Upsample", [zeros((1, 1, 3, 4, 5, 6))], opset=7, scales=[1.0, 1.0, 1.0, 1.0, 2.0, 2.0]),
+        dml_jax.Resample2Desc(
+            input=dml_jax.TensorDesc(F, (3, 4, 5, 6)),
+            output=dml_jax.TensorDesc(F, (3, 4, 10, 12)),
+            interpolation_mode="NEAREST_NEIGHBOR",
+            rounding_direction="DECREASING",
+            scales=(1, 1, 2, 2),
+            input_pixel_offsets=(0, 0, 0, 0),
+            output_pixel_offsets=(0, 0, 0, 0),
         ),
     ),
 }
@@ -244,6 +318,19 @@ REFUSED = {
         single("Gather", [zeros((3, 2)), zeros((0,), I)]),
         "a tensor must have elements in DirectML, but its sizes are (0,)",
     ),
+    "no_border": (
+        single("Pad", [zeros((3,))], opset=2, pads=[-1, 0]),
+        "pads must be at least 0 in DirectML, but they are [-1] and [0]",
+    ),
+    "bool": (single("Cast", [zeros((3,))], to=TensorProto.BOOL), "the target must not be bool"),
+    "both_directions": (
+        single("Upsample", [zeros((3, 4))], opset=7, scales=[2.0, 0.5]),
+        "scales must not shrink and enlarge in one in DirectML, but they are (2.0, 0.5)",
+    ),
+    "unpooled": (
+        with_constant(single("MaxUnpool", [zeros((1, 1, 2)), zeros((1, 1, 2), I)], kernel_shape=[1]), [1, 1, 3]),
+        "output_shape must be [1, 1, 2], whose elements the indices count, but it is (1, 1, 3)",
+    ),
     "rank_9": (
         single("Gather", [zeros((1,) * 8), zeros((1, 1), I)]),
         "DimensionCount must be in [1, 8], but it is 9",
@@ -272,6 +359,44 @@ def test_sizes_must_follow_from_the_model():
         dml_jax.ConstraintError, match="every size must follow from the model, but those of 'x1' do not"
     ):
         to_descs(proto)
+
+
+def tables():
+    """Of the page about ONNX, the rows: what the cells name."""
+    text = (Path(__file__).parent.parent / "docs/onnx.md").read_text()
+    of_functions, of_structs = text.split("## Operators")[1].split("## As DirectML descriptors")
+    rows = [
+        [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ") and "---" not in line]
+        for part in (of_functions.split("\n## ")[0], of_structs.split("\n## ")[0])
+    ]
+    return [[(cells[0].split(", "), cells[1]) for cells in part[1:]] for part in rows]
+
+
+def test_the_page_lists_every_operator():
+    functions, structs = tables()
+    assert Counter(name for names, _ in functions for name in names) == Counter(list(ONNX_OPERATORS))
+    assert Counter(name for names, _ in structs for name in names) == Counter(list(DESCRIBED))
+    made = {desc.operator_type for _, desc in DESCS.values()}
+    assert made <= {name for _, text in structs for name in re.findall(r"[A-Z][A-Z_0-9]{3,}", text)}
+
+
+def test_a_border_must_be_known():
+    nodes = [helper.make_node("Pad", ["x", "p", "v"], ["y"], name="it")]
+    proto = model(nodes, {"x": zeros((3,)), "v": zeros(())}, ["y"], {"p": np.int64([1, 0])})
+    with pytest.raises(dml_jax.ConstraintError, match="constant_value must be known in DirectML, but"):
+        to_descs(proto)
+
+
+def test_what_follows_from_shapes_has_no_descriptor_but_arrays_that_are_made():
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["s", "one", "two"], ["n"]),
+        helper.make_node("ConstantOfShape", ["n"], ["zeros"], name="it"),
+        helper.make_node("Expand", ["zeros", "s"], ["y"]),
+    ]
+    proto = model(nodes, {"x": zeros((2, 3))}, ["y"], {"one": np.int64([1]), "two": np.int64([2])})
+    row = dml_jax.TensorDesc(F, (3,))
+    assert to_descs(proto) == {"ConstantOfShape node 'it'": dml_jax.FillValueConstantDesc(row, F, 0)}
 
 
 def test_contradicting_shapes():

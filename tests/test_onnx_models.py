@@ -227,14 +227,21 @@ DECIDING = {
     "Squeeze": ("Squeeze", ["y", "v"], {}, np.int64([0])),
     "Unsqueeze": ("Unsqueeze", ["x", "v"], {}, np.int64([0])),
     "Split": ("Split", ["x", "v"], {}, np.int64([1, 1])),
+    "NonZero": ("NonZero", ["x"], {}, None),
+    "OneHot": ("OneHot", ["i", "v", "i"], {}, np.int64(2)),
+    "Resize": ("Resize", ["x", "", "", "v"], {}, np.int64([4, 2])),
+    "Col2Im": ("Col2Im", ["y", "v", "w"], {}, np.int64([2])),
 }
+# What decides something else, and what.
+FIXING = {"Trilu": "diagonals", "CumSum": "an axis"}
 
 
 @pytest.mark.parametrize("name", DECIDING)
 def test_data_must_not_decide_a_shape(name):
     op_type, inputs, attributes, value = DECIDING[name]
     x = np.float32([[1, 2], [3, 4]])
-    arrays = {n: a for n, a in {"x": x, "y": x[None], "v": value}.items() if n in inputs}
+    others = {"i": np.int64([0, 1]), "w": np.int64([1])}
+    arrays = {n: a for n, a in {"x": x, "y": x[None], "v": value, **others}.items() if n in inputs}
     outputs = ["a", "b"] if op_type in ("Split", "TopK") else ["a"]
     node = helper.make_node(op_type, inputs, outputs, name="it", **attributes)
     function = to_jax(model([node], arrays, outputs))
@@ -246,7 +253,50 @@ def test_data_must_not_decide_a_shape(name):
         jax.block_until_ready(function(*arrays.values()))
 
 
+@pytest.mark.parametrize("op_type", FIXING)
+def test_data_must_not_decide_what_is_compiled(op_type):
+    arrays = {"x": np.float32([[1, 2], [3, 4]]), "v": np.int64(0)}
+    function = to_jax(model([helper.make_node(op_type, ["x", "v"], ["y"], name="it")], arrays, ["y"]))
+    with jax.enable_x64(True):
+        with pytest.raises(NotConstantError, match=f"because it decides {FIXING[op_type]}, but it depends on the data"):
+            jax.jit(function)(*arrays.values())
+        jax.block_until_ready(function(*arrays.values()))
+
+
 # Transformations and parameters.
+
+
+def test_a_border_may_be_data_and_has_a_gradient():
+    node = helper.make_node("Pad", ["x", "p", "v"], ["y"])
+    x, v = np.float32([1, 2]), np.float32(7)
+    function = to_jax(model([node], {"x": x, "v": v}, ["y"], {"p": np.int64([2, 1])}))
+    for padded in (function(x, v), jax.jit(function)(x, v)):
+        assert_same_bits(padded, np.float32([7, 7, 1, 2, 7]))
+    back = jax.grad(lambda x, v: function(x, v).sum(), (0, 1))(x, v)
+    assert [g.tolist() for g in back] == [[1, 1], 3]
+
+
+def test_what_is_added_up_placed_and_resized_has_derivatives():
+    nodes = [
+        helper.make_node("CumSum", ["x", "one"], ["a"], exclusive=1),
+        helper.make_node("Trilu", ["a", "one"], ["b"], upper=0),
+        helper.make_node("ReverseSequence", ["b", "lengths"], ["c"], time_axis=1, batch_axis=0),
+        helper.make_node("MaxUnpool", ["c", "places"], ["d"], kernel_shape=[1]),
+        helper.make_node("Resize", ["d", "", "scales"], ["e"], mode="cubic"),
+        helper.make_node("Resize", ["e", "", "scales"], ["f"], mode="linear"),
+        helper.make_node("Col2Im", ["f", "image", "two"], ["y"]),
+    ]
+    x = np.random.default_rng(3).standard_normal((1, 2, 3)).astype(np.float32)
+    constants = {
+        "one": np.int64(1),
+        "lengths": np.int64([2]),
+        "places": np.int64([[[5, 4, 3], [0, 1, 2]]]),
+        "scales": np.float32([1, 1, 2]),
+        "image": np.int64([13]),
+        "two": np.int64([2]),
+    }
+    function = to_jax(model(nodes, {"x": x}, ["y"], constants, opset=18))
+    check_grads(jax.jit(function), (x,), order=2, atol=0.05, rtol=0.05)
 
 
 def test_vmap_is_a_loop():

@@ -13,7 +13,7 @@ from dml_jax.onnx.table import ONNX_OPERATORS
 
 OPSETS = (7, 9, 10, 11, 12, 13, 16, 18, 19, 20)
 GRAPHS = [(opset, seed) for opset in OPSETS for seed in range(2)]
-SAMPLE = [(7, 0), (11, 0), (20, 0)]  # the least and the greatest, and between them the first with negative axes
+SAMPLE = [(7, 0), (20, 0)]  # the least and the greatest
 NODES = 100
 
 

@@ -135,7 +135,7 @@ def diagonals_of(shape: Any, k: Array | None, upper: int) -> tuple[int, int]:
     """Those that become 0, from the first to the one after the last: the lower or the upper ones."""
     if len(shape) < 2:
         raise ConstraintError(f"input must have at least 2 dimensions, but its shape is {shape}")
-    at = 0 if k is None else number_of("k", k)
+    at = 0 if k is None else number_of("k", k, "diagonals")
     return (min(-shape[-2], at), at) if upper else (at + 1, max(shape[-1], at + 1))
 
 
@@ -149,7 +149,7 @@ def cum_prod(*, x: Array, axis: Array, exclusive: int = 0, reverse: int = 0) -> 
 
 def _accumulated(function: Any, x: Array, axis: Array, exclusive: int, reverse: int) -> jax.Array:
     direction = "decreasing" if reverse else "increasing"
-    return function(on_device(x), number_of("axis", axis), direction=direction, exclusive=bool(exclusive))
+    return function(on_device(x), number_of("axis", axis, "an axis"), direction=direction, exclusive=bool(exclusive))
 
 
 def max_unpool(
@@ -191,9 +191,9 @@ def sliding(count: int, *, dilations: Any = None, pads: Any = None, strides: Any
     return {"strides": steps, "dilations": between, "start_padding": pads[:count], "end_padding": pads[count:]}
 
 
-def number_of(name: str, value: Any) -> int:
-    """A number that decides a shape or an axis: an attribute, or an array of one element."""
-    numbers = known_ints(name, [value] if isinstance(value, int) else value)
+def number_of(name: str, value: Any, decides: str = "a shape") -> int:
+    """A number that decides a shape or something else: an attribute, or an array of one element."""
+    numbers = known_ints(name, [value] if isinstance(value, int) else value, decides)
     if len(numbers) != 1:
         raise ConstraintError(f"{name} must be one number, but it is {numbers}")
     return numbers[0]

@@ -16,6 +16,7 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, representable
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
+from ..errors import DataTypeError
 from ._diagonals import filled
 
 __all__ = ["DiagonalMatrixDesc", "diagonal_matrix"]
@@ -25,7 +26,12 @@ def _no_matrix(x: Operands) -> str | None:
     return None if len(x["sizes"]) >= 2 else f"there are {len(x['sizes'])}"
 
 
+def _without_zero(x: Operands) -> str | None:
+    return f"it is {x['dtype']}, which has none" if x["dtype"] == jnp.float8_e8m0fnu else None
+
+
 RULES = (
+    Rule("zero(dtype)", "{dtype} must have a zero", _without_zero, DataTypeError),
     custom("matrix(sizes)", "{sizes} must hold at least two sizes", _no_matrix),
     each_at_least("sizes", 0),
     representable("sizes", lambda x: x["sizes"], "dtype"),
@@ -57,8 +63,8 @@ def diagonal_matrix(
 
     Raises:
       ConstraintError: fewer than two sizes, a negative one, or too many elements.
-      DataTypeError: a size or `offset` is no integer, `dtype` does not hold `value`, is no type that JAX has, or has
-        64 bits while x64 is off.
+      DataTypeError: a size or `offset` is no integer, `dtype` does not hold `value`, has no zero, is no type that JAX
+        has, or has 64 bits while x64 is off.
 
     Example:
       >>> import dml_jax

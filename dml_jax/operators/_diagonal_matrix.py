@@ -13,7 +13,7 @@ from ..core.desc import OperatorDesc
 from ..core.fields import FLOAT, INT, Output, truncated
 from ..core.kinds import DType, OutSharding, Value
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, representable
+from ..core.rules import Operands, Rule, custom, each_at_least, numbers, representable
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ._diagonals import filled
@@ -26,6 +26,7 @@ def _no_matrix(x: Operands) -> str | None:
 
 
 RULES = (
+    numbers("dtype", with_zero=True),
     custom("matrix(sizes)", "{sizes} must hold at least two sizes", _no_matrix),
     each_at_least("sizes", 0),
     representable("sizes", lambda x: x["sizes"], "dtype"),
@@ -46,7 +47,7 @@ def diagonal_matrix(
 
     Args:
       sizes: of the output, two or more; integers, at least 0. The last two are those of each matrix.
-      dtype: of the output: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      dtype: of the output: what numpy.dtype takes and has a 0, such as jnp.bfloat16 or "uint8".
       offset: of the diagonal: 0 is the main one, positive ones are above it. One may lie outside of the matrix.
       value: a number that `dtype` holds, known while tracing; floats are rounded. Another one compiles nothing new.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that

@@ -36,7 +36,6 @@ from .sharding import OutSharding as Sharding
 from .sharding import as_out_sharding
 
 __all__ = [
-    "SHOWN",
     "Condition",
     "DType",
     "Data",
@@ -47,7 +46,6 @@ __all__ = [
     "Kind",
     "Number",
     "OutSharding",
-    "PaddingValue",
     "RealOrReals",
     "ScalarIndices",
     "Value",
@@ -70,6 +68,7 @@ class Kind:
       needs: arguments that are read before it.
       is_list: whether it is any number of arrays.
       names: the names that an attribute takes.
+      shown: the type that help shows; None if it is that of the annotation.
     """
 
     read: Callable[..., Any]
@@ -78,6 +77,7 @@ class Kind:
     needs: tuple[str, ...] = ()
     is_list: bool = False
     names: tuple[str, ...] = ()
+    shown: str | None = None
 
     @property
     def reader(self) -> Callable[..., Any]:
@@ -92,52 +92,39 @@ def _as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
     raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
 
 
-def attribute(read: Callable[[str, str, Any], Any], *names: str) -> Kind:
+def attribute(read: Callable[[str, str, Any], Any], *names: str, shown: str | None = None) -> Kind:
     """A static value that `read` brings to one form; `names` if it takes names."""
-    return Kind(read, names=names)
+    return Kind(read, names=names, shown=shown)
 
 
 def number_of(operand: str) -> Kind:
     """A number that the type of an array, or a type, holds; traced, so that another one compiles nothing."""
-    return Kind(as_number, is_array=True, is_shown=False, needs=(operand,))
+    return Kind(as_number, is_array=True, is_shown=False, needs=(operand,), shown="Number")
 
 
-def fill_in(mode: str) -> Kind:
+def fill_in(mode: str, shown: str) -> Kind:
     """The number that the dtype of `input` holds and that is read, in this mode alone, where there is no element."""
-    return Kind(partial(as_fill, needed=mode), is_array=True, is_shown=False, needs=("input", "mode"))
+    return Kind(partial(as_fill, needed=mode), is_array=True, is_shown=False, needs=("input", "mode"), shown=shown)
 
 
-_INDICES = Kind(as_indices, is_array=True)
-Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True)]
-DataList = Annotated[Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_array=True, is_list=True)]
+_ARRAY = "jax.Array | np.ndarray"
+_INDICES = Kind(as_indices, is_array=True, shown=_ARRAY)
+Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True, shown=_ARRAY)]
+DataList = Annotated[
+    Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_array=True, is_list=True, shown=f"Sequence[{_ARRAY}]")
+]
 Indices = Annotated[jax.Array | np.ndarray, _INDICES]
-ScalarIndices = Annotated[jax.Array | np.ndarray | np.integer | int, _INDICES]
-Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True)]
+ScalarIndices = Annotated[
+    jax.Array | np.ndarray | np.integer | int, replace(_INDICES, shown=f"{_ARRAY} | np.integer | int")
+]
+Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True, shown=_ARRAY)]
 # A flag that rules look at; a plain bool is a promise or a wish, which messages do not name.
-Flag = Annotated[bool, attribute(as_flag)]
-RealOrReals = Annotated[float | Sequence[float], attribute(as_real_or_reals)]
-DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype)]
-Fill = Annotated[Number | None, fill_in("fill")]
+Flag = Annotated[bool, attribute(as_flag, shown="bool")]
+RealOrReals = Annotated[float | Sequence[float], attribute(as_real_or_reals, shown="float | Sequence[float]")]
+DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype, shown="np.dtype | type | str")]
+Fill = Annotated[Number | None, fill_in("fill", "Number | None")]
 Value = Annotated[Number, number_of("dtype")]
-PaddingValue = Annotated[Number, fill_in("constant")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
-
-
-# What help shows of them.
-SHOWN = {
-    "Data": "jax.Array | np.ndarray",
-    "DataList": "Sequence[jax.Array | np.ndarray]",
-    "Indices": "jax.Array | np.ndarray",
-    "Condition": "jax.Array | np.ndarray",
-    "ScalarIndices": "jax.Array | np.ndarray | np.integer | int",
-    "Fill": "Number | None",
-    "Value": "Number",
-    "Delta": "Number",
-    "Flag": "bool",
-    "RealOrReals": "float | Sequence[float]",
-    "PaddingValue": "Number",
-    "DType": "np.dtype | type | str",
-}
 
 
 @dataclass(frozen=True)
@@ -160,7 +147,7 @@ def _kind_of(annotation: Any) -> Kind:
     if get_origin(annotation) in (types.UnionType, Union) and type(None) in get_args(annotation):
         (one,) = (part for part in get_args(annotation) if part is not type(None))
         inner = _kind_of(one)
-        return replace(inner, read=_OrNone(inner.read))
+        return replace(inner, read=_OrNone(inner.read), shown=inner.shown and f"{inner.shown} | None")
     if get_origin(annotation) is Literal:
         return Kind(as_name, names=get_args(annotation))
     if get_origin(annotation) is Sequence:

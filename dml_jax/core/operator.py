@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from operator import itemgetter
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, get_type_hints
@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, get_type_hints
 import jax
 
 from ..lowering.forms import forced_form, forcing
-from .kinds import SHOWN, Kind, kinds_of
+from .kinds import Kind, kinds_of
 from .rules import Operands, Rule, check
 from .sharding import Dims, has_mesh, on_mesh
 
@@ -143,8 +143,8 @@ def _public(
     public = FunctionType(code.__code__, function.__globals__, function.__name__, None, code.__closure__)
     update_wrapper(public, function)
     public.__annotations__ = get_type_hints(function)
-    shown = {p: SHOWN.get(text, text) for p, text in function.__annotations__.items()}
-    parameters = [x.replace(annotation=shown[p]) for p, x in signature(function).parameters.items()]
-    public.__signature__ = Signature(parameters, return_annotation=shown["return"])  # type: ignore[attr-defined]
+    shown = signature(function)
+    parameters = [x.replace(annotation=kinds[p].shown or x.annotation) for p, x in shown.parameters.items()]
+    public.__signature__ = shown.replace(parameters=parameters)  # type: ignore[attr-defined]
     public.rules, public.kinds = rules, kinds  # type: ignore[attr-defined]
     return public

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from ..errors import ConstraintError, DataTypeError, message
@@ -84,6 +85,20 @@ def same_dtype(one: str, other: str) -> Rule:
 
     text = f"{{{one}}}.{{dtype}} must equal {{{other}}}.{{dtype}}"
     return Rule(f"same_dtype({one}, {other})", text, broken_by, DataTypeError)
+
+
+def numbers(operand: str, *, with_zero: bool = False) -> Rule:
+    """An array, or a type, is of numbers: random keys are none; `with_zero` if 0 must be one of them."""
+
+    def broken_by(x: Operands) -> Fact:
+        dtype = getattr(x[operand], "dtype", x[operand])
+        if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+            return f"it is {dtype}, which are no numbers"
+        return f"it is {dtype}, which has no 0" if with_zero and dtype == jnp.float8_e8m0fnu else None
+
+    shown = "{dtype}" if operand == "dtype" else f"{{{operand}}}.{{dtype}}"
+    text = f"{shown} must be a type of numbers{', with 0 among them' if with_zero else ''}"
+    return Rule(f"numbers({operand})", text, broken_by, DataTypeError)
 
 
 # Ranks and sizes.

@@ -12,26 +12,17 @@ from jax import lax
 
 from ..core.axis_direction import DirectionName
 from ..core.data_type import DataType
-from ..core.rules import Operands, Rule, axis_of, minimum_rank, one_of, same_sizes
+from ..core.rules import Operands, axis_of, minimum_rank, numbers, one_of, same_sizes
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, Support, levels
-from ..errors import DataTypeError
-from ..lowering.bits import is_key
 from ..lowering.combine import wide_type
 
 __all__ = ["PRODUCT", "RULES", "STRUCT_RULES", "SUMMATION", "accumulate", "dims_of", "since"]
 
 
-def _no_numbers(x: Operands) -> str | None:
-    dtype = x["input"].dtype
-    if is_key(x["input"]):
-        return f"it is {dtype}, which are no numbers"
-    return f"it is {dtype}, which has no zero" if dtype == jnp.float8_e8m0fnu else None
-
-
 RULES = (
-    Rule("numbers(input)", "{input}.{dtype} must have numbers that can be accumulated", _no_numbers, DataTypeError),
+    numbers("input", with_zero=True),
     minimum_rank("input", 1),
     axis_of("input"),
     one_of("direction", get_args(DirectionName)),

@@ -35,7 +35,7 @@ def cumulative_product(
     exclusive leaves out input[k] itself.
 
     Args:
-      input: rank >= 1, any dtype of numbers. Of bools "and" is the product.
+      input: rank >= 1, any dtype of numbers with 0 among them. Of bools "and" is the product.
       axis: -rank <= axis < rank of `input`.
       direction: where to start, "increasing" at the first element and "decreasing" at the last one.
       exclusive: whether the product ends before the element itself; the one that comes first is then 1.
@@ -47,7 +47,7 @@ def cumulative_product(
 
     Raises:
       ConstraintError: a scalar, `axis` out of range, or an unknown `direction`.
-      DataTypeError: `input` has no numbers, or is 64-bit while x64 is off.
+      DataTypeError: `input` has no numbers, no 0, or 64-bit ones while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

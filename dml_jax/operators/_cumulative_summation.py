@@ -35,7 +35,7 @@ def cumulative_summation(
     exclusive leaves out input[k] itself.
 
     Args:
-      input: rank >= 1, any dtype of numbers. Of bools "or" is the sum.
+      input: rank >= 1, any dtype of numbers with 0 among them. Of bools "or" is the sum.
       axis: -rank <= axis < rank of `input`.
       direction: where to start, "increasing" at the first element and "decreasing" at the last one.
       exclusive: whether the sum ends before the element itself; the one that comes first is then 0.
@@ -47,7 +47,7 @@ def cumulative_summation(
 
     Raises:
       ConstraintError: a scalar, `axis` out of range, or an unknown `direction`.
-      DataTypeError: `input` has no numbers, or is 64-bit while x64 is off.
+      DataTypeError: `input` has no numbers, no 0, or 64-bit ones while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

@@ -13,10 +13,9 @@ from ..core.desc import OperatorDesc
 from ..core.fields import FLOAT, INT, Output, truncated
 from ..core.kinds import DType, OutSharding, Value
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, representable
+from ..core.rules import Operands, Rule, custom, each_at_least, numbers, representable
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
-from ..errors import DataTypeError
 from ._diagonals import filled
 
 __all__ = ["DiagonalMatrixDesc", "diagonal_matrix"]
@@ -26,12 +25,8 @@ def _no_matrix(x: Operands) -> str | None:
     return None if len(x["sizes"]) >= 2 else f"there are {len(x['sizes'])}"
 
 
-def _without_zero(x: Operands) -> str | None:
-    return f"it is {x['dtype']}, which has none" if x["dtype"] == jnp.float8_e8m0fnu else None
-
-
 RULES = (
-    Rule("zero(dtype)", "{dtype} must have a zero", _without_zero, DataTypeError),
+    numbers("dtype", with_zero=True),
     custom("matrix(sizes)", "{sizes} must hold at least two sizes", _no_matrix),
     each_at_least("sizes", 0),
     representable("sizes", lambda x: x["sizes"], "dtype"),
@@ -52,7 +47,7 @@ def diagonal_matrix(
 
     Args:
       sizes: of the output, two or more; integers, at least 0. The last two are those of each matrix.
-      dtype: of the output: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      dtype: of the output: what numpy.dtype takes and has a 0, such as jnp.bfloat16 or "uint8".
       offset: of the diagonal: 0 is the main one, positive ones are above it. One may lie outside of the matrix.
       value: a number that `dtype` holds, known while tracing; floats are rounded. Another one compiles nothing new.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that

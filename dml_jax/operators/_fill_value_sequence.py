@@ -107,11 +107,12 @@ def _computed_in(dtype: Any) -> Any:
 
 def _numbers(sizes: tuple[int, ...], wide: Any) -> jax.Array:
     """The number of each element in row-major order, made without a reshape, which shards would have to exchange."""
-    count = prod(sizes)
-    is_counted_by_64_bits = isinstance(count, int) and count >= 2**31  # not if symbolic, as in jax.export
-    with jax.enable_x64(True) if is_counted_by_64_bits else nullcontext():
-        dtype = index_dtype((count,))
-        along = [lax.broadcasted_iota(dtype, sizes, d) * stride for d, stride in enumerate(packed_strides(sizes))]
+    strides = packed_strides(sizes)
+    counted = (prod(sizes), *strides)  # an empty array may have longer strides than elements
+    are_counted_by_64_bits = any(isinstance(n, int) and n >= 2**31 for n in counted)  # not if symbolic
+    with jax.enable_x64(True) if are_counted_by_64_bits else nullcontext():
+        dtype = index_dtype(counted)
+        along = [lax.broadcasted_iota(dtype, sizes, d) * stride for d, stride in enumerate(strides)]
         return sum(along, start=jnp.zeros(sizes, dtype)).astype(wide)
 
 

@@ -85,7 +85,8 @@ def fold(
     with W = prod(window_sizes), and w and b the row-major numbers of an element of a window and of a window.
 
     Args:
-      input: [..., C * W, B], any dtype of numbers; a column per window, in row-major order. Of bools "or" is the sum.
+      input: [..., C * W, B], any dtype of numbers with 0 among them; a column per window, in row-major order. Of bools
+        "or" is the sum.
       output_sizes: of the d spatial dimensions of the output, d >= 1.
       window_sizes: elements of a window along each of them; integers, at least 1.
       strides: elements from a window to the next one, per spatial dimension, at least 1; 1 by default.
@@ -101,7 +102,7 @@ def fold(
     Raises:
       ConstraintError: not a number per spatial dimension, one that is too small, a window that does not fit, or
         other rows or columns than the windows have.
-      DataTypeError: a number is no integer, `input` has no numbers, or is 64-bit while x64 is off.
+      DataTypeError: a number is no integer, `input` has no numbers, no 0, or 64-bit ones while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

@@ -18,24 +18,17 @@ from ..core.indices import write
 from ..core.kinds import Data, Indices, OutSharding
 from ..core.operator import operator
 from ..core.promises import Promises
-from ..core.rules import Operands, Rule, each_at_least, integer_indices, representable, same_sizes
+from ..core.rules import Operands, Rule, each_at_least, integer_indices, numbers, representable, same_sizes
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, Support
-from ..errors import DataTypeError
-from ..lowering.bits import is_key
 from ..lowering.slices import Slices
 
 __all__ = ["MaxUnpoolingDesc", "max_unpooling"]
 
 
-def _without_zero(x: Operands) -> str | None:
-    lacks_it = is_key(x["input"]) or x["input"].dtype == jnp.float8_e8m0fnu
-    return f"it is {x['input'].dtype}, which has none" if lacks_it else None
-
-
 RULES = (
     integer_indices(),
-    Rule("zero(input)", "{input}.{dtype} must have a zero", _without_zero, DataTypeError),
+    numbers("input", with_zero=True),
     same_sizes("indices", "input"),
     each_at_least("output_sizes", 0),
     representable("output_sizes", lambda x: x["output_sizes"]),
@@ -57,7 +50,7 @@ def max_unpooling(
     output = zeros; output.flat[indices[c]] = input[c]
 
     Args:
-      input: any rank, any dtype that JAX moves and that has a zero.
+      input: any rank, any dtype of numbers with 0 among them.
       indices: the shape of `input`; any integer dtype. They count the elements of the whole output. A negative index
         counts from the end, once; an unsigned one never does. What points out of range is not written; where two point
         to one element, either may win.
@@ -69,7 +62,7 @@ def max_unpooling(
 
     Raises:
       ConstraintError: sizes of `input` and `indices` differ, or a negative output size.
-      DataTypeError: `indices` are not integers, or 64-bit `input` while x64 is off.
+      DataTypeError: `indices` are not integers, `input` has no 0, or has 64 bits while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

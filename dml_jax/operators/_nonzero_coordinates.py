@@ -17,17 +17,12 @@ from ..core.feature_level import FeatureLevel
 from ..core.fields import Input, Output
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, custom, sizes_follow
+from ..core.rules import Operands, Rule, custom, numbers, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import RANKS_4_TO_5, UP_TO_32_BITS, Support
-from ..errors import DataTypeError
-from ..lowering.bits import is_key, is_not_zero
+from ..lowering.bits import is_not_zero
 
 __all__ = ["NonzeroCoordinatesDesc", "nonzero_coordinates"]
-
-
-def _no_numbers(x: Operands) -> str | None:
-    return f"it is {x['input'].dtype}, which are no numbers" if is_key(x["input"]) else None
 
 
 def _too_many(x: Operands) -> str | None:
@@ -36,7 +31,7 @@ def _too_many(x: Operands) -> str | None:
 
 
 RULES = (
-    Rule("numbers(input)", "{input}.{dtype} must be of numbers", _no_numbers, DataTypeError),
+    numbers("input"),
     custom("countable(input)", "{input} must have fewer than 2**32 elements", _too_many),
 )
 
@@ -82,8 +77,8 @@ def nonzero_coordinates(input: Data, *, out_sharding: OutSharding = None) -> tup
     place = jnp.cumsum(is_found, dtype=jnp.uint32) - 1
     number = lax.iota(jnp.uint32, elements)
     at = jnp.where(is_found, place, jnp.asarray(elements, jnp.uint32))
-    numbers = jnp.zeros_like(number).at[at].set(number, mode="drop", unique_indices=True)
-    return is_found.sum(dtype=jnp.uint32), _coordinates(numbers, input.shape)
+    found = jnp.zeros_like(number).at[at].set(number, mode="drop", unique_indices=True)
+    return is_found.sum(dtype=jnp.uint32), _coordinates(found, input.shape)
 
 
 def _coordinates(numbers: jax.Array, sizes: Sequence[Any]) -> jax.Array:

@@ -15,7 +15,7 @@ from jax import lax
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import FLOAT, Input, Output, Scalar, ScalarType, counted_by, named, scalar_of, truncated
-from ..core.kinds import Data, OutSharding, PaddingValue
+from ..core.kinds import Data, Number, OutSharding, fill_in
 from ..core.operator import operator
 from ..core.rules import (
     Operands,
@@ -37,6 +37,7 @@ from ..lowering.padding import pad_with_copies
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]
 
 Mode = Literal["constant", "edge", "reflection", "symmetric", "wrap"]
+PaddingValue = Annotated[Number, fill_in("constant", "Number")]
 
 
 class PaddingMode(enum.IntEnum):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Annotated, Any, ClassVar, Literal
 
 import jax
@@ -17,7 +16,7 @@ from ..core.fields import FLOAT, Bool, Input, Output, counted_by
 from ..core.interpolation import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
 from ..core.kinds import Data, Flag, OutSharding, RealOrReals
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, one_of, one_per_dimension
+from ..core.rules import Operands, Rule, custom, each_at_least, one_of, one_per_dimension, representable
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..core.tensor import TensorDesc
@@ -123,11 +122,10 @@ def _unknown(x: Operands) -> str | None:
     return None if d is None else f"those of dimension {d} are {axes[d].size} and {axes[d].count}"
 
 
-def _too_large(x: Operands) -> str | None:
+def _too_long(x: Operands) -> str | None:
     axes = _axes(x) or ()
-    known = [n for n in x["sizes"] if isinstance(n, int)]
-    is_large = max((prod(known), *known)) >= 2**63 or any(axis.is_long for axis in axes)
-    return f"they are {x['sizes']}" if is_large else None
+    d = next((d for d, axis in enumerate(axes) if axis.is_long), None)
+    return None if d is None else f"those of dimension {d} are {axes[d].size} and {axes[d].count}"
 
 
 POSITIVE = custom("positive(scales)", "every one of {scales} must be a positive number in float32", _not_positive)
@@ -149,11 +147,8 @@ RULES = (
     custom(
         "known(sizes)", "{input}.{sizes} and {sizes} must be known while tracing where they are resampled", _unknown
     ),
-    custom(
-        "representable",
-        "{sizes} must be fewer than 2**63 elements, and below 2**31 where they are resampled",
-        _too_large,
-    ),
+    representable("sizes", lambda x: x["sizes"]),
+    custom("short", "{input}.{sizes} and {sizes} must be below 2**31 where they are resampled", _too_long),
     _unfiltered("mode", "antialias"),
 )
 

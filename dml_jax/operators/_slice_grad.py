@@ -14,23 +14,17 @@ from ..core.desc import OperatorDesc
 from ..core.fields import INT, Input, Output, counted_by
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, one_per_dimension, representable
+from ..core.rules import Operands, Rule, numbers, one_per_dimension, representable
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..errors import DataTypeError
-from ..lowering.bits import is_key
 from ..lowering.narrow import move_narrow
 from ._windows import window_rules, within_reach
 
 __all__ = ["SliceGradDesc", "slice_grad"]
 
 
-def _no_numbers(x: Operands) -> str | None:
-    return f"it is {x['input_gradient'].dtype}" if is_key(x["input_gradient"]) else None
-
-
 RULES = (
-    Rule("numbers(input_gradient)", "{input_gradient}.{dtype} must be a type of numbers", _no_numbers, DataTypeError),
+    numbers("input_gradient", with_zero=True),
     *(one_per_dimension(name, "input_gradient") for name in ("sizes", "offsets", "window_sizes", "strides")),
     representable("sizes", lambda x: x["sizes"], "input_gradient"),
     *window_rules("sizes", "offsets", "window_sizes", "strides"),
@@ -63,7 +57,8 @@ def slice_grad(
     output[start + c * strides] = input_gradient[c], with start = offsets, plus window_sizes - 1 where strides < 0.
 
     Args:
-      input_gradient: any rank, any dtype of numbers; at most of sizes 1 + (window_sizes - 1) // abs(strides).
+      input_gradient: any rank, any dtype of numbers with 0 among them; at most of sizes
+        1 + (window_sizes - 1) // abs(strides).
       sizes: of the output, per dimension.
       offsets: first element of the window, per dimension; an integer, at least 0.
       window_sizes: length of the window per dimension, at least 1; it must lie inside `sizes`.
@@ -76,7 +71,7 @@ def slice_grad(
     Raises:
       ConstraintError: not a number per dimension, a window that is empty or reaches out of `sizes`, a stride of 0, or
         more elements than the strides reach.
-      DataTypeError: a number is no integer, random keys, or 64-bit `input_gradient` while x64 is off.
+      DataTypeError: a number is no integer, `input_gradient` has no 0, or has 64 bits while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

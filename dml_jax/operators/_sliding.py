@@ -7,13 +7,9 @@ from dataclasses import replace
 from math import prod
 from typing import Annotated, Any
 
-import jax.numpy as jnp
-
 from ..core.fields import counted_by
-from ..core.rules import Operands, Rule, custom, each_at_least, sizes_follow
+from ..core.rules import Operands, Rule, custom, each_at_least, numbers, sizes_follow
 from ..core.support import ALL_TYPES, Support, levels
-from ..errors import DataTypeError
-from ..lowering.bits import is_key
 from ..lowering.windows import Windows
 
 __all__ = ["FieldInts", "columns_of", "function_rules", "judged", "sliding", "struct_rules", "support_of"]
@@ -74,16 +70,6 @@ def _fit(sizes_of: SizesOf) -> Rule:
     return custom("fits", "every window must fit into its padded dimension, of known size", broken_by)
 
 
-def _no_numbers(x: Operands) -> str | None:
-    dtype = x["input"].dtype
-    if is_key(x["input"]):
-        return f"it is {dtype}, which are no numbers"
-    return f"it is {dtype}, which has no zero" if dtype == jnp.float8_e8m0fnu else None
-
-
-NUMBERS = Rule("numbers(input)", "{input}.{dtype} must have numbers, a zero among them", _no_numbers, DataTypeError)
-
-
 def function_rules(sizes_of: SizesOf, *own: Rule, made: Callable[[Operands, list[Windows]], Sequence[Any]]) -> Any:
     """The rules of a function.
 
@@ -102,7 +88,7 @@ def function_rules(sizes_of: SizesOf, *own: Rule, made: Callable[[Operands, list
         return f"one would be {most}" if most >= 2**63 else None
 
     return (
-        NUMBERS,
+        numbers("input", with_zero=True),
         *own,
         *_COUNTS,
         *_NUMBERS,

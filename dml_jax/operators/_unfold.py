@@ -81,7 +81,7 @@ def unfold(
 
     Raises:
       ConstraintError: not a number per spatial dimension, one that is too small, or a window that does not fit.
-      DataTypeError: a number is no integer, `input` has no numbers, or is 64-bit while x64 is off.
+      DataTypeError: a number is no integer, `input` has no numbers, no 0, or 64-bit ones while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

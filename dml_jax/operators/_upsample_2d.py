@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 
@@ -14,7 +13,7 @@ from ..core.fields import Input, Output, Size2D
 from ..core.interpolation import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank, sizes_follow
+from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank, representable, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
@@ -33,23 +32,28 @@ def _grown(x: Operands) -> list[tuple[int, int]]:
     return [(rank - 2 + i, n) for i, n in enumerate(x["scale_size"]) if n != 1]
 
 
-def _are_known(x: Operands) -> bool:
-    return all(isinstance(n, int) for n in (*x["input"].shape[-2:], *x["scale_size"]))
+def _enlarged(x: Operands) -> tuple[Any, ...] | None:
+    """The sizes of the output; None where another rule is broken."""
+    shape = tuple(x["input"].shape)
+    if len(shape) < 2 or _not_two(x):
+        return None
+    return (*shape[:-2], *(n * s for n, s in zip(shape[-2:], x["scale_size"], strict=True)))
+
+
+def _interpolated(x: Operands) -> list[Any]:
+    """The sizes that interpolation makes; none where another rule is broken."""
+    sizes = _enlarged(x)
+    return [sizes[d] for d, _ in _grown(x)] if sizes and x["mode"] == "linear" else []
 
 
 def _unknown(x: Operands) -> str | None:
-    is_unknown = x["mode"] == "linear" and any(n != 1 for n in x["scale_size"]) and not _are_known(x)
-    return f"they are {tuple(x['input'].shape)} and {x['scale_size']}" if is_unknown else None
+    are_known = all(isinstance(n, int) for n in _interpolated(x))
+    return None if are_known else f"they are {tuple(x['input'].shape)} and {x['scale_size']}"
 
 
-def _too_large(x: Operands) -> str | None:
-    shape = x["input"].shape
-    if len(shape) < 2 or len(x["scale_size"]) != 2 or not _are_known(x):
-        return None
-    height, width = (n * s for n, s in zip(shape[-2:], x["scale_size"], strict=True))
-    count = prod(n for n in (*shape[:-2], height, width) if isinstance(n, int))
-    is_long = x["mode"] == "linear" and max(height, width) >= 2**31
-    return f"the sizes are {(*shape[:-2], height, width)}" if is_long or max(count, height, width) >= 2**63 else None
+def _too_long(x: Operands) -> str | None:
+    known = [n for n in _interpolated(x) if isinstance(n, int)]
+    return f"one has {max(known)}" if max(known, default=0) >= 2**31 else None
 
 
 RULES = (
@@ -59,11 +63,8 @@ RULES = (
     MODE,
     interpolable("input"),
     custom("known(input)", "{input}.{sizes} and {scale_size} must be known while tracing to be interpolated", _unknown),
-    custom(
-        "representable",
-        "{scale_size} must give fewer than 2**63 elements, and fewer than 2**31 along a dimension that is interpolated",
-        _too_large,
-    ),
+    representable("scale_size", _enlarged),
+    custom("short", "a dimension that is interpolated must have fewer than 2**31 elements", _too_long),
 )
 
 
@@ -121,7 +122,7 @@ def upsample_2d(
     return sample(input, {d: linear_taps(positions(n * grown[d], grown[d], 0.5, -0.5), n) for d, n in sizes.items()})
 
 
-def _enlarged(x: Operands) -> tuple[int, ...] | None:
+def _described(x: Operands) -> tuple[int, ...] | None:
     sizes, size = x["input"].sizes, x["scale_size"]
     return None if len(sizes) < 2 else (*sizes[:-2], sizes[-2] * size.height, sizes[-1] * size.width)
 
@@ -167,7 +168,7 @@ class Upsample2DDesc(OperatorDesc):
     support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANKS_4_TO_5, FLOATS))
     constraints: ClassVar[tuple[Rule, ...]] = (
         custom("positive(scale_size)", "{scale_size}.Width and .Height must be at least 1", _not_enlarged),
-        sizes_follow("output", _enlarged, "{input}.{sizes}, the last two times {scale_size}.Height and .Width"),
+        sizes_follow("output", _described, "{input}.{sizes}, the last two times {scale_size}.Height and .Width"),
     )
 
     def __init__(

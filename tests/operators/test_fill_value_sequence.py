@@ -131,6 +131,11 @@ def test_every_small_shape():
         assert_same_bits(fill_value_sequence(shape, 5, -3, np.int16), oracle(shape, 5, -3, np.int16))
 
 
+def test_an_empty_array_of_more_than_32_bits_count():
+    shape = (0, 2**40, 2**10)
+    assert fill_value_sequence(shape, 5, -3, np.int16).shape == shape
+
+
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
 def test_integers_wrap_around(dtype):
     """Also where the number of an element does not fit the type."""

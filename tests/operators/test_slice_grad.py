@@ -180,6 +180,10 @@ def test_many_dimensions_and_none():
 @every_narrow_float
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
+    if dtype == ml_dtypes.float8_e8m0fnu:
+        with pytest.raises(DataTypeError, match="it is float8_e8m0fnu, which has no 0"):
+            slice_grad(np.ones(1, dtype), (1,), (0,), (1,), (1,))
+        return
     x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
     window = windows((3 * x.size, 1, 3 * x.size - 1, -3))
     wanted = np.zeros(3 * x.size, f"uint{8 * dtype.itemsize}").view(dtype)

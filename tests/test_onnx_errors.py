@@ -363,6 +363,18 @@ NODES = {
     ),
     "resize_law": ("Resize", [X], {"coordinate_transformation_mode": "half"}, "coordinate_transformation_mode must be"),
     "resize_scales": ("Resize", [X, X[0, :0], F([0, 1])], {}, "scales must be positive, but they are"),
+    "resize_nothing": (
+        "Resize",
+        [X[:, :0], X[0, :0], X[0, :0], integers(2, 3)],
+        {"mode": "cubic"},
+        "but there is 3, and",
+    ),
+    "resize_huge": (
+        "Resize",
+        [X, X[0, :0], F([1, 1e15])],
+        {"mode": "cubic"},
+        "sizes must be in [0, 2**31), and 0 where",
+    ),
     "resize_roi": (
         "Resize",
         [X, X[0, :1], F([1, 1])],

@@ -1,4 +1,4 @@
-"""ONNX's layout operators, in NumPy on constants and jax.numpy on data: shapes are known, no bit changes."""
+"""ONNX's layout operators: in NumPy on constants, else by this library or jax.numpy; no bit changes."""
 
 from collections.abc import Mapping
 from itertools import accumulate

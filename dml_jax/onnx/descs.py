@@ -411,7 +411,7 @@ def _resize(
     grid = grid_of(x.shape, law, keep_aspect_ratio_policy, **asked)
     for is_asked, rule in (
         (mode == "cubic", "mode must not be cubic"),
-        (exclude_outside, "exclude_outside must be 0"),
+        (exclude_outside and mode != "nearest", "exclude_outside must be 0"),
         (antialias and mode != "nearest" and min(grid.asked, default=1) < 1, "antialias must be 0 where sizes shrink"),
         (law == CROP and outside(grid, x.shape).any(), "roi must lie in x"),
     ):

@@ -88,12 +88,13 @@ def resize(
     law, policy = coordinate_transformation_mode, keep_aspect_ratio_policy
     grid = grid_of(x.shape, law, policy, roi=roi, scales=scales, sizes=sizes, axes=axes)
     is_filtered = bool(antialias) and mode != "nearest" and min(grid.asked, default=1) < 1
+    excludes = bool(exclude_outside) and mode != "nearest"
     is_rounded = mode == "nearest" and law == "align_corners"
     if mode != "nearest" and jnp.issubdtype(dtype, jnp.integer):  # which ONNX cuts off and DirectML rounds
         data = cast(data, np.float32)
     # DirectML divides by the scale, and an element of aligned corners may lie a little before another.
-    if mode == "cubic" or is_filtered or exclude_outside or is_rounded or min(grid.scales, default=1) <= 0:
-        kernel = _Kernel(mode, nearest_mode, cubic_coeff_a, is_filtered, bool(exclude_outside))
+    if mode == "cubic" or is_filtered or excludes or is_rounded or min(grid.scales, default=1) <= 0:
+        kernel = _Kernel(mode, nearest_mode, cubic_coeff_a, is_filtered, excludes)
         y = sample(data, {d: kernel.taps(grid, d, n) for d, n in enumerate(x.shape) if _is_changed(grid, d, n)})
     else:
         rounding, more = NEAREST[nearest_mode] if mode == "nearest" else (None, 0.0)
@@ -106,8 +107,8 @@ def resize(
             output_pixel_offsets=grid.after,
             rounding=rounding,  # type: ignore[arg-type]
         )
-    if law == CROP:
-        y = jnp.where(outside(grid, x.shape), np.asarray(extrapolation_value, y.dtype), y)
+    if law == CROP and (beyond := outside(grid, x.shape)).any():
+        y = jnp.where(beyond, np.asarray(extrapolation_value, y.dtype), y)
     return cast(y, dtype)
 
 
@@ -138,16 +139,24 @@ def grid_of(
         if not all(factor > 0 for factor in factors):
             raise ConstraintError(f"scales must be positive, but they are {factors}")
         wanted = [int(np.float32(n) * np.float32(factor)) for n, factor in zip(lengths, factors, strict=True)]
+    if bad := [m for n, m in zip(lengths, wanted, strict=True) if (n == 0 and m) or not 0 <= m < 2**31]:
+        rule = "sizes must be in [0, 2**31), and 0 where x has none"
+        raise ConstraintError(f"{rule}, but there is {bad[0]}, and x is {tuple(shape)}")
     region = [0.0] * len(along) + [1.0] * len(along)
     if law == CROP:
         region = [] if roi is None else [float(number) for number in known("roi", roi)]
         if len(region) != 2 * len(along):
             raise ConstraintError(f"roi must be {2 * len(along)} numbers, starts and ends, but it is {region}")
-    result = {d: (n, 1.0, *_LAWS[law](n, n, 1.0, 0.0, 1.0)) for d, n in enumerate(shape)}
+    result = {d: (n, 1.0, *_law(law, n, n, 1.0, 0.0, 1.0)) for d, n in enumerate(shape)}
     for i, d in enumerate(along):
         start, end = region[i], region[len(along) + i]
-        result[d] = (wanted[i], float(factors[i]), *_LAWS[law](shape[d], wanted[i], float(factors[i]), start, end))
+        result[d] = (wanted[i], float(factors[i]), *_law(law, shape[d], wanted[i], float(factors[i]), start, end))
     return Grid(*zip(*result.values(), strict=True)) if result else Grid((), (), (), (), ())
+
+
+def _law(law: str, n: int, m: int, *rest: float) -> tuple[float, float, float]:
+    """Offsets and the scale; any for no elements."""
+    return _LAWS[law](n, m, *rest) if m else (0.0, 0.0, 1.0)
 
 
 def _fitted(lengths: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[float], list[int]]:

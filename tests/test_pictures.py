@@ -37,6 +37,21 @@ def test_the_page_of_the_operator_shows_the_picture(name):
     assert f"](../pictures/{name}.svg)" in (PICTURES.parent / f"operators/{name}.md").read_text()
 
 
+# The pages that have no picture.
+WITHOUT = {
+    "cast": "it changes numbers, not places: a table says it",
+    "fill_value_constant": "one number everywhere",
+    "fill_value_sequence": "a formula of the place",
+    "identity": "everything stays where it is",
+    "value_scale_2d": "everything stays where it is",
+}
+
+
+def test_every_other_page_has_a_picture():
+    pages = {page.stem for page in (PICTURES.parent / "operators").glob("*.md")} - {"index"}
+    assert pages - set(NAMES) == set(WITHOUT)
+
+
 def test_check_names_what_is_changed_missing_and_superfluous(draw, tmp_path, capsys):
     draw.main([], tmp_path)
     assert capsys.readouterr().out.splitlines() == [f"wrote {tmp_path / name}" for name in draw.drawn()]
@@ -285,6 +300,189 @@ def test_as_strided():
         assert not unread & {cell.colour for cell in drawn}
 
 
+# The pictures of calls: NumPy moves positions, and every cell is the one whose position arrives in it.
+
+PLAIN = "#f6f8fa"
+NEW = -1  # the position of a 0, or of the number that a border is made of
+
+
+def spread(x, sizes, places):
+    output = np.full(sizes, NEW)
+    output[places] = x
+    return output
+
+
+def padded(mode, **options):
+    return lambda x: np.pad(x, ((1, 0), (2, 2)), mode, **options)
+
+
+def windows(x, stride=1):
+    views = np.lib.stride_tricks.sliding_window_view(x, (2, 2))[::stride, ::stride]
+    return views.reshape(-1, 4).T
+
+
+def outside(replaced):
+    return lambda x: np.where(replaced(x), NEW, x)
+
+
+# For each operator the sizes of the arrays that move, and what each call makes of them.
+MOVES = {
+    "as_strided_scatter": ({"buffer": (8,), "updates": (2, 3)}, lambda b, u: np.hstack([b[0], u[0], b[4], u[1]])),
+    "slice": ({"input": (3, 4)}, lambda x: x[0:3:2, 1:4], lambda x: x[1:, ::-1]),
+    "slice_grad": (
+        {"input_gradient": (2, 2)},
+        lambda x: spread(x, (3, 4), np.s_[0::2, 1::2]),
+        lambda x: spread(x, (3, 4), np.s_[2:0:-1, :2]),
+    ),
+    "join": ({"inputs[0]": (3, 2), "inputs[1]": (3, 3)}, lambda a, b: np.hstack([a, b])),
+    "split": ({"input": (3, 4)}, lambda x: np.split(x, [1], 1), lambda x: np.split(x, [2])),
+    "tile": ({"input": (2, 3)}, lambda x: np.tile(x, (2, 3))),
+    "one_hot": ({"values": (2,)}, lambda v: v[np.array([[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]])]),
+    "max_unpooling": ({"input": (2, 2)}, lambda x: spread(x.ravel(), 16, [5, 2, 8, 15])),
+    "fill_diagonals": (
+        {"input": (3, 4)},
+        outside(lambda x: ~np.tri(3, 4, dtype=bool)),
+        outside(lambda x: np.eye(3, 4) + np.eye(3, 4, 1) > 0),
+        outside(lambda x: np.eye(3, 4) == 0),
+    ),
+    "unfold": (
+        {"input": (3, 4)},
+        windows,
+        lambda x: windows(np.pad(x, ((1, 0), (0, 0)), constant_values=NEW), 2),
+    ),
+    "upsample_2d": ({"input": (2, 3)}, lambda x: x.repeat(2, 0).repeat(3, 1)),
+    "resample": ({"input": (2, 3)}, lambda x: x[[0, 1, 1]].repeat(2, 1)),
+    "select": (
+        {"a": (2, 4), "b": (2, 4)},
+        lambda a, b: np.where(np.array([[1, 0, 0, 1], [0, 1, 0, 1]]), a, b),
+    ),
+    "reverse_subsequences": (
+        {"input": (3, 4)},
+        lambda x: [[*row[:length][::-1], *row[length:]] for row, length in zip(x, (2, 4, 3), strict=True)],
+    ),
+    "pad": (
+        {"input": (2, 3)},
+        padded("constant", constant_values=NEW),
+        *map(padded, ("edge", "reflect", "symmetric", "wrap")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_calls_that_move_elements(name):
+    found, (sizes, *calls) = arrays(name), MOVES[name]
+    counts = [int(np.prod(each)) for each in sizes.values()]
+    firsts = np.cumsum([0, *counts])
+    inputs = [first + np.arange(n).reshape(of) for first, n, of in zip(firsts, counts, sizes.values(), strict=False)]
+    for call, move in enumerate(calls):
+        taken = [cell for array in sizes for cell in found[f"{call} {array}"]]
+        assert len({*taken}) == firsts[-1]  # so that a cell is its position
+        cells = [*taken, Cell("9" if name == "pad" else "0", PLAIN)]
+        outputs = move(*inputs) if name == "split" else [move(*inputs)]
+        shown = [array for array in found if array.startswith(f"{call} output")]
+        assert [found[array] for array in shown] == [[cells[k] for k in np.ravel(output)] for output in outputs]
+
+
+def test_calls_are_all_checked():
+    checked = {
+        *MOVES,
+        "diagonal_matrix",
+        "top_k",
+        "nonzero_coordinates",
+        "cumulative_summation",
+        "cumulative_product",
+        "fold",
+    }
+    assert {name for name in NAMES if any(array[0].isdigit() for array in arrays(name))} == checked
+    for name, (_, *calls) in MOVES.items():
+        shown = {array[0] for array in arrays(name) if array[0].isdigit()}
+        assert len(shown) == len(calls) + (name == "resample")  # the second of resample computes
+
+
+def valued(cells, *sizes):
+    """The numbers that cells of data show."""
+    return np.reshape([float(cell.label) for cell in cells], sizes)
+
+
+def colours(cells, *sizes):
+    return np.reshape([cell.colour for cell in cells], sizes)
+
+
+def test_indices_have_the_colours_of_what_they_are_about():
+    pooled, chosen = arrays("max_unpooling"), arrays("select")
+    assert numbers(pooled["0 indices"]) == [(5,), (2,), (8,), (15,)]
+    assert [cell.colour for cell in pooled["0 indices"]] == [cell.colour for cell in pooled["0 input"]]
+    assert [cell.colour for cell in chosen["0 condition"]] == [cell.colour for cell in chosen["0 output"]]
+    assert [cell.label for cell in chosen["0 condition"]] == list("10010101")
+    assert numbers(arrays("reverse_subsequences")["0 sequence_lengths"]) == [(2,), (4,), (3,)]
+    assert numbers(arrays("one_hot")["0 indices"]) == [(1,), (-1,), (7,)]
+
+
+def test_diagonal_matrix():
+    found = arrays("diagonal_matrix")
+    for call, offset in enumerate((1, -1)):
+        assert (valued(found[f"{call} output"], 3, 4) == 7 * np.eye(3, 4, offset)).all()
+        assert {cell.colour for cell in found[f"{call} output"]} == {PLAIN}
+
+
+@pytest.mark.parametrize(("call", "sign"), [(0, -1), (1, 1)])
+def test_top_k(call, sign):
+    found = arrays("top_k")
+    x = shaped(found[f"{call} input"], 2, 4)
+    order = np.argsort(sign * valued(x.ravel(), 2, 4), 1, kind="stable")[:, :3]
+    assert found[f"{call} values"] == list(np.take_along_axis(x, order, 1).ravel())
+    assert [index for (index,) in numbers(found[f"{call} indices"])] == list(order.ravel())
+    assert [cell.colour for cell in found[f"{call} indices"]] == [cell.colour for cell in found[f"{call} values"]]
+    assert [len({*column}) for column in colours(x.ravel(), 2, 4).T] == [1] * 4
+
+
+def test_nonzero_coordinates():
+    found = arrays("nonzero_coordinates")
+    x = shaped(found["0 input"], 2, 4)
+    places = np.argwhere(valued(x.ravel(), 2, 4))
+    assert [cell.label for cell in found["0 count"]] == [str(len(places))]
+    rows = [Cell(f"{row} {column}", x[row, column].colour) for row, column in places]
+    assert found["0 coordinates"] == rows + [Cell("0 0", PLAIN)] * (8 - len(places))
+    assert len({cell.colour for cell in rows} | {PLAIN}) == len(rows) + 1
+
+
+@pytest.mark.parametrize("name", ["cumulative_summation", "cumulative_product"])
+def test_running_sums_and_products(name):
+    found = arrays(name)
+    running, nothing = {"cumulative_summation": (np.cumsum, 0), "cumulative_product": (np.cumprod, 1)}[name]
+    x = valued(found["0 input"], 3, 4)
+    first = np.full((3, 1), nothing)
+    expected = running(x, 1), np.hstack([first, running(x, 1)[:, :-1]]), running(x[:, ::-1], 1)[:, ::-1]
+    for call, output in enumerate(expected):
+        hues = colours(found[f"{call} input"], 3, 4)
+        assert [len({*row}) for row in hues] == [1] * 3
+        hues[:, : call == 1] = PLAIN
+        assert (valued(found[f"{call} input"], 3, 4) == x).all()
+        assert (valued(found[f"{call} output"], 3, 4) == output).all()
+        assert (colours(found[f"{call} output"], 3, 4) == hues).all()
+
+
+def test_fold():
+    found = arrays("fold")
+    columns, sums, parts = shaped(found["0 input"], 4, 4), np.zeros((3, 3)), {}
+    for w, b in np.ndindex(4, 4):
+        place = b // 2 + w // 2, b % 2 + w % 2
+        sums[place] += float(columns[w, b].label)
+        parts.setdefault(place, set()).add(columns[w, b].colour)
+    assert (valued(found["0 output"], 3, 3) == sums).all()
+    expected = [next(iter(hues)) if len(hues) == 1 else PLAIN for _, hues in sorted(parts.items())]
+    assert [cell.colour for cell in found["0 output"]] == expected
+    assert expected.count(PLAIN) == 5
+
+
+def test_resample_between_elements():
+    found = arrays("resample")
+    x, output = found["1 input"], found["1 output"]
+    between = np.interp((np.arange(6) + 0.5) / 2 - 0.5, np.arange(3), valued(x, 3))
+    assert (valued(output, 6) == between).all()
+    assert [cell.colour for cell in output] == [x[0].colour, *[PLAIN] * 4, x[2].colour]
+
+
 # How the pictures look.
 
 
@@ -388,10 +586,11 @@ def test_nothing_is_cut_or_covered(name, fonts):
     lines = [path.get("d") for path in root(name).iter(f"{SVG}path") if path.get("fill") == "none"]
     covered = [*(box for box in cells if not box.pill), *(t for t in texts if not any(within(t, box) for box in cells))]
     assert [(line, one) for line in lines for one in covered if any(hits(point, one) for point in points(line))] == []
-    assert len(lines) == LINES.get(name, 0)
+    calls = {array[0] for array in arrays(name) if array[0].isdigit()}
+    assert len(lines) == LINES.get(name, 0) + len(calls)
 
 
-# How many arrows a picture has: one for each index or tuple, but for those whose update is dropped.
+# How many arrows a picture has besides one per call: one for each index or tuple whose update is not dropped.
 LINES = {"gather": 6 + 4, "gather_elements": 8, "gather_nd": 4 + 3, "scatter_elements": 7, "scatter_nd": 3 + 2}
 
 

@@ -3,15 +3,19 @@
     python docs/pictures/draw.py [--check]
 
 What moves in a picture is moved by the functions of dml_jax: each is called on an array of positions, and every cell
-takes its colour and its label from the position that arrives in it. Writes one .svg file per function beside this
-program. With --check nothing is written: it fails if a file is not what would be drawn.
+takes its colour and its label from the position that arrives in it, or from the elements that its derivative names.
+Writes one .svg file per function beside this program. With --check nothing is written: it fails if a file is not what
+would be drawn.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
+import calls
+import moves
 from depth_space import depth_to_space, space_to_depth
 from elements import gather_elements, scatter_elements
 from slices import gather
@@ -32,9 +36,12 @@ PICTURES = (
 )
 
 
+@cache
 def drawn() -> dict[str, bytes]:
     """Every file's name and content."""
-    return {f"{picture.__name__}.svg": written(picture()).encode() for picture in PICTURES}
+    pictures = {picture.__name__: picture() for picture in PICTURES}
+    pictures |= {name: calls.picture(name, picture) for name, picture in moves.PICTURES.items()}
+    return {f"{name}.svg": written(picture).encode() for name, picture in pictures.items()}
 
 
 def differing(folder: Path, files: dict[str, bytes]) -> list[str]:

@@ -38,24 +38,28 @@ def by_name(cases):
     return pytest.mark.parametrize("case", cases.values(), ids=cases)
 
 
-every_case = by_name(CASES)
-every_variant = by_name(VARIANTS)
-# Those of arrays: others are constants to vmap and shard_map.
-MAPPED = {name: case for name, case in VARIANTS.items() if case.leaves}
-every_mapped_variant = by_name(MAPPED)
-LINEAR = {name: case for name, case in VARIANTS.items() if case.is_linear and case.floats}
-every_linear_variant = by_name(LINEAR)
-
-
 def exhaustive(items):
     """Parameters that only run with --exhaustive."""
     return [pytest.param(*values, id=name, marks=pytest.mark.exhaustive) for name, values in items.items()]
 
 
+def first_of_each(cases):
+    """A parameter `case`: each operator's CASE, and with --exhaustive its VARIANTS."""
+    first = [pytest.param(case, id=name) for name, case in cases.items() if name in CASES]
+    others = exhaustive({name: (case,) for name, case in cases.items() if name not in CASES})
+    return pytest.mark.parametrize("case", [*first, *others])
+
+
+every_case = by_name(CASES)
+every_variant = by_name(VARIANTS)
+# Those of arrays: others are constants to vmap and shard_map.
+MAPPED = {name: case for name, case in VARIANTS.items() if case.leaves}
+LINEAR = {name: case for name, case in VARIANTS.items() if case.is_linear and case.floats}
 every_linear_variant_and_bfloat16 = pytest.mark.parametrize(
     ("case", "dtype"),
     [
-        *(pytest.param(case, jnp.float32, id=name) for name, case in LINEAR.items()),
+        *(pytest.param(case, jnp.float32, id=name) for name, case in LINEAR.items() if name in CASES),
+        *exhaustive({name: (case, jnp.float32) for name, case in LINEAR.items() if name not in CASES}),
         *exhaustive({f"{name} bfloat16": (case, jnp.bfloat16) for name, case in LINEAR.items() if name in CASES}),
     ],
 )
@@ -131,7 +135,7 @@ def test_eager_is_jitted_is_exported(case):
     assert shapes == [(x.shape, x.dtype) for x in jax.tree.leaves(eager)]
 
 
-@every_mapped_variant
+@first_of_each(MAPPED)
 def test_eager_is_vmapped(case):
     batch = [np.stack([a, flipped(a)]) for a in case.leaves]
     mapped = jax.vmap(case)(*batch)
@@ -139,7 +143,7 @@ def test_eager_is_vmapped(case):
         assert_is(item(mapped, i), case(*(s[i] for s in batch)))
 
 
-@every_mapped_variant
+@first_of_each(MAPPED)
 def test_vmap_over_one_operand(case):
     arrays = case.leaves
     for which, array in enumerate(arrays):
@@ -197,7 +201,7 @@ def test_linear_transpose(case, dtype):
         assert_same_bits(jax.linear_transpose(of_one, x)(output)[0], transposed[which])
 
 
-@every_linear_variant
+@first_of_each(LINEAR)
 def test_jacfwd_equals_jacrev(case):
     function, floats = of_floats(case)
     argnums = tuple(range(len(floats)))
@@ -353,7 +357,7 @@ def test_operands_are_mapped_one_by_one_under_shard_map(case):
             assert_is(item(result, i), expected)
 
 
-@every_mapped_variant
+@first_of_each(MAPPED)
 def test_a_symbolic_batch_is_exported(case):
     arrays = case.leaves
     (b,) = jax.export.symbolic_shape("b")

@@ -302,7 +302,7 @@ def flatten(g):
 
 
 def pad(g):
-    x, shape, dtype = g.data(np.float32)
+    x, shape, dtype = g.data((np.float32, np.int64)[int(g.rng.integers(2)) if g.opset >= 11 else 0])
     mode = ("constant", "edge", "reflect")[int(g.rng.integers(3))]
     most = {"constant": [9] * len(shape), "edge": [9] * len(shape), "reflect": [n - 1 for n in shape]}[mode]
     least = [1 - n for n in shape] if mode == "constant" else [0] * len(shape)
@@ -330,6 +330,123 @@ def top_k(g):
     else:
         attributes["k"] = k
     g.add("TopK", inputs, [result, result], dtype, axis=written, kept=False, **attributes)
+
+
+def one_hot(g):
+    """Some indices are out of range."""
+    shape = g.shape(1, 4)
+    axis, depth = int(g.rng.integers(-len(shape) - 1, len(shape) + 1)), g.size(3, 6)
+    i, values = g.input(g.rng.integers(-7, 8, shape)), g.input(g.clean((2,), np.float32))
+    at = axis % (len(shape) + 1)
+    g.add("OneHot", [i, g.constant([depth]), values], [(*shape[:at], depth, *shape[at:])], np.float32, axis=axis)
+
+
+def non_zero(g):
+    x = g.rng.integers(-1, 2, g.shape()).astype((np.float32, np.int64)[int(g.rng.integers(2))])
+    g.add("NonZero", [g.constant(x, x.dtype)], [(x.ndim, np.count_nonzero(x))], np.int64, kept=False)
+
+
+def reverse_sequence(g):
+    x, shape, dtype = g.data(None, (g.size(), g.size(), *g.shape(1, 3)))
+    time = int(g.rng.integers(2))
+    lengths = g.input(g.rng.integers(1, shape[time] + 1, shape[1 - time]))
+    g.add("ReverseSequence", [x, lengths], [shape], dtype, time_axis=time, batch_axis=1 - time)
+
+
+def eye_like(g):
+    shape, k = (g.size(), g.size()), int(g.rng.integers(-4, 5))
+    dtype = NUMBERS[int(g.rng.integers(3))]
+    g.add("EyeLike", [g.input(g.clean(shape, dtype))], [shape], dtype, k=k)
+
+
+def trilu(g):
+    dtype = (np.float32, np.float64, np.int64)[int(g.rng.integers(3))]
+    x, shape, dtype = g.data(dtype, (*g.shape(0, 2), g.size(), g.size()) if g.rng.random() < 0.7 else None)
+    if len(shape) >= 2:
+        k = g.constant(int(g.rng.integers(-6, 7)))
+        g.add("Trilu", [x, k], [shape], dtype, upper=int(g.rng.integers(2)))
+
+
+def cum_sum(g):
+    dtype, shape = NUMBERS[int(g.rng.integers(3))], g.shape()
+    _, written = g.axis(shape)
+    flags = {name: int(g.rng.integers(2)) for name in ("exclusive", "reverse")}
+    g.add("CumSum", [g.input(g.clean(shape, dtype)), g.constant(written)], [shape], dtype, **flags)
+
+
+def max_unpool(g):
+    n, c, h, w = (g.size() for _ in range(4))
+    kernel, strides = ([g.size(1, 3) for _ in range(2)] for _ in range(2))
+    sizes = (n, c, (h - 1) * strides[0] + kernel[0], (w - 1) * strides[1] + kernel[1])
+    count = n * c * h * w
+    i = g.rng.permutation(int(np.prod(sizes)))[:count].reshape(n, c, h, w)
+    x = g.input(g.clean(i.shape, np.float32))
+    g.add("MaxUnpool", [x, g.input(i)], [sizes], np.float32, kernel_shape=kernel, strides=strides)
+
+
+def cast_like(g):
+    x, like = g.clean(g.shape(), np.float32), g.clean((1,), NUMBERS[int(g.rng.integers(3))])
+    g.add("CastLike", [g.input(x), g.input(like)], [x.shape], like.dtype)
+
+
+def col2im(g):
+    """Two dimensions: in one ONNX Runtime 1.31 reads wrong elements where no window reaches the end."""
+    rank = 2
+    block, strides, dilations = ([g.size(1, 3) for _ in range(rank)] for _ in range(3))
+    pads = [g.size(0, 2) for _ in range(2 * rank)]
+    image = [g.size(4, 7) for _ in range(rank)]
+    counts = [
+        (n + pads[d] + pads[rank + d] - dilations[d] * (block[d] - 1) - 1) // strides[d] + 1
+        for d, n in enumerate(image)
+    ]
+    n, c = g.size(1, 3), g.size(1, 3)
+    x = g.clean((n, c * int(np.prod(block)), int(np.prod(counts))), np.float32)
+    attributes = {"strides": strides, "dilations": dilations, "pads": pads}
+    g.add("Col2Im", [g.input(x), g.constant(image), g.constant(block)], [(n, c, *image)], np.float32, **attributes)
+
+
+SCALES = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+
+
+def upsample(g):
+    """Its successor from opset 10 on, where it may shrink."""
+    shape = tuple(g.size() for _ in range(4))
+    mode = ("nearest", "linear")[int(g.rng.integers(2))]
+    choice = SCALES[2:] if g.opset < 10 else SCALES
+    scales = [1.0, 1.0, *(float(n) for n in g.rng.choice(choice, 2))]
+    result = tuple(int(n * scale) for n, scale in zip(shape, scales, strict=True))
+    if 0 in result:
+        return
+    inputs, attributes = [g.input(g.clean(shape, np.float32))], {"mode": mode}
+    if g.opset >= 9:
+        inputs.append(g.constant(scales, np.float32))
+    else:
+        attributes["scales"] = scales
+    op_type = "Upsample" if g.opset < 10 else "Resize"
+    g.add(op_type, inputs, [result], np.float32, rounded=mode == "linear", kept=False, **attributes)
+
+
+def resize(g):
+    shape = tuple(g.size() for _ in range(4))
+    mode, law, nearest = (
+        names[int(g.rng.integers(len(names)))]
+        for names in (
+            ("nearest", "linear", "cubic"),
+            ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"),
+            ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
+        )
+    )
+    scales = [1.0, 1.0, *(float(n) for n in g.rng.choice(SCALES, 2))]
+    result = tuple(int(n * scale) for n, scale in zip(shape, scales, strict=True))
+    if 0 in result:
+        return
+    x = g.input(g.clean(shape, np.float32))
+    nothing = g.constant([], np.float32) if g.opset < 13 else ""
+    # With aligned corners ONNX Runtime takes the whole size where ONNX takes the scaled one.
+    by_sizes = law == "align_corners" or g.rng.random() < 0.5
+    inputs = [x, nothing, nothing, g.constant(result)] if by_sizes else [x, nothing, g.constant(scales, np.float32)]
+    attributes = {"mode": mode, "coordinate_transformation_mode": law, "nearest_mode": nearest}
+    g.add("Resize", inputs, [result], np.float32, rounded=mode != "nearest", kept=False, **attributes)
 
 
 def where(g):
@@ -414,6 +531,16 @@ RECIPES = (
     (9, where),
     (11, range_),
     (9, constant_of_shape),
+    (11, one_hot),
+    (9, non_zero),
+    (10, reverse_sequence),
+    (9, eye_like),
+    (14, trilu),
+    (11, cum_sum),
+    (9, max_unpool),
+    (15, cast_like),
+    (18, col2im),
+    (7, lambda g: (upsample if g.opset < 11 else resize)(g)),
     *((7, arithmetic(op_type)) for op_type in ("Add", "Sub", "Mul", "Div")),
     (7, relu),
     (7, conv),

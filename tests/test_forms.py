@@ -283,6 +283,21 @@ def gradient_of(read):
 SMALL_INTEGERS = RNG.integers(1, 5, (6, 8)).astype(np.float16)
 APPLIED |= {
     "copies side by side": ("concatenated", lambda x: dml_jax.tile(x, (2, 3)), SMALL_INTEGERS),
+    "border of copies": (
+        "gathered",
+        lambda x: dml_jax.pad(x, (1, 9), (3, 2), mode="reflection"),
+        SMALL_INTEGERS,
+    ),
+    "border of copies, joined": ("joined", lambda x: dml_jax.pad(x, (1, 9), (3, 3), mode="edge"), SMALL_INTEGERS),
+    "slice joined": ("joined", lambda x: dml_jax.slice(x, (0, 1), (6, 6), (2, -1)), SMALL_INTEGERS),
+    "slice words": ("words", lambda x: dml_jax.slice(x, (1, 2), (5, 4), (2, 1)), SMALL_INTEGERS),
+    "split words": ("words", lambda x: dml_jax.split(x, (2, 6), 1)[1], SMALL_INTEGERS),
+    "join words": ("words", lambda x: dml_jax.join([x, x[:, :2]], 1), SMALL_INTEGERS),
+    "join joined": ("joined", lambda x: dml_jax.join([x, x[:, :3], x[:, :1]], 1), SMALL_INTEGERS),
+    "upsample joined": ("joined", lambda x: dml_jax.upsample_2d(x, (3, 2)), SMALL_INTEGERS),
+    "copies joined": ("joined", lambda x: dml_jax.tile(x[:, :5], (2, 2)), SMALL_INTEGERS),
+    "copies of words": ("words", lambda x: dml_jax.tile(x, (2, 3)), SMALL_INTEGERS),
+    "border joined": ("joined", lambda x: dml_jax.pad(x, (1, 1), (0, 1)), SMALL_INTEGERS),
     "gradient copies": ("copies", gradient_of(lambda x: dml_jax.gather(x, MET, 0)), SMALL_INTEGERS),
     "gradient runs": ("runs", gradient_of(lambda x: dml_jax.gather(x, MET, 0)), SMALL_INTEGERS),
     "gradient of tuples, runs": (

@@ -227,14 +227,21 @@ DECIDING = {
     "Squeeze": ("Squeeze", ["y", "v"], {}, np.int64([0])),
     "Unsqueeze": ("Unsqueeze", ["x", "v"], {}, np.int64([0])),
     "Split": ("Split", ["x", "v"], {}, np.int64([1, 1])),
+    "NonZero": ("NonZero", ["x"], {}, None),
+    "OneHot": ("OneHot", ["i", "v", "i"], {}, np.int64(2)),
+    "Resize": ("Resize", ["x", "", "", "v"], {}, np.int64([4, 2])),
+    "Col2Im": ("Col2Im", ["y", "v", "w"], {}, np.int64([2])),
 }
+# What decides something else, and what.
+FIXING = {"Trilu": "diagonals", "CumSum": "an axis"}
 
 
 @pytest.mark.parametrize("name", DECIDING)
 def test_data_must_not_decide_a_shape(name):
     op_type, inputs, attributes, value = DECIDING[name]
     x = np.float32([[1, 2], [3, 4]])
-    arrays = {n: a for n, a in {"x": x, "y": x[None], "v": value}.items() if n in inputs}
+    others = {"i": np.int64([0, 1]), "w": np.int64([1])}
+    arrays = {n: a for n, a in {"x": x, "y": x[None], "v": value, **others}.items() if n in inputs}
     outputs = ["a", "b"] if op_type in ("Split", "TopK") else ["a"]
     node = helper.make_node(op_type, inputs, outputs, name="it", **attributes)
     function = to_jax(model([node], arrays, outputs))
@@ -246,7 +253,50 @@ def test_data_must_not_decide_a_shape(name):
         jax.block_until_ready(function(*arrays.values()))
 
 
+@pytest.mark.parametrize("op_type", FIXING)
+def test_data_must_not_decide_what_is_compiled(op_type):
+    arrays = {"x": np.float32([[1, 2], [3, 4]]), "v": np.int64(0)}
+    function = to_jax(model([helper.make_node(op_type, ["x", "v"], ["y"], name="it")], arrays, ["y"]))
+    with jax.enable_x64(True):
+        with pytest.raises(NotConstantError, match=f"because it decides {FIXING[op_type]}, but it depends on the data"):
+            jax.jit(function)(*arrays.values())
+        jax.block_until_ready(function(*arrays.values()))
+
+
 # Transformations and parameters.
+
+
+def test_a_border_may_be_data_and_has_a_gradient():
+    node = helper.make_node("Pad", ["x", "p", "v"], ["y"])
+    x, v = np.float32([1, 2]), np.float32(7)
+    function = to_jax(model([node], {"x": x, "v": v}, ["y"], {"p": np.int64([2, 1])}))
+    for padded in (function(x, v), jax.jit(function)(x, v)):
+        assert_same_bits(padded, np.float32([7, 7, 1, 2, 7]))
+    back = jax.grad(lambda x, v: function(x, v).sum(), (0, 1))(x, v)
+    assert [g.tolist() for g in back] == [[1, 1], 3]
+
+
+def test_what_is_added_up_placed_and_resized_has_derivatives():
+    nodes = [
+        helper.make_node("CumSum", ["x", "one"], ["a"], exclusive=1),
+        helper.make_node("Trilu", ["a", "one"], ["b"], upper=0),
+        helper.make_node("ReverseSequence", ["b", "lengths"], ["c"], time_axis=1, batch_axis=0),
+        helper.make_node("MaxUnpool", ["c", "places"], ["d"], kernel_shape=[1]),
+        helper.make_node("Resize", ["d", "", "scales"], ["e"], mode="cubic"),
+        helper.make_node("Resize", ["e", "", "scales"], ["f"], mode="linear"),
+        helper.make_node("Col2Im", ["f", "image", "two"], ["y"]),
+    ]
+    x = np.random.default_rng(3).standard_normal((1, 2, 3)).astype(np.float32)
+    constants = {
+        "one": np.int64(1),
+        "lengths": np.int64([2]),
+        "places": np.int64([[[5, 4, 3], [0, 1, 2]]]),
+        "scales": np.float32([1, 1, 2]),
+        "image": np.int64([13]),
+        "two": np.int64([2]),
+    }
+    function = to_jax(model(nodes, {"x": x}, ["y"], constants, opset=18))
+    check_grads(jax.jit(function), (x,), order=2, atol=0.05, rtol=0.05)
 
 
 def test_vmap_is_a_loop():
@@ -298,14 +348,16 @@ def test_sources_of_a_model(tmp_path):
 
 # Every version.
 
+SOME = {"INT": 1, "INTS": [1], "FLOAT": 1.0, "FLOATS": [1.0]}
+
 
 @pytest.mark.parametrize("op_type", ONNX_OPERATORS)
 def test_every_version_of_onnx_has_a_function(op_type):
     versions = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == op_type and s.domain == ""]
     assert min(ONNX_OPERATORS[op_type]) == min(s.since_version for s in versions)
     for schema in versions:
-        attributes = {n: 1 for n, a in schema.attributes.items() if a.required and str(a.type).endswith(".INT")}
-        attributes |= {n: [1] for n, a in schema.attributes.items() if a.required and str(a.type).endswith(".INTS")}
+        needed = {n: str(a.type).rpartition(".")[2] for n, a in schema.attributes.items() if a.required}
+        attributes = {n: SOME[kind] for n, kind in needed.items() if kind in SOME}
         if op_type == "Cast":
             attributes = {"to": "FLOAT" if schema.since_version < 6 else 1}
         elif op_type == "Constant" and schema.since_version < 12:
@@ -335,6 +387,24 @@ OLD = {
     "top_k": (1, "TopK", [X], {"k": 1}, X[:, 2:]),
     "unsqueeze": (1, "Unsqueeze", [X], {"axes": [0]}, X[None]),
     "flatten": (1, "Flatten", [X], {"axis": 0}, X.reshape(1, 6)),
+    "upsample_1": (
+        1,
+        "Upsample",
+        [X[None, None]],
+        {"height_scale": 2.0, "width_scale": 1.5},
+        X[None, None][:, :, [0, 0, 1, 1]][..., [0, 0, 1, 2]],
+    ),
+    "upsample_bilinear": (
+        1,
+        "Upsample",
+        [X[None, None]],
+        {"height_scale": 2.0, "width_scale": 1.0, "mode": "bilinear"},
+        np.stack([X[0], (X[0] + X[1]) / 2, X[1], X[1]])[None, None],
+    ),
+    "upsample_7": (7, "Upsample", [X], {"scales": [1.0, 2.0]}, X.repeat(2, axis=1)),
+    "resize_10": (10, "Resize", [X, np.float32([2, 0.5])], {}, X.repeat(2, axis=0)[:, :1]),
+    "resize_10_to_the_next": (10, "Resize", [X, np.float32([1, 0.67])], {}, X[:, [0, 2]]),
+    "resize_11": (11, "Resize", [X, X[0, :0], X[0, :0], np.int64([2, 6])], {}, X.repeat(2, axis=1)),
     "depth_to_space": (1, "DepthToSpace", [X.reshape(1, 1, 2, 3)], {"blocksize": 1}, X.reshape(1, 1, 2, 3)),
     "space_to_depth_with_mode": (
         13,

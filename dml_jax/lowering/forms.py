@@ -41,6 +41,7 @@ FormName = Literal[
     "joined",
     "axis_last",
     "concatenated",
+    "gathered",
     "inverse",
     "compared",
     "copies",
@@ -56,6 +57,7 @@ FORMS: Mapping[FormName, str] = {
     "joined": "neighbouring results are put together to a word before it is written",
     "axis_last": "the indexed axis is moved last, and back",
     "concatenated": "copies are put one after the other",
+    "gathered": "where each result comes from is computed, and read there",
     "inverse": "what is written once per row is read through the inverse permutation",
     "compared": "each word of a row is compared with its one index",
     "copies": "updates are added to several tables in turn, and those up",
@@ -76,8 +78,8 @@ def use_form(name: FormName) -> Iterator[None]:
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "joined", "axis_last" or "concatenated"; of what adds up, such
-        as gradients of gathers, "inverse", "compared", "copies", "runs", "parts" or "wide".
+      name: "plain", "words", "tiles", "element_tiles", "joined", "axis_last", "concatenated" or "gathered"; of what
+        adds up, such as gradients of gathers, "inverse", "compared", "copies", "runs", "parts" or "wide".
 
     Raises:
       ConstraintError: another name.

@@ -15,6 +15,7 @@ from jax import lax
 from .bits import as_bits, index_dtype, is_float
 from .gather import Read
 from .linear import Move, linear, transpose_of
+from .narrow import move_narrow
 from .slices import Slices
 
 __all__ = ["Taps", "linear_taps", "nearest_taps", "positions", "repeat", "sample"]
@@ -153,7 +154,7 @@ def repeat(input: Any, counts: Mapping[int, int]) -> jax.Array:
     def back(_: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return _transposed(move, None, cotangent, like)
 
-    return linear(as_bits(move, is_float), back)(None, jnp.asarray(input))
+    return move_narrow(move, None, jnp.asarray(input), back=back)
 
 
 def _transposed(move: Move, where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:

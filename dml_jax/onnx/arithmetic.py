@@ -1,19 +1,17 @@
-"""ONNX's arithmetic around the layout: element by element, convolution, the largest elements."""
+"""ONNX's arithmetic around the layout: element by element, convolution."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
-from ..operators import gather_elements
-from .values import Array, arrays, known_ints, on_device
+from .values import Array, arrays, on_device
 
-__all__ = ["add", "conv", "divide", "limited", "multiply", "relu", "subtract", "top_k"]
+__all__ = ["add", "conv", "divide", "limited", "multiply", "relu", "subtract"]
 
 
 def _elementwise(name: str, *, a: Array, b: Array) -> Array:
@@ -110,24 +108,3 @@ def _padding(mode: str, pads: Any, sizes: Any, reach: list[int], strides: list[i
     totals = [max(0, (-(-n // s) - 1) * s + r - n) for n, r, s in zip(sizes, reach, strides, strict=True)]
     low = {"SAME_UPPER": lambda t: t // 2, "SAME_LOWER": lambda t: -(-t // 2), "VALID": lambda t: 0}[mode]
     return [(0, 0) if mode == "VALID" else (low(t), t - low(t)) for t in totals]
-
-
-def top_k(*, x: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Array, Array]:
-    """The largest or smallest elements in order, of equal ones the first; and their indices."""
-    (count,) = known_ints("k", [k] if isinstance(k, int) else k)
-    x = on_device(x)
-    if not -x.ndim <= axis < x.ndim or not 0 <= count <= x.shape[axis]:
-        raise ConstraintError(f"k must be in [0, the size along axis], but {count} of axis {axis} of {x.shape} is not")
-    _, found = lax.top_k(jnp.moveaxis(_ascending(x) if largest else _descending(x), axis, -1), count)
-    indices = jnp.moveaxis(found, -1, axis)
-    return gather_elements(x, indices, axis), indices
-
-
-def _ascending(x: jax.Array) -> jax.Array:
-    """Keys in which both zeros are equal."""
-    return jnp.where(x == 0, jnp.zeros_like(x), x)
-
-
-def _descending(x: jax.Array) -> jax.Array:
-    """Keys in the opposite order."""
-    return ~x if jnp.issubdtype(x.dtype, jnp.integer) else _ascending(-x)

@@ -1,32 +1,47 @@
 """ONNX's layout operators, in NumPy on constants and jax.numpy on data: shapes are known, no bit changes."""
 
+from collections.abc import Mapping
 from itertools import accumulate
 from math import ceil, prod
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from ..errors import ConstraintError
+from ..lowering.bits import carry_bits
+from ..operators import fill_value_constant, fill_value_sequence, select
 from ..operators import join as dml_join
+from ..operators import pad as dml_pad
 from ..operators import slice as dml_slice
 from ..operators import split as dml_split
 from ..operators import tile as dml_tile
-from .values import Array, arrays, known, known_ints, move_bits
+from ..operators._pad import Mode
+from .values import Array, arrays, known, known_ints, move_bits, on_device
 
 __all__ = [
+    "PAD_MODES",
+    "axes_of",
+    "axis_of",
+    "borders_of",
     "concat",
     "constant",
     "constant_of_shape",
     "expand",
     "flatten",
     "identity",
+    "lengths_of",
     "pad",
     "pad_by_attributes",
     "pad_by_paddings",
+    "parts_of",
     "range_",
+    "range_of",
     "reshape",
     "shape",
+    "sizes_of",
     "slice_",
     "split",
     "squeeze",
@@ -35,6 +50,7 @@ __all__ = [
     "transpose",
     "unsqueeze",
     "where",
+    "windows_of",
 ]
 
 
@@ -65,24 +81,27 @@ def shape(*, data: Array, start: int = 0, end: int | None = None) -> np.ndarray:
     return np.array(data.shape[start:end], np.int64)
 
 
-def constant_of_shape(*, input: Array, value: np.ndarray | None = None) -> np.ndarray:
+def constant_of_shape(*, input: Array, value: np.ndarray | None = None) -> Array:
     value = np.zeros(1, np.float32) if value is None else value
-    return np.full(_sizes("input", input), value.reshape(-1)[0], value.dtype)
+    return fill_value_constant(sizes_of("input", input), value.reshape(-1)[0], value.dtype)
 
 
-def range_(*, start: Array, limit: Array, delta: Array, stash_type: int = 0) -> np.ndarray:
+def range_(*, start: Array, limit: Array, delta: Array, stash_type: int = 0) -> Array:
     """Numbers from `start`; narrow floats are computed as float32, as other runtimes do before stash_type too."""
-    first, last, step = (known(n, v) for n, v in (("start", start), ("limit", limit), ("delta", delta)))
-    exact = first.dtype if first.dtype.kind in "iu" or first.dtype.itemsize > 2 else np.dtype(np.float32)
-    first, last, step = (x.astype(exact).reshape(()) for x in (first, last, step))
+    count, first, step = range_of(start, limit, delta)
+    return fill_value_sequence((count,), first, step, start.dtype)
+
+
+def range_of(start: Array, limit: Array, delta: Array) -> tuple[int, np.ndarray, np.ndarray]:
+    """How many numbers there are, the first one, and from each to the next."""
+    first, last, step = (known(n, v).reshape(()) for n, v in (("start", start), ("limit", limit), ("delta", delta)))
     if step == 0:
         raise ConstraintError("delta must not be 0, but it is")
-    if exact.kind in "iu":
-        numbers = np.arange(int(first), int(last), int(step))
-    else:
-        count = ceil(float(last - first) / float(step))  # in 64 bits, whatever the type
-        numbers = first + np.arange(max(0, count)).astype(exact) * step
-    return numbers.astype(start.dtype)
+    if first.dtype.kind in "iu":
+        return len(range(int(first), int(last), int(step))), first, step
+    wide = first.dtype if first.dtype.itemsize > 2 else np.dtype(np.float32)
+    count = ceil(float(last.astype(wide) - first.astype(wide)) / float(step))  # in 64 bits, whatever the type
+    return max(0, count), first, step
 
 
 def reshape(*, data: Array, shape: Any, allowzero: int = 0) -> Array:
@@ -112,7 +131,7 @@ def transpose(*, data: Array, perm: Any = None) -> Array:
 
 
 def squeeze(*, data: Array, axes: Any = None) -> Array:
-    axes = [d for d, n in enumerate(data.shape) if n == 1] if axes is None else _axes("axes", axes, data.ndim)
+    axes = [d for d, n in enumerate(data.shape) if n == 1] if axes is None else axes_of("axes", axes, data.ndim)
     if bad := [d for d in axes if data.shape[d] != 1]:
         raise ConstraintError(f"sizes along axes must be 1, but dimension {bad[0]} of {data.shape} is not")
     return reshape(data=data, shape=[n for d, n in enumerate(data.shape) if d not in axes], allowzero=1)
@@ -120,27 +139,30 @@ def squeeze(*, data: Array, axes: Any = None) -> Array:
 
 def unsqueeze(*, data: Array, axes: Any) -> Array:
     rank = data.ndim + len(known_ints("axes", axes))
-    axes, sizes = _axes("axes", axes, rank), iter(data.shape)
+    axes, sizes = axes_of("axes", axes, rank), iter(data.shape)
     return reshape(data=data, shape=[1 if d in axes else next(sizes) for d in range(rank)], allowzero=1)
 
 
 def concat(*, inputs: tuple[Array, ...], axis: int = 1) -> Array:
     """Only the first version may leave the axis out."""
     xp, *inputs_ = arrays(*inputs)
-    axis = _axis("axis", axis, inputs_[0].ndim)
+    axis = axis_of("axis", axis, inputs_[0].ndim)
     return np.concatenate(inputs_, axis) if xp is np else dml_join(inputs_, axis)
 
 
-def split(
-    *, input: Array, axis: int = 0, count: int, split: Any = None, num_outputs: int | None = None
-) -> tuple[Array, ...]:
-    axis = _axis("axis", axis, input.ndim)
-    length = input.shape[axis]
+def split(*, input: Array, axis: int = 0, **asked: Any) -> tuple[Array, ...]:
+    axis = axis_of("axis", axis, input.ndim)
+    sizes = lengths_of(input.shape[axis], **asked)
+    xp, input = arrays(input)
+    return tuple(np.split(input, list(accumulate(sizes))[:-1], axis)) if xp is np else dml_split(input, sizes, axis)
+
+
+def lengths_of(length: int, *, count: int, split: Any = None, num_outputs: int | None = None) -> list[int]:
+    """Those of the parts, by their sizes or their number."""
     sizes = _equal_parts(length, count, uneven=num_outputs is not None) if split is None else known_ints("split", split)
     if len(sizes) != count or sum(sizes) != length or min(sizes) < 0 or num_outputs not in (None, count):
         raise ConstraintError(f"the parts must be {count} and add up to {length}, but they are {sizes}")
-    xp, input = arrays(input)
-    return tuple(np.split(input, list(accumulate(sizes))[:-1], axis)) if xp is np else dml_split(input, sizes, axis)
+    return sizes
 
 
 def _equal_parts(length: int, count: int, *, uneven: bool) -> list[int]:
@@ -152,24 +174,37 @@ def _equal_parts(length: int, count: int, *, uneven: bool) -> list[int]:
 
 
 def slice_(*, data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Array:
+    at = parts_of(data.shape, starts, ends, axes, steps)
+    windows = windows_of(data.shape, at) if all(isinstance(n, int) for n in data.shape) else None  # as in jax.export
+    xp, data = arrays(data)
+    if xp is np or windows is None:
+        return move_bits(lambda data: data[at], data)
+    offsets, lengths, strides = windows
+    return dml_slice(data, offsets, lengths, strides)
+
+
+def parts_of(shape: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple[slice, ...]:
+    """What is taken of each dimension, in Python's way."""
     first, last = known_ints("starts", starts), known_ints("ends", ends)
-    along = _axes("axes", range(len(first)) if axes is None else axes, data.ndim)
+    along = axes_of("axes", range(len(first)) if axes is None else axes, len(shape))
     step = [1] * len(first) if steps is None else known_ints("steps", steps)
     if not len(first) == len(last) == len(along) == len(step) or 0 in step:
         raise ConstraintError(f"starts, ends, axes, steps must go together, steps not 0: {first, last, along, step}")
-    xp, data = arrays(data)
-    at = [slice(None)] * data.ndim
+    at = [slice(None)] * len(shape)
     for axis, *bounds in zip(along, first, last, step, strict=True):
-        at[axis] = _bounded(data.shape[axis], *bounds)
-    is_known = all(isinstance(n, int) for n in data.shape)  # not symbolic, as in jax.export
-    windows = [_window(range(n)[part]) for n, part in zip(data.shape, at, strict=True)] if is_known else [None]
-    if xp is np or None in windows:  # an empty window is none of DirectML's
-        return move_bits(lambda data: data[tuple(at)], data)
-    return dml_slice(data, *zip(*windows, strict=True)) if windows else data
+        at[axis] = _bounded(shape[axis], *bounds)
+    return tuple(at)
+
+
+def windows_of(shape: Any, at: tuple[slice, ...]) -> list[tuple[int, ...]] | None:
+    """Offsets, lengths and strides of DirectML's windows; None if one would be empty."""
+    windows = [_window(range(n)[part]) for n, part in zip(shape, at, strict=True)]
+    found = [window for window in windows if window]
+    return [tuple(window[i] for window in found) for i in range(3)] if len(found) == len(windows) else None
 
 
 def _window(reached: range) -> tuple[int, int, int] | None:
-    """Offset, length and stride of the window that holds some coordinates; None if there are none."""
+    """The offset, length and stride of the window that holds some coordinates; None if there are none."""
     if not reached:
         return None
     first, last = min(reached[0], reached[-1]), max(reached[0], reached[-1])
@@ -187,7 +222,7 @@ def _bounded(size: int, start: int, end: int, step: int) -> slice:
 
 def expand(*, input: Array, shape: Any) -> Array:
     xp, input = arrays(input)
-    sizes = np.broadcast_shapes(input.shape, _sizes("shape", shape))
+    sizes = np.broadcast_shapes(input.shape, sizes_of("shape", shape))
     return move_bits(lambda data: xp.broadcast_to(data, sizes), input)
 
 
@@ -207,63 +242,73 @@ def tile_along(*, input: Array, tiles: Array, axis: Array) -> Array:
 
 def pad(
     *, data: Array, pads: Any, mode: str = "constant", constant_value: Array | None = None, axes: Any = None
-) -> Array:
+) -> jax.Array:
+    low, high = borders_of(data.shape, pads, mode, axes)
+    ends = [n + min(0, b) for n, b in zip(data.shape, high, strict=True)]
+    part = on_device(slice_(data=data, starts=[max(0, -a) for a in low], ends=ends))
+    low, high = ([max(0, n) for n in border] for border in (low, high))
+    if mode != "constant":
+        return dml_pad(part, low, high, mode=PAD_MODES[mode])
+    if isinstance(constant_value, Tracer):  # DirectML's is known
+        edges = [(*both, 0) for both in zip(low, high, strict=True)]
+        number = constant_value.reshape(())
+        return carry_bits(lambda _, data, number: lax.pad(data, number, edges), None, part, number, in_bytes=True)
+    return dml_pad(part, low, high, value=0 if constant_value is None else np.asarray(constant_value).reshape(()))
+
+
+def borders_of(shape: Any, pads: Any, mode: str, axes: Any) -> tuple[list[int], list[int]]:
+    """How much comes before and behind each dimension; a negative number cuts off."""
     amounts = known_ints("pads", pads)
-    along = _axes("axes", range(data.ndim) if axes is None else axes, data.ndim)
+    along = axes_of("axes", range(len(shape)) if axes is None else axes, len(shape))
     if len(amounts) != 2 * len(along):
         raise ConstraintError(f"pads must be {2 * len(along)} numbers, two per axis, but they are {amounts}")
-    if mode not in _PAD_MODES:
-        raise ConstraintError(f"mode must be one of {', '.join(_PAD_MODES)}, but it is {mode!r}")
-    low, high = ([0] * data.ndim for _ in range(2))
+    if mode not in PAD_MODES:
+        raise ConstraintError(f"mode must be one of {', '.join(PAD_MODES)}, but it is {mode!r}")
+    low, high = ([0] * len(shape) for _ in range(2))
     for i, axis in enumerate(along):
         low[axis], high[axis] = amounts[i], amounts[len(along) + i]
-    value = np.zeros((), data.dtype) if constant_value is None else constant_value.reshape(())
-    xp, data, value = arrays(data, value)
-    cut = tuple(slice(max(0, -a), n - max(0, -b)) for a, b, n in zip(low, high, data.shape, strict=True))
-    if any(max(0, -a) + max(0, -b) > n for a, b, n in zip(low, high, data.shape, strict=True)):
-        raise ConstraintError(f"negative pads must leave a size of at least 0, but {amounts} cut all of {data.shape}")
-    widths = [(max(0, a), max(0, b)) for a, b in zip(low, high, strict=True)]
-    if mode == "constant" and xp is not np:
-        return move_bits(lambda data, value: lax.pad(data[cut], value, [(a, b, 0) for a, b in widths]), data, value)
-    given = {"constant_values": value} if mode == "constant" else {}
-    return move_bits(lambda data: xp.pad(data[cut], widths, _PAD_MODES[mode], **given), data)
+    if any(max(0, -a) + max(0, -b) > n for a, b, n in zip(low, high, shape, strict=True)):
+        raise ConstraintError(f"negative pads must leave a size of at least 0, but {amounts} cut all of {shape}")
+    return low, high
 
 
-_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+# As DirectML calls them.
+PAD_MODES: Mapping[str, Mode] = {"constant": "constant", "reflect": "reflection", "edge": "edge", "wrap": "wrap"}
 
 
-def pad_by_attributes(*, data: Array, value: float = 0.0, **rest: Any) -> Array:
+def pad_by_attributes(*, data: Array, value: float = 0.0, **rest: Any) -> jax.Array:
     """The versions whose value is an attribute."""
     return pad(data=data, constant_value=np.asarray(value, data.dtype), **rest)
 
 
-def pad_by_paddings(*, paddings: Any, **rest: Any) -> Array:
+def pad_by_paddings(*, paddings: Any, **rest: Any) -> jax.Array:
     """The first version, which had another name for the pads."""
     return pad_by_attributes(pads=paddings, **rest)
 
 
 def where(*, condition: Array, x: Array, y: Array) -> Array:
+    """DirectML's operands are of one size."""
     sizes = np.broadcast_shapes(condition.shape, x.shape, y.shape)
-    xp, condition, x, y = arrays(condition, x, y)
-    condition, x, y = (xp.broadcast_to(a, sizes) for a in (condition, x, y))
-    return move_bits(lambda x, y: xp.where(condition, x, y), x, y)
+    xp, *operands = arrays(condition, x, y)
+    operands = [expand(input=a, shape=sizes) for a in operands]
+    return np.where(*operands) if xp is np else select(*operands)
 
 
-def _sizes(name: str, value: Any) -> tuple[int, ...]:
+def sizes_of(name: str, value: Any) -> tuple[int, ...]:
     sizes = known_ints(name, value)
     if min(sizes, default=0) < 0:
         raise ConstraintError(f"{name} must be sizes of at least 0, but it is {sizes}")
     return tuple(sizes)
 
 
-def _axes(name: str, value: Any, rank: int) -> list[int]:
-    axes = [_axis(name, axis, rank) for axis in known_ints(name, value)]
+def axes_of(name: str, value: Any, rank: int) -> list[int]:
+    axes = [axis_of(name, axis, rank) for axis in known_ints(name, value)]
     if len(set(axes)) < len(axes):
         raise ConstraintError(f"{name} must differ from each other, but they are {axes}")
     return axes
 
 
-def _axis(name: str, axis: int, rank: int) -> int:
+def axis_of(name: str, axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise ConstraintError(f"{name} must be in [{-rank}, {rank - 1}], but it is {axis}")
     return axis % rank

@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from ..errors import ConstraintError
 from ..operators import cast as dml_cast
 from .loading import dtype_of
 from .values import Array, arrays, on_device
 
-__all__ = ["cast", "cast_to_named"]
+__all__ = ["cast", "cast_like", "cast_to_named"]
 
 
 def cast(*, input: Array, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
@@ -23,17 +23,20 @@ def cast(*, input: Array, to: int, saturate: int = 1, round_mode: str = "up") ->
     if isinstance(input, jax.Array):
         on_device(np.zeros((), target))  # which refuses 64 bits while x64 is off
     xp, x = arrays(input)
-    if target.kind == "b":
-        return x != xp.zeros_like(x)
     if target.name == "float8_e8m0fnu":
         return _power_of_two(xp, x, bool(saturate), round_mode)
     if target.name.startswith("float8"):
         x = x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(np.float32)
         limit = np.asarray(jnp.finfo(target).max, x.dtype)
-        return xp.clip(x, -limit, limit).astype(target) if saturate else x.astype(target)
+        x = xp.clip(x, -limit, limit) if saturate else x
     if target.name.startswith(("int4", "uint4", "int2", "uint2")) and jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(np.int32)  # of which the low bits are kept; XLA would take the nearest
     return x.astype(target) if xp is np else dml_cast(x, target)
+
+
+def cast_like(*, input: Array, target_type: Array, saturate: int = 1, round_mode: str = "up") -> Array:
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(target_type.dtype))
+    return cast(input=input, to=to, saturate=saturate, round_mode=round_mode)
 
 
 def cast_to_named(*, input: Array, to: str) -> Array:

@@ -33,8 +33,8 @@ def evaluate(node: Node, values: Sequence[Array | None]) -> dict[str, Array]:
 def _as_declared(node: Node, which: int, result: Array) -> Array:
     """An output of the only type that its schema has, which may be int64."""
     variable = node.schema.outputs[min(which, len(node.schema.outputs) - 1)].type_str
-    accepted = [c.allowed_type_strs for c in node.schema.type_constraints if c.type_param_str == variable]
-    if accepted and list(accepted[0]) == ["tensor(int64)"] and result.dtype != np.int64:
+    accepted = {c.type_param_str: list(c.allowed_type_strs) for c in node.schema.type_constraints}
+    if accepted.get(variable, [variable]) == ["tensor(int64)"] and result.dtype != np.int64:
         if not isinstance(result, np.ndarray):
             on_device(np.zeros((), np.int64))  # which refuses 64 bits while x64 is off
         return result.astype(np.int64)

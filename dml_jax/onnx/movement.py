@@ -3,30 +3,54 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from ..core.reductions import ReductionName
 from ..errors import ConstraintError
+from ..operators import cast, diagonal_matrix, fill_diagonals, fold, max_unpooling, nonzero_coordinates
+from ..operators import cumulative_product as dml_cumulative_product
+from ..operators import cumulative_summation as dml_cumulative_summation
 from ..operators import depth_to_space as to_space
 from ..operators import gather as dml_gather
 from ..operators import gather_elements as dml_gather_elements
 from ..operators import gather_nd as dml_gather_nd
+from ..operators import one_hot as dml_one_hot
+from ..operators import reverse_subsequences as dml_reverse
 from ..operators import scatter_elements as dml_scatter_elements
 from ..operators import scatter_nd as dml_scatter_nd
 from ..operators import space_to_depth as to_depth
+from ..operators import top_k as dml_top_k
 from ..operators._blocks import OrderName
-from .values import Array, on_device
+from .arrange import axis_of, expand, pad, reshape
+from .loading import dtype_of
+from .values import Array, known, known_ints, on_device
 
 __all__ = [
+    "col2im",
+    "cum_prod",
+    "cum_sum",
     "depth_to_space",
+    "diagonals_of",
+    "eye_like",
     "gather",
     "gather_elements",
     "gather_nd",
+    "lengths_among",
+    "max_unpool",
+    "non_zero",
+    "number_of",
+    "one_hot",
     "order_of",
+    "reverse_sequence",
     "scatter_elements",
     "scatter_nd",
+    "sliding",
     "space_to_depth",
+    "top_k",
+    "trilu",
+    "unpooled_sizes",
 ]
 
 
@@ -59,6 +83,120 @@ def depth_to_space(*, input: Array, blocksize: int, mode: str = "DCR") -> jax.Ar
 
 def space_to_depth(*, input: Array, blocksize: int, mode: str = "DCR") -> jax.Array:
     return to_depth(_picture(input), blocksize, order=order_of(mode))
+
+
+def one_hot(*, indices: Array, depth: Array, values: Array, axis: int = -1) -> jax.Array:
+    """ONNX's indices have no dimension for the rows, and may be floats."""
+    along = axis_of("axis", axis, indices.ndim + 1)
+    rows = reshape(data=indices, shape=[*indices.shape[:along], 1, *indices.shape[along:]], allowzero=1)
+    if not jnp.issubdtype(rows.dtype, jnp.integer):
+        rows = cast(on_device(rows), np.int32)
+    return dml_one_hot(rows, on_device(values), number_of("depth", depth), along)
+
+
+def top_k(*, x: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[jax.Array, jax.Array]:
+    """They are sorted in any case."""
+    return dml_top_k(on_device(x), axis, number_of("k", k), direction="decreasing" if largest else "increasing")
+
+
+def non_zero(*, x: Array) -> jax.Array:
+    """A column per element that is not 0, as many as there are."""
+    count, coordinates = nonzero_coordinates(on_device(known("x", x)))
+    return coordinates[: int(count)].T
+
+
+def reverse_sequence(*, input: Array, sequence_lens: Array, batch_axis: int = 1, time_axis: int = 0) -> jax.Array:
+    shape, wanted, time = lengths_among(input.shape, sequence_lens.shape, batch_axis, time_axis)
+    lengths = expand(input=reshape(data=sequence_lens, shape=shape, allowzero=1), shape=wanted)
+    return dml_reverse(on_device(input), lengths, time)
+
+
+def lengths_among(shape: Any, lengths: Any, batch_axis: int, time_axis: int) -> tuple[list[int], list[int], int]:
+    """The sizes of a length per batch among all dimensions, those that it is repeated to, and the axis of time."""
+    if len(shape) < 2 or {batch_axis, time_axis} not in ({0, 1}, {1, 0}) or list(lengths) != [shape[batch_axis]]:
+        rule = "batch_axis and time_axis must be 0 and 1 of input, and sequence_lens have a length per batch"
+        raise ConstraintError(f"{rule}, but they are {batch_axis} and {time_axis} of {shape} and {lengths}")
+    one = [n if d == batch_axis else 1 for d, n in enumerate(shape)]
+    return one, [1 if d == time_axis else n for d, n in enumerate(shape)], time_axis
+
+
+def eye_like(*, input: Array, dtype: int | None = None, k: int = 0) -> jax.Array:
+    if input.ndim != 2:
+        raise ConstraintError(f"input must have 2 dimensions, but its shape is {input.shape}")
+    return diagonal_matrix(input.shape, input.dtype if dtype is None else dtype_of(dtype, "dtype"), offset=k)
+
+
+def trilu(*, input: Array, k: Array | None = None, upper: int = 1) -> jax.Array:
+    begin, end = diagonals_of(input.shape, k, upper)
+    return fill_diagonals(on_device(input), begin=begin, end=end, value=0)
+
+
+def diagonals_of(shape: Any, k: Array | None, upper: int) -> tuple[int, int]:
+    """Those that become 0, from the first to the one after the last: the lower or the upper ones."""
+    if len(shape) < 2:
+        raise ConstraintError(f"input must have at least 2 dimensions, but its shape is {shape}")
+    at = 0 if k is None else number_of("k", k, "diagonals")
+    return (min(-shape[-2], at), at) if upper else (at + 1, max(shape[-1], at + 1))
+
+
+def cum_sum(*, x: Array, axis: Array, exclusive: int = 0, reverse: int = 0) -> jax.Array:
+    return _accumulated(dml_cumulative_summation, x, axis, exclusive, reverse)
+
+
+def cum_prod(*, x: Array, axis: Array, exclusive: int = 0, reverse: int = 0) -> jax.Array:
+    return _accumulated(dml_cumulative_product, x, axis, exclusive, reverse)
+
+
+def _accumulated(function: Any, x: Array, axis: Array, exclusive: int, reverse: int) -> jax.Array:
+    direction = "decreasing" if reverse else "increasing"
+    return function(on_device(x), number_of("axis", axis, "an axis"), direction=direction, exclusive=bool(exclusive))
+
+
+def max_unpool(
+    *, x: Array, i: Array, output_shape: Array | None = None, kernel_shape: Any, pads: Any = None, strides: Any = None
+) -> Array:
+    """The indices count the elements of the sizes that follow from pooling, whatever `output_shape` says."""
+    sizes = unpooled_sizes(x.shape, kernel_shape, pads, strides)
+    unpooled = max_unpooling(on_device(x), i, sizes)
+    if output_shape is None:
+        return unpooled
+    wanted = known_ints("output_shape", output_shape)
+    if len(wanted) != len(sizes):
+        raise ConstraintError(f"output_shape must have {len(sizes)} sizes, but it is {wanted}")
+    more = [a - b for a, b in zip(wanted, sizes, strict=True)]
+    return pad(data=unpooled, pads=[0] * len(sizes) + more)
+
+
+def unpooled_sizes(shape: Any, kernel_shape: Any, pads: Any, strides: Any) -> list[int]:
+    rank = len(shape) - 2
+    strides, pads = strides or [1] * rank, pads or [0] * 2 * rank
+    if rank < 1 or not len(kernel_shape) == len(strides) == len(pads) / 2 == rank:
+        given = f"{kernel_shape}, {strides} and {pads}"
+        raise ConstraintError(f"kernel_shape, strides and pads must fit the dimensions of x, {shape}, but are {given}")
+    columns = zip(shape[2:], strides, kernel_shape, pads[:rank], pads[rank:], strict=True)
+    return [*shape[:2], *((n - 1) * step + kernel - low - high for n, step, kernel, low, high in columns)]
+
+
+def col2im(*, input: Array, image_shape: Array, block_shape: Array, **attributes: Any) -> jax.Array:
+    sizes, windows = known_ints("image_shape", image_shape), known_ints("block_shape", block_shape)
+    return fold(on_device(input), sizes, windows, **sliding(len(sizes), **attributes))
+
+
+def sliding(count: int, *, dilations: Any = None, pads: Any = None, strides: Any = None) -> dict[str, Any]:
+    """How windows slide over `count` dimensions, by the names that `fold` has."""
+    pads = [0] * 2 * count if pads is None else list(pads)
+    if len(pads) != 2 * count:
+        raise ConstraintError(f"pads must be {2 * count} numbers, two per dimension, but they are {pads}")
+    steps, between = ([1] * count if given is None else list(given) for given in (strides, dilations))
+    return {"strides": steps, "dilations": between, "start_padding": pads[:count], "end_padding": pads[count:]}
+
+
+def number_of(name: str, value: Any, decides: str = "a shape") -> int:
+    """A number that decides a shape or something else: an attribute, or an array of one element."""
+    numbers = known_ints(name, [value] if isinstance(value, int) else value, decides)
+    if len(numbers) != 1:
+        raise ConstraintError(f"{name} must be one number, but it is {numbers}")
+    return numbers[0]
 
 
 def _cut(data: Any, indices: Array, axis: int) -> Any:

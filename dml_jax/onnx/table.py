@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import arithmetic, casting, movement
+from . import arithmetic, casting, movement, resizing
 from . import arrange as layout
 
 __all__ = ["ONNX_OPERATORS"]
@@ -19,8 +19,21 @@ ONNX_OPERATORS: Mapping[str, Mapping[int, Callable[..., Any]]] = {
     "ScatterND": {11: movement.scatter_nd},
     "DepthToSpace": {1: movement.depth_to_space},
     "SpaceToDepth": {1: movement.space_to_depth},
+    "Col2Im": {18: movement.col2im},
+    "CumProd": {26: movement.cum_prod},
+    "CumSum": {11: movement.cum_sum},
+    "EyeLike": {9: movement.eye_like},
+    "MaxUnpool": {9: movement.max_unpool},
+    "NonZero": {9: movement.non_zero},
+    "OneHot": {9: movement.one_hot},
+    "Resize": {10: resizing.resize_by_scales, 11: resizing.resize},
+    "ReverseSequence": {10: movement.reverse_sequence},
+    "TopK": {1: movement.top_k},
+    "Trilu": {14: movement.trilu},
+    "Upsample": {1: resizing.upsample_2d, 7: resizing.resize_by_scales},
     # Layout.
     "Cast": {1: casting.cast_to_named, 6: casting.cast},
+    "CastLike": {15: casting.cast_like},
     "Concat": {1: layout.concat},
     "Constant": {1: layout.constant},
     "ConstantOfShape": {9: layout.constant_of_shape},
@@ -35,7 +48,6 @@ ONNX_OPERATORS: Mapping[str, Mapping[int, Callable[..., Any]]] = {
     "Split": {1: layout.split},
     "Squeeze": {1: layout.squeeze},
     "Tile": {1: layout.tile_along, 6: layout.tile},
-    "TopK": {1: arithmetic.top_k},
     "Transpose": {1: layout.transpose},
     "Unsqueeze": {1: layout.unsqueeze},
     "Where": {9: layout.where},

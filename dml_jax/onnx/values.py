@@ -38,8 +38,8 @@ def arrays(*values: Array) -> tuple[Any, ...]:
     return jnp, *map(on_device, values)
 
 
-def known(name: str, value: Array) -> np.ndarray:
-    """A value that decides a shape.
+def known(name: str, value: Array, decides: str = "a shape") -> np.ndarray:
+    """A value that decides a shape, or something else that a program is compiled for.
 
     Raises:
       NotConstantError: it depends on data that is being traced.
@@ -47,18 +47,18 @@ def known(name: str, value: Array) -> np.ndarray:
     if not isinstance(value, Tracer):
         return np.asarray(value)
     raise NotConstantError(
-        f"{name} must be a constant or follow from shapes, because it decides a shape, but it depends on the data of "
+        f"{name} must be a constant or follow from shapes, because it decides {decides}, but it depends on the data of "
         "an input; outside jax.jit, jax.vmap and jax.grad, or as an initializer, it is known"
     )
 
 
-def known_ints(name: str, value: Any) -> list[int]:
-    """Numbers that decide a shape: an attribute, or a 1-D input."""
+def known_ints(name: str, value: Any, decides: str = "a shape") -> list[int]:
+    """Numbers that decide a shape or something else: an attribute, or a 1-D input."""
     if not isinstance(value, (np.ndarray, jax.Array)):
         return [int(n) for n in value]
     if value.ndim > 1:
         raise ConstraintError(f"{name} must be 1-D, but its shape is {value.shape}")
-    return [int(n) for n in np.atleast_1d(known(name, value))]
+    return [int(n) for n in np.atleast_1d(known(name, value, decides))]
 
 
 def move_bits(move: Callable[..., Any], *data: Array) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import jax
@@ -18,7 +19,8 @@ from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
-from ..lowering.bits import carry_bits
+from ..lowering.forms import known_bytes
+from ..lowering.narrow import move_narrow
 
 __all__ = ["JoinDesc", "join"]
 
@@ -95,7 +97,12 @@ def join(inputs: DataList, axis: int, *, out_sharding: OutSharding = None) -> ja
 
     Source: DML_JOIN_OPERATOR_DESC.
     """
-    return carry_bits(lambda _, *inputs: lax.concatenate(inputs, axis % inputs[0].ndim), None, *inputs)
+
+    def concatenate(_: None, *inputs: jax.Array) -> jax.Array:
+        return lax.concatenate(inputs, axis % inputs[0].ndim)
+
+    in_runs = all(known_bytes(x) and prod(x.shape[axis:]) * x.dtype.itemsize % 4 == 0 for x in inputs)
+    return move_narrow(concatenate, None, *inputs, words=lambda _: concatenate, in_runs=in_runs)
 
 
 def _joined(x: Operands) -> tuple[int, ...] | None:

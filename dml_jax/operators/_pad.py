@@ -31,7 +31,7 @@ from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.bits import carry_bits
+from ..lowering.narrow import move_narrow
 from ..lowering.padding import pad_with_copies
 
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]
@@ -153,7 +153,7 @@ def pad(
         return pad_with_copies(array, start, end, mode)
     config = [(before, behind, 0) for before, behind in zip(start, end, strict=True)]
     move = lambda _, array, value: lax.pad(array, value, config)  # noqa: E731
-    return carry_bits(move, None, array, jnp.asarray(value), in_bytes=True)
+    return move_narrow(move, None, array, jnp.asarray(value), in_bytes=True)
 
 
 SIZES = sizes_follow("output", _padded, "{start_padding} + {input}.{sizes} + {end_padding}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
 import jax
 from jax import lax
@@ -17,7 +18,8 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, one_per_dimension, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..lowering.bits import carry_bits
+from ..lowering.linear import Move
+from ..lowering.narrow import move_narrow, per_word
 from ._slicing import window_rules, within_reach
 
 __all__ = ["Slice1Desc", "SliceDesc", "slice"]
@@ -89,11 +91,21 @@ def slice(
     steps = tuple(min(abs(s), n) if isinstance(n, int) else abs(s) for s, n in reached)
     backwards = [d for d, stride in enumerate(strides) if stride < 0]
 
-    def copy(_: None, input: jax.Array) -> jax.Array:
-        turned = lax.rev(lax.slice(input, offsets, ends), backwards)
+    def copy(_: None, input: jax.Array, count: int = 1) -> jax.Array:
+        turned = lax.rev(lax.slice(input, per_word(offsets, count), per_word(ends, count)), backwards)
         return lax.slice(turned, (0,) * input.ndim, turned.shape, steps)
 
-    return carry_bits(copy, None, input)
+    def copy_words(count: int) -> Move | None:
+        return partial(copy, count=count) if strides[-1] == 1 and offsets[-1] % count == 0 else None
+
+    return move_narrow(copy, None, input, words=copy_words, in_runs=_is_a_run(input.shape, offsets, ends, strides))
+
+
+def _is_a_run(shape: Sequence[Any], offsets: Sequence[int], ends: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the elements that are copied lie one after the other."""
+    lines = zip(shape, offsets, ends, strides, strict=True)
+    cut = [d for d, (n, start, end, stride) in enumerate(lines) if (start, end, stride) != (0, n, 1)]
+    return not cut or (len(cut) == 1 and strides[cut[0]] == 1 and all(n == 1 for n in shape[: cut[0]]))
 
 
 _TABLE = (("4_1", RANKS_1_TO_8, ALL_TYPES), ("3_0", RANKS_1_TO_8, UP_TO_32_BITS), ("2_1", RANKS_4_TO_5, UP_TO_32_BITS))

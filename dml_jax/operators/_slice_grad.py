@@ -17,7 +17,7 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, numbers, one_per_dimension, representable
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..lowering.bits import carry_bits
+from ..lowering.narrow import move_narrow
 from ._slicing import window_rules, within_reach
 
 __all__ = ["SliceGradDesc", "slice_grad"]
@@ -91,7 +91,7 @@ def slice_grad(
     def spread(_: None, gradient: jax.Array) -> jax.Array:
         return lax.pad(lax.rev(gradient, backwards), np.zeros((), gradient.dtype), zeros)
 
-    return carry_bits(spread, None, input_gradient, in_bytes=True)
+    return move_narrow(spread, None, input_gradient, in_bytes=True)
 
 
 def _zeros(n: int, size: int, offset: int, window: int, stride: int) -> tuple[int, int, int]:

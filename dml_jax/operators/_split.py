@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import ClassVar
 
@@ -19,7 +20,8 @@ from ..core.rules import Operands, Rule, axis_of, custom, each_at_least, minimum
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..lowering.bits import carry_bits
+from ..lowering.linear import Move
+from ..lowering.narrow import move_narrow
 
 __all__ = ["SplitDesc", "split"]
 
@@ -79,8 +81,16 @@ def split(input: Data, sizes: Sequence[int], axis: int, *, out_sharding: OutShar
     """
     starts = (0, *accumulate(sizes))
 
+    is_last = axis % input.ndim == input.ndim - 1
+
     def part(start: int, size: int) -> jax.Array:
-        return carry_bits(lambda _, input: lax.slice_in_dim(input, start, start + size, axis=axis), None, input)
+        def copy(_: None, input: jax.Array, count: int = 1) -> jax.Array:
+            return lax.slice_in_dim(input, start // count, (start + size) // count, axis=axis)
+
+        def copy_words(count: int) -> Move | None:
+            return partial(copy, count=count if is_last else 1) if not is_last or start % count == 0 else None
+
+        return move_narrow(copy, None, input, words=copy_words)
 
     return tuple(part(start, size) for start, size in zip(starts, sizes, strict=False))
 

@@ -1,5 +1,6 @@
 """identity and ELEMENT_WISE_IDENTITY: a copy of bits, or input * scale + bias."""
 
+import json
 from functools import partial
 
 import jax
@@ -34,6 +35,9 @@ from dml_jax import (
     compile_operator,
     identity,
 )
+from dml_jax.dxdispatch.faults import ModelError
+from dml_jax.dxdispatch.model_file import read_model
+from dml_jax.dxdispatch.run import run_model
 from operators.test_cast import oracle as converted
 
 pytestmark = pytest.mark.device
@@ -137,6 +141,47 @@ def test_in_place_with_gaps():
     x = jnp.array(np.float32([1, 2, -9, 3, 4]))
     made = compile_operator(ElementWiseIdentityDesc(tensor, tensor, (10, 0)))(x, out=x)
     assert_same_bits(made, np.float32([10, 20, -9, 30, 40]))
+
+
+def model_in_place(operator_type, tensors, **fields):
+    """A model file that binds both tensors to one resource, and prints it."""
+    return {
+        "resources": {"x": {"initialValuesDataType": "FLOAT32", "initialValues": [1, 2, 3, 4, 5, 6]}},
+        "dispatchables": {"it": {"type": operator_type, "desc": {**tensors, **fields}}},
+        "commands": [
+            {"type": "dispatch", "dispatchable": "it", "bindings": {"InputTensor": "x", "OutputTensor": "x"}},
+            {"type": "print", "resource": "x"},
+        ],
+    }
+
+
+ROW, ROWS = {"DataType": "FLOAT32", "Sizes": [6]}, {"DataType": "FLOAT32", "Sizes": [2, 3]}
+PAIR = {"InputTensor": ROW, "OutputTensor": ROW}
+
+
+def test_a_model_file_may_bind_one_resource_to_both(tmp_path):
+    path, lines = tmp_path / "model.json", []
+    model = model_in_place("ELEMENT_WISE_IDENTITY", PAIR, ScaleBias={"Scale": 10, "Bias": 1})
+    path.write_text(json.dumps(model))
+    run_model(read_model(path, output=None), jax.devices()[0], lines.append)
+    assert "Resource 'x': 11, 21, 31, 41, 51, 61" in lines
+
+
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [
+        (model_in_place("CAST", PAIR), "CAST does not execute in place, but InputTensor and OutputTensor share bytes"),
+        (
+            model_in_place("ELEMENT_WISE_IDENTITY", {"InputTensor": {**ROWS, "Strides": [1, 2]}, "OutputTensor": ROWS}),
+            "ELEMENT_WISE_IDENTITY executes in place on one whole binding of tensors that are described alike, but",
+        ),
+    ],
+)
+def test_a_model_file_that_may_not(model, match, tmp_path):
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(model))
+    with pytest.raises(ModelError, match=match):
+        read_model(path, output=None)
 
 
 def test_tensors_that_differ_do_not_share_a_buffer():

@@ -1,0 +1,98 @@
+"""Moves of narrow elements: each on its own, or four bytes of the result put together to a word before it is stored."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+
+from .bits import as_bits, carry_bits, is_key
+from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, known_bytes, shapes_of
+from .linear import Back, Move, linear, transpose_of
+from .words import as_integers, from_words, join_lanes, lanes, to_words
+
+__all__ = ["TABLE", "join_form", "move_narrow", "per_word"]
+
+# A number of elements to the move of words of so many.
+InWords = Callable[[int], Move | None]
+
+# On an H200, 128 MB; bandwidth as a part of a copy's in the same run.
+TABLE = (
+    Choice(
+        "cuda",
+        "words",
+        {"itemsize": {1, 2}},
+        "windows of whole words 0.97 of 1 byte, 0.95 of 2, parts 0.88-0.92; plain 0.43 and 0.78-0.85",
+    ),
+    Choice(
+        "cuda",
+        "joined",
+        {"itemsize": {1, 2}, "in_runs": {False}},
+        "of 1 and 2 bytes: mirrored 1.0, odd columns 0.78 and 0.90, odd rows joined 0.49 and 0.75, pixels repeated 0.9;"
+        " plain 0.42 and 0.82, 0.44 and 0.81, 0.22 and 0.43, 0.28 and 0.54. Long runs 0.54-0.7; plain 0.8-1.0",
+    ),
+)
+
+
+def move_narrow(
+    move: Move,
+    where: Any,
+    *data: Any,
+    words: InWords | None = None,
+    back: Back | None = None,
+    in_runs: bool = False,
+    in_bytes: bool = False,
+) -> jax.Array:
+    """As `carry_bits`, in a form that is fast for the dtype.
+
+    Args:
+      move: moves elements of `data` without looking at them.
+      where: says what moves; None where nothing varies.
+      data: arrays of one dtype.
+      words: takes a number of elements; returns the same move of arrays whose last dimension is words of so many, or
+        None where parts of a word move.
+      back: what transposes it; by default what JAX makes of `move`.
+      in_runs: whether what moves are few long runs, or many of whole words, which XLA:GPU copies fast.
+      in_bytes: see `carry_bits`.
+    """
+    form = forced_form()
+    options = partial(_options, move, words, in_runs, in_bytes, where, shapes_of(*data))
+    if back is None and is_plain(options, TABLE, form):
+        return carry_bits(move, where, *data, in_bytes=in_bytes)
+    return linear(choose_form(options, TABLE, form), back or transpose_of(move))(where, *data)
+
+
+def _options(
+    move: Move, words: InWords | None, in_runs: bool, in_bytes: bool, where: Any, data: Sequence[Any], devices: int
+) -> Options:
+    forms: dict[str, Form] = {"plain": as_bits(move, in_bytes=in_bytes)}
+    made = jax.eval_shape(move, where, *data)
+    if is_key(made) or not known_bytes(made, *data):
+        return forms, {"bytes": 0}
+    count, dtype = lanes(made.dtype), made.dtype
+    has_words = count > 1 and all(x.ndim and x.shape[-1] % (count * devices) == 0 for x in (made, *data))
+    if words and has_words and (in_words := words(count)):
+        forms["words"] = lambda where, *data: from_words(in_words(where, *map(to_words, data)), dtype)
+    if joined := join_form(move, made, devices):
+        forms["joined"] = joined
+    return forms, {"itemsize": dtype.itemsize, "in_runs": in_runs, "bytes": known_bytes(made, *data)}
+
+
+def join_form(move: Move, made: Any, devices: int) -> Form | None:
+    """The form for results like `made`; None where they fill no words, or where devices would share one."""
+    count, dtype = lanes(made.dtype), made.dtype
+    in_rows = made.ndim > 0 and made.shape[-1] % (count * devices) == 0
+    if count == 1 or not (in_rows or (devices == 1 and made.size % count == 0)):
+        return None
+
+    def joined(where: Any, *data: jax.Array) -> jax.Array:
+        moved = move(where, *map(as_integers, data))
+        rows = moved if in_rows else moved.reshape(-1)
+        return join_lanes(rows, dtype).reshape(made.shape)
+
+    return joined
+
+
+def per_word(numbers: Sequence[Any], count: int) -> tuple[Any, ...]:
+    """Sizes or offsets with the last one in words of `count` elements."""
+    return tuple(numbers) if count == 1 else (*numbers[:-1], numbers[-1] // count)

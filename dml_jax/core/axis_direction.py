@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from .fields import named
 
-__all__ = ["AxisDirection", "DirectionName", "FieldDirection"]
+__all__ = ["AxisDirection", "DirectionName", "FieldDirection", "direction_of"]
 
 
 class AxisDirection(enum.IntEnum):
@@ -19,3 +19,8 @@ class AxisDirection(enum.IntEnum):
 
 DirectionName = Literal["increasing", "decreasing"]
 FieldDirection = Annotated[AxisDirection, named(AxisDirection, "DML_AXIS_DIRECTION_")]
+
+
+def direction_of(direction: AxisDirection) -> DirectionName:
+    """What functions call it."""
+    return "increasing" if direction == AxisDirection.INCREASING else "decreasing"

@@ -1,14 +1,13 @@
 """The feature levels of operators with a tensor of indices: newer levels took more types and ranks, alike for all."""
 
 from .data_type import DataType
-from .feature_level import FeatureLevel
 from .support import ALL_TYPES, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 
 __all__ = ["INDEXED_1_0", "INDEXED_2_0", "INDEXED_2_1", "INDEXED_3_0"]
 
 
 def _row(level: str, ranks: range, data: tuple[DataType, ...], indices: tuple[DataType, ...]) -> Support:
-    return Support(FeatureLevel.of(level), ranks, {"input": data, "indices": indices})
+    return Support.of(level, ranks, input=data, indices=indices)
 
 
 _UINT32 = (DataType.UINT32,)

@@ -13,6 +13,7 @@ from .struct_rules import each
 from .tensor import TensorDesc
 
 __all__ = [
+    "ALL_BUT_FLOAT64",
     "ALL_TYPES",
     "FLOATS",
     "INDEX_TYPES",
@@ -29,6 +30,7 @@ __all__ = [
 FLOATS = (DataType.FLOAT32, DataType.FLOAT16)
 UP_TO_32_BITS = (*FLOATS, *(t for t in DataType if t.itemsize <= 4 and t not in FLOATS))
 ALL_TYPES = tuple(DataType)
+ALL_BUT_FLOAT64 = tuple(t for t in ALL_TYPES if t != DataType.FLOAT64)
 INDEX_TYPES = (DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32)
 RANK_4 = range(4, 5)
 RANKS_4_TO_5 = range(4, 6)
@@ -49,10 +51,15 @@ class Support:
     ranks: range
     types: Mapping[str, tuple[DataType, ...]]
 
+    @classmethod
+    def of(cls, level: str, ranks: range, **types: tuple[DataType, ...]) -> Support:
+        """A row from the level on, such as "3_0", with the data types of fields."""
+        return cls(FeatureLevel.of(level), ranks, types)
+
 
 def levels(*rows: tuple[str, range, tuple[DataType, ...]], of: str = "input") -> tuple[Support, ...]:
     """A table of the field `of` alone: feature level, ranks and data types, the newest first."""
-    return tuple(Support(FeatureLevel.of(level), ranks, {of: types}) for level, ranks, types in rows)
+    return tuple(Support.of(level, ranks, **{of: types}) for level, ranks, types in rows)
 
 
 def table_rules(table: tuple[Support, ...], level: FeatureLevel) -> tuple[Rule, ...]:

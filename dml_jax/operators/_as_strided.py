@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import jax
 
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
-from ..core.rules import Operands, custom
+from ..core.rules import Operands, representable
 from ..core.sharding import Dims
 from ..lowering.forms import forced_form
 from ..lowering.strided import view
@@ -19,17 +18,12 @@ from ._strides import BUFFER, INSIDE, lengths, not_negative, sizes_of
 __all__ = ["as_strided"]
 
 
-def _too_large(x: Operands) -> str | None:
-    largest = max((prod(sizes_of(x)), *sizes_of(x)))
-    return f"they are {sizes_of(x)}" if largest >= 2**63 else None
-
-
 RULES = (
     BUFFER,
     not_negative("sizes"),
     not_negative("strides"),
     not_negative("offset"),
-    custom("representable", "{sizes} must give fewer than 2**63 elements", _too_large),
+    representable("sizes", sizes_of, "buffer"),
     lengths("sizes"),
     INSIDE,
 )

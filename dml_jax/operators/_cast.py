@@ -12,13 +12,12 @@ from jax import lax
 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel
 from ..core.fields import Input, Output
 from ..core.kinds import Data, DType, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
-from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
+from ..core.support import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
 from ..errors import DataTypeError
 from ..lowering.bits import is_key, is_not_zero
 from ..lowering.linear import linear
@@ -122,10 +121,9 @@ def _truncated(whole: jax.Array, dtype: Any) -> jax.Array:
 
 
 def _row(level: str, ranks: range, types: tuple[DataType, ...]) -> Support:
-    return Support(FeatureLevel.of(level), ranks, {"input": types, "output": types})
+    return Support.of(level, ranks, input=types, output=types)
 
 
-_ALL_BUT_FLOAT64 = tuple(t for t in ALL_TYPES if t != DataType.FLOAT64)
 _FIRST = tuple(DataType[n] for n in ("FLOAT32", "FLOAT16", "INT16", "INT8", "UINT16", "UINT8"))
 
 
@@ -158,8 +156,8 @@ class CastDesc(OperatorDesc):
     moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = (
         _row("4_1", RANKS_1_TO_8, ALL_TYPES),
-        _row("3_1", RANKS_1_TO_8, _ALL_BUT_FLOAT64),
-        _row("3_0", RANK_4, _ALL_BUT_FLOAT64),
+        _row("3_1", RANKS_1_TO_8, ALL_BUT_FLOAT64),
+        _row("3_0", RANK_4, ALL_BUT_FLOAT64),
         _row("1_0", RANK_4, _FIRST),
     )
     constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"),)

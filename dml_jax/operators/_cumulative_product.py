@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import jax
 
-from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection
+from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection, direction_of
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import Bool, Input, Output, UInt
 from ..core.kinds import Data, OutSharding
@@ -108,11 +108,11 @@ class CumulativeProductDesc(OperatorDesc):
         input: TensorDesc,
         output: TensorDesc,
         axis: int,
-        axis_direction: AxisDirection | str,
+        axis_direction: AxisDirection | str | int,
         has_exclusive_product: bool,
     ):
         set_fields(self, input, output, axis, axis_direction, has_exclusive_product)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
-        direction = "increasing" if self.axis_direction == AxisDirection.INCREASING else "decreasing"
+        direction = direction_of(self.axis_direction)
         return cumulative_product(input, self.axis, direction=direction, exclusive=self.has_exclusive_product)

@@ -47,7 +47,7 @@ def diagonal_matrix(
 
     Args:
       sizes: of the output, two or more; integers, at least 0. The last two are those of each matrix.
-      dtype: of the output: what numpy.dtype takes and has a 0, such as jnp.bfloat16 or "uint8".
+      dtype: of the output: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
       offset: of the diagonal: 0 is the main one, positive ones are above it. One may lie outside of the matrix.
       value: a number that `dtype` holds, known while tracing; floats are rounded. Another one compiles nothing new.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that
@@ -58,7 +58,7 @@ def diagonal_matrix(
 
     Raises:
       ConstraintError: fewer than two sizes, a negative one, or too many elements.
-      DataTypeError: a size or `offset` is no integer, `dtype` does not hold `value`, has no zero, is no type that JAX
+      DataTypeError: a size or `offset` is no integer, `dtype` does not hold `value`, has no 0, is no type that JAX
         has, or has 64 bits while x64 is off.
 
     Example:

@@ -22,7 +22,7 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable
 from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
-from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.support import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc, packed_strides
 from ..errors import DataTypeError
 from ..lowering.bits import index_dtype
@@ -147,7 +147,7 @@ class FillValueSequenceDesc(OperatorDesc):
     operator_type: ClassVar[str] = "FILL_VALUE_SEQUENCE"
     moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = levels(
-        ("5_0", RANKS_1_TO_8, tuple(t for t in ALL_TYPES if t.name != "FLOAT64")),
+        ("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64),
         ("4_0", RANKS_1_TO_8, UP_TO_32_BITS),
         ("2_1", RANK_4, UP_TO_32_BITS),
         of="output",

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel
 from ..core.fields import IndexInput, Input, Output
 from ..core.indices import write
 from ..core.kinds import Data, Indices, OutSharding
@@ -20,7 +19,7 @@ from ..core.operator import operator
 from ..core.promises import Promises
 from ..core.rules import Operands, Rule, each_at_least, integer_indices, numbers, representable, same_sizes
 from ..core.sharding import Dims
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, Support
+from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
 from ..lowering.slices import Slices
 
 __all__ = ["MaxUnpoolingDesc", "max_unpooling"]
@@ -84,10 +83,6 @@ def max_unpooling(
     return written.reshape(sizes)
 
 
-def _row(level: str, data: tuple[DataType, ...], *indices: DataType) -> Support:
-    return Support(FeatureLevel.of(level), RANK_4, {"input": data, "indices": indices})
-
-
 @dataclass(frozen=True)
 class MaxUnpoolingDesc(OperatorDesc):
     """DML_MAX_UNPOOLING_OPERATOR_DESC: writes each element of `input` where `indices` points, among zeros.
@@ -123,8 +118,8 @@ class MaxUnpoolingDesc(OperatorDesc):
     # So that no element gets the words of two numbers, where two indices are equal.
     moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = (
-        _row("5_0", tuple(t for t in ALL_TYPES if t != DataType.FLOAT64), DataType.UINT64, DataType.UINT32),
-        _row("2_0", FLOATS, DataType.UINT32),
+        Support.of("5_0", RANK_4, input=ALL_BUT_FLOAT64, indices=(DataType.UINT64, DataType.UINT32)),
+        Support.of("2_0", RANK_4, input=FLOATS, indices=(DataType.UINT32,)),
     )
     constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("indices", "input"),)
 

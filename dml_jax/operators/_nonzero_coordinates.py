@@ -13,7 +13,6 @@ from jax import lax
 
 from ..core.data_type import DataType
 from ..core.desc import SeveralOutputs
-from ..core.feature_level import FeatureLevel
 from ..core.fields import Input, Output
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
@@ -107,8 +106,7 @@ def _misfit(x: Operands) -> str | None:
 
 def _row(level: str, ranks: range) -> Support:
     only = (DataType.UINT32,)
-    types = {"input": UP_TO_32_BITS, "output_count": only, "output_coordinates": only}
-    return Support(FeatureLevel.of(level), ranks, types)
+    return Support.of(level, ranks, input=UP_TO_32_BITS, output_count=only, output_coordinates=only)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from jax import lax
 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel
 from ..core.fields import IndexInput, Input, Output, UInt
 from ..core.indices import resolve
 from ..core.kinds import Data, Indices, OutSharding
@@ -123,10 +122,6 @@ def _total(on: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> li
     return [jnp.stack(sums).astype(cotangent.dtype)]
 
 
-def _row(level: str, ranks: range, data: tuple[DataType, ...], indices: tuple[DataType, ...]) -> Support:
-    return Support(FeatureLevel.of(level), ranks, {"values": data, "indices": indices})
-
-
 @dataclass(frozen=True)
 class OneHotDesc(OperatorDesc):
     """DML_ONE_HOT_OPERATOR_DESC: makes rows of one value, but for the element that an index names.
@@ -161,10 +156,10 @@ class OneHotDesc(OperatorDesc):
 
     operator_type: ClassVar[str] = "ONE_HOT"
     support: ClassVar[tuple[Support, ...]] = (
-        _row("4_1", RANKS_1_TO_8, ALL_TYPES, INDEX_TYPES),
-        _row("3_0", RANKS_1_TO_8, UP_TO_32_BITS, INDEX_TYPES),
-        _row("2_1", RANK_4, UP_TO_32_BITS, (DataType.UINT32,)),
-        _row("2_0", RANK_4, FLOATS, (DataType.UINT32,)),
+        Support.of("4_1", RANKS_1_TO_8, values=ALL_TYPES, indices=INDEX_TYPES),
+        Support.of("3_0", RANKS_1_TO_8, values=UP_TO_32_BITS, indices=INDEX_TYPES),
+        Support.of("2_1", RANK_4, values=UP_TO_32_BITS, indices=(DataType.UINT32,)),
+        Support.of("2_0", RANK_4, values=FLOATS, indices=(DataType.UINT32,)),
     )
     constraints: ClassVar[tuple[Rule, ...]] = (
         below_rank("axis", "output"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, get_args
 
 import jax
 import numpy as np
 
-from ..core.axis_direction import AxisDirection, FieldDirection
+from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection, direction_of
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import FLOAT, Bool, Input, Output, counted_by
@@ -131,7 +131,7 @@ def _too_long(x: Operands) -> str | None:
 POSITIVE = custom("positive(scales)", "every one of {scales} must be a positive number in float32", _not_positive)
 SCALES = one_per_dimension("scales", "input")
 LAW = (SCALES, *map(_counted, OFFSETS), POSITIVE, *map(_finite, OFFSETS))
-ROUNDING = (None, "increasing", "decreasing")
+ROUNDING = (None, *get_args(DirectionName))
 RULES = (
     one_per_dimension("sizes", "input"),
     each_at_least("sizes", 0),
@@ -176,7 +176,7 @@ def resample(
     mode: Mode = "nearest",
     input_pixel_offsets: RealOrReals = 0.5,
     output_pixel_offsets: RealOrReals = -0.5,
-    rounding: Literal["increasing", "decreasing"] | None = None,
+    rounding: DirectionName | None = None,
     antialias: Flag = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
@@ -470,12 +470,5 @@ def _with_offsets(
         mode=mode_of(desc.interpolation_mode),
         input_pixel_offsets=desc.input_pixel_offsets,
         output_pixel_offsets=desc.output_pixel_offsets,
-        rounding=_ROUNDING[direction],
+        rounding=None if direction is None else direction_of(direction),
     )
-
-
-_ROUNDING: dict[AxisDirection | None, Literal["increasing", "decreasing"] | None] = {
-    None: None,
-    AxisDirection.INCREASING: "increasing",
-    AxisDirection.DECREASING: "decreasing",
-}

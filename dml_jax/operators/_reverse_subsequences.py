@@ -13,7 +13,6 @@ from jax import lax
 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel
 from ..core.fields import IndexInput, Input, Output, UInt
 from ..core.kinds import Data, Indices, OutSharding
 from ..core.operator import operator
@@ -115,10 +114,6 @@ def _sources(lengths: Any, shape: Sequence[Any], axis: int) -> jax.Array:
     return jnp.where(at < length, length - 1 - at, at)
 
 
-def _row(level: str, ranks: range, types: tuple[DataType, ...], *lengths: DataType) -> Support:
-    return Support(FeatureLevel.of(level), ranks, {"input": types, LENGTHS: lengths})
-
-
 @dataclass(frozen=True)
 class ReverseSubsequencesDesc(OperatorDesc):
     """DML_REVERSE_SUBSEQUENCES_OPERATOR_DESC: reverses the first elements along `axis`, as many as the lengths say.
@@ -153,10 +148,10 @@ class ReverseSubsequencesDesc(OperatorDesc):
 
     operator_type: ClassVar[str] = "REVERSE_SUBSEQUENCES"
     support: ClassVar[tuple[Support, ...]] = (
-        _row("5_0", RANKS_1_TO_8, ALL_TYPES, DataType.UINT64, DataType.UINT32),
-        _row("4_0", RANKS_1_TO_8, UP_TO_32_BITS, DataType.UINT32),
-        _row("3_0", RANKS_4_TO_5, UP_TO_32_BITS, DataType.UINT32),
-        _row("2_1", RANK_4, UP_TO_32_BITS, DataType.UINT32),
+        Support.of("5_0", RANKS_1_TO_8, input=ALL_TYPES, sequence_lengths=(DataType.UINT64, DataType.UINT32)),
+        Support.of("4_0", RANKS_1_TO_8, input=UP_TO_32_BITS, sequence_lengths=(DataType.UINT32,)),
+        Support.of("3_0", RANKS_4_TO_5, input=UP_TO_32_BITS, sequence_lengths=(DataType.UINT32,)),
+        Support.of("2_1", RANK_4, input=UP_TO_32_BITS, sequence_lengths=(DataType.UINT32,)),
     )
     constraints: ClassVar[tuple[Rule, ...]] = (below_rank("axis", "input"), *SHARED, same_sizes("output", "input"))
 

@@ -11,7 +11,6 @@ from jax import lax
 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel
 from ..core.fields import Input, Output
 from ..core.kinds import Condition, Data, OutSharding
 from ..core.operator import operator
@@ -73,8 +72,7 @@ def select(condition: Condition, a: Data, b: Data, *, out_sharding: OutSharding 
     return carry_bits(lax.select, jnp.asarray(condition).astype(bool), jnp.asarray(a), jnp.asarray(b))
 
 
-def _row(level: str, ranks: range, types: tuple[DataType, ...]) -> Support:
-    return Support(FeatureLevel.of(level), ranks, {"a": types, "condition": (DataType.UINT8,)})
+_CONDITIONS = (DataType.UINT8,)
 
 
 @dataclass(frozen=True)
@@ -112,10 +110,10 @@ class ElementWiseIfDesc(OperatorDesc):
     operator_type: ClassVar[str] = "ELEMENT_WISE_IF"
     other_types: ClassVar[tuple[str, ...]] = ("condition",)
     support: ClassVar[tuple[Support, ...]] = (
-        _row("5_0", RANKS_1_TO_8, ALL_TYPES),
-        _row("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
-        _row("2_1", RANK_4, UP_TO_32_BITS),
-        _row("2_0", RANK_4, FLOATS),
+        Support.of("5_0", RANKS_1_TO_8, a=ALL_TYPES, condition=_CONDITIONS),
+        Support.of("3_0", RANKS_1_TO_8, a=UP_TO_32_BITS, condition=_CONDITIONS),
+        Support.of("2_1", RANK_4, a=UP_TO_32_BITS, condition=_CONDITIONS),
+        Support.of("2_0", RANK_4, a=FLOATS, condition=_CONDITIONS),
     )
     constraints: ClassVar[tuple[Rule, ...]] = tuple(same_sizes(name, "condition") for name in ("a", "b", "output"))
 

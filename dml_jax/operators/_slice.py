@@ -20,7 +20,7 @@ from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..lowering.linear import Move
 from ..lowering.narrow import move_narrow, per_word
-from ._windows import window_rules, within_reach
+from ._slicing import window_rules, within_reach
 
 __all__ = ["Slice1Desc", "SliceDesc", "slice"]
 

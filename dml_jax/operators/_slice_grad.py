@@ -18,7 +18,7 @@ from ..core.rules import Operands, Rule, numbers, one_per_dimension, representab
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..lowering.narrow import move_narrow
-from ._windows import window_rules, within_reach
+from ._slicing import window_rules, within_reach
 
 __all__ = ["SliceGradDesc", "slice_grad"]
 

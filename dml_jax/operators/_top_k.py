@@ -8,10 +8,9 @@ from typing import ClassVar, get_args
 import jax
 import jax.numpy as jnp
 
-from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection
+from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection, direction_of
 from ..core.data_type import DataType
 from ..core.desc import SeveralOutputs, set_fields
-from ..core.feature_level import FeatureLevel
 from ..core.fields import Input, Output, UInt
 from ..core.indices import along_axis, read
 from ..core.kinds import Data, OutSharding
@@ -20,7 +19,7 @@ from ..core.promises import Promises
 from ..core.rules import Operands, Rule, axis_of, custom, minimum_rank, one_of, same_sizes, sizes_follow
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.tensor import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.bits import is_key
@@ -117,17 +116,10 @@ def top_k(
     return values, indices.astype(jnp.uint32)
 
 
-_INTEGERS_TOO = tuple(t for t in ALL_TYPES if t != DataType.FLOAT64)
-
-
-def _row(level: str, ranks: range, data: tuple[DataType, ...], *indices: DataType) -> Support:
-    return Support(FeatureLevel.of(level), ranks, {"input": data, "output_index": indices})
-
-
 _SINCE_2_1 = (
-    _row("5_0", RANKS_1_TO_8, _INTEGERS_TOO, DataType.UINT64, DataType.UINT32),
-    _row("3_1", RANKS_1_TO_8, UP_TO_32_BITS, DataType.UINT32),
-    _row("2_1", RANK_4, UP_TO_32_BITS, DataType.UINT32),
+    Support.of("5_0", RANKS_1_TO_8, input=ALL_BUT_FLOAT64, output_index=(DataType.UINT64, DataType.UINT32)),
+    Support.of("3_1", RANKS_1_TO_8, input=UP_TO_32_BITS, output_index=(DataType.UINT32,)),
+    Support.of("2_1", RANK_4, input=UP_TO_32_BITS, output_index=(DataType.UINT32,)),
 )
 
 
@@ -194,7 +186,10 @@ class TopKDesc(SeveralOutputs):
     operator_type: ClassVar[str] = "TOP_K"
     other_types: ClassVar[tuple[str, ...]] = ("output_index",)
     moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = (*_SINCE_2_1, _row("1_0", RANK_4, FLOATS, DataType.UINT32))
+    support: ClassVar[tuple[Support, ...]] = (
+        *_SINCE_2_1,
+        Support.of("1_0", RANK_4, input=FLOATS, output_index=(DataType.UINT32,)),
+    )
     constraints: ClassVar[tuple[Rule, ...]] = _STRUCT_RULES
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -249,10 +244,10 @@ class TopK1Desc(SeveralOutputs):
         output_index: TensorDesc,
         axis: int,
         k: int,
-        axis_direction: AxisDirection | str,
+        axis_direction: AxisDirection | str | int,
     ):
         set_fields(self, input, output_value, output_index, axis, k, axis_direction)
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, jax.Array]:
-        direction = "increasing" if self.axis_direction == AxisDirection.INCREASING else "decreasing"
+        direction = direction_of(self.axis_direction)
         return _computed(input, self.output_index, self.axis, self.k, direction)

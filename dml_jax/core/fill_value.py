@@ -25,7 +25,8 @@ def as_fill(operator: str, name: str, fill_value: Any, input: Any, mode: str, ne
     if mode == needed:
         given = 0 if fill_value is None else fill_value
         return as_number(operator, name, given, input, "a number (0 if not given)")
-    if fill_value is None or (type(fill_value) is int and fill_value == 0 and needed != "fill"):
+    is_zero = isinstance(fill_value, int | float | np.number) and fill_value == 0
+    if fill_value is None or (is_zero and needed != "fill"):
         return None
     rule = f'{name} needs mode="{needed}"'
     raise ConstraintError(message(operator, rule, f"mode is {mode!r}", {name: fill_value}))

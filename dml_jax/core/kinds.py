@@ -149,7 +149,7 @@ def _kind_of(annotation: Any) -> Kind:
         inner = _kind_of(one)
         return replace(inner, read=_OrNone(inner.read), shown=inner.shown and f"{inner.shown} | None")
     if get_origin(annotation) is Literal:
-        return Kind(as_name, names=get_args(annotation))
+        return Kind(as_name, names=get_args(annotation), shown=" | ".join(map(repr, get_args(annotation))))
     if get_origin(annotation) is Sequence:
         return Kind(_SEQUENCES[get_args(annotation)[0]])
     return {int: Kind(as_int), float: Kind(as_real), bool: Kind(as_flag, is_shown=False)}[annotation]

@@ -68,7 +68,7 @@ def _as_order(operator: str, name: str, order: Any) -> DepthSpaceOrder:
     raise ConstraintError(message(operator, rule, f"it is {order!r}", {name: order}))
 
 
-Order = Annotated[DepthSpaceOrder | OrderName, attribute(_as_order, *ORDERS)]
+Order = Annotated[DepthSpaceOrder | OrderName, attribute(_as_order, *ORDERS, shown="DepthSpaceOrder | str")]
 FieldOrder = Annotated[DepthSpaceOrder, named(DepthSpaceOrder, "DML_DEPTH_SPACE_ORDER_")]
 
 # The newest first, as DirectML's reference prints them.

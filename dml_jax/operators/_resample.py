@@ -26,6 +26,9 @@ __all__ = ["InterpolationMode", "Resample1Desc", "Resample2Desc", "Resample3Desc
 
 OFFSETS = ("input_pixel_offsets", "output_pixel_offsets")
 
+# Elements of a dimension that is resampled: its tables take tens of bytes for each.
+LONGEST = 2**27
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -50,7 +53,7 @@ class Axis:
     @property
     def is_long(self) -> bool:
         """Whether a table of its elements would be too long."""
-        return self.is_known and not self.is_left and max(self.size, self.count) >= 2**31
+        return self.is_known and not self.is_left and max(self.size, self.count) >= LONGEST
 
     def taps(self, mode: str, rounding: str | None) -> Taps:
         """What makes its elements."""
@@ -148,7 +151,7 @@ RULES = (
         "known(sizes)", "{input}.{sizes} and {sizes} must be known while tracing where they are resampled", _unknown
     ),
     representable("sizes", lambda x: x["sizes"]),
-    custom("short", "{input}.{sizes} and {sizes} must be below 2**31 where they are resampled", _too_long),
+    custom("short", "{input}.{sizes} and {sizes} must be below 2**27 where they are resampled", _too_long),
     _unfiltered("mode", "antialias"),
 )
 
@@ -228,6 +231,8 @@ def resample(
         "output_pixel_offsets": output_pixel_offsets,
         "rounding": rounding,
     }
+    if 0 in sizes:
+        return jnp.asarray(input).reshape(-1)[:0].reshape(sizes)
     return sample(input, dict(_resampled(operands)))
 
 

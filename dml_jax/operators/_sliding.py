@@ -87,6 +87,10 @@ def function_rules(sizes_of: SizesOf, *own: Rule, made: Callable[[Operands, list
         most = max(prod(sizes) * x["input"].dtype.itemsize, *sizes, *(one.padded for one in windows))
         return f"one would be {most}" if most >= 2**63 else None
 
+    def too_many(x: Operands) -> str | None:
+        most = max((one.window * one.count for one in judged(x, sizes_of)), default=0)
+        return f"they have {most}" if most >= 2**31 else None
+
     return (
         numbers("input", with_zero=True),
         *own,
@@ -94,6 +98,7 @@ def function_rules(sizes_of: SizesOf, *own: Rule, made: Callable[[Operands, list
         *_NUMBERS,
         _fit(sizes_of),
         custom("representable", "the bytes of the output, and each padded size, must be fewer than 2**63", too_large),
+        custom("indexable", "the windows along a dimension must have fewer than 2**31 elements together", too_many),
     )
 
 

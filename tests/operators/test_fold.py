@@ -60,6 +60,7 @@ BREAKS = {
     "each_at_least(end_padding, 0)": {"end_padding": (-2, 1)},
     "fits": {"window_sizes": (5, 2)},
     "representable": {"end_padding": (2**63, 0)},
+    "indexable": {"end_padding": (0, 2**31)},
     "rows(input)": {"input": X[:11]},
     "columns(input)": {"input": X[:, :5]},
 }

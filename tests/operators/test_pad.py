@@ -495,3 +495,7 @@ def test_mistakes_are_named(change, error, match):
 def test_numbers_of_numpy_are_accepted():
     assert_same_bits(pad(X, np.array([1, 2]), [np.int8(3), 0], mode="reflection"), CASE(X))
     assert_same_bits(pad(X, (1, 0), (0, 1), value=np.float16(0.5)), oracle(X, (1, 0), (0, 1), value=0.5))
+
+
+def test_a_value_of_0_is_no_value():
+    assert_same_bits(pad(X, (1, 0), (0, 0), mode="edge", value=0.0), pad(X, (1, 0), (0, 0), mode="edge"))

@@ -376,3 +376,16 @@ def test_mistakes_are_named(change, error, match):
 
 def test_numbers_of_numpy_are_accepted():
     assert_is(top_k(X, np.int8(-1), np.uint64(4)), CASE(X))
+
+
+def test_a_symbolic_axis_must_be_known_to_hold_k():
+    def exported(size):
+        (b,) = jax.export.symbolic_shape(*size)
+        x = jax.ShapeDtypeStruct((b, 5), np.float32)
+        return jax.export.export(jax.jit(lambda x: top_k(x, 0, 2)))(x)
+
+    with pytest.raises(ConstraintError, match=r"k must be in .*, but it is 2 and the size is b"):
+        exported(["b"])
+    values, indices = exported(["b + 2"]).call(X[:4, :5])
+    assert_same_bits(values, oracle(X[:4, :5], 0, 2)[0])
+    assert_same_bits(indices, oracle(X[:4, :5], 0, 2)[1])

@@ -50,6 +50,7 @@ BREAKS = {
     "each_at_least(end_padding, 0)": {"end_padding": (-2, 1)},
     "fits": {"window_sizes": (2, 7)},
     "representable": {"end_padding": (2**62, 2**62)},
+    "indexable": {"end_padding": (0, 2**30)},
 }
 VARIANTS = {
     "padded": {"start_padding": (1, 0), "end_padding": (2, 1)},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, get_args
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection, direction_of

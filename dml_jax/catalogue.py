@@ -17,7 +17,7 @@ _PUBLIC = {
     for file in _FILES
     if file.startswith(f"{operators.__name__}.")
     for name, value in vars(sys.modules[file]).items()
-    if name in vars(operators) and not name.startswith("_")
+    if name in vars(operators) and getattr(value, "__module__", file) == file and not name.startswith("_")
 }
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {

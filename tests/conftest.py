@@ -1,5 +1,7 @@
 """Strict settings for every test, both states of x64 where a test asks for them, and what only --exhaustive runs."""
 
+from collections import Counter
+
 import jax
 import pytest
 from hypothesis import settings
@@ -22,8 +24,15 @@ def pytest_addoption(parser):
     parser.addoption("--exhaustive", action="store_true", help="run every case of every sweep, and ONNX's node tests")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks that are put here
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what is marked `exhaustive`, unless it is asked for."""
+    """Leaves out what is marked `exhaustive`, unless it is asked for, and two of three cases of what is `thinned`."""
+    seen = Counter()
+    for item in items:
+        if item.get_closest_marker("thinned"):
+            if seen[item.function] % 3:
+                item.add_marker(pytest.mark.exhaustive)
+            seen[item.function] += 1
     if not config.getoption("--exhaustive"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("exhaustive")])
         items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]

@@ -149,8 +149,12 @@ def test_a_sharded_axis_needs_an_out_sharding(function):
     ("change", "error", "match"),
     [
         ({"input": [1.0]}, DataTypeError, "input must be an array"),
-        ({"input": jax.random.key(0)[None]}, DataTypeError, "must have numbers .* key<fry>, which are no numbers"),
-        ({"input": X.astype(jnp.float8_e8m0fnu)}, DataTypeError, "it is float8_e8m0fnu, which has no zero"),
+        (
+            {"input": jax.random.key(0)[None]},
+            DataTypeError,
+            "must be a type of numbers.* key<fry>, which are no numbers",
+        ),
+        ({"input": X.astype(jnp.float8_e8m0fnu)}, DataTypeError, "it is float8_e8m0fnu, which has no 0"),
         ({"axis": 2**63}, ConstraintError, r"axis must be in \[-input.rank, input.rank\), but it is 92233720"),
         ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),
         ({"axis": 1.0}, DataTypeError, "axis must be a Python integer, .* it is float"),

@@ -345,6 +345,7 @@ def test_narrow_integers_are_combined_as_wide_ones():
             assert_same_bits(jax.jit(add)(x), expected)
 
 
+@pytest.mark.thinned
 @every_applied
 def test_transformations_see_the_plain_form(form, function, x):
     assert changes(function, form, x)
@@ -378,6 +379,7 @@ def test_transformations_see_the_plain_form(form, function, x):
             raise
 
 
+@pytest.mark.thinned
 @every_applied
 def test_forms_are_exported(form, function, x):
     with use_form(form):
@@ -385,6 +387,7 @@ def test_forms_are_exported(form, function, x):
     assert_same_bits(jax.export.deserialize(exported.serialize()).call(x), function(x))
 
 
+@pytest.mark.thinned
 @every_applied
 def test_an_explicit_mesh(form, function, x):
     mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices("cpu")[:2])

@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from example_models import MARK
 from model_building import F4, dispatch, lines_of, model, reverse, saved, show, tensor, write, zeros
 from model_cases import FOLDER
 from PIL import Image
@@ -19,7 +20,8 @@ from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model
 
-FILES = sorted(path.name for path in FOLDER.glob("*.json"))
+# Those that are written by hand: the others are all alike.
+FILES = sorted(path.name for path in FOLDER.glob("*.json") if MARK not in path.read_text())
 ODD = [None, True, -1, 2**64, 1.5, float("inf"), "", "x\0y", "\ud800", "x" * 300, "f4,(", [], [[]], {}, {"a": None}]
 
 

@@ -123,7 +123,7 @@ def test_the_oracle_agrees(case):
     assert_is(call(*call.leaves), expected, call.arrays.get("input"))
 
 
-@every_variant
+@first_of_each(VARIANTS)
 def test_eager_is_jitted_is_exported(case):
     arrays = case.leaves
     eager = case(*arrays)
@@ -171,6 +171,7 @@ def inner(one, other):
     return sum(jnp.vdot(x.astype(jnp.float32), y.astype(jnp.float32)) for x, y in pairs)
 
 
+@pytest.mark.thinned
 @by_name({name: case for name, case in LINEAR.items() if name in CASES})
 def test_derivatives(case):
     """Exact in both directions: data movement is linear in its data."""
@@ -185,6 +186,7 @@ def test_derivatives(case):
     assert inner(output, output) == inner(floats, cotangents)
 
 
+@pytest.mark.thinned
 @every_linear_variant_and_bfloat16
 def test_linear_transpose(case, dtype):
     """It is the transpose: <f(x), y> = <x, f*(y)>, and what jax.vjp finds, also for each operand alone."""
@@ -201,6 +203,7 @@ def test_linear_transpose(case, dtype):
         assert_same_bits(jax.linear_transpose(of_one, x)(output)[0], transposed[which])
 
 
+@pytest.mark.thinned
 @first_of_each(LINEAR)
 def test_jacfwd_equals_jacrev(case):
     function, floats = of_floats(case)
@@ -212,6 +215,7 @@ def test_jacfwd_equals_jacrev(case):
         assert case.is_weighted or {*np.unique(jacobian)} <= {0, 1}
 
 
+@pytest.mark.thinned
 @every_linear_variant_and_bfloat16
 def test_nested_vmap_over_any_axes(case, dtype):
     function, floats = of_floats(case, dtype)
@@ -292,6 +296,7 @@ COMPOSITIONS = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("case", "dtype"),
     [
@@ -333,6 +338,7 @@ every_case_and_exhaustive_variant = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.thinned
 @every_case_and_exhaustive_variant
 def test_operands_are_mapped_one_by_one_under_shard_map(case):
     """Where one operand differs from device to device and the others do not."""
@@ -357,6 +363,7 @@ def test_operands_are_mapped_one_by_one_under_shard_map(case):
             assert_is(item(result, i), expected)
 
 
+@pytest.mark.thinned
 @first_of_each(MAPPED)
 def test_a_symbolic_batch_is_exported(case):
     arrays = case.leaves
@@ -450,6 +457,7 @@ def compilations(caplog):
     return counted
 
 
+@pytest.mark.thinned
 @every_case
 def test_a_second_call_compiles_nothing(case, compilations):
     arrays = case.leaves

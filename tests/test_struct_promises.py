@@ -136,6 +136,7 @@ def test_documented_examples(example):
         assert_same_bits(actual, wanted.reshape(tensor.sizes))
 
 
+@pytest.mark.thinned
 @every_example
 def test_documented_examples_as_model_files(example, tmp_path):
     path, lines = tmp_path / "model.json", []

@@ -30,7 +30,7 @@ def main() -> None:
     assert_type([spec.name for spec in function.inputs], list[str])
     rows = np.array([2, 0], np.int32)
     assert_type(function(rows, parameters=function.parameters), Any)
-    assert_type(to_descs(model), dict[str, OperatorDesc])
+    assert_type(to_descs(model), dict[str, OperatorDesc[Any]])
     data = np.array([1, 2, 3], np.float32)
     node = helper.make_node("Gather", ["x", "i"], ["y"])
     assert_type(run_node(node, [data, rows], opset=18), tuple[jax.Array, ...])

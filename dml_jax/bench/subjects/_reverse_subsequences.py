@@ -54,7 +54,9 @@ def of_onnx(a: Attributes) -> OnnxNode:
 
 
 def _sources(xp: Any, shape: tuple[int, ...], lengths: Any, axis: int, **device: Any) -> Any:
-    at = xp.arange(shape[axis], **device).reshape([-1 if d == axis else 1 for d in range(len(shape))])
+    at = xp.arange(shape[axis], dtype=lengths.dtype, **device).reshape(
+        [-1 if d == axis else 1 for d in range(len(shape))]
+    )
     return xp.where(at < lengths, lengths - 1 - at, at)
 
 

@@ -56,17 +56,17 @@ def move_narrow(
       in_bytes: see `carry_bits`.
     """
     form = forced_form()
-    options = partial(_options, move, words, in_runs, in_bytes, where, shapes_of(*data))
+    made, *shapes = shapes_of(jax.eval_shape(move, where, *data), *data)  # x64 may be off again while it is lowered
+    options = partial(_options, move, words, in_runs, in_bytes, made, shapes)
     if back is None and is_plain(options, TABLE, form):
         return carry_bits(move, where, *data, in_bytes=in_bytes)
     return linear(choose_form(options, TABLE, form), back or transpose_of(move))(where, *data)
 
 
 def _options(
-    move: Move, words: InWords | None, in_runs: bool, in_bytes: bool, where: Any, data: Sequence[Any], devices: int
+    move: Move, words: InWords | None, in_runs: bool, in_bytes: bool, made: Any, data: Sequence[Any], devices: int
 ) -> Options:
     forms: dict[str, Form] = {"plain": as_bits(move, in_bytes=in_bytes)}
-    made = jax.eval_shape(move, where, *data)
     if is_key(made) or not known_bytes(made, *data):
         return forms, {"bytes": 0}
     count, dtype = lanes(made.dtype), made.dtype

@@ -49,13 +49,14 @@ def pad_with_copies(array: jax.Array, start: Sequence[int], end: Sequence[int], 
     form = forced_form()
 
     def forward(_: None, array: jax.Array) -> jax.Array:
-        return choose_form(partial(_options, *shapes_of(array), move, start, end, mode), TABLE, form)(None, array)
+        made = jax.eval_shape(move, None, array)
+        return choose_form(partial(_options, *shapes_of(array, made), move, start, end, mode), TABLE, form)(None, array)
 
     return linear(forward, back)(None, array)
 
 
 def _options(
-    array: jax.Array, move: Move, start: Sequence[int], end: Sequence[int], mode: str, devices: int
+    array: Any, made: Any, move: Move, start: Sequence[int], end: Sequence[int], mode: str, devices: int
 ) -> Options:
     forms: dict[str, Form] = {"plain": as_bits(move)}
     if is_key(array) or not known_bytes(array):
@@ -64,7 +65,6 @@ def _options(
     def gather(_: None, array: jax.Array) -> jax.Array:
         return _gathered(array, start, end, mode)
 
-    made = jax.eval_shape(move, None, array)
     forms["gathered"] = as_bits(gather)
     if joined := join_form(gather, made, devices):
         forms["joined"] = joined

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,8 @@ def repeat_whole(input: jax.Array, repeats: Sequence[int]) -> jax.Array:
     form = forced_form()
 
     def forward(_: None, input: jax.Array) -> jax.Array:
-        return choose_form(partial(_options, *shapes_of(input), repeats), TABLE, form)(None, input)
+        made = jax.eval_shape(lambda input: jnp.tile(input, repeats), input)
+        return choose_form(partial(_options, *shapes_of(input, made), repeats), TABLE, form)(None, input)
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         apart = [n for pair in zip(repeats, like[0].shape, strict=True) for n in pair]
@@ -47,7 +48,7 @@ def repeat_whole(input: jax.Array, repeats: Sequence[int]) -> jax.Array:
     return linear(forward, back)(None, input)
 
 
-def _options(input: jax.Array, repeats: Sequence[int], devices: int) -> Options:
+def _options(input: Any, made: Any, repeats: Sequence[int], devices: int) -> Options:
     def move(_: None, input: jax.Array) -> jax.Array:
         return jnp.tile(input, repeats)
 
@@ -58,12 +59,12 @@ def _options(input: jax.Array, repeats: Sequence[int], devices: int) -> Options:
     fills_words = becomes_words(input.dtype) and input.shape[-1] % lanes(input.dtype) == 0
     if fills_words:
         forms["words"] = lambda _, input: from_words(jnp.tile(to_words(input), repeats), input.dtype)
-    if joined := join_form(move, jax.eval_shape(move, None, input), devices):
+    if joined := join_form(move, made, devices):
         forms["joined"] = joined
     case = {
         "itemsize": input.dtype.itemsize,
         "fills_words": fills_words and input.shape[-1] % (lanes(input.dtype) * devices) == 0,
-        "bytes": known_bytes(input) * (1 + prod(repeats)),
+        "bytes": known_bytes(input, made),
     }
     return forms, case
 

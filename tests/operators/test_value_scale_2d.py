@@ -148,7 +148,8 @@ def test_sixteen_bit_floats_are_rounded_once():
 
 def test_infinite_and_missing_numbers():
     x = np.float32([np.inf, -np.inf, np.nan, 0]).reshape(1, 2, 2)
-    assert_same_bits(value_scale_2d(x, -1, (1,)), np.float32([-np.inf, np.inf, np.nan, 1]).reshape(1, 2, 2))
+    wanted = np.float32([-np.inf, np.inf, np.nan, 1]).reshape(1, 2, 2)
+    np.testing.assert_array_equal(value_scale_2d(x, -1, (1,)), wanted)  # of which sign a NaN is the device decides
     # What float32 does not hold becomes infinite, as where C takes a FLOAT.
     assert np.isinf(value_scale_2d(np.ones((1, 1, 1), np.float32), 1e300, (0,))).all()
 

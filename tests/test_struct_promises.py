@@ -159,7 +159,7 @@ def test_the_model_files_of_the_documentation_are_those_of_the_examples(tmp_path
 
 # Random descriptors of every type, rank and class of strides, against NumPy's views and the oracles.
 
-BY_DEFAULT, ALL = 8, 300
+BY_DEFAULT, ALL = 6, 250
 
 
 @every_struct

@@ -40,15 +40,18 @@ def number_of_rank(ranks: jax.Array, dtype: Any, nan: End) -> jax.Array:
 
 
 def order(x: jax.Array) -> jax.Array:
-    """Signed integers in the order of numbers, of 32 bits for narrow ones: zeros are equal, NaNs equal and greatest."""
+    """Integers in the order of numbers, signed ones of 32 bits for narrow ones: zeros are equal, NaNs too, and greatest.
+
+    Of 64 bits they may be unsigned: XLA:GPU (jaxlib 0.11) mixes up the dimensions of what is cast from words to those,
+    cast again, and transposed.
+    """
     if jnp.issubdtype(x.dtype, jnp.floating):
         ranks = rank(x, nan="greatest")
         return jnp.where(ranks == -1, 0, ranks)  # which is that of -0.0
     if x.dtype.itemsize < 4:
         return x.astype(jnp.int32)
-    if jnp.issubdtype(x.dtype, jnp.unsignedinteger):
-        signed = jnp.dtype(f"int{8 * x.dtype.itemsize}")
-        return lax.bitcast_convert_type(x, signed) ^ np.asarray(jnp.iinfo(signed).min, signed)
+    if x.dtype == jnp.uint32:
+        return lax.bitcast_convert_type(x, jnp.int32) ^ np.asarray(-(2**31), np.int32)
     return x
 
 

@@ -77,7 +77,7 @@ def fill(rng, port, tensor, count):
     """Floats that are multiplied and added up without an error; integers of all bits."""
     if tensor.dtype.kind != "f":
         return None
-    return (rng.integers(-200, 200, count) / 8).astype(tensor.dtype)
+    return ((2 * rng.integers(-100, 100, count) + 1) / 16).astype(tensor.dtype)  # none is 0, whose sign devices decide
 
 
 def draw(rng):

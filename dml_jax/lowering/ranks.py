@@ -40,7 +40,7 @@ def number_of_rank(ranks: jax.Array, dtype: Any, nan: End) -> jax.Array:
 
 
 def order(x: jax.Array) -> jax.Array:
-    """Integers in the order of numbers, signed ones of 32 bits for narrow ones: zeros are equal, NaNs too, and greatest.
+    """Integers in the order of numbers, of narrow ones signed and of 32 bits: zeros are equal, and NaNs, the greatest.
 
     Of 64 bits they may be unsigned: XLA:GPU (jaxlib 0.11) mixes up the dimensions of what is cast from words to those,
     cast again, and transposed.

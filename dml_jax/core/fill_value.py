@@ -1,6 +1,7 @@
 """The fill value of reads out of range: a number that the data type holds."""
 
 import warnings
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -39,13 +40,26 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
       DataTypeError: no number, or one that the dtype cannot hold.
     """
     dtype = getattr(like, "dtype", like)
-    value = _as_number(given)
-    converted = None if value is None or jnp.issubdtype(dtype, jax.dtypes.prng_key) else _converted(value, dtype)
-    if value is not None and converted is not None and _holds(converted, value):
-        return converted
+    is_plain = type(given) is int or (type(given) is float and given != 0)  # -0.0 equals 0.0
+    found = _kept(given, dtype) if is_plain else _held(given, dtype)
+    if found is not None:
+        return found
     rule = f"{name} must be {what}, known while tracing, that {dtype} holds"
     operands = {name: given} if like is dtype else {"input": like, name: given}
     raise DataTypeError(message(operator, rule, f"it is {describe(given)}", operands))
+
+
+def _held(given: Any, dtype: Any) -> np.ndarray | None:
+    """A number as an array of a dtype that holds it; else None."""
+    value = _as_number(given)
+    if value is None or jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return None
+    converted = _converted(value, dtype)
+    return converted if _holds(converted, value) else None
+
+
+# The same number is given again and again, to small calls.
+_kept = lru_cache(maxsize=1024)(_held)
 
 
 def _as_number(value: Any) -> np.ndarray | None:

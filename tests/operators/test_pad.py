@@ -499,3 +499,9 @@ def test_numbers_of_numpy_are_accepted():
 
 def test_a_value_of_0_is_no_value():
     assert_same_bits(pad(X, (1, 0), (0, 0), mode="edge", value=0.0), pad(X, (1, 0), (0, 0), mode="edge"))
+
+
+def test_zeros_keep_their_sign():
+    """Numbers that were given before are kept, and -0.0 equals 0.0."""
+    for value, is_negative in ((0.0, False), (-0.0, True), (0, False), (-0.0, True)):
+        assert np.signbit(pad(X[0], (1,), (0,), value=value))[0] == is_negative

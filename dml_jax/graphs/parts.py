@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
+from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.tensor import TensorDesc
 from ..errors import DataTypeError, describe, message
@@ -23,22 +24,21 @@ Port = str | tuple[str, str]
 class Constant:
     """DML_CONSTANT_DATA_GRAPH_NODE_DESC: bytes that are part of the graph, read as the tensor of whatever reads them.
 
-        They become part of the executable. Bind large ones, such as weights, to an input that is OWNED_BY_DML instead.
+    They become part of the executable. Bind large ones, such as weights, to an input that is OWNED_BY_DML instead.
 
-        Args:
-          data: bytes, or an array, whose elements are taken in row-major order.
+    Args:
+      data: bytes, or an array, whose elements are taken in row-major order.
 
-        Raises:
-          DataTypeError: neither bytes nor an array of numbers.
+    Raises:
+      DataTypeError: neither bytes nor an array of one of DirectML's data types.
 
-        Example:
-          >>> import jax
-    import numpy as np
-          >>> from dml_jax import Constant
-          >>> Constant(np.uint32([3, 1]))
-          Constant(8 bytes)
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import Constant
+      >>> Constant(np.uint32([3, 1]))
+      Constant(8 bytes)
 
-        Source: DML_CONSTANT_DATA_GRAPH_NODE_DESC.
+    Source: DML_CONSTANT_DATA_GRAPH_NODE_DESC.
     """
 
     data: bytes
@@ -66,11 +66,10 @@ class Constant:
 def _bytes_of(value: Any) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    if isinstance(value, jax.Array | np.ndarray) and not jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
-        array = np.asarray(value)
-        if array.dtype.kind not in "OUSmM" and array.dtype.names is None:
-            return np.ascontiguousarray(array).tobytes()
-    rule = "data must be bytes or an array of numbers"
+    if isinstance(value, jax.Array | np.ndarray):
+        DataType.of(value.dtype)
+        return np.ascontiguousarray(value).tobytes()
+    rule = "data must be bytes or an array of one of DirectML's data types"
     raise DataTypeError(message("CONSTANT", rule, f"it is {describe(value)}", {"data": value}))
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import jax
 
 from ..core.computation import Computation
+from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.feature_level import NEWEST, FeatureLevel
 from ..core.stored import StoredTensor, as_words
@@ -133,9 +134,11 @@ class GraphDesc(Computation[Any]):
         return port
 
     def is_index(self, port: str) -> bool:
+        """Whether all of its readers take the input for indices, of its own data type: so that clamping keeps these."""
         readers = [reader for reader, source in self.edges.items() if source == port and not isinstance(reader, str)]
         nodes = [(self.nodes[name], tensor) for name, tensor in readers]
-        return all(isinstance(node, OperatorDesc) and node.is_index(tensor) for node, tensor in nodes)
+        of = self.inputs[port].data_type
+        return all(_takes_indices(node, tensor, of) for node, tensor in nodes)
 
     def fields_bound(self) -> dict[str, str | tuple[str, ...]]:
         return {port: port for port in self.ports()}
@@ -183,6 +186,10 @@ def _tensor(nodes: Nodes, port: Port) -> TensorDesc:
     node = nodes[port[0]]
     assert isinstance(node, OperatorDesc)
     return node.ports()[port[1]]
+
+
+def _takes_indices(node: OperatorDesc[Any] | Constant, port: str, data_type: DataType) -> bool:
+    return isinstance(node, OperatorDesc) and node.is_index(port) and node.ports()[port].data_type == data_type
 
 
 def _own_inputs(nodes: Nodes, edges: Edges, given: Mapping[str, TensorDesc]) -> dict[str, TensorDesc]:

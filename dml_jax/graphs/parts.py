@@ -72,8 +72,11 @@ def _bytes_of(value: Any) -> bytes:
         fact = "it is traced"
     elif isinstance(value, jax.Array) and value.is_deleted():
         fact = "it is deleted"
-    elif isinstance(value, jax.Array | np.ndarray) and not isinstance(value, np.ma.MaskedArray):
-        return np.asarray(value).astype(DataType.of(value.dtype).dtype).tobytes()
+    elif isinstance(value, np.ma.MaskedArray):
+        fact = "it is masked"
+    elif isinstance(value, jax.Array | np.ndarray):
+        data_type = DataType.of(value.dtype)
+        return np.asarray(value).astype(data_type.dtype).tobytes()
     rule = "data must be bytes or an array of one of DirectML's data types"
     raise DataTypeError(message("CONSTANT", rule, fact, {"data": value}))
 

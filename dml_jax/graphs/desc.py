@@ -17,6 +17,7 @@ from ..core.feature_level import NEWEST, FeatureLevel
 from ..core.stored import StoredTensor, as_words
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, message
+from ..lowering.forms import forced_form, forcing
 from .parts import Constant, Edges, Nodes, Port
 from .rules import Wiring, faults
 from .values import constant_value, reinterpret
@@ -150,7 +151,7 @@ class GraphDesc(Computation[Any]):
 
     def compute_ports(self, arrays: Mapping[str, jax.Array]) -> Any:
         words = jax.dtypes.canonicalize_dtype("int64") != "int64"
-        made = _compute(self, words, dict(arrays))
+        made = _compute(self, words, forced_form(), dict(arrays))
         return tuple(made) if self.has_several_outputs() else made[0]
 
     def compute_stored(self, views: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
@@ -172,12 +173,13 @@ class GraphDesc(Computation[Any]):
         return [value(name, tensor) for name, tensor in self.outputs.items()]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _compute(graph: GraphDesc, words: bool, arrays: dict[str, jax.Array]) -> Sequence[jax.Array]:
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _compute(graph: GraphDesc, words: bool, form: str | None, arrays: dict[str, jax.Array]) -> Sequence[jax.Array]:
     """The outputs of arrays of the inputs' sizes: 64-bit indices among them are 32-bit ones while x64 is off."""
     in_words = {port: StoredTensor(tensor, words).in_words for port, tensor in graph.inputs.items()}
     views = {port: as_words(array) if in_words[port] else array for port, array in arrays.items()}
-    return graph.compute_stored(views, words)
+    with forcing(form):
+        return graph.compute_stored(views, words)
 
 
 def _tensor(nodes: Nodes, port: Port) -> TensorDesc:

@@ -20,7 +20,7 @@ from ..errors import ConstraintError, DataTypeError, describe, message
 from ..lowering.forms import forced_form, forcing
 from .parts import Constant, Edges, Nodes, Port
 from .rules import Wiring, faults
-from .values import constant_value, reinterpret
+from .values import See, constant_value, reinterpret, view_as
 
 __all__ = ["GraphDesc"]
 
@@ -67,7 +67,7 @@ class GraphDesc(Computation[Any]):
          [1. 0.]]]]
 
     Source: DML_GRAPH_DESC, IDMLDevice1::CompileGraph. Elements of an edge that its source does not write are
-      undefined there and 0 here.
+      undefined there and 0 here. Compiled, all readers of an input see its whole buffer.
     """
 
     nodes: Nodes
@@ -155,22 +155,21 @@ class GraphDesc(Computation[Any]):
         return tuple(made) if self.has_several_outputs() else made[0]
 
     def compute_stored(self, views: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
-        values: dict[Port, jax.Array] = {**views}
+        return self._run({p: partial(reinterpret, views[p], tensor) for p, tensor in self.inputs.items()}, words)
 
-        def value(reader: Port, tensor: TensorDesc) -> jax.Array:
-            source = self.edges[reader]
-            node = None if isinstance(source, str) else self.nodes[source[0]]
-            if isinstance(node, Constant):
-                return constant_value(node, tensor, words)
-            written = self.inputs[source] if isinstance(source, str) else _tensor(self.nodes, source)
-            return reinterpret(values[source], written, tensor, words)
+    def compute_buffers(self, buffers: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
+        return self._run({p: partial(view_as, buffers[p], tensor) for p, tensor in self.inputs.items()}, words)
 
+    def _run(self, inputs: Mapping[str, See], words: bool) -> Sequence[jax.Array]:
+        see: dict[Port, See] = {**inputs}
         for name, node in self.nodes.items():
-            if isinstance(node, OperatorDesc):
-                read = {port: value((name, port), tensor) for port, tensor in node.input_ports().items()}
-                made = zip(node.output_ports(), node.compute_stored(read, words), strict=True)
-                values |= {(name, port): array for port, array in made}
-        return [value(name, tensor) for name, tensor in self.outputs.items()]
+            if isinstance(node, Constant):
+                see[name, "output"] = partial(constant_value, node)
+                continue
+            read = {port: see[self.edges[name, port]](tensor, words) for port, tensor in node.input_ports().items()}
+            made = zip(node.output_ports().items(), node.compute_stored(read, words), strict=True)
+            see |= {(name, port): partial(reinterpret, array, tensor) for (port, tensor), array in made}
+        return [see[self.edges[name]](tensor, words) for name, tensor in self.outputs.items()]
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

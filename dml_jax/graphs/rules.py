@@ -75,7 +75,7 @@ class Wiring:
         return f"{node.operator_type} {name!r} has no {side} {tensor!r}; {near}"
 
     def tensor_of(self, port: Port) -> TensorDesc | None:
-        """The tensor of a port: of the graph's own the one that is given; none of a constant, or if it does not exist."""
+        """The tensor of a port: of the graph's own the one that is given; none of a constant, or of nothing."""
         if isinstance(port, str):
             return self.inputs.get(port) if port in self.readers else self.outputs.get(port)
         name, tensor = port

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from catalogue_cases import STRUCTS
-from checks import assert_same_bits, assert_scattered, together
+from checks import assert_agrees, assert_same_bits, assert_scattered, together
 from example_models import flat, model_of, printed
 from strided_cases import INPUT_CLASSES, OUTPUT_CLASSES, expected, make, seen
 
@@ -126,14 +126,14 @@ def test_json_round_trip(struct):
 
 @every_example
 def test_documented_examples(example):
-    desc = example.desc
+    desc, units = example.desc, STRUCTS[example.desc.operator_type].units
     inputs, outputs = flat(example.inputs, desc.input_ports()), flat(example.outputs, desc.output_ports())
     for actual, wanted in zip(jax.tree.leaves(dml_jax.compile_operator(desc)(*inputs)), outputs, strict=True):
-        assert_same_bits(actual, wanted)
+        assert_agrees(actual, wanted, units)
     shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.input_ports().values(), strict=True)]
     computed = jax.tree.leaves(desc.compute(*map(jnp.asarray, shaped)))
     for actual, wanted, tensor in zip(computed, outputs, desc.output_ports().values(), strict=True):
-        assert_same_bits(actual, wanted.reshape(tensor.sizes))
+        assert_agrees(actual, wanted.reshape(tensor.sizes), units)
 
 
 @pytest.mark.thinned
@@ -213,7 +213,7 @@ def check(struct, case, made):
         if isinstance(of_one, dict):
             assert_scattered(seen(after, tensor), seen(case.buffers["input"], desc.input), of_one)
         else:
-            assert_same_bits(seen(after, tensor), of_one.reshape(tensor.sizes))
+            assert_agrees(seen(after, tensor), of_one.reshape(tensor.sizes), struct.units)
         # What no coordinate addresses is as it was.
         seen(after, tensor)[...] = seen(before, tensor)
         assert_same_bits(after, before)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from catalogue_cases import STRUCTS
-from checks import assert_same_bits, together
+from checks import assert_agrees, together
 from example_models import flat, model_of, printed
 from strided_cases import INPUT_CLASSES, OUTPUT_CLASSES, arrays, call, check, expected, make
 
@@ -125,14 +125,14 @@ def test_json_round_trip(struct):
 
 @every_example
 def test_documented_examples(example):
-    desc = example.desc
+    desc, units = example.desc, STRUCTS[example.desc.operator_type].units
     inputs, outputs = flat(example.inputs, desc.input_ports()), flat(example.outputs, desc.output_ports())
     for actual, wanted in zip(jax.tree.leaves(dml_jax.compile_operator(desc)(*inputs)), outputs, strict=True):
-        assert_same_bits(actual, wanted)
+        assert_agrees(actual, wanted, units)
     shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.input_ports().values(), strict=True)]
     computed = jax.tree.leaves(desc.compute(*map(jnp.asarray, shaped)))
     for actual, wanted, tensor in zip(computed, outputs, desc.output_ports().values(), strict=True):
-        assert_same_bits(actual, wanted.reshape(tensor.sizes))
+        assert_agrees(actual, wanted.reshape(tensor.sizes), units)
 
 
 @pytest.mark.thinned
@@ -174,7 +174,7 @@ def test_random_descriptors(struct, exhaustive):
             outputs += together([(partial(call, case), *arrays(case)) for case in others])
             for case, output in zip(alone + others, outputs, strict=True):
                 try:
-                    check(case, output, expected(struct, case))
+                    check(case, output, expected(struct, case), struct.units)
                 except BaseException as error:
                     error.add_note(f"strided_cases.make(STRUCTS[{struct.name!r}], {case.number}) is {case}")
                     raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -53,6 +54,7 @@ class GraphBuilder:
         self._nodes: dict[str, OperatorDesc[Any] | Constant] = {}
         self._edges: dict[Port, Port] = {}
         self._inputs: dict[str, TensorDesc] = {}
+        self._counts = Counter[str]()
         self._is_built = False
 
     if TYPE_CHECKING:
@@ -119,7 +121,7 @@ class GraphBuilder:
         """
         self._check_open()
         node = Constant(data)
-        name = self._new_name("constant", name)
+        name = self._new_name(node.operator_type, name)
         place = f"node {name!r}"
         if tensor is None:
             if not isinstance(data, jax.Array | np.ndarray):
@@ -130,7 +132,7 @@ class GraphBuilder:
         if fact := unfit_data(node, seen):
             rule = "the data of a constant must fill the tensor that reads it"
             raise ConstraintError(message("CONSTANT", rule, fact, {"data": node, "tensor": seen})).at(place)
-        self._nodes[name] = node
+        self._keep(name, node)
         return Expression(self, (name, "output"), seen)
 
     def reinterpret(
@@ -194,7 +196,7 @@ class GraphBuilder:
     def _check_open(self) -> None:
         if self._is_built:
             raise ConstraintError(
-                "GraphBuilder: a graph is built once, but it is built already: begin with another one."
+                "GraphBuilder: a builder builds one graph, but it has built it: begin with another one."
             )
 
     def _check_own(self, operator: str, name: str, value: Any) -> None:
@@ -216,14 +218,18 @@ class GraphBuilder:
 
     def _new_name(self, kind: str, name: str | None) -> str:
         if name is None:
-            return next(new for i in count() if (new := f"{kind}_{i}") not in self._nodes)
+            return next(new for i in count(self._counts[kind]) if (new := f"{kind.lower()}_{i}") not in self._nodes)
         _check_name(name, self._nodes)
         return name
+
+    def _keep(self, name: str, node: OperatorDesc[Any] | Constant) -> None:
+        self._nodes[name] = node
+        self._counts[node.operator_type] += 1
 
     def _add(self, struct: type[OperatorDesc], name: str | None, given: dict[str, Any]) -> Any:
         """Adds an operator: `given` is what its method takes, by field."""
         self._check_open()
-        name = self._new_name(struct.operator_type.lower(), name)
+        name = self._new_name(struct.operator_type, name)
         fields = struct.fields()
         read = {one: given[one] for one in struct.input_names()}
         for one, value in read.items():
@@ -236,7 +242,7 @@ class GraphBuilder:
         except ConstraintError as error:
             raise error.at(f"node {name!r}") from None
         ports = zip(desc.input_ports(), jax.tree.leaves(list(read.values())), strict=True)
-        self._nodes[name] = desc
+        self._keep(name, desc)
         self._edges |= {(name, port): one.source for port, one in ports}
         made = tuple(Expression(self, (name, port), tensor) for port, tensor in desc.output_ports().items())
         return made if desc.has_several_outputs() else made[0]

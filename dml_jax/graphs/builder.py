@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -92,7 +93,7 @@ class GraphBuilder:
         self._check_open()
         _check_name(name, self._inputs)
         self._inputs[name] = whole_tensor(tensor, f"input {name!r}")
-        return Expression(self, name, self._inputs[name])
+        return self._expression(name, self._inputs[name])
 
     def constant(
         self,
@@ -133,7 +134,7 @@ class GraphBuilder:
             rule = "the data of a constant must fill the tensor that reads it"
             raise ConstraintError(message("CONSTANT", rule, fact, {"data": node, "tensor": seen})).at(place)
         self._keep(name, node)
-        return Expression(self, (name, "output"), seen)
+        return self._expression((name, "output"), seen)
 
     def reinterpret(
         self, expression: Expression, tensor: TensorLike, strides: Sequence[int] | None = None
@@ -159,7 +160,7 @@ class GraphBuilder:
         """
         self._check_open()
         self._check_own("reinterpret", "expression", expression)
-        return Expression(self, expression.source, seen_as(expression.tensor, tensor, strides))
+        return replace(expression, tensor=seen_as(expression.tensor, tensor, strides))
 
     def build(self, outputs: Mapping[str, Expression] | Sequence[Expression]) -> GraphDesc:
         """Ends the graph.
@@ -189,9 +190,8 @@ class GraphBuilder:
         self._is_built = True
         return desc
 
-    def shown(self, source: Port) -> str:
-        """What messages call the source of an expression."""
-        return shown_port(self._nodes, source)
+    def _expression(self, source: Port, tensor: TensorDesc) -> Expression:
+        return Expression(self, source, tensor, shown_port(self._nodes, source))
 
     def _check_open(self) -> None:
         if self._is_built:
@@ -211,7 +211,7 @@ class GraphBuilder:
         made = [(name, port) for name, node in self._nodes.items() for port in node.output_ports()]
         sources: list[Port] = [*self._inputs, *made]
         read = {*edges.values()}
-        if unread := [self.shown(source) for source in sources if source not in read]:
+        if unread := [shown_port(self._nodes, source) for source in sources if source not in read]:
             rule = "every input, every constant and every output of a node must be read or be an output of the graph"
             hint = "give build() what a node makes, or leave out the call"
             raise ConstraintError(f"GraphBuilder: {rule}, but nothing reads {', '.join(unread)}: {hint}.")
@@ -244,7 +244,7 @@ class GraphBuilder:
         ports = zip(desc.input_ports(), jax.tree.leaves(list(read.values())), strict=True)
         self._keep(name, desc)
         self._edges |= {(name, port): one.source for port, one in ports}
-        made = tuple(Expression(self, (name, port), tensor) for port, tensor in desc.output_ports().items())
+        made = tuple(self._expression((name, port), tensor) for port, tensor in desc.output_ports().items())
         return made if desc.has_several_outputs() else made[0]
 
     def _check_input(self, struct: type[OperatorDesc], name: str, value: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from ..core.data_type import DataType, DataTypeLike, as_integers
 from ..core.tensor import TensorDesc, implied_bytes
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .parts import Port
-
-if TYPE_CHECKING:
-    from .builder import GraphBuilder
 
 __all__ = ["Expression", "TensorLike", "read_tensor", "seen_as", "whole_tensor"]
 
@@ -27,9 +24,10 @@ class Expression:
     """A tensor of a graph that a `GraphBuilder` writes: an input, a constant, or what an operator makes.
 
     Args:
-      graph: the builder that made it; its methods read it.
+      graph: the `GraphBuilder` that made it, whose methods take it.
       source: where it comes from: the name of an input of the graph, or ("pick", "output") for a tensor of a node.
       tensor: what it is read as.
+      shown: what messages call the source.
 
     Example:
       >>> from dml_jax import GraphBuilder, TensorDesc
@@ -41,9 +39,10 @@ class Expression:
     Source: dml::Expression of DirectMLX.
     """
 
-    graph: GraphBuilder
+    graph: object
     source: Port
     tensor: TensorDesc
+    shown: str
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -56,7 +55,7 @@ class Expression:
         return self.tensor.data_type
 
     def __repr__(self) -> str:
-        return f"Expression({self.tensor.describe()} of {self.graph.shown(self.source)})"
+        return f"Expression({self.tensor.describe()} of {self.shown})"
 
 
 def read_tensor(given: Any) -> TensorDesc | tuple[DataType | None, tuple[int, ...] | None]:

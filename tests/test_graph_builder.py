@@ -307,6 +307,9 @@ REFUSED = {
     "TILE: Repeats must be a sequence of integers, but it is 2": lambda graph, x: graph.tile(x, 2),
     "CAST: OutputTensor: DataType must be one of .* but it is 'FLOAT'": lambda graph, x: graph.cast(x, output="FLOAT"),
     r"SPLIT: OutputTensors\[1\]: TENSOR: Sizes must be": lambda graph, x: graph.split(x, 0, outputs=[(1,), (1.5,)]),
+    r"the sizes of OutputTensors must be given, such as outputs=\[\(1, 4\), ...\]": (
+        lambda graph, x: graph.split(x, 0, outputs=["FLOAT32"])
+    ),
     "every name must be a name of its own, but 'x' is taken": lambda graph, x: graph.input("x", PICTURE),
     "every name must be a name of its own, but 'one' is taken": (
         lambda graph, x: [graph.cast(x, output="INT8", name="one") for _ in range(2)]

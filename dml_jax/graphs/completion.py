@@ -83,6 +83,7 @@ def _tensor(struct: type[OperatorDesc], name: str, given: Any, known: Operands, 
     except ConstraintError as error:
         raise error.at(struct.operator_type, struct.directml_names()[name] + number) from None
     what, example = ("sizes", "(1, 4)") if sizes is None else ("data type", '"FLOAT32"')
+    example = f"[{example}, ...]" if number else example
     rule = f"the {what} of {{}} must be given, such as {name}={example}"
     raise ConstraintError(_worded(struct, name, rule, "nothing else decides that", known))
 

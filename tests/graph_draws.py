@@ -6,10 +6,10 @@ zeros, and seen through the tensor of the one that reads them. Both ends get the
 """
 
 from dataclasses import dataclass, field, replace
-from math import ceil, prod
+from math import ceil
 
 import numpy as np
-from strided_cases import expected, make, seen
+from strided_cases import make, seen
 
 from dml_jax import Constant, DataType, GraphDesc, TensorDesc
 

@@ -20,7 +20,7 @@ from ..errors import ConstraintError, DataTypeError, describe, message
 from ..lowering.forms import forced_form, forcing
 from .parts import Constant, Edges, Nodes, Port
 from .rules import Wiring, faults
-from .values import See, constant_value, reinterpret, unfolded, view_as
+from .values import See, constant_value, reinterpret, view_as
 
 __all__ = ["GraphDesc"]
 
@@ -167,8 +167,7 @@ class GraphDesc(Computation[Any]):
                 see[name, "output"] = partial(constant_value, node)
                 continue
             read = {port: see[self.edges[name, port]](tensor, words) for port, tensor in node.input_ports().items()}
-            outputs = node.compute_stored(read, words)
-            made = zip(node.output_ports().items(), outputs if read else map(unfolded, outputs), strict=True)
+            made = zip(node.output_ports().items(), node.compute_stored(read, words), strict=True)
             see |= {(name, port): partial(reinterpret, array, tensor) for (port, tensor), array in made}
         return [see[self.edges[name]](tensor, words) for name, tensor in self.outputs.items()]
 

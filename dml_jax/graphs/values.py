@@ -14,7 +14,7 @@ from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
 from .parts import Constant
 
-__all__ = ["See", "constant_value", "reinterpret", "unfolded", "view_as"]
+__all__ = ["See", "constant_value", "reinterpret", "view_as"]
 
 # What comes from a port, as some tensor; the flag is whether 64-bit elements are words.
 See = Callable[[TensorDesc, bool], jax.Array]
@@ -53,15 +53,8 @@ def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.A
     buffer = np.frombuffer(data, seen.dtype, seen.layout.span)
     strides = [s * seen.dtype.itemsize for s in seen.layout.strides]
     view = np.lib.stride_tricks.as_strided(buffer, seen.layout.sizes, strides, writeable=False)
-    return unfolded(jnp.asarray(view.copy()))
-
-
-def unfolded(array: jax.Array) -> jax.Array:
-    """Numbers that XLA could know when it compiles, kept from it: it mixes up elements where it casts the bits of such.
-
-    It evaluates a gather into another order of dimensions, and takes that for the usual one in the cast that follows.
-    """
-    return lax.optimization_barrier(array)
+    # Else XLA evaluates a gather of it in another order of dimensions, which a cast of its bits takes for the usual one.
+    return lax.optimization_barrier(jnp.asarray(view.copy()))
 
 
 def _without_repeats(array: jax.Array, tensor: TensorDesc, words: bool) -> tuple[jax.Array, StoredTensor]:

@@ -425,6 +425,7 @@ def operations(function, *arrays):
     return STORED.findall(jax.jit(function).lower(*arrays).as_text())
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("desc", DESCS.values(), ids=DESCS)
 def test_a_graph_of_one_operator_is_that_operator(desc):
     """The same operations on the same buffers, in both forms."""
@@ -488,10 +489,10 @@ def test_outputs_are_written_into_bound_buffers():
 
 def test_strided_inputs_and_outputs():
     """Gaps of an output keep what the bound buffer holds."""
-    rows, columns = f32(2, 3, strides=(4, 1)), f32(2, 3, strides=(1, 3))
-    graph = chain(copied(rows, f32(2, 3)), copied(f32(2, 3), columns), outputs={"y": f32(3, 2, strides=(1, 3))})
+    rows, columns = f32(2, 3, strides=(4, 1)), f32(2, 3, strides=(1, 2))
+    graph = chain(copied(rows, f32(2, 3)), copied(f32(2, 3), columns), outputs={"y": f32(6)})
     x = np.arange(7, dtype=np.float32)
-    assert_same_bits(compile_operator(graph)(x), np.float32([0, 1, 2, 4, 5, 6]))
+    assert_same_bits(compile_operator(graph)(x), np.float32([0, 4, 1, 5, 2, 6]))
     padded = chain(copied(rows, f32(2, 3)), copied(f32(2, 3), rows))
     made = np.asarray(compile_operator(padded)(x, out=jnp.full(8, 9, jnp.float32)))
     assert_same_bits(made, np.float32([0, 1, 2, 9, 4, 5, 6, 9]))

@@ -53,7 +53,7 @@ def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.A
     buffer = np.frombuffer(data, seen.dtype, seen.layout.span)
     strides = [s * seen.dtype.itemsize for s in seen.layout.strides]
     view = np.lib.stride_tricks.as_strided(buffer, seen.layout.sizes, strides, writeable=False)
-    # Else XLA evaluates a gather of it in another order of dimensions, which a cast of its bits takes for the usual one.
+    # Else XLA evaluates a gather of it in another order of dimensions, which a cast of its bits takes for this one.
     return lax.optimization_barrier(jnp.asarray(view.copy()))
 
 

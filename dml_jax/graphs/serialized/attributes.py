@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...core.activation import Activation as Fused
 from ...core.desc import OperatorDesc
-from ...core.fields import Field, scalar_of
+from ...core.exact import Real
+from ...core.fields import scalar_of
 from ...errors import ConstraintError
 from .parts import Activation, Attribute
-from .places import at
 from .schema import AttributeKind
 
 __all__ = ["OPERATOR", "read_attributes", "written_attributes"]
@@ -35,8 +35,41 @@ KINDS: Mapping[str, AttributeKind] = {
 }
 
 
+def read_attributes(
+    cls: type[OperatorDesc[Any]], attributes: Sequence[Attribute], tensors: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of a struct that are no tensors, from the attributes of a node, which stand in the struct's order.
+
+    Raises:
+      ConstraintError: there are others than the struct has, one is missing or of another kind, or a count is wrong.
+      DataTypeError: a scalar union's data type is none of DirectML's.
+    """
+    layout = list(_layout(cls))
+    if len(attributes) != len(layout):
+        wanted = ", ".join(shown for shown, _ in layout) or "none"
+        raise ConstraintError(f"the attributes must be {wanted}, but there are {len(attributes)}")
+    given = {shown: attribute for (shown, _), attribute in zip(layout, attributes, strict=True)}
+    for shown, attribute in given.items():
+        # What is left out may have no name.
+        if attribute.name != shown and (attribute.name or attribute.value is not None):
+            raise ConstraintError(f"there must be {shown} where {attribute.name!r:.60} stands")
+    values = {name: _field_value(cls, name, given) for name, field in cls.fields().items() if not field.is_tensor}
+    for name, field in cls.fields().items():
+        if field.counted_by is not None:
+            count, length = _of_kind("uint", field.counted_by, given), len({**tensors, **values}[name])
+            if count != length:
+                fact = f"{field.counted_by} is {count} and {cls.directml_names()[name]} has {length} entries"
+                raise ConstraintError(fact)
+    return values
+
+
+def written_attributes(desc: OperatorDesc[Any]) -> tuple[Attribute, ...]:
+    """The fields of a descriptor that are no tensors, as attributes in the struct's order."""
+    return tuple(_attribute(desc, shown, name) for shown, name in _layout(type(desc)))
+
+
 def _layout(cls: type[OperatorDesc[Any]]) -> Iterator[tuple[str, str]]:
-    """DirectML's name of every attribute, and of the field that has it or is counted by it."""
+    """DirectML's name of every attribute, and the field that it is: or, of a count, the first array that it counts."""
     counted = set()
     for name, field in cls.fields().items():
         if field.counted_by is not None and field.counted_by not in counted:
@@ -46,48 +79,31 @@ def _layout(cls: type[OperatorDesc[Any]]) -> Iterator[tuple[str, str]]:
             yield cls.directml_names()[name], name
 
 
-def read_attributes(
-    cls: type[OperatorDesc[Any]], attributes: Sequence[Attribute], tensors: Mapping[str, Any]
-) -> dict[str, Any]:
-    layout = list(_layout(cls))
-    if len(attributes) != len(layout):
-        wanted = ", ".join(shown for shown, _ in layout) or "none"
-        raise ConstraintError(f"the attributes must be {wanted}, but there are {len(attributes)}")
-    given = {shown: attribute for (shown, _), attribute in zip(layout, attributes, strict=True)}
-    for shown, attribute in given.items():
-        if attribute.name != shown and (attribute.name or attribute.value is not None):
-            raise ConstraintError(f"the attributes must have {shown} where they have {attribute.name!r:.60}")
-    values = {name: _field_value(cls, name, given) for name, field in cls.fields().items() if not field.is_tensor}
-    for name, field in cls.fields().items():
-        if field.counted_by is not None:
-            count, length = given[field.counted_by].value, len({**tensors, **values}[name])
-            if count != length:
-                raise ConstraintError(f"{field.counted_by} is {count} and {cls.directml_names()[name]} has {length}")
-    return values
+# Reading.
 
 
 def _field_value(cls: type[OperatorDesc[Any]], name: str, given: Mapping[str, Attribute]) -> Any:
     field, shown = cls.fields()[name], cls.directml_names()[name]
-    attribute = given[shown]
-    if attribute.value is None:
-        if field.is_optional:
-            return None
-        raise ConstraintError(f"{shown} is missing")
-    # Not every writer has UINT for a BOOL.
-    kinds = (KINDS[field.kind], *([AttributeKind.BOOL] if field.kind == "bool" else []))
-    if attribute.kind not in kinds:
-        raise ConstraintError(f"{shown} must be {kinds[0].name}, but it is {attribute.kind.name}")
-    if field.kind == "bool":
-        return bool(attribute.value)
-    if field.kind == "activation":
-        return _fused(attribute.value)
+    if field.is_optional and given[shown].value is None:
+        return None
+    value = _of_kind(field.kind, shown, given)
     if field.kind == "scalar union":
         typed = _typed_by(cls)
         data_type = cls.fields()[typed].kept(
             cls.operator_type, cls.directml_names()[typed], _field_value(cls, typed, given)
         )
         # The union's other bytes mean nothing.
-        return np.frombuffer(attribute.value, data_type.dtype, 1)[0].item()
+        return np.frombuffer(value, data_type.dtype, 1)[0].item()
+    return READ.get(field.kind, _same)(value)
+
+
+def _of_kind(kind: str, shown: str, given: Mapping[str, Attribute]) -> Any:
+    attribute, wanted = given[shown], KINDS[kind]
+    if attribute.value is None:
+        raise ConstraintError(f"{shown} is missing")
+    # Not every writer has UINT for a BOOL.
+    if attribute.kind != wanted and (kind, attribute.kind) != ("bool", AttributeKind.BOOL):
+        raise ConstraintError(f"{shown} must be {wanted.name}, but it is {attribute.kind.name}")
     return attribute.value
 
 
@@ -97,34 +113,44 @@ def _typed_by(cls: type[OperatorDesc[Any]]) -> str:
 
 
 def _fused(activation: Activation) -> Fused:
-    numbers = {attribute.name: attribute.value for attribute in activation.attributes}
-    if len(numbers) != len(activation.attributes) or any(
-        one.kind != AttributeKind.FLOAT32 for one in activation.attributes
-    ):
-        raise ConstraintError(f"{activation.type}: the attributes must be FLOAT32, each with its own name")
+    numbers = {one.name: one.value for one in activation.attributes if one.kind == AttributeKind.FLOAT32}
+    if len(numbers) != len(activation.attributes) or None in numbers.values():
+        raise ConstraintError(f"{activation.type}: the attributes must be FLOAT32, each under its own name")
     return Fused.of(activation.type.removeprefix(OPERATOR), numbers)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# By the kind of a field, its value from that of the attribute, and back, where these differ.
+READ: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "activation": _fused}
+
+
+# Writing.
 
 
 def _attribute(desc: OperatorDesc[Any], shown: str, name: str) -> Attribute:
     field, value = desc.fields()[name], getattr(desc, name)
     if shown == field.counted_by:
         return Attribute(shown, AttributeKind.UINT32, len(value))
-    kind = KINDS[field.kind]
     if value is None:
-        return Attribute("", kind, None)
-    return Attribute(shown, kind, _written(desc, field, value))
-
-
-def _written(desc: OperatorDesc[Any], field: Field, value: Any) -> Any:
-    if field.kind in ("enum", "bool"):
-        return int(value)
-    if field.kind == "scale bias":
-        return value.scale, value.bias
-    if field.kind == "size 2d":
-        return value.width, value.height
+        return Attribute("", KINDS[field.kind], None)
     if field.kind == "scalar union":
-        return scalar_of(value, getattr(desc, _typed_by(type(desc)))).tobytes().ljust(8, b"\0")
-    if field.kind == "activation":
-        numbers = (Attribute(name, AttributeKind.FLOAT32, number) for name, number in value.by_name.items())
-        return Activation(OPERATOR + value.operator_type, tuple(numbers))
-    return value
+        scalar = scalar_of(value, getattr(desc, _typed_by(type(desc))))
+        return Attribute(shown, AttributeKind.SCALAR_UNION, scalar.tobytes().ljust(8, b"\0"))
+    return Attribute(shown, KINDS[field.kind], WRITTEN.get(field.kind, _same)(value))
+
+
+def _serialized(activation: Fused) -> Activation:
+    numbers = (Attribute(name, AttributeKind.FLOAT32, Real(value)) for name, value in activation.by_name.items())
+    return Activation(OPERATOR + activation.operator_type, tuple(numbers))
+
+
+WRITTEN: Mapping[str, Callable[[Any], Any]] = {
+    "enum": int,
+    "bool": int,
+    "scale bias": lambda value: (value.scale, value.bias),
+    "size 2d": lambda value: (value.width, value.height),
+    "activation": _serialized,
+}

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.data_type import DataType, TensorFlags
 from ...core.desc import OperatorDesc
 from ...core.tensor import TensorDesc
-from ...errors import ConstraintError
+from ...errors import ConstraintError, describe
 from .parts import Tensor
 from .places import at
 
@@ -30,7 +30,8 @@ def read_tensors(
       ConstraintError: one is missing, or there are more than the struct has, or one breaks a rule of tensors.
     """
     if len(tensors) != sum(name != "" for name in names):
-        raise ConstraintError(f"{len(tensors)} tensors are described, and the values of the node are {list(names)}")
+        fact = f"there are {len(tensors)} tensors for the values {describe(tuple(names))}"
+        raise ConstraintError(f"there must be a tensor for every value that has a name, but {fact}")
     described = iter(tensors)
     left = [(name, next(described) if name else None) for name in names]
     found: dict[str, Any] = {}
@@ -71,7 +72,7 @@ def written_tensors(
             tensors.append((shown, value))
     if len(names) != len(tensors) or any((name == "") != (one is None) for name, (_, one) in zip(names, tensors)):  # noqa: B905
         wanted = ", ".join(shown if one else f'{shown} ("": it is left out)' for shown, one in tensors) or "none"
-        raise ConstraintError(f"there must be names for {wanted}, but they are {list(names)}")
+        raise ConstraintError(f"there must be names for {wanted}, but they are {describe(tuple(names))}")
     found = []
     for name, (shown, tensor) in zip(names, tensors, strict=True):
         with at(shown):

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     )
     from .compiled.program import BufferSpec as BufferSpec
     from .core.axis_direction import AxisDirection as AxisDirection
+    from .core.computation import Computation as Computation
     from .core.data_type import DataType as DataType, TensorFlags as TensorFlags
     from .core.desc import OperatorDesc as OperatorDesc
     from .core.feature_level import FeatureLevel as FeatureLevel
     from .core.tensor import TensorDesc as TensorDesc
     from .desc_json import desc_from_json as desc_from_json, desc_to_json as desc_to_json
     from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
+    from .graphs.desc import GraphDesc as GraphDesc
+    from .graphs.parts import Constant as Constant
     from .lowering.forms import use_form as use_form
     from .operators import *
 
@@ -30,10 +33,13 @@ _PLACES = {
     "AxisDirection": "core.axis_direction",
     "BufferSpec": "compiled.program",
     "CompiledOperator": "compiled.compile",
+    "Computation": "core.computation",
+    "Constant": "graphs.parts",
     "ConstraintError": "errors",
     "DataType": "core.data_type",
     "DataTypeError": "errors",
     "FeatureLevel": "core.feature_level",
+    "GraphDesc": "graphs.desc",
     "Memory": "compiled.compile",
     "OperatorDesc": "core.desc",
     "TensorDesc": "core.tensor",

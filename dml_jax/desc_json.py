@@ -1,4 +1,4 @@
-"""The JSON form that a descriptor has in a DxDispatch model file: both ways, and every fault of one by name."""
+"""The JSON form that an operator or a graph has in a model file: both ways, and every fault of one by name."""
 
 from __future__ import annotations
 
@@ -6,20 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from .catalogue import STRUCTS
+from .core.computation import Computation
 from .core.data_type import as_integer
 from .core.desc import OperatorDesc
 from .core.feature_level import NEWEST, FeatureLevel
 from .core.tensor_json import as_object, refuse_unknown
-from .errors import ConstraintError, Faults, suggestion
+from .errors import ConstraintError, Faults, SkippedError, suggestion
+from .graphs.desc import GraphDesc
+from .graphs.json_form import GRAPH, graph_to_json, read_graph
 
 __all__ = ["desc_from_json", "desc_to_json", "read_desc"]
 
 
-def desc_to_json(desc: OperatorDesc[Any]) -> dict[str, Any]:
-    """Converts a descriptor to the form that it has in a DxDispatch model file: `{"type": …, "desc": {…}}`.
+def desc_to_json(desc: Computation[Any]) -> dict[str, Any]:
+    """Converts a descriptor or a graph to the form that it has in a model file: `{"type": …, "desc": {…}}`.
 
-    Defaults are left out; `desc_from_json` gives back an equal descriptor.
+    Defaults are left out; `desc_from_json` gives back an equal descriptor. That of an operator is DxDispatch's.
     """
+    return graph_to_json(desc, _to_json) if isinstance(desc, GraphDesc) else _to_json(desc)
+
+
+def _to_json(desc: Computation[Any]) -> dict[str, Any]:
+    assert isinstance(desc, OperatorDesc)
     form: dict[str, Any] = {}
     for name, field in desc.fields().items():
         value = getattr(desc, name)
@@ -31,8 +39,8 @@ def desc_to_json(desc: OperatorDesc[Any]) -> dict[str, Any]:
     return {"type": f"DML_OPERATOR_{desc.operator_type}", "desc": form}
 
 
-def desc_from_json(json: Mapping[str, Any]) -> OperatorDesc[Any]:
-    """Converts the form that a descriptor has in a DxDispatch model file, `{"type": …, "desc": {…}}`.
+def desc_from_json(json: Mapping[str, Any]) -> OperatorDesc[Any] | GraphDesc:
+    """Converts the form that an operator or a graph has in a model file, `{"type": …, "desc": {…}}`.
 
     Enum names are taken in full or as suffix; a tensor is flat, or under "Desc" beside its "Type"; the count of an
     array may be left out.
@@ -59,18 +67,55 @@ def desc_from_json(json: Mapping[str, Any]) -> OperatorDesc[Any]:
     return desc
 
 
-def read_desc(json: Any, faults: Faults, feature_level: FeatureLevel | str = NEWEST) -> OperatorDesc[Any] | None:
-    """Reads and judges a descriptor, once; None with every fault of its fields, or of its rules if all can be read."""
-    found = len(faults.errors)
+def read_desc(
+    json: Any,
+    faults: Faults,
+    feature_level: FeatureLevel | str = NEWEST,
+    others: Mapping[str, Computation[Any] | None] | None = None,
+) -> OperatorDesc[Any] | GraphDesc | None:
+    """Reads and judges an operator or a graph, once; None with every fault of it.
+
+    Args:
+      json: the form.
+      faults: takes the faults: of the fields, or of the rules if all fields can be read.
+      feature_level: the level whose rules hold.
+      others: what nodes of a graph may name; None for one that is at fault itself.
+    """
+    level = FeatureLevel.of(feature_level)
     with faults.at():
-        cls, form = _struct(json)
-        values = _read_fields(cls, form, faults)
-        if len(faults.errors) == found:
-            for error in cls.faults(values, feature_level):
-                faults.add(error)
-        if len(faults.errors) == found:
-            return cls.of_judged(values)
+        if isinstance(json, Mapping) and _either(json, "type") == GRAPH:
+            return read_graph(
+                _fields(json), faults, level, lambda form, inner: _read_node(form, inner, level, others or {})
+            )
+        return _read_operator(json, faults, level)
     return None
+
+
+def _read_operator(json: Any, faults: Faults, level: FeatureLevel) -> OperatorDesc[Any] | None:
+    found = len(faults.errors)
+    cls, form = _struct(json)
+    values = _read_fields(cls, form, faults)
+    if len(faults.errors) == found:
+        for error in cls.faults(values, level):
+            faults.add(error)
+    return cls.of_judged(values) if len(faults.errors) == found else None
+
+
+def _read_node(
+    json: Any, faults: Faults, level: FeatureLevel, others: Mapping[str, Computation[Any] | None]
+) -> OperatorDesc[Any] | None:
+    """A node of a graph: the form of an operator, or the name of one that stands beside the graph."""
+    if not isinstance(json, str):
+        return _read_operator(json, faults, level)
+    if json not in others:
+        near = suggestion(json, others) if others else "there are none beside the graph"
+        raise ConstraintError(f"no operator is named {json!r:.60}; {near}")
+    node = others[json]
+    if node is None:
+        raise SkippedError
+    if not isinstance(node, OperatorDesc):
+        raise ConstraintError(f"{json!r:.60} is a graph itself: a node is an operator or a constant")
+    return node
 
 
 def _struct(json: Any) -> tuple[type[OperatorDesc[Any]], Mapping[str, Any]]:
@@ -85,14 +130,19 @@ def _struct(json: Any) -> tuple[type[OperatorDesc[Any]], Mapping[str, Any]]:
         raise ConstraintError('"type" is missing: it names the operator, such as DML_OPERATOR_GATHER')
     if name.lower() in OTHER_DISPATCHABLES:
         raise ConstraintError(f"dispatchables of type {name!r} are not supported, only DirectML operators")
-    for field in json:
-        if field not in DISPATCHABLE:
-            raise ConstraintError(f"unknown field {field!r:.60}; {suggestion(str(field), DISPATCHABLE)}")
     suffix = name.removeprefix("DML_OPERATOR_")
     if suffix not in STRUCTS:
         raise ConstraintError(f"unknown operator {suffix!r:.60}; {suggestion(suffix, STRUCTS)}")
+    return STRUCTS[suffix], as_object(f'{suffix}: "desc"', _fields(json))
+
+
+def _fields(json: Mapping[str, Any]) -> Any:
+    """The fields of what a descriptor in JSON form names."""
+    for field in json:
+        if field not in DISPATCHABLE:
+            raise ConstraintError(f"unknown field {field!r:.60}; {suggestion(str(field), DISPATCHABLE)}")
     desc = _either(json, "desc")
-    return STRUCTS[suffix], as_object(f'{suffix}: "desc"', {} if desc is None else desc)
+    return {} if desc is None else desc
 
 
 # Fields of a dispatchable; the last two choose how DirectML compiles and have no meaning here.

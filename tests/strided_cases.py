@@ -69,7 +69,7 @@ def _filled(rng, struct, desc, port, tensor, extra):
     count = tensor.element_span + extra
     if struct.fill and (found := struct.fill(rng, port, tensor, count)) is not None:
         return found
-    if not desc.field_of(port).is_index:
+    if not desc.is_index(port):
         return np.frombuffer(rng.bytes(count * tensor.dtype.itemsize), tensor.dtype).copy()
     limits = np.iinfo(tensor.dtype)
     near = rng.integers(-4 if limits.min else 0, 6, count).astype(tensor.dtype)

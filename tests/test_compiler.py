@@ -30,7 +30,7 @@ def buffers(desc, seed=0):
     content = []
     for port, tensor in desc.input_ports().items():
         count = tensor.element_span
-        numbers = rng.permutation(count) if desc.field_of(port).is_index else rng.integers(1, 100, count)
+        numbers = rng.permutation(count) if desc.is_index(port) else rng.integers(1, 100, count)
         content.append(numbers.astype(tensor.dtype))
     return content
 
@@ -517,5 +517,5 @@ def test_owned_inputs_are_named_in_errors():
 
 
 def test_what_is_no_descriptor_is_refused():
-    with pytest.raises(DataTypeError, match="desc must be an operator descriptor, but it is TensorDesc"):
+    with pytest.raises(DataTypeError, match="desc must be a descriptor of an operator or a graph, but it is Te"):
         compile_operator(f32(1))

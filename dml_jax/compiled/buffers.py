@@ -1,6 +1,6 @@
 """What may be bound to a compiled operator: flat buffers of one type and length, and an output that is given away."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -8,7 +8,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..core.arguments import as_array
-from ..core.desc import OperatorDesc
+from ..core.computation import Computation
 from ..errors import ConstraintError, DataTypeError, message
 from .program import Program
 
@@ -107,7 +107,7 @@ def _as_output(program: Program, port: str, out: Any, bound: Mapping[str, Any]) 
         if out is array and program.desc.may_share(port, other):
             continue
         if out is array or (address is not None and address == _address(array)):
-            shown, is_input = program.desc.shown(other), program.desc.field_of(other).is_input
+            shown, is_input = program.desc.shown(other), other in program.inputs
             reason = "as an input: it is overwritten while inputs are read" if is_input else "twice: both are written"
             rule = f"out= for {name} must not be bound {reason}"
             raise ConstraintError(
@@ -123,14 +123,19 @@ def _address(array: Any) -> int | None:
     return array.unsafe_buffer_pointer()
 
 
-def _elements_of(desc: OperatorDesc[Any], name: str, value: Any) -> dict[str, Any]:
+def _one_each(desc: Computation[Any], name: str, ports: Sequence[str], value: Any) -> dict[str, Any]:
     """What is handed over for an array of tensors, by port."""
-    count = len(getattr(desc, name))
+    count = len(ports)
     if not isinstance(value, list | tuple) or len(value) != count:
-        rule = f"{name}= must be a sequence of {count}, a buffer or None for each of {desc.directml_names()[name]}"
+        rule = f"{name}= must be a sequence of {count}, a buffer or None for each of {desc.shown(name)}"
         fact = f"it has {len(value)}" if isinstance(value, list | tuple) else f"it is {type(value).__name__}"
         raise ConstraintError(message(desc.operator_type, rule, fact, {name: value}))
-    return {f"{name}[{i}]": one for i, one in enumerate(value) if one is not None}
+    return {port: one for port, one in zip(ports, value, strict=True) if one is not None}
+
+
+def _ports(of_keyword: Any) -> tuple[str, ...]:
+    """The ports of an array of tensors; none of a single one."""
+    return of_keyword if isinstance(of_keyword, tuple) else ()
 
 
 def owned_ports(program: Program, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,16 +144,16 @@ def owned_ports(program: Program, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
       ConstraintError: one is missing, or is not owned.
     """
-    desc = program.desc
+    desc, inputs = program.desc, program.inputs
+    by_keyword = desc.by_field({port: port for port in inputs})
     ports: dict[str, Any] = {}
     for name, value in given.items():
-        is_array = name in desc.input_names() and desc.fields()[name].is_array
-        ports |= _elements_of(desc, name, value) if is_array else {name: value}
-    inputs = program.inputs
+        several = _ports(by_keyword.get(name))
+        ports |= _one_each(desc, name, several, value) if several else {name: value}
     owned = [port for port, tensor in inputs.items() if tensor.flags]
     for port in sorted({*owned} ^ {*ports}):
         if port in owned:
-            keyword = port.partition("[")[0]
+            keyword = next(name for name, of_name in by_keyword.items() if port == of_name or port in _ports(of_name))
             rule, fact = (
                 f"{desc.shown(port)} must be bound at compilation, as {keyword}=",
                 "it is OWNED_BY_DML and not bound",

@@ -1,4 +1,4 @@
-"""`compile_operator`: a descriptor as an executable on flat buffers, as IDMLDevice::CompileOperator gives one."""
+"""`compile_operator`: an operator or a graph as an executable on flat buffers, as DirectML compiles them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.desc import OperatorDesc, R
+from ..core.computation import Computation, R
 from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forms import forced_form, forcing
 from . import artifact
@@ -23,15 +23,15 @@ __all__ = ["CompiledOperator", "Memory", "compile_operator"]
 
 
 def compile_operator(
-    desc: OperatorDesc[R], **owned: jax.Array | np.ndarray | Sequence[jax.Array | np.ndarray | None]
+    desc: Computation[R], **owned: jax.Array | np.ndarray | Sequence[jax.Array | np.ndarray | None]
 ) -> CompiledOperator[R]:
-    """Compiles an operator for flat buffers, of any strides.
+    """Compiles an operator, or a graph of operators, for flat buffers, of any strides.
 
     XLA compiles at the first call for given lengths and a device, or ahead of it in `CompiledOperator.prepare`. Equal
     descriptors share what is compiled.
 
     Args:
-      desc: a descriptor.
+      desc: a descriptor, or a `GraphDesc`.
       owned: a buffer for each input that is OWNED_BY_DML, by field name, such as `input=table`; copied now. For an
         array of tensors a sequence, with None for those that are not owned.
 
@@ -55,11 +55,11 @@ def compile_operator(
       >>> print(out)
       [0 2 9 9 1 3 9 9 4 6 9 9 5 7 9 9]
 
-    Source: IDMLDevice::CompileOperator, IDMLBindingTable. DirectML may overwrite output elements that no coordinate
-      addresses; they keep their content here, and are 0 without a bound output.
+    Source: IDMLDevice::CompileOperator, IDMLDevice1::CompileGraph, IDMLBindingTable. DirectML may overwrite output
+      elements that no coordinate addresses; they keep their content here, and are 0 without a bound output.
     """
-    if not isinstance(desc, OperatorDesc):
-        rule, fact = "desc must be an operator descriptor", f"it is {type(desc).__name__}"
+    if not isinstance(desc, Computation):
+        rule, fact = "desc must be a descriptor of an operator or a graph", f"it is {type(desc).__name__}"
         raise DataTypeError(message("compile_operator", rule, fact, {"desc": desc}))
     return CompiledOperator(Program(desc, words=not _x64()), owned)
 
@@ -126,7 +126,7 @@ class CompiledOperator(Generic[R]):
         return cls(*artifact.load(content))
 
     @property
-    def desc(self) -> OperatorDesc[R]:
+    def desc(self) -> Computation[R]:
         """The descriptor."""
         return self._program.desc
 

@@ -1,21 +1,19 @@
-"""`Program`: a descriptor as pure functions on flat buffers."""
+"""`Program`: an operator, or a graph, as pure functions on flat buffers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.desc import OperatorDesc
+from ..core.computation import Computation
+from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
-from ..lowering.forms import forced_form
-from ..lowering.strided import in_storage_order, place, update, view
-from ..strides.layout import Layout
+from ..lowering.strided import in_storage_order, update
 
 __all__ = ["BufferSpec", "Program"]
 
@@ -37,21 +35,20 @@ class BufferSpec:
 
 @dataclass(frozen=True)
 class Program:
-    """An operator on flat buffers; equal ones are the same program.
+    """An operator, or a graph, on flat buffers; equal ones are the same program.
 
     Args:
-      desc: the operator.
+      desc: the operator or graph.
       words: whether buffers of 64-bit types are uint32 arrays of twice the length, little-endian words.
     """
 
-    desc: OperatorDesc[Any]
+    desc: Computation[Any]
     words: bool
 
     def buffer(self, port: str) -> BufferSpec:
         """What is bound to a tensor."""
-        layout, in_words = self._layout(port), self._in_words(port)
-        dtype = np.dtype(np.uint32) if in_words else self.ports[port].dtype
-        return BufferSpec(layout.span, dtype, layout.whole_length)
+        stored = self._stored(port)
+        return BufferSpec(stored.layout.span, stored.dtype, stored.layout.whole_length)
 
     @cached_property
     def inputs(self) -> dict[str, TensorDesc]:
@@ -80,7 +77,7 @@ class Program:
         XLA:CPU takes twice to three times as long for a flat output, over which it loops with divisions; not so for a
         scatter. Below `SMALL` bytes the calls that reshape take longer.
         """
-        layout, spec = self._layout(port), self.buffer(port)
+        layout, spec = self._stored(port).layout, self.buffer(port)
         small = spec.length * spec.dtype.itemsize < SMALL
         flat = self.desc.replaces_in is not None or not layout.is_dense or small
         return (spec.whole_length,) if flat else layout.stored_sizes
@@ -92,8 +89,10 @@ class Program:
 
     def fresh(self, *buffers: jax.Array) -> list[jax.Array]:
         """Makes the outputs, each of its `stored_sizes`; elements that no coordinate addresses are 0."""
-        computed = self._compute(self._views(buffers))
-        return [self._place(port, output) for port, output in zip(self.outputs, computed, strict=True)]
+        computed = self.desc.compute_stored(self._views(buffers), self.words)
+        places = {port: self._stored(port).place for port in self.outputs}
+        made = zip(places.items(), computed, strict=True)
+        return [place(output, self.stored_sizes(port)) for (port, place), output in made]
 
     def bound(self, *buffers: jax.Array) -> list[jax.Array]:
         """Writes the outputs into buffers; elements that no coordinate addresses keep what these hold.
@@ -104,7 +103,7 @@ class Program:
         ports = list(self.outputs)
         outs, views = buffers[: len(ports)], self._views(buffers[len(ports) :])
         self._replace_in(outs[0] if outs else None, views)
-        computed = self._compute(views)
+        computed = self.desc.compute_stored(views, self.words)
         return [self._write(*each) for each in zip(ports, outs, computed, strict=True)]
 
     @property
@@ -116,24 +115,18 @@ class Program:
         distinct = {port: _distinct(tensor) for port, tensor in self.ports.items()}
         written = sum(distinct[port] for port in self.outputs)
         for port in self.inputs:
-            if self.desc.replaces_in is None and not self.desc.field_of(port).is_index:
+            if self.desc.replaces_in is None and not self.desc.is_index(port):
                 distinct[port] = min(distinct[port], written)
         return sum(count * self.ports[port].data_type.itemsize for port, count in distinct.items())
 
-    def _place(self, port: str, output: jax.Array) -> jax.Array:
-        layout = self._layout(port)
-        if layout.is_dense:
-            return in_storage_order(output, layout).reshape(self.stored_sizes(port))
-        return place(output, layout, self.buffer(port).length)
-
     def _write(self, port: str, out: jax.Array, output: jax.Array) -> jax.Array:
-        layout = self._layout(port)
+        layout = self._stored(port).layout
         if self._fills(port, out):
             return in_storage_order(output, layout).reshape(out.shape)
         return update(out, output, layout)
 
     def _fills(self, port: str, out: jax.Array) -> bool:
-        layout = self._layout(port)
+        layout = self._stored(port).layout
         return layout.is_dense and out.size == layout.span
 
     def _replace_in(self, out: jax.Array | None, views: dict[str, jax.Array]) -> None:
@@ -145,32 +138,12 @@ class Program:
         if self._fills(port, out) and self.ports[name].is_packed and self.ports[port].is_packed:
             views[name] = _move_into(out, views[name])
 
-    def _in_words(self, port: str) -> bool:
-        return self.words and self.ports[port].data_type.itemsize == 8
-
-    def _layout(self, port: str) -> Layout:
-        tensor = self.ports[port]
-        sizes, strides = tensor.sizes, tensor.strides or packed_strides(tensor.sizes)
-        if self._in_words(port):
-            return Layout((*sizes, 2), (*(2 * s for s in strides), 1))
-        return Layout(sizes, strides)
+    def _stored(self, port: str) -> StoredTensor:
+        return StoredTensor(self.ports[port], self.words)
 
     def _views(self, buffers: Iterable[jax.Array]) -> dict[str, jax.Array]:
-        """The inputs as the operator sees them; pairs of words are a last dimension, but indices are 32-bit ones."""
-        views = {
-            port: view(buffer, self._layout(port), forced_form())
-            for port, buffer in zip(self.inputs, buffers, strict=True)
-        }
-        for port in views:
-            if self.desc.field_of(port).is_index and self._in_words(port):
-                views[port] = _saturate(views[port], self.ports[port].dtype)
-        return views
-
-    def _compute(self, views: dict[str, jax.Array]) -> Sequence[jax.Array]:
-        """The outputs, in order."""
-        has_words = any(self._in_words(port) and not self.desc.field_of(port).is_index for port in self.ports)
-        compute = self.desc.compute_words if has_words else self.desc.compute_checked
-        return jax.tree.leaves(compute(**self.desc.by_field(views)))
+        """The inputs as they are seen through their layouts."""
+        return {port: self._stored(port).view(buffer) for port, buffer in zip(self.inputs, buffers, strict=True)}
 
 
 def _distinct(tensor: TensorDesc) -> int:
@@ -187,13 +160,3 @@ def _move_into(out: jax.Array, input: jax.Array) -> jax.Array:
     flat, half = input.ravel(), input.size // 2
     out = lax.dynamic_update_slice(out, flat[:half], (0,))
     return lax.dynamic_update_slice(out, flat[half:], (half,)).reshape(input.shape)
-
-
-def _saturate(words: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
-    """64-bit indices as 32-bit ones: what does not fit stays out of range, on its own side."""
-    low, high = words[..., 0], words[..., 1]
-    if dtype == np.uint64:
-        return jnp.where(high == 0, low, jnp.uint32(2**32 - 1))
-    low, high = lax.bitcast_convert_type(low, jnp.int32), lax.bitcast_convert_type(high, jnp.int32)
-    furthest = jnp.where(high < 0, jnp.int32(-(2**31)), jnp.int32(2**31 - 1))
-    return jnp.where(high == low >> 31, low, furthest)

@@ -5,34 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import numpy as np
 from jax import lax
 
-from ..errors import ConstraintError, DataTypeError, message
-from .arguments import as_data, as_indices
+from ..errors import ConstraintError
+from .computation import Computation, R
 from .feature_level import NEWEST, FeatureLevel
 from .fields import Field, fields_of
 from .rules import Rule, faults
+from .stored import StoredTensor, saturate
 from .struct_rules import shared_by_all
 from .support import Support, table_rules
 from .tensor import TensorDesc
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    R = TypeVar("R", default=jax.Array)
-else:
-    from typing import TypeVar
-
-    R = TypeVar("R")
-
 __all__ = ["OperatorDesc", "R", "SeveralOutputs", "set_fields"]
 
 
-class OperatorDesc(Generic[R]):
+class OperatorDesc(Computation[R]):
     """A DML_*_OPERATOR_DESC struct: frozen, hashable, and valid if it exists.
 
     Fields carry DirectML's names in snake_case, a tensor's without the suffix Tensor, in DirectML's order.
@@ -40,7 +32,6 @@ class OperatorDesc(Generic[R]):
     outputs is a `SeveralOutputs`.
     """
 
-    operator_type: ClassVar[str]
     other_names: ClassVar[tuple[str, ...]] = ()
     constraints: ClassVar[tuple[Rule, ...]] = ()
     support: ClassVar[tuple[Support, ...]]
@@ -52,10 +43,6 @@ class OperatorDesc(Generic[R]):
     other_ranks: ClassVar[tuple[str, ...]] = ()
     # Whether it moves elements without looking at them, so that the words of 64-bit ones may move alone.
     moves_words: ClassVar[bool] = True
-    # The input of which the output is a copy, some elements of it replaced.
-    replaces_in: ClassVar[str | None] = None
-    # Whether the output may be bound to the buffer of an input that is laid out like it.
-    in_place: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         names = self.directml_names()
@@ -148,27 +135,13 @@ class OperatorDesc(Generic[R]):
         return {name: getattr(self, name) for name in self.field_names()}
 
     def validate(self, feature_level: FeatureLevel | str = NEWEST) -> None:
-        """Checks the descriptor against a feature level: a `FeatureLevel`, or a string such as "3_0".
-
-        Raises:
-          ConstraintError: the level lacks the operator, or takes no such ranks.
-          DataTypeError: the level takes no such data types.
-        """
         for error in self.faults(self.operands(), feature_level):
             raise error
 
-    # Ports: the tensors one by one, those of an array as `inputs[0]`; one that is left out is none.
-
-    def ports(self) -> dict[str, TensorDesc]:
-        """Every tensor, in DirectML's order."""
-        return self.input_ports() | self.output_ports()
-
     def input_ports(self) -> dict[str, TensorDesc]:
-        """The tensors that are read."""
         return self._ports(self.input_names())
 
     def output_ports(self) -> dict[str, TensorDesc]:
-        """The tensors that are written."""
         return self._ports(self.output_names())
 
     def has_several_outputs(self) -> bool:
@@ -181,9 +154,8 @@ class OperatorDesc(Generic[R]):
         name, bracket, number = port.partition("[")
         return f"{self.directml_names()[name]}{bracket}{number}"
 
-    def field_of(self, port: str) -> Field:
-        """What a port holds."""
-        return self.fields()[port.partition("[")[0]]
+    def is_index(self, port: str) -> bool:
+        return self.fields()[port.partition("[")[0]].is_index
 
     def _ports(self, names: Sequence[str]) -> dict[str, TensorDesc]:
         ports: dict[str, TensorDesc] = {}
@@ -195,6 +167,14 @@ class OperatorDesc(Generic[R]):
                 ports[name] = value
         return ports
 
+    def fields_bound(self) -> dict[str, str | tuple[str, ...]]:
+        names, bound = self.directml_names(), {}
+        for name in self.tensor_names():
+            value = getattr(self, name)
+            if value is not None:
+                bound[names[name]] = tuple(self._ports([name])) if isinstance(value, tuple) else name
+        return bound
+
     def by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
         """What belongs to ports by the fields that take it: a tuple for an array, None for a tensor left out."""
         found: dict[str, Any] = {}
@@ -204,53 +184,32 @@ class OperatorDesc(Generic[R]):
             found[name] = tuple(ports[f"{name}[{i}]"] for i in range(len(value))) if several else ports.get(name)
         return found
 
-    def may_share(self, output: str, other: str) -> bool:
-        """Whether two ports may be bound to one buffer: an output and an input, laid out alike, of some operators."""
-        ports = self.ports()
-        return self.in_place and other in self.input_ports() and ports[output] == ports[other]
-
-    def owned_by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
-        """What is handed over for some inputs, by field: of an array a tuple, with None for those that are not."""
-        names = {port.partition("[")[0] for port in ports}
-        found = self.by_field(dict.fromkeys(self.input_ports()) | dict(ports))
-        return {name: found[name] for name in names}
-
     # Running.
 
-    def compute(self, *arrays: jax.Array | np.ndarray) -> R:
-        """Runs the operator.
-
-        Args:
-          arrays: one per input tensor, in DirectML's order, of its sizes and data type.
-
-        Returns:
-          An array of the sizes and data type of the output; of several, a tuple in DirectML's order.
-
-        Raises:
-          ConstraintError: other sizes, or another number of arrays.
-          DataTypeError: other data types, or 64-bit data while x64 is off.
-        """
-        ports = self.input_ports()
-        if len(arrays) != len(ports):
-            wanted = ", ".join(map(self.shown, ports)) or "nothing"
-            raise ConstraintError(f"{self.operator_type}: takes arrays for {wanted}, but there are {len(arrays)}.")
-        given = {port: self._as_input(port, array) for port, array in zip(ports, arrays, strict=True)}
-        for port, tensor in self.output_ports().items():
-            if jax.dtypes.canonicalize_dtype(tensor.dtype) != tensor.dtype:
-                rule = f"{self.shown(port)} of 64 bits needs 64-bit types: enable jax_enable_x64 around the call"
-                raise DataTypeError(message(self.operator_type, rule, "jax_enable_x64 is off", {port: tensor}))
-        return self.compute_checked(**self.by_field(given))
+    def compute_ports(self, arrays: Mapping[str, jax.Array]) -> R:
+        return self.compute_checked(**self.by_field(arrays))
 
     def compute_checked(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the operator on arrays that are known to fit, given by field."""
         raise NotImplementedError
+
+    def compute_stored(self, views: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
+        in_words = {port for port, tensor in self.ports().items() if StoredTensor(tensor, words).in_words}
+        tensors = self.input_ports()
+        arrays = {
+            port: saturate(array, tensors[port].dtype) if port in in_words and self.is_index(port) else array
+            for port, array in views.items()
+        }
+        has_words = any(not self.is_index(port) for port in in_words)
+        compute = self.compute_words if has_words else self.compute_checked
+        return jax.tree.leaves(compute(**self.by_field(arrays)))
 
     def compute_words(self, *args: Any, **arrays: Any) -> Any:
         """Runs the operator with 64-bit data as pairs of 32-bit words, a last dimension of their arrays."""
         if not self.moves_words:
             return self._compute_wide(arrays)
         in_words = {port: tensor.data_type.itemsize == 8 for port, tensor in self.input_ports().items()}
-        axes = {port: -1 if words and not self.field_of(port).is_index else None for port, words in in_words.items()}
+        axes = {port: -1 if words and not self.is_index(port) else None for port, words in in_words.items()}
         batched = jax.vmap(
             lambda by_field: self.compute_checked(**by_field), in_axes=(self.by_field(axes),), out_axes=-1
         )
@@ -270,28 +229,6 @@ class OperatorDesc(Generic[R]):
             tensors = {name: getattr(self, name) for name in arrays}
             computed = self.compute_checked(**jax.tree.map(numbers, dict(arrays), tensors))
             return jax.tree.map(words, computed)
-
-    def as_array(self, port: str, value: Any) -> jax.Array:
-        """An array of an input's data type; 64-bit indices are brought to 32 bits exactly while x64 is off.
-
-        Raises:
-          DataTypeError: no array, another data type, or 64-bit data while x64 is off.
-        """
-        shown, tensor = self.shown(port), self.input_ports()[port]
-        is_index = self.field_of(port).is_index
-        array = as_indices(self.operator_type, port, value) if is_index else as_data(self.operator_type, shown, value)
-        given = getattr(value, "dtype", array.dtype)
-        if given != tensor.dtype:
-            rule = f"the array of {shown} must have elements of {tensor.dtype}"
-            raise DataTypeError(message(self.operator_type, rule, f"they are {given}", {shown: value}))
-        return array
-
-    def _as_input(self, port: str, value: Any) -> jax.Array:
-        array, tensor, shown = self.as_array(port, value), self.input_ports()[port], self.shown(port)
-        if array.shape != tensor.sizes:
-            rule = f"the array of {shown} must have its sizes, {tensor.sizes}"
-            raise ConstraintError(message(self.operator_type, rule, f"its shape is {array.shape}", {shown: array}))
-        return array
 
 
 # A struct whose results are a tuple; to help() and pydoc a plain descriptor.

@@ -6,8 +6,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from ..core.computation import Computation
 from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, defined, get, integer, only, shown
@@ -34,9 +34,9 @@ class Range:
 
 @dataclass(frozen=True)
 class Dispatchable:
-    """An operator, and the ranges of its inputs that are handed over when it is initialised."""
+    """An operator or a graph, and the ranges of its inputs that are handed over when it is initialised."""
 
-    desc: OperatorDesc
+    desc: Computation[Any]
     owned: Mapping[str, Range]
 
 
@@ -71,7 +71,7 @@ Buffers = Mapping[str, Buffer | None]
 Dispatchables = Mapping[str, Dispatchable | None]
 
 
-def read_bindings(desc: OperatorDesc, json: Any, buffers: Buffers, owned: bool) -> dict[str, Range]:
+def read_bindings(desc: Computation[Any], json: Any, buffers: Buffers, owned: bool) -> dict[str, Range]:
     """The ranges bound to the tensors that are handed over at initialisation (`owned`), or to all others.
 
     To an array of tensors a list is bound, with null for a tensor that is bound elsewhere.
@@ -80,32 +80,30 @@ def read_bindings(desc: OperatorDesc, json: Any, buffers: Buffers, owned: bool) 
       SeveralErrors: all bindings that are unknown, missing, misplaced, too small or misaligned.
     """
     json = as_object("'bindings'", json)
-    names = {desc.directml_names()[name]: name for name in desc.tensor_names() if getattr(desc, name) is not None}
+    fields, tensors = desc.fields_bound(), desc.ports()
     faults, ranges = Faults(), {}
     with faults.at():
-        only(json, names)
-    for field, name in names.items():
-        for port, (tensor, bound) in _one_by_one(field, name, getattr(desc, name), json.get(field), faults).items():
+        only(json, fields)
+    for field, ports in fields.items():
+        for port, bound in _one_by_one(field, ports, json.get(field), faults).items():
             with faults.at(desc.shown(port)):
-                if bool(tensor.flags) is owned:
-                    ranges[port] = _read_range(bound, tensor, buffers)
+                if bool(tensors[port].flags) is owned:
+                    ranges[port] = _read_range(bound, tensors[port], buffers)
                 elif bound is not None:
                     raise ConstraintError(_MISPLACED[owned])
     faults.finish()
     return ranges
 
 
-def _one_by_one(
-    field: str, name: str, value: TensorDesc | tuple[TensorDesc, ...], json: Any, faults: Faults
-) -> dict[str, tuple[TensorDesc, Any]]:
-    """Each tensor of a field and what is bound to it, by port."""
-    if isinstance(value, TensorDesc):
-        return {name: (value, json)}
-    given = [None] * len(value) if json is None else json if isinstance(json, list) else [json]
-    if len(given) != len(value):
-        faults.add(ConstraintError(f"a list of {len(value)} must be bound, but there are {len(given)}", (field,)))
+def _one_by_one(field: str, ports: str | tuple[str, ...], json: Any, faults: Faults) -> dict[str, Any]:
+    """What is bound to each port of a field."""
+    if isinstance(ports, str):
+        return {ports: json}
+    given = [None] * len(ports) if json is None else json if isinstance(json, list) else [json]
+    if len(given) != len(ports):
+        faults.add(ConstraintError(f"a list of {len(ports)} must be bound, but there are {len(given)}", (field,)))
         return {}
-    return {f"{name}[{i}]": pair for i, pair in enumerate(zip(value, given, strict=True))}
+    return dict(zip(ports, given, strict=True))
 
 
 _MISPLACED = {
@@ -169,7 +167,7 @@ def _read_dispatch(json: Mapping[str, Any], buffers: Buffers, dispatchables: Dis
     return Dispatch(name, bindings)
 
 
-def _refuse_overlaps(desc: OperatorDesc, bindings: Mapping[str, Range]) -> None:
+def _refuse_overlaps(desc: Computation[Any], bindings: Mapping[str, Range]) -> None:
     for output in desc.output_ports():
         for port, bound in bindings.items():
             if port != output and bound.overlaps(bindings[output]):

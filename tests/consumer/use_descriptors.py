@@ -1,5 +1,6 @@
 """Descriptors and compiled operators, as a program that is checked strictly uses them."""
 
+from collections.abc import Mapping
 from typing import Any, assert_type
 
 import jax
@@ -11,6 +12,8 @@ from dml_jax import (
     AxisDirection,
     BufferSpec,
     CompiledOperator,
+    Computation,
+    Constant,
     CumulativeProductDesc,
     CumulativeSummationDesc,
     DataType,
@@ -22,7 +25,9 @@ from dml_jax import (
     GatherElementsDesc,
     GatherND1Desc,
     GatherNDDesc,
+    GraphDesc,
     InterpolationMode,
+    JoinDesc,
     Memory,
     OperatorDesc,
     Padding1Desc,
@@ -31,6 +36,7 @@ from dml_jax import (
     ScatterDesc,
     ScatterElementsDesc,
     ScatterNDDesc,
+    Slice1Desc,
     SpaceToDepth1Desc,
     SpaceToDepthDesc,
     TensorDesc,
@@ -45,8 +51,8 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    for desc in (*blocks(), *borders(), *accumulations(), *reads(), *writes()):
-        assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any])
+    for desc in (*blocks(), *borders(), *accumulations(), *reads(), *writes(), graphs()):
+        assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
 
@@ -129,11 +135,35 @@ def accumulations() -> list[OperatorDesc]:
     return [summed, CumulativeProductDesc(row, row, 0, AxisDirection.INCREASING, False)]
 
 
+def graphs() -> GraphDesc:
+    row = TensorDesc("FLOAT32", (4,))
+    reverse = Slice1Desc(row, row, (0,), (4,), (-1,))
+    graph = GraphDesc(
+        nodes={"one": reverse, "bias": Constant(np.zeros(4, np.float32)), "both": JoinDesc((row, row), pair(), 0)},
+        edges={
+            ("one", "input"): "x",
+            ("both", "inputs[0]"): ("one", "output"),
+            ("both", "inputs[1]"): ("bias", "output"),
+            "y": ("both", "output"),
+        },
+        outputs={"y": pair()},
+    )
+    assert_type(graph.nodes, Mapping[str, OperatorDesc[Any] | Constant])
+    assert_type(graph.inputs, Mapping[str, TensorDesc])
+    assert_type(graph.validate("6_2"), None)
+    assert_type(compile_operator(graph), CompiledOperator[Any])
+    return graph
+
+
+def pair() -> TensorDesc:
+    return TensorDesc("FLOAT32", (8,))
+
+
 def compiled() -> None:
     packed = TensorDesc("UINT8", (1, 1, 2, 2))
     run = compile_operator(SpaceToDepthDesc(packed, TensorDesc("UINT8", (1, 4, 1, 1)), 2))
     assert_type(run, CompiledOperator)
-    assert_type(run.desc, OperatorDesc)
+    assert_type(run.desc, Computation[jax.Array])
     for name, spec in run.buffers.items():
         assert_type(name, str)
         assert_type(spec, BufferSpec)

@@ -1,0 +1,77 @@
+"""`StoredTensor`: a tensor in its flat buffer, read and written through sizes and strides, 64-bit elements as words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..lowering.forms import forced_form
+from ..lowering.strided import in_storage_order, place, view
+from ..strides.layout import Layout
+from .tensor import TensorDesc, packed_strides
+
+__all__ = ["StoredTensor", "as_words", "saturate"]
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a buffer.
+
+    Args:
+      tensor: its description.
+      words: whether buffers of 64-bit types are uint32 arrays of twice the length, little-endian words; such an array
+        has the words of an element as its last dimension.
+    """
+
+    tensor: TensorDesc
+    words: bool
+
+    @property
+    def in_words(self) -> bool:
+        """Whether its elements are pairs of words."""
+        return self.words and self.tensor.data_type.itemsize == 8
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the buffer's elements."""
+        return np.dtype(np.uint32) if self.in_words else self.tensor.dtype
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What its coordinates address in the buffer."""
+        sizes, strides = self.tensor.sizes, self.tensor.strides or packed_strides(self.tensor.sizes)
+        if self.in_words:
+            return Layout((*sizes, 2), (*(2 * s for s in strides), 1))
+        return Layout(sizes, strides)
+
+    def view(self, buffer: jax.Array) -> jax.Array:
+        """The tensor that a buffer of at least its span holds."""
+        return view(buffer, self.layout, forced_form())
+
+    def place(self, array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """A buffer that holds the tensor, in some shape of its length; what no coordinate addresses is 0."""
+        if self.layout.is_dense:
+            return in_storage_order(array, self.layout).reshape(shape)
+        return place(array, self.layout, self.layout.span)
+
+
+def saturate(words: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
+    """64-bit indices as 32-bit ones: what does not fit stays out of range, on its own side."""
+    low, high = words[..., 0], words[..., 1]
+    if dtype == np.uint64:
+        return jnp.where(high == 0, low, jnp.uint32(2**32 - 1))
+    low, high = lax.bitcast_convert_type(low, jnp.int32), lax.bitcast_convert_type(high, jnp.int32)
+    furthest = jnp.where(high < 0, jnp.int32(-(2**31)), jnp.int32(2**31 - 1))
+    return jnp.where(high == low >> 31, low, furthest)
+
+
+def as_words(indices: jax.Array) -> jax.Array:
+    """32-bit indices as the words of 64-bit ones, the low word first."""
+    high = indices >> 31 if indices.dtype == jnp.int32 else jnp.zeros_like(indices)
+    return lax.bitcast_convert_type(jnp.stack([indices, high], axis=-1), jnp.uint32)

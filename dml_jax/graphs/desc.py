@@ -1,0 +1,227 @@
+"""`GraphDesc`: operators, and which output is which input; to whatever takes a descriptor it is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import jax
+
+from ..core.computation import Computation
+from ..core.desc import OperatorDesc
+from ..core.feature_level import NEWEST, FeatureLevel
+from ..core.stored import StoredTensor, as_words
+from ..core.tensor import TensorDesc
+from ..errors import ConstraintError, DataTypeError, describe, message
+from .parts import Constant, Edges, Nodes, Port
+from .rules import Wiring, faults
+from .values import constant_value, reinterpret
+
+__all__ = ["GraphDesc"]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphDesc(Computation[Any]):
+    """DML_GRAPH_DESC: operators and constants, and edges between them; frozen, hashable, and valid if it exists.
+
+    A port is a tensor of a node, `("pick", "input")`, one of an array of tensors `("join", "inputs[0]")`, the only
+    output of a constant `("order", "output")`; or a name, which is an input or output of the graph itself.
+
+    Args:
+      nodes: descriptors of operators, and `Constant`s, by name.
+      edges: what every input of a node, and every output of the graph, comes from. Both ends of an edge have the same
+        TotalTensorSizeInBytes; where data type, sizes or strides differ, the bytes are read as the other tensor.
+      inputs: the tensors of inputs of the graph; that of its first reader for one that is left out. Their order is
+        that of the arrays and buffers in a call, and the others follow.
+      outputs: the tensors of outputs of the graph, likewise; that of its source for one that is left out.
+
+    Raises:
+      ConstraintError: an input or output is not connected, an end does not exist or has other bytes, the edges form a
+        cycle, or a constant has the wrong size.
+      DataTypeError: `nodes`, `edges`, `inputs` or `outputs` hold something else.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import Constant, DepthToSpaceDesc, GatherDesc, GraphDesc, TensorDesc
+      >>> channels, picture = TensorDesc("FLOAT32", (1, 4, 1, 1)), TensorDesc("FLOAT32", (1, 1, 2, 2))
+      >>> graph = GraphDesc(
+      ...     nodes={
+      ...         "order": Constant(np.uint32([3, 2, 1, 0])),
+      ...         "pick": GatherDesc(channels, TensorDesc("UINT32", (1, 1, 1, 4)), channels, 1, index_dimensions=1),
+      ...         "enlarge": DepthToSpaceDesc(channels, picture, block_size=2),
+      ...     },
+      ...     edges={
+      ...         ("pick", "input"): "x",
+      ...         ("pick", "indices"): ("order", "output"),
+      ...         ("enlarge", "input"): ("pick", "output"),
+      ...         "y": ("enlarge", "output"),
+      ...     },
+      ... )
+      >>> print(graph.compute(np.arange(4, dtype=np.float32).reshape(1, 4, 1, 1)))
+      [[[[3. 2.]
+         [1. 0.]]]]
+
+    Source: DML_GRAPH_DESC, IDMLDevice1::CompileGraph. Elements of an edge that its source does not write are
+      undefined there and 0 here.
+    """
+
+    nodes: Nodes
+    edges: Edges
+    inputs: Mapping[str, TensorDesc] = field(default_factory=dict)
+    outputs: Mapping[str, TensorDesc] = field(default_factory=dict)
+
+    operator_type: ClassVar[str] = "GRAPH"
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        wiring = self._wiring(NEWEST)
+        for error in faults(wiring):
+            raise error
+        assert isinstance(wiring.order, tuple)
+        nodes = {name: self.nodes[name] for name in wiring.order}
+        readers = [(name, port) for name, node in nodes.items() for port in node.input_ports()]
+        own = dict.fromkeys([*self.outputs, *(reader for reader in self.edges if isinstance(reader, str))])
+        edges = {reader: self.edges[reader] for reader in (*readers, *own)}
+        for name, value in {
+            "nodes": nodes,
+            "edges": edges,
+            "inputs": {**self.inputs, **_own_inputs(nodes, edges, self.inputs)},
+            "outputs": {name: self.outputs.get(name) or _tensor(nodes, edges[name]) for name in own},
+        }.items():
+            object.__setattr__(self, name, MappingProxyType(value))
+
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(tuple(part.items()) for part in (self.nodes, self.edges, self.inputs, self.outputs))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, GraphDesc) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> Any:
+        return GraphDesc, tuple(dict(part) for part in (self.nodes, self.edges, self.inputs, self.outputs))
+
+    def faults(self, feature_level: FeatureLevel | str = NEWEST) -> Iterator[ConstraintError]:
+        """Finds every rule of a feature level that the graph, or one of its operators, breaks."""
+        return faults(self._wiring(FeatureLevel.of(feature_level)))
+
+    def validate(self, feature_level: FeatureLevel | str = NEWEST) -> None:
+        for error in self.faults(feature_level):
+            raise error
+
+    def _wiring(self, level: FeatureLevel) -> Wiring:
+        return Wiring(self.nodes, self.edges, self.inputs, self.outputs, level)
+
+    # Ports.
+
+    def input_ports(self) -> dict[str, TensorDesc]:
+        return dict(self.inputs)
+
+    def output_ports(self) -> dict[str, TensorDesc]:
+        return dict(self.outputs)
+
+    def shown(self, port: str) -> str:
+        return port
+
+    def is_index(self, port: str) -> bool:
+        readers = [reader for reader, source in self.edges.items() if source == port and not isinstance(reader, str)]
+        nodes = [(self.nodes[name], tensor) for name, tensor in readers]
+        return all(isinstance(node, OperatorDesc) and node.is_index(tensor) for node, tensor in nodes)
+
+    def fields_bound(self) -> dict[str, str | tuple[str, ...]]:
+        return {port: port for port in self.ports()}
+
+    def by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
+        return {port: ports.get(port) for port in self.inputs}
+
+    # Running.
+
+    def compute_ports(self, arrays: Mapping[str, jax.Array]) -> Any:
+        words = jax.dtypes.canonicalize_dtype("int64") != "int64"
+        made = _compute(self, words, dict(arrays))
+        return tuple(made) if self.has_several_outputs() else made[0]
+
+    def compute_stored(self, views: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
+        values: dict[Port, jax.Array] = {**views}
+
+        def value(reader: Port, tensor: TensorDesc) -> jax.Array:
+            source = self.edges[reader]
+            node = None if isinstance(source, str) else self.nodes[source[0]]
+            if isinstance(node, Constant):
+                return constant_value(node, tensor, words)
+            written = self.inputs[source] if isinstance(source, str) else _tensor(self.nodes, source)
+            return reinterpret(values[source], written, tensor, words)
+
+        for name, node in self.nodes.items():
+            if isinstance(node, OperatorDesc):
+                read = {port: value((name, port), tensor) for port, tensor in node.input_ports().items()}
+                made = zip(node.output_ports(), node.compute_stored(read, words), strict=True)
+                values |= {(name, port): array for port, array in made}
+        return [value(name, tensor) for name, tensor in self.outputs.items()]
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _compute(graph: GraphDesc, words: bool, arrays: dict[str, jax.Array]) -> Sequence[jax.Array]:
+    """The outputs of arrays of the inputs' sizes: 64-bit indices among them are 32-bit ones while x64 is off."""
+    in_words = {port: StoredTensor(tensor, words).in_words for port, tensor in graph.inputs.items()}
+    views = {port: as_words(array) if in_words[port] else array for port, array in arrays.items()}
+    return graph.compute_stored(views, words)
+
+
+def _tensor(nodes: Nodes, port: Port) -> TensorDesc:
+    """The tensor of an operator's port."""
+    assert not isinstance(port, str)
+    node = nodes[port[0]]
+    assert isinstance(node, OperatorDesc)
+    return node.ports()[port[1]]
+
+
+def _own_inputs(nodes: Nodes, edges: Edges, given: Mapping[str, TensorDesc]) -> dict[str, TensorDesc]:
+    """The graph's inputs that no tensor is given for, with those of their first readers."""
+    found: dict[str, TensorDesc] = {}
+    for reader, source in edges.items():
+        if isinstance(source, str) and source not in given:
+            found.setdefault(source, _tensor(nodes, reader))
+    return found
+
+
+def _check_kinds(graph: GraphDesc) -> None:
+    for name, keys, values in (
+        ("nodes", (str,), (OperatorDesc, Constant)),
+        ("edges", (str, tuple), (str, tuple)),
+        ("inputs", (str,), (TensorDesc,)),
+        ("outputs", (str,), (TensorDesc,)),
+    ):
+        given = getattr(graph, name)
+        if not isinstance(given, Mapping):
+            rule, fact = f"{name} must be a mapping", f"it is {type(given).__name__}"
+            raise DataTypeError(message("GRAPH", rule, fact, {name: given}))
+        for key, value in given.items():
+            for what, accepted in ((key, keys), (value, values)):
+                if not isinstance(what, accepted) or (isinstance(what, tuple) and not _is_port(what)):
+                    kinds = " or ".join(_KINDS[kind] for kind in accepted)
+                    rule = f"{name} must map {' or '.join(_KINDS[kind] for kind in keys)} to "
+                    rule += " or ".join(_KINDS[kind] for kind in values)
+                    raise DataTypeError(message("GRAPH", rule, f"{describe(what)} is no {kinds}", {"at": key}))
+
+
+def _is_port(value: tuple[Any, ...]) -> bool:
+    return len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+_KINDS = {
+    str: "name",
+    tuple: "(node, tensor)",
+    OperatorDesc: "descriptor of an operator",
+    Constant: "Constant",
+    TensorDesc: "TensorDesc",
+}

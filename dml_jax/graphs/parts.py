@@ -1,0 +1,93 @@
+"""What a graph is made of: operators, constants, and ports that edges connect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.tensor import TensorDesc
+from ..errors import DataTypeError, describe, message
+
+__all__ = ["Constant", "Edges", "Nodes", "Port", "shown_edge", "shown_port"]
+
+# A tensor of a node, ("pick", "input"); or an input or output of the graph itself, "x".
+Port = str | tuple[str, str]
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Constant:
+    """DML_CONSTANT_DATA_GRAPH_NODE_DESC: bytes that are part of the graph, read as the tensor of whatever reads them.
+
+    They become part of the executable. Bind large ones, such as weights, to an input that is OWNED_BY_DML instead.
+
+    Args:
+      data: bytes, or an array, whose elements are taken in row-major order.
+
+    Raises:
+      DataTypeError: neither bytes nor an array of one of DirectML's data types.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import Constant
+      >>> Constant(np.uint32([3, 1]))
+      Constant(8 bytes)
+
+    Source: DML_CONSTANT_DATA_GRAPH_NODE_DESC.
+    """
+
+    data: bytes
+    operator_type: ClassVar[str] = "CONSTANT"
+
+    def __init__(self, data: bytes | bytearray | memoryview | jax.Array | np.ndarray[Any, Any]):
+        object.__setattr__(self, "data", _bytes_of(data))
+
+    def __repr__(self) -> str:
+        return f"Constant({len(self.data)} bytes)"
+
+    def input_ports(self) -> dict[str, TensorDesc]:
+        """None: a constant reads nothing."""
+        return {}
+
+    def output_ports(self) -> dict[str, None]:
+        """Its only output, of no tensor of its own."""
+        return {"output": None}
+
+    def shown(self, _: str) -> str:
+        """What messages and model files call the output."""
+        return "Data"
+
+
+def _bytes_of(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, jax.Array | np.ndarray):
+        DataType.of(value.dtype)
+        return np.ascontiguousarray(value).tobytes()
+    rule = "data must be bytes or an array of one of DirectML's data types"
+    raise DataTypeError(message("CONSTANT", rule, f"it is {describe(value)}", {"data": value}))
+
+
+Nodes = Mapping[str, OperatorDesc[Any] | Constant]
+# What each input of a node, and each output of the graph, comes from.
+Edges = Mapping[Port, Port]
+
+
+def shown_port(nodes: Nodes, port: Port) -> str:
+    """A port for messages: 'pick'.InputTensor, or the name of the graph's own."""
+    if isinstance(port, str):
+        return repr(port)
+    name, tensor = port
+    node = nodes.get(name)
+    known = node is not None and (tensor in node.input_ports() or tensor in node.output_ports())
+    return f"{name!r}.{node.shown(tensor) if node is not None and known else tensor}"
+
+
+def shown_edge(nodes: Nodes, reader: Port, source: Port) -> str:
+    """An edge for messages, in the direction of the data."""
+    return f"edge {shown_port(nodes, source)} -> {shown_port(nodes, reader)}"

@@ -1,0 +1,60 @@
+"""What flows along an edge: an array as the producer's tensor, seen as the consumer's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..core.stored import StoredTensor
+from ..core.tensor import TensorDesc, packed_strides
+from .parts import Constant
+
+__all__ = ["constant_value", "reinterpret"]
+
+
+def reinterpret(array: jax.Array, source: TensorDesc, reader: TensorDesc, words: bool) -> jax.Array:
+    """The bytes of one tensor as another: nothing moves where both lie alike, and packed ones are reshaped.
+
+    (2, 3) FLOAT32 with strides (1, 2) read as UINT16 of sizes (12,): the buffer holds the columns, (3, 2), and each
+    float becomes two integers. What the producer does not write, behind or between its elements, is 0.
+    """
+    stored, seen = StoredTensor(source, words), StoredTensor(reader, words)
+    if source.data_type == reader.data_type:
+        if source.sizes == reader.sizes and _strides(source) == _strides(reader):
+            return array
+        if source.is_packed and reader.is_packed and stored.layout.span == seen.layout.span:
+            return array.reshape(seen.layout.sizes)
+    buffer = _cast(stored.place(array, (stored.layout.span,)), seen.dtype)
+    missing = seen.layout.span - buffer.shape[0]
+    if missing > 0:
+        buffer = jnp.concatenate([buffer, jnp.zeros(missing, buffer.dtype)])
+    return seen.view(buffer)
+
+
+def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.Array:
+    """A constant as the tensor that reads it, laid out before anything is traced."""
+    seen = StoredTensor(reader, words)
+    data = constant.data.ljust(reader.total_tensor_size_in_bytes, b"\0")
+    buffer = np.frombuffer(data, seen.dtype, seen.layout.span)
+    strides = [s * seen.dtype.itemsize for s in seen.layout.strides]
+    return jnp.asarray(np.lib.stride_tricks.as_strided(buffer, seen.layout.sizes, strides, writeable=False).copy())
+
+
+def _strides(tensor: TensorDesc) -> list[int]:
+    """The strides that matter."""
+    strides = tensor.strides or packed_strides(tensor.sizes)
+    return [s for n, s in zip(tensor.sizes, strides, strict=True) if n > 1]
+
+
+def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
+    """The bytes of a flat buffer as elements of another type; what does not fill the last one is followed by 0."""
+    if buffer.dtype == dtype:
+        return buffer
+    count = max(1, dtype.itemsize // buffer.dtype.itemsize)
+    padded = jnp.pad(buffer, (0, -buffer.shape[0] % count)) if buffer.shape[0] % count else buffer
+    shaped = padded.reshape(-1, count) if count > 1 else padded
+    return lax.bitcast_convert_type(shaped, dtype).reshape(-1)

@@ -322,7 +322,7 @@ GATHER, FILL = node_of(DESCS["GATHER"]), node_of(DESCS["FILL_VALUE_CONSTANT"])
     [
         (
             replace(GATHER, type="DML_OPERATOR_GATHERS"),
-            "unknown operator 'DML_OPERATOR_GATHERS'; did you mean 'GATHER'",
+            "unknown operator 'DML_OPERATOR_GATHERS'; `dml-jax ops`",
         ),
         (replace(GATHER, inputs=GATHER.inputs[:1]), "there are 1 tensors for the values ('input', 'indices')"),
         (replace(GATHER, inputs=GATHER.inputs[:1], input_names=("x", "")), "GATHER: IndicesTensor is missing"),

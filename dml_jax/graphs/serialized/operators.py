@@ -7,7 +7,7 @@ from typing import Any
 
 from ...catalogue import STRUCTS
 from ...core.desc import OperatorDesc
-from ...errors import ConstraintError, suggestion
+from ...errors import ConstraintError
 from .attributes import OPERATOR, read_attributes, written_attributes
 from .parts import OperatorNode
 from .places import at
@@ -30,7 +30,7 @@ def to_desc(node: OperatorNode, owned: Collection[str] = ()) -> OperatorDesc[Any
     """
     operator = node.type.removeprefix(OPERATOR)
     if operator not in STRUCTS:
-        raise ConstraintError(f"unknown operator {node.type!r:.60}; {suggestion(operator, STRUCTS)}")
+        raise ConstraintError(f"unknown operator {node.type!r:.60}; `dml-jax ops` lists the known ones")
     cls = STRUCTS[operator]
     with at(operator):
         tensors = read_tensors(cls, cls.input_names(), node.input_names, node.inputs, owned)

@@ -27,8 +27,8 @@ __all__ = ["GraphDesc"]
 class GraphDesc(Computation[Any]):
     """DML_GRAPH_DESC: operators and constants, and edges between them; frozen, hashable, and valid if it exists.
 
-    A port is a tensor of a node, `("pick", "input")`, one of an array of tensors `("join", "inputs[0]")`, the only
-    output of a constant `("order", "output")`; or a name, which is an input or output of the graph itself.
+    A port is a pair of names, of a node and of one of its tensors: ("pick", "input"), ("join", "inputs[0]") of an array
+    of tensors, ("order", "output") of a constant. A single name is an input or output of the graph itself.
 
     Args:
       nodes: descriptors of operators, and `Constant`s, by name.

@@ -28,7 +28,7 @@ def to_graph(serialized: SerializedGraph) -> GraphDesc:
     """
     with at("serialized graph"):
         constants = _constants_by_name(serialized)
-        nodes, names = _nodes(serialized.nodes, constants)
+        nodes, names = _nodes(serialized.nodes, {value for values in constants.values() for value in values})
         sources: dict[str, Port] = {}
         edges: dict[Port, Port] = {}
         for value in _connected(serialized.input_names):
@@ -44,7 +44,7 @@ def to_graph(serialized: SerializedGraph) -> GraphDesc:
                 raise ConstraintError(f"output {value!r:.60}: no node writes it")
             edges[value] = sources[value]
         readers = first_readers(nodes, edges)
-        inputs = dict.fromkeys([*_connected(serialized.input_names), *constants.values()])
+        inputs = dict.fromkeys([*_connected(serialized.input_names), *constants])
         for name in inputs:
             if name not in readers:
                 raise ConstraintError(f"input {name!r:.60}: no node reads it")
@@ -55,18 +55,19 @@ def _connected(values: Iterable[str]) -> list[str]:
     return [value for value in values if value]
 
 
-def _constants_by_name(serialized: SerializedGraph) -> dict[str, str]:
-    """The values that are constants by name, and the names."""
-    found, inputs = dict[str, str](), set(serialized.input_names)
+def _constants_by_name(serialized: SerializedGraph) -> dict[str, list[str]]:
+    """The constants by name, and the values that they are."""
+    found, inputs = dict[str, list[str]](), set(serialized.input_names)
     for node in serialized.nodes:
         if isinstance(node, ConstantNode) and isinstance(node.data, NamedConstant):
-            if node.data.name in inputs:
-                raise ConstraintError(f"a constant must not have the name of an input, but {node.data.name!r:.60} has")
-            found |= dict.fromkeys(node.output_names, node.data.name)
+            name = node.data.name
+            if name in inputs:
+                raise ConstraintError(f"a constant must not have the name of an input, but {name!r:.60} has")
+            found.setdefault(name, []).extend(node.output_names)
     return found
 
 
-def _nodes(nodes: Sequence[OperatorNode | ConstantNode], constants: dict[str, str]) -> tuple[GraphNodes, list[str]]:
+def _nodes(nodes: Sequence[OperatorNode | ConstantNode], owned: set[str]) -> tuple[GraphNodes, list[str]]:
     """The nodes of the graph, and the name of every node of the file there: in a file several may have one."""
     found, names, counts, faults = GraphNodes(), list[str](), dict[str, int](), Faults()
     for node in nodes:
@@ -78,7 +79,7 @@ def _nodes(nodes: Sequence[OperatorNode | ConstantNode], constants: dict[str, st
         names.append(name)
         with faults.at(f"node {name!r:.60}"):
             if isinstance(node, OperatorNode):
-                found[name] = to_desc(node, constants)
+                found[name] = to_desc(node, owned)
             elif isinstance(node.data, bytes):
                 found[name] = Constant(node.data)
     faults.finish()
@@ -112,8 +113,9 @@ def _add(sources: dict[str, Port], value: str, source: Port) -> None:
 
 def first_readers(nodes: Nodes, edges: Edges) -> dict[Port, TensorDesc]:
     """The tensor that first reads each source."""
+    tensors = {(name, port): tensor for name, node in nodes.items() for port, tensor in node.input_ports().items()}
     found: dict[Port, TensorDesc] = {}
     for reader, source in edges.items():
         if not isinstance(reader, str):
-            found.setdefault(source, nodes[reader[0]].input_ports()[reader[1]])
+            found.setdefault(source, tensors[reader])
     return found

@@ -31,7 +31,7 @@ class GraphDesc(Computation[Any]):
     of tensors, ("order", "output") of a constant. A single name is an input or output of the graph itself.
 
     Args:
-      nodes: descriptors of operators, and `Constant`s, by name.
+      nodes: by name, descriptors of operators, or a `Constant`.
       edges: what every input of a node, and every output of the graph, comes from. Both ends of an edge have the same
         TotalTensorSizeInBytes; where data type, sizes or strides differ, the bytes are read as the other tensor.
       inputs: the tensors of inputs of the graph; that of its first reader for one that is left out. Their order is

@@ -290,6 +290,8 @@ def test_optional_fields_survive(desc, monkeypatch):
     (read,) = decode(encode(SerializedGraph((node,), (), ("output",)))).nodes
     assert to_desc(read) == desc
     assert [one.name for one in read.attributes if one.value is None] == [""] * (2 if desc.scale_bias is None else 0)
+    if desc.scale_bias is None:
+        assert to_desc(changed(node, 1, kind=Kind.NONE)) == desc  # of what is left out, the kind may be too
 
 
 def test_parameters_of_an_activation_have_their_names(monkeypatch):

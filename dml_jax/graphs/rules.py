@@ -68,7 +68,7 @@ class Wiring:
         node = self.nodes.get(name)
         if node is None:
             return f"there is no node {name!r}; {suggestion(name, self.nodes)}"
-        known = node.input_ports() if side == "input" else node.output_ports()
+        known = self._ports[name][side]
         if tensor in known:
             return None
         near = suggestion(tensor, known) if known else "it has none"
@@ -79,8 +79,13 @@ class Wiring:
         if isinstance(port, str):
             return self.inputs.get(port) if port in self.readers else self.outputs.get(port)
         name, tensor = port
-        node = self.nodes[name]
-        return node.ports()[tensor] if isinstance(node, OperatorDesc) else None
+        sides = self._ports[name]
+        return sides["input"][tensor] if tensor in sides["input"] else sides["output"][tensor]
+
+    @cached_property
+    def _ports(self) -> Mapping[str, Mapping[str, Mapping[str, TensorDesc | None]]]:
+        """The tensors of each node by their side, once: an operator may have thousands."""
+        return {name: {"input": n.input_ports(), "output": n.output_ports()} for name, n in self.nodes.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...] | ConstraintError:

@@ -598,3 +598,14 @@ def test_fields_that_the_schema_does_not_have_are_refused():
     builder = Builder()
     content = finished(builder, table(builder, None, None, None, builder.CreateString("new")))
     assert "must have no fields but nodes, graphInputNames, graphOutputNames" in outcome(content)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "words"), [(0, 5, "not 5"), (0, 2, "not 2"), (2, 4, "must lie in its 4 bytes")]
+)
+def test_the_fields_of_a_table_lie_in_it(at, value, words):
+    content = bytearray(encode(RAW))
+    (root,) = struct.unpack_from("<I", content)
+    vtable = root - struct.unpack_from("<i", content, root)[0]
+    struct.pack_into("<H", content, vtable + at, value)
+    assert words in outcome(bytes(content))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         compile_operator as compile_operator,
     )
     from .compiled.program import BufferSpec as BufferSpec
+    from .core.activation import Activation as Activation
     from .core.axis_direction import AxisDirection as AxisDirection
     from .core.computation import Computation as Computation
     from .core.data_type import DataType as DataType, TensorFlags as TensorFlags
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 
 # Where a name is, beside those of `operators`: nothing is imported before it is used, JAX neither.
 _PLACES = {
+    "Activation": "core.activation",
     "AxisDirection": "core.axis_direction",
     "BufferSpec": "compiled.program",
     "CompiledOperator": "compiled.compile",

@@ -5,7 +5,7 @@ print DirectML's (`IndicesTensor.Sizes`). A rule that cannot be judged because a
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -224,6 +224,11 @@ def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None
         return f"the sizes are {tuple(sizes)}" if prod(known) * itemsize >= 2**63 else None
 
     return Rule("representable", f"{{{attribute}}} must give fewer than 2**63 bytes", broken_by)
+
+
+def if_given(operand: str, rule: Rule) -> Rule:
+    """A rule about an operand that may be left out."""
+    return replace(rule, broken_by=lambda x: None if x[operand] is None else rule.broken_by(x))
 
 
 def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ def _read_nodes(
     json: Any, faults: Faults, read_operator: ReadOperator
 ) -> dict[str, OperatorDesc[Any] | Constant | None]:
     nodes: dict[str, OperatorDesc[Any] | Constant | None] = {}
-    for name, form in as_object("Nodes", json).items():
+    for name, form in _by_name("Nodes", json, faults):
         nodes[name] = None
         with faults.at(f"node {name!r}"):
             if isinstance(form, Mapping) and form.get("type") == CONSTANT:
@@ -97,6 +97,15 @@ def _read_nodes(
                 nodes[name] = read_operator(form, inside)
                 inside.finish()
     return nodes
+
+
+def _by_name(section: str, json: Any, faults: Faults) -> Iterator[tuple[str, Any]]:
+    """The entries of an object whose keys are names; JSON has no others, but a mapping may."""
+    for name, form in as_object(section, json).items():
+        if isinstance(name, str):
+            yield name, form
+        else:
+            faults.add(ConstraintError(f"a name must be a string, but it is {name!r:.60}", (section,)))
 
 
 def _read_constant(form: Mapping[str, Any]) -> Constant:
@@ -180,7 +189,7 @@ def _port(nodes: Mapping[str, Any], form: Mapping[str, str], fields: tuple[str, 
 
 def _read_tensors(json: Mapping[str, Any], section: str, faults: Faults) -> dict[str, TensorDesc]:
     tensors: dict[str, TensorDesc] = {}
-    for name, form in as_object(section, json.get(section, {})).items():
+    for name, form in _by_name(section, json.get(section, {}), faults):
         with faults.at(section, name):
             tensors[name] = tensor_from_json(form)
     return tensors

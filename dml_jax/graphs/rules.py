@@ -68,24 +68,25 @@ class Wiring:
         node = self.nodes.get(name)
         if node is None:
             return f"there is no node {name!r}; {suggestion(name, self.nodes)}"
-        known = self._ports[name][side]
+        reads, writes = self._ports[name]
+        known = reads if side == "input" else writes
         if tensor in known:
             return None
         near = suggestion(tensor, known) if known else "it has none"
         return f"{node.operator_type} {name!r} has no {side} {tensor!r}; {near}"
 
     def tensor_of(self, port: Port) -> TensorDesc | None:
-        """The tensor of a port: of the graph's own the one that is given, of a constant none."""
+        """The tensor of a port: of the graph's own the one that is given; none of a constant, or of nothing."""
         if isinstance(port, str):
             return self.inputs.get(port) if port in self.readers else self.outputs.get(port)
         name, tensor = port
-        sides = self._ports[name]
-        return sides["input"][tensor] if tensor in sides["input"] else sides["output"][tensor]
+        reads, writes = self._ports.get(name, ({}, {}))
+        return reads.get(tensor) or writes.get(tensor)
 
     @cached_property
-    def _ports(self) -> Mapping[str, Mapping[str, Mapping[str, TensorDesc | None]]]:
-        """The tensors of each node by their side, once: an operator may have thousands."""
-        return {name: {"input": n.input_ports(), "output": n.output_ports()} for name, n in self.nodes.items()}
+    def _ports(self) -> Mapping[str, tuple[Mapping[str, TensorDesc], Mapping[str, TensorDesc | None]]]:
+        """The tensors that each node reads and writes, once: an operator may have thousands."""
+        return {name: (node.input_ports(), {**node.output_ports()}) for name, node in self.nodes.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...] | ConstraintError:
@@ -211,7 +212,7 @@ def _unequal_bytes(graph: Wiring) -> Broken:
     for reader, source in graph.known_edges:
         ends = graph.tensor_of(source), graph.tensor_of(reader)
         if isinstance(source, str) and ends[0] is None:  # it has the tensor of its first reader
-            ends = graph.tensor_of(graph.readers[source][0]), ends[1]
+            ends = next(filter(None, map(graph.tensor_of, graph.readers[source])), None), ends[1]
         if ends[0] and ends[1] and ends[0].total_tensor_size_in_bytes != ends[1].total_tensor_size_in_bytes:
             sizes = [f"{end.total_tensor_size_in_bytes} ({end.describe()})" for end in ends if end]
             yield shown_edge(graph.nodes, reader, source), f"they have {' and '.join(sizes)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +14,10 @@ from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
 from .parts import Constant
 
-__all__ = ["constant_value", "reinterpret"]
+__all__ = ["See", "constant_value", "reinterpret", "view_as"]
+
+# What comes from a port, as some tensor; the flag is whether 64-bit elements are words.
+See = Callable[[TensorDesc, bool], jax.Array]
 
 
 def reinterpret(array: jax.Array, source: TensorDesc, reader: TensorDesc, words: bool) -> jax.Array:
@@ -28,9 +32,16 @@ def reinterpret(array: jax.Array, source: TensorDesc, reader: TensorDesc, words:
             return array
         if source.is_packed and reader.is_packed and stored.layout.span == seen.layout.span:
             return array.reshape(seen.layout.sizes)
-    buffer = _cast(stored.place(array, (stored.layout.span,)), seen.dtype)
-    missing = seen.layout.span - buffer.shape[0]
-    if missing > 0:
+    once, stored = _without_repeats(array, source, words)
+    return view_as(stored.place(once, (stored.layout.span,)), source, reader, words)
+
+
+def view_as(buffer: jax.Array, source: TensorDesc, reader: TensorDesc, words: bool) -> jax.Array:
+    """A flat buffer of one tensor as another: behind the span of the first there is 0."""
+    stored, seen = StoredTensor(source, words), StoredTensor(reader, words)
+    if stored.dtype != seen.dtype or stored.layout.span < seen.layout.span:
+        buffer = _cast(buffer[: stored.layout.span], seen.dtype)
+        missing = max(0, seen.layout.span - buffer.shape[0])
         buffer = jnp.concatenate([buffer, jnp.zeros(missing, buffer.dtype)])
     return seen.view(buffer)
 
@@ -42,6 +53,13 @@ def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.A
     buffer = np.frombuffer(data, seen.dtype, seen.layout.span)
     strides = [s * seen.dtype.itemsize for s in seen.layout.strides]
     return jnp.asarray(np.lib.stride_tricks.as_strided(buffer, seen.layout.sizes, strides, writeable=False).copy())
+
+
+def _without_repeats(array: jax.Array, tensor: TensorDesc, words: bool) -> tuple[jax.Array, StoredTensor]:
+    """An input of a graph may repeat elements, along dimensions of stride 0: they are written once."""
+    strides = tensor.strides or packed_strides(tensor.sizes)
+    sizes = [1 if s == 0 else n for n, s in zip(tensor.sizes, strides, strict=True)]
+    return array[tuple(map(slice, sizes))], StoredTensor(TensorDesc(tensor.data_type, sizes, strides), words)
 
 
 def _strides(tensor: TensorDesc) -> list[int]:

@@ -9,6 +9,7 @@ import numpy as np
 from untyped import on_device
 
 from dml_jax import (
+    Activation,
     AxisDirection,
     BufferSpec,
     CompiledOperator,
@@ -25,9 +26,11 @@ from dml_jax import (
     GatherElementsDesc,
     GatherND1Desc,
     GatherNDDesc,
+    GemmDesc,
     GraphDesc,
     InterpolationMode,
     JoinDesc,
+    MatrixTransform,
     Memory,
     OperatorDesc,
     Padding1Desc,
@@ -51,7 +54,7 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    for desc in (*blocks(), *borders(), *accumulations(), *reads(), *writes(), graphs()):
+    for desc in (*blocks(), *borders(), *accumulations(), *products(), *reads(), *writes(), graphs()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
@@ -157,6 +160,16 @@ def graphs() -> GraphDesc:
 
 def pair() -> TensorDesc:
     return TensorDesc("FLOAT32", (8,))
+
+
+def products() -> list[OperatorDesc]:
+    row, matrix = TensorDesc("FLOAT32", (1, 3)), TensorDesc("FLOAT32", (3, 3))
+    outer = GemmDesc(row, row, None, matrix, trans_a="TRANSPOSE", alpha=2)
+    assert_type(outer.trans_a, MatrixTransform)
+    assert_type(outer.c, TensorDesc | None)
+    relu = Activation("ACTIVATION_LEAKY_RELU", (0.5,))
+    assert_type(relu.by_name, dict[str, Any])
+    return [outer, GemmDesc(row, matrix, row, row, 0, MatrixTransform.TRANSPOSE, fused_activation=relu)]
 
 
 def compiled() -> None:

@@ -18,7 +18,6 @@ from dml_jax import (
     SplitDesc,
     TensorDesc,
 )
-from dml_jax.catalogue import STRUCTS
 from dml_jax.graphs.serialized.graph_reading import to_graph
 from dml_jax.graphs.serialized.graph_writing import to_serialized
 from dml_jax.graphs.serialized.parts import ConstantNode, NamedConstant, SerializedGraph
@@ -93,7 +92,6 @@ def test_what_is_read_computes_the_same():
     np.testing.assert_array_equal(read.compute(x), np.float32([[[[3, 2], [1, 0]]]]))
 
 
-@pytest.mark.skipif("GEMM" not in STRUCTS, reason="the operator is not here yet")
 def test_a_file_of_onnx_runtime_computes_what_dxdispatch_prints():
     graph = GraphDesc.from_bytes(encode(MATMUL_ADD))
     assert list(graph.inputs) == ["model_input", "matmul_b_tensor", "add_b_tensor"]

@@ -5,8 +5,7 @@ import struct
 import sys
 import tracemalloc
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,12 +13,9 @@ from catalogue_cases import DESCS
 from serialized_graph_cases import ALEXNET, MATMUL_ADD, fused, real, tensor, uint, uints
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc
-from dml_jax.catalogue import STRUCTS
+from dml_jax.core.activation import ACTIVATIONS
 from dml_jax.core.activation import Activation as FusedActivation
-from dml_jax.core.desc import OperatorDesc
 from dml_jax.core.exact import Real
-from dml_jax.core.fields import Fused, OptionalInput, Output, ScaleBias, Size2D
-from dml_jax.core.support import ALL_TYPES, RANKS_1_TO_8, levels
 from dml_jax.graphs.serialized.operators import to_desc, to_node
 from dml_jax.graphs.serialized.parts import Activation, Attribute, ConstantNode, NamedConstant, SerializedGraph
 from dml_jax.graphs.serialized.reader import decode
@@ -254,58 +250,75 @@ def test_a_scalar_union_is_read_as_a_number_of_its_data_type():
     assert node_of(as_bits) == node
 
 
-@dataclass(frozen=True)
-class MixDesc(OperatorDesc):
-    """DML_MIX_OPERATOR_DESC: made up, of optional fields and of kinds that few operators have."""
-
-    input: OptionalInput
-    other: OptionalInput
-    output: Output
-    scale_size: Size2D
-    scale_bias: ScaleBias
-    fused_activation: Fused
-
-    operator_type: ClassVar[str] = "MIX"
-    support: ClassVar = levels(("1_0", RANKS_1_TO_8, ALL_TYPES), of="output")
+@pytest.mark.parametrize(
+    ("desc", "names"),
+    [
+        (replace(DESCS["GEMM"], c=None, fused_activation=None), ("a", "b", "")),
+        (replace(DESCS["DIAGONAL_MATRIX1"], input=None), ("",)),
+        (replace(DESCS["ELEMENT_WISE_IDENTITY"], scale_bias=None), ("input",)),
+        (replace(DESCS["ELEMENT_WISE_IDENTITY"], scale_bias=(0.5, -1)), ("input",)),
+    ],
+)
+def test_optional_fields_survive(desc, names):
+    node = node_of(desc)
+    assert node.input_names == names
+    (read,) = decode(encode(SerializedGraph((node,), (), ("output",)))).nodes
+    assert to_desc(read) == desc
+    assert all((one.name == "") == (one.value is None) for one in read.attributes)
 
 
 @pytest.mark.parametrize(
-    "desc",
+    ("name", "field", "position"), [("GEMM", "fused_activation", 4), ("ELEMENT_WISE_IDENTITY", "scale_bias", 0)]
+)
+def test_what_is_left_out_may_be_of_no_kind(name, field, position):
+    node = changed(node_of(DESCS[name]), position, kind=Kind.NONE, name="", value=None)
+    assert to_desc(node) == replace(DESCS[name], **{field: None})
+
+
+FUSED = {
+    "ACTIVATION_SOFTMAX1": ((3, 1),),
+    "ELEMENT_WISE_CLIP": ((2, 1), -1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation_survives(name):
+    parameters = FUSED.get(name, tuple(0.5 * (i + 2) for i in range(len(ACTIVATIONS[name].parameters))))
+    gemm = replace(DESCS["GEMM"], fused_activation=FusedActivation(name, parameters))
+    (read,) = decode(encode(SerializedGraph((node_of(gemm),), (), ()))).nodes
+    assert to_desc(read) == gemm
+
+
+def test_attributes_of_an_activation_stand_in_the_order_of_directmls_schema():
+    softmax = replace(DESCS["GEMM"], fused_activation=FusedActivation("ACTIVATION_SOFTMAX1", ((3, 1),)))
+    assert node_of(softmax).attributes[4] == Attribute(
+        "FusedActivation",
+        Kind.ACTIVATION,
+        Activation("DML_OPERATOR_ACTIVATION_SOFTMAX1", (uint("AxisCount", 2), uints("Axes", 3, 1))),
+    )
+    clip = replace(DESCS["GEMM"], fused_activation=FusedActivation("ELEMENT_WISE_CLIP", (None, -1.0, 1.0)))
+    assert node_of(clip).attributes[4].value.attributes == (
+        Attribute("", Kind.SCALE_BIAS, None),
+        real("Min", -1.0),
+        real("Max", 1.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "words"),
     [
-        MixDesc(None, None, TensorDesc("INT8", (1,)), (3, 4), None, None),
-        MixDesc(
-            None,
-            TensorDesc("INT8", (1,)),
-            TensorDesc("INT8", (1,)),
-            (3, 4),
-            (0.5, -1.0),
-            FusedActivation("ACTIVATION_SCALED_TANH", (0.5, 2.0)),
-        ),
+        ("ACTIVATION_ELU", (real("Beta", 0.5),), "there must be Alpha where 'Beta' stands"),
+        ("ACTIVATION_ELU", (uint("Alpha", 1),), "Alpha must be FLOAT32, but it is UINT32"),
+        ("ACTIVATION_ELU", (real("Alpha", 1.0),) * 2, "the attributes must be Alpha, but there are 2"),
+        ("ACTIVATION_SOFTMAX1", (uint("AxisCount", 2), uints("Axes", 3)), "AxisCount is 2 and Axes has 1 entries"),
+        ("ACTIVATION_MISH", (), "GEMM: ACTIVATION_MISH: no operator can be fused with it"),
     ],
 )
-def test_optional_fields_survive(desc, monkeypatch):
-    monkeypatch.setitem(STRUCTS, "MIX", MixDesc)
-    node = node_of(desc)
-    assert node.input_names == ("", "other" if desc.other else "")
-    (read,) = decode(encode(SerializedGraph((node,), (), ("output",)))).nodes
-    assert to_desc(read) == desc
-    assert [one.name for one in read.attributes if one.value is None] == [""] * (2 if desc.scale_bias is None else 0)
-    if desc.scale_bias is None:
-        assert to_desc(changed(node, 1, kind=Kind.NONE)) == desc  # of what is left out, the kind may be too
-
-
-def test_parameters_of_an_activation_have_their_names(monkeypatch):
-    monkeypatch.setitem(STRUCTS, "MIX", MixDesc)
-    elu = FusedActivation("ACTIVATION_ELU", (0.5,))
-    node = node_of(MixDesc(None, None, TensorDesc("INT8", (1,)), (3, 4), None, elu))
-    assert node.attributes[2].value == Activation("DML_OPERATOR_ACTIVATION_ELU", (real("Alpha", 0.5),))
-    for attributes, words in (
-        ((real("Beta", 0.5),), "the parameters are Alpha, but Beta are given"),
-        ((uint("Alpha", 1),), "must be FLOAT32, each under its own name"),
-        ((real("Alpha", 1.0),) * 2, "must be FLOAT32, each under its own name"),
-    ):
-        with pytest.raises(ConstraintError, match=words):
-            to_desc(changed(node, 2, value=Activation("DML_OPERATOR_ACTIVATION_ELU", attributes)))
+def test_an_activation_that_is_none_is_refused(name, attributes, words):
+    node = node_of(replace(DESCS["GEMM"], fused_activation=FusedActivation("ACTIVATION_RELU")))
+    with pytest.raises(ConstraintError) as caught:
+        to_desc(changed(node, 4, value=Activation(f"DML_OPERATOR_{name}", attributes)))
+    assert words in str(caught.value)
 
 
 def test_what_reads_a_constant_by_name_is_owned():
@@ -345,7 +358,7 @@ GATHER, FILL = node_of(DESCS["GATHER"]), node_of(DESCS["FILL_VALUE_CONSTANT"])
         (changed(node_of(DESCS["SLICE1"]), 0, value=9), "SLICE1: DimensionCount is 9 and InputWindowOffsets has"),
         (changed(node_of(DESCS["JOIN"]), 0, value=9), "JOIN: InputCount is 9 and InputTensors has"),
         (changed(node_of(DESCS["JOIN"]), 0, value=None), "JOIN: InputCount is missing"),
-        (changed(FILL, 0, value=77), "ValueDataType must be one of"),
+        (changed(FILL, 0, value=77), "ValueDataType must be the number of a data type, but it is 77"),
         (changed(FILL, 1, kind=Kind.FLOAT32, value=1.0), "Value must be SCALAR_UNION, but it is FLOAT32"),
     ],
 )

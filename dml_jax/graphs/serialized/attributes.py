@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...core.activation import ACTIVATIONS
 from ...core.activation import Activation as Fused
+from ...core.data_type import DataType
 from ...core.desc import OperatorDesc
-from ...core.exact import Real
-from ...core.fields import scalar_of
+from ...core.fields import Field, scalar_of
 from ...errors import ConstraintError
 from .parts import Activation, Attribute
+from .places import at
 from .schema import AttributeKind
 
 __all__ = ["OPERATOR", "read_attributes", "written_attributes"]
@@ -35,6 +37,10 @@ KINDS: Mapping[str, AttributeKind] = {
 }
 
 
+# Fields of a struct, or parameters of an activation, by DirectML's names.
+Fields = Mapping[str, Field]
+
+
 def read_attributes(
     cls: type[OperatorDesc[Any]], attributes: Sequence[Attribute], tensors: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -42,81 +48,88 @@ def read_attributes(
 
     Raises:
       ConstraintError: there are others than the struct has, one is missing or of another kind, or a count is wrong.
-      DataTypeError: a scalar union's data type is none of DirectML's.
     """
-    layout = list(_layout(cls))
-    if len(attributes) != len(layout):
-        wanted = ", ".join(shown for shown, _ in layout) or "none"
-        raise ConstraintError(f"the attributes must be {wanted}, but there are {len(attributes)}")
-    given = {shown: attribute for (shown, _), attribute in zip(layout, attributes, strict=True)}
-    for shown, attribute in given.items():
-        # What is left out may have no name.
-        if attribute.name != shown and (attribute.name or attribute.value is not None):
-            raise ConstraintError(f"there must be {shown} where {attribute.name!r:.60} stands")
-    values = {name: _field_value(cls, name, given) for name, field in cls.fields().items() if not field.is_tensor}
-    for name, field in cls.fields().items():
-        if field.counted_by is not None:
-            count, length = _of_kind("uint", field.counted_by, given), len({**tensors, **values}[name])
-            if count != length:
-                fact = f"{field.counted_by} is {count} and {cls.directml_names()[name]} has {length} entries"
-                raise ConstraintError(fact)
-    return values
+    names = cls.directml_names()
+    fields = {names[name]: field for name, field in cls.fields().items()}
+    values = _values(fields, attributes, {names[name]: value for name, value in tensors.items()})
+    return {name: values[names[name]] for name, field in cls.fields().items() if not field.is_tensor}
 
 
 def written_attributes(desc: OperatorDesc[Any]) -> tuple[Attribute, ...]:
     """The fields of a descriptor that are no tensors, as attributes in the struct's order."""
-    return tuple(_attribute(desc, shown, name) for shown, name in _layout(type(desc)))
+    names = desc.directml_names()
+    fields = {names[name]: field for name, field in desc.fields().items()}
+    return _attributes(fields, {names[name]: value for name, value in desc.operands().items()})
 
 
-def _layout(cls: type[OperatorDesc[Any]]) -> Iterator[tuple[str, str]]:
-    """DirectML's name of every attribute, and the field that it is: or, of a count, the first array that it counts."""
-    counted = set()
-    for name, field in cls.fields().items():
-        if field.counted_by is not None and field.counted_by not in counted:
-            counted.add(field.counted_by)
-            yield field.counted_by, name
+def _layout(fields: Fields) -> dict[str, str]:
+    """The attributes by name, in order: each the field that it is, or of a count the first array that it counts."""
+    found: dict[str, str] = {}
+    for name, field in fields.items():
+        if field.counted_by is not None:
+            found.setdefault(field.counted_by, name)
         if not field.is_tensor:
-            yield cls.directml_names()[name], name
+            found[name] = name
+    return found
+
+
+def _typed_by(fields: Fields) -> str:
+    """The field that names the type of the struct's scalar unions."""
+    return next(name for name in fields if name.endswith("DataType"))
 
 
 # Reading.
 
 
-def _field_value(cls: type[OperatorDesc[Any]], name: str, given: Mapping[str, Attribute]) -> Any:
-    field, shown = cls.fields()[name], cls.directml_names()[name]
-    if field.is_optional and given[shown].value is None:
+def _values(fields: Fields, attributes: Sequence[Attribute], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    layout = _layout(fields)
+    if len(attributes) != len(layout):
+        raise ConstraintError(f"the attributes must be {', '.join(layout) or 'none'}, but there are {len(attributes)}")
+    given = dict(zip(layout, attributes, strict=True))
+    for name, attribute in given.items():
+        # What is left out may have no name.
+        if attribute.name != name and (attribute.name or attribute.value is not None):
+            raise ConstraintError(f"there must be {name} where {attribute.name!r:.60} stands")
+    values = {name: _value(name, fields, given) for name, field in fields.items() if not field.is_tensor}
+    for name, field in fields.items():
+        if field.counted_by is not None:
+            count, length = _of_kind("uint", field.counted_by, given), len({**tensors, **values}[name])
+            if count != length:
+                raise ConstraintError(f"{field.counted_by} is {count} and {name} has {length} entries")
+    return values
+
+
+def _value(name: str, fields: Fields, given: Mapping[str, Attribute]) -> Any:
+    field = fields[name]
+    if field.is_optional and given[name].value is None:
         return None
-    value = _of_kind(field.kind, shown, given)
+    value = _of_kind(field.kind, name, given)
     if field.kind == "scalar union":
-        typed = _typed_by(cls)
-        data_type = cls.fields()[typed].kept(
-            cls.operator_type, cls.directml_names()[typed], _field_value(cls, typed, given)
-        )
+        typed = _typed_by(fields)
+        number = _of_kind("enum", typed, given)
+        if number not in list(DataType):
+            raise ConstraintError(f"{typed} must be the number of a data type, but it is {number}")
         # The union's other bytes mean nothing.
-        return np.frombuffer(value, data_type.dtype, 1)[0].item()
+        return np.frombuffer(value, DataType(number).dtype, 1)[0].item()
     return READ.get(field.kind, _same)(value)
 
 
-def _of_kind(kind: str, shown: str, given: Mapping[str, Attribute]) -> Any:
-    attribute, wanted = given[shown], KINDS[kind]
+def _of_kind(kind: str, name: str, given: Mapping[str, Attribute]) -> Any:
+    attribute, wanted = given[name], KINDS[kind]
     if attribute.value is None:
-        raise ConstraintError(f"{shown} is missing")
+        raise ConstraintError(f"{name} is missing")
     # Not every writer has UINT for a BOOL.
     if attribute.kind != wanted and (kind, attribute.kind) != ("bool", AttributeKind.BOOL):
-        raise ConstraintError(f"{shown} must be {wanted.name}, but it is {attribute.kind.name}")
+        raise ConstraintError(f"{name} must be {wanted.name}, but it is {attribute.kind.name}")
     return attribute.value
 
 
-def _typed_by(cls: type[OperatorDesc[Any]]) -> str:
-    """The field that names the type of the struct's scalar unions."""
-    return next(name for name in cls.field_names() if name.endswith("data_type"))
-
-
 def _fused(activation: Activation) -> Fused:
-    numbers = {one.name: one.value for one in activation.attributes if one.kind == AttributeKind.FLOAT32}
-    if len(numbers) != len(activation.attributes) or None in numbers.values():
-        raise ConstraintError(f"{activation.type}: the attributes must be FLOAT32, each under its own name")
-    return Fused.of(activation.type.removeprefix(OPERATOR), numbers)
+    name = activation.type.removeprefix(OPERATOR)
+    with at(name):
+        if name not in ACTIVATIONS:
+            raise ConstraintError("no operator can be fused with it")
+        return Fused.of(name, _values(ACTIVATIONS[name].fields, activation.attributes, {}))
 
 
 def _same(value: Any) -> Any:
@@ -130,21 +143,25 @@ READ: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "activation": _fused}
 # Writing.
 
 
-def _attribute(desc: OperatorDesc[Any], shown: str, name: str) -> Attribute:
-    field, value = desc.fields()[name], getattr(desc, name)
-    if shown == field.counted_by:
-        return Attribute(shown, AttributeKind.UINT32, len(value))
+def _attributes(fields: Fields, values: Mapping[str, Any]) -> tuple[Attribute, ...]:
+    return tuple(_attribute(name, of, fields, values) for name, of in _layout(fields).items())
+
+
+def _attribute(name: str, of: str, fields: Fields, values: Mapping[str, Any]) -> Attribute:
+    field, value = fields[of], values[of]
+    if name == field.counted_by:
+        return Attribute(name, AttributeKind.UINT32, len(value))
     if value is None:
         return Attribute("", KINDS[field.kind], None)
     if field.kind == "scalar union":
-        scalar = scalar_of(value, getattr(desc, _typed_by(type(desc))))
-        return Attribute(shown, AttributeKind.SCALAR_UNION, scalar.tobytes().ljust(8, b"\0"))
-    return Attribute(shown, KINDS[field.kind], WRITTEN.get(field.kind, _same)(value))
+        scalar = scalar_of(value, values[_typed_by(fields)])
+        return Attribute(name, AttributeKind.SCALAR_UNION, scalar.tobytes().ljust(8, b"\0"))
+    return Attribute(name, KINDS[field.kind], WRITTEN.get(field.kind, _same)(value))
 
 
 def _serialized(activation: Fused) -> Activation:
-    numbers = (Attribute(name, AttributeKind.FLOAT32, Real(value)) for name, value in activation.by_name.items())
-    return Activation(OPERATOR + activation.operator_type, tuple(numbers))
+    attributes = _attributes(activation.row.fields, activation.by_name)
+    return Activation(OPERATOR + activation.operator_type, attributes)
 
 
 WRITTEN: Mapping[str, Callable[[Any], Any]] = {

@@ -14,7 +14,7 @@ from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, suggestion
 from .parts import Constant, Edges, Nodes, Port, shown_edge, shown_port
 
-__all__ = ["RULES", "GraphRule", "Wiring", "faults"]
+__all__ = ["RULES", "GraphRule", "Wiring", "faults", "unfit_data"]
 
 # Where in the graph a rule is broken, and by what fact.
 Broken = Iterator[tuple[str, str]]
@@ -223,11 +223,16 @@ def _wrong_data(graph: Wiring) -> Broken:
         node, tensor = graph.nodes.get(source[0]) if not isinstance(source, str) else None, graph.tensor_of(reader)
         if not isinstance(node, Constant) or tensor is None:
             continue
-        least, most = tensor.element_span * tensor.data_type.itemsize, tensor.total_tensor_size_in_bytes
-        if not least <= len(node.data) <= most:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
-            fact = f"it has {len(node.data)} bytes and {tensor.describe()} takes {wanted}"
+        if fact := unfit_data(node, tensor):
             yield shown_edge(graph.nodes, reader, source), fact
+
+
+def unfit_data(constant: Constant, tensor: TensorDesc) -> str | None:
+    """Why the bytes of a constant are not those of a tensor."""
+    least, most = tensor.element_span * tensor.data_type.itemsize, tensor.total_tensor_size_in_bytes
+    wanted = f"{least}" if least == most else f"{least} to {most}"
+    is_fit = least <= len(constant.data) <= most
+    return None if is_fit else f"it has {len(constant.data)} bytes and {tensor.describe()} takes {wanted}"
 
 
 def _unwritable(graph: Wiring) -> Broken:

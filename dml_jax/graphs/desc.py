@@ -116,9 +116,9 @@ class GraphDesc(Computation[Any]):
     def from_bytes(cls, content: bytes) -> GraphDesc:
         """Reads a serialized graph, as ONNX Runtime's DirectML provider and `to_bytes` write them.
 
-        Constants whose bytes lie in the file are `Constant`s. Those that are a name, whose bytes lie in NAME.bin beside
-        the file, become inputs of the graph that are OWNED_BY_DML, behind the others. Of several nodes of one name the
-        later ones are numbered, "0", "0 (2)"; inputs and outputs without a name are not connected and left out.
+        A constant whose bytes lie in the file is a `Constant`. One that is a name, whose bytes lie in NAME.bin beside
+        the file, becomes an input of the graph that is OWNED_BY_DML, behind the others. Of several nodes of one name
+        the later ones are numbered, "0", "0 (2)"; inputs and outputs without a name are not connected and left out.
 
         Args:
           content: the bytes of the file; they need not be trusted.

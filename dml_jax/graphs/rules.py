@@ -68,7 +68,8 @@ class Wiring:
         node = self.nodes.get(name)
         if node is None:
             return f"there is no node {name!r}; {suggestion(name, self.nodes)}"
-        known = node.input_ports() if side == "input" else node.output_ports()
+        reads, writes = self._ports[name]
+        known = reads if side == "input" else writes
         if tensor in known:
             return None
         near = suggestion(tensor, known) if known else "it has none"
@@ -79,8 +80,13 @@ class Wiring:
         if isinstance(port, str):
             return self.inputs.get(port) if port in self.readers else self.outputs.get(port)
         name, tensor = port
-        node = self.nodes.get(name)
-        return node.ports().get(tensor) if isinstance(node, OperatorDesc) else None
+        reads, writes = self._ports.get(name, ({}, {}))
+        return reads.get(tensor) or writes.get(tensor)
+
+    @cached_property
+    def _ports(self) -> Mapping[str, tuple[Mapping[str, TensorDesc], Mapping[str, TensorDesc | None]]]:
+        """The tensors that each node reads and writes, once: an operator may have thousands."""
+        return {name: (node.input_ports(), {**node.output_ports()}) for name, node in self.nodes.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...] | ConstraintError:

@@ -6,6 +6,7 @@ every other layer, takes part in the layout like a box; so lines only meet each 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
@@ -127,13 +128,26 @@ def _chain(source: _Item, reader: _Item, label: Size) -> list[_Item]:
 
 
 def _order(layers: list[list[_Item]]) -> None:
-    """Sorts each layer by the middle of its neighbours, those above and those below in turns."""
+    """Sorts each layer by the middle of its neighbours, those above and those below in turns, and keeps the best."""
     _number(layers)
+    found: list[tuple[int, list[list[_Item]]]] = []
     for sweep in range(SWEEPS):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
             middles = {item: _mean(i.place for i in (item.below if sweep % 2 else item.above)) for item in layer}
             layer.sort(key=lambda item: item.place if (middle := middles[item]) is None else middle)
             _number([layer])
+        found.append((sum(map(_crossings, layers)), [[*layer] for layer in layers]))
+    layers[:] = min(found, key=lambda one: one[0])[1]
+
+
+def _crossings(layer: list[_Item]) -> int:
+    """How many lines cross below a layer."""
+    count, ends = 0, []
+    for item in layer:
+        places = [lower.place for lower in item.below]
+        count += sum(len(ends) - bisect_right(ends, place) for place in places)
+        ends = sorted([*ends, *places])
+    return count
 
 
 def _number(layers: Iterable[list[_Item]]) -> None:

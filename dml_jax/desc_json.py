@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .catalogue import STRUCTS
@@ -15,7 +15,7 @@ from .errors import ConstraintError, Faults, SkippedError, suggestion
 from .graphs.desc import GraphDesc
 from .graphs.json_form import GRAPH, graph_to_json, read_graph
 
-__all__ = ["desc_from_json", "desc_to_json", "read_desc"]
+__all__ = ["desc_from_json", "desc_to_json", "is_graph", "nodes_of", "read_desc"]
 
 
 def desc_to_json(desc: Computation[Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def read_desc(
     json: Any,
     faults: Faults,
     feature_level: FeatureLevel | str = NEWEST,
-    others: Mapping[str, Computation[Any] | None] | None = None,
+    others: Mapping[str, OperatorDesc[Any] | None] | None = None,
 ) -> OperatorDesc[Any] | GraphDesc | None:
     """Reads and judges an operator or a graph, once; None with every fault of it.
 
@@ -79,16 +79,28 @@ def read_desc(
       json: the form.
       faults: takes the faults: of the fields, or of the rules if all fields can be read.
       feature_level: the level whose rules hold.
-      others: what nodes of a graph may name; None for one that is at fault itself.
+      others: the operators that nodes of a graph may name; None for one that is at fault itself.
     """
     level = FeatureLevel.of(feature_level)
     with faults.at():
-        if isinstance(json, Mapping) and _either(json, "type") == GRAPH:
+        if is_graph(json):
             return read_graph(
                 _fields(json), faults, level, lambda form, inner: _read_node(form, inner, level, others or {})
             )
         return _read_operator(json, faults, level)
     return None
+
+
+def is_graph(json: Any) -> bool:
+    """Whether a descriptor in JSON form is that of a graph."""
+    return isinstance(json, Mapping) and GRAPH in (json.get("type"), json.get("Type"))
+
+
+def nodes_of(json: Any) -> Iterator[str]:
+    """The names of others that nodes of a graph in JSON form are."""
+    form = json.get("desc", json.get("Desc")) if is_graph(json) else None
+    nodes = form.get("Nodes") if isinstance(form, Mapping) else None
+    return (node for node in (nodes.values() if isinstance(nodes, Mapping) else ()) if isinstance(node, str))
 
 
 def _read_operator(json: Any, faults: Faults, level: FeatureLevel) -> OperatorDesc[Any] | None:
@@ -102,7 +114,7 @@ def _read_operator(json: Any, faults: Faults, level: FeatureLevel) -> OperatorDe
 
 
 def _read_node(
-    json: Any, faults: Faults, level: FeatureLevel, others: Mapping[str, Computation[Any] | None]
+    json: Any, faults: Faults, level: FeatureLevel, others: Mapping[str, OperatorDesc[Any] | None]
 ) -> OperatorDesc[Any] | None:
     """A node of a graph: the form of an operator, or the name of one that stands beside the graph."""
     if not isinstance(json, str):
@@ -110,12 +122,9 @@ def _read_node(
     if json not in others:
         near = suggestion(json, others) if others else "there are none beside the graph"
         raise ConstraintError(f"no operator is named {json!r:.60}; {near}")
-    node = others[json]
-    if node is None:
+    if others[json] is None:
         raise SkippedError
-    if not isinstance(node, OperatorDesc):
-        raise ConstraintError(f"{json!r:.60} is a graph itself: a node is an operator or a constant")
-    return node
+    return others[json]
 
 
 def _struct(json: Any) -> tuple[type[OperatorDesc[Any]], Mapping[str, Any]]:

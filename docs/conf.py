@@ -12,7 +12,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "operator_tables", "docstring
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(collections|contextlib|jax|numpy|np|onnx|os|typing)\..*"),
-    ("py:class", r"dml_jax\.core\.desc\.R"),  # a type variable
+    ("py:class", r"dml_jax\.core\.computation\.R"),  # a type variable
 ]
 
 primary_domain = None  # `function` is the directive of operator_tables.py; Python's are `py:function` and so on

@@ -14,7 +14,7 @@ CRD = (
     "36, 45, 37, 46, 38, 47, 54, 63, 55, 64, 56, 65, 39, 48, 40, 49, 41, 50, 57, 66, 58, 67, 59, 68"
 )
 
-# DirectML's documented numbers.
+# DirectML's documented numbers, but for the graph, of which it documents none.
 PRINTS = {
     "gather.json": {
         "1 output": "14, 12, 14, 11, 13",
@@ -35,6 +35,8 @@ PRINTS = {
     "scatter.json": {"output": "20, 11, 0, 10, 0, 22, 0, 21, 12"},
     "scatter_nd.json": {"output": "1, 11, 3, 10, 9, 6, 7, 12"},
     "photo.json": {},
+    # Each block of 2x2 backwards: rows 0 1 4 5 of the picture become 5 4 1 0.
+    "graph.json": {"mixed": "5, 4, 7, 6, 1, 0, 3, 2, 13, 12, 15, 14, 9, 8, 11, 10"},
     "strides_packed.json": {"output": "4, 5, 6, 1, 2, 3"},
     "strides_column_major.json": {"rows": "1, 2, 3, 4, 5, 6", "columns again": "1, 4, 2, 5, 3, 6"},
     "strides_padded_rows.json": {
@@ -83,6 +85,11 @@ BROKEN = {
         '"IndicesDimensionCount": 2',
         '"IndicesDimensionCount": 1',
         "the leading IndicesTensor.Sizes that",
+    ),
+    "graph.json": (
+        '"FromNode": "pick", "FromNodeOutput": "OutputTensor", "ToNode": "picture_again"',
+        '"FromNode": "pick", "FromNodeOutput": "OutputTensor", "ToNode": "blocks"',
+        "GRAPH: IntermediateEdges[2]: a second edge leads to 'blocks'.InputTensor",
     ),
     "photo.json": ("out/restored.png", "../restored.png", "lies outside"),
     "strides_packed.json": ("[3, 1]", "[3, 1, 1]", "Strides must have one entry per dimension"),

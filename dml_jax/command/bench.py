@@ -117,6 +117,7 @@ class _Plan:
       cases: into bound outputs.
       calls: of small arrays.
       sums: gradients.
+      graphs: several operators each.
       files: bytes of the input files.
       names: of all of them.
     """
@@ -124,21 +125,23 @@ class _Plan:
     cases: Sequence[Case]
     calls: Sequence[Case]
     sums: Sequence[Case]
+    graphs: Sequence[Case]
     files: Sequence[int]
     names: Sequence[str]
 
 
 def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
-    from ..bench import accumulate
+    from ..bench import accumulate, graphs
     from ..bench.cases import small
     from ..bench.streaming import name_of
 
     cases = list(_wanted(_cases(is_quick, size), only))
     calls = [] if is_quick else list(_wanted(small(), only))
     sums = [] if is_quick else list(_wanted(accumulate.cases(_size(size)), only))
+    several = [] if is_quick else list(_wanted(graphs.cases(_size(size)), only))
     files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
-    names = [*(case.name for case in (*cases, *calls, *sums)), *map(name_of, files)]
-    return _Plan(cases, calls, sums, files, names)
+    names = [*(case.name for case in (*cases, *calls, *sums, *several)), *map(name_of, files)]
+    return _Plan(cases, calls, sums, several, files, names)
 
 
 def _reported(
@@ -212,7 +215,7 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
     import jax
     from rich.console import Console
 
-    from ..bench import accumulate
+    from ..bench import accumulate, graphs
     from ..bench.contenders import own
     from ..bench.peers import contenders, versions
     from ..bench.results import Results
@@ -229,10 +232,13 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
         done = _each(cases, found, effort)
         _print(console, f"{device}, {title}", done, [c.name for c in found])
         rows += [*done] if not eager else [_as_call(row) for row in done]
-    adding = accumulate.contenders(peers=peers)
-    done = _each(plan.sums, adding, effort)
-    _print(console, f"{device}, gradients, beside a copy of what has to move", done, [c.name for c in adding])
-    rows += done
+    for title, cases, found in (
+        ("gradients", plan.sums, accumulate.contenders(peers=peers)),
+        ("graphs", plan.graphs, graphs.contenders(peers=peers)),
+    ):
+        done = _each(cases, found, effort)
+        _print(console, f"{device}, {title}, beside a copy of what has to move", done, [c.name for c in found])
+        rows += done
     for size in plan.files:
         if not _interrupted:
             done = streamed(size, effort.rounds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from .shared import (
 )
 
 if TYPE_CHECKING:
+    from ..core.computation import Computation
     from ..dxdispatch.model_file import Model
 
 __all__ = ["check"]
@@ -107,8 +108,21 @@ def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Check
         model = read_model(path, feature_level=level, output=output)
     except ModelError as error:
         return _Checked(path, [], error.faults, [])
-    operators = [(f"dispatchable {name!r}", d.desc.operator_type) for name, d in model.dispatchables.items()]
+    operators = [
+        (f"dispatchable {name!r}{of_node}", operator)
+        for name, dispatchable in model.dispatchables.items()
+        for of_node, operator in _operators(dispatchable.desc)
+    ]
     return _Checked(path, operators, [], [f"valid at feature level {level}, {_counted(model)}"])
+
+
+def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
+    """The operators of what is dispatched: where in it, and their types."""
+    nodes = getattr(desc, "nodes", None)
+    if nodes is None:
+        yield "", desc.operator_type
+    for name, node in (nodes or {}).items():
+        yield f": node {name!r}", node.operator_type
 
 
 def _check_onnx(path: Path, level: FeatureLevel) -> _Checked:

@@ -34,10 +34,17 @@ class Range:
 
 @dataclass(frozen=True)
 class Dispatchable:
-    """An operator or a graph, and the ranges of its inputs that are handed over when it is initialised."""
+    """An operator or a graph.
+
+    Args:
+      desc: what it computes.
+      owned: the ranges of its inputs that are handed over when it is initialised.
+      is_node: whether it is named by graphs and dispatched by no command: nothing of it is initialised.
+    """
 
     desc: Computation[Any]
     owned: Mapping[str, Range]
+    is_node: bool = False
 
 
 @dataclass(frozen=True)

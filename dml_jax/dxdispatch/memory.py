@@ -49,8 +49,8 @@ def check_device(dispatchables: Mapping[str, Dispatchable], device: Any) -> None
 
 
 def _tensors(dispatchable: Dispatchable) -> int:
-    desc = dispatchable.desc
-    return sum(tensor.element_span * tensor.data_type.itemsize for tensor in desc.ports().values())
+    ports = {} if dispatchable.is_node else dispatchable.desc.ports()
+    return sum(tensor.element_span * tensor.data_type.itemsize for tensor in ports.values())
 
 
 def _available() -> int | None:

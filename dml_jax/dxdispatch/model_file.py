@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core.computation import Computation
+from ..core.desc import OperatorDesc
 from ..core.feature_level import NEWEST
-from ..desc_json import read_desc
+from ..desc_json import is_graph, nodes_of, read_desc
 from ..errors import ConstraintError, Faults
 from . import json_text as text
 from .commands import Command, Dispatchable, WriteFile, read_bindings, read_command
@@ -47,10 +49,7 @@ def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None =
     for name in buffers:
         with faults.at(f"resource {name!r}"):
             buffers[name] = read_buffer(root["resources"][name], path.parent)
-    dispatchables: dict[str, Dispatchable | None] = dict.fromkeys(root["dispatchables"])
-    for name in dispatchables:
-        with faults.at(f"dispatchable {name!r}"):
-            dispatchables[name] = _read_dispatchable(root["dispatchables"][name], buffers, feature_level)
+    dispatchables = _read_dispatchables(root, buffers, feature_level, faults)
     targets = Targets(output or path.parent, [path, *(b.initial.source for b in buffers.values() if b)])
     commands = []
     for i, json in enumerate(root["commands"]):
@@ -103,12 +102,47 @@ def _place(i: int, json: Any) -> str:
     return f"command {i} ({kind})" if isinstance(kind, str) and len(kind) < 20 else f"command {i}"
 
 
-def _read_dispatchable(json: Any, buffers: Mapping[str, Buffer | None], feature_level: Any) -> Dispatchable:
+def _read_dispatchables(
+    root: Mapping[str, Any], buffers: Mapping[str, Buffer | None], feature_level: Any, faults: Faults
+) -> dict[str, Dispatchable | None]:
+    """Reads the dispatchables: graphs last, as their nodes may name others; faults come in the order of the file."""
+    forms = root["dispatchables"]
+    graphs = {name: form for name, form in forms.items() if is_graph(form)}
+    dispatched = [json.get("dispatchable") for json in root["commands"] if isinstance(json, Mapping)]
+    nodes = {node for form in graphs.values() for node in nodes_of(form)}.difference(filter(_is_name, dispatched))
+    found: dict[str, Dispatchable | None] = dict.fromkeys(forms)
+    operators: dict[str, OperatorDesc[Any] | None] = dict.fromkeys(name for name in forms if name not in graphs)
+    of_each = {name: Faults() for name in forms}
+    for name in (*operators, *graphs):
+        with of_each[name].at():
+            desc = _read_desc(forms[name], feature_level, operators)
+            if isinstance(desc, OperatorDesc):
+                operators[name] = desc
+            found[name] = _read_dispatchable(desc, forms[name], buffers, is_node=name in nodes)
+    for name, one in of_each.items():
+        for error in one.errors:
+            faults.add(error, f"dispatchable {name!r}")
+    return found
+
+
+def _is_name(json: Any) -> bool:
+    return isinstance(json, str)
+
+
+def _read_desc(json: Any, feature_level: Any, operators: Mapping[str, OperatorDesc[Any] | None]) -> Computation[Any]:
     faults = Faults()
-    desc = read_desc(json, faults, feature_level)
+    desc = read_desc(json, faults, feature_level, operators)
     faults.finish()
     assert desc is not None
-    return Dispatchable(desc, read_bindings(desc, json.get("bindings", {}), buffers, owned=True))
+    return desc
+
+
+def _read_dispatchable(
+    desc: Computation[Any], json: Mapping[str, Any], buffers: Mapping[str, Buffer | None], is_node: bool
+) -> Dispatchable:
+    bindings = json.get("bindings", {})
+    owned = {} if is_node and not bindings else read_bindings(desc, bindings, buffers, owned=True)
+    return Dispatchable(desc, owned, is_node)
 
 
 def _look_into_pictures(buffers: Mapping[str, Buffer | None], faults: Faults) -> None:

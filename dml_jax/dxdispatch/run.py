@@ -72,7 +72,7 @@ class _State:
     ):
         self.model, self.timing, self.say, self.folder, self.record = model, timing, say, folder, record
         self.data = {name: buffer.make() for name, buffer in model.buffers.items()}
-        self.operators = {name: self._initialised(d) for name, d in model.dispatchables.items()}
+        self.operators = {name: self._initialised(d) for name, d in model.dispatchables.items() if not d.is_node}
 
     def execute(self, command: Dispatch | Print | WriteFile) -> None:
         if isinstance(command, Dispatch):

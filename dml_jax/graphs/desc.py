@@ -27,11 +27,11 @@ __all__ = ["GraphDesc"]
 class GraphDesc(Computation[Any]):
     """DML_GRAPH_DESC: operators and constants, and edges between them; frozen, hashable, and valid if it exists.
 
-    A port is a tensor of a node, `("pick", "input")`, one of an array of tensors `("join", "inputs[0]")`, the only
-    output of a constant `("order", "output")`; or a name, which is an input or output of the graph itself.
+    A port is a pair of names, of a node and of one of its tensors: ("pick", "input"), ("join", "inputs[0]") of an array
+    of tensors, ("order", "output") of a constant. A single name is an input or output of the graph itself.
 
     Args:
-      nodes: descriptors of operators, and `Constant`s, by name.
+      nodes: by name, descriptors of operators, or a `Constant`.
       edges: what every input of a node, and every output of the graph, comes from. Both ends of an edge have the same
         TotalTensorSizeInBytes; where data type, sizes or strides differ, the bytes are read as the other tensor.
       inputs: the tensors of inputs of the graph; that of its first reader for one that is left out. Their order is

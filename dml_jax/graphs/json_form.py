@@ -142,7 +142,8 @@ def _read_edges(json: Mapping[str, Any], nodes: Mapping[str, Any], faults: Fault
                 form = _strings(one, (*source_fields, *reader_fields))
                 source, reader = (_port(nodes, form, fields) for fields in (source_fields, reader_fields))
                 if reader in edges:
-                    raise ConstraintError(f"an edge leads to {' '.join(form[f] for f in reader_fields)!r} already")
+                    name, *tensor = (form[field] for field in reader_fields)
+                    raise ConstraintError(f"a second edge leads to {'.'.join([repr(name), *tensor])}")
                 edges[reader] = source
     return edges
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .desc_json import desc_from_json as desc_from_json, desc_to_json as desc_to_json
     from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
     from .graphs.desc import GraphDesc as GraphDesc
+    from .graphs.dot import graph_to_dot as graph_to_dot
     from .graphs.parts import Constant as Constant
+    from .graphs.picture import draw_graph as draw_graph
     from .lowering.forms import use_form as use_form
     from .operators import *
 
@@ -47,6 +49,8 @@ _PLACES = {
     "compile_operator": "compiled.compile",
     "desc_from_json": "desc_json",
     "desc_to_json": "desc_json",
+    "draw_graph": "graphs.picture",
+    "graph_to_dot": "graphs.dot",
     "use_form": "lowering.forms",
 }
 _SUBPACKAGES = ("batch", "onnx")

@@ -13,6 +13,7 @@ import click
 from ..core.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError
+from .graph_picture import PictureFile, write_picture
 from .shared import (
     FOLDER,
     MODEL,
@@ -38,7 +39,8 @@ __all__ = ["check"]
 Examples:
   dml-jax check docs/models/*.json
   dml-jax check model.onnx --feature-level 3_0
-  dml-jax check model.json --json""",
+  dml-jax check model.json --json
+  dml-jax check model.json --picture graph.svg""",
 )
 @click.argument("models", type=MODEL, nargs=-1, required=True)
 @click.option(
@@ -47,19 +49,32 @@ Examples:
     show_default="the model's folder",
     help="Folder that `run` would write to: whether files can be written there is checked.",
 )
+@click.option(
+    "--picture",
+    type=PictureFile(),
+    help="Draw the graphs of the only model, unless it has faults: as .svg, or as .dot or .gv for graphviz.",
+)
 @feature_level
 @json_output
-def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: FeatureLevel, as_json: bool) -> None:
-    """Check MODELS and list every fault; run and write nothing.
+def check(
+    models: tuple[Path, ...],
+    output_dir: Path | None,
+    picture: Path | None,
+    feature_level: FeatureLevel,
+    as_json: bool,
+) -> None:
+    """Check MODELS and list every fault; run nothing, and write nothing but the picture that is asked for.
 
     They are DxDispatch model files (.json) and ONNX models (.onnx). Of an ONNX model, it says for each node that
     DirectML has an operator for whether the feature level takes it.
 
-    Exit status: 0 all are valid, 1 one has faults, 2 the command line is wrong.
+    Exit status: 0 all are valid, 1 one has faults or no picture, 2 the command line is wrong.
     """
     if any(map(is_onnx, models)):
-        refuse_options("DxDispatch model files", "output_dir")
+        refuse_options("DxDispatch model files", "output_dir", "picture")
         need_onnx()
+    if picture and len(models) > 1:
+        raise click.UsageError(f"--picture is of one model, but {len(models)} are given")
     checked = []
     for path in models:
         found = _check_onnx(path, feature_level) if is_onnx(path) else _check_model(path, feature_level, output_dir)
@@ -72,6 +87,18 @@ def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: Feat
         print_json({"feature_level": str(feature_level), "files": [found.as_json() for found in checked]})
     if any(found.faults for found in checked):
         sys.exit(1)
+    if picture:
+        _draw(picture, checked[0])
+
+
+def _draw(picture: Path, checked: _Checked) -> None:
+    assert checked.model is not None
+    try:
+        write_picture(picture, checked.model)
+    except ConstraintError as error:
+        sys.exit(f"error: {checked.path}: {error}")
+    except OSError as error:
+        sys.exit(f"error: {picture}: cannot be written: {error.strerror}")
 
 
 @dataclass(frozen=True)
@@ -83,12 +110,14 @@ class _Checked:
       operators: where, and the DirectML operator that is accepted there.
       faults: all of them.
       lines: the lines about what is accepted.
+      model: a model file that is valid.
     """
 
     path: Path
     operators: Sequence[tuple[str, str]]
     faults: Sequence[Fault]
     lines: Sequence[str]
+    model: Model | None = None
 
     def as_json(self) -> dict[str, Any]:
         """What `check --json` prints of the file."""
@@ -113,7 +142,7 @@ def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Check
         for name, dispatchable in model.dispatchables.items()
         for of_node, operator in _operators(dispatchable.desc)
     ]
-    return _Checked(path, operators, [], [f"valid at feature level {level}, {_counted(model)}"])
+    return _Checked(path, operators, [], [f"valid at feature level {level}, {_counted(model)}"], model)
 
 
 def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:

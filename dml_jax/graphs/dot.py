@@ -26,8 +26,7 @@ def graph_to_dot(graph: GraphDesc, name: str = "graph") -> str:
       DataTypeError: `graph` is no GraphDesc.
 
     Example:
-      >>> from dml_jax import ElementWiseIdentityDesc, GraphDesc, TensorDesc
-      >>> from dml_jax.graphs.dot import graph_to_dot
+      >>> from dml_jax import ElementWiseIdentityDesc, GraphDesc, TensorDesc, graph_to_dot
       >>> row = TensorDesc("FLOAT32", (4,))
       >>> copy = ElementWiseIdentityDesc(row, row)
       >>> graph = GraphDesc({"copy": copy}, {("copy", "input"): "x", "y": ("copy", "output")})

@@ -52,8 +52,7 @@ def draw_graph(graph: GraphDesc, name: str = "graph") -> str:
       DataTypeError: `graph` is no GraphDesc.
 
     Example:
-      >>> from dml_jax import GraphDesc, ElementWiseIdentityDesc, TensorDesc
-      >>> from dml_jax.graphs.picture import draw_graph
+      >>> from dml_jax import ElementWiseIdentityDesc, GraphDesc, TensorDesc, draw_graph
       >>> row = TensorDesc("FLOAT32", (4,))
       >>> copy = ElementWiseIdentityDesc(row, row)
       >>> graph = GraphDesc({"copy": copy}, {("copy", "input"): "x", "y": ("copy", "output")})

@@ -1,0 +1,54 @@
+"""`dml-jax check --picture`: the graphs of a model file as a file, SVG or DOT by the ending of its name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import ConstraintError
+
+if TYPE_CHECKING:
+    from ..dxdispatch.model_file import Model
+
+__all__ = ["PictureFile", "write_picture"]
+
+SVG, DOT = ".svg", (".dot", ".gv")
+
+
+class PictureFile(click.Path):
+    """The name of a picture, .svg, or of DOT text, .dot or .gv."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Path:
+        path = Path(str(super().convert(value, param, ctx)))
+        if path.suffix.lower() not in (SVG, *DOT):
+            self.fail(f"a picture is a .svg file, or DOT text a .dot or .gv file, but it is {str(path)!r}", param, ctx)
+        return path
+
+
+def write_picture(path: Path, model: Model) -> None:
+    """Draws all graphs among the dispatchables of a model, one below the other.
+
+    Raises:
+      ConstraintError: the model has none, or is read from that file.
+      OSError: the file cannot be written.
+    """
+    from ..files import write_whole
+    from ..graphs.desc import GraphDesc
+    from ..graphs.dot import graphs_to_dot
+    from ..graphs.picture import draw_graphs
+
+    read = [model.path, *(buffer.initial.source for buffer in model.buffers.values())]
+    if os.path.realpath(path) in {os.path.realpath(source) for source in read if source}:
+        raise ConstraintError(f"the picture {str(path)!r} would overwrite a file that the model is read from")
+    found = {name: dispatchable.desc for name, dispatchable in model.dispatchables.items()}
+    graphs = {name: desc for name, desc in found.items() if isinstance(desc, GraphDesc)}
+    if not graphs:
+        raise ConstraintError("there is nothing to draw: no dispatchable is a graph, of type 'DML_GRAPH_DESC'")
+    write = graphs_to_dot if path.suffix.lower() in DOT else draw_graphs
+    write_whole(path, write(graphs).encode())

@@ -32,19 +32,22 @@ class Box(NamedTuple):
     pill: bool
 
 
-def laid_out(element, inherited, fonts):
+def laid_out(element, inherited, fonts, moved=(0, 0)):
     """Every text and every box below an element, in the order of painting."""
     own = {**inherited, **element.attrib}
+    if "transform" in element.attrib:
+        moved = tuple(map(float, re.fullmatch(r"translate\((\S+) (\S+)\)", own["transform"]).groups()))
     if element.tag == f"{SVG}text":
-        size, x, y = float(own["font-size"]), float(own["x"]), float(own["y"])
+        size, x, y = float(own["font-size"]), moved[0] + float(own["x"]), moved[1] + float(own["y"])
         width = fonts["monospace" in own["font-family"], "font-weight" in own].getlength(element.text) * size / 100
         left = x - width * {"start": 0, "middle": 0.5, "end": 1}[own.get("text-anchor", "start")]
         yield Text(element.text, left, y - 0.74 * size, left + width, y + 0.05 * size, own["fill"])
     elif element.tag == f"{SVG}rect" and own["fill"] != "none":
         left, top, width, height = (float(own[key]) for key in ("x", "y", "width", "height"))
+        left, top = left + moved[0], top + moved[1]
         yield Box(left, top, left + width, top + height, own["fill"], own["rx"] == "11")
     for child in element:
-        yield from laid_out(child, own, fonts)
+        yield from laid_out(child, own, fonts, moved)
 
 
 def load_fonts():

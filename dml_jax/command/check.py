@@ -96,9 +96,12 @@ def _draw(picture: Path, checked: _Checked) -> None:
     try:
         write_picture(picture, checked.model)
     except ConstraintError as error:
-        sys.exit(f"error: {checked.path}: {error}")
+        show_faults(checked.path, [Fault.of(error)])
     except OSError as error:
-        sys.exit(f"error: {picture}: cannot be written: {error.strerror}")
+        show_faults(picture, [Fault("", f"cannot be written: {error.strerror}")])
+    else:
+        return
+    sys.exit(1)
 
 
 @dataclass(frozen=True)

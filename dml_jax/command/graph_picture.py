@@ -35,7 +35,7 @@ def write_picture(path: Path, model: Model) -> None:
     """Draws all graphs among the dispatchables of a model, one below the other.
 
     Raises:
-      ConstraintError: the model has none, or is read from that file.
+      ConstraintError: the model has none, or is that file itself.
       OSError: the file cannot be written.
     """
     from ..files import write_whole
@@ -43,9 +43,8 @@ def write_picture(path: Path, model: Model) -> None:
     from ..graphs.dot import graphs_to_dot
     from ..graphs.picture import draw_graphs
 
-    read = [model.path, *(buffer.initial.source for buffer in model.buffers.values())]
-    if os.path.realpath(path) in {os.path.realpath(source) for source in read if source}:
-        raise ConstraintError(f"the picture {str(path)!r} would overwrite a file that the model is read from")
+    if os.path.realpath(path) == os.path.realpath(model.path):
+        raise ConstraintError(f"the picture {str(path)!r} would overwrite the model itself")
     found = {name: dispatchable.desc for name, dispatchable in model.dispatchables.items()}
     graphs = {name: desc for name, desc in found.items() if isinstance(desc, GraphDesc)}
     if not graphs:

@@ -13,8 +13,8 @@ from .parts import Constant, Port
 
 __all__ = ["Box", "Diagram", "Edge", "diagram"]
 
-# Characters of a line, and entries of a list, that are shown.
-LONGEST, ENTRIES = 40, 6
+# Characters of a line that are shown.
+LONGEST = 60
 
 
 class Box(NamedTuple):
@@ -83,7 +83,7 @@ def _node(name: str, node: OperatorDesc[Any] | Constant) -> Box:
         for field, kind in node.fields().items()
         if not kind.is_tensor and (value := getattr(node, field)) is not None
     }
-    lines = [printable(f"{field}: {_in_short(value)}") for field, value in attributes.items()]
+    lines = [printable(f"{field}: {_worded(value)}") for field, value in attributes.items()]
     return Box("operator", node.operator_type, printable(name), lines)
 
 
@@ -123,13 +123,12 @@ def _lines_of(tensor: TensorDesc) -> list[str]:
     return lines
 
 
-def _in_short(json: Any) -> str:
-    """The value of an attribute, of a long list only the beginning."""
+def _worded(json: Any) -> str:
+    """The value of an attribute."""
     if isinstance(json, Mapping):
-        return ", ".join(f"{name} {_in_short(value)}" for name, value in json.items())
+        return ", ".join(f"{name} {_worded(value)}" for name, value in json.items())
     if isinstance(json, list):
-        rest = [f"… {len(json)} in all"] if len(json) > ENTRIES else []
-        return f"[{', '.join([*map(_in_short, json[:ENTRIES]), *rest])}]"
+        return f"[{', '.join(map(_worded, json))}]"
     return str(json)
 
 

@@ -84,13 +84,15 @@ def arrange(boxes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
 
 @dataclass(eq=False)
 class _Item:
-    """A box, a label, or a point that an edge passes; x is its middle, `place` from 0 to 1 that in its layer."""
+    """A box, a label, or a point that an edge passes: x is its middle, `place` that in its layer, from 0 to 1."""
 
     size: Size
     layer: int
     above: list[_Item] = field(default_factory=list)
     below: list[_Item] = field(default_factory=list)
     place: float = 0.0
+    before: int = 0
+    after: int = 0
     x: float = 0.0
     top: float = 0.0
 
@@ -158,32 +160,51 @@ def _number(layers: Iterable[list[_Item]]) -> None:
 
 def _place_across(layers: list[list[_Item]]) -> None:
     """Brings items near to those above and those below in turns, at last boxes and labels to both."""
+    _weigh(layers)
     for sweep in range(SWEEPS + 1):
-        for layer in layers if sweep % 2 == 0 else reversed(layers):
-            middles = [_mean(other.x for other in _near(item, sweep)) for item in layer]
-            _spread(layer, [item.x if x is None else x for item, x in zip(layer, middles, strict=True)])
+        down, last = sweep % 2 == 0, sweep == SWEEPS
+        for layer in layers if down else reversed(layers):
+            wanted = [_wanted(item, down, not down or (last and item.size != POINT)) for item in layer]
+            _spread(layer, wanted, [item.after if down else item.before for item in layer])
     least = min(item.rect.left for layer in layers for item in layer)
     for item in (item for layer in layers for item in layer):
         item.x -= least
 
 
-def _near(item: _Item, sweep: int) -> list[_Item]:
-    if sweep == SWEEPS and item.size != POINT:
-        return [*item.above, *item.below]
-    return item.below if sweep % 2 else item.above
+def _weigh(layers: list[list[_Item]]) -> None:
+    """Weighs items by the longest ways that lead to them and from them: what is short gives way to what is long.
+
+    Otherwise a long chain would step aside for each output and constant beside it, always in the same direction.
+    """
+    for layer in layers:
+        for item in layer:
+            item.before = 1 + max((other.before for other in item.above), default=0)
+    for layer in reversed(layers):
+        for item in layer:
+            item.after = 1 + max((other.after for other in item.below), default=0)
+    for item in (item for layer in layers for item in layer):
+        item.before, item.after = item.before**3, item.after**3
 
 
-def _spread(layer: list[_Item], wanted: list[float]) -> None:
+def _wanted(item: _Item, above: bool, below: bool) -> float:
+    """The middle of neighbours; where there are none an item stays where it is."""
+    pulls = [(other.x, other.before) for other in item.above if above]
+    pulls += [(other.x, other.after) for other in item.below if below]
+    return sum(x * weight for x, weight in pulls) / sum(weight for _, weight in pulls) if pulls else item.x
+
+
+def _spread(layer: list[_Item], wanted: list[float], weights: list[int]) -> None:
     """Places items, in their order and apart, nearest to where each is wanted: those in each other's way as one."""
     steps = [(left.size.width + right.size.width) / 2 + BESIDE for left, right in pairwise(layer)]
     offsets = list(accumulate(steps, initial=0.0))
-    groups: list[tuple[float, int]] = []  # the first place that is wanted for all of a group, and how many they are
-    for want, offset in zip(wanted, offsets, strict=True):
-        groups.append((want - offset, 1))
+    groups: list[tuple[float, int, int]] = []  # the first place wanted for all of a group, its weight, how many it has
+    for want, weight, offset in zip(wanted, weights, offsets, strict=True):
+        groups.append((want - offset, weight, 1))
         while len(groups) > 1 and groups[-2][0] > groups[-1][0]:
-            (one, count), (other, more) = groups[-2:]
-            groups[-2:] = [((one * count + other * more) / (count + more), count + more)]
-    firsts = [first for first, count in groups for _ in range(count)]
+            (one, weight_one, count), (other, weight_other, more) = groups[-2:]
+            total = weight_one + weight_other
+            groups[-2:] = [((one * weight_one + other * weight_other) / total, total, count + more)]
+    firsts = [first for first, _, count in groups for _ in range(count)]
     for item, first, offset in zip(layer, firsts, offsets, strict=True):
         item.x = first + offset
 

@@ -39,7 +39,7 @@ def draw_graph(graph: GraphDesc, name: str = "graph") -> str:
     """Draws a graph: what is read stands above what reads it.
 
     A box names the operator, the node and the attributes; a label on an edge has the data type, sizes and strides, and
-    both ends where they differ. Long lists, and long lines, are shown in part.
+    both ends where they differ. Long lines, such as those of long lists, are cut and end with an ellipsis.
 
     Args:
       graph: what to draw.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         compile_operator as compile_operator,
     )
     from .compiled.program import BufferSpec as BufferSpec
+    from .core.activation import Activation as Activation
     from .core.axis_direction import AxisDirection as AxisDirection
     from .core.computation import Computation as Computation
     from .core.data_type import DataType as DataType, TensorFlags as TensorFlags
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from .core.tensor import TensorDesc as TensorDesc
     from .desc_json import desc_from_json as desc_from_json, desc_to_json as desc_to_json
     from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
+    from .graphs.builder import GraphBuilder as GraphBuilder
     from .graphs.desc import GraphDesc as GraphDesc
     from .graphs.dot import graph_to_dot as graph_to_dot
+    from .graphs.expression import Expression as Expression
     from .graphs.parts import Constant as Constant
     from .graphs.picture import draw_graph as draw_graph
     from .lowering.forms import use_form as use_form
@@ -32,6 +35,7 @@ __version__ = "0.1.0"
 
 # Where a name is, beside those of `operators`: nothing is imported before it is used, JAX neither.
 _PLACES = {
+    "Activation": "core.activation",
     "AxisDirection": "core.axis_direction",
     "BufferSpec": "compiled.program",
     "CompiledOperator": "compiled.compile",
@@ -40,7 +44,9 @@ _PLACES = {
     "ConstraintError": "errors",
     "DataType": "core.data_type",
     "DataTypeError": "errors",
+    "Expression": "graphs.expression",
     "FeatureLevel": "core.feature_level",
+    "GraphBuilder": "graphs.builder",
     "GraphDesc": "graphs.desc",
     "Memory": "compiled.compile",
     "OperatorDesc": "core.desc",

@@ -1,6 +1,7 @@
 """Comparing bits, and getting many results to compare."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -23,6 +24,20 @@ def assert_same_bits(actual, expected):
     assert actual.dtype == expected.dtype
     assert actual.shape == expected.shape
     np.testing.assert_array_equal(bits(actual), bits(expected))
+
+
+def assert_close(actual, expected, units):
+    """What float64 says, off by some of float32's last places, of 1 or of what is greater, then rounded to its type."""
+    actual, expected = np.asarray(actual), np.asarray(expected, np.float64)
+    assert actual.shape == expected.shape
+    rounding = abs(expected) * float(jnp.finfo(actual.dtype).eps) / 2
+    off = units * 2.0**-23 * np.maximum(1, abs(expected))
+    assert (abs(actual.astype(np.float64) - expected) <= rounding + off).all(), (actual, expected)
+
+
+def assert_agrees(actual, expected, units):
+    """The same bits, or numbers that are close where `units` says how far they may be."""
+    assert_same_bits(actual, expected) if units is None else assert_close(actual, expected, units)
 
 
 def assert_scattered(actual, input, candidates):

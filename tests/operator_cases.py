@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import dml_jax
-from dml_jax import DataType, TensorDesc
+from dml_jax import Activation, DataType, TensorDesc
 
 
 def f32(*sizes, **keywords):
@@ -126,6 +126,8 @@ class Struct:
       leading: what a leading dimension of size 1, added to all tensors, adds to a number, or puts before an array.
       fill: takes a generator, a port such as "inputs[0]", its tensor and a count; returns that many elements, or None
         for random bits (and for indices, small and far numbers).
+      units: by how many of float32's last places, of 1 or of what is greater, outputs may differ from `expected`, which
+        gives float64 numbers, before they are rounded to their type; None where bits are compared.
     """
 
     desc: dml_jax.OperatorDesc
@@ -136,6 +138,7 @@ class Struct:
     expected: Callable[..., Any]
     leading: Mapping[str, int] = field(default_factory=dict)
     fill: Callable[..., Any] | None = None
+    units: float | None = None
 
     @property
     def name(self):
@@ -182,7 +185,13 @@ class Struct:
     def all_breaks(self):
         """A change per rule, at the newest level: what all structs share follows from the fields, the table's rules
         from the table. None for a rule that no TensorDesc can break."""
-        return _shared_breaks(self.desc) | dict(self.breaks) | self._table_breaks()
+        return _shared_breaks(self.desc) | dict(self.breaks) | self._table_breaks() | self._fused_breaks()
+
+    def _fused_breaks(self):
+        """What is fused with one operator only, and with that one nothing."""
+        fused = [name for name, kind in self.desc.fields().items() if kind.kind == "activation"]
+        softmax = Activation("ACTIVATION_SOFTMAX")
+        return {f"supported_activation({n})": {n: softmax} if self.name != "GEMM" else None for n in fused}
 
     def _table_breaks(self):
         newest, fields = self.levels[0], self.desc.operands()

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from math import prod
 from zlib import crc32
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from checks import assert_agrees, assert_same_bits, assert_scattered
 from numpy.lib.stride_tricks import as_strided
 
 import dml_jax
@@ -88,6 +91,55 @@ def seen(buffer, tensor):
     packed = [prod(tensor.sizes[d + 1 :]) for d in range(len(tensor.sizes))]
     strides = [s * buffer.itemsize for s in tensor.strides or packed]
     return as_strided(buffer, tensor.sizes, strides)
+
+
+# Calls, and what came of them; of graphs too.
+
+
+def arrays(case):
+    """The buffers of the inputs, and what is bound to the outputs; 64-bit ones as words while x64 is off."""
+    ports = [*_inputs(case), *(case.desc.output_ports() if case.bound else ())]
+    return [_stored(case, port) for port in ports]
+
+
+def call(case, *buffers):
+    """Calls what is compiled."""
+    owned = {port: _stored(case, port) for port, tensor in case.desc.input_ports().items() if tensor.flags}
+    run, count = dml_jax.compile_operator(case.desc, **owned), len(_inputs(case))
+    if not case.bound:
+        return run(*buffers)
+    out = tuple(jnp.array(buffer) for buffer in buffers[count:])
+    return run(*buffers[:count], out=out if run.desc.has_several_outputs() else out[0])
+
+
+def _inputs(case):
+    """The inputs that are bound at every call."""
+    return [port for port, tensor in case.desc.input_ports().items() if not tensor.flags]
+
+
+def _stored(case, port):
+    buffer = case.buffers[port]
+    return buffer.view(np.uint32) if buffer.dtype.itemsize == 8 and not case.x64 else buffer
+
+
+def check(case, made, wanted, units=None):
+    """Outputs are the oracle's, within so many units where they are rounded; what lies between is what it was."""
+    outputs = zip(case.desc.output_ports().items(), jax.tree.leaves(made), strict=True)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    for ((port, tensor), output), of_one in zip(outputs, wanted, strict=True):
+        before = case.buffers[port]
+        if not case.bound:
+            before = np.zeros(tensor.element_span, before.dtype)
+        assert output.dtype == (np.uint32 if before.dtype.itemsize == 8 and not case.x64 else before.dtype)
+        after = np.array(output).view(before.dtype)
+        assert after.shape == before.shape
+        if isinstance(of_one, dict):
+            assert_scattered(seen(after, tensor), seen(case.buffers["input"], case.desc.input), of_one)
+        else:
+            assert_agrees(seen(after, tensor), of_one.reshape(tensor.sizes), units)
+        # What no coordinate addresses is as it was.
+        seen(after, tensor)[...] = seen(before, tensor)
+        assert_same_bits(after, before)
 
 
 # Strides, by class.

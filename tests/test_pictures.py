@@ -42,6 +42,7 @@ WITHOUT = {
     "cast": "it changes numbers, not places: a table says it",
     "fill_value_constant": "one number everywhere",
     "fill_value_sequence": "a formula of the place",
+    "gemm": "it adds up products, which a formula says",
     "identity": "everything stays where it is",
     "value_scale_2d": "everything stays where it is",
 }

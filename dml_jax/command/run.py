@@ -164,9 +164,12 @@ def _run_model(model: Model, device: Any, timing: Timing, output: Path | None, a
     def record(name: str, samples: Sequence[float]) -> None:
         dispatches.append({"dispatchable": name, "milliseconds": list(samples), "warmup": timing.cold(samples)})
 
+    def show(text: str) -> None:
+        click.echo(text, nl=False, err=as_json)
+
     say(f"Running on '{device.device_kind}'")
     try:
-        run_model(model, device, say, timing=timing, output=output, record=record)
+        run_model(model, device, say, timing=timing, output=output, record=record, show=show)
     except ModelError as error:
         _fail(error.path, error.faults)
     except ConstraintError as error:  # a source that changed since it was checked

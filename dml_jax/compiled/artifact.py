@@ -5,6 +5,7 @@ import json
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import jax
 import jax.export
@@ -45,9 +46,14 @@ def dump(
         for name, executable, outs in zip(MEMBERS, executables, ([], program.stored_structs), strict=True):
             file.writestr(name, _export(executable, [*outs, *inputs], platforms))
         for name, array in owned.items():
-            with file.open(f"{name}.npy", "w") as member:
+            with file.open(_member(name), "w") as member:
                 np.save(member, np.asarray(array), allow_pickle=False)
     return content.getvalue()
+
+
+def _member(port: str) -> str:
+    """The file that holds an owned buffer: an input of a graph may have a name that no file can have."""
+    return f"{quote(port, safe='[]', errors='surrogatepass')}.npy"
 
 
 def _known(platforms: Any) -> list[str]:
@@ -84,7 +90,8 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
             raise ConstraintError(f"its version is {head['version']}, and {VERSION} is known")
         program = Program(desc_from_json(head["desc"]), head["words"] is True)
         fresh, bound = (jax.export.deserialize(bytearray(members.pop(name))) for name in MEMBERS)
-        owned = {name.removesuffix(".npy"): np.load(io.BytesIO(member)) for name, member in members.items()}
+        ports = {_member(port): port for port in program.inputs}
+        owned = {ports.get(name, name): np.load(io.BytesIO(member)) for name, member in members.items()}
         _check_forms(program, fresh, bound)
     except Exception as error:
         raise ConstraintError(f"the content is no serialised operator: {error}") from None

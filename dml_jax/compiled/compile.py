@@ -23,7 +23,7 @@ __all__ = ["CompiledOperator", "Memory", "compile_operator"]
 
 
 def compile_operator(
-    desc: Computation[R], **owned: jax.Array | np.ndarray | Sequence[jax.Array | np.ndarray | None]
+    desc: Computation[R], /, **owned: jax.Array | np.ndarray | Sequence[jax.Array | np.ndarray | None]
 ) -> CompiledOperator[R]:
     """Compiles an operator, or a graph of operators, for flat buffers, of any strides.
 

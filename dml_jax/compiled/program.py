@@ -1,6 +1,5 @@
 """`Program`: an operator, or a graph, as pure functions on flat buffers."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -89,7 +88,7 @@ class Program:
 
     def fresh(self, *buffers: jax.Array) -> list[jax.Array]:
         """Makes the outputs, each of its `stored_sizes`; elements that no coordinate addresses are 0."""
-        computed = self.desc.compute_stored(self._views(buffers), self.words)
+        computed = self.desc.compute_buffers(dict(zip(self.inputs, buffers, strict=True)), self.words)
         places = {port: self._stored(port).place for port in self.outputs}
         made = zip(places.items(), computed, strict=True)
         return [place(output, self.stored_sizes(port)) for (port, place), output in made]
@@ -101,9 +100,9 @@ class Program:
           buffers: one per output, of its `stored_sizes`, or flat ones of any sufficient length; then the inputs.
         """
         ports = list(self.outputs)
-        outs, views = buffers[: len(ports)], self._views(buffers[len(ports) :])
-        self._replace_in(outs[0] if outs else None, views)
-        computed = self.desc.compute_stored(views, self.words)
+        outs, inputs = buffers[: len(ports)], dict(zip(self.inputs, buffers[len(ports) :], strict=True))
+        self._replace_in(outs[0], inputs)
+        computed = self.desc.compute_buffers(inputs, self.words)
         return [self._write(*each) for each in zip(ports, outs, computed, strict=True)]
 
     @property
@@ -129,21 +128,17 @@ class Program:
         layout = self._stored(port).layout
         return layout.is_dense and out.size == layout.span
 
-    def _replace_in(self, out: jax.Array | None, views: dict[str, jax.Array]) -> None:
+    def _replace_in(self, out: jax.Array, inputs: dict[str, jax.Array]) -> None:
         """Moves the input that is copied into the output's memory first, where both lie alike."""
         name = self.desc.replaces_in
-        if name is None or out is None:
+        if name is None:
             return
         (port,) = self.outputs
         if self._fills(port, out) and self.ports[name].is_packed and self.ports[port].is_packed:
-            views[name] = _move_into(out, views[name])
+            inputs[name] = _move_into(out, self._stored(name).view(inputs[name])).ravel()
 
     def _stored(self, port: str) -> StoredTensor:
         return StoredTensor(self.ports[port], self.words)
-
-    def _views(self, buffers: Iterable[jax.Array]) -> dict[str, jax.Array]:
-        """The inputs as they are seen through their layouts."""
-        return {port: self._stored(port).view(buffer) for port, buffer in zip(self.inputs, buffers, strict=True)}
 
 
 def _distinct(tensor: TensorDesc) -> int:

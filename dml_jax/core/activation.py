@@ -1,79 +1,247 @@
-"""Activations that an operator can be fused with: each is an operator without tensors of its own."""
+"""Activations that an operator can be fused with, one a row: each is an operator without tensors of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
-from ..errors import ConstraintError, DataTypeError, suggestion
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import nn
 
-__all__ = ["ACTIVATIONS", "Activation"]
+from ..errors import ConstraintError, DataTypeError, describe, message, suggestion
+from .feature_level import FeatureLevel
+from .fields import FLOAT, SCALE_BIAS, Field, ScaleAndBias, counted_by
+from .kinds import attribute
+from .rules import Fact, Operands, Rule, custom
 
-# By operator, the names of its parameters.
-ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
-    "ACTIVATION_CELU": ("Alpha",),
-    "ACTIVATION_ELU": ("Alpha",),
-    "ACTIVATION_GELU": (),
-    "ACTIVATION_HARD_SIGMOID": ("Alpha", "Beta"),
-    "ACTIVATION_IDENTITY": (),
-    "ACTIVATION_LEAKY_RELU": ("Alpha",),
-    "ACTIVATION_LINEAR": ("Alpha", "Beta"),
-    "ACTIVATION_PARAMETRIC_SOFTPLUS": ("Alpha", "Beta"),
-    "ACTIVATION_RELU": (),
-    "ACTIVATION_SCALED_ELU": ("Alpha", "Gamma"),
-    "ACTIVATION_SCALED_TANH": ("Alpha", "Beta"),
-    "ACTIVATION_SHRINK": ("Bias", "Threshold"),
-    "ACTIVATION_SIGMOID": (),
-    "ACTIVATION_SOFTPLUS": ("Steepness",),
-    "ACTIVATION_SOFTSIGN": (),
-    "ACTIVATION_TANH": (),
-    "ACTIVATION_THRESHOLDED_RELU": ("Alpha",),
+__all__ = ["ACTIVATIONS", "Activation", "Fused", "Fusion", "axes_within", "supported_activation"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One activation.
+
+    Args:
+      formula: takes an array and the parameters, of its type; computes in that type, without what overflows where it
+        is not used, so that derivatives are numbers too.
+      parameters: by DirectML's name, in its order, the number that DirectMLX takes where none is given, if any.
+      since: the feature level from which on it can be fused.
+      hosts: the operators that can be fused with it; None for all that take activations.
+      least: a number that a parameter must reach below a feature level.
+    """
+
+    formula: Callable[..., jax.Array]
+    parameters: Mapping[str, float | None] = field(default_factory=dict)
+    since: str = "1_0"
+    hosts: tuple[str, ...] | None = None
+    least: tuple[str, float, str] | None = None
+
+    def unfit(self, activation: Activation, host: str, level: FeatureLevel) -> Fact:
+        """Why an operator cannot be fused with it at a feature level."""
+        name, since = activation.operator_type, FeatureLevel.of(self.since)
+        if self.hosts is not None and host not in self.hosts:
+            return f"it is {name}, which is for {' and '.join(self.hosts)}"
+        if level < since:
+            return f"it is {name}, which feature level {since} accepts"
+        if self.least is None:
+            return None
+        parameter, least, until = self.least
+        value = activation.by_name[parameter]
+        is_less = level < FeatureLevel.of(until) and not value >= least
+        return f"its {parameter} is {value}, and feature level {until} accepts less than {least}" if is_less else None
+
+
+def _exponential(x: jax.Array, scale: Any = 1) -> jax.Array:
+    """exp(x / scale) - 1 of what is not positive."""
+    return jnp.expm1(jnp.minimum(x, 0) / scale)
+
+
+def _softplus(x: jax.Array) -> jax.Array:
+    return jnp.logaddexp(x, 0)
+
+
+def _shrunk(x: jax.Array, bias: Any, threshold: Any) -> jax.Array:
+    return jnp.where(x > threshold, x - bias, jnp.where(x < -threshold, x + bias, 0))
+
+
+def _clipped(x: jax.Array, scale_bias: ScaleAndBias | None, least: Any, most: Any) -> jax.Array:
+    scaled = x if scale_bias is None else x * _number(scale_bias.scale, x) + _number(scale_bias.bias, x)
+    return jnp.minimum(most, jnp.maximum(least, scaled))
+
+
+ACTIVATIONS: Mapping[str, Row] = {
+    "ACTIVATION_CELU": Row(lambda x, a: jnp.where(x >= 0, x, a * _exponential(x, a)), {"Alpha": 1}, since="3_0"),
+    "ACTIVATION_ELU": Row(lambda x, a: jnp.where(x >= 0, x, a * _exponential(x)), {"Alpha": 1}),
+    "ACTIVATION_GELU": Row(lambda x: nn.gelu(x, approximate=False), since="5_1"),
+    "ACTIVATION_HARD_SIGMOID": Row(
+        lambda x, a, b: jnp.maximum(0, jnp.minimum(a * x + b, 1)), {"Alpha": 0.2, "Beta": 0.5}
+    ),
+    "ACTIVATION_IDENTITY": Row(lambda x: x),
+    "ACTIVATION_LEAKY_RELU": Row(lambda x, a: jnp.where(x >= 0, x, a * x), {"Alpha": 0.01}),
+    "ACTIVATION_LINEAR": Row(lambda x, a, b: a * x + b, {"Alpha": None, "Beta": None}),
+    "ACTIVATION_PARAMETRIC_SOFTPLUS": Row(lambda x, a, b: a * _softplus(b * x), {"Alpha": None, "Beta": None}),
+    "ACTIVATION_RELU": Row(nn.relu),
+    "ACTIVATION_SCALED_ELU": Row(
+        lambda x, a, g: jnp.where(x > 0, g * x, g * a * _exponential(x)),
+        {"Alpha": 1.67326319217681884765625, "Gamma": 1.05070102214813232421875},
+    ),
+    "ACTIVATION_SCALED_TANH": Row(lambda x, a, b: a * jnp.tanh(b * x), {"Alpha": 1, "Beta": 0.5}),
+    "ACTIVATION_SHRINK": Row(_shrunk, {"Bias": 0, "Threshold": 0.5}, since="2_0"),
+    "ACTIVATION_SIGMOID": Row(nn.sigmoid),
+    "ACTIVATION_SOFTMAX": Row(lambda x: nn.softmax(x, axis=-1), since="6_1", hosts=("GEMM",)),
+    "ACTIVATION_SOFTMAX1": Row(lambda x, axes: nn.softmax(x, axis=axes), {"Axes": None}, since="6_1", hosts=("GEMM",)),
+    "ACTIVATION_SOFTPLUS": Row(lambda x, s: _softplus(s * x) / s, {"Steepness": 1}, least=("Steepness", 1, "6_4")),
+    "ACTIVATION_SOFTSIGN": Row(nn.soft_sign),
+    "ACTIVATION_TANH": Row(jnp.tanh),
+    "ACTIVATION_THRESHOLDED_RELU": Row(lambda x, a: jnp.where(x > a, x, 0), {"Alpha": 1}),
+    "ELEMENT_WISE_CLIP": Row(
+        _clipped, {"ScaleBias": None, "Min": None, "Max": None}, since="6_0", hosts=("CONVOLUTION", "GEMM")
+    ),
 }
+
+# What parameters hold that are no FLOAT.
+_FIELDS = {"Axes": counted_by("AxisCount"), "ScaleBias": SCALE_BIAS}
+_OPTIONAL = {name for name, kind in _FIELDS.items() if kind.is_optional}
+
+
+def _number(value: Any, like: jax.Array) -> Any:
+    """A parameter in the type of an array; axes as they are."""
+    if not isinstance(value, float):
+        return value
+    with np.errstate(over="ignore"):
+        return np.asarray(value, np.float64).astype(like.dtype)
 
 
 @dataclass(frozen=True)
 class Activation:
-    """A fused activation.
+    """An activation that an operator is fused with: called, it computes it.
 
     Args:
       operator_type: DirectML's name of the operator, such as "ACTIVATION_ELU".
-      parameters: its numbers, in DirectML's order.
+      parameters: its numbers, in DirectML's order; those left out are DirectMLX's, where it has some.
 
     Raises:
       ConstraintError: no such activation, or another number of parameters.
       DataTypeError: a parameter is no number.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dml_jax import Activation
+      >>> print(Activation("ACTIVATION_LEAKY_RELU", (0.5,))(jnp.float32([-2, 4])))
+      [-1.  4.]
     """
 
     operator_type: str
-    parameters: tuple[float, ...] = ()
+    parameters: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         if self.operator_type not in ACTIVATIONS:
             near = suggestion(str(self.operator_type), ACTIVATIONS)
             raise ConstraintError(f"unknown activation {self.operator_type!r}; {near}")
-        names = ACTIVATIONS[self.operator_type]
-        if not isinstance(self.parameters, tuple) or len(self.parameters) != len(names):
+        names, given = self.row.parameters, self.parameters
+        kept = (*given, *[*names.values()][len(given) :]) if isinstance(given, tuple) else ()
+        named = dict(zip(names, kept, strict=False))
+        lacks = any(named.get(name) is None for name in {*names} - _OPTIONAL)
+        if not isinstance(given, tuple) or len(kept) != len(names) or lacks:
             wanted = ", ".join(names) or "none"
-            raise ConstraintError(f"{self.operator_type}: the parameters are {wanted}, but {self.parameters} are given")
-        for name, value in zip(names, self.parameters, strict=True):
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise DataTypeError(f"{self.operator_type}: {name} must be a number, but it is {value!r}")
+            raise ConstraintError(f"{self.operator_type}: the parameters are {wanted}, but {given} are given")
+        values = tuple(_FIELDS.get(name, FLOAT).kept(self.operator_type, name, value) for name, value in named.items())
+        object.__setattr__(self, "parameters", values)
 
     @classmethod
-    def of(cls, operator_type: str, numbers: Mapping[str, Any]) -> Activation:
+    def of(cls, operator_type: str, values: Mapping[str, Any]) -> Activation:
         """The activation with these parameters, by name.
 
         Raises:
           ConstraintError: one is missing or unknown.
         """
-        names = ACTIVATIONS.get(operator_type, ())
-        if operator_type in ACTIVATIONS and set(numbers) != set(names):
+        names = ACTIVATIONS[operator_type].parameters if operator_type in ACTIVATIONS else {}
+        if operator_type in ACTIVATIONS and not {*names} - _OPTIONAL <= {*values} <= {*names}:
             wanted = ", ".join(names) or "none"
-            raise ConstraintError(f"{operator_type}: the parameters are {wanted}, but {', '.join(numbers)} are given")
-        return cls(operator_type, tuple(numbers[name] for name in names))
+            raise ConstraintError(f"{operator_type}: the parameters are {wanted}, but {', '.join(values)} are given")
+        return cls(operator_type, tuple(values.get(name) for name in names))
 
     @property
-    def by_name(self) -> dict[str, float]:
+    def row(self) -> Row:
+        """What DirectML says of it."""
+        return ACTIVATIONS[self.operator_type]
+
+    @property
+    def by_name(self) -> dict[str, Any]:
         """The parameters by their names."""
-        return dict(zip(ACTIVATIONS[self.operator_type], self.parameters, strict=True))
+        return dict(zip(self.row.parameters, self.parameters, strict=True))
+
+    def describe(self) -> str:
+        """As messages show it."""
+        return f"{self.operator_type}({', '.join(f'{name}={value}' for name, value in self.by_name.items())})"
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Computes it of every element, in the type of the array."""
+        return self.row.formula(x, *(_number(value, x) for value in self.parameters))
+
+
+# As a field, an argument, and what must hold of it.
+
+
+def _as_activation(subject: str, name: str, value: Any) -> Activation:
+    if isinstance(value, Activation):
+        return value
+    fact = f"it is {type(value).__name__}"
+    raise DataTypeError(message(subject, f"{name} must be an Activation", fact, {name: value}))
+
+
+def _from_json(json: Any) -> Any:
+    """`{"Type": "ACTIVATION_ELU", "Alpha": 0.5}`."""
+    if not isinstance(json, Mapping):
+        return json
+    name = str(json.get("Type")).removeprefix("DML_OPERATOR_")
+    values = {key: _FIELDS.get(key, FLOAT).from_json(value) for key, value in json.items() if key != "Type"}
+    for key, kind in _FIELDS.items():
+        count = values.pop(kind.counted_by, None) if kind.counted_by else None
+        if count is not None and isinstance(row := values.get(key), list) and count != len(row):
+            raise ConstraintError(f"{name}: {kind.counted_by} is {count} and {key} has {len(row)} entries")
+    return Activation.of(name, values)
+
+
+def _to_json(activation: Activation) -> Any:
+    form: dict[str, Any] = {"Type": activation.operator_type}
+    for name, value in activation.by_name.items():
+        kind = _FIELDS.get(name, FLOAT)
+        if kind.counted_by:
+            form[kind.counted_by] = len(value)
+        if value is not None:
+            form[name] = kind.to_json(value)
+    return form
+
+
+# The field of a struct.
+Fused = Annotated[Activation | None, Field("activation", _as_activation, _from_json, _to_json, is_optional=True)]
+# The argument of a function.
+Fusion = Annotated[Activation, attribute(_as_activation, shown="Activation")]
+
+
+def supported_activation(name: str, host: str, level: FeatureLevel) -> Rule:
+    """What an operator can be fused with, at one feature level."""
+
+    def broken_by(x: Operands) -> Fact:
+        return None if x[name] is None else x[name].row.unfit(x[name], host, level)
+
+    text = f"{{{name}}} must be one that the operator can be fused with at feature level {level}"
+    return Rule(f"supported_activation({name})", text, broken_by)
+
+
+def axes_within(activation: str, operand: str) -> Rule:
+    """An activation that combines elements does so along dimensions of the operand."""
+
+    def broken_by(x: Operands) -> Fact:
+        axes = x[activation].by_name.get("Axes") if x[activation] else None
+        rank = len(x[operand].shape)
+        if axes is None or (axes and len({*axes}) == len(axes) and max(axes) < rank):
+            return None
+        return f"they are {describe(axes)} and there are {rank} dimensions"
+
+    text = f"the Axes of {{{activation}}} must be different dimensions of {{{operand}}}, one at least"
+    return custom(f"axes_within({activation})", text, broken_by)

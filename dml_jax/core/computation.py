@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import ConstraintError, DataTypeError, message
 from .arguments import as_data, as_indices
 from .feature_level import NEWEST, FeatureLevel
+from .stored import StoredTensor
 from .tensor import TensorDesc
 
 if TYPE_CHECKING:
@@ -126,6 +127,11 @@ class Computation(Generic[R]):
           words: whether 64-bit elements, in and out, are pairs of 32-bit words, a last dimension of their arrays.
         """
         raise NotImplementedError
+
+    def compute_buffers(self, buffers: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
+        """The same of flat buffers of the inputs, each of its span at least."""
+        stored = {port: StoredTensor(tensor, words) for port, tensor in self.input_ports().items()}
+        return self.compute_stored({port: one.view(buffers[port]) for port, one in stored.items()}, words)
 
     def as_array(self, port: str, value: Any) -> jax.Array:
         """An array of an input's data type; 64-bit indices are brought to 32 bits exactly while x64 is off.

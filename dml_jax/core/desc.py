@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
+from .activation import supported_activation
 from .computation import Computation, R
 from .feature_level import NEWEST, FeatureLevel
 from .fields import Field, fields_of
@@ -110,7 +111,9 @@ class OperatorDesc(Computation[R]):
         are_arrays = {name: field.is_array for name, field in tensors.items()}
         shared = shared_by_all(are_arrays, ranked, typed, cls.output_names())
         lifted = (rule for since, rule in cls.lifted if feature_level < FeatureLevel.of(since))
-        return (*shared, *cls.constraints, *lifted, *table_rules(cls.support, feature_level))
+        fused = (name for name, field in cls.fields().items() if field.kind == "activation")
+        fusions = (supported_activation(name, cls.operator_type, feature_level) for name in fused)
+        return (*shared, *cls.constraints, *lifted, *table_rules(cls.support, feature_level), *fusions)
 
     @classmethod
     def rules(cls, feature_level: FeatureLevel | str = NEWEST) -> tuple[Rule, ...]:

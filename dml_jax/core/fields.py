@@ -19,7 +19,6 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, Faults, describe, message
-from .activation import Activation
 from .data_type import DataType, as_integer
 from .exact import Real, TypedNumber
 from .tensor import TensorDesc
@@ -28,10 +27,10 @@ from .tensor_json import refuse_unknown, tensor_from_json, tensor_to_json
 __all__ = [
     "FLOAT",
     "INT",
+    "SCALE_BIAS",
     "UINT",
     "Bool",
     "Field",
-    "Fused",
     "IndexInput",
     "Input",
     "Inputs",
@@ -41,6 +40,7 @@ __all__ = [
     "Outputs",
     "Scalar",
     "ScalarType",
+    "ScaleAndBias",
     "ScaleBias",
     "Size2D",
     "UInt",
@@ -48,6 +48,7 @@ __all__ = [
     "counted_by",
     "fields_of",
     "named",
+    "number_from_json",
     "scalar_of",
     "truncated",
 ]
@@ -208,7 +209,7 @@ def _as_bool(struct: str, field: str, value: Any) -> bool:
     raise DataTypeError(message(struct, f"{field} must be True or False", f"it is {describe(value)}", {field: value}))
 
 
-def _number_from_json(json: Any) -> Any:
+def number_from_json(json: Any) -> Any:
     """JSON has no infinities: they are written as strings."""
     names = {"nan": float("nan"), "inf": float("inf"), "-inf": -float("inf")}
     return names.get(json.lower(), json) if isinstance(json, str) else json
@@ -220,7 +221,7 @@ def _number_to_json(value: Any) -> Any:
 
 UINT = Field("uint", partial(_as_ranged, 0, 2**32 - 1, "[0, 2**32 - 1]"))
 INT = Field("int", partial(_as_ranged, -(2**31), 2**31 - 1, "[-2**31, 2**31 - 1]"))
-FLOAT = Field("float", as_real, _number_from_json, _number_to_json)
+FLOAT = Field("float", as_real, number_from_json, _number_to_json)
 UInt = Annotated[int, UINT]
 Bool = Annotated[bool, Field("bool", _as_bool)]
 
@@ -296,7 +297,8 @@ def _small_struct(cls: type, number: Field, kind: str, *, is_optional: bool = Fa
 
 
 Size2D = Annotated[Size, _small_struct(Size, UINT, "size 2d")]
-ScaleBias = Annotated[ScaleAndBias | None, _small_struct(ScaleAndBias, FLOAT, "scale bias", is_optional=True)]
+SCALE_BIAS = _small_struct(ScaleAndBias, FLOAT, "scale bias", is_optional=True)
+ScaleBias = Annotated[ScaleAndBias | None, SCALE_BIAS]
 
 
 # A number whose type another field names.
@@ -321,10 +323,10 @@ def _as_scalar(struct: str, field: str, value: Any) -> int | Real | TypedNumber:
 
 def _scalar_from_json(json: Any) -> Any:
     if not isinstance(json, Mapping):
-        return _number_from_json(json)
+        return number_from_json(json)
     if len(json) != 1 or (member := next(iter(json))) not in _MEMBERS:
         raise ConstraintError(f"a scalar must be a number, or an object with one of {', '.join(_MEMBERS)}")
-    number, dtype = _number_from_json(json[member]), _MEMBERS[member]
+    number, dtype = number_from_json(json[member]), _MEMBERS[member]
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     limits = np.iinfo(dtype) if dtype.kind in "iu" else None
     if not is_number or (limits and not (number == number // 1 and limits.min <= number <= limits.max)):
@@ -385,31 +387,3 @@ def truncated(value: float, data_type: DataType) -> np.generic:
             return dtype.type(single)
     limits = np.iinfo(dtype)
     return dtype.type(0 if np.isnan(single) else int(min(max(float(single), limits.min), limits.max)))
-
-
-# A fused activation.
-
-
-def _as_activation(struct: str, field: str, value: Any) -> Activation:
-    if isinstance(value, Activation):
-        return value
-    rule = f"{field} must be an Activation"
-    raise DataTypeError(message(struct, rule, f"it is {type(value).__name__}", {field: value}))
-
-
-def _activation_from_json(json: Any) -> Any:
-    """`{"Type": "ACTIVATION_ELU", "Alpha": 0.5}`."""
-    if not isinstance(json, Mapping):
-        return json
-    name = str(json.get("Type")).removeprefix("DML_OPERATOR_")
-    return Activation.of(name, {field: _number_from_json(x) for field, x in json.items() if field != "Type"})
-
-
-def _activation_to_json(value: Activation) -> Any:
-    return {"Type": value.operator_type, **{field: _number_to_json(x) for field, x in value.by_name.items()}}
-
-
-Fused = Annotated[
-    Activation | None,
-    Field("activation", _as_activation, _activation_from_json, _activation_to_json, is_optional=True),
-]

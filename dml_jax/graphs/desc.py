@@ -11,14 +11,16 @@ from typing import Any, ClassVar
 import jax
 
 from ..core.computation import Computation
+from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.feature_level import NEWEST, FeatureLevel
 from ..core.stored import StoredTensor, as_words
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, message
+from ..lowering.forms import forced_form, forcing
 from .parts import Constant, Edges, Nodes, Port
 from .rules import Wiring, faults
-from .values import constant_value, reinterpret
+from .values import See, constant_value, reinterpret, view_as
 
 __all__ = ["GraphDesc"]
 
@@ -65,7 +67,7 @@ class GraphDesc(Computation[Any]):
          [1. 0.]]]]
 
     Source: DML_GRAPH_DESC, IDMLDevice1::CompileGraph. Elements of an edge that its source does not write are
-      undefined there and 0 here.
+      undefined there and 0 here. Compiled, all readers of an input see its whole buffer.
     """
 
     nodes: Nodes
@@ -133,9 +135,11 @@ class GraphDesc(Computation[Any]):
         return port
 
     def is_index(self, port: str) -> bool:
+        """Whether all of its readers take the input for indices, of its own data type: so that clamping keeps these."""
         readers = [reader for reader, source in self.edges.items() if source == port and not isinstance(reader, str)]
         nodes = [(self.nodes[name], tensor) for name, tensor in readers]
-        return all(isinstance(node, OperatorDesc) and node.is_index(tensor) for node, tensor in nodes)
+        of = self.inputs[port].data_type
+        return all(_takes_indices(node, tensor, of) for node, tensor in nodes)
 
     def fields_bound(self) -> dict[str, str | tuple[str, ...]]:
         return {port: port for port in self.ports()}
@@ -147,34 +151,34 @@ class GraphDesc(Computation[Any]):
 
     def compute_ports(self, arrays: Mapping[str, jax.Array]) -> Any:
         words = jax.dtypes.canonicalize_dtype("int64") != "int64"
-        made = _compute(self, words, dict(arrays))
+        made = _compute(self, words, forced_form(), dict(arrays))
         return tuple(made) if self.has_several_outputs() else made[0]
 
     def compute_stored(self, views: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
-        values: dict[Port, jax.Array] = {**views}
+        return self._run({p: partial(reinterpret, views[p], tensor) for p, tensor in self.inputs.items()}, words)
 
-        def value(reader: Port, tensor: TensorDesc) -> jax.Array:
-            source = self.edges[reader]
-            node = None if isinstance(source, str) else self.nodes[source[0]]
-            if isinstance(node, Constant):
-                return constant_value(node, tensor, words)
-            written = self.inputs[source] if isinstance(source, str) else _tensor(self.nodes, source)
-            return reinterpret(values[source], written, tensor, words)
+    def compute_buffers(self, buffers: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
+        return self._run({p: partial(view_as, buffers[p], tensor) for p, tensor in self.inputs.items()}, words)
 
+    def _run(self, inputs: Mapping[str, See], words: bool) -> Sequence[jax.Array]:
+        see: dict[Port, See] = {**inputs}
         for name, node in self.nodes.items():
-            if isinstance(node, OperatorDesc):
-                read = {port: value((name, port), tensor) for port, tensor in node.input_ports().items()}
-                made = zip(node.output_ports(), node.compute_stored(read, words), strict=True)
-                values |= {(name, port): array for port, array in made}
-        return [value(name, tensor) for name, tensor in self.outputs.items()]
+            if isinstance(node, Constant):
+                see[name, "output"] = partial(constant_value, node)
+                continue
+            read = {port: see[self.edges[name, port]](tensor, words) for port, tensor in node.input_ports().items()}
+            made = zip(node.output_ports().items(), node.compute_stored(read, words), strict=True)
+            see |= {(name, port): partial(reinterpret, array, tensor) for (port, tensor), array in made}
+        return [see[self.edges[name]](tensor, words) for name, tensor in self.outputs.items()]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _compute(graph: GraphDesc, words: bool, arrays: dict[str, jax.Array]) -> Sequence[jax.Array]:
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _compute(graph: GraphDesc, words: bool, form: str | None, arrays: dict[str, jax.Array]) -> Sequence[jax.Array]:
     """The outputs of arrays of the inputs' sizes: 64-bit indices among them are 32-bit ones while x64 is off."""
     in_words = {port: StoredTensor(tensor, words).in_words for port, tensor in graph.inputs.items()}
     views = {port: as_words(array) if in_words[port] else array for port, array in arrays.items()}
-    return graph.compute_stored(views, words)
+    with forcing(form):
+        return graph.compute_stored(views, words)
 
 
 def _tensor(nodes: Nodes, port: Port) -> TensorDesc:
@@ -183,6 +187,10 @@ def _tensor(nodes: Nodes, port: Port) -> TensorDesc:
     node = nodes[port[0]]
     assert isinstance(node, OperatorDesc)
     return node.ports()[port[1]]
+
+
+def _takes_indices(node: OperatorDesc[Any] | Constant, port: str, data_type: DataType) -> bool:
+    return isinstance(node, OperatorDesc) and node.is_index(port) and node.ports()[port].data_type == data_type
 
 
 def _own_inputs(nodes: Nodes, edges: Edges, given: Mapping[str, TensorDesc]) -> dict[str, TensorDesc]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
-from ..core.fields import scalar_of
+from ..core.fields import number_from_json, scalar_of
 from ..core.tensor import TensorDesc
 from ..core.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
 from ..errors import ConstraintError, Faults, suggestion
@@ -87,7 +87,7 @@ def _read_nodes(
     json: Any, faults: Faults, read_operator: ReadOperator
 ) -> dict[str, OperatorDesc[Any] | Constant | None]:
     nodes: dict[str, OperatorDesc[Any] | Constant | None] = {}
-    for name, form in as_object("Nodes", json).items():
+    for name, form in _by_name("Nodes", json, faults):
         nodes[name] = None
         with faults.at(f"node {name!r}"):
             if isinstance(form, Mapping) and form.get("type") == CONSTANT:
@@ -97,6 +97,15 @@ def _read_nodes(
                 nodes[name] = read_operator(form, inside)
                 inside.finish()
     return nodes
+
+
+def _by_name(section: str, json: Any, faults: Faults) -> Iterator[tuple[str, Any]]:
+    """The entries of an object whose keys are names; JSON has no others, but a mapping may."""
+    for name, form in as_object(section, json).items():
+        if isinstance(name, str):
+            yield name, form
+        else:
+            faults.add(ConstraintError(f"a name must be a string, but it is {name!r:.60}", (section,)))
 
 
 def _read_constant(form: Mapping[str, Any]) -> Constant:
@@ -124,7 +133,7 @@ def _read_constant(form: Mapping[str, Any]) -> Constant:
 
 
 def _number(json: Any) -> Any:
-    number = {"nan": float("nan"), "inf": float("inf"), "-inf": -float("inf")}.get(json) if type(json) is str else json
+    number = number_from_json(json)
     if isinstance(number, int | float) and not isinstance(number, bool):
         return number
     raise ConstraintError(f'it must be a number, or "nan", "inf" or "-inf", but it is {json!r:.60}')
@@ -180,7 +189,7 @@ def _port(nodes: Mapping[str, Any], form: Mapping[str, str], fields: tuple[str, 
 
 def _read_tensors(json: Mapping[str, Any], section: str, faults: Faults) -> dict[str, TensorDesc]:
     tensors: dict[str, TensorDesc] = {}
-    for name, form in as_object(section, json.get(section, {})).items():
+    for name, form in _by_name(section, json.get(section, {}), faults):
         with faults.at(section, name):
             tensors[name] = tensor_from_json(form)
     return tensors

@@ -165,7 +165,7 @@ def _place_across(layers: list[list[_Item]]) -> None:
         down, last = sweep % 2 == 0, sweep == SWEEPS
         for layer in layers if down else reversed(layers):
             wanted = [_wanted(item, down, not down or (last and item.size != POINT)) for item in layer]
-            _spread(layer, wanted, [item.after if down else item.before for item in layer])
+            _spread(layer, wanted, [item.before * item.after for item in layer])
     least = min(item.rect.left for layer in layers for item in layer)
     for item in (item for layer in layers for item in layer):
         item.x -= least

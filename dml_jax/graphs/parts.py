@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
@@ -66,11 +67,18 @@ class Constant:
 def _bytes_of(value: Any) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    if isinstance(value, jax.Array | np.ndarray):
-        DataType.of(value.dtype)
-        return np.ascontiguousarray(value).tobytes()
+    fact = f"it is {describe(value)}"
+    if isinstance(value, Tracer):
+        fact = "it is traced"
+    elif isinstance(value, jax.Array) and value.is_deleted():
+        fact = "it is deleted"
+    elif isinstance(value, np.ma.MaskedArray):
+        fact = "it is masked"
+    elif isinstance(value, jax.Array | np.ndarray):
+        data_type = DataType.of(value.dtype)
+        return np.asarray(value).astype(data_type.dtype).tobytes()
     rule = "data must be bytes or an array of one of DirectML's data types"
-    raise DataTypeError(message("CONSTANT", rule, f"it is {describe(value)}", {"data": value}))
+    raise DataTypeError(message("CONSTANT", rule, fact, {"data": value}))
 
 
 Nodes = Mapping[str, OperatorDesc[Any] | Constant]

@@ -14,7 +14,7 @@ from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, suggestion
 from .parts import Constant, Edges, Nodes, Port, shown_edge, shown_port
 
-__all__ = ["RULES", "GraphRule", "Wiring", "faults"]
+__all__ = ["RULES", "GraphRule", "Wiring", "faults", "unfit_data"]
 
 # Where in the graph a rule is broken, and by what fact.
 Broken = Iterator[tuple[str, str]]
@@ -75,12 +75,12 @@ class Wiring:
         return f"{node.operator_type} {name!r} has no {side} {tensor!r}; {near}"
 
     def tensor_of(self, port: Port) -> TensorDesc | None:
-        """The tensor of a port: of the graph's own the one that is given, of a constant none."""
+        """The tensor of a port: of the graph's own the one that is given; none of a constant, or of nothing."""
         if isinstance(port, str):
             return self.inputs.get(port) if port in self.readers else self.outputs.get(port)
         name, tensor = port
-        node = self.nodes[name]
-        return node.ports()[tensor] if isinstance(node, OperatorDesc) else None
+        node = self.nodes.get(name)
+        return node.ports().get(tensor) if isinstance(node, OperatorDesc) else None
 
     @cached_property
     def order(self) -> tuple[str, ...] | ConstraintError:
@@ -206,7 +206,7 @@ def _unequal_bytes(graph: Wiring) -> Broken:
     for reader, source in graph.known_edges:
         ends = graph.tensor_of(source), graph.tensor_of(reader)
         if isinstance(source, str) and ends[0] is None:  # it has the tensor of its first reader
-            ends = graph.tensor_of(graph.readers[source][0]), ends[1]
+            ends = next(filter(None, map(graph.tensor_of, graph.readers[source])), None), ends[1]
         if ends[0] and ends[1] and ends[0].total_tensor_size_in_bytes != ends[1].total_tensor_size_in_bytes:
             sizes = [f"{end.total_tensor_size_in_bytes} ({end.describe()})" for end in ends if end]
             yield shown_edge(graph.nodes, reader, source), f"they have {' and '.join(sizes)}"
@@ -217,11 +217,16 @@ def _wrong_data(graph: Wiring) -> Broken:
         node, tensor = graph.nodes.get(source[0]) if not isinstance(source, str) else None, graph.tensor_of(reader)
         if not isinstance(node, Constant) or tensor is None:
             continue
-        least, most = tensor.element_span * tensor.data_type.itemsize, tensor.total_tensor_size_in_bytes
-        if not least <= len(node.data) <= most:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
-            fact = f"it has {len(node.data)} bytes and {tensor.describe()} takes {wanted}"
+        if fact := unfit_data(node, tensor):
             yield shown_edge(graph.nodes, reader, source), fact
+
+
+def unfit_data(constant: Constant, tensor: TensorDesc) -> str | None:
+    """Why the bytes of a constant are not those of a tensor."""
+    least, most = tensor.element_span * tensor.data_type.itemsize, tensor.total_tensor_size_in_bytes
+    wanted = f"{least}" if least == most else f"{least} to {most}"
+    is_fit = least <= len(constant.data) <= most
+    return None if is_fit else f"it has {len(constant.data)} bytes and {tensor.describe()} takes {wanted}"
 
 
 def _unwritable(graph: Wiring) -> Broken:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +14,10 @@ from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
 from .parts import Constant
 
-__all__ = ["constant_value", "reinterpret"]
+__all__ = ["See", "constant_value", "reinterpret", "view_as"]
+
+# What comes from a port, as some tensor; the flag is whether 64-bit elements are words.
+See = Callable[[TensorDesc, bool], jax.Array]
 
 
 def reinterpret(array: jax.Array, source: TensorDesc, reader: TensorDesc, words: bool) -> jax.Array:
@@ -27,11 +31,18 @@ def reinterpret(array: jax.Array, source: TensorDesc, reader: TensorDesc, words:
         if source.sizes == reader.sizes and _strides(source) == _strides(reader):
             return array
         if source.is_packed and reader.is_packed and stored.layout.span == seen.layout.span:
-            return array.reshape(seen.layout.sizes)
-    buffer = _cast(stored.place(array, (stored.layout.span,)), seen.dtype)
-    missing = seen.layout.span - buffer.shape[0]
-    if missing > 0:
-        buffer = jnp.concatenate([buffer, jnp.zeros(missing, buffer.dtype)])
+            return array.reshape(-1).reshape(seen.layout.sizes)  # Explicit meshes do not merge and split at once
+    once, stored = _without_repeats(array, source, words)
+    return view_as(stored.place(once, (stored.layout.span,)), source, reader, words)
+
+
+def view_as(buffer: jax.Array, source: TensorDesc, reader: TensorDesc, words: bool) -> jax.Array:
+    """A flat buffer of one tensor as another: behind the span of the first there is 0."""
+    stored, seen = StoredTensor(source, words), StoredTensor(reader, words)
+    if stored.dtype != seen.dtype or stored.layout.span < seen.layout.span:
+        buffer = _cast(buffer[: stored.layout.span], seen.dtype)
+        if buffer.shape[0] < seen.layout.span:
+            buffer = jnp.pad(buffer, (0, seen.layout.span - buffer.shape[0]))
     return seen.view(buffer)
 
 
@@ -41,7 +52,16 @@ def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.A
     data = constant.data.ljust(reader.total_tensor_size_in_bytes, b"\0")
     buffer = np.frombuffer(data, seen.dtype, seen.layout.span)
     strides = [s * seen.dtype.itemsize for s in seen.layout.strides]
-    return jnp.asarray(np.lib.stride_tricks.as_strided(buffer, seen.layout.sizes, strides, writeable=False).copy())
+    view = np.lib.stride_tricks.as_strided(buffer, seen.layout.sizes, strides, writeable=False)
+    # Else XLA evaluates a gather of it in another order of dimensions, which a cast of its bits takes for this one.
+    return lax.optimization_barrier(jnp.asarray(view.copy()))
+
+
+def _without_repeats(array: jax.Array, tensor: TensorDesc, words: bool) -> tuple[jax.Array, StoredTensor]:
+    """An input of a graph may repeat elements, along dimensions of stride 0: they are written once."""
+    strides = tensor.strides or packed_strides(tensor.sizes)
+    sizes = [1 if s == 0 else n for n, s in zip(tensor.sizes, strides, strict=True)]
+    return array[tuple(map(slice, sizes))], StoredTensor(TensorDesc(tensor.data_type, sizes, strides), words)
 
 
 def _strides(tensor: TensorDesc) -> list[int]:
@@ -56,5 +76,6 @@ def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
         return buffer
     count = max(1, dtype.itemsize // buffer.dtype.itemsize)
     padded = jnp.pad(buffer, (0, -buffer.shape[0] % count)) if buffer.shape[0] % count else buffer
-    shaped = padded.reshape(-1, count) if count > 1 else padded
+    # Of its own dimension even if one element is taken apart: XLA fails where it merges two casts of different widths.
+    shaped = padded if buffer.dtype.itemsize == dtype.itemsize else padded.reshape(-1, count)
     return lax.bitcast_convert_type(shaped, dtype).reshape(-1)

@@ -34,3 +34,4 @@ from ._diagonal_matrix import *
 from ._fill_diagonals import *
 from ._cumulative_summation import *
 from ._cumulative_product import *
+from ._gemm import *

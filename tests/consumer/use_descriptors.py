@@ -9,6 +9,7 @@ import numpy as np
 from untyped import on_device
 
 from dml_jax import (
+    Activation,
     AxisDirection,
     BufferSpec,
     CompiledOperator,
@@ -20,14 +21,18 @@ from dml_jax import (
     DepthSpaceOrder,
     DepthToSpace1Desc,
     DepthToSpaceDesc,
+    Expression,
     FeatureLevel,
     GatherDesc,
     GatherElementsDesc,
     GatherND1Desc,
     GatherNDDesc,
+    GemmDesc,
+    GraphBuilder,
     GraphDesc,
     InterpolationMode,
     JoinDesc,
+    MatrixTransform,
     Memory,
     OperatorDesc,
     Padding1Desc,
@@ -51,7 +56,7 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    for desc in (*blocks(), *borders(), *accumulations(), *reads(), *writes(), graphs()):
+    for desc in (*blocks(), *borders(), *accumulations(), *products(), *reads(), *writes(), graphs(), written()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
@@ -155,8 +160,35 @@ def graphs() -> GraphDesc:
     return graph
 
 
+def written() -> GraphDesc:
+    graph = GraphBuilder()
+    x = graph.input("x", ("FLOAT32", (1, 4, 2, 2)))
+    assert_type(x, Expression)
+    order = graph.constant(np.array([3, 2, 1, 0], np.uint32), ("UINT32", (1, 1, 1, 4)), name="order")
+    picked = graph.gather(x, order, axis=1, index_dimensions=1)
+    assert_type(picked, Expression)
+    assert_type(picked.tensor, TensorDesc)
+    assert_type(picked.sizes, tuple[int, ...])
+    assert_type(picked.data_type, DataType)
+    values, indices = graph.top_k1(graph.reinterpret(picked, (16,)), 0, 3, AxisDirection.INCREASING, name="least")
+    assert_type(values, Expression)
+    low, high = graph.split(values, 0, outputs=[(1,), (2,)])
+    halves = graph.cast(graph.join([high, low], axis=0), output=np.float16)
+    return graph.build({"values": halves, "indices": indices})
+
+
 def pair() -> TensorDesc:
     return TensorDesc("FLOAT32", (8,))
+
+
+def products() -> list[OperatorDesc]:
+    row, matrix = TensorDesc("FLOAT32", (1, 3)), TensorDesc("FLOAT32", (3, 3))
+    outer = GemmDesc(row, row, None, matrix, trans_a="TRANSPOSE", alpha=2)
+    assert_type(outer.trans_a, MatrixTransform)
+    assert_type(outer.c, TensorDesc | None)
+    relu = Activation("ACTIVATION_LEAKY_RELU", (0.5,))
+    assert_type(relu.by_name, dict[str, Any])
+    return [outer, GemmDesc(row, matrix, row, row, 0, MatrixTransform.TRANSPOSE, fused_activation=relu)]
 
 
 def compiled() -> None:

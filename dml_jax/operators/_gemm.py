@@ -1,0 +1,262 @@
+"""GEMM: products of matrices, scaled, with another matrix added, and an activation."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..core.activation import Activation, Fused, Fusion, axes_within
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import FLOAT, Input, OptionalInput, Output, named
+from ..core.kinds import Data, Flag, OutSharding
+from ..core.operator import operator
+from ..core.rules import (
+    Operands,
+    Rule,
+    custom,
+    if_given,
+    minimum_rank,
+    representable,
+    same_dtype,
+    sizes_follow,
+)
+from ..core.sharding import Dims
+from ..core.support import FLOATS, RANK_4, Support, levels
+from ..core.tensor import TensorDesc
+from ..errors import DataTypeError
+from ..lowering.bits import is_key
+from ..lowering.combine import wide_type
+
+__all__ = ["GemmDesc", "MatrixTransform", "gemm"]
+
+
+class MatrixTransform(enum.IntEnum):
+    """DML_MATRIX_TRANSFORM: what is done to a matrix before it is multiplied."""
+
+    NONE = 0
+    TRANSPOSE = 1
+
+
+FieldTransform = Annotated[MatrixTransform, named(MatrixTransform, "DML_MATRIX_TRANSFORM_")]
+
+
+def _transformed(x: Operands, name: str) -> tuple[Any, ...] | None:
+    """Rows and columns of a matrix as it is multiplied; None if it has none."""
+    sizes = tuple(x[name].shape[-2:])
+    return (sizes[::-1] if x[f"trans_{name}"] else sizes) if len(sizes) == 2 else None
+
+
+def _product(x: Operands) -> tuple[Any, ...] | None:
+    """The sizes of the product; None while another rule is broken."""
+    a, b = _transformed(x, "a"), _transformed(x, "b")
+    return None if a is None or b is None else (*x["a"].shape[:-2], a[0], b[1])
+
+
+def _other_batch(x: Operands) -> str | None:
+    a, b = tuple(x["a"].shape[:-2]), tuple(x["b"].shape[:-2])
+    return None if _product(x) is None or a == b else f"they are {b} and {a}"
+
+
+def _other_inner_size(x: Operands) -> str | None:
+    a, b = _transformed(x, "a"), _transformed(x, "b")
+    return None if a is None or b is None or a[1] == b[0] else f"there are {a[1]} columns and {b[0]} rows"
+
+
+def _no_float(x: Operands) -> str | None:
+    is_float = not is_key(x["a"]) and jnp.issubdtype(x["a"].dtype, jnp.floating)
+    return None if is_float else f"it is {x['a'].dtype}"
+
+
+FORMULA = (
+    "those of the product: {a}'s before the last two, the rows of {a}, the columns of {b}, each as it is multiplied"
+)
+SAME_BATCH = custom("same_batch(b, a)", "{b}.{sizes} before the last two must equal those of {a}", _other_batch)
+SAME_INNER_SIZE = custom(
+    "same_inner_size(a, b)", "{a} must have as many columns as {b} rows, each as it is multiplied", _other_inner_size
+)
+ADDED = if_given("c", sizes_follow("c", _product, FORMULA))
+RULES = (
+    minimum_rank("a", 2),
+    minimum_rank("b", 2),
+    Rule("float(a)", "{a}.{dtype} must be one of floats", _no_float, DataTypeError),
+    same_dtype("b", "a"),
+    if_given("c", same_dtype("c", "a")),
+    SAME_BATCH,
+    SAME_INNER_SIZE,
+    representable("a", _product, of="a"),
+    ADDED,
+    axes_within("activation", "a"),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    """Rows and columns keep their sharding; what is added up has none in the product."""
+    batch = [f"batch {d}" for d in range(x["a"].ndim - 2)]
+    a, b, output = (["row", "inner"], ["inner", "column"], [*batch, "row", "column"])
+    operands = {
+        "a": [*batch, *(reversed(a) if x["trans_a"] else a)],
+        "b": [*batch, *(reversed(b) if x["trans_b"] else b)],
+    }
+    return Dims(operands if x["c"] is None else operands | {"c": output}, output)
+
+
+@operator(*RULES, dims=_dims)
+def gemm(
+    a: Data,
+    b: Data,
+    c: Data | None = None,
+    *,
+    trans_a: Flag = False,
+    trans_b: Flag = False,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    activation: Fusion | None = None,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Multiplies matrices, scales the product, adds another matrix, and applies an activation.
+
+    output = activation(alpha * op(a) @ op(b) + beta * c), where op transposes the last two dimensions if asked for
+
+    Floats of 8 and 16 bits are computed in float32 and rounded once, at the end. Products are as exact as the type:
+    no TF32 on GPUs, no bfloat16 on TPUs. Nothing is broadcast.
+
+    Args:
+      a: [..., M, K], or [..., K, M] with `trans_a`; floats of any width.
+      b: [..., K, N], or [..., N, K] with `trans_b`; the same sizes before, and the dtype of `a`.
+      c: [..., M, N], the dtype of `a`; or None, which adds nothing.
+      trans_a: whether the matrices of `a` are transposed.
+      trans_b: whether the matrices of `b` are transposed.
+      alpha: a real number, known while tracing; it is rounded to the type that is computed in.
+      beta: the same. If it is 0, `c` is not read: its infinities and NaNs do no harm.
+      activation: an `Activation`, or None.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+        Where what is added up is sharded it must be given.
+
+    Returns:
+      An array of [..., M, N] and the dtype of `a`.
+
+    Raises:
+      ConstraintError: rank below 2, or sizes that do not fit each other.
+      DataTypeError: `a` has no floats, `b` or `c` has others, `alpha` or `beta` is no real number, `activation` is no
+        `Activation`, or 64-bit floats while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> a, b = np.float32([[1, 2, 3]]), np.float32([[4, 5, 6]])
+      >>> print(dml_jax.gemm(a, b, trans_a=True))
+      [[ 4.  5.  6.]
+       [ 8. 10. 12.]
+       [12. 15. 18.]]
+      >>> relu = dml_jax.Activation("ACTIVATION_RELU")
+      >>> print(dml_jax.gemm(a, b, np.float32([[40]]), trans_b=True, alpha=-1, activation=relu))
+      [[8.]]
+
+    Source: DML_GEMM_OPERATOR_DESC, which broadcasts by strides of 0, and says neither how FLOAT16 is added up nor what
+      a `beta` of 0 makes of NaN.
+    """
+    dtype = a.dtype
+    wide = wide_type(dtype)
+    # Halves are multiplied as they are, which float32 holds exactly; not every device multiplies eight bits.
+    a, b = (jnp.asarray(x, dtype if dtype.itemsize > 1 else wide) for x in (a, b))
+    batch = tuple(range(a.ndim - 2))
+    inner = (a.ndim - 2 if trans_a else a.ndim - 1,), (b.ndim - 1 if trans_b else b.ndim - 2,)
+    made = lax.dot_general(a, b, (inner, (batch, batch)), precision=lax.Precision.HIGHEST, preferred_element_type=wide)
+    made = made * _number(alpha, wide)
+    if c is not None and beta != 0:
+        made = made + jnp.asarray(c, wide) * _number(beta, wide)
+    return (made if activation is None else activation(made)).astype(dtype)
+
+
+def _number(value: float, dtype: Any) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.asarray(value, np.float64).astype(dtype)
+
+
+@dataclass(frozen=True, init=False)
+class GemmDesc(OperatorDesc):
+    """DML_GEMM_OPERATOR_DESC: multiplies matrices, scales the product, adds another one, and applies an activation.
+
+    Args:
+      a: (..., M, K), or (..., K, M) if it is transposed.
+      b: (..., K, N), or (..., N, K) if it is transposed; the sizes before are those of `a`.
+      c: (..., M, N), often broadcast by strides of 0; or None.
+      output: (..., M, N).
+      trans_a: a `MatrixTransform`, or its DirectML name in full or as suffix.
+      trans_b: the same.
+      alpha: a number that the product is multiplied with.
+      beta: a number that `c` is multiplied with; without effect if `c` is None.
+      fused_activation: an `Activation`, or None.
+
+    Raises:
+      ConstraintError: a rule of `GemmDesc.wordings()` is broken, or an unknown transform.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import GemmDesc, TensorDesc
+      >>> row, matrix = TensorDesc("FLOAT32", (1, 3)), TensorDesc("FLOAT32", (3, 3))
+      >>> twos = TensorDesc("FLOAT32", (3, 3), strides=(0, 0))
+      >>> desc = GemmDesc(row, row, twos, matrix, trans_a="TRANSPOSE")
+      >>> print(desc.compute(np.float32([[1, 2, 3]]), np.float32([[4, 5, 6]]), np.full((3, 3), 2, np.float32)))
+      [[ 6.  7.  8.]
+       [10. 12. 14.]
+       [14. 17. 20.]]
+
+    Source: DML_GEMM_OPERATOR_DESC.
+    """
+
+    a: Input
+    b: Input
+    c: OptionalInput
+    output: Output
+    trans_a: FieldTransform
+    trans_b: FieldTransform
+    alpha: Annotated[float, FLOAT]
+    beta: Annotated[float, FLOAT]
+    fused_activation: Fused
+
+    operator_type: ClassVar[str] = "GEMM"
+    support: ClassVar[tuple[Support, ...]] = levels(
+        ("4_0", range(2, 5), FLOATS),
+        ("1_0", RANK_4, FLOATS),
+        of="a",
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        SAME_BATCH,
+        SAME_INNER_SIZE,
+        ADDED,
+        sizes_follow("output", _product, FORMULA),
+        axes_within("fused_activation", "output"),
+    )
+
+    def __init__(
+        self,
+        a: TensorDesc,
+        b: TensorDesc,
+        c: TensorDesc | None,
+        output: TensorDesc,
+        trans_a: MatrixTransform | str | int = MatrixTransform.NONE,
+        trans_b: MatrixTransform | str | int = MatrixTransform.NONE,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        fused_activation: Activation | None = None,
+    ):
+        set_fields(self, a, b, c, output, trans_a, trans_b, alpha, beta, fused_activation)
+
+    def compute_checked(self, a: jax.Array, b: jax.Array, c: jax.Array | None = None) -> jax.Array:
+        return gemm(
+            a,
+            b,
+            c,
+            trans_a=bool(self.trans_a),
+            trans_b=bool(self.trans_b),
+            alpha=self.alpha,
+            beta=self.beta,
+            activation=self.fused_activation,
+        )

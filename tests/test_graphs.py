@@ -871,7 +871,7 @@ FROM_PICK = {"FromNode": "pick", "FromNodeOutput": "OutputTensor"}
         ),
         (
             with_edge("InputEdges", GraphInput="x", ToNode="pick", ToNodeInput="InputTensor"),
-            "GRAPH: InputEdges[1]: an edge leads to 'pick InputTensor' already",
+            "GRAPH: InputEdges[1]: a second edge leads to 'pick'.InputTensor",
         ),
         (
             with_edge("IntermediateEdges", **FROM_PICK, ToNode="order", ToNodeInput="Data"),

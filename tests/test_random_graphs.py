@@ -7,7 +7,7 @@ import jax
 import pytest
 from catalogue_cases import STRUCTS
 from checks import sampled, together
-from graph_draws import draw, rounds
+from graph_draws import EXACT, draw, rounds
 from strided_cases import arrays, call, check
 
 from dml_jax import Constant
@@ -44,6 +44,7 @@ def test_the_random_graphs_cover_everything():
     kinds = {kind_of(case.desc, *edge) for case in cases for edge in case.desc.edges.items()}
     assert kinds == {"input", "constant", "output", "other type", "other sizes", "other strides"}
     assert {(case.bound, case.x64) for case in cases} == {*product([False, True], repeat=2)}
+    assert {*EXACT} == {name for name, struct in STRUCTS.items() if struct.units is not None}
     assert any(tensor.flags for case in cases for tensor in case.desc.inputs.values())
     assert any(len({*case.desc.edges.values()}) < len(case.desc.edges) for case in cases)
 

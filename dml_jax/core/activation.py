@@ -286,4 +286,4 @@ def computed_by(activation: str, operand: str) -> Rule:
         return None if is_taken else f"it is {dtype}, and the activation {x[activation].describe()}"
 
     text = f"{{{operand}}}.{{dtype}} must be one of floats, or of integers if {{{activation}}} takes them"
-    return Rule(f"computed_by({activation}, {operand})", text, broken_by, DataTypeError)
+    return Rule(f"computed_by({activation})", text, broken_by, DataTypeError)

@@ -12,7 +12,7 @@ from jax import lax
 
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import FLOAT, Input, Output, Scalar, ScalarType, ScaleAndBias, ScaleBias, scalar_of, truncated
+from ..core.fields import FLOAT, Input, Output, Scalar, ScalarType, ScaleBias, scalar_of, truncated
 from ..core.fill_value import Number, as_number
 from ..core.kinds import Data, Kind, OutSharding
 from ..core.operator import operator
@@ -162,7 +162,7 @@ class ElementWiseClipDesc(OperatorDesc):
         self,
         input: TensorDesc,
         output: TensorDesc,
-        scale_bias: ScaleAndBias | tuple[float, float] | None,
+        scale_bias: tuple[float, float] | None,
         min: float,
         max: float,
     ):
@@ -222,7 +222,7 @@ class ElementWiseClip1Desc(OperatorDesc):
         self,
         input: TensorDesc,
         output: TensorDesc,
-        scale_bias: ScaleAndBias | tuple[float, float] | None,
+        scale_bias: tuple[float, float] | None,
         min_max_data_type: DataTypeLike,
         min: float | np.number,
         max: float | np.number,

@@ -39,7 +39,10 @@ def test_the_page_of_the_operator_shows_the_picture(name):
 
 # The pages that have no picture.
 WITHOUT = {
+    "activate": "everything stays where it is",
+    "add": "everything stays where it is",
     "cast": "it changes numbers, not places: a table says it",
+    "clip": "everything stays where it is",
     "fill_value_constant": "one number everywhere",
     "fill_value_sequence": "a formula of the place",
     "gemm": "it adds up products, which a formula says",

@@ -35,3 +35,6 @@ from ._fill_diagonals import *
 from ._cumulative_summation import *
 from ._cumulative_product import *
 from ._gemm import *
+from ._add import *
+from ._clip import *
+from ._activate import *

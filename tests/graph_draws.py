@@ -128,6 +128,8 @@ def _fit(flow, tensor):
     return 2 * (flow.kind == "operator") + (flow.total == tensor.total_tensor_size_in_bytes) + same[0] + 2 * same[1]
 
 
+# Those that scale what they read, or choose between zeros, whose sign then depends on the device.
+OWN_ZEROS = {"ELEMENT_WISE_IDENTITY", "ELEMENT_WISE_CLIP", "ELEMENT_WISE_CLIP1"}
 ANY_BITS = {"ELEMENT_WISE_IF", "TOP_K", "TOP_K1", "NONZERO_COORDINATES"}
 
 
@@ -142,7 +144,7 @@ def _takes(struct, desc, values, port):
     if name == "CAST":
         return bool(((numbers == 0) | (numbers >= max(np.finfo(values.dtype).tiny, 2.0**-120))).all())
     is_half = numbers == np.round(np.where(numbers <= 4, numbers, 0) * 2) / 2
-    signed = (numbers == 0) & (np.signbit(values) | (name == "ELEMENT_WISE_IDENTITY"))
+    signed = (numbers == 0) & (np.signbit(values) | (name in OWN_ZEROS))
     return bool((is_half & ~signed).all())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import jax
@@ -71,11 +72,30 @@ def _strides(tensor: TensorDesc) -> list[int]:
 
 
 def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
-    """The bytes of a flat buffer as elements of another type; what does not fill the last one is followed by 0."""
-    if buffer.dtype == dtype:
+    """The bytes of a flat buffer as elements of another type; what does not fill the last one is followed by 0.
+
+    Between widths by shifts: XLA:GPU ends the process over casts of several widths in one kernel, and any XLA fails
+    where it merges two of them.
+    """
+    if buffer.dtype == dtype:  # which has derivatives
         return buffer
-    count = max(1, dtype.itemsize // buffer.dtype.itemsize)
-    padded = jnp.pad(buffer, (0, -buffer.shape[0] % count)) if buffer.shape[0] % count else buffer
-    # Of its own dimension even if one element is taken apart: XLA fails where it merges two casts of different widths.
-    shaped = padded if buffer.dtype.itemsize == dtype.itemsize else padded.reshape(-1, count)
-    return lax.bitcast_convert_type(shaped, dtype).reshape(-1)
+    image = lax.bitcast_convert_type(buffer, np.dtype(f"uint{8 * buffer.dtype.itemsize}"))
+    target = np.dtype(f"uint{8 * dtype.itemsize}")
+    if image.dtype.itemsize > target.itemsize:
+        image = _apart(image, target)
+    elif image.dtype.itemsize < target.itemsize:
+        image = _together(image, target)
+    return lax.bitcast_convert_type(image, dtype)
+
+
+def _apart(wide: jax.Array, narrow: np.dtype[Any]) -> jax.Array:
+    """Integers as several each, the least significant one first."""
+    shifts = np.arange(0, 8 * wide.dtype.itemsize, 8 * narrow.itemsize).astype(wide.dtype)
+    return (wide[:, None] >> shifts[None]).astype(narrow).reshape(-1)
+
+
+def _together(narrow: jax.Array, wide: np.dtype[Any]) -> jax.Array:
+    """Several integers as one, the least significant one first; zeros behind the last one."""
+    count, bits = wide.itemsize // narrow.dtype.itemsize, 8 * narrow.dtype.itemsize
+    parts = jnp.pad(narrow, (0, -narrow.shape[0] % count)).reshape(-1, count).astype(wide)
+    return reduce(jnp.bitwise_or, [parts[:, i] << np.asarray(bits * i, wide) for i in range(count)])

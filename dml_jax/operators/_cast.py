@@ -19,7 +19,7 @@ from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
 from ..core.support import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
 from ..errors import DataTypeError
-from ..lowering.bits import is_key, is_not_zero
+from ..lowering.bits import hide_constant, is_key, is_not_zero
 from ..lowering.linear import linear
 
 __all__ = ["CastDesc", "cast"]
@@ -88,7 +88,19 @@ def cast(
             array = linear(lambda _, x: _odd_float(x), lambda _, cotangent, __: [cotangent])(None, array)
         elif jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize >= 4:
             array = _odd_integer(array)
-    return array.astype(target)
+    made = array.astype(target)
+    narrows = is_float and jnp.issubdtype(target, jnp.floating) and target.itemsize < array.dtype.itemsize
+    return linear(lambda _, x: _kept(x), lambda _, cotangent, __: [cotangent])(None, made) if narrows else made
+
+
+def _kept(narrow: jax.Array) -> jax.Array:
+    """Numbers that are rounded: XLA:GPU leaves out a cast to a narrower float and back, but for what changes its bits.
+
+    Nothing is changed here, which XLA cannot know.
+    """
+    image = jnp.dtype(f"uint{8 * narrow.dtype.itemsize}")
+    bits = lax.bitcast_convert_type(narrow, image)
+    return lax.bitcast_convert_type(bits | hide_constant(np.zeros((), image)), narrow.dtype)
 
 
 def _odd_float(wide: jax.Array) -> jax.Array:

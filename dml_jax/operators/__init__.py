@@ -37,3 +37,4 @@ from ._cumulative_product import *
 from ._gemm import *
 from ._reduce import *
 from ._max_pooling import *
+from ._average_pooling import *

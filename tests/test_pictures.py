@@ -44,6 +44,7 @@ WITHOUT = {
     "fill_value_sequence": "a formula of the place",
     "gemm": "it adds up products, which a formula says",
     "average_pooling": "the page of unfold has one of the same windows",
+    "local_response_normalization": "it computes, which a formula says",
     "max_pooling": "the page of unfold has one of the same windows",
     "reduce": "a formula per function",
     "identity": "everything stays where it is",

@@ -35,6 +35,9 @@ from ._fill_diagonals import *
 from ._cumulative_summation import *
 from ._cumulative_product import *
 from ._gemm import *
+from ._add import *
+from ._clip import *
+from ._activate import *
 from ._reduce import *
 from ._max_pooling import *
 from ._average_pooling import *

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import ChainMap
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,8 +55,14 @@ def pooling_struct_rules(*, dilated: bool) -> tuple[Rule, ...]:
 def _in_struct(rule: Rule) -> Rule:
     """The rule where a struct of pooling calls it WindowSize, and may have no Dilations."""
 
-    def broken_by(x: Operands) -> str | None:
-        return rule.broken_by({"dilations": None, **x, _SIZES: x[_FIELD]})
+    def named(x: Operands) -> Operands:
+        absent = {} if "dilations" in x else {"dilations": None}
+        return ChainMap({_SIZES: x[_FIELD], **absent}, x)  # type: ignore[arg-type]
 
+    law = rule.law and replace(rule.law, of=_after(named, rule.law.of))
     renamed = {part: getattr(rule, part).replace(_SIZES, _FIELD) for part in ("name", "text")}
-    return replace(rule, broken_by=broken_by, **renamed)
+    return replace(rule, broken_by=_after(named, rule.broken_by), law=law, **renamed)
+
+
+def _after(named: Callable[[Operands], Operands], function: Callable[[Operands], Any]) -> Callable[[Operands], Any]:
+    return lambda x: function(named(x))

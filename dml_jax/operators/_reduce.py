@@ -21,7 +21,7 @@ from ..core.feature_level import FeatureLevel
 from ..core.fields import Input, Output, counted_by, named
 from ..core.kinds import Data, OutSharding, attribute
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, custom, one_of, sizes_follow
+from ..core.rules import Law, Operands, Rule, custom, one_of, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.tensor import TensorDesc
@@ -289,6 +289,11 @@ def _other_type(x: Operands) -> str | None:
     return None if one == other or x["function"] in _ARGUMENTS else f"they are {one.name} and {other.name}"
 
 
+def _type_made(x: Operands) -> DataType:
+    """Of indices the one that every feature level has."""
+    return DataType.UINT32 if x["function"] in _ARGUMENTS else x["input"].data_type
+
+
 @dataclass(frozen=True, init=False)
 class ReduceDesc(OperatorDesc):
     """DML_REDUCE_OPERATOR_DESC: makes one number of all that lie along some dimensions.
@@ -335,6 +340,7 @@ class ReduceDesc(OperatorDesc):
             "{output}.{dtype} must equal {input}.{dtype} unless {function} is ARGMAX or ARGMIN",
             _other_type,
             DataTypeError,
+            Law("output", "data_type", _type_made),
         ),
     )
 

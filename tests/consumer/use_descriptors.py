@@ -10,6 +10,8 @@ from untyped import on_device
 
 from dml_jax import (
     Activation,
+    ActivationEluDesc,
+    ActivationSoftmax1Desc,
     AxisDirection,
     BufferSpec,
     CompiledOperator,
@@ -21,12 +23,18 @@ from dml_jax import (
     DepthSpaceOrder,
     DepthToSpace1Desc,
     DepthToSpaceDesc,
+    ElementWiseAdd1Desc,
+    ElementWiseAddDesc,
+    ElementWiseClip1Desc,
+    ElementWiseClipDesc,
+    Expression,
     FeatureLevel,
     GatherDesc,
     GatherElementsDesc,
     GatherND1Desc,
     GatherNDDesc,
     GemmDesc,
+    GraphBuilder,
     GraphDesc,
     InterpolationMode,
     JoinDesc,
@@ -56,7 +64,8 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    for desc in (*blocks(), *borders(), *accumulations(), *products(), *reads(), *writes(), graphs()):
+    operators = (*blocks(), *borders(), *accumulations(), *products(), *elements(), *reads(), *writes())
+    for desc in (*operators, graphs(), written()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
@@ -160,6 +169,23 @@ def graphs() -> GraphDesc:
     return graph
 
 
+def written() -> GraphDesc:
+    graph = GraphBuilder()
+    x = graph.input("x", ("FLOAT32", (1, 4, 2, 2)))
+    assert_type(x, Expression)
+    order = graph.constant(np.array([3, 2, 1, 0], np.uint32), ("UINT32", (1, 1, 1, 4)), name="order")
+    picked = graph.gather(x, order, axis=1, index_dimensions=1)
+    assert_type(picked, Expression)
+    assert_type(picked.tensor, TensorDesc)
+    assert_type(picked.sizes, tuple[int, ...])
+    assert_type(picked.data_type, DataType)
+    values, indices = graph.top_k1(graph.reinterpret(picked, (16,)), 0, 3, AxisDirection.INCREASING, name="least")
+    assert_type(values, Expression)
+    low, high = graph.split(values, 0, outputs=[(1,), (2,)])
+    halves = graph.cast(graph.join([high, low], axis=0), output=np.float16)
+    return graph.build({"values": halves, "indices": indices})
+
+
 def pair() -> TensorDesc:
     return TensorDesc("FLOAT32", (8,))
 
@@ -174,6 +200,28 @@ def products() -> list[OperatorDesc]:
     total = ReduceDesc("SUM", matrix, row, axes=[0])
     assert_type(total.function, ReduceFunction)
     return [outer, total, GemmDesc(row, matrix, row, row, 0, MatrixTransform.TRANSPOSE, fused_activation=relu)]
+
+
+def elements() -> list[OperatorDesc]:
+    row = TensorDesc("FLOAT32", (1, 3))
+    steep = ActivationEluDesc(row, row, alpha=2)
+    assert_type(steep.alpha, float)
+    assert_type(steep.output, TensorDesc)
+    assert_type(steep.activation, Activation)
+    assert_type(steep.compute(np.array([[-1, 0, 1]], np.float32)), jax.Array)
+    softmax = ActivationSoftmax1Desc(row, row, axes=(1,))
+    assert_type(softmax.axes, tuple[int, ...])
+    added = ElementWiseAdd1Desc(row, row, row, fused_activation=steep.activation)
+    assert_type(added.fused_activation, Activation | None)
+    clipped = ElementWiseClip1Desc(row, row, (2, 1), np.float32, min=0, max=np.float32(6))
+    return [
+        steep,
+        softmax,
+        added,
+        ElementWiseAddDesc(row, row, row),
+        clipped,
+        ElementWiseClipDesc(row, row, None, 0, 6),
+    ]
 
 
 def compiled() -> None:

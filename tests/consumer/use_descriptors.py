@@ -58,6 +58,8 @@ from dml_jax import (
     compile_operator,
     desc_from_json,
     desc_to_json,
+    draw_graph,
+    graph_to_dot,
 )
 
 
@@ -166,6 +168,8 @@ def graphs() -> GraphDesc:
     assert_type(graph.inputs, Mapping[str, TensorDesc])
     assert_type(graph.validate("6_2"), None)
     assert_type(compile_operator(graph), CompiledOperator[Any])
+    assert_type(draw_graph(graph, "reversed"), str)
+    assert_type(graph_to_dot(graph), str)
     return graph
 
 

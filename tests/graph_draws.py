@@ -129,6 +129,9 @@ def _fit(flow, tensor):
 
 
 ANY_BITS = {"ELEMENT_WISE_IF", "TOP_K", "TOP_K1", "NONZERO_COORDINATES"}
+ANY_BITS |= {"MAX_POOLING", "MAX_POOLING1", "MAX_POOLING2"}
+# Functions of REDUCE that need numbers around 1: others have no logarithm, or their product none in FLOAT16.
+AROUND_1 = {"LOG_SUM", "MULTIPLY"}
 
 
 def _takes(struct, desc, values, port):
@@ -138,6 +141,8 @@ def _takes(struct, desc, values, port):
         return True
     if not is_float:
         return not name.startswith("RESAMPLE") or bool((abs(values.astype(int)) <= 8).all())
+    if name == "REDUCE" and desc.function.name in AROUND_1:
+        return False
     numbers = abs(values)
     if name == "CAST":
         return bool(((numbers == 0) | (numbers >= max(np.finfo(values.dtype).tiny, 2.0**-120))).all())

@@ -149,6 +149,8 @@ def _option(operator: str, name: str, kind: Kind, parameter: Parameter, text: st
         text = f"{text} One of {', '.join(kind.names)}."
     names = [f"--{operator}-{name}", f"{_RENAMED}{name}"] if name in COMMON else [f"--{name}", name]
     names[0] = names[0].replace("_", "-")
+    if default is True:
+        settings["default"], names[0] = True, f"{names[0]}/--no-{names[0].removeprefix('--')}"
     return click.Option(names, help=text, show_default="default" in settings, **settings)
 
 

@@ -103,10 +103,11 @@ def _operator(cls: type[OperatorDesc], level: FeatureLevel) -> dict[str, Any]:
 
 
 def _level(cls: type[OperatorDesc], row: Support) -> dict[str, Any]:
-    given = {}
+    given: dict[str, Any] = {}
     if row.given:
         attribute, values = row.given
-        given = {"given": {cls.directml_names()[attribute]: [value.name for value in values]}}
+        field = cls.directml_names()[attribute]
+        given = {"given": {"field": field, "values": [value.name for value in values]}}
     return {
         "since": str(row.since),
         **given,

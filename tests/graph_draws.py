@@ -131,6 +131,9 @@ def _fit(flow, tensor):
 # Those that scale what they read, or choose between zeros, whose sign then depends on the device.
 OWN_ZEROS = {"ELEMENT_WISE_IDENTITY", "ELEMENT_WISE_CLIP", "ELEMENT_WISE_CLIP1"}
 ANY_BITS = {"ELEMENT_WISE_IF", "TOP_K", "TOP_K1", "NONZERO_COORDINATES"}
+ANY_BITS |= {"MAX_POOLING", "MAX_POOLING1", "MAX_POOLING2"}
+# Functions of REDUCE that need numbers around 1: others have no logarithm, or their product none in FLOAT16.
+AROUND_1 = {"LOG_SUM", "MULTIPLY"}
 
 
 def _takes(struct, desc, values, port):
@@ -140,6 +143,8 @@ def _takes(struct, desc, values, port):
         return True
     if not is_float:
         return not name.startswith("RESAMPLE") or bool((abs(values.astype(int)) <= 8).all())
+    if name == "REDUCE" and desc.function.name in AROUND_1:
+        return False
     numbers = abs(values)
     if name == "CAST":
         return bool(((numbers == 0) | (numbers >= max(np.finfo(values.dtype).tiny, 2.0**-120))).all())

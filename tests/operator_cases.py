@@ -120,14 +120,15 @@ class Struct:
       levels: DirectML's table, the newest row first.
       examples: DirectML's, one at least.
       draw: takes a NumPy generator, returns random fields: of a tensor its sizes (of an array of them a list), and the
-        attributes.
+        attributes; as `data_types`, by tensor, those that the attributes decide.
       expected: takes a descriptor and a NumPy view per input field (of an array of tensors a tuple); returns the
         output, a tuple of the outputs, or for a scatter the candidates of every element.
       leading: what a leading dimension of size 1, added to all tensors, adds to a number, or puts before an array.
       fill: takes a generator, a port such as "inputs[0]", its tensor and a count; returns that many elements, or None
         for random bits (and for indices, small and far numbers).
       units: by how many of float32's last places, of 1 or of what is greater, outputs may differ from `expected`, which
-        gives float64 numbers, before they are rounded to their type; None where bits are compared.
+        gives float64 numbers, before they are rounded to their type; None where bits are compared, as those of integers
+        always are.
       by_default: how many random descriptors are tried; fewer of each struct of a family that shares all but a formula.
     """
 

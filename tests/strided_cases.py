@@ -37,7 +37,7 @@ def make(struct, number):
     """The case of that number."""
     rng = np.random.default_rng([2026, crc32(struct.name.encode()), number])
     cls, drawn, classes = type(struct.desc), struct.draw(rng), {}
-    data_types = _data_types(rng, struct)
+    data_types = _data_types(rng, struct) | drawn.pop("data_types", {})
 
     def tensor(port, kind, sizes, data_type):
         sizes = tuple(map(int, sizes))

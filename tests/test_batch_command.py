@@ -337,3 +337,14 @@ def test_two_processes_write_one_file(large, tmp_path):
         assert printed.startswith(f"{out}: 2000 items; ")
     assert np.load(out).tobytes() == blocks_oracle(array).tobytes()
     assert names(tmp_path) == ["out.npy"]
+
+
+def test_a_flag_that_is_set_by_default_can_be_unset(tmp_path):
+    x, out = np.float32([[[[1, 2], [2, 4]]]]), tmp_path / "out.npy"
+    given = ("--local-size", 2, "--alpha", 2, "--beta", 1, "--bias", 0)
+    for flag, wanted in ((), [[1, 0.5], [0.5, 0.25]]), (("--no-cross-channel",), [[0.04, 0.1], [0.1, 0.25]]):
+        assert (
+            batch("local_response_normalization", *files(tmp_path, [x]), out, *given, *flag, "--overwrite").exit_code
+            == 0
+        )
+        np.testing.assert_allclose(np.load(out)[0, 0], wanted, rtol=1e-6)

@@ -184,6 +184,14 @@ def test_ops_shows_rules_and_levels(name):
         assert f"\n{row.since} " in output
 
 
+def test_ops_says_which_functions_a_row_is_about():
+    lines = dml_jax_command("ops", "REDUCE").stdout.split("\n\n")[-1].splitlines()
+    assert re.search(r"^4_1 +ARGMAX, ARGMIN +1 to 8 ", "\n".join(lines), re.MULTILINE)
+    rows = printed_json("ops", "REDUCE")["operators"][0]["feature_levels"]
+    newest = next(row for row in rows if row["given"] == {"field": "Function", "values": ["L1", "SUM_SQUARE"]})
+    assert (newest["since"], newest["tensors"][0]["name"]) == ("5_0", "InputTensor")
+
+
 def test_ops_unknown_name():
     result = dml_jax_command("ops", "GATHR")
     assert result.exit_code == 2

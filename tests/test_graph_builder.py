@@ -24,7 +24,7 @@ from dml_jax import (
 )
 from dml_jax.catalogue import STRUCTS as CATALOGUE
 from dml_jax.core.struct_rules import tensors_in
-from dml_jax.graphs.builder import SeveralOutputs
+from dml_jax.graphs.builder import OneOrSeveralOutputs, SeveralOutputs
 
 # The structs whose outputs do not follow from the rest: all that must be given of each.
 GIVEN = {
@@ -44,6 +44,8 @@ GIVEN = {
 }
 # Where DirectML takes other sizes than those that follow: fewer columns, or less than the strides reach.
 MAY_BE_SMALLER = {"NONZERO_COORDINATES": {"output_coordinates": "sizes"}, "SLICE1": {"output": "sizes"}}
+# Outputs that are left out unless something is said of them.
+OPTIONAL = {name: {"output_indices": "data_type"} for name in ("MAX_POOLING1", "MAX_POOLING2")}
 PICTURE = TensorDesc("FLOAT32", (1, 4, 8, 8))
 
 
@@ -88,7 +90,8 @@ def plain(desc):
 
 @pytest.mark.parametrize("desc", DESCS.values(), ids=DESCS)
 def test_every_struct_is_written_by_its_method(desc):
-    given = GIVEN.get(desc.operator_type, {}) | MAY_BE_SMALLER.get(desc.operator_type, {})
+    name = desc.operator_type
+    given = GIVEN.get(name, {}) | MAY_BE_SMALLER.get(name, {}) | OPTIONAL.get(name, {})
     graph = rebuilt(desc, outputs_of(desc, given))
     assert dict(graph.nodes) == {"node": desc}
     assert graph.inputs == desc.input_ports()
@@ -102,6 +105,12 @@ def test_outputs_of_random_descriptors_follow_from_the_rest(struct):
         desc = plain(strided_cases.make(struct, number).desc)
         if struct.name in ("TOP_K", "TOP_K1"):  # UINT64 in some of them
             given = {"output_index": "data_type"}
+        if struct.name == "REDUCE" and desc.function.name.startswith("ARG"):  # other indices than UINT32 in some
+            given = {"output": "data_type"}
+        elif struct.name == "REDUCE":
+            given = {}
+        if struct.name in OPTIONAL:
+            given = OPTIONAL[struct.name] if desc.output_indices else {}
         if struct.name == "DIAGONAL_MATRIX1":  # whose input may be left out
             given = {} if desc.input else {"output": "sizes"}
         assert rebuilt(desc, outputs_of(desc, given)).nodes["node"] == desc, number
@@ -426,12 +435,12 @@ def test_help_shows_what_directml_has():
 
 
 def test_type_checkers_know_which_operators_return_a_tuple():
-    several = {
-        name.lower()
+    returned = {
+        name.lower(): str(inspect.signature(getattr(GraphBuilder, name.lower())).return_annotation)
         for name in CATALOGUE
-        if str(inspect.signature(getattr(GraphBuilder, name.lower())).return_annotation).startswith("tuple")
     }
-    assert {*get_args(SeveralOutputs)} == several
+    assert {*get_args(SeveralOutputs)} == {name for name, text in returned.items() if text.startswith("tuple")}
+    assert {*get_args(OneOrSeveralOutputs)} == {name for name, text in returned.items() if "| tuple" in text}
 
 
 def test_errors_of_types_are_type_errors():

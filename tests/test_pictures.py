@@ -46,6 +46,10 @@ WITHOUT = {
     "fill_value_constant": "one number everywhere",
     "fill_value_sequence": "a formula of the place",
     "gemm": "it adds up products, which a formula says",
+    "average_pooling": "the page of unfold has one of the same windows",
+    "local_response_normalization": "it computes, which a formula says",
+    "max_pooling": "the page of unfold has one of the same windows",
+    "reduce": "a formula per function",
     "identity": "everything stays where it is",
     "value_scale_2d": "everything stays where it is",
 }

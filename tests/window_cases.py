@@ -1,10 +1,10 @@
-"""What the tests of unfold and fold share: loops over windows, and random ones."""
+"""What the tests of unfold, fold and pooling share: loops over windows, and random ones."""
 
 from math import prod
 
 import numpy as np
 from draws import dims
-from operator_cases import ALL_TYPES, level
+from operator_cases import ALL_TYPES, f32, level
 from oracles import coordinates
 
 LEADING = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
@@ -47,10 +47,10 @@ def places(sizes, attributes):
             yield row, column, tuple(at) if inside else None
 
 
-def draw_windows(rng):
+def draw_windows(rng, most=6, least=1):
     """Sizes of an image and of its columns, and windows that fit."""
     while True:
-        count = int(rng.integers(1, 7))
+        count = int(rng.integers(least, most + 1))
         lead, spatial = dims(rng, 2, 4), dims(rng, count, 24)
         attributes = {
             "window_sizes": rng.integers(1, 4, count),
@@ -64,6 +64,42 @@ def draw_windows(rng):
         if 0 < prod(windows) * prod(attributes["window_sizes"]) <= 150:
             columns = [lead[0], lead[1] * prod(attributes["window_sizes"]), prod(windows)]
             return [*lead, *spatial], columns, attributes
+
+
+# Of structs of pooling, which have no WindowSizes but WindowSize.
+
+POOLING_LEADING = {"window_size": 1, "strides": 1, "start_padding": 0, "end_padding": 0}
+DILATED_LEADING = POOLING_LEADING | {"dilations": 1}
+POOLING_BREAKS = {
+    "one_per_spatial_dimension(window_size)": {"window_size": (3,)},
+    "one_per_window(strides)": {"strides": (1,)},
+    "one_per_window(start_padding)": {"start_padding": ()},
+    "one_per_window(end_padding)": {"end_padding": (0,)},
+    "each_at_least(window_size, 1)": {"window_size": (0, 3)},
+    "each_at_least(strides, 1)": {"strides": (1, 0)},
+    "fits": {"window_size": (3, 3)},
+    "sizes_follow(output)": {"output": f32(1, 1, 2, 1)},
+}
+DILATED_BREAKS = {
+    "one_per_window(dilations)": {"dilations": (1, 1, 1)},
+    "each_at_least(dilations, 1)": {"dilations": (0, 1)},
+}
+
+
+def draw_pooled(rng, *, dilated):
+    """The fields of such a struct."""
+    image, _, attributes = draw_windows(rng, 3, 2)
+    if not dilated:
+        attributes["dilations"] = [1] * len(attributes["strides"])
+    fields = {"input": image, "output": [*image[:2], *counted(image[2:], attributes)], **attributes}
+    fields["window_size"] = fields.pop("window_sizes")
+    return fields if dilated else {name: value for name, value in fields.items() if name != "dilations"}
+
+
+def pooling_of(desc):
+    """The windows of such a struct, as functions name them."""
+    given = {name: value for name, value in desc.operands().items() if name in NAMES}
+    return {"window_sizes": desc.window_size, **given}
 
 
 def attributes_of(desc):

@@ -80,6 +80,8 @@ _RENAMED = "attribute_"
 # Attributes that mean nothing here: promises are about gradients, or make wrong files where they are broken.
 _LEFT_OUT = (SHARDING, "indices_are_sorted", "unique_indices")
 _PROMISE = "promise_in_bounds"
+# More names than these are no part of the line of an option, but of its text.
+_SHOWN = 6
 
 
 class _Row(click.ParamType):
@@ -124,7 +126,7 @@ def _operator(function: Any) -> BatchOperator:
             text = _HELP.get(name) or _of_modes(kind.names) or described[name]
             attributes.append(_option(function.__name__, name, kind, parameters[name], text))
             if attributes[-1].required:
-                shown = _EXAMPLES.get(name) or _EXAMPLES.get(kind.reader, "1")
+                shown = _EXAMPLES.get(name) or _EXAMPLES.get(kind.reader) or (kind.names or ("1",))[-1]
                 examples.append(f"{attributes[-1].opts[0]} {shown}")
     return BatchOperator(function, operands, tuple(attributes), " ".join(examples))
 
@@ -142,8 +144,13 @@ def _option(operator: str, name: str, kind: Kind, parameter: Parameter, text: st
         settings["required"] = True
     elif default is not None and not is_flag:  # an enumeration by its first name
         settings["default"] = next((n for n in kind.names if kind.read("", name, n) == default), default)
+    if len(kind.names) > _SHOWN:
+        settings["metavar"] = "NAME"
+        text = f"{text} One of {', '.join(kind.names)}."
     names = [f"--{operator}-{name}", f"{_RENAMED}{name}"] if name in COMMON else [f"--{name}", name]
     names[0] = names[0].replace("_", "-")
+    if default is True:
+        settings["default"], names[0] = True, f"{names[0]}/--no-{names[0].removeprefix('--')}"
     return click.Option(names, help=text, show_default="default" in settings, **settings)
 
 

@@ -103,8 +103,14 @@ def _operator(cls: type[OperatorDesc], level: FeatureLevel) -> dict[str, Any]:
 
 
 def _level(cls: type[OperatorDesc], row: Support) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if row.given:
+        attribute, values = row.given
+        field = cls.directml_names()[attribute]
+        given = {"given": {"field": field, "values": [value.name for value in values]}}
     return {
         "since": str(row.since),
+        **given,
         "dimension_counts": list(row.ranks),
         "tensors": [
             {"name": cls.directml_names()[name], "data_types": [t.name for t in types]}

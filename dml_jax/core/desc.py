@@ -22,7 +22,7 @@ from .struct_rules import shared_by_all
 from .support import Support, table_rules
 from .tensor import TensorDesc
 
-__all__ = ["OperatorDesc", "R", "SeveralOutputs", "set_fields"]
+__all__ = ["OneOrSeveralOutputs", "OperatorDesc", "R", "SeveralOutputs", "set_fields"]
 
 
 class OperatorDesc(Computation[R]):
@@ -234,11 +234,12 @@ class OperatorDesc(Computation[R]):
             return jax.tree.map(words, computed)
 
 
-# A struct whose results are a tuple; to help() and pydoc a plain descriptor.
+# A struct whose results are a tuple, or are where no output is left out; to help() and pydoc a plain descriptor.
 if TYPE_CHECKING:
     SeveralOutputs = OperatorDesc[tuple[jax.Array, ...]]
+    OneOrSeveralOutputs = OperatorDesc[jax.Array | tuple[jax.Array, ...]]
 else:
-    SeveralOutputs = OperatorDesc
+    SeveralOutputs = OneOrSeveralOutputs = OperatorDesc
 
 
 def set_fields(desc: OperatorDesc[Any], *values: Any) -> None:

@@ -119,6 +119,31 @@ def numbers(operand: str, *, with_zero: bool = False) -> Rule:
     return Rule(f"numbers({operand})", text, broken_by, DataTypeError)
 
 
+def ordered(operand: str) -> Rule:
+    """An array is of numbers that have an order."""
+
+    def broken_by(x: Operands) -> Fact:
+        dtype = x[operand].dtype
+        if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+            return f"it is {dtype}, which are no numbers"
+        is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
+        return f"it is {dtype}, whose numbers have no order" if is_complex else None
+
+    text = f"{{{operand}}}.{{dtype}} must have numbers that have an order"
+    return Rule(f"ordered({operand})", text, broken_by, DataTypeError)
+
+
+def floats(operand: str) -> Rule:
+    """An array is of real floats of any width."""
+
+    def broken_by(x: Operands) -> Fact:
+        dtype = x[operand].dtype
+        is_float = not jnp.issubdtype(dtype, jax.dtypes.prng_key) and jnp.issubdtype(dtype, jnp.floating)
+        return None if is_float else f"it is {dtype}"
+
+    return Rule(f"float({operand})", f"{{{operand}}}.{{dtype}} must be one of floats", broken_by, DataTypeError)
+
+
 # Ranks and sizes.
 
 

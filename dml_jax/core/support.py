@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
 
-from ..errors import DataTypeError
+from ..errors import ConstraintError, DataTypeError
 from .data_type import DataType
 from .feature_level import FeatureLevel
-from .rules import Fact, Rule
+from .rules import Fact, Operands, Rule
 from .struct_rules import each
 from .tensor import TensorDesc
 
@@ -45,11 +47,13 @@ class Support:
       since: the feature level.
       ranks: of all tensors of the operator, which are equal.
       types: by the field of the tensor; those that must have the type of another are left out.
+      given: an attribute, and those of its values that the row is about; None of a row that is about all.
     """
 
     since: FeatureLevel
     ranks: range
     types: Mapping[str, tuple[DataType, ...]]
+    given: tuple[str, tuple[IntEnum, ...]] | None = None
 
     @classmethod
     def of(cls, level: str, ranks: range, **types: tuple[DataType, ...]) -> Support:
@@ -62,29 +66,67 @@ def levels(*rows: tuple[str, range, tuple[DataType, ...]], of: str = "input") ->
     return tuple(Support.of(level, ranks, **{of: types}) for level, ranks, types in rows)
 
 
-def table_rules(table: tuple[Support, ...], level: FeatureLevel) -> tuple[Rule, ...]:
+@dataclass(frozen=True)
+class _Limit:
+    """What a row asks of a tensor: `subject` must be `accepted`."""
+
+    name: str
+    subject: str
+    accepted: str
+    broken_by: Callable[[Operands], Fact]
+    error: type[ConstraintError] = ConstraintError
+
+
+def table_rules(table: Sequence[Support], level: FeatureLevel) -> tuple[Rule, ...]:
     """The rules that the table makes at one level."""
-    row = next((row for row in table if row.since <= level), None)
-    if row is None:
+    tables = {row.given: [one for one in table if one.given == row.given] for row in table}
+    limits = [(given, limit) for given, rows in tables.items() for limit in _limits(rows, level)]
+    if not limits:
         since = table[-1].since
         fact = f"it exists from feature level {since} on"
         return (Rule("available", f"the operator must exist at feature level {level}", lambda _: fact),)
+    names = dict.fromkeys(limit.name for _, limit in limits)
+    return tuple(_rule([one for one in limits if one[1].name == name], level) for name in names)
+
+
+def _rule(limits: Sequence[tuple[Any, _Limit]], level: FeatureLevel) -> Rule:
+    """The rule of what the rows of one kind ask, or those of several values of an attribute."""
+    given, limit = limits[0]
+    if given is None:
+        text = f"{limit.subject} must be {limit.accepted} at feature level {level}"
+        return Rule(limit.name, text, limit.broken_by, limit.error)
+    attribute, _ = given
+
+    def broken_by(x: Operands) -> Fact:
+        value = x[attribute]
+        limit = next(limit for (_, values), limit in limits if value in values)
+        fact = limit.broken_by(x)
+        return fact and f"{fact}; of {value.name} it must be {limit.accepted}"
+
+    text = f"{limit.subject} must be what {{{attribute}}} takes at feature level {level}"
+    return Rule(limit.name, text, broken_by, limit.error)
+
+
+def _limits(table: Sequence[Support], level: FeatureLevel) -> Sequence[_Limit]:
+    """What the row of the level asks; nothing if there is none yet."""
+    row = next((row for row in table if row.since <= level), None)
+    if row is None:
+        return ()
     first = next(iter(row.types))
     return (_rank_in(table, row, first, level), *(_type_in(table, name, row, level) for name in row.types))
 
 
-def _rank_in(table: Sequence[Support], row: Support, operand: str, level: FeatureLevel) -> Rule:
+def _rank_in(table: Sequence[Support], row: Support, operand: str, level: FeatureLevel) -> _Limit:
     def rank_of(tensor: TensorDesc) -> Fact:
         rank = len(tensor.sizes)
         later = next((r.since for r in reversed(table) if rank in r.ranks and r.since > level), None)
         return None if rank in row.ranks else f"it is {rank}{_accepted_from(later)}"
 
     accepted = f"{row.ranks[0]}" if len(row.ranks) == 1 else f"in [{row.ranks[0]}, {row.ranks[-1]}]"
-    text = f"{{{operand}}}.{{rank}} must be {accepted} at feature level {level}"
-    return Rule("supported_rank", text, each(operand, rank_of))
+    return _Limit("supported_rank", f"{{{operand}}}.{{rank}}", accepted, each(operand, rank_of))
 
 
-def _type_in(table: Sequence[Support], operand: str, row: Support, level: FeatureLevel) -> Rule:
+def _type_in(table: Sequence[Support], operand: str, row: Support, level: FeatureLevel) -> _Limit:
     accepted = row.types[operand]
 
     def type_of(tensor: TensorDesc) -> Fact:
@@ -93,9 +135,10 @@ def _type_in(table: Sequence[Support], operand: str, row: Support, level: Featur
         later = next((r.since for r in rows), None)
         return None if actual in accepted else f"it is {actual.name}{_accepted_from(later)}"
 
-    names = ", ".join(t.name for t in accepted)
-    text = f"{{{operand}}}.{{dtype}} must be one of {names} at feature level {level}"
-    return Rule(f"supported_type({operand})", text, each(operand, type_of), DataTypeError)
+    names = f"one of {', '.join(t.name for t in accepted)}"
+    return _Limit(
+        f"supported_type({operand})", f"{{{operand}}}.{{dtype}}", names, each(operand, type_of), DataTypeError
+    )
 
 
 def _accepted_from(level: FeatureLevel | None) -> str:
@@ -106,4 +149,5 @@ def columns(row: Support) -> Mapping[str, str]:
     """A row as text, for tables in documentation."""
     ranks = str(row.ranks[0]) if len(row.ranks) == 1 else f"{row.ranks[0]} to {row.ranks[-1]}"
     types = {name: ", ".join(t.name for t in accepted) for name, accepted in row.types.items()}
-    return {"since": str(row.since), "ranks": ranks, **types}
+    given = {} if row.given is None else {row.given[0]: ", ".join(value.name for value in row.given[1])}
+    return {"since": str(row.since), **given, "ranks": ranks, **types}

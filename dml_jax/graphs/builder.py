@@ -24,8 +24,9 @@ from .rules import unfit_data
 
 __all__ = ["GraphBuilder"]
 
-# For type checkers: the operators whose method returns a tuple.
+# For type checkers: the operators whose method returns a tuple, and those where it does if no output is left out.
 SeveralOutputs = Literal["nonzero_coordinates", "split", "top_k", "top_k1"]
+OneOrSeveralOutputs = Literal["max_pooling1", "max_pooling2"]
 
 
 class GraphBuilder:
@@ -64,6 +65,10 @@ class GraphBuilder:
         def __getattr__(  # pyright: ignore[reportOverlappingOverload]
             self, name: SeveralOutputs
         ) -> Callable[..., tuple[Expression, ...]]: ...
+        @overload
+        def __getattr__(  # pyright: ignore[reportOverlappingOverload]
+            self, name: OneOrSeveralOutputs
+        ) -> Callable[..., Any]: ...
         @overload
         def __getattr__(self, name: str) -> Callable[..., Expression]: ...
         def __getattr__(self, name: str) -> Callable[..., Any]: ...

@@ -54,7 +54,7 @@ def _signature(struct: type[OperatorDesc]) -> inspect.Signature:
             *taken,
             *(by_name.replace(name=name, annotation=annotation) for name, annotation in named.items()),
         ],
-        return_annotation="tuple[Expression, ...]" if _has_several(struct) else "Expression",
+        return_annotation=_returned(struct),
     )
 
 
@@ -66,9 +66,12 @@ def _annotation(field: Field, hint: Any) -> Any:
     return f"{one} | None" if field.is_optional or field.is_output else one
 
 
-def _has_several(struct: type[OperatorDesc]) -> bool:
-    outputs = struct.output_names()
-    return len(outputs) > 1 or any(struct.fields()[name].is_array for name in outputs)
+def _returned(struct: type[OperatorDesc]) -> str:
+    """One output, several, or one of both where the others may be left out."""
+    outputs = [struct.fields()[name] for name in struct.output_names()]
+    if any(field.is_array for field in outputs) or sum(not field.is_optional for field in outputs) > 1:
+        return "tuple[Expression, ...]"
+    return "Expression" if len(outputs) == 1 else "Expression | tuple[Expression, ...]"
 
 
 def _misuse(struct: type[OperatorDesc], signature: inspect.Signature, kwargs: dict[str, Any], error: str) -> str:
@@ -93,7 +96,7 @@ Args:
   name: of the node; by default that of the operator with a number.
 
 Returns:
-  {"The outputs, in their order" if _has_several(struct) else "The output"}. Given by name, {_WAYS}
+  {"The output" if _returned(struct) == "Expression" else "The outputs, in their order"}. Given by name, {_WAYS}
 
 Raises:
   ConstraintError: a rule of `{struct.__name__}.wordings()` is broken, or an output does not follow from the rest.

@@ -19,13 +19,31 @@ from .rows import Rows, Write
 from .runs import combine_runs
 from .words import as_integers, from_words, lanes, to_words
 
-__all__ = ["ADD", "MAX", "MIN", "MUL", "TABLE", "Reduction", "check_sortable", "combine_updates", "wide_type"]
+__all__ = [
+    "ADD",
+    "MAX",
+    "MIN",
+    "MUL",
+    "TABLE",
+    "Reduction",
+    "check_sortable",
+    "combine_updates",
+    "computed_type",
+    "wide_type",
+]
 
 
 def wide_type(dtype: Any) -> Any:
     """In which numbers of a type are added and multiplied: float32 for narrower floats."""
     is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return np.dtype(np.float32) if is_narrow else dtype
+
+
+def computed_type(dtype: Any) -> Any:
+    """The same, and eight bits at least for integers: XLA:GPU ends the process over scans of fewer."""
+    if jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits < 8:
+        return jnp.uint8 if jnp.issubdtype(dtype, jnp.unsignedinteger) else jnp.int8
+    return wide_type(dtype)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from .bits import as_bits, hide_constant, index_dtype
 from .combine import wide_type
 from .linear import linear
 
-__all__ = ["Windows", "fold_windows", "unfold_windows"]
+__all__ = ["Windows", "fold_windows", "sum_windows", "unfold_axis", "unfold_windows"]
 
 # On a CPU: longer windows take seconds to compile as slices, and interior padding by more than this more to run than
 # indices.
@@ -78,6 +78,14 @@ class Windows:
         end = min(max(-((offset - self.size) // self.stride), first), self.count)
         return first, end, first * self.stride + offset if end > first else 0
 
+    def sizes_inside(self) -> np.ndarray:
+        """How many elements of each window are in the dimension."""
+        dilation, stride = min(self.dilation, self.padded), min(self.stride, self.padded)
+        offsets = np.arange(self.count) * stride - self.start
+        first = np.clip(-(offsets // dilation), 0, self.window)
+        end = np.clip(-((offsets - self.size) // dilation), first, self.window)
+        return end - first
+
     def positions(self) -> np.ndarray:
         """Where each element of each window is, negative or too large in the padding."""
         dilation, stride = min(self.dilation, self.padded), min(self.stride, self.padded)  # of one alone: any number
@@ -90,6 +98,25 @@ def unfold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
         as_bits(lambda _, array: _unfolded(array, windows), in_bytes=True),
         lambda _, cotangent, __: [_folded(cotangent, windows)],
     )(None, array)
+
+
+def unfold_axis(array: jax.Array, axis: int, windows: Windows) -> jax.Array:
+    """One dimension becomes that of the windows; that of the elements of a window comes first. Bits are moved."""
+    unfold = _unfold_slices if windows.is_sliced else _unfold_indexed
+    fold = _fold_slices if windows.is_sliced else _fold_indexed
+
+    def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        wide = fold(cotangent.astype(wide_type(cotangent.dtype)), 0, axis + 1, windows)
+        return [wide.astype(cotangent.dtype)]
+
+    return linear(as_bits(lambda _, array: unfold(array, 0, axis, windows), in_bytes=True), back)(None, array)
+
+
+def sum_windows(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows]) -> jax.Array:
+    """The sum of each window over some dimensions."""
+    for axis, one in zip(axes, windows, strict=True):
+        array = unfold_axis(array, axis, one).sum(0, dtype=array.dtype)
+    return array
 
 
 def fold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:

@@ -38,3 +38,7 @@ from ._gemm import *
 from ._add import *
 from ._clip import *
 from ._activate import *
+from ._reduce import *
+from ._max_pooling import *
+from ._average_pooling import *
+from ._local_response_normalization import *

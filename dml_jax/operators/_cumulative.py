@@ -16,7 +16,7 @@ from ..core.rules import Operands, axis_of, minimum_rank, numbers, one_of, same_
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, Support, levels
-from ..lowering.combine import wide_type
+from ..lowering.combine import computed_type
 
 __all__ = ["PRODUCT", "RULES", "STRUCT_RULES", "SUMMATION", "accumulate", "dims_of", "since"]
 
@@ -59,7 +59,7 @@ def accumulate(kind: Accumulation, input: Any, axis: int, direction: str, exclus
     """Combines the elements of `input` along an axis, those up to each one or, exclusive, those before it."""
     array = jnp.asarray(input)
     is_bool = array.dtype == jnp.bool_
-    wide = array.astype(jnp.int8 if is_bool else _computed_in(array.dtype))
+    wide = array.astype(jnp.int8 if is_bool else computed_type(array.dtype))
     axis, reverse = axis % array.ndim, direction == "decreasing"
     found = (kind.of_bools if is_bool else kind.scan)(wide, axis=axis, reverse=reverse)
     if exclusive:
@@ -67,13 +67,6 @@ def accumulate(kind: Accumulation, input: Any, axis: int, direction: str, exclus
         edges = [shift if d == axis else (0, 0, 0) for d in range(array.ndim)]
         found = lax.pad(found, jnp.asarray(kind.start, found.dtype), edges)
     return found.astype(array.dtype)
-
-
-def _computed_in(dtype: Any) -> Any:
-    """A type of eight bits at least: XLA:GPU ends the process over scans of fewer."""
-    if jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits < 8:
-        return jnp.uint8 if jnp.issubdtype(dtype, jnp.unsignedinteger) else jnp.int8
-    return wide_type(dtype)
 
 
 _UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)

@@ -1,4 +1,4 @@
-"""What unfold and fold share: windows as attributes, their rules, and those of their structs."""
+"""What unfold, fold and pooling share: windows as attributes, their rules, and those of their structs."""
 
 from __future__ import annotations
 
@@ -102,8 +102,25 @@ def function_rules(sizes_of: SizesOf, *own: Rule, made: Callable[[Operands, list
     )
 
 
-def struct_rules(image: str, columns: str) -> tuple[Rule, ...]:
-    """The rules of a struct with the names of its two tensors."""
+def _columns(sizes: Sequence[int], windows: Sequence[Windows]) -> tuple[int, ...]:
+    rows, count = columns_of(windows)
+    return (sizes[0], sizes[1] * rows, count)
+
+
+def struct_rules(
+    image: str,
+    made: str,
+    law: Callable[[Sequence[int], Sequence[Windows]], tuple[int, ...]] = _columns,
+    formula: str = f"(N, C * the product of {{{_SIZES}}}, the number of blocks)",
+) -> tuple[Rule, ...]:
+    """The rules of a struct.
+
+    Args:
+      image: the tensor that windows slide over.
+      made: the other one.
+      law: its sizes, of those of the image and the windows.
+      formula: the same in words.
+    """
 
     def spatial(x: Operands) -> Sequence[int]:
         return x[image].sizes[2:]
@@ -112,22 +129,18 @@ def struct_rules(image: str, columns: str) -> tuple[Rule, ...]:
         count, rank = len(x[_SIZES]), len(x[image].sizes)
         return None if 1 <= count == rank - 2 else f"there are {count} and the image has {rank} dimensions"
 
-    def law(x: Operands) -> tuple[int, ...] | None:
+    def sizes(x: Operands) -> tuple[int, ...] | None:
         windows = judged(x, spatial)
-        if not windows or fits.broken_by(x):
-            return None
-        rows, found = columns_of(windows)
-        return (x[image].sizes[0], x[image].sizes[1] * rows, found)
+        return None if not windows or fits.broken_by(x) else law(x[image].sizes, windows)
 
     fits = _fit(spatial)
-    formula = f"(N, C * the product of {{{_SIZES}}}, the number of blocks)"
     text = f"{{{_SIZES}}} must have one entry per spatial dimension, {{{image}}}.{{rank}} - 2"
     return (
         custom(f"one_per_spatial_dimension({_SIZES})", text, uncounted),
         *_COUNTS,
         *(_at_least(name) for name, least in _LEAST.items() if least > 0),  # no field is negative
         fits,
-        sizes_follow(columns, law, formula),
+        sizes_follow(made, sizes, formula),
     )
 
 

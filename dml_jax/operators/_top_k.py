@@ -16,25 +16,16 @@ from ..core.indices import along_axis, read
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.promises import Promises
-from ..core.rules import Operands, Rule, axis_of, custom, minimum_rank, one_of, same_sizes, sizes_follow
+from ..core.rules import Operands, Rule, axis_of, custom, minimum_rank, one_of, ordered, same_sizes, sizes_follow
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.tensor import TensorDesc
-from ..errors import DataTypeError
-from ..lowering.bits import is_key
 from ..lowering.greatest import greatest
 from ..lowering.ranks import order
 from ..lowering.slices import Slices
 
 __all__ = ["TopK1Desc", "TopKDesc", "top_k"]
-
-
-def _unordered(x: Operands) -> str | None:
-    if is_key(x["input"]):
-        return f"it is {x['input'].dtype}, which are no numbers"
-    is_complex = jnp.issubdtype(x["input"].dtype, jnp.complexfloating)
-    return f"it is {x['input'].dtype}, whose numbers have no order" if is_complex else None
 
 
 def _too_many(x: Operands) -> str | None:
@@ -50,7 +41,7 @@ def _too_many(x: Operands) -> str | None:
 
 
 RULES = (
-    Rule("ordered(input)", "{input}.{dtype} must have numbers that have an order", _unordered, DataTypeError),
+    ordered("input"),
     minimum_rank("input", 1),
     axis_of("input"),
     custom("enough", "{k} must be in [0, the size of {input} along {axis}]", _too_many),

@@ -44,6 +44,8 @@ from dml_jax import (
     Padding1Desc,
     PaddingDesc,
     PaddingMode,
+    ReduceDesc,
+    ReduceFunction,
     ScatterDesc,
     ScatterElementsDesc,
     ScatterNDDesc,
@@ -199,7 +201,9 @@ def products() -> list[OperatorDesc]:
     assert_type(outer.c, TensorDesc | None)
     relu = Activation("ACTIVATION_LEAKY_RELU", (0.5,))
     assert_type(relu.by_name, dict[str, Any])
-    return [outer, GemmDesc(row, matrix, row, row, 0, MatrixTransform.TRANSPOSE, fused_activation=relu)]
+    total = ReduceDesc("SUM", matrix, row, axes=[0])
+    assert_type(total.function, ReduceFunction)
+    return [outer, total, GemmDesc(row, matrix, row, row, 0, MatrixTransform.TRANSPOSE, fused_activation=relu)]
 
 
 def elements() -> list[OperatorDesc]:

@@ -1,0 +1,200 @@
+"""AVERAGE_POOLING and AVERAGE_POOLING1: the mean of each window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.desc import OperatorDesc
+from ..core.fields import Bool, Input, Output
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Rule, floats
+from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
+from ..lowering.combine import wide_type
+from ..lowering.windows import Windows, sum_windows
+from ._pooling import dims_of, pooling_rules, pooling_struct_rules
+from ._sliding import FieldInts, sliding
+
+__all__ = ["AveragePooling1Desc", "AveragePoolingDesc", "average_pooling"]
+
+
+@operator(*pooling_rules(floats("input")), dims=dims_of)
+def average_pooling(
+    input: Data,
+    window_sizes: Sequence[int],
+    *,
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    start_padding: Sequence[int] | None = None,
+    end_padding: Sequence[int] | None = None,
+    include_padding: bool = False,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Makes the mean of each window that slides over the last dimensions.
+
+    output[..., b] = the sum over w of input[..., b * strides + w * dilations - start_padding], where that is no
+    padding, divided by how many these are or, with `include_padding`, by the elements of a window
+
+    Args:
+      input: [..., S_1, ..., S_d], floats of any width, with 0 among them.
+      window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1.
+      strides: elements from a window to the next one, per spatial dimension, at least 1; 1 by default.
+      dilations: elements from one of a window to its next one, at least 1; 1 by default.
+      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default.
+      end_padding: how far windows may reach behind it, likewise.
+      include_padding: whether padding counts, as zeros.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+
+    Returns:
+      An array with the number of windows for each spatial size, and the dtype of `input`. A window that lies in the
+      padding alone has the mean 0. Floats of 8 and 16 bits are added in float32 and each mean is rounded once, in an
+      order that is left open.
+
+    Raises:
+      ConstraintError: not a number per spatial dimension, one that is too small, or a window that does not fit.
+      DataTypeError: a number is no integer, `input` has no floats, no 0, or 64-bit ones while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.float32([[3, 5, 7, 1], [9, 4, 2, 8]])
+      >>> print(dml_jax.average_pooling(x, (1, 2)))
+      [[4.  6.  4. ]
+       [6.5 3.  5. ]]
+      >>> print(dml_jax.average_pooling(x, (2, 2), strides=(2, 2), start_padding=(0, 1), end_padding=(0, 1)))
+      [[6.  4.5 4.5]]
+
+    Source: DML_AVERAGE_POOLING1_OPERATOR_DESC, which says nothing of the width in which FLOAT16 is added up, nor of
+      windows in the padding alone.
+    """
+    given = {
+        "window_sizes": window_sizes,
+        "strides": strides,
+        "dilations": dilations,
+        "start_padding": start_padding,
+        "end_padding": end_padding,
+    }
+    array = jnp.asarray(input, wide_type(input.dtype))
+    axes = range(array.ndim - len(window_sizes), array.ndim)
+    windows = sliding(given, array.shape[axes[0] :])
+    total = sum_windows(array, axes, windows)
+    counts = [_along(axis, array.ndim, one, include_padding) for axis, one in zip(axes, windows, strict=True)]
+    return (total / reduce(jnp.multiply, [jnp.asarray(one, total.dtype) for one in counts])).astype(input.dtype)
+
+
+def _along(axis: int, rank: int, windows: Windows, include_padding: bool) -> np.ndarray:
+    """How many elements of each window count along a dimension; 1 where none do, which divides a sum of 0."""
+    counts = np.full(windows.count, windows.window) if include_padding else np.maximum(windows.sizes_inside(), 1)
+    return counts.reshape([-1 if d == axis else 1 for d in range(rank)])
+
+
+# The structs.
+
+
+def _computed(desc: OperatorDesc, input: jax.Array) -> jax.Array:
+    given = desc.operands()
+    names = ("strides", "dilations", "start_padding", "end_padding")
+    windows = {name: given.get(name) for name in names}
+    return average_pooling(input, given["window_size"], include_padding=given["include_padding"], **windows)
+
+
+@dataclass(frozen=True)
+class AveragePoolingDesc(OperatorDesc):
+    """DML_AVERAGE_POOLING_OPERATOR_DESC: makes the mean of each window.
+
+    Args:
+      input: (N, C, H, W), or (N, C, D, H, W).
+      output: N, C, and the number of windows along each spatial dimension.
+      strides: elements from a window to the next one, per spatial dimension; at least 1.
+      window_size: elements of a window, likewise.
+      start_padding: how far the first window starts before each spatial dimension.
+      end_padding: how far windows may reach behind it.
+      include_padding: whether padding counts, as zeros.
+
+    Raises:
+      ConstraintError: a rule of `AveragePoolingDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import AveragePoolingDesc, TensorDesc
+      >>> AveragePoolingDesc(
+      ...     input=TensorDesc("FLOAT32", (1, 1, 2, 4)), output=TensorDesc("FLOAT32", (1, 1, 1, 2)),
+      ...     strides=(2, 2), window_size=(2, 2), start_padding=(0, 0), end_padding=(0, 0), include_padding=False,
+      ... ).compute(np.float32([[[[3, 5, 7, 1], [9, 4, 2, 8]]]])).ravel()
+      Array([5.25, 4.5 ], dtype=float32)
+
+    Source: DML_AVERAGE_POOLING_OPERATOR_DESC.
+    """
+
+    input: Input
+    output: Output
+    strides: FieldInts
+    window_size: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+    include_padding: Bool
+
+    operator_type: ClassVar[str] = "AVERAGE_POOLING"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANKS_4_TO_5, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(dilated=False)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return _computed(self, input)
+
+
+@dataclass(frozen=True)
+class AveragePooling1Desc(OperatorDesc):
+    """DML_AVERAGE_POOLING1_OPERATOR_DESC: makes the mean of each dilated window.
+
+    Args:
+      input: (N, C, H, W), or (N, C, D, H, W).
+      output: N, C, and the number of windows along each spatial dimension.
+      strides: elements from a window to the next one, per spatial dimension; at least 1.
+      window_size: elements of a window, likewise.
+      start_padding: how far the first window starts before each spatial dimension.
+      end_padding: how far windows may reach behind it.
+      dilations: elements from one of a window to its next one; at least 1.
+      include_padding: whether padding counts, as zeros.
+
+    Raises:
+      ConstraintError: a rule of `AveragePooling1Desc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import AveragePooling1Desc, TensorDesc
+      >>> AveragePooling1Desc(
+      ...     input=TensorDesc("FLOAT32", (1, 1, 2, 4)), output=TensorDesc("FLOAT32", (1, 1, 1, 2)),
+      ...     strides=(1, 1), window_size=(2, 2), start_padding=(0, 0), end_padding=(0, 0), dilations=(1, 2),
+      ...     include_padding=False,
+      ... ).compute(np.float32([[[[3, 5, 7, 1], [9, 4, 2, 8]]]])).ravel()
+      Array([5.25, 4.5 ], dtype=float32)
+
+    Source: DML_AVERAGE_POOLING1_OPERATOR_DESC. Its page leaves Dilations out of the formula of the output's sizes; a
+      window spans Dilations * (WindowSize - 1) + 1 elements here.
+    """
+
+    input: Input
+    output: Output
+    strides: FieldInts
+    window_size: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+    dilations: FieldInts
+    include_padding: Bool
+
+    operator_type: ClassVar[str] = "AVERAGE_POOLING1"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("6_2", RANKS_4_TO_5, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(dilated=True)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return _computed(self, input)

@@ -1,0 +1,321 @@
+"""MAX_POOLING, MAX_POOLING1 and MAX_POOLING2: the greatest element of each window, and where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..core.data_type import DataType
+from ..core.desc import OneOrSeveralOutputs, OperatorDesc
+from ..core.fields import Input, OptionalOutput, Output
+from ..core.indices import read
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.promises import Promises
+from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
+from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
+from ..lowering.ranks import order
+from ..lowering.slices import Slices
+from ..lowering.windows import Windows, unfold_axis
+from ._pooling import dims_of, pooling_rules, pooling_struct_rules
+from ._sliding import FieldInts, sliding
+
+__all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]
+
+# The index of no element: that of a window which lies in the padding alone.
+NONE = np.uint32(2**32 - 1)
+
+
+def _too_many(x: Operands) -> str | None:
+    count = prod(n for n in x["input"].shape if isinstance(n, int))
+    return f"there are {count}" if count >= NONE else None
+
+
+RULES = pooling_rules(
+    ordered("input"), custom("numbered(input)", "{input} must have fewer than 2**32 - 1 elements", _too_many)
+)
+
+
+@operator(*RULES, dims=dims_of)
+def max_pooling(
+    input: Data,
+    window_sizes: Sequence[int],
+    *,
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    start_padding: Sequence[int] | None = None,
+    end_padding: Sequence[int] | None = None,
+    out_sharding: OutSharding = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Finds the greatest element of each window that slides over the last dimensions, and where it lies.
+
+    output[..., b] = max over w of input[..., b * strides + w * dilations - start_padding], where that is no padding
+
+    Of equal elements the first one counts, in row-major order; 0.0 and -0.0 are equal, and a NaN is greater than every
+    number. Padding is never chosen.
+
+    Args:
+      input: [..., S_1, ..., S_d], any dtype of numbers that have an order, with 0 among them.
+      window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1.
+      strides: elements from a window to the next one, per spatial dimension, at least 1; 1 by default.
+      dilations: elements from one of a window to its next one, at least 1; 1 by default.
+      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default.
+      end_padding: how far windows may reach behind it, likewise.
+      out_sharding: of both outputs on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+
+    Returns:
+      values: an array with the number of windows for each spatial size, and the dtype of `input`; bits arrive as they
+        are. Of a window that lies in the padding alone, the least number of the type, -inf if it has it.
+      indices: which elements of `input` these are, counted in row-major order over all of it; an array of the same
+        sizes and of uint32. Of a window in the padding alone 2**32 - 1.
+
+    Raises:
+      ConstraintError: not a number per spatial dimension, one that is too small, or a window that does not fit.
+      DataTypeError: a number is no integer, complex `input`, or 64-bit `input` while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.float32([[3, 5, 7, 1], [9, 4, 2, 8]])
+      >>> for array in dml_jax.max_pooling(x, (1, 3)):
+      ...     print(array)
+      [[7. 7.]
+       [9. 8.]]
+      [[2 2]
+       [4 7]]
+
+    Source: DML_MAX_POOLING2_OPERATOR_DESC, which says nothing of NaN, nor of windows in the padding alone.
+    """
+    given = {
+        "window_sizes": window_sizes,
+        "strides": strides,
+        "dilations": dilations,
+        "start_padding": start_padding,
+        "end_padding": end_padding,
+    }
+    array, count = jnp.asarray(input), len(window_sizes)
+    windows = sliding(given, array.shape[-count:])
+    lead, spatial = array.shape[:-count], array.shape[-count:]
+    made = tuple(one.count for one in windows)
+    least = _least(array.dtype)
+    if 0 in spatial:
+        return jnp.full((*lead, *made), least), jnp.full((*lead, *made), NONE)
+    at = _greatest(array, windows)
+    is_padding = any((one.sizes_inside() == 0).any() for one in windows)
+    others = tuple(range(len(lead)))
+    values = read(
+        array.reshape(*lead, prod(spatial)),
+        at.reshape(*lead, prod(made), 1),
+        Slices(len(lead) + 1, (len(lead),), others, others),
+        mode="fill" if is_padding else "promise_in_bounds",
+        fill_value=least,
+        promises=Promises(),
+    )
+    before = jnp.zeros((), np.uint32)
+    for d, size in enumerate(lead):
+        before = before * jnp.asarray(size).astype(np.uint32) + lax.broadcasted_iota(np.uint32, at.shape, d)
+    indices = jnp.where(at == NONE, at, before * np.uint32(prod(spatial)) + at)
+    return values.reshape(at.shape), indices
+
+
+def _greatest(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
+    """Where the greatest elements lie, counted in the spatial dimensions; `NONE` where there are none.
+
+    Dimension by dimension, the last one first: the first of equals is then the one with the least number.
+    """
+    key, count = order(array), len(windows)
+    least = np.asarray(jnp.iinfo(key.dtype).min, key.dtype)
+    spatial = array.shape[-count:]
+    # From 1 on: unfolding puts 0 where there is padding, and NONE + 1 is 0.
+    number = lax.iota(np.uint32, prod(spatial)).reshape((1,) * (array.ndim - count) + spatial) + np.uint32(1)
+    for d in reversed(range(count)):
+        axis = array.ndim - count + d
+        numbers = unfold_axis(number, axis, windows[d])
+        keys = jnp.where(numbers > 0, unfold_axis(key, axis, windows[d]), least)
+        key = jnp.max(keys, 0)
+        number = jnp.min(jnp.where(keys == key[None], numbers - np.uint32(1), NONE), 0) + np.uint32(1)
+    return number - np.uint32(1)
+
+
+def _least(dtype: Any) -> np.ndarray:
+    if dtype == jnp.bool_:
+        return np.asarray(False)
+    if jnp.issubdtype(dtype, jnp.integer):
+        return np.asarray(jnp.iinfo(dtype).min, dtype)
+    infinite = np.asarray(-np.inf, np.float32).astype(dtype)
+    return infinite if np.isinf(infinite.astype(np.float32)) else np.asarray(jnp.finfo(dtype).min, dtype)
+
+
+# The structs.
+
+_TYPES = ALL_BUT_FLOAT64, (*FLOATS, DataType.INT8, DataType.UINT8), FLOATS
+_INDICES = (DataType.UINT64, DataType.UINT32), (DataType.UINT32,), (DataType.UINT32,)
+_WITH_INDICES = if_given("output_indices", same_sizes("output_indices", "output"))
+
+
+def _since(level: str) -> tuple[Support, ...]:
+    rows = zip(("5_0", "3_0", level), _TYPES, _INDICES, strict=True)
+    return tuple(Support.of(since, RANKS_4_TO_5, input=types, output_indices=indices) for since, types, indices in rows)
+
+
+def _computed(desc: OperatorDesc[Any], input: jax.Array) -> Any:
+    given = desc.operands()
+    names = ("strides", "dilations", "start_padding", "end_padding")
+    values, indices = max_pooling(input, given["window_size"], **{name: given.get(name) for name in names})
+    tensor = given.get("output_indices")
+    return values if tensor is None else (values, indices.astype(tensor.dtype))
+
+
+@dataclass(frozen=True)
+class MaxPoolingDesc(OperatorDesc):
+    """DML_MAX_POOLING_OPERATOR_DESC: finds the greatest element of each window.
+
+    Args:
+      input: (N, C, H, W), or (N, C, D, H, W).
+      output: N, C, and the number of windows along each spatial dimension.
+      strides: elements from a window to the next one, per spatial dimension; at least 1.
+      window_size: elements of a window, likewise.
+      start_padding: how far the first window starts before each spatial dimension.
+      end_padding: how far windows may reach behind it.
+
+    Raises:
+      ConstraintError: a rule of `MaxPoolingDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import MaxPoolingDesc, TensorDesc
+      >>> MaxPoolingDesc(
+      ...     input=TensorDesc("FLOAT32", (1, 1, 2, 4)), output=TensorDesc("FLOAT32", (1, 1, 2, 2)),
+      ...     strides=(1, 1), window_size=(1, 3), start_padding=(0, 0), end_padding=(0, 0),
+      ... ).compute(np.float32([[[[3, 5, 7, 1], [9, 4, 2, 8]]]]))[0, 0]
+      Array([[7., 7.],
+             [9., 8.]], dtype=float32)
+
+    Source: DML_MAX_POOLING_OPERATOR_DESC.
+    """
+
+    input: Input
+    output: Output
+    strides: FieldInts
+    window_size: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+
+    operator_type: ClassVar[str] = "MAX_POOLING"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(
+        *((since, RANKS_4_TO_5, types) for since, types in zip(("5_0", "3_0", "1_0"), _TYPES, strict=True))
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(dilated=False)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return _computed(self, input)
+
+
+@dataclass(frozen=True)
+class MaxPooling1Desc(OneOrSeveralOutputs):
+    """DML_MAX_POOLING1_OPERATOR_DESC: finds the greatest element of each window, and where it lies.
+
+    Args:
+      input: (N, C, H, W), or (N, C, D, H, W).
+      output: N, C, and the number of windows along each spatial dimension.
+      output_indices: the sizes of `output`; which elements of `input` were found, counted over all of it. Or None.
+      strides: elements from a window to the next one, per spatial dimension; at least 1.
+      window_size: elements of a window, likewise.
+      start_padding: how far the first window starts before each spatial dimension.
+      end_padding: how far windows may reach behind it.
+
+    Raises:
+      ConstraintError: a rule of `MaxPooling1Desc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import MaxPooling1Desc, TensorDesc
+      >>> values, indices = MaxPooling1Desc(
+      ...     input=TensorDesc("FLOAT32", (1, 1, 2, 4)), output=TensorDesc("FLOAT32", (1, 1, 2, 2)),
+      ...     output_indices=TensorDesc("UINT32", (1, 1, 2, 2)),
+      ...     strides=(1, 1), window_size=(1, 3), start_padding=(0, 0), end_padding=(0, 0),
+      ... ).compute(np.float32([[[[3, 5, 7, 1], [9, 4, 2, 8]]]]))
+      >>> indices[0, 0]
+      Array([[2, 2],
+             [4, 7]], dtype=uint32)
+
+    Source: DML_MAX_POOLING1_OPERATOR_DESC.
+    """
+
+    input: Input
+    output: Output
+    output_indices: OptionalOutput
+    strides: FieldInts
+    window_size: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+
+    operator_type: ClassVar[str] = "MAX_POOLING1"
+    other_types: ClassVar[tuple[str, ...]] = ("output_indices",)
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = _since("2_0")
+    constraints: ClassVar[tuple[Rule, ...]] = (*pooling_struct_rules(dilated=False), _WITH_INDICES)
+
+    def compute_checked(self, input: jax.Array) -> Any:
+        return _computed(self, input)
+
+
+@dataclass(frozen=True)
+class MaxPooling2Desc(OneOrSeveralOutputs):
+    """DML_MAX_POOLING2_OPERATOR_DESC: finds the greatest element of each dilated window, and where it lies.
+
+    Args:
+      input: (N, C, H, W), or (N, C, D, H, W).
+      output: N, C, and the number of windows along each spatial dimension.
+      output_indices: the sizes of `output`; which elements of `input` were found, counted over all of it. Or None.
+      strides: elements from a window to the next one, per spatial dimension; at least 1.
+      window_size: elements of a window, likewise.
+      start_padding: how far the first window starts before each spatial dimension.
+      end_padding: how far windows may reach behind it.
+      dilations: elements from one of a window to its next one; at least 1.
+
+    Raises:
+      ConstraintError: a rule of `MaxPooling2Desc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import MaxPooling2Desc, TensorDesc
+      >>> MaxPooling2Desc(
+      ...     input=TensorDesc("FLOAT32", (1, 1, 2, 4)), output=TensorDesc("FLOAT32", (1, 1, 2, 2)),
+      ...     output_indices=None, strides=(1, 1), window_size=(1, 2), start_padding=(0, 0), end_padding=(0, 0),
+      ...     dilations=(1, 2),
+      ... ).compute(np.float32([[[[3, 5, 7, 1], [9, 4, 2, 8]]]]))[0, 0]
+      Array([[7., 5.],
+             [9., 8.]], dtype=float32)
+
+    Source: DML_MAX_POOLING2_OPERATOR_DESC. Its page leaves Dilations out of the formula of the output's sizes; a window
+      spans Dilations * (WindowSize - 1) + 1 elements here.
+    """
+
+    input: Input
+    output: Output
+    output_indices: OptionalOutput
+    strides: FieldInts
+    window_size: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+    dilations: FieldInts
+
+    operator_type: ClassVar[str] = "MAX_POOLING2"
+    other_types: ClassVar[tuple[str, ...]] = ("output_indices",)
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = _since("2_1")
+    constraints: ClassVar[tuple[Rule, ...]] = (*pooling_struct_rules(dilated=True), _WITH_INDICES)
+
+    def compute_checked(self, input: jax.Array) -> Any:
+        return _computed(self, input)

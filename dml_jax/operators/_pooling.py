@@ -1,0 +1,68 @@
+"""What max_pooling and average_pooling share: the rules of windows over the last dimensions, and those of structs."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..core.rules import Operands, Rule, custom
+from ..core.sharding import Dims
+from ..lowering.windows import Windows
+from ._sliding import function_rules, struct_rules
+
+__all__ = ["dims_of", "pooling_rules", "pooling_struct_rules"]
+
+_FIELD, _SIZES = "window_size", "window_sizes"
+
+
+def _uncounted(x: Operands) -> str | None:
+    count, rank = len(x[_SIZES]), len(x["input"].shape)
+    return None if 1 <= count <= rank else f"there are {count} and the rank is {rank}"
+
+
+def _sizes(x: Operands) -> Sequence[Any] | None:
+    return None if _uncounted(x) else x["input"].shape[-len(x[_SIZES]) :]
+
+
+def _made(x: Operands, windows: list[Windows]) -> Sequence[Any]:
+    return (*x["input"].shape[: -len(windows)], *(one.count for one in windows))
+
+
+def pooling_rules(*own: Rule) -> Any:
+    """The rules of a function; `own` come before those of the windows."""
+    text = "{window_sizes} must have one entry per spatial dimension of {input}, at least one"
+    return function_rules(_sizes, *own, custom(f"spatial({_SIZES})", text, _uncounted), made=_made)
+
+
+def dims_of(x: Operands) -> Dims:
+    """Dimensions before those of the windows keep their sharding."""
+    names, count = [f"input {d}" for d in range(x["input"].ndim)], len(x[_SIZES])
+    return Dims({"input": names}, [*names[:-count], *(f"window {d}" for d in range(count))])
+
+
+def _pooled(sizes: Sequence[int], windows: Sequence[Windows]) -> tuple[int, ...]:
+    return (*sizes[:2], *(one.count for one in windows))
+
+
+def pooling_struct_rules(*, dilated: bool) -> tuple[Rule, ...]:
+    """The rules of a struct, with or without Dilations."""
+    found = struct_rules("input", "output", _pooled, "(N, C, the number of windows along each spatial dimension)")
+    return tuple(_in_struct(rule) for rule in found if dilated or "dilations" not in rule.name)
+
+
+def _in_struct(rule: Rule) -> Rule:
+    """The rule where a struct of pooling calls it WindowSize, and may have no Dilations."""
+
+    def named(x: Operands) -> Operands:
+        absent = {} if "dilations" in x else {"dilations": None}
+        return ChainMap({_SIZES: x[_FIELD], **absent}, x)  # type: ignore[arg-type]
+
+    law = rule.law and replace(rule.law, of=_after(named, rule.law.of))
+    renamed = {part: getattr(rule, part).replace(_SIZES, _FIELD) for part in ("name", "text")}
+    return replace(rule, broken_by=_after(named, rule.broken_by), law=law, **renamed)
+
+
+def _after(named: Callable[[Operands], Operands], function: Callable[[Operands], Any]) -> Callable[[Operands], Any]:
+    return lambda x: function(named(x))

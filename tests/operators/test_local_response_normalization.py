@@ -1,0 +1,273 @@
+"""local_response_normalization and LOCAL_RESPONSE_NORMALIZATION: input / (bias + alpha / size * squares) ** beta."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from checks import assert_close, assert_same_bits, together
+from draws import dims
+from jax.sharding import PartitionSpec as P
+from jax.test_util import check_grads
+from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
+from oracles import coordinates
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+
+from dml_jax import (
+    ConstraintError,
+    DataTypeError,
+    LocalResponseNormalizationDesc,
+    TensorDesc,
+    local_response_normalization,
+)
+
+pytestmark = pytest.mark.device
+
+
+def exact(input, local_size, cross_channel=True, alpha=1e-4, beta=0.75, bias=1.0):
+    """In float64, one element after the other."""
+    output = np.zeros(input.shape)
+    axes = [input.ndim - 3] if cross_channel else [input.ndim - 2, input.ndim - 1]
+    before, after = (local_size - 1) // 2, -(-(local_size - 1) // 2)
+    for at in coordinates(input.shape):
+        region = [
+            range(max(0, k - before), min(n - 1, k + after) + 1) if d in axes else [k]
+            for d, (k, n) in enumerate(zip(at, input.shape, strict=True))
+        ]
+        squares = sum(float(one) ** 2 for one in input[np.ix_(*region)].ravel())
+        output[at] = float(input[at]) / (bias + alpha / local_size * squares) ** beta
+    return output
+
+
+def oracle(input, local_size, **given):
+    return exact(input, local_size, **given).astype(input.dtype)
+
+
+# Powers of two, of which everything is exact.
+X = np.float32([2, -2, 2, 2, -2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).reshape(3, 2, 3)
+CASE = Call(
+    local_response_normalization,
+    {"input": X},
+    {"local_size": 2, "cross_channel": True, "alpha": 2, "beta": 1, "bias": 4},
+    is_linear=False,
+)
+BREAKS = {
+    "numbers(input)": {"input": X.astype(jnp.float8_e8m0fnu)},
+    "float(input)": {"input": X.astype(np.int32)},
+    "minimum_rank(input, 3)": {"input": X[0]},
+    "in_range(local_size)": {"local_size": 0},
+    "indexable": {"input": np.zeros((2**16, 1, 1), np.float32), "local_size": 2**16},
+}
+VARIANTS = {
+    "rows and columns": {"cross_channel": False, "local_size": 1},
+    "batches": {"input": np.stack([X, X])},
+    "float16": {"input": X.astype(np.float16)},
+}
+
+
+# The struct.
+
+
+def draw(rng):
+    sizes = dims(rng, 4)
+    return {
+        "input": sizes,
+        "output": sizes,
+        "cross_channel": bool(rng.integers(0, 2)),
+        "local_size": int(rng.integers(1, 6)),
+        "alpha": float(rng.choice([1e-4, 0.5, 2])),
+        "beta": float(rng.choice([0.75, 0.5, 1, 0])),
+        "bias": float(rng.choice([1, 2])),
+    }
+
+
+def fill(rng, port, tensor, count):
+    return rng.normal(size=count).astype(tensor.dtype)
+
+
+def expected(desc, x):
+    return exact(x, desc.local_size, desc.cross_channel, desc.alpha, desc.beta, desc.bias)
+
+
+# DirectML prints no numbers: sums of squares of 5, 8, 20 and 16 over channels, of 25, 20, 20 and 16 over a picture.
+CHANNELS, PICTURE = f32(1, 4, 1, 1), f32(1, 1, 2, 2)
+DESC = LocalResponseNormalizationDesc(CHANNELS, CHANNELS, True, 2, 2, 1, 0)
+IN_CHANNEL = LocalResponseNormalizationDesc(PICTURE, PICTURE, False, 2, 2, 1, 0)
+STRUCTS = (
+    Struct(
+        DESC,
+        breaks={"same_sizes(output, input)": {"output": f32(1, 1, 4, 1)}, "at_least(local_size, 1)": {"local_size": 0}},
+        levels=(level("1_0", RANK_4, input=FLOATS),),
+        examples=(
+            Example(DESC, [[1, 2, 2, 4]], [[0.2, 0.25, 0.1, 0.25]]),
+            Example(IN_CHANNEL, [[1, 2, 2, 4]], [[0.04, 0.1, 0.1, 0.25]]),
+        ),
+        draw=draw,
+        expected=expected,
+        fill=fill,
+        units=16,
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"output": f32(1, 1, 4, 1)}, ConstraintError, "OutputTensor.Sizes must equal InputTensor.Sizes"),
+        ({"local_size": 0}, ConstraintError, "LocalSize must be at least 1, but it is 0"),
+        ({"local_size": 2**32}, ConstraintError, r"LocalSize must be in \[0, 2\*\*32 - 1\]"),
+        ({"cross_channel": "yes"}, DataTypeError, "CrossChannel must be True or False"),
+        ({"beta": "1"}, DataTypeError, "Beta must be a number"),
+        ({"input": TensorDesc("FLOAT16", (1, 4, 1, 1))}, DataTypeError, "OutputTensor.DataType must equal"),
+    ],
+)
+def test_what_the_struct_refuses(change, error, match):
+    with pytest.raises(error, match=match):
+        LocalResponseNormalizationDesc(**DESC.operands() | change)
+
+
+# Against the oracle.
+
+
+def test_regions_of_every_size():
+    """Even ones reach one element further to the end; they are cut off where the array ends."""
+    rng = np.random.default_rng(0)
+    cases = [
+        (rng.normal(size=shape).astype(np.float32), {"local_size": size, "cross_channel": cross, "alpha": 0.7})
+        for shape in ((5, 1, 1), (2, 3, 2, 4))
+        for cross in (True, False)
+        for size in (1, 2, 3, 4, 9, 2**31)
+    ]
+    made = together([(partial(local_response_normalization, **given), x) for x, given in cases])
+    for one, (x, given) in zip(made, cases, strict=True):
+        assert_close(one, exact(x, **given), units=8)
+
+
+def test_numbers_by_default_are_those_that_directml_recommends():
+    x = numbered((3, 1, 2)) * 20
+    assert_same_bits(
+        local_response_normalization(x, 3),
+        local_response_normalization(x, 3, cross_channel=True, alpha=0.0001, beta=0.75, bias=1),
+    )
+    assert_close(local_response_normalization(x, 3), exact(x, 3), units=8)
+
+
+@every_narrow_float
+def test_narrow_floats_are_computed_in_float32(dtype):
+    if dtype.name == "float8_e8m0fnu":
+        with pytest.raises(DataTypeError, match="it is float8_e8m0fnu, which has no 0"):
+            local_response_normalization(np.ones((1, 1, 1), dtype), 1)
+        return
+    x = np.array([0.5, 1.5, 2, 0.25, 1, 3], dtype).reshape(6, 1, 1)
+    made = local_response_normalization(x, 3, alpha=0.5)
+    assert_close(np.asarray(made).astype(np.float32), oracle(x, 3, alpha=0.5).astype(float), units=0)
+
+
+def test_squares_beyond_float16():
+    x = np.full((1, 1, 1), 1000, np.float16)
+    assert_same_bits(local_response_normalization(x, 1, alpha=1, beta=0.5, bias=0), np.ones((1, 1, 1), np.float16))
+
+
+def test_64_bit_floats_are_computed_as_such(x64):
+    x = np.full((1, 1, 1), 2 + 2.0**-40)
+    if x64:
+        np.testing.assert_allclose(local_response_normalization(x, 1), exact(x, 1), rtol=1e-15)
+    else:
+        with pytest.raises(DataTypeError, match="input of type float64 needs 64-bit types"):
+            local_response_normalization(x, 1)
+
+
+def test_empty_arrays():
+    for shape in ((0, 2, 3), (2, 0, 3), (2, 2, 0), (0, 2, 2, 3)):
+        for cross_channel in (True, False):
+            x = np.zeros(shape, np.float32)
+            assert local_response_normalization(x, 3, cross_channel=cross_channel).shape == shape
+
+
+# Transformations.
+
+
+@pytest.mark.parametrize("cross_channel", [True, False])
+def test_derivatives_in_both_directions(cross_channel):
+    x = np.random.default_rng(1).normal(size=(3, 2, 2)).astype(np.float32)
+    call = partial(local_response_normalization, local_size=2, cross_channel=cross_channel, alpha=0.8, bias=1.5)
+    check_grads(call, (x,), order=1, atol=0.05, rtol=0.05)
+
+
+def test_the_derivative_where_all_is_0():
+    back = jax.grad(lambda x: local_response_normalization(x, 3, bias=16, beta=0.5).sum())(
+        np.zeros((3, 1, 1), np.float32)
+    )
+    np.testing.assert_allclose(back, np.full((3, 1, 1), 0.25), rtol=1e-6)
+
+
+def test_vmap_of_any_axis():
+    batch = numbered((3, 2, 4, 2)) / 16
+    call = partial(local_response_normalization, local_size=2, cross_channel=False)
+    mapped = jax.vmap(call, in_axes=2, out_axes=1)(batch)
+    for i in range(4):
+        assert_close(mapped[:, i], exact(batch[:, :, i], 2, False), units=4)
+
+
+def test_symbolic_batches_and_pictures_are_exported():
+    n, h = jax.export.symbolic_shape("n, h")
+    call = partial(local_response_normalization, **CASE.static)
+    exported = jax.export.export(jax.jit(call))(jax.ShapeDtypeStruct((n, 3, h, 3), np.float32))
+    assert_same_bits(exported.call(X[None]), call(X[None]))
+    with pytest.raises(ConstraintError, match="a known size, but dimension 0 is symbolic, n"):
+        jax.export.export(jax.jit(call))(jax.ShapeDtypeStruct((n, 2, 3), np.float32))
+
+
+# Explicit meshes.
+
+
+def test_other_dimensions_keep_their_sharding():
+    for cross_channel, spec in ((True, (None, "d", None)), (False, ("d", None, None))):
+        x = np.concatenate([X, X[:1]])
+        call = partial(local_response_normalization, **CASE.static | {"cross_channel": cross_channel})
+        made = call(on_explicit_mesh(x, *spec))
+        assert jax.typeof(made).sharding.spec == P(*spec)
+        assert_same_bits(made, call(x))
+
+
+def test_sharded_channels_need_an_out_sharding():
+    x = np.concatenate([X, X[:1]])
+    call = partial(local_response_normalization, **CASE.static)
+    on_mesh = on_explicit_mesh(x, "d", None, None)
+    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', and the output has no such"):
+        call(on_mesh)
+    made = call(on_mesh, out_sharding=P("d", None, None))
+    assert jax.typeof(made).sharding.spec == P("d", None, None)
+    assert_same_bits(made, call(x))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": 3}, DataTypeError, "input must be an array"),
+        ({"input": X > 1}, DataTypeError, "input.dtype must be one of floats, but it is bool"),
+        ({"input": X[0]}, ConstraintError, "input.rank must be at least 3, but it is 2"),
+        ({"local_size": 2.0}, DataTypeError, "local_size must be a Python integer"),
+        ({"local_size": -1}, ConstraintError, r"local_size must be in \[1, 2\*\*32\), but it is -1"),
+        ({"local_size": 10**400}, ConstraintError, r"local_size must be in \[1, 2\*\*32\)"),
+        ({"cross_channel": 1}, DataTypeError, "cross_channel must be True or False, known while tracing"),
+        ({"alpha": "2"}, DataTypeError, "alpha must be a real number"),
+        ({"beta": None}, DataTypeError, "beta must be a real number"),
+        ({"bias": 10**400}, DataTypeError, "bias must be a real number"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^local_response_normalization: .*{match}"):
+        local_response_normalization(**CASE.arguments | change)
+
+
+def test_torch_agrees():
+    """Its regions of an even size reach one element further to the start."""
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(4).normal(size=(2, 7, 3, 2)).astype(np.float32)
+    peer = torch.nn.functional.local_response_norm(torch.from_numpy(x), 5, alpha=0.3, beta=0.6, k=2)
+    assert_close(local_response_normalization(x, 5, alpha=0.3, beta=0.6, bias=2), peer.numpy(), units=8)

@@ -1,0 +1,386 @@
+"""max_pooling and MAX_POOLING to MAX_POOLING2: the greatest element of each window, and where it lies."""
+
+from functools import partial
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from checks import assert_calls_agree, assert_is, assert_same_bits
+from jax.sharding import PartitionSpec as P
+from operator_cases import ALL_TYPES, FLOATS, RANKS_4_TO_5, Call, Example, Struct, f32, level, u32
+from oracles import coordinates
+from small_arrays import NARROW, numbered, on_explicit_mesh
+from window_cases import (
+    DILATED_BREAKS,
+    DILATED_LEADING,
+    POOLING_BREAKS,
+    POOLING_LEADING,
+    counted,
+    draw_pooled,
+    filled,
+    places,
+    pooling_of,
+    some_windows,
+)
+
+from dml_jax import (
+    ConstraintError,
+    DataTypeError,
+    MaxPooling1Desc,
+    MaxPooling2Desc,
+    MaxPoolingDesc,
+    TensorDesc,
+    compile_operator,
+    max_pooling,
+    max_unpooling,
+)
+
+pytestmark = pytest.mark.device
+
+
+def oracle(input, window_sizes, **given):
+    attributes = filled(window_sizes, **given)
+    split = input.ndim - len(window_sizes)
+    lead, sizes = input.shape[:split], input.shape[split:]
+    counts = counted(sizes, attributes)
+    values = np.full((*lead, prod(counts)), least(input.dtype))
+    indices = np.full(values.shape, 2**32 - 1, np.uint32)
+    for _, column, at in places(sizes, attributes):
+        for batch in coordinates(lead):
+            if at is None:
+                continue
+            here = (*batch, *at)
+            if indices[*batch, column] == 2**32 - 1 or rank(input[here]) > rank(values[*batch, column]):
+                values[*batch, column] = input[here]
+                indices[*batch, column] = np.ravel_multi_index(here, input.shape)
+    return values.reshape(*lead, *counts), indices.reshape(*lead, *counts)
+
+
+def rank(x):
+    """A NaN is greater than every number."""
+    if np.asarray(x).dtype.kind in "biu":
+        return False, int(x)
+    return (True, 0.0) if x != x else (False, float(x))
+
+
+def least(dtype):
+    if dtype.kind in "iu" or "int" in dtype.name:
+        return np.array(ml_dtypes.iinfo(dtype).min, dtype)
+    return np.array(0 if dtype.kind == "b" else -np.inf, dtype)
+
+
+X = np.float32([[[3, 5, 7, 1], [9, 4, 2, 8], [-1, 8, 8, -3]], [[2, 2, -5, 0], [-0.0, 0.0, 1, 1], [6, -2, 4, 6]]])
+CASE = Call(max_pooling, {"input": X}, {"window_sizes": (2, 3)}, is_linear=False)
+BREAKS = {
+    "numbers(input)": {"input": X.astype(jnp.float8_e8m0fnu)},
+    "ordered(input)": {"input": X.astype(np.complex64)},
+    "numbered(input)": {"input": np.lib.stride_tricks.as_strided(np.int8([0]), (2**16, 2**16), (0, 0))},
+    "spatial(window_sizes)": {"window_sizes": ()},
+    "one_per_window(strides)": {"strides": (1,)},
+    "one_per_window(dilations)": {"dilations": ()},
+    "one_per_window(start_padding)": {"start_padding": (1, 0, 0)},
+    "one_per_window(end_padding)": {"end_padding": (1,)},
+    "each_at_least(window_sizes, 1)": {"window_sizes": (2, 0)},
+    "each_at_least(strides, 1)": {"strides": (0, 1)},
+    "each_at_least(dilations, 1)": {"dilations": (-1, 1)},
+    "each_at_least(start_padding, 0)": {"start_padding": (0, -1)},
+    "each_at_least(end_padding, 0)": {"end_padding": (-2, 1)},
+    "fits": {"window_sizes": (2, 5)},
+    "representable": {"end_padding": (2**62, 2**62)},
+    "indexable": {"end_padding": (0, 2**30)},
+}
+VARIANTS = {
+    "padded": {"start_padding": (1, 0), "end_padding": (2, 1), "strides": (2, 2)},
+    "dilated": {"dilations": (2, 1), "strides": (1, 2), "end_padding": (0, 1)},
+    "in the padding alone": {"window_sizes": (1, 1), "start_padding": (0, 2)},
+    "all dimensions": {"window_sizes": (2, 2, 2)},
+    "all elements": {"window_sizes": (3, 4)},
+    "integers": {"input": (X * 20).astype(np.uint8), "start_padding": (0, 2)},
+    "bfloat16": {"input": X.astype(jnp.bfloat16), "window_sizes": (2,)},
+}
+
+
+# The structs.
+
+
+def fill(rng, port, tensor, count):
+    """Ties, NaNs and zeros of both signs; of half of the buffers random bits."""
+    if rng.random() < 0.5:
+        return None
+    few = [-2, 0, 1, 1] if tensor.dtype.kind != "f" else [-2, 0, -0.0, 1, np.nan, -np.nan, -np.inf]
+    return rng.choice(np.array(few).astype(tensor.dtype), count)
+
+
+def draw_with_indices(rng, *, dilated):
+    fields = draw_pooled(rng, dilated=dilated)
+    return {**fields, "output_indices": fields["output"] if rng.random() < 0.8 else None}
+
+
+def expected(desc, x):
+    values, indices = oracle(x, **pooling_of(desc))
+    tensor = desc.operands().get("output_indices")
+    return values if tensor is None else (values, indices.astype(tensor.dtype))
+
+
+EIGHT_BITS = FLOATS | {"INT8", "UINT8"}
+TYPES = ALL_TYPES - {"FLOAT64"}
+WITHOUT_INDICES = (
+    level("5_0", RANKS_4_TO_5, input=TYPES),
+    level("3_0", RANKS_4_TO_5, input=EIGHT_BITS),
+    level("1_0", RANKS_4_TO_5, input=FLOATS),
+)
+
+
+def levels(since):
+    return (
+        level("5_0", RANKS_4_TO_5, input=TYPES, output_indices={"UINT64", "UINT32"}),
+        level("3_0", RANKS_4_TO_5, input=EIGHT_BITS, output_indices={"UINT32"}),
+        level(since, RANKS_4_TO_5, input=FLOATS, output_indices={"UINT32"}),
+    )
+
+
+# DirectML's example: windows of 3 along rows.
+IMAGE, POOLED, WINDOWS = f32(1, 1, 2, 4), f32(1, 1, 2, 2), ((1, 1), (1, 3), (0, 0), (0, 0))
+TABLE, VALUES, INDICES = [3, 5, 7, 1, 9, 4, 2, 8], [7, 7, 9, 8], [2, 2, 4, 7]
+PLAIN = MaxPoolingDesc(IMAGE, POOLED, *WINDOWS)
+INDEXED = MaxPooling1Desc(IMAGE, POOLED, u32(1, 1, 2, 2), *WINDOWS)
+DILATED = MaxPooling2Desc(IMAGE, POOLED, u32(1, 1, 2, 2), *WINDOWS, (1, 1))
+SAME = {"same_sizes(output_indices, output)": {"output_indices": u32(1, 1, 2, 1)}}
+STRUCTS = (
+    Struct(
+        PLAIN,
+        breaks=POOLING_BREAKS,
+        levels=WITHOUT_INDICES,
+        examples=[Example(PLAIN, [TABLE], [VALUES])],
+        draw=partial(draw_pooled, dilated=False),
+        expected=expected,
+        leading=POOLING_LEADING,
+        fill=fill,
+    ),
+    Struct(
+        INDEXED,
+        breaks=POOLING_BREAKS | SAME,
+        levels=levels("2_0"),
+        examples=[Example(INDEXED, [TABLE], [VALUES, INDICES])],
+        draw=partial(draw_with_indices, dilated=False),
+        expected=expected,
+        leading=POOLING_LEADING,
+        fill=fill,
+    ),
+    Struct(
+        DILATED,
+        breaks=POOLING_BREAKS | DILATED_BREAKS | SAME,
+        levels=levels("2_1"),
+        examples=[Example(DILATED, [TABLE], [VALUES, INDICES])],
+        draw=partial(draw_with_indices, dilated=True),
+        expected=expected,
+        leading=DILATED_LEADING,
+        fill=fill,
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"window_size": (3,)}, "WindowSize must have .* InputTensor.DimensionCount - 2, but there are 1"),
+        ({"dilations": (1, 2)}, "window must fit .* but that of spatial dimension 1 spans 5 of 4"),
+        ({"strides": (1, 0)}, r"every one of Strides must be at least 1, but they are \(1, 0\)"),
+        ({"start_padding": (-1, 0)}, r"StartPadding\[0\] must be in \[0, 2\*\*32 - 1\]"),
+        (
+            {"output": f32(1, 1, 2, 3)},
+            r"OutputTensor.Sizes must be \(N, C, .* \(1, 1, 2, 3\) is not \(1, 1, 2, 2\)",
+        ),
+        ({"output_indices": u32(1, 1, 2, 3)}, "OutputIndicesTensor.Sizes must equal OutputTensor.Sizes"),
+        ({"output_indices": f32(1, 1, 2, 2)}, "OutputIndicesTensor.DataType must be one of UINT64, UINT32"),
+        ({"output": TensorDesc("INT8", (1, 1, 2, 2))}, "OutputTensor.DataType must equal InputTensor.DataType"),
+    ],
+)
+def test_what_the_struct_refuses(change, match):
+    with pytest.raises(ConstraintError, match=match):
+        MaxPooling2Desc(**DILATED.operands() | change)
+
+
+def test_64_bit_data_and_indices_of_descriptors(x64):
+    x = np.int64([[[[5, -(2**63), 2**40, 2**40 + 1]]]])
+    sizes = (1, 1, 1, 3)
+    desc = MaxPooling1Desc(
+        TensorDesc("INT64", x.shape),
+        TensorDesc("INT64", sizes),
+        TensorDesc("UINT64", sizes),
+        *((1, 1), (1, 2), (0, 0), (0, 0)),
+    )
+    values, indices = map(np.asarray, compile_operator(desc)(x.ravel()))
+    assert_same_bits(values.view(np.int64), np.int64([5, 2**40, 2**40 + 1]))
+    assert_same_bits(indices.view(np.uint64), np.uint64([0, 2, 3]))
+    if x64:
+        assert_same_bits(desc.compute(x)[0], values.view(np.int64).reshape(sizes))
+    else:
+        with pytest.raises(DataTypeError, match="input of type int64 needs 64-bit types"):
+            max_pooling(x, (2,))
+
+
+# Against the oracle.
+
+
+def test_windows_of_every_kind(exhaustive):
+    rng = np.random.default_rng(0)
+
+    def calls():
+        for sizes, attributes in some_windows(exhaustive):
+            x = rng.choice(np.float32([0, -0.0, 1, -1, np.nan, -np.inf]), (2, *sizes))
+            yield partial(max_pooling, **attributes), (x,), oracle(x, **attributes)
+
+    assert_calls_agree(calls())
+
+
+def test_leading_dimensions():
+    for lead in ((), (3,), (2, 1, 3), (2, 2, 1, 2)):
+        x = -numbered((*lead, 3, 4))
+        assert_is(max_pooling(x, (2, 2)), oracle(x, (2, 2)))
+
+
+def test_strides_and_dilations_beyond_everything():
+    """Of one window, or of one element, they mean nothing."""
+    x = numbered((1, 5))
+    for huge in (2**31, 2**63, 10**30):
+        assert_same_bits(max_pooling(x, (5,), strides=(huge,))[0], np.float32([[5]]))
+        assert_same_bits(max_pooling(x, (1,), dilations=(huge,))[0], x)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.dtype(getattr(ml_dtypes, name)) for name in NARROW if name != "float8_e8m0fnu"], ids=str
+)
+def test_bits_of_narrow_floats(dtype):
+    """NaN payloads, subnormals and zeros of both signs, each beside each of some."""
+    every = np.arange(256).astype(np.uint8) if dtype.itemsize == 1 else np.arange(0, 2**16, 127).astype(np.uint16)
+    x = np.random.default_rng(0).permutation(every).view(dtype)
+    assert_is(max_pooling(x, (3,), strides=(2,)), oracle(x, (3,), strides=(2,)))
+
+
+@pytest.mark.parametrize("name", ["bool", "float16", "int4", "uint4", "int8", "uint32"])
+def test_other_types(name):
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    x = np.random.default_rng(1).integers(0, 2 if name == "bool" else 8, (2, 9)).astype(dtype)
+    if dtype.kind in "iu" and dtype.itemsize > 1:
+        x[0, :2] = np.iinfo(dtype).max, np.iinfo(dtype).min
+    assert_is(max_pooling(x, (3,), strides=(2,)), oracle(x, (3,), strides=(2,)))
+
+
+def test_the_least_number_of_a_type_without_infinity():
+    for dtype, wanted in ((jnp.float8_e4m3fn, -448), (jnp.float8_e5m2, -np.inf), (np.int8, -128), (np.uint8, 0)):
+        values, indices = max_pooling(np.ones(1, dtype), (1,), start_padding=(1,))
+        assert_same_bits(values, np.array([wanted, 1], dtype))
+        assert_same_bits(indices, np.uint32([2**32 - 1, 0]))
+
+
+def test_empty_arrays():
+    for one, other in zip(max_pooling(X[:0], (2, 2)), [np.float32, np.uint32], strict=True):
+        assert (one.shape, one.dtype) == ((0, 2, 3), other)
+    values, indices = max_pooling(np.zeros((1, 0), np.float32), (2,), start_padding=(3,))
+    assert_same_bits(values, np.full((1, 2), -np.inf, np.float32))
+    assert_same_bits(indices, np.full((1, 2), 2**32 - 1, np.uint32))
+
+
+def test_unpooling_puts_back_what_was_found():
+    x = np.random.default_rng(2).permutation(32).astype(np.float32).reshape(2, 1, 4, 4)
+    values, indices = max_pooling(x, (2, 2), strides=(2, 2))
+    back = np.asarray(max_unpooling(values, indices, x.shape))
+    assert_same_bits(back[back != 0], x[back != 0])
+    assert (back != 0).sum() == 8
+
+
+# Transformations.
+
+
+def test_the_gradient_goes_back_to_the_first_of_equals():
+    weights, wanted = numbered((2, 2, 2)), np.zeros(X.size, np.float32)
+    np.add.at(wanted, oracle(X, (2, 3))[1].ravel(), weights.ravel())
+    back = jax.grad(lambda x: (max_pooling(x, (2, 3))[0] * weights).sum())(X)
+    assert_same_bits(back, wanted.reshape(X.shape))
+
+
+def test_what_is_in_the_padding_alone_has_no_gradient():
+    back = jax.grad(lambda x: max_pooling(x, (1,), start_padding=(2,))[0][2:].sum())(np.float32([1, 2]))
+    assert_same_bits(back, np.float32([1, 1]))
+
+
+def test_tangents_are_those_of_the_elements_that_were_found():
+    tangents = numbered(X.shape)
+    attributes = {"window_sizes": (2, 2), "start_padding": (1, 0)}
+    (_, indices), (moved, _) = jax.jvp(partial(max_pooling, **attributes), (X,), (tangents,))
+    assert_same_bits(moved, tangents.ravel()[np.asarray(indices)])
+
+
+def test_cotangents_of_narrow_floats_are_rounded_once():
+    x = np.float32([9] + [0] * 599).astype(jnp.bfloat16)
+    (back,) = jax.vjp(lambda x: max_pooling(x, (600,), start_padding=(599,))[0], x)[1](np.ones(600, jnp.bfloat16))
+    assert_same_bits(back[0], np.array(600, jnp.bfloat16))
+
+
+def test_vmap_of_any_axis():
+    batch = np.random.default_rng(3).integers(0, 5, (2, 4, 3, 6)).astype(np.float32)
+    attributes = {"window_sizes": (2, 3), "strides": (1, 2)}
+    mapped = jax.vmap(partial(max_pooling, **attributes), in_axes=2, out_axes=1)(batch)
+    for i in range(3):
+        assert_is((mapped[0][:, i], mapped[1][:, i]), oracle(batch[:, :, i], **attributes))
+
+
+def test_symbolic_channels_are_exported_and_symbolic_sizes_refused():
+    n, c = jax.export.symbolic_shape("n, c")
+    pool = jax.jit(lambda x: max_pooling(x, (2, 3)))
+    exported = jax.export.export(pool)(jax.ShapeDtypeStruct((n, c, 3, 4), np.float32))
+    assert_is(exported.call(X[None]), oracle(X[None], (2, 3)))
+    with pytest.raises(ConstraintError, match="of known size, but spatial dimension 1 is symbolic, c"):
+        jax.export.export(pool)(jax.ShapeDtypeStruct((2, 4, c), np.float32))
+
+
+# Explicit meshes.
+
+
+def test_what_is_before_the_windows_keeps_its_sharding():
+    made = max_pooling(on_explicit_mesh(X, "d", None, None), (2, 3))
+    assert [jax.typeof(one).sharding.spec for one in made] == [P("d", None, None)] * 2
+    assert_is(made, oracle(X, (2, 3)))
+
+
+def test_a_sharded_spatial_dimension_needs_an_out_sharding():
+    x = on_explicit_mesh(X, None, None, "d")
+    with pytest.raises(ConstraintError, match="dimension 2 of input is sharded over 'd', and the output has no such"):
+        max_pooling(x, (2, 2))
+    made = max_pooling(x, (2, 3), out_sharding=P(None, None, "d"))
+    assert [jax.typeof(one).sharding.spec for one in made] == [P(None, None, "d")] * 2
+    assert_is(made, oracle(X, (2, 3)))
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({"input": 3}, DataTypeError, "input must be an array"),
+        ({"input": X.astype(np.complex64)}, DataTypeError, "it is complex64, whose numbers have no order"),
+        ({"window_sizes": 2}, DataTypeError, "window_sizes must be a sequence of Python integers, .* it is int"),
+        ({"window_sizes": (1, 1, 1, 1)}, ConstraintError, "at least one, but there are 4 and the rank is 3"),
+        ({"window_sizes": (2, 1.5)}, DataTypeError, r"window_sizes\[1\] must be a Python integer"),
+        ({"window_sizes": (2, 2**63)}, ConstraintError, "spatial dimension 1 spans 9223372036854775808 of 4"),
+        ({"strides": (1, 1, 1)}, ConstraintError, "strides must have one entry per window size, but there are 3 for 2"),
+        ({"end_padding": (2**63, 0)}, ConstraintError, r"must be fewer than 2\*\*63, but one would be"),
+        ({"start_padding": (0, -1)}, ConstraintError, r"every one of start_padding must be at least 0"),
+    ],
+)
+def test_mistakes_are_named(change, error, match):
+    with pytest.raises(error, match=f"^max_pooling: .*{match}"):
+        max_pooling(**CASE.arguments | change)
+
+
+def test_torch_agrees():
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(4).normal(size=(2, 3, 7, 6)).astype(np.float32)
+    pool = partial(torch.nn.functional.max_pool2d, stride=(1, 2), padding=(1, 1), dilation=(2, 1))
+    values = max_pooling(x, (3, 2), strides=(1, 2), dilations=(2, 1), start_padding=(1, 1), end_padding=(1, 1))[0]
+    assert_same_bits(values, pool(torch.from_numpy(x), (3, 2)).numpy())

@@ -101,6 +101,16 @@ def numbers(operand: str, *, with_zero: bool = False) -> Rule:
     return Rule(f"numbers({operand})", text, broken_by, DataTypeError)
 
 
+def floats(operand: str) -> Rule:
+    """An array is of floats, of any width."""
+
+    def broken_by(x: Operands) -> Fact:
+        dtype = x[operand].dtype
+        return None if jnp.issubdtype(dtype, jnp.floating) else f"it is {dtype}"
+
+    return Rule(f"float({operand})", f"{{{operand}}}.{{dtype}} must be one of floats", broken_by, DataTypeError)
+
+
 # Ranks and sizes.
 
 

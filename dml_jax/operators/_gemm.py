@@ -20,6 +20,7 @@ from ..core.rules import (
     Operands,
     Rule,
     custom,
+    floats,
     if_given,
     minimum_rank,
     representable,
@@ -29,8 +30,6 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..core.tensor import TensorDesc
-from ..errors import DataTypeError
-from ..lowering.bits import is_key
 from ..lowering.combine import wide_type
 
 __all__ = ["GemmDesc", "MatrixTransform", "gemm"]
@@ -68,11 +67,6 @@ def _other_inner_size(x: Operands) -> str | None:
     return None if a is None or b is None or a[1] == b[0] else f"there are {a[1]} columns and {b[0]} rows"
 
 
-def _no_float(x: Operands) -> str | None:
-    is_float = not is_key(x["a"]) and jnp.issubdtype(x["a"].dtype, jnp.floating)
-    return None if is_float else f"it is {x['a'].dtype}"
-
-
 FORMULA = (
     "those of the product: {a}'s before the last two, the rows of {a}, the columns of {b}, each as it is multiplied"
 )
@@ -84,7 +78,7 @@ ADDED = if_given("c", sizes_follow("c", _product, FORMULA))
 RULES = (
     minimum_rank("a", 2),
     minimum_rank("b", 2),
-    Rule("float(a)", "{a}.{dtype} must be one of floats", _no_float, DataTypeError),
+    floats("a"),
     same_dtype("b", "a"),
     if_given("c", same_dtype("c", "a")),
     SAME_BATCH,

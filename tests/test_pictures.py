@@ -40,6 +40,7 @@ def test_the_page_of_the_operator_shows_the_picture(name):
 # The pages that have no picture.
 WITHOUT = {
     "cast": "it changes numbers, not places: a table says it",
+    "convolution": "it adds up products, which a formula says",
     "fill_value_constant": "one number everywhere",
     "fill_value_sequence": "a formula of the place",
     "gemm": "it adds up products, which a formula says",

@@ -35,3 +35,4 @@ from ._fill_diagonals import *
 from ._cumulative_summation import *
 from ._cumulative_product import *
 from ._gemm import *
+from ._convolution import *

@@ -15,6 +15,9 @@ from dml_jax import (
     CompiledOperator,
     Computation,
     Constant,
+    ConvolutionDesc,
+    ConvolutionDirection,
+    ConvolutionMode,
     CumulativeProductDesc,
     CumulativeSummationDesc,
     DataType,
@@ -54,7 +57,7 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    for desc in (*blocks(), *borders(), *accumulations(), *products(), *reads(), *writes(), graphs()):
+    for desc in (*blocks(), *borders(), *accumulations(), *products(), *filters(), *reads(), *writes(), graphs()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
@@ -170,6 +173,19 @@ def products() -> list[OperatorDesc]:
     relu = Activation("ACTIVATION_LEAKY_RELU", (0.5,))
     assert_type(relu.by_name, dict[str, Any])
     return [outer, GemmDesc(row, matrix, row, row, 0, MatrixTransform.TRANSPOSE, fused_activation=relu)]
+
+
+def filters() -> list[OperatorDesc]:
+    row, pair, output = (TensorDesc("FLOAT32", (1, 1, n)) for n in (4, 2, 3))
+    correlation = ConvolutionDesc(row, pair, None, output, "CROSS_CORRELATION", 0, (1,), (1,), (0,), (0,), (0,))
+    assert_type(correlation.mode, ConvolutionMode)
+    assert_type(correlation.direction, ConvolutionDirection)
+    assert_type(correlation.strides, tuple[int, ...])
+    mode, forward = ConvolutionMode.CONVOLUTION, ConvolutionDirection.FORWARD
+    return [
+        correlation,
+        ConvolutionDesc(row, pair, None, output, mode, forward, [1], [1], [0], [0], [0], group_count=1),
+    ]
 
 
 def compiled() -> None:

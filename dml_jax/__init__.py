@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .core.tensor import TensorDesc as TensorDesc
     from .desc_json import desc_from_json as desc_from_json, desc_to_json as desc_to_json
     from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
+    from .graphs.builder import GraphBuilder as GraphBuilder
     from .graphs.desc import GraphDesc as GraphDesc
+    from .graphs.expression import Expression as Expression
     from .graphs.parts import Constant as Constant
     from .lowering.forms import use_form as use_form
     from .operators import *
@@ -40,7 +42,9 @@ _PLACES = {
     "ConstraintError": "errors",
     "DataType": "core.data_type",
     "DataTypeError": "errors",
+    "Expression": "graphs.expression",
     "FeatureLevel": "core.feature_level",
+    "GraphBuilder": "graphs.builder",
     "GraphDesc": "graphs.desc",
     "Memory": "compiled.compile",
     "OperatorDesc": "core.desc",

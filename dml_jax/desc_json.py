@@ -146,12 +146,13 @@ def _struct(json: Any) -> tuple[type[OperatorDesc[Any]], Mapping[str, Any]]:
 
 
 def _fields(json: Mapping[str, Any]) -> Any:
-    """The fields of what a descriptor in JSON form names."""
-    for field in json:
-        if field not in DISPATCHABLE:
-            raise ConstraintError(f"unknown field {field!r:.60}; {suggestion(str(field), DISPATCHABLE)}")
-    desc = _either(json, "desc")
-    return {} if desc is None else desc
+    """The fields of what a descriptor in JSON form names: under "desc", or beside its "type"."""
+    beside = {field: value for field, value in json.items() if field not in DISPATCHABLE}
+    if "desc" not in json and "Desc" not in json:
+        return beside
+    for field in beside:
+        raise ConstraintError(f"unknown field {field!r:.60}; {suggestion(str(field), DISPATCHABLE)}")
+    return _either(json, "desc")
 
 
 # Fields of a dispatchable; the last two choose how DirectML compiles and have no meaning here.
@@ -160,10 +161,8 @@ OTHER_DISPATCHABLES = ("hlsl", "onnx", "dmlserializedgraph")
 
 
 def _either(json: Mapping[str, Any], field: str) -> Any:
-    """A field that may be written with a capital."""
-    if field in json and field.capitalize() in json:
-        raise ConstraintError(f"{field!r} and {field.capitalize()!r} stand side by side; only one of them can be meant")
-    return json.get(field, json.get(field.capitalize()))
+    """A field that may be written with a capital, which DxDispatch reads first."""
+    return json.get(field.capitalize(), json.get(field))
 
 
 def _read_fields(cls: type[OperatorDesc[Any]], form: Mapping[str, Any], faults: Faults) -> dict[str, Any]:

@@ -487,6 +487,31 @@ def relu(g):
     g.add("Relu", [g.input(x)], [x.shape], x.dtype, kept=False)
 
 
+def gemm(g):
+    m, n, k = (g.size(1, 5) for _ in range(3))
+    attributes = {"transA": g.size(0, 2), "transB": g.size(0, 2), "alpha": 0.5, "beta": -2.0}
+    sizes = (k, m) if attributes["transA"] else (m, k), (n, k) if attributes["transB"] else (k, n)
+    added = ((m, n), (1, n), (m, 1), (n,), ())[g.size(0, 5)]
+    inputs = [g.input(g.rng.standard_normal(s).astype(np.float32)) for s in (*sizes, added)]
+    g.add(
+        "Gemm",
+        inputs[: 2 if g.opset >= 11 and g.rng.random() < 0.3 else 3],
+        [()],
+        np.float32,
+        rounded=True,
+        **attributes,
+    )
+
+
+def matmul(g):
+    batch, (m, n, k) = g.shape(0, 2), (g.size(1, 5) for _ in range(3))
+    shared = tuple(1 if g.rng.random() < 0.3 else d for d in batch)[g.size(0, len(batch) + 1) :]
+    sizes = (k,) if g.rng.random() < 0.2 else (*batch, m, k), (k,) if g.rng.random() < 0.2 else (*shared, k, n)
+    dtype = (np.float32, np.int32)[int(g.opset >= 9 and g.rng.random() < 0.3)]
+    inputs = [g.input((4 * g.rng.standard_normal(s)).astype(dtype)) for s in sizes]
+    g.add("MatMul", inputs, [()], dtype, rounded=True)
+
+
 def conv(g):
     rank, group = g.size(1, 4), g.size(1, 3)
     kernel = [g.size(1, 4) for _ in range(rank)]
@@ -543,5 +568,7 @@ RECIPES = (
     (7, lambda g: (upsample if g.opset < 11 else resize)(g)),
     *((7, arithmetic(op_type)) for op_type in ("Add", "Sub", "Mul", "Div")),
     (7, relu),
+    (7, gemm),
+    (7, matmul),
     (7, conv),
 )

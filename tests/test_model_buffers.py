@@ -15,7 +15,7 @@ def buffer(folder=None, **fields):
 
 
 def contents(made):
-    return made.make()[made.offset : made.offset + made.initial.byte_count].view(made.data_type.dtype)
+    return made.initial_range(made.make())
 
 
 @pytest.mark.parametrize("data_type", DataType, ids=lambda t: t.name)
@@ -67,16 +67,41 @@ def test_values_of_different_types_lie_in_a_row():
         ({}, 12),
         ({"sizeInBytes": 10}, 10),
         ({"sizeInBytes": 100}, 100),
-        ({"initialValuesOffsetInBytes": 4}, 16),
+        ({"type": "BUFFER"}, 12),
+        ({"initialValuesOffsetInBytes": 2}, 12),
         ({"initialValuesOffsetInBytes": 8, "sizeInBytes": 100}, 100),
     ],
 )
 def test_sizes_and_offsets(fields, size):
+    """DxDispatch's offset counts for the size alone: the values start at byte 0."""
     made = buffer(initialValuesDataType="FLOAT16", initialValues=[1, 2, 3, 4, 5], **fields)
-    offset = fields.get("initialValuesOffsetInBytes", 0)
     assert made.size == made.make().size == size
-    assert made.make()[offset:][:10].view(np.float16).tolist() == [1, 2, 3, 4, 5]
-    assert not made.make()[:offset].any()
+    assert made.make()[:10].view(np.float16).tolist() == [1, 2, 3, 4, 5]
+    assert not made.make()[10:].any()
+
+
+def test_a_sequence_adds_in_its_own_type():
+    """value += delta: a float that cannot grow by so little stays, and an integer wraps."""
+    half = {"valueCount": 2051, "valueStart": 0, "valueDelta": 1}
+    assert contents(buffer(initialValuesDataType="FLOAT16", initialValues=half))[-4:].tolist() == [
+        2047,
+        2048,
+        2048,
+        2048,
+    ]
+    value, tenths = np.float32(0), []
+    for _ in range(1000):
+        tenths.append(value)
+        value = np.float32(value + np.float32(0.1))
+    steps = {"valueCount": 1000, "valueStart": 0, "valueDelta": 0.1}
+    assert_same_bits(contents(buffer(initialValuesDataType="FLOAT32", initialValues=steps)), np.array(tenths))
+    round_again = {"valueCount": 3, "valueStart": 254, "valueDelta": 1}
+    assert contents(buffer(initialValuesDataType="UINT8", initialValues=round_again)).tolist() == [254, 255, 0]
+    assert contents(
+        buffer(
+            initialValuesDataType="FLOAT32", initialValues={"valueCount": 2, "valueStart": "-Inf", "valueDelta": "NaN"}
+        )
+    ).tolist() == pytest.approx([-np.inf, np.nan], nan_ok=True)
 
 
 F32 = {"initialValuesDataType": "FLOAT32"}
@@ -100,9 +125,9 @@ F32 = {"initialValuesDataType": "FLOAT32"}
         ({**F32, "initialValues": {"value": 1, "valueStart": 1, "valueCount": 1}}, "unknown field 'valueStart'"),
         (
             {**F32, "initialValues": {"valueStart": 1, "valueCount": 2}},
-            "'valueDelta' must be a finite number, but it is null",
+            "'valueDelta' is missing",
         ),
-        ({**F32, "initialValues": ["NaN"]}, 'number 0 must be a number, "nan", "inf" or "-inf"'),
+        ({**F32, "initialValues": ["NaNs"]}, 'number 0 must be a number, "nan", "inf" or "-inf"'),
         ({**F32, "initialValues": [1, True]}, "number 1 must be a number"),
         ({**F32, "initialValues": [1e39]}, "number 0 must fit FLOAT32"),
         ({**F32, "initialValues": [10**400]}, "number 0 must fit FLOAT32"),
@@ -113,8 +138,8 @@ F32 = {"initialValuesDataType": "FLOAT32"}
         ({"initialValuesDataType": "INT8", "initialValues": [1.5]}, "must be an integer of INT8"),
         ({"initialValuesDataType": "INT8", "initialValues": ["nan"]}, 'number 0 must be a number, but it is "nan"'),
         (
-            {"initialValuesDataType": "UINT8", "initialValues": {"valueStart": 250, "valueDelta": 2, "valueCount": 4}},
-            "value 3 of the sequence must be an integer of UINT8",
+            {"initialValuesDataType": "UINT8", "initialValues": {"valueStart": 256, "valueDelta": 2, "valueCount": 4}},
+            "'valueStart' must be an integer of UINT8",
         ),
         ({**F32, "initialValues": [1, 2], "sizeInBytes": 4}, "'sizeInBytes' must be at least the 8"),
         ({**F32, "initialValues": [1], "sizeInBytes": 2**64}, r"'sizeInBytes' must be in \[0, "),
@@ -193,8 +218,10 @@ def test_bad_files_are_refused(tmp_path):
         with pytest.raises(ConstraintError, match=match):
             read_buffer({**F32, "initialValues": {"sourcePath": name}}, tmp_path)
     (tmp_path / "a.txt").write_text("1 2 3")
-    with pytest.raises(ConstraintError, match=r"'sourcePath' must end in one of .npy, .dat, .bin, .png"):
+    with pytest.raises(ConstraintError, match=r"'a.txt' must hold whole elements of FLOAT32, but it has 5 bytes"):
         read_buffer({**F32, "initialValues": {"sourcePath": "a.txt"}}, tmp_path)
+    raw = read_buffer({"initialValuesDataType": "UINT8", "initialValues": {"sourcePath": "a.txt"}}, tmp_path)
+    assert contents(raw).tobytes() == b"1 2 3"
     with pytest.raises(ConstraintError, match=r"raw bytes, 'odd.dat', need 'initialValuesDataType'"):
         read_buffer({"initialValues": {"sourcePath": "odd.dat"}}, tmp_path)
 

@@ -208,7 +208,7 @@ def test_options_of_model_files_are_refused(folder, option, shown):
 def test_options_of_onnx_files_are_refused(folder):
     result = dml_jax_command("run", FOLDER / "gather.json", "--input", "a.npy")
     assert result.exit_code == 2
-    assert "--input is for a .onnx file only" in result.stderr
+    assert "--input is for a .onnx or .bin file only" in result.stderr
     result = dml_jax_command("check", folder / "m.onnx", "--output-dir", folder)
     assert result.exit_code == 2
     assert "--output-dir is for DxDispatch model files only" in result.stderr

@@ -26,7 +26,7 @@ TENSORS = {
     "OneHot": (0, 2),
     "Concat": range(99),
 }
-DESCRIBED = set(ONNX_OPERATORS) - {"Add", "Constant", "Conv", "Div", "Mul", "Relu", "Shape", "Sub"}
+DESCRIBED = set(ONNX_OPERATORS) - {"Add", "Constant", "Conv", "Div", "Gemm", "MatMul", "Mul", "Relu", "Shape", "Sub"}
 ROUNDED = {"CumSum", "CumProd", "Resize"}  # in float32 or as XLA likes
 
 

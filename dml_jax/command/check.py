@@ -12,11 +12,12 @@ import click
 
 from ..core.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
-from ..errors import ConstraintError
+from ..errors import ConstraintError, Faults
 from .shared import (
     FOLDER,
     MODEL,
     feature_level,
+    is_graph,
     is_onnx,
     json_output,
     need_onnx,
@@ -38,6 +39,7 @@ __all__ = ["check"]
 Examples:
   dml-jax check docs/models/*.json
   dml-jax check model.onnx --feature-level 3_0
+  dml-jax check graph.bin
   dml-jax check model.json --json""",
 )
 @click.argument("models", type=MODEL, nargs=-1, required=True)
@@ -52,17 +54,18 @@ Examples:
 def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: FeatureLevel, as_json: bool) -> None:
     """Check MODELS and list every fault; run and write nothing.
 
-    They are DxDispatch model files (.json) and ONNX models (.onnx). Of an ONNX model, it says for each node that
-    DirectML has an operator for whether the feature level takes it.
+    They are DxDispatch model files (.json), ONNX models (.onnx) and serialized graphs (.bin). Of an ONNX model, it says
+    for each node that DirectML has an operator for whether the feature level takes it; of a graph, for each operator.
 
     Exit status: 0 all are valid, 1 one has faults, 2 the command line is wrong.
     """
-    if any(map(is_onnx, models)):
+    if any(is_onnx(path) or is_graph(path) for path in models):
         refuse_options("DxDispatch model files", "output_dir")
+    if any(map(is_onnx, models)):
         need_onnx()
     checked = []
     for path in models:
-        found = _check_onnx(path, feature_level) if is_onnx(path) else _check_model(path, feature_level, output_dir)
+        found = _check(path, feature_level, output_dir)
         checked.append(found)
         if not as_json:
             for line in found.lines:
@@ -98,6 +101,12 @@ class _Checked:
             "operators": [{"where": where, "operator": operator} for where, operator in self.operators],
             "faults": [{"where": fault.where, "what": fault.what} for fault in self.faults],
         }
+
+
+def _check(path: Path, level: FeatureLevel, output: Path | None) -> _Checked:
+    if is_onnx(path):
+        return _check_onnx(path, level)
+    return _check_graph(path, level) if is_graph(path) else _check_model(path, level, output)
 
 
 def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Checked:
@@ -138,6 +147,25 @@ def _check_onnx(path: Path, level: FeatureLevel) -> _Checked:
                 operators.append((where, found))
     except ConstraintError as error:
         faults.append(Fault("", str(error)))
+    lines = [f"{where}: {operator} is accepted at feature level {level}" for where, operator in operators]
+    return _Checked(path, operators, faults, lines)
+
+
+def _check_graph(path: Path, level: FeatureLevel) -> _Checked:
+    """Checks a serialized graph: its operators, and that the files of its constants are there."""
+    from ..graphs.files import constant_files, read_graph_file
+
+    errors = Faults()
+    operators: list[tuple[str, str]] = []
+    with errors.at():
+        graph = read_graph_file(path)
+        for error in graph.faults(level):
+            errors.add(ConstraintError(error.what, error.where[1:]))  # without "GRAPH", which the file is
+        refused = {error.where[0] for error in errors.errors if error.where}
+        nodes = [(f"node {name!r}", node) for name, node in graph.nodes.items()]
+        operators = [(where, node.operator_type) for where, node in nodes if where not in refused]
+        constant_files(graph, path.parent)
+    faults = [Fault.of(error) for error in errors.errors]
     lines = [f"{where}: {operator} is accepted at feature level {level}" for where, operator in operators]
     return _Checked(path, operators, faults, lines)
 

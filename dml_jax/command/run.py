@@ -1,9 +1,9 @@
-"""`dml-jax run`: executes a DxDispatch model file or an ONNX model."""
+"""`dml-jax run`: executes a DxDispatch model file, an ONNX model or a serialized graph."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,7 +13,7 @@ from ..core.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError
 from .devices import choose, devices, label
-from .shared import FOLDER, MODEL, feature_level, is_onnx, need_onnx, print_json, refuse_options, show_faults
+from .shared import FOLDER, MODEL, feature_level, is_graph, is_onnx, need_onnx, print_json, refuse_options, show_faults
 from .types import Milliseconds
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = ["run"]
 
 
 @click.command(
-    short_help="Run a DxDispatch model file or an ONNX model.",
+    short_help="Run a DxDispatch model file, an ONNX model or a graph.",
     epilog="""\b
 Examples:
   dml-jax run docs/models/gather.json
@@ -32,6 +32,7 @@ Examples:
   dml-jax run docs/models/gather.json --milliseconds 500 --verbosity 1
   dml-jax run docs/models/gather.json --iterations 100 --json
   dml-jax run model.onnx --input mask=mask.npy --input picture=picture.npy
+  dml-jax run graph.bin --input x=x.npy --output-dir out
   dml-jax run --show-devices""",
 )
 @click.argument("model", type=MODEL, required=False)
@@ -101,7 +102,7 @@ Examples:
     "inputs",
     multiple=True,
     metavar="[NAME=]FILE",
-    help="A .npy file for an input of an ONNX model, by name or in order; once per input.",
+    help="A .npy file for an input of an ONNX model or a graph, by name or in order; once per input.",
 )
 @click.option(
     "--output-dir", type=FOLDER, show_default="the model's folder", help="Folder that files go to; made when needed."
@@ -117,10 +118,12 @@ def run(
     feature_level: FeatureLevel,
     **timing: Any,
 ) -> None:
-    """Run MODEL: a DxDispatch model file (.json), or an ONNX model (.onnx), whose outputs are written as .npy files.
+    """Run MODEL: a DxDispatch model file (.json), or an ONNX model (.onnx) or a serialized graph (.bin), whose outputs
+    are written as .npy files.
 
-    A model file is checked first; if it has faults, they are listed and nothing runs. Files are written to the folder
-    of the model, or to --output-dir, and nowhere else.
+    A model file is checked first; if it has faults, they are listed and nothing runs. The constants of a graph that
+    have names are read from NAME.bin beside it. Files are written to the folder of the model, or to --output-dir, and
+    nowhere else.
 
     Exit status: 0 done, 1 the model has faults or failed, 2 the command line is wrong, 130 interrupted.
     """
@@ -129,12 +132,11 @@ def run(
         return
     if model is None:
         raise click.UsageError("Missing argument 'MODEL'.")
-    if is_onnx(model):
+    if is_onnx(model) or is_graph(model):
         refuse_options("a DxDispatch model file", *timing, "feature_level", "as_json")
-        need_onnx()
-        _run_onnx(model, inputs, choose(device), output_dir or model.parent)
+        _run_on_arrays(model, inputs, device, output_dir or model.parent)
         return
-    refuse_options("a .onnx file", "inputs")
+    refuse_options("a .onnx or .bin file", "inputs")
     from ..dxdispatch.timing import Timing
 
     checked = _read(model, feature_level=feature_level, output=output_dir)
@@ -164,9 +166,12 @@ def _run_model(model: Model, device: Any, timing: Timing, output: Path | None, a
     def record(name: str, samples: Sequence[float]) -> None:
         dispatches.append({"dispatchable": name, "milliseconds": list(samples), "warmup": timing.cold(samples)})
 
+    def show(text: str) -> None:
+        click.echo(text, nl=False, err=as_json)
+
     say(f"Running on '{device.device_kind}'")
     try:
-        run_model(model, device, say, timing=timing, output=output, record=record)
+        run_model(model, device, say, timing=timing, output=output, record=record, show=show)
     except ModelError as error:
         _fail(error.path, error.faults)
     except ConstraintError as error:  # a source that changed since it was checked
@@ -177,21 +182,36 @@ def _run_model(model: Model, device: Any, timing: Timing, output: Path | None, a
         print_json({"device": label(device), "dispatches": dispatches})
 
 
-def _run_onnx(path: Path, inputs: tuple[str, ...], device: Any, folder: Path) -> None:
+def _run_on_arrays(path: Path, inputs: tuple[str, ...], part: str, folder: Path) -> None:
+    """Runs an ONNX model or a graph, on .npy files."""
     import jax
 
-    from ..onnx.errors import UnreadableError
-    from ..onnx.model_files import run_file
-
+    run_file = _file_runner(path)
+    device = choose(part)
     click.echo(f"Running on '{device.device_kind}'")
     try:
         run_file(path, inputs, device, folder, click.echo)
-    except UnreadableError as error:
-        _fail(path, [Fault("", error.what)])
     except ConstraintError as error:
-        _fail(path, [Fault("", str(error))])
+        _fail(path, _faults(path, error))
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         _fail(path, [_device_fault(device, error)])
+
+
+def _file_runner(path: Path) -> Callable[..., None]:
+    if is_graph(path):
+        from ..graphs.files import run_graph_file
+
+        return run_graph_file
+    need_onnx()
+    from ..onnx.model_files import run_file
+
+    return run_file
+
+
+def _faults(path: Path, error: ConstraintError) -> list[Fault]:
+    """The faults that an error tells of; that of a file which cannot be read has its path."""
+    errors = getattr(error, "errors", [error])
+    return [Fault("", one.what) if one.where == (str(path),) else Fault("", str(one)) for one in errors]
 
 
 def _device_fault(device: Any, error: Exception) -> Fault:

@@ -18,6 +18,7 @@ __all__ = [
     "FOLDER",
     "MODEL",
     "feature_level",
+    "is_graph",
     "is_onnx",
     "json_output",
     "need_onnx",
@@ -39,6 +40,11 @@ json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 def is_onnx(path: Path) -> bool:
     """Whether a model is one of ONNX, by its name."""
     return path.suffix.lower() == ".onnx"
+
+
+def is_graph(path: Path) -> bool:
+    """Whether a model is a serialized graph, by its name."""
+    return path.suffix.lower() == ".bin"
 
 
 def need_onnx() -> None:

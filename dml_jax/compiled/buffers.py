@@ -28,7 +28,7 @@ def as_buffer(program: Program, name: str, value: Any, shown: str | None = None)
       ConstraintError: it is deleted, not 1-D or too short.
       DataTypeError: no array, or of another data type.
     """
-    operator, spec = program.desc.operator_type, program.buffer(name)
+    operator, spec = program.desc.operator_type, program.buffers[name]
     shown = shown or program.desc.shown(name)
     array = as_array(operator, shown, value)
 
@@ -66,12 +66,13 @@ def check_devices(program: Program, buffers: Mapping[str, Any]) -> None:
       ConstraintError: two of them were put on different devices.
     """
     placed = {
-        name: sorted(map(str, array.devices()))
+        name: array.devices()
         for name, array in buffers.items()
         if isinstance(array, jax.Array) and not isinstance(array, Tracer) and array.committed
     }
-    if len(set(map(tuple, placed.values()))) > 1:
-        fact = ", ".join(f"{program.desc.shown(name)} is on {', '.join(devices)}" for name, devices in placed.items())
+    if len(set(map(frozenset, placed.values()))) > 1:
+        shown = {program.desc.shown(name): ", ".join(sorted(map(str, devices))) for name, devices in placed.items()}
+        fact = ", ".join(f"{name} is on {devices}" for name, devices in shown.items())
         raise ConstraintError(
             message(program.desc.operator_type, "all buffers must be on the same devices", fact, buffers)
         )

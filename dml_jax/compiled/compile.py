@@ -110,7 +110,7 @@ class CompiledOperator(Generic[R]):
         self._form = forced_form()
         self._fresh, self._bound = executables or _executables(program, self._form)
         with jax.enable_x64(not program.words):
-            needed = {port: as_buffer(program, port, ports[port])[: program.buffer(port).length] for port in ports}
+            needed = {port: as_buffer(program, port, ports[port])[: program.buffers[port].length] for port in ports}
             self._owned = {port: jnp.array(buffer) for port, buffer in needed.items()}
 
     @classmethod
@@ -133,7 +133,7 @@ class CompiledOperator(Generic[R]):
     @property
     def buffers(self) -> dict[str, BufferSpec]:
         """The length and data type of the buffers that a call takes, and of the outputs', by field name."""
-        return {port: self._program.buffer(port) for port in (*self._bound_at_call(), *self._program.outputs)}
+        return {port: self._program.buffers[port] for port in (*self._bound_at_call(), *self._program.outputs)}
 
     @property
     def bytes_moved(self) -> int:
@@ -201,8 +201,8 @@ class CompiledOperator(Generic[R]):
 
     def _shaped(self, port: str, out: jax.Array) -> jax.Array:
         """A buffer as the program writes it, in the same memory."""
-        is_least = out.shape[0] == self._program.buffer(port).length
-        return _shaped(out, self._program.stored_sizes(port)) if is_least else out
+        is_least = out.shape[0] == self._program.buffers[port].length
+        return _shaped(out, self._program.stored_sizes[port]) if is_least else out
 
     def _results(self, made: Any) -> Any:
         """The outputs as flat buffers: a single one, or a tuple."""

@@ -44,10 +44,13 @@ class Program:
     desc: Computation[Any]
     words: bool
 
-    def buffer(self, port: str) -> BufferSpec:
-        """What is bound to a tensor."""
-        stored = self._stored(port)
-        return BufferSpec(stored.layout.span, stored.dtype, stored.layout.whole_length)
+    # Computed once: every call asks for them.
+
+    @cached_property
+    def buffers(self) -> dict[str, BufferSpec]:
+        """What is bound to each tensor."""
+        layouts = {port: (stored.layout, stored.dtype) for port, stored in self._stored.items()}
+        return {port: BufferSpec(of.span, dtype, of.whole_length) for port, (of, dtype) in layouts.items()}
 
     @cached_property
     def inputs(self) -> dict[str, TensorDesc]:
@@ -67,16 +70,20 @@ class Program:
     @property
     def input_structs(self) -> list[jax.ShapeDtypeStruct]:
         """The shortest buffers of the inputs, for tracing."""
-        specs = [self.buffer(port) for port in self.inputs]
+        specs = [self.buffers[port] for port in self.inputs]
         return [jax.ShapeDtypeStruct((spec.length,), spec.dtype) for spec in specs]
 
-    def stored_sizes(self, port: str) -> tuple[int, ...]:
-        """The shape in which an output is made: its sizes in storage order if they fill the buffer, else it is flat.
+    @cached_property
+    def stored_sizes(self) -> dict[str, tuple[int, ...]]:
+        """The shape in which each output is made: its sizes in storage order if they fill the buffer, else it is flat.
 
         XLA:CPU takes twice to three times as long for a flat output, over which it loops with divisions; not so for a
         scatter. Below `SMALL` bytes the calls that reshape take longer.
         """
-        layout, spec = self._stored(port).layout, self.buffer(port)
+        return {port: self._stored_sizes(port) for port in self.outputs}
+
+    def _stored_sizes(self, port: str) -> tuple[int, ...]:
+        layout, spec = self._stored[port].layout, self.buffers[port]
         small = spec.length * spec.dtype.itemsize < SMALL
         flat = self.desc.replaces_in is not None or not layout.is_dense or small
         return (spec.whole_length,) if flat else layout.stored_sizes
@@ -84,14 +91,13 @@ class Program:
     @property
     def stored_structs(self) -> list[jax.ShapeDtypeStruct]:
         """The outputs as they are made, for tracing."""
-        return [jax.ShapeDtypeStruct(self.stored_sizes(port), self.buffer(port).dtype) for port in self.outputs]
+        return [jax.ShapeDtypeStruct(self.stored_sizes[port], self.buffers[port].dtype) for port in self.outputs]
 
     def fresh(self, *buffers: jax.Array) -> list[jax.Array]:
         """Makes the outputs, each of its `stored_sizes`; elements that no coordinate addresses are 0."""
         computed = self.desc.compute_buffers(dict(zip(self.inputs, buffers, strict=True)), self.words)
-        places = {port: self._stored(port).place for port in self.outputs}
-        made = zip(places.items(), computed, strict=True)
-        return [place(output, self.stored_sizes(port)) for (port, place), output in made]
+        made = zip(self.outputs, computed, strict=True)
+        return [self._stored[port].place(output, self.stored_sizes[port]) for port, output in made]
 
     def bound(self, *buffers: jax.Array) -> list[jax.Array]:
         """Writes the outputs into buffers; elements that no coordinate addresses keep what these hold.
@@ -119,13 +125,13 @@ class Program:
         return sum(count * self.ports[port].data_type.itemsize for port, count in distinct.items())
 
     def _write(self, port: str, out: jax.Array, output: jax.Array) -> jax.Array:
-        layout = self._stored(port).layout
+        layout = self._stored[port].layout
         if self._fills(port, out):
             return in_storage_order(output, layout).reshape(out.shape)
         return update(out, output, layout)
 
     def _fills(self, port: str, out: jax.Array) -> bool:
-        layout = self._stored(port).layout
+        layout = self._stored[port].layout
         return layout.is_dense and out.size == layout.span
 
     def _replace_in(self, out: jax.Array, inputs: dict[str, jax.Array]) -> None:
@@ -135,10 +141,11 @@ class Program:
             return
         (port,) = self.outputs
         if self._fills(port, out) and self.ports[name].is_packed and self.ports[port].is_packed:
-            inputs[name] = _move_into(out, self._stored(name).view(inputs[name])).ravel()
+            inputs[name] = _move_into(out, self._stored[name].view(inputs[name])).ravel()
 
-    def _stored(self, port: str) -> StoredTensor:
-        return StoredTensor(self.ports[port], self.words)
+    @cached_property
+    def _stored(self) -> dict[str, StoredTensor]:
+        return {port: StoredTensor(tensor, self.words) for port, tensor in self.ports.items()}
 
 
 def _distinct(tensor: TensorDesc) -> int:

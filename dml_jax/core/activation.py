@@ -39,6 +39,11 @@ class Row:
     hosts: tuple[str, ...] | None = None
     least: tuple[str, float, str] | None = None
 
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """What each parameter holds."""
+        return {name: _FIELDS.get(name, FLOAT) for name in self.parameters}
+
     def unfit(self, activation: Activation, host: str, level: FeatureLevel) -> Fact:
         """Why an operator cannot be fused with it at a feature level."""
         name, since = activation.operator_type, FeatureLevel.of(self.since)

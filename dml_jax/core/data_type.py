@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,8 @@ class TensorFlags(enum.IntFlag):
     OWNED_BY_DML = 1
 
     @classmethod
-    def of(cls, value: TensorFlags | str) -> TensorFlags:
-        """Reads flags: a `TensorFlags`, or its DirectML name in full or as suffix.
+    def of(cls, value: TensorFlags | str | Sequence[TensorFlags | str]) -> TensorFlags:
+        """Reads flags: a `TensorFlags`, its DirectML name in full or as suffix, or a list of such.
 
         Raises:
           ConstraintError: no such flag.
@@ -90,6 +91,8 @@ class TensorFlags(enum.IntFlag):
         name = value.removeprefix("DML_TENSOR_FLAG_") if isinstance(value, str) else ""
         if isinstance(value, cls):
             return value
+        if isinstance(value, list | tuple):
+            return reduce(operator.or_, map(cls.of, value), cls.NONE)
         if name in cls.__members__:
             return cls[name]
         rule = f"Flags must be one of {', '.join(cls.__members__)}"

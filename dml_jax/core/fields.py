@@ -48,6 +48,7 @@ __all__ = [
     "counted_by",
     "fields_of",
     "named",
+    "number_from_json",
     "scalar_of",
     "truncated",
 ]
@@ -208,7 +209,7 @@ def _as_bool(struct: str, field: str, value: Any) -> bool:
     raise DataTypeError(message(struct, f"{field} must be True or False", f"it is {describe(value)}", {field: value}))
 
 
-def _number_from_json(json: Any) -> Any:
+def number_from_json(json: Any) -> Any:
     """JSON has no infinities: they are written as strings."""
     names = {"nan": float("nan"), "inf": float("inf"), "-inf": -float("inf")}
     return names.get(json.lower(), json) if isinstance(json, str) else json
@@ -220,7 +221,7 @@ def _number_to_json(value: Any) -> Any:
 
 UINT = Field("uint", partial(_as_ranged, 0, 2**32 - 1, "[0, 2**32 - 1]"))
 INT = Field("int", partial(_as_ranged, -(2**31), 2**31 - 1, "[-2**31, 2**31 - 1]"))
-FLOAT = Field("float", as_real, _number_from_json, _number_to_json)
+FLOAT = Field("float", as_real, number_from_json, _number_to_json)
 UInt = Annotated[int, UINT]
 Bool = Annotated[bool, Field("bool", _as_bool)]
 
@@ -322,10 +323,10 @@ def _as_scalar(struct: str, field: str, value: Any) -> int | Real | TypedNumber:
 
 def _scalar_from_json(json: Any) -> Any:
     if not isinstance(json, Mapping):
-        return _number_from_json(json)
+        return number_from_json(json)
     if len(json) != 1 or (member := next(iter(json))) not in _MEMBERS:
         raise ConstraintError(f"a scalar must be a number, or an object with one of {', '.join(_MEMBERS)}")
-    number, dtype = _number_from_json(json[member]), _MEMBERS[member]
+    number, dtype = number_from_json(json[member]), _MEMBERS[member]
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     limits = np.iinfo(dtype) if dtype.kind in "iu" else None
     if not is_number or (limits and not (number == number // 1 and limits.min <= number <= limits.max)):

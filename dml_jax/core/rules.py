@@ -16,6 +16,22 @@ from ..errors import ConstraintError, DataTypeError, message
 
 Operands = Mapping[str, Any]
 Fact = str | None
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Law:
+    """What a rule makes of an operand that is left out.
+
+    Args:
+      operand: its name.
+      what: the property that the rule decides, "sizes" or "data_type".
+      of: computes it from the other operands; None where they do not decide, or break another rule.
+    """
+
+    operand: str
+    what: str
+    of: Callable[[Operands], Any]
 
 
 @dataclass(frozen=True)
@@ -27,12 +43,14 @@ class Rule:
       text: the rule in words, operands in braces.
       broken_by: takes the operands by name; returns the fact that breaks the rule, or None.
       error: what to raise.
+      law: what follows from the rule for an operand that is left out.
     """
 
     name: str
     text: str
     broken_by: Callable[[Operands], Fact]
     error: type[ConstraintError] = ConstraintError
+    law: Law | None = None
 
     def worded(self, names: Mapping[str, str]) -> str:
         """The text with every operand under the name that `names` gives it."""
@@ -149,17 +167,19 @@ def same_sizes(one: str, other: str, *, except_along: str | None = None) -> Rule
 
     suffix = f" except along {{{except_along}}}" if except_along else ""
     name = f"same_sizes({one}, {other}{f', except_along={except_along}' if except_along else ''})"
-    return Rule(name, f"{{{one}}}.{{sizes}} must equal {{{other}}}.{{sizes}}{suffix}", broken_by)
+    law = None if except_along else Law(one, "sizes", lambda x: tuple(x[other].shape))
+    return Rule(name, f"{{{one}}}.{{sizes}} must equal {{{other}}}.{{sizes}}{suffix}", broken_by, law=law)
 
 
-def sizes_follow(operand: str, law: Callable[[Operands], tuple[int, ...] | None], formula: str) -> Rule:
+def sizes_follow(operand: str, law: Callable[[Operands], Sizes | None], formula: str) -> Rule:
     """The operand's sizes are what `law` computes from the others; `law` gives None while another rule is broken."""
 
     def broken_by(x: Operands) -> Fact:
         expected, actual = law(x), tuple(x[operand].shape)
         return None if expected is None or expected == actual else f"{actual} is not {expected}"
 
-    return Rule(f"sizes_follow({operand})", f"{{{operand}}}.{{sizes}} must be {formula}", broken_by)
+    text = f"{{{operand}}}.{{sizes}} must be {formula}"
+    return Rule(f"sizes_follow({operand})", text, broken_by, law=Law(operand, "sizes", law))
 
 
 # Attributes.
@@ -241,6 +261,6 @@ def if_given(operand: str, rule: Rule) -> Rule:
     return replace(rule, broken_by=lambda x: None if x[operand] is None else rule.broken_by(x))
 
 
-def custom(name: str, text: str, broken_by: Callable[[Operands], Fact]) -> Rule:
+def custom(name: str, text: str, broken_by: Callable[[Operands], Fact], law: Law | None = None) -> Rule:
     """A rule that only one operator has."""
-    return Rule(name, text, broken_by)
+    return Rule(name, text, broken_by, law=law)

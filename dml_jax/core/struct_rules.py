@@ -6,7 +6,7 @@ from typing import Any
 from ..errors import ConstraintError, DataTypeError
 from ..strides.injective import collision
 from .fields import scalar_of
-from .rules import Fact, Operands, Rule
+from .rules import Fact, Law, Operands, Rule
 from .tensor import TensorDesc
 
 __all__ = [
@@ -161,7 +161,8 @@ def type_of(data_type: str, tensor: str) -> Rule:
         return None if given == wanted else f"they are {given.name} and {wanted.name}"
 
     text = f"{{{data_type}}} must equal {{{tensor}}}.{{dtype}}"
-    return Rule(f"type_of({data_type}, {tensor})", text, broken_by, DataTypeError)
+    law = Law(tensor, "data_type", lambda x: x[data_type])
+    return Rule(f"type_of({data_type}, {tensor})", text, broken_by, DataTypeError, law)
 
 
 def held(scalar: str, data_type: str) -> Rule:

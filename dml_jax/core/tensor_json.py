@@ -41,6 +41,11 @@ def _from_fields(json: Mapping[str, Any]) -> TensorDesc:
     if not isinstance(values["data_type"], str):
         raise ConstraintError(f"DataType must be a name such as FLOAT32, but it is {values['data_type']!r:.60}")
     values["data_type"] = DataType.named(values["data_type"])
+    # As DxDispatch has them: no strides and no size are those that sizes imply.
+    if values.get("strides") == []:
+        values["strides"] = None
+    if values.get("total_tensor_size_in_bytes") == 0:
+        values["total_tensor_size_in_bytes"] = None
     tensor = TensorDesc(**values)
     count = as_integer("TENSOR", "DimensionCount", json.get("DimensionCount", len(tensor.sizes)))
     if count != len(tensor.sizes):

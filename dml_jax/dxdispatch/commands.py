@@ -11,9 +11,8 @@ from ..core.data_type import DataType
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, defined, get, integer, only, shown
-from .pictures import picture_shape
+from .pictures import PICTURES, picture_shape
 from .resources import Buffer
-from .source_files import RAW
 
 __all__ = ["Dispatch", "Dispatchable", "Print", "Range", "WriteFile", "read_bindings", "read_command"]
 
@@ -127,7 +126,7 @@ def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
             raise ConstraintError(f"one buffer is bound to one tensor, but there are {len(json)}")
         json = json[0]
     json = {"name": json} if isinstance(json, str) else as_object("a binding", json)
-    only(json, ("name", "elementCount", "elementOffset", "elementSizeInBytes"))
+    only(json, ("name", "elementCount", "elementOffset", "elementSizeInBytes", *_OF_OTHERS))
     name = get(json, "name", str)
     buffer = defined("resource", name, buffers)
     default = buffer.data_type.itemsize if buffer.data_type else 1
@@ -137,15 +136,19 @@ def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
     end = offset + count * itemsize if count else buffer.size
     if offset >= buffer.size or end > buffer.size:
         raise ConstraintError(f"bytes [{offset}, {end}) lie outside {name!r}, which has {buffer.size}")
-    # A count that ends inside a group of 4 bytes binds the whole group, as far as the buffer goes.
-    bound = Range(name, offset, min(-(-end // 4) * 4, buffer.size) - offset)
-    if bound.size < tensor.total_tensor_size_in_bytes:
-        needed = tensor.total_tensor_size_in_bytes
+    needed = tensor.total_tensor_size_in_bytes
+    # A count binds whole groups of 4 bytes, and a tensor that has more elements, as far as the buffer goes.
+    bound = Range(name, offset, min(max(-(-end // 4) * 4, offset + needed), buffer.size) - offset)
+    if bound.size < needed:
         raise ConstraintError(f"{tensor.describe()} needs {needed} bytes, but {bound.size} of {name!r} are bound")
     alignment = max(tensor.guaranteed_base_offset_alignment, tensor.data_type.itemsize)
     if offset % alignment:
         raise ConstraintError(f"the offset must be a multiple of {alignment} bytes, but it is {offset}")
     return bound
+
+
+# What DxDispatch reads for HLSL and ONNX, and not for operators.
+_OF_OTHERS = ("format", "counter", "counterOffsetBytes", "elementStride", "shape")
 
 
 def read_command(json: Any, buffers: Buffers, dispatchables: Dispatchables) -> Command:
@@ -163,7 +166,10 @@ def read_command(json: Any, buffers: Buffers, dispatchables: Dispatchables) -> C
 
 
 def _read_dispatch(json: Mapping[str, Any], buffers: Buffers, dispatchables: Dispatchables) -> Dispatch:
-    only(json, ("type", "dispatchable", "bindings"))
+    only(json, ("type", "dispatchable", "bindings", "threadGroupCount"))
+    groups = json.get("threadGroupCount", [1, 1, 1])
+    if not isinstance(groups, list) or len(groups) != 3 or not all(type(n) is int and n >= 1 for n in groups):
+        raise ConstraintError(f"'threadGroupCount' must be three integers of at least 1, but it is {shown(groups)}")
     name = get(json, "dispatchable", str)
     desc = defined("dispatchable", name, dispatchables).desc
     faults, bindings = Faults(), {}
@@ -202,12 +208,12 @@ def _read_write(json: Mapping[str, Any], buffers: Buffers, _: Any) -> WriteFile:
     dimensions = get(json, "dimensions", list, [])
     if len(dimensions) > 8 or not all(type(n) is int and 1 <= n < 2**32 for n in dimensions):
         raise ConstraintError(f"'dimensions' must be at most 8 sizes of at least 1, but they are {shown(dimensions)}")
-    if suffix == ".png":
-        picture_shape(dimensions, buffer.data_type)
+    if suffix in PICTURES:
+        channels, *_ = picture_shape(dimensions, buffer.data_type)
+        if PICTURES[suffix] == "JPEG" and channels == 4:
+            raise ConstraintError(f"a JPEG picture has no transparency: write {Path(target).stem}.png, or 3 channels")
     elif suffix == ".npy" and buffer.data_type is None:
         raise ConstraintError(f"{name!r} holds values of different types and can only be written as raw bytes")
-    elif suffix not in (".npy", *RAW):
-        raise ConstraintError(f"'targetPath' must end in .npy, .dat, .bin or .png, but it is {target!r}")
     _fits(dimensions, buffer.data_type, buffer.size)
     return WriteFile(name, target, tuple(dimensions))
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.data_type import DataType
+from ..core.fields import number_from_json
 from ..errors import ConstraintError
 from .json_fields import as_object, get, integer, only, shown
 
@@ -84,38 +85,30 @@ def constant(data_type: DataType, json: Mapping[str, Any]) -> Initial:
 
 
 def sequence(data_type: DataType, json: Mapping[str, Any]) -> Initial:
-    """`{"valueCount": n, "valueStart": a, "valueDelta": d}`: a, a + d, ..., computed exactly or in float64."""
+    """`{"valueCount": n, "valueStart": a, "valueDelta": d}`: each value is the one before plus d, in the element type.
+
+    Floats are rounded at every step: FLOAT16 0, 1, 2, ... stays at 2048. Integers wrap, so a step may be negative.
+    """
     only(json, ("valueCount", "valueStart", "valueDelta"))
     count = integer(json, "valueCount", least=1)
-    start = _finite("valueStart", json.get("valueStart"))
-    delta = _finite("valueDelta", json.get("valueDelta"))
-    # The ends fit, and so does what lies between.
-    for i in (0, count - 1):
-        _number(data_type, _term(start, delta, i), f"value {i} of the sequence")
-    if data_type.dtype.kind != "f" and count > 1:
-        _number(data_type, _term(start, delta, 1), "value 1 of the sequence")
+    for field in ("valueStart", "valueDelta"):
+        if field not in json:
+            raise ConstraintError(f"{field!r} is missing")
+    start, delta = _number(data_type, json["valueStart"], "'valueStart'"), json["valueDelta"]
+    if type(delta) is not int or data_type.dtype.kind == "f":
+        delta = _number(data_type, delta, "'valueDelta'")
     return Initial(count, data_type, partial(_fill_sequence, start, delta))
 
 
-def _term(start: int | float, delta: int | float, i: int) -> int | float:
-    if isinstance(start, int) and isinstance(delta, int):
-        return start + i * delta
-    return float(start) + i * float(delta)
-
-
 def _fill_sequence(start: int | float, delta: int | float, out: np.ndarray) -> None:
-    """Chunk by chunk: the wide intermediate values of a long sequence would take many times its size."""
-    for first in range(0, out.size, _CHUNK):
-        part = out[first : first + _CHUNK]
-        steps = np.arange(first, first + part.size, dtype=np.uint64)
-        if out.dtype.kind == "f":
-            part[:] = float(start) + steps * float(delta)
-        else:
-            # Modulo 2**64 every step is exact, and every value is known to be an integer that fits.
-            part[:] = (steps * np.uint64(int(delta) % 2**64) + np.uint64(int(start) % 2**64)).astype(out.dtype)
-
-
-_CHUNK = 1 << 18
+    if isinstance(delta, int):
+        wrapped = delta % 2 ** (8 * out.itemsize)
+        out[1:].view(f"u{out.itemsize}")[:] = wrapped
+    else:
+        out[1:] = delta
+    out[:1] = start
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.add.accumulate(out, out=out)
 
 
 def mixed(values: Sequence[Any]) -> Initial:
@@ -137,14 +130,13 @@ def _not_empty(count: int) -> None:
         raise ConstraintError("'initialValues' must not be empty")
 
 
-_SPECIAL = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-
-
 def _number(data_type: DataType, value: Any, what: str) -> int | float:
     """A JSON number that the type holds: nothing is rounded to an integer, wrapped, or turned into infinity."""
     dtype = data_type.dtype
-    if isinstance(value, str) and value in _SPECIAL and dtype.kind == "f":
-        return _SPECIAL[value]
+    if isinstance(value, str) and dtype.kind == "f":
+        value = number_from_json(value)
+        if not isinstance(value, str):
+            return value
     accepted = "a number" + (', "nan", "inf" or "-inf"' if dtype.kind == "f" else "")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConstraintError(f"{what} must be {accepted}, but it is {shown(value)}")
@@ -160,10 +152,3 @@ def _number(data_type: DataType, value: Any, what: str) -> int | float:
             f"{what} must be an integer of {data_type.name}, [{limits.min}, {limits.max}], but it is {value}"
         )
     return int(value)
-
-
-def _finite(field: str, value: Any) -> int | float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not abs(value) <= sys.float_info.max:
-        raise ConstraintError(f"{field!r} must be a finite number, but it is {shown(value)}")
-    return value

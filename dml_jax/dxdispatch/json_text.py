@@ -1,4 +1,4 @@
-"""JSON as model files write it: `//` and `/* */` comments and trailing commas are allowed, repeated names are not."""
+"""JSON as model files write it: comments, trailing commas and text behind it are allowed, repeated names are not."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def parse(text: str) -> Any:
     """
     text = _TRAILING_COMMAS.sub(_blank_comma, _COMMENTS.sub(_blank, text))
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        return _DECODER.raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))[0]
     except ConstraintError:
         raise
     except json.JSONDecodeError as error:
@@ -61,3 +61,6 @@ def _constant(name: str) -> Any:
     raise ConstraintError(
         f'not JSON: {name} is no number there; write the string "{name.lower().replace("inity", "")}"'
     )
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)

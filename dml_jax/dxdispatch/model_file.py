@@ -15,8 +15,8 @@ from .commands import Command, Dispatchable, WriteFile, read_bindings, read_comm
 from .faults import Fault, ModelError
 from .json_fields import as_object, get, only
 from .memory import check_memory
+from .pictures import PICTURES
 from .resources import Buffer, read_buffer
-from .source_files import PICTURES
 from .target_files import Targets
 
 __all__ = ["Model", "read_model"]

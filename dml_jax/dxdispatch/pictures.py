@@ -16,8 +16,10 @@ from ..errors import ConstraintError
 from .initial_values import Initial
 from .json_fields import get, shown
 
-__all__ = ["CHANNEL_MODES", "encode_png", "picture_shape", "read_picture"]
+__all__ = ["CHANNEL_MODES", "PICTURES", "encode_picture", "picture_shape", "read_picture"]
 
+# The formats of files, by their endings.
+PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 CHANNEL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 # The pixels that are read, all of 8 bits or fewer, and the channels that they become.
 MODE_CHANNELS = {"1": 1, "L": 1, "P": 3, "RGB": 3, "CMYK": 3, "LA": 4, "RGBA": 4}
@@ -95,8 +97,8 @@ def _check_type(data_type: DataType | None) -> None:
         raise ConstraintError(f"a picture's data type must be one of {accepted}, but it is {shown}")
 
 
-def encode_png(values: np.ndarray) -> bytes:
-    """A tensor (C, H, W) as the bytes of a PNG file; floats are clamped to [0, 1] and rounded to 8 bits."""
+def encode_picture(values: np.ndarray, picture_format: str) -> bytes:
+    """A tensor (C, H, W) as the bytes of a PNG or JPEG file; floats are clamped to [0, 1] and rounded to 8 bits."""
     from PIL import Image
 
     if values.dtype != np.uint8:
@@ -104,5 +106,5 @@ def encode_png(values: np.ndarray) -> bytes:
     channels = values.shape[0]
     pixels = np.ascontiguousarray(values.transpose(1, 2, 0))
     buffer = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if channels == 1 else pixels, CHANNEL_MODES[channels]).save(buffer, "PNG")
+    Image.fromarray(pixels[..., 0] if channels == 1 else pixels, CHANNEL_MODES[channels]).save(buffer, picture_format)
     return buffer.getvalue()

@@ -4,24 +4,28 @@ from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["lines"]
+__all__ = ["pieces"]
 
 
-def lines(name: str, values: np.ndarray, verbose: bool) -> Iterator[str]:
-    """The lines of one print command."""
-    if not verbose:
-        # In chunks: a Python object per element of a large buffer would take many times its size.
-        chunks = (values[i : i + _CHUNK] for i in range(0, values.size, _CHUNK))
-        yield f"Resource {name!r}: {', '.join(', '.join(map(_number, chunk.tolist())) for chunk in chunks)}"
-        return
-    yield f"Resource {name!r}:"
+def pieces(name: str, values: np.ndarray, verbose: bool) -> Iterator[str]:
+    """The text of one print command, in pieces: that of a large buffer takes many times its size."""
+    yield f"Resource {name!r}:" + ("\n" if verbose else "")
     width = len(str(values.size))
-    for i, value in enumerate(values):
-        hexadecimal = value.tobytes()[::-1].hex().upper()
-        yield f"[{i:{width}}] {_number(value.item())} (0x{hexadecimal})"
+    for first in range(0, values.size, _CHUNK):
+        chunk = values[first : first + _CHUNK]
+        if verbose:
+            yield "".join(_line(first + i, width, value) for i, value in enumerate(chunk))
+        else:
+            yield f"{',' if first else ''} {', '.join(map(_number, chunk.tolist()))}"
+    yield "" if verbose else "\n"
 
 
 _CHUNK = 1 << 16
+
+
+def _line(i: int, width: int, value: np.generic) -> str:
+    hexadecimal = value.tobytes()[::-1].hex().upper()
+    return f"[{i:{width}}] {_number(value.item())} (0x{hexadecimal})\n"
 
 
 def _number(value: int | float) -> str:

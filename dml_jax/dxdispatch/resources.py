@@ -20,6 +20,7 @@ FIELDS = (
     "initialValues",
     "initialValuesDataType",
     "initialValuesOffsetInBytes",
+    "type",
     "sizeInBytes",
     *PICTURE_OPTIONS,
 )
@@ -27,11 +28,10 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Buffer:
-    """A buffer of `size` bytes whose initial values stand at byte `offset`; the rest is 0."""
+    """A buffer of `size` bytes that starts with its initial values; the rest is 0."""
 
     initial: Initial
     size: int
-    offset: int
 
     @property
     def data_type(self) -> DataType | None:
@@ -46,7 +46,7 @@ class Buffer:
 
     def initial_range(self, data: np.ndarray) -> np.ndarray:
         """The elements of the buffer that its initial values took: without what only pads it."""
-        return data[self.offset : self.offset + self.initial.byte_count].view(self.initial.dtype)
+        return data[: self.initial.byte_count].view(self.initial.dtype)
 
 
 def read_buffer(json: Any, folder: Path) -> Buffer:
@@ -60,6 +60,9 @@ def read_buffer(json: Any, folder: Path) -> Buffer:
     with faults.at():
         only(json, FIELDS)
     with faults.at():
+        if get(json, "type", str, "buffer").lower() != "buffer":
+            raise ConstraintError(f"'type' must be 'buffer', but it is {json['type']!r:.60}")
+    with faults.at():
         offset = integer(json, "initialValuesOffsetInBytes", 0)
     with faults.at():
         size = integer(json, "sizeInBytes") if "sizeInBytes" in json else None
@@ -67,10 +70,13 @@ def read_buffer(json: Any, folder: Path) -> Buffer:
         initial = _read_initial(json, folder)
     faults.finish()
     assert initial is not None
+    # As in DxDispatch, the offset counts for the size alone: the values start at byte 0.
     least = initial.byte_count + offset
-    if size is not None and size < least:
-        raise ConstraintError(f"'sizeInBytes' must be at least the {least} that the initial values take, not {size}")
-    return Buffer(initial, -(-least // 4) * 4 if size is None else size, offset)
+    size = -(-initial.byte_count // 4) * 4 if size is None else size
+    if size < least:
+        fact = f"the initial values and their offset take, not {size}"
+        raise ConstraintError(f"'sizeInBytes' must be at least the {least} that {fact}")
+    return Buffer(initial, size)
 
 
 def _read_initial(json: Mapping[str, Any], folder: Path) -> Initial:

@@ -16,7 +16,7 @@ from .commands import Dispatch, Dispatchable, Print, Range, WriteFile
 from .faults import Fault, ModelError
 from .memory import check_device
 from .model_file import Model
-from .printing import lines
+from .printing import pieces
 from .target_files import encode, resolve_target
 from .timing import Timing, measure, report
 
@@ -31,6 +31,7 @@ def run_model(
     timing: Timing | None = None,
     output: Path | None = None,
     record: Callable[[str, Sequence[float]], None] | None = None,
+    show: Callable[[str], None] | None = None,
 ) -> None:
     """Executes the commands of a model, in order; what they do to buffers stays.
 
@@ -41,6 +42,7 @@ def run_model(
       timing: how often dispatches are repeated, and what is said about it.
       output: the folder that files go to; the model's own by default.
       record: takes the dispatchable of every dispatch, and the milliseconds of each iteration.
+      show: takes what is printed of buffers, in pieces with their line ends; by default `say` takes it line by line.
 
     Raises:
       ModelError: the device has too little memory, and nothing is run; or a file cannot be written, and it is not
@@ -51,7 +53,7 @@ def run_model(
     except ConstraintError as error:
         raise ModelError(model.path, [Fault("", str(error))]) from None
     with jax.enable_x64(True), jax.default_device(device):
-        state = _State(model, timing or Timing(), say, output or model.path.parent, record)
+        state = _State(model, timing or Timing(), say, show, output or model.path.parent, record)
         for i, command in enumerate(model.commands):
             try:
                 state.execute(command)
@@ -67,10 +69,12 @@ class _State:
         model: Model,
         timing: Timing,
         say: Callable[[str], None],
+        show: Callable[[str], None] | None,
         folder: Path,
         record: Callable[[str, Sequence[float]], None] | None,
     ):
-        self.model, self.timing, self.say, self.folder, self.record = model, timing, say, folder, record
+        self.model, self.timing, self.say, self.show = model, timing, say, show
+        self.folder, self.record = folder, record
         self.data = {name: buffer.make() for name, buffer in model.buffers.items()}
         self.operators = {name: self._initialised(d) for name, d in model.dispatchables.items() if not d.is_node}
 
@@ -125,8 +129,13 @@ class _State:
 
     def _print(self, command: Print) -> None:
         values = self.model.buffers[command.buffer].initial_range(self.data[command.buffer])
-        for line in lines(command.buffer, values, command.verbose):
-            self.say(line)
+        text = pieces(command.buffer, values, command.verbose)
+        if self.show:
+            for piece in text:
+                self.show(piece)
+        else:
+            for line in "".join(text).splitlines():
+                self.say(line)
 
     def _write(self, command: WriteFile) -> None:
         buffer, data = self.model.buffers[command.buffer], self.data[command.buffer]

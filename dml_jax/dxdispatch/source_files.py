@@ -11,12 +11,9 @@ from ..core.data_type import DataType
 from ..errors import ConstraintError, DataTypeError
 from .initial_values import Initial, copied
 from .json_fields import get, only, shown
-from .pictures import read_picture
+from .pictures import PICTURES, read_picture
 
 __all__ = ["from_file"]
-
-RAW = (".dat", ".bin")
-PICTURES = (".png", ".jpg", ".jpeg")
 
 
 def from_file(data_type: DataType | None, json: Mapping[str, Any], options: Mapping[str, Any], folder: Path) -> Initial:
@@ -30,10 +27,7 @@ def from_file(data_type: DataType | None, json: Mapping[str, Any], options: Mapp
         raise ConstraintError(f"{min(options)!r} is for pictures only")
     if suffix == ".npy":
         return _from_npy(path, data_type)
-    if suffix in RAW:
-        return _from_raw(path, data_type)
-    accepted = ", ".join((".npy", *RAW, *PICTURES))
-    raise ConstraintError(f"'sourcePath' must end in one of {accepted}, but it is {path.name!r}")
+    return _from_raw(path, data_type)
 
 
 def _find(name: str, folder: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import ConstraintError
-from .pictures import encode_png, picture_shape
+from .pictures import PICTURES, encode_picture, picture_shape
 from .resources import Buffer
 
 __all__ = ["Targets", "encode", "resolve_target"]
@@ -75,15 +75,15 @@ def encode(buffer: Buffer, data: np.ndarray, target: str, dimensions: Sequence[i
       buffer: which.
       data: its bytes.
       target: the file's name.
-      dimensions: the shape to write, from the buffer's first byte; empty for the initial range (.npy) or all bytes.
+      dimensions: the shape to write as .npy or a picture; empty for the initial range. Of others all bytes are written.
     """
     suffix, itemsize = Path(target).suffix.lower(), buffer.initial.dtype.itemsize
     elements = data[: data.size // itemsize * itemsize].view(buffer.initial.dtype)[: prod(dimensions)]
-    if suffix == ".png":
-        return encode_png(elements.reshape(picture_shape(dimensions, buffer.data_type)))
+    if suffix in PICTURES:
+        return encode_picture(elements.reshape(picture_shape(dimensions, buffer.data_type)), PICTURES[suffix])
     if suffix == ".npy":
         content = io.BytesIO()
         array = elements.reshape(dimensions) if dimensions else buffer.initial_range(data)
         np.save(content, array, allow_pickle=False)
         return content.getvalue()
-    return elements.tobytes() if dimensions else data.tobytes()
+    return data.tobytes()

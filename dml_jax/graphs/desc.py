@@ -112,6 +112,53 @@ class GraphDesc(Computation[Any]):
     def __reduce__(self) -> Any:
         return GraphDesc, tuple(dict(part) for part in (self.nodes, self.edges, self.inputs, self.outputs))
 
+    @classmethod
+    def from_bytes(cls, content: bytes) -> GraphDesc:
+        """Reads a serialized graph, as ONNX Runtime's DirectML provider and `to_bytes` write them.
+
+        A constant whose bytes lie in the file is a `Constant`. One that is a name, whose bytes lie in NAME.bin beside
+        the file, becomes an input of the graph that is OWNED_BY_DML, behind the others. Of several nodes of one name
+        the later ones are numbered, "0", "0 (2)"; inputs and outputs without a name are not connected and left out.
+
+        Args:
+          content: the bytes of the file; they need not be trusted.
+
+        Raises:
+          ConstraintError: the bytes are damaged, or the graph has operators that dml_jax does not have, all of which
+            are listed, or it breaks a rule.
+          DataTypeError: no bytes, or a rule of data types is broken.
+
+        Source: DxDispatch's dispatchables of type "dmlSerializedGraph".
+        """
+        from .serialized.graph_reading import to_graph
+        from .serialized.reader import decode
+
+        return to_graph(decode(content))
+
+    def to_bytes(self) -> bytes:
+        """Writes the graph as ONNX Runtime's DirectML provider does, so that DxDispatch can read it.
+
+        Inputs that are OWNED_BY_DML become constants by name: put their buffers in NAME.bin beside the file.
+        FLOAT fields are rounded to 32 bits, and a scalar union comes back as a number of its data type; but for that
+        `from_bytes` gives back an equal graph if the owned inputs are behind the others.
+
+        Raises:
+          ConstraintError: what the file has no place for: a GuaranteedBaseOffsetAlignment, two outputs of one source,
+            or a tensor of an input or output that differs from that of its first reader or its source; or the package
+            flatbuffers is missing, which the extra `graphs` installs.
+
+        Example:
+          >>> from dml_jax import DepthToSpaceDesc, GraphDesc, TensorDesc
+          >>> desc = DepthToSpaceDesc(TensorDesc("UINT8", (1, 4, 1, 1)), TensorDesc("UINT8", (1, 1, 2, 2)), 2)
+          >>> graph = GraphDesc({"enlarge": desc}, {("enlarge", "input"): "x", "y": ("enlarge", "output")})
+          >>> GraphDesc.from_bytes(graph.to_bytes()) == graph
+          True
+        """
+        from .serialized.graph_writing import to_serialized
+        from .serialized.writer import encode
+
+        return encode(to_serialized(self))
+
     def faults(self, feature_level: FeatureLevel | str = NEWEST) -> Iterator[ConstraintError]:
         """Finds every rule of a feature level that the graph, or one of its operators, breaks."""
         return faults(self._wiring(FeatureLevel.of(feature_level)))

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
-from ..core.fields import scalar_of
+from ..core.fields import number_from_json, scalar_of
 from ..core.tensor import TensorDesc
 from ..core.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
 from ..errors import ConstraintError, Faults, suggestion
@@ -133,7 +133,7 @@ def _read_constant(form: Mapping[str, Any]) -> Constant:
 
 
 def _number(json: Any) -> Any:
-    number = {"nan": float("nan"), "inf": float("inf"), "-inf": -float("inf")}.get(json) if type(json) is str else json
+    number = number_from_json(json)
     if isinstance(number, int | float) and not isinstance(number, bool):
         return number
     raise ConstraintError(f'it must be a number, or "nan", "inf" or "-inf", but it is {json!r:.60}')

@@ -14,7 +14,7 @@ from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, suggestion
 from .parts import Constant, Edges, Nodes, Port, shown_edge, shown_port
 
-__all__ = ["RULES", "GraphRule", "Wiring", "faults"]
+__all__ = ["RULES", "GraphRule", "Wiring", "faults", "unfit_data"]
 
 # Where in the graph a rule is broken, and by what fact.
 Broken = Iterator[tuple[str, str]]
@@ -68,7 +68,8 @@ class Wiring:
         node = self.nodes.get(name)
         if node is None:
             return f"there is no node {name!r}; {suggestion(name, self.nodes)}"
-        known = node.input_ports() if side == "input" else node.output_ports()
+        reads, writes = self._ports[name]
+        known = reads if side == "input" else writes
         if tensor in known:
             return None
         near = suggestion(tensor, known) if known else "it has none"
@@ -79,8 +80,13 @@ class Wiring:
         if isinstance(port, str):
             return self.inputs.get(port) if port in self.readers else self.outputs.get(port)
         name, tensor = port
-        node = self.nodes.get(name)
-        return node.ports().get(tensor) if isinstance(node, OperatorDesc) else None
+        reads, writes = self._ports.get(name, ({}, {}))
+        return reads.get(tensor) or writes.get(tensor)
+
+    @cached_property
+    def _ports(self) -> Mapping[str, tuple[Mapping[str, TensorDesc], Mapping[str, TensorDesc | None]]]:
+        """The tensors that each node reads and writes, once: an operator may have thousands."""
+        return {name: (node.input_ports(), {**node.output_ports()}) for name, node in self.nodes.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...] | ConstraintError:
@@ -217,11 +223,16 @@ def _wrong_data(graph: Wiring) -> Broken:
         node, tensor = graph.nodes.get(source[0]) if not isinstance(source, str) else None, graph.tensor_of(reader)
         if not isinstance(node, Constant) or tensor is None:
             continue
-        least, most = tensor.element_span * tensor.data_type.itemsize, tensor.total_tensor_size_in_bytes
-        if not least <= len(node.data) <= most:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
-            fact = f"it has {len(node.data)} bytes and {tensor.describe()} takes {wanted}"
+        if fact := unfit_data(node, tensor):
             yield shown_edge(graph.nodes, reader, source), fact
+
+
+def unfit_data(constant: Constant, tensor: TensorDesc) -> str | None:
+    """Why the bytes of a constant are not those of a tensor."""
+    least, most = tensor.element_span * tensor.data_type.itemsize, tensor.total_tensor_size_in_bytes
+    wanted = f"{least}" if least == most else f"{least} to {most}"
+    is_fit = least <= len(constant.data) <= most
+    return None if is_fit else f"it has {len(constant.data)} bytes and {tensor.describe()} takes {wanted}"
 
 
 def _unwritable(graph: Wiring) -> Broken:

@@ -31,7 +31,7 @@ def reinterpret(array: jax.Array, source: TensorDesc, reader: TensorDesc, words:
         if source.sizes == reader.sizes and _strides(source) == _strides(reader):
             return array
         if source.is_packed and reader.is_packed and stored.layout.span == seen.layout.span:
-            return array.reshape(seen.layout.sizes)
+            return array.reshape(-1).reshape(seen.layout.sizes)  # Explicit meshes do not merge and split at once
     once, stored = _without_repeats(array, source, words)
     return view_as(stored.place(once, (stored.layout.span,)), source, reader, words)
 
@@ -41,8 +41,8 @@ def view_as(buffer: jax.Array, source: TensorDesc, reader: TensorDesc, words: bo
     stored, seen = StoredTensor(source, words), StoredTensor(reader, words)
     if stored.dtype != seen.dtype or stored.layout.span < seen.layout.span:
         buffer = _cast(buffer[: stored.layout.span], seen.dtype)
-        missing = max(0, seen.layout.span - buffer.shape[0])
-        buffer = jnp.concatenate([buffer, jnp.zeros(missing, buffer.dtype)])
+        if buffer.shape[0] < seen.layout.span:
+            buffer = jnp.pad(buffer, (0, seen.layout.span - buffer.shape[0]))
     return seen.view(buffer)
 
 
@@ -52,7 +52,9 @@ def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.A
     data = constant.data.ljust(reader.total_tensor_size_in_bytes, b"\0")
     buffer = np.frombuffer(data, seen.dtype, seen.layout.span)
     strides = [s * seen.dtype.itemsize for s in seen.layout.strides]
-    return jnp.asarray(np.lib.stride_tricks.as_strided(buffer, seen.layout.sizes, strides, writeable=False).copy())
+    view = np.lib.stride_tricks.as_strided(buffer, seen.layout.sizes, strides, writeable=False)
+    # Else XLA evaluates a gather of it in another order of dimensions, which a cast of its bits takes for this one.
+    return lax.optimization_barrier(jnp.asarray(view.copy()))
 
 
 def _without_repeats(array: jax.Array, tensor: TensorDesc, words: bool) -> tuple[jax.Array, StoredTensor]:
@@ -74,5 +76,6 @@ def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
         return buffer
     count = max(1, dtype.itemsize // buffer.dtype.itemsize)
     padded = jnp.pad(buffer, (0, -buffer.shape[0] % count)) if buffer.shape[0] % count else buffer
-    shaped = padded.reshape(-1, count) if count > 1 else padded
+    # Of its own dimension even if one element is taken apart: XLA fails where it merges two casts of different widths.
+    shaped = padded if buffer.dtype.itemsize == dtype.itemsize else padded.reshape(-1, count)
     return lax.bitcast_convert_type(shaped, dtype).reshape(-1)

@@ -1,4 +1,4 @@
-"""ONNX's arithmetic around the layout: element by element, convolution."""
+"""ONNX's arithmetic around the layout: element by element, products of matrices, convolution."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .. import operators
 from ..errors import ConstraintError
+from ..lowering.combine import wide_type
 from .values import Array, arrays, on_device
 
-__all__ = ["add", "conv", "divide", "limited", "multiply", "relu", "subtract"]
+__all__ = ["add", "conv", "divide", "gemm", "limited", "matmul", "multiply", "relu", "subtract"]
 
 
 def _elementwise(name: str, *, a: Array, b: Array) -> Array:
@@ -54,6 +56,46 @@ def limited(function: Callable[..., Array]) -> Callable[..., Array]:
 def relu(*, x: Array) -> Array:
     xp, x = arrays(x)
     return xp.maximum(x, xp.zeros_like(x))
+
+
+def gemm(
+    *,
+    a: Array,
+    b: Array,
+    c: Array | None = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # noqa: N803  # as ONNX calls them
+    transB: int = 0,  # noqa: N803
+    broadcast: int = 1,
+) -> Array:
+    """Integers are multiplied in their type, by whole numbers only."""
+    if a.ndim != 2 or b.ndim != 2:
+        raise ConstraintError(f"a and b must have 2 dimensions, but their shapes are {a.shape} and {b.shape}")
+    sizes = (a.shape[1 if transA else 0], b.shape[0 if transB else 1])
+    if c is not None and c.shape != sizes:
+        fits = c.ndim <= 2 and all(n in (1, m) for n, m in zip(c.shape[::-1], sizes[::-1], strict=False))
+        if not broadcast or not fits:
+            raise ConstraintError(f"c must {'broadcast to' if broadcast else 'be of'} {sizes}, but it is of {c.shape}")
+        c = (np if isinstance(c, np.ndarray) else jnp).broadcast_to(c, sizes)
+    if a.dtype.kind not in "iu":
+        flags = {"trans_a": bool(transA), "trans_b": bool(transB)}
+        a, b, *added = (on_device(x) for x in (a, b, c) if x is not None)
+        return operators.gemm(a, b, *added, alpha=alpha, beta=beta, **flags)
+    if alpha % 1 or beta % 1:
+        raise ConstraintError(f"alpha and beta of integers must be whole numbers, but they are {alpha} and {beta}")
+    product = matmul(a=a.T if transA else a, b=b.T if transB else b) * a.dtype.type(alpha)
+    return product if c is None else add(a=product, b=c * a.dtype.type(beta))
+
+
+def matmul(*, a: Array, b: Array) -> Array:
+    """As exact as `gemm`; what is one matrix for a whole batch stays one."""
+    if a.dtype.kind in "iu":
+        xp, a, b = arrays(a, b)
+        return xp.matmul(a, b)
+    a, b, wide = on_device(a), on_device(b), wide_type(a.dtype)
+    made = jnp.matmul(a, b, precision=lax.Precision.HIGHEST, preferred_element_type=wide)
+    return made.astype(a.dtype)
 
 
 def conv(

@@ -55,6 +55,8 @@ ONNX_OPERATORS: Mapping[str, Mapping[int, Callable[..., Any]]] = {
     "Add": {1: arithmetic.limited(arithmetic.add), 7: arithmetic.add},
     "Conv": {1: arithmetic.conv},
     "Div": {1: arithmetic.limited(arithmetic.divide), 7: arithmetic.divide},
+    "Gemm": {1: arithmetic.gemm},
+    "MatMul": {1: arithmetic.matmul},
     "Mul": {1: arithmetic.limited(arithmetic.multiply), 7: arithmetic.multiply},
     "Relu": {1: arithmetic.relu},
     "Sub": {1: arithmetic.limited(arithmetic.subtract), 7: arithmetic.subtract},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import jax
@@ -17,6 +18,7 @@ from ..core.fields import Input, OptionalInput, Output, UInt, counted_by, named
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import (
+    Law,
     Operands,
     Rule,
     at_least,
@@ -177,9 +179,10 @@ def _shown(spatial: Sequence[range]) -> str:
     return " by ".join(f"{one[0]}" if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in spatial)
 
 
-def _made(x: Operands) -> Sequence[Any] | None:
+def _sizes(x: Operands, which: int) -> tuple[Any, ...] | None:
+    """Those of the output, the least or the last ones; None while another rule is broken."""
     spatial = _spatial(x)
-    return (x["input"].shape[0], _out_channels(x), *(sizes[-1] for sizes in spatial)) if spatial else None
+    return (x["input"].shape[0], _out_channels(x), *(sizes[which] for sizes in spatial)) if spatial else None
 
 
 def _too_far(x: Operands) -> str | None:
@@ -207,7 +210,7 @@ RULES = (
         "than 2**31",
         _unless_broken(_too_far),
     ),
-    representable("input", _made),
+    representable("input", partial(_sizes, which=-1)),
     custom(
         "sizes(output)",
         "{output_sizes} must be spatial sizes that the output can have, with {output_padding}",
@@ -440,7 +443,12 @@ class ConvolutionDesc(OperatorDesc):
         CHANNELS,
         FITS,
         if_given("bias", sizes_follow("bias", _bias, "(1, the channels of {output}, 1, ...)")),
-        custom("sizes(output)", "{output}.{sizes} must be those that {direction} can make", _no_output),
+        custom(
+            "sizes(output)",
+            "{output}.{sizes} must be those that {direction} can make",
+            _no_output,
+            Law("output", "sizes", partial(_sizes, which=0)),
+        ),
     )
 
     def __init__(

@@ -16,7 +16,7 @@ from ..core.desc import SeveralOutputs
 from ..core.fields import Input, Output
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, custom, numbers, sizes_follow
+from ..core.rules import Law, Operands, Rule, custom, numbers, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import RANKS_4_TO_5, UP_TO_32_BITS, Support
 from ..lowering.bits import is_not_zero
@@ -94,6 +94,12 @@ def _effective_rank(sizes: Sequence[int]) -> int:
     return next((len(sizes) - d for d, n in enumerate(sizes) if n != 1), 0)
 
 
+def _coordinate_sizes(x: Operands) -> tuple[int, ...]:
+    """Those of a row for every element, with a column for every dimension."""
+    sizes = x["input"].sizes
+    return (*(1,) * (len(sizes) - 2), prod(sizes), len(sizes))
+
+
 def _misfit(x: Operands) -> str | None:
     input, sizes = x["input"].sizes, x["output_coordinates"].sizes
     rank, least = len(input), max(1, _effective_rank(input))
@@ -147,12 +153,13 @@ class NonzeroCoordinatesDesc(SeveralOutputs):
     moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = (_row("4_0", range(2, 9)), _row("3_0", RANKS_4_TO_5))
     constraints: ClassVar[tuple[Rule, ...]] = (
-        sizes_follow("output_count", lambda x: (1,) * len(x["output_count"].sizes), "1 in every dimension"),
+        sizes_follow("output_count", lambda x: (1,) * len(x["input"].sizes), "1 in every dimension"),
         custom(
             "coordinates",
             "{output_coordinates}.{sizes} must be (1, ..., M, N), with M the number of elements of {input} and N that "
             "of its dimensions, leading ones of size 1 left out or not",
             _misfit,
+            Law("output_coordinates", "sizes", _coordinate_sizes),
         ),
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..core.rules import Operands, Rule, custom
+from typing import Any
+
+from ..core.rules import Law, Operands, Rule, custom
 
 __all__ = ["window_rules", "within_reach"]
 
@@ -33,12 +35,17 @@ def window_rules(whole: str, offsets: str, sizes: str, strides: str) -> tuple[Ru
 def within_reach(small: str, sizes: str, strides: str) -> Rule:
     """An operand is at most as large as what the strides reach in the window."""
 
-    def unreached(x: Operands) -> str | None:
-        shape = tuple(x[small].shape)
-        if 0 in x[strides] or not len(x[strides]) == len(x[sizes]) == len(shape):
+    def reached(x: Operands) -> tuple[Any, ...] | None:
+        if 0 in x[strides] or len(x[strides]) != len(x[sizes]):
             return None
-        most = tuple(1 + (n - 1) // abs(stride) for n, stride in zip(x[sizes], x[strides], strict=True))
+        return tuple(1 + (n - 1) // abs(stride) for n, stride in zip(x[sizes], x[strides], strict=True))
+
+    def unreached(x: Operands) -> str | None:
+        shape, most = tuple(x[small].shape), reached(x)
+        if most is None or len(most) != len(shape):
+            return None
         fits = all(n == m or (isinstance(n, int) and isinstance(m, int) and n <= m) for n, m in zip(shape, most))  # noqa: B905
         return None if fits else f"{shape} is more than {most}"
 
-    return custom("reached", f"{{{small}}}.{{sizes}} must be at most what {{{strides}}} reach", unreached)
+    text = f"{{{small}}}.{{sizes}} must be at most what {{{strides}}} reach"
+    return custom("reached", text, unreached, Law(small, "sizes", reached))

@@ -24,12 +24,14 @@ from dml_jax import (
     DepthSpaceOrder,
     DepthToSpace1Desc,
     DepthToSpaceDesc,
+    Expression,
     FeatureLevel,
     GatherDesc,
     GatherElementsDesc,
     GatherND1Desc,
     GatherNDDesc,
     GemmDesc,
+    GraphBuilder,
     GraphDesc,
     InterpolationMode,
     JoinDesc,
@@ -57,7 +59,8 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    for desc in (*blocks(), *borders(), *accumulations(), *products(), *filters(), *reads(), *writes(), graphs()):
+    accumulated = (*accumulations(), *products(), *filters())
+    for desc in (*blocks(), *borders(), *accumulated, *reads(), *writes(), graphs(), written()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
@@ -159,6 +162,23 @@ def graphs() -> GraphDesc:
     assert_type(graph.validate("6_2"), None)
     assert_type(compile_operator(graph), CompiledOperator[Any])
     return graph
+
+
+def written() -> GraphDesc:
+    graph = GraphBuilder()
+    x = graph.input("x", ("FLOAT32", (1, 4, 2, 2)))
+    assert_type(x, Expression)
+    order = graph.constant(np.array([3, 2, 1, 0], np.uint32), ("UINT32", (1, 1, 1, 4)), name="order")
+    picked = graph.gather(x, order, axis=1, index_dimensions=1)
+    assert_type(picked, Expression)
+    assert_type(picked.tensor, TensorDesc)
+    assert_type(picked.sizes, tuple[int, ...])
+    assert_type(picked.data_type, DataType)
+    values, indices = graph.top_k1(graph.reinterpret(picked, (16,)), 0, 3, AxisDirection.INCREASING, name="least")
+    assert_type(values, Expression)
+    low, high = graph.split(values, 0, outputs=[(1,), (2,)])
+    halves = graph.cast(graph.join([high, low], axis=0), output=np.float16)
+    return graph.build({"values": halves, "indices": indices})
 
 
 def pair() -> TensorDesc:

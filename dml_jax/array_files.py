@@ -1,0 +1,118 @@
+"""The .npy files that `dml-jax run` takes for the inputs of a model, and those that it writes for its outputs."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .errors import ConstraintError, suggestion
+from .files import write_whole
+
+__all__ = ["assigned", "read_array", "targets", "write_arrays"]
+
+
+def assigned(names: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
+    """The file of each input.
+
+    Args:
+      names: the inputs.
+      given: files, each "FILE", in the order of the inputs that have none by name, or "NAME=FILE".
+
+    Raises:
+      ConstraintError: an input has no file or two, or a file has no input.
+    """
+    named: dict[str, Path] = {}
+    unnamed = []
+    for text in given:
+        name = next((n for n in sorted(names, key=len, reverse=True) if text.startswith(f"{n}=")), None)
+        if name in named:
+            raise ConstraintError(f"--input {text}: every input must be given once, but {name!r} is given twice")
+        if name is None:
+            _check_unnamed(text, names)
+            unnamed.append(text)
+        else:
+            named[name] = Path(text[len(name) + 1 :])
+    free = [name for name in names if name not in named]
+    if len(unnamed) != len(free):
+        wanted = ", ".join(names) or "none"
+        short = len(unnamed) < len(free)
+        fact = f"{free[len(unnamed)]!r} has none" if short else f"{unnamed[len(free)]} is left over"
+        raise ConstraintError(f"--input must give a file to each input of the model, {wanted}, but {fact}")
+    return named | dict(zip(free, map(Path, unnamed), strict=True))
+
+
+def _check_unnamed(text: str, names: Sequence[str]) -> None:
+    """Whether it is a file, not NAME=FILE with a name that no input has."""
+    name, equals, file = text.partition("=")
+    if equals and not Path(text).exists() and Path(file).exists():
+        raise ConstraintError(f"--input {text}: no input is named {name!r}; {suggestion(name, names)}")
+
+
+def read_array(name: str, path: Path) -> np.ndarray:
+    """The array of a .npy file, for an input.
+
+    Raises:
+      ConstraintError: it cannot be read, or is no such file.
+    """
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise ConstraintError(f"input {name!r}: {path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, EOFError) as error:
+        raise ConstraintError(f"input {name!r}: {path} must be a .npy file of numbers, but {error}") from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ConstraintError(f"input {name!r}: {path} must be a .npy file, but it is an archive of several")
+    return array
+
+
+def targets(names: Sequence[str], folder: Path, read: Sequence[Path]) -> dict[str, Path]:
+    """The file of each output, named as it, without what file names cannot have.
+
+    Args:
+      names: the outputs.
+      folder: where the files go.
+      read: files that must not be overwritten.
+
+    Raises:
+      ConstraintError: two outputs have one file, or it is one that is read.
+    """
+    found = {name: folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.npy" for name in names}
+    owners: dict[str, str] = {}
+    for name, path in found.items():
+        other = owners.setdefault(path.name.casefold(), name)
+        if other != name:
+            fact = f"{other!r} and {name!r} give {path.name!r}"
+            raise ConstraintError(f"every output must have a file of its own, but {fact}")
+        if path.resolve() in {file.resolve() for file in read}:
+            rule = f"output {name!r} must not overwrite what is read"
+            raise ConstraintError(f"{rule}, but {str(path)!r} is; use --output-dir")
+    return found
+
+
+def write_arrays(arrays: Mapping[Path, np.ndarray]) -> None:
+    """Writes arrays to .npy files; after a failure none of them is there.
+
+    Raises:
+      ConstraintError: one cannot be written.
+    """
+    written: list[Path] = []
+    try:
+        for path, array in arrays.items():
+            _write(path, array)
+            written.append(path)
+    except BaseException:
+        for done in written:
+            done.unlink()
+        raise
+
+
+def _write(path: Path, array: np.ndarray) -> None:
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    try:
+        write_whole(path, content.getvalue())
+    except OSError as error:
+        raise ConstraintError(f"{path} cannot be written: {error.strerror or error}") from None

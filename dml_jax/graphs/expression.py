@@ -1,0 +1,126 @@
+"""`Expression`: a tensor of a graph that is being written, and the short ways to write a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..core.data_type import DataType, DataTypeLike, as_integers
+from ..core.tensor import TensorDesc, implied_bytes
+from ..errors import ConstraintError, DataTypeError, describe, message
+from .parts import Port
+
+__all__ = ["Expression", "TensorLike", "read_tensor", "seen_as", "whole_tensor"]
+
+# A tensor, or what is to be said of one: its data type, its sizes, or both.
+TensorLike = TensorDesc | DataTypeLike | Sequence[int] | tuple[DataTypeLike, Sequence[int]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Expression:
+    """A tensor of a graph that a `GraphBuilder` writes: an input, a constant, or what an operator makes.
+
+    Args:
+      graph: the `GraphBuilder` that made it, whose methods take it.
+      source: where it comes from: the name of an input of the graph, or ("pick", "output") for a tensor of a node.
+      tensor: what it is read as.
+      shown: what messages call the source.
+
+    Example:
+      >>> from dml_jax import GraphBuilder, TensorDesc
+      >>> graph = GraphBuilder()
+      >>> x = graph.input("x", TensorDesc("FLOAT32", (1, 4, 8, 8)))
+      >>> graph.depth_to_space(x, block_size=2)
+      Expression(FLOAT32[1,1,16,16] of 'depth_to_space_0'.OutputTensor)
+
+    Source: dml::Expression of DirectMLX.
+    """
+
+    graph: object
+    source: Port
+    tensor: TensorDesc
+    shown: str
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Those of the tensor."""
+        return self.tensor.sizes
+
+    @property
+    def data_type(self) -> DataType:
+        """That of the tensor's elements."""
+        return self.tensor.data_type
+
+    def __repr__(self) -> str:
+        return f"Expression({self.tensor.describe()} of {self.shown})"
+
+
+def read_tensor(given: Any) -> TensorDesc | tuple[DataType | None, tuple[int, ...] | None]:
+    """A tensor as it is; or the data type and the sizes of another form, None for what it leaves open.
+
+    Raises:
+      DataTypeError: neither.
+    """
+    if given is None or isinstance(given, TensorDesc):
+        return (None, None) if given is None else given
+    if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
+        return DataType.of(given), None
+    if len(given) == 2 and isinstance(given[1], Sequence | np.ndarray):
+        return DataType.of(given[0]), as_integers("TENSOR", "Sizes", given[1])
+    return None, as_integers("TENSOR", "Sizes", given)
+
+
+def whole_tensor(given: Any, place: str) -> TensorDesc:
+    """A tensor that nothing else decides; `place` says where it is given.
+
+    Raises:
+      DataTypeError: no tensor, or the data type or the sizes alone.
+    """
+    try:
+        tensor = read_tensor(given)
+        if isinstance(tensor, TensorDesc):
+            return tensor
+        if tensor[0] is not None and tensor[1] is not None:
+            return TensorDesc(tensor[0], tensor[1])
+    except ConstraintError as error:
+        raise error.at(place) from None
+    rule, fact = "tensor must be a TensorDesc, or (data type, sizes)", f"it is {describe(given)}"
+    raise DataTypeError(message("GraphBuilder", rule, fact, {"tensor": given})).at(place)
+
+
+def seen_as(tensor: TensorDesc, given: Any, strides: Sequence[int] | None) -> TensorDesc:
+    """The bytes of one tensor as another; the buffer is the same one, so it is owned by DirectML or not as before.
+
+    Raises:
+      ConstraintError: another TotalTensorSizeInBytes, strides beside a TensorDesc, or a tensor that is owned alone.
+    """
+    other = read_tensor(given)
+    seen = other if isinstance(other, TensorDesc) else _completed(tensor, *other, strides)
+    operands = {"expression": tensor, "tensor": seen, "strides": strides}
+    if seen is other and strides is not None:
+        rule, fact = "strides must stand in the TensorDesc, where one is given", f"they are {strides}"
+        raise ConstraintError(message("reinterpret", rule, fact, operands))
+    if seen.flags and not tensor.flags:
+        rule = "a tensor is OWNED_BY_DML only where the input of the graph is"
+        raise ConstraintError(message("reinterpret", rule, "the expression is not", operands))
+    sizes = tensor.total_tensor_size_in_bytes, seen.total_tensor_size_in_bytes
+    if sizes[0] != sizes[1]:
+        rule, fact = "both tensors must have the same TotalTensorSizeInBytes", f"they have {sizes[0]} and {sizes[1]}"
+        raise ConstraintError(message("reinterpret", rule, fact, operands))
+    return replace(seen, flags=tensor.flags)
+
+
+def _completed(
+    tensor: TensorDesc, data_type: DataType | None, sizes: Sequence[int] | None, strides: Sequence[int] | None
+) -> TensorDesc:
+    """What is not given stays, the strides only with the sizes, and unused bytes at the end of the buffer too."""
+    data_type = tensor.data_type if data_type is None else data_type
+    if sizes is None:
+        sizes, strides = tensor.sizes, tensor.strides if strides is None else strides
+    seen = TensorDesc(data_type, sizes, strides)
+    if seen.total_tensor_size_in_bytes == implied_bytes(tensor.sizes, tensor.strides, tensor.data_type):
+        return replace(seen, total_tensor_size_in_bytes=tensor.total_tensor_size_in_bytes)
+    return seen

@@ -1,0 +1,117 @@
+"""Files of serialized graphs: the graph, its constants by name, and what `dml-jax run` does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..array_files import assigned, read_array, targets, write_arrays
+from ..core.tensor import TensorDesc
+from ..errors import ConstraintError, Faults, describe
+from .desc import GraphDesc
+from .parts import Constant
+from .values import constant_value
+
+__all__ = ["constant_files", "read_graph_file", "run_graph_file"]
+
+# What the offsets of flatbuffers reach.
+SIZE_LIMIT = 2**31
+
+
+def read_graph_file(path: Path) -> GraphDesc:
+    """Reads a serialized graph.
+
+    Raises:
+      ConstraintError: the file cannot be read, or is no such graph, or one of other operators.
+    """
+    try:
+        if path.stat().st_size >= SIZE_LIMIT:
+            raise ConstraintError("a serialized graph must have less than 2 GiB")
+        return GraphDesc.from_bytes(path.read_bytes())
+    except OSError as error:
+        raise ConstraintError(f"it cannot be read: {error.strerror or error}") from None
+
+
+def constant_files(graph: GraphDesc, folder: Path) -> dict[str, Path]:
+    """The file of each constant by name, NAME.bin; of all of them the sizes are checked, and nothing is read.
+
+    Args:
+      graph: its inputs that are OWNED_BY_DML are the constants.
+      folder: where the file of the graph lies.
+
+    Raises:
+      ConstraintError: every one that does not exist, lies elsewhere, or is too short or too long for its tensor.
+    """
+    faults = Faults()
+    found: dict[str, Path] = {}
+    for name, tensor in _owned(graph).items():
+        with faults.at(f"constant {name!r:.60}"):
+            found[name] = _constant_file(name, tensor, folder)
+    faults.finish()
+    return found
+
+
+def _owned(graph: GraphDesc) -> dict[str, TensorDesc]:
+    return {name: tensor for name, tensor in graph.inputs.items() if tensor.flags}
+
+
+def _constant_file(name: str, tensor: TensorDesc, folder: Path) -> Path:
+    # Backslashes and colons name other folders on Windows, where such files come from.
+    if any(character in name for character in "/\\:\0"):
+        raise ConstraintError("it must be named as a file beside that of the graph")
+    path = folder / f"{name}.bin"
+    try:
+        size, is_file = path.stat().st_size, path.is_file()
+    except (OSError, ValueError) as error:  # ValueError: no file can have the name
+        raise ConstraintError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    least, most = tensor.element_span * tensor.data_type.itemsize, tensor.total_tensor_size_in_bytes
+    if not is_file or not least <= size <= most:
+        wanted = f"{least}" if least == most else f"{least} to {most}"
+        fact = f"it has {size}" if is_file else "it is no file"
+        raise ConstraintError(f"{path} must have the {wanted} bytes of {tensor.describe()}, but {fact}")
+    return path
+
+
+def run_graph_file(path: Path, given: Sequence[str], device: Any, folder: Path, say: Callable[[str], None]) -> None:
+    """Runs a serialized graph once and writes every output, or nothing.
+
+    Args:
+      path: the graph.
+      given: .npy files, each "FILE", in order, or "NAME=FILE".
+      device: of JAX.
+      folder: where the outputs go.
+      say: takes a line per file that was written.
+
+    Raises:
+      ConstraintError: the graph, an input, a constant, or a file that cannot be written.
+    """
+    graph = read_graph_file(path)
+    owned = _owned(graph)
+    files = assigned([name for name in graph.inputs if name not in owned], given)
+    constants = constant_files(graph, path.parent)
+    written = targets(list(graph.outputs), folder, [path, *files.values(), *constants.values()])
+    with jax.enable_x64(True), jax.default_device(device):
+        arrays: dict[str, Any] = {name: read_array(name, file) for name, file in files.items()}
+        arrays |= _read_constants(constants, owned)
+        made = graph.compute(*(arrays[name] for name in graph.inputs))
+        results = [np.asarray(one) for one in (made if graph.has_several_outputs() else (made,))]
+    write_arrays(dict(zip(written.values(), results, strict=True)))
+    for (name, target), result in zip(written.items(), results, strict=True):
+        say(f"Output {name!r} {describe(result)} written to {str(target)!r}")
+
+
+def _read_constants(files: Mapping[str, Path], tensors: Mapping[str, TensorDesc]) -> dict[str, Any]:
+    """The constants as arrays of their tensors' sizes."""
+    found: dict[str, Any] = {}
+    for name, path in files.items():
+        try:
+            with path.open("rb") as file:
+                data = file.read(tensors[name].total_tensor_size_in_bytes)
+            found[name] = constant_value(Constant(data), tensors[name], words=False)
+        except OSError as error:
+            raise ConstraintError(f"constant {name!r}: {path} cannot be read: {error.strerror or error}") from None
+    return found

@@ -1,0 +1,173 @@
+"""The attributes of an operator in a serialized graph, both ways: the fields of its struct that are no tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.activation import ACTIVATIONS
+from ...core.activation import Activation as Fused
+from ...core.data_type import DataType
+from ...core.desc import OperatorDesc
+from ...core.fields import Field, scalar_of
+from ...errors import ConstraintError
+from .parts import Activation, Attribute
+from .places import at
+from .schema import AttributeKind
+
+__all__ = ["OPERATOR", "read_attributes", "written_attributes"]
+
+OPERATOR = "DML_OPERATOR_"
+# By the kind of a field, the kind of its attribute. C's BOOL is an integer, and DirectML's schema has UINT for it.
+KINDS: Mapping[str, AttributeKind] = {
+    "uint": AttributeKind.UINT32,
+    "enum": AttributeKind.UINT32,
+    "bool": AttributeKind.UINT32,
+    "int": AttributeKind.INT32,
+    "float": AttributeKind.FLOAT32,
+    "uint array": AttributeKind.UINT_ARRAY,
+    "int array": AttributeKind.INT_ARRAY,
+    "float array": AttributeKind.FLOAT_ARRAY,
+    "scale bias": AttributeKind.SCALE_BIAS,
+    "size 2d": AttributeKind.SIZE_2D,
+    "scalar union": AttributeKind.SCALAR_UNION,
+    "activation": AttributeKind.ACTIVATION,
+}
+
+
+# Fields of a struct, or parameters of an activation, by DirectML's names.
+Fields = Mapping[str, Field]
+
+
+def read_attributes(
+    cls: type[OperatorDesc[Any]], attributes: Sequence[Attribute], tensors: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of a struct that are no tensors, from the attributes of a node, which stand in the struct's order.
+
+    Raises:
+      ConstraintError: there are others than the struct has, one is missing or of another kind, or a count is wrong.
+    """
+    names = cls.directml_names()
+    fields = {names[name]: field for name, field in cls.fields().items()}
+    values = _values(fields, attributes, {names[name]: value for name, value in tensors.items()})
+    return {name: values[names[name]] for name, field in cls.fields().items() if not field.is_tensor}
+
+
+def written_attributes(desc: OperatorDesc[Any]) -> tuple[Attribute, ...]:
+    """The fields of a descriptor that are no tensors, as attributes in the struct's order."""
+    names = desc.directml_names()
+    fields = {names[name]: field for name, field in desc.fields().items()}
+    return _attributes(fields, {names[name]: value for name, value in desc.operands().items()})
+
+
+def _layout(fields: Fields) -> dict[str, str]:
+    """The attributes by name, in order: each the field that it is, or of a count the first array that it counts."""
+    found: dict[str, str] = {}
+    for name, field in fields.items():
+        if field.counted_by is not None:
+            found.setdefault(field.counted_by, name)
+        if not field.is_tensor:
+            found[name] = name
+    return found
+
+
+def _typed_by(fields: Fields) -> str:
+    """The field that names the type of the struct's scalar unions."""
+    return next(name for name in fields if name.endswith("DataType"))
+
+
+# Reading.
+
+
+def _values(fields: Fields, attributes: Sequence[Attribute], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    layout = _layout(fields)
+    if len(attributes) != len(layout):
+        raise ConstraintError(f"the attributes must be {', '.join(layout) or 'none'}, but there are {len(attributes)}")
+    given = dict(zip(layout, attributes, strict=True))
+    for name, attribute in given.items():
+        # What is left out may have no name.
+        if attribute.name != name and (attribute.name or attribute.value is not None):
+            raise ConstraintError(f"there must be {name} where {attribute.name!r:.60} stands")
+    values = {name: _value(name, fields, given) for name, field in fields.items() if not field.is_tensor}
+    for name, field in fields.items():
+        if field.counted_by is not None:
+            count, length = _of_kind("uint", field.counted_by, given), len({**tensors, **values}[name])
+            if count != length:
+                raise ConstraintError(f"{field.counted_by} is {count} and {name} has {length} entries")
+    return values
+
+
+def _value(name: str, fields: Fields, given: Mapping[str, Attribute]) -> Any:
+    field = fields[name]
+    if field.is_optional and given[name].value is None:
+        return None
+    value = _of_kind(field.kind, name, given)
+    if field.kind == "scalar union":
+        typed = _typed_by(fields)
+        number = _of_kind("enum", typed, given)
+        if number not in list(DataType):
+            raise ConstraintError(f"{typed} must be the number of a data type, but it is {number}")
+        # The union's other bytes mean nothing.
+        return np.frombuffer(value, DataType(number).dtype, 1)[0].item()
+    return READ.get(field.kind, _same)(value)
+
+
+def _of_kind(kind: str, name: str, given: Mapping[str, Attribute]) -> Any:
+    attribute, wanted = given[name], KINDS[kind]
+    if attribute.value is None:
+        raise ConstraintError(f"{name} is missing")
+    # Not every writer has UINT for a BOOL.
+    if attribute.kind != wanted and (kind, attribute.kind) != ("bool", AttributeKind.BOOL):
+        raise ConstraintError(f"{name} must be {wanted.name}, but it is {attribute.kind.name}")
+    return attribute.value
+
+
+def _fused(activation: Activation) -> Fused:
+    name = activation.type.removeprefix(OPERATOR)
+    with at(name):
+        if name not in ACTIVATIONS:
+            raise ConstraintError("no operator can be fused with it")
+        return Fused.of(name, _values(ACTIVATIONS[name].fields, activation.attributes, {}))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# By the kind of a field, its value from that of the attribute, and back, where these differ.
+READ: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "activation": _fused}
+
+
+# Writing.
+
+
+def _attributes(fields: Fields, values: Mapping[str, Any]) -> tuple[Attribute, ...]:
+    return tuple(_attribute(name, of, fields, values) for name, of in _layout(fields).items())
+
+
+def _attribute(name: str, of: str, fields: Fields, values: Mapping[str, Any]) -> Attribute:
+    field, value = fields[of], values[of]
+    if name == field.counted_by:
+        return Attribute(name, AttributeKind.UINT32, len(value))
+    if value is None:
+        return Attribute("", KINDS[field.kind], None)
+    if field.kind == "scalar union":
+        scalar = scalar_of(value, values[_typed_by(fields)])
+        return Attribute(name, AttributeKind.SCALAR_UNION, scalar.tobytes().ljust(8, b"\0"))
+    return Attribute(name, KINDS[field.kind], WRITTEN.get(field.kind, _same)(value))
+
+
+def _serialized(activation: Fused) -> Activation:
+    attributes = _attributes(activation.row.fields, activation.by_name)
+    return Activation(OPERATOR + activation.operator_type, attributes)
+
+
+WRITTEN: Mapping[str, Callable[[Any], Any]] = {
+    "enum": int,
+    "bool": int,
+    "scale bias": lambda value: (value.scale, value.bias),
+    "size 2d": lambda value: (value.width, value.height),
+    "activation": _serialized,
+}

@@ -1,0 +1,17 @@
+"""Where in a graph an error was found."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...errors import ConstraintError
+
+__all__ = ["at"]
+
+
+@contextmanager
+def at(*where: str) -> Iterator[None]:
+    """Raises the errors of the block as those of `where`."""
+    try:
+        yield
+    except ConstraintError as error:
+        raise error.at(*where) from None

@@ -1,0 +1,222 @@
+"""Random graphs of the whole catalogue, and what the oracles and NumPy's views of bytes say of them.
+
+A graph grows: a random descriptor's inputs come from what earlier nodes made, from constants, or from inputs of the
+graph. What lies on an edge is bytes: the oracle's numbers, written through the tensor of the one that makes them into
+zeros, and seen through the tensor of the one that reads them. Both ends get the larger of their sizes in bytes.
+"""
+
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+import numpy as np
+from strided_cases import make, seen
+
+from dml_jax import Constant, DataType, GraphDesc, TensorDesc
+
+NODES, TRIES = 6, 20
+
+
+@dataclass(eq=False)
+class Case:
+    """A graph, a buffer per input and output, what its outputs are, and how it is called."""
+
+    number: int
+    desc: GraphDesc
+    buffers: dict[str, np.ndarray] = field(repr=False)
+    wanted: tuple[np.ndarray, ...] = field(repr=False)
+    bound: bool
+    x64: bool
+
+
+@dataclass(eq=False)
+class Flow:
+    """What comes from a port: the bytes that it writes, the tensor that it writes them through, and all readers."""
+
+    source: str | tuple[str, str]
+    kind: str  # "operator", "constant" or "input"
+    tensor: TensorDesc
+    data: bytes
+    total: int
+    readers: list = field(default_factory=list)
+
+    def as_tensor(self, tensor):
+        """NumPy's view of the bytes; behind them there is 0."""
+        least = tensor.element_span * tensor.dtype.itemsize
+        data = self.data[:least].ljust(least, b"\0")
+        return seen(np.frombuffer(data, tensor.dtype), tensor)
+
+
+@dataclass(eq=False)
+class Node:
+    """An operator that may be added: what its inputs come from, what it makes, and how well it fits."""
+
+    desc: object
+    sources: dict[str, Flow]
+    made: tuple[np.ndarray, ...]
+    fit: float
+
+
+def rounds(structs):
+    """How many graphs it takes for every struct to occur."""
+    return ceil(len(structs) / NODES)
+
+
+def draw(structs, number):
+    """The graph of that number: every struct is in one of `rounds` neighbours."""
+    of_round, place = divmod(number, rounds(structs))
+    order = np.random.default_rng([2026, of_round]).permutation(list(structs))
+    rng, flows, nodes = np.random.default_rng([2027, number]), [], {}
+    for name in order[place :: rounds(structs)]:
+        plans: list[Node] = []
+        while not plans:
+            plans = [*filter(None, (_planned(rng, structs[name], flows) for _ in range(TRIES)))]
+        node = max(plans, key=lambda node: node.fit)
+        label = f"{name.lower()} {len(nodes)}"
+        for port, flow in node.sources.items():
+            if not flow.source:
+                flows.append(flow)
+                flow.source = (f"constant {label} {port}", "output") if flow.kind == "constant" else f"{label} {port}"
+            flow.readers.append(((label, port), node.desc.input_ports()[port]))
+            flow.total = max(flow.total, node.desc.input_ports()[port].total_tensor_size_in_bytes)
+        for (port, tensor), made in zip(node.desc.output_ports().items(), node.made, strict=True):
+            total = tensor.total_tensor_size_in_bytes
+            flows.append(Flow((label, port), "operator", tensor, _written(made, tensor), total))
+        nodes[label] = node
+    return _finished(rng, number, nodes, flows)
+
+
+def _planned(rng, struct, flows):
+    """A random descriptor with sources of its inputs; None where updates that meet differ."""
+    case = make(struct, int(rng.integers(2**31)))
+    sources, fit = {}, 0.0
+    for port, tensor in case.desc.input_ports().items():
+        flow = None
+        if rng.random() < (0.3 if case.desc.is_index(port) else 0.85):
+            fitting = [flow for flow in flows if _takes(struct, case.desc, flow.as_tensor(tensor), port)]
+            flow = max(fitting, key=lambda flow: _fit(flow, tensor) + rng.random(), default=None)
+        if flow is None:
+            data = case.buffers[port][: tensor.element_span].tobytes()
+            kind = "constant" if rng.random() < 0.3 else "input"
+            flow = Flow("", kind, tensor, data, tensor.total_tensor_size_in_bytes)
+        else:
+            fit += _fit(flow, tensor)
+        sources[port] = flow
+    for port, flow in sources.items():
+        case.buffers[port] = np.frombuffer(flow.data, np.uint8)
+    views = {port: sources[port].as_tensor(tensor) for port, tensor in case.desc.input_ports().items()}
+    made = struct.expected(case.desc, *case.desc.by_field(views).values())
+    if isinstance(made, dict):
+        made = _agreed(made, case.desc, views)
+    if made is None:
+        return None
+    return Node(case.desc, sources, made if isinstance(made, tuple) else (made,), fit + rng.random())
+
+
+def _fit(flow, tensor):
+    """Outputs of operators first, of as many bytes, of the same type, then of the same sizes."""
+    same = flow.tensor.data_type == tensor.data_type, flow.tensor.sizes == tensor.sizes
+    return 2 * (flow.kind == "operator") + (flow.total == tensor.total_tensor_size_in_bytes) + same[0] + 2 * same[1]
+
+
+ANY_BITS = {"ELEMENT_WISE_IF", "TOP_K", "TOP_K1", "NONZERO_COORDINATES"}
+
+
+def _takes(struct, desc, values, port):
+    """Whether an operator is exact on these numbers, whatever the order and the device; what moves them takes all."""
+    is_float, name = values.dtype.kind == "f", struct.name
+    if struct.fill is None or name in ANY_BITS or desc.is_index(port) or getattr(desc, "scale_bias", 0) is None:
+        return True
+    if not is_float:
+        return not name.startswith("RESAMPLE") or bool((abs(values.astype(int)) <= 8).all())
+    numbers = abs(values)
+    if name == "CAST":
+        return bool(((numbers == 0) | (numbers >= max(np.finfo(values.dtype).tiny, 2.0**-120))).all())
+    is_half = numbers == np.round(np.where(numbers <= 4, numbers, 0) * 2) / 2
+    signed = (numbers == 0) & (np.signbit(values) | (name == "ELEMENT_WISE_IDENTITY"))
+    return bool((is_half & ~signed).all())
+
+
+def _agreed(candidates, desc, views):
+    """The output of a scatter where all updates of an element are the same."""
+    (output,) = desc.output_ports().values()
+    made = np.zeros(output.sizes, output.dtype)
+    for at, updates in candidates.items():
+        updates = updates or [views["input"][at]]
+        if len({np.asarray(update).tobytes() for update in updates}) > 1:
+            return None
+        made[at] = updates[0]
+    return made
+
+
+def _written(array, tensor):
+    buffer = np.zeros(tensor.element_span, tensor.dtype)
+    seen(buffer, tensor)[...] = np.asarray(array).reshape(tensor.sizes)
+    return buffer.tobytes()
+
+
+def _finished(rng, number, nodes, flows):
+    """The graph: what nobody reads is an output of it, and some of the rest; the sizes in bytes are made the same."""
+    flagged = {flow.source for flow in flows if flow.kind == "input" and len(flow.readers) == 1 and rng.random() < 0.4}
+    inputs, outputs, edges, buffers, wanted = {}, {}, {}, {}, {}
+    descs = {label: node.desc for label, node in nodes.items()}
+    for flow in flows:
+        for count in range(2):
+            if flow.kind == "operator" and (not (flow.readers or count) or rng.random() < 0.25):
+                name = f"{' '.join(flow.source)} {count}"
+                edges[name], tensor = flow.source, flow.tensor
+                if rng.random() < 0.3:
+                    outputs[name] = tensor = _another(rng, flow, strided=True)
+                wanted[name] = flow.as_tensor(tensor)
+                if name in outputs:
+                    outputs[name] = _sized(tensor, flow)
+                buffers[name] = np.frombuffer(
+                    rng.bytes((tensor.element_span + int(rng.integers(3))) * tensor.dtype.itemsize), tensor.dtype
+                )
+        if flow.kind == "input":
+            tensor = _another(rng, flow) if rng.random() < 0.3 else flow.tensor
+            flags = "OWNED_BY_DML" if flow.source in flagged else "NONE"
+            inputs[flow.source] = _sized(tensor, flow, flags)
+            least = tensor.element_span * tensor.dtype.itemsize
+            buffers[flow.source] = np.frombuffer(flow.data[:least].ljust(least, b"\0"), tensor.dtype)
+        if flow.kind == "constant":
+            descs[flow.source[0]] = Constant(flow.data.ljust(flow.total, b"\0"))
+        for (label, port), _ in flow.readers:
+            edges[label, port] = flow.source
+    of_port = {reader: flow for flow in flows for reader, _ in flow.readers} | {flow.source: flow for flow in flows}
+    for label, node in nodes.items():
+        descs[label] = _resized(label, node.desc, of_port, flagged)
+    desc = GraphDesc(descs, edges, inputs, outputs)
+    bound, x64 = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
+    return Case(number, desc, buffers, tuple(wanted[name] for name in desc.outputs), bound, x64)
+
+
+def _another(rng, flow, strided=False):
+    """Another tensor of as many bytes: flat, or the columns of a matrix."""
+    fitting = [one for one in DataType if flow.total % one.itemsize == 0]
+    data_type = fitting[rng.integers(len(fitting))]
+    count = flow.total // data_type.itemsize
+    rows = next(n for n in (4, 3, 2, 1) if count % n == 0)
+    if strided and rng.random() < 0.5:
+        return TensorDesc(data_type, (rows, count // rows), (1, rows))
+    return TensorDesc(data_type, (count,))
+
+
+def _sized(tensor, flow, flags="NONE"):
+    return TensorDesc(tensor.data_type, tensor.sizes, tensor.strides, flags, flow.total)
+
+
+def _resized(label, desc, of_port, flagged):
+    """The descriptor with the bytes of its edges, and what is owned."""
+
+    def resized(port, tensor):
+        flow = of_port[label, port]
+        return _sized(tensor, flow, "OWNED_BY_DML" if flow.source in flagged else "NONE")
+
+    changed = {}
+    for name in desc.tensor_names():
+        value = getattr(desc, name)
+        if isinstance(value, tuple):
+            changed[name] = tuple(resized(f"{name}[{i}]", one) for i, one in enumerate(value))
+        elif value is not None:
+            changed[name] = resized(name, value)
+    return replace(desc, **changed)

@@ -1,0 +1,178 @@
+"""The command on serialized graphs: outputs as .npy files or none, constants from files beside the graph, faults."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from model_cases import FOLDER
+
+from dml_jax import Constant, DepthToSpaceDesc, ElementWiseIdentityDesc, GatherDesc, GraphDesc, TensorDesc
+from dml_jax.command.main import command
+
+pytest.importorskip("flatbuffers")
+
+
+def dml_jax_command(*arguments):
+    """Runs the command inside this process."""
+    return CliRunner().invoke(command, [str(a) for a in arguments])
+
+
+CHANNELS, PICTURE = TensorDesc("INT64", (1, 4, 1, 1)), TensorDesc("INT64", (1, 1, 2, 2))
+# The table lies column by column; its indices are bytes of the file of the graph.
+TABLE = TensorDesc("FLOAT16", (2, 3), strides=(1, 2), flags="OWNED_BY_DML")
+ROW, INDEX = TensorDesc("FLOAT16", (1, 3)), TensorDesc("UINT32", (1, 1))
+GRAPH = GraphDesc(
+    {
+        "enlarge": DepthToSpaceDesc(CHANNELS, PICTURE, 2),
+        "index": Constant(np.uint32([1])),
+        "pick": GatherDesc(TABLE, INDEX, ROW, axis=0, index_dimensions=1),
+        "copy": ElementWiseIdentityDesc(ROW, ROW),
+    },
+    {
+        ("enlarge", "input"): "x",
+        ("pick", "input"): "table",
+        ("pick", "indices"): ("index", "output"),
+        ("copy", "input"): ("pick", "output"),
+        "picture": ("enlarge", "output"),
+        "layer/0:row": ("copy", "output"),
+    },
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The graph, its constant and an input."""
+    (tmp_path / "graph.bin").write_bytes(GRAPH.to_bytes())
+    np.float16([1, 4, 2, 5, 3, 6]).tofile(tmp_path / "table.bin")
+    np.save(tmp_path / "x.npy", np.arange(4).reshape(1, 4, 1, 1) + 2**40)
+    return tmp_path
+
+
+def files(folder):
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("name", ["x=", ""])
+def test_run_writes_every_output(folder, name):
+    out = folder / "out"
+    result = dml_jax_command("run", folder / "graph.bin", "--input", f"{name}{folder / 'x.npy'}", "--output-dir", out)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines() == [
+        f"Running on '{jax.devices()[0].device_kind}'",
+        f"Output 'picture' int64[1,1,2,2] written to {str(out / 'picture.npy')!r}",
+        f"Output 'layer/0:row' float16[1,3] written to {str(out / 'layer_0_row.npy')!r}",
+    ]
+    np.testing.assert_array_equal(np.load(out / "picture.npy"), [[[[2**40, 2**40 + 1], [2**40 + 2, 2**40 + 3]]]])
+    np.testing.assert_array_equal(np.load(out / "layer_0_row.npy"), np.float16([[4, 5, 6]]))
+    assert not jax.config.jax_enable_x64
+
+
+def test_outputs_go_to_the_folder_of_the_graph(folder):
+    assert dml_jax_command("run", folder / "graph.bin", "--input", folder / "x.npy", "-a", "cpu").exit_code == 0
+    assert files(folder) == ["graph.bin", "layer_0_row.npy", "picture.npy", "table.bin", "x.npy"]
+
+
+def changed(folder, **tensor):
+    """The graph with another table, as another file."""
+    pick = GRAPH.nodes["pick"]
+    table = TensorDesc(**{"data_type": "FLOAT16", "sizes": (2, 3), "flags": "OWNED_BY_DML", **tensor})
+    nodes = {**GRAPH.nodes, "pick": GatherDesc(table, pick.indices, pick.output, 0, 1)}
+    (folder / "graph.bin").write_bytes(GraphDesc(nodes, GRAPH.edges).to_bytes())
+
+
+def renamed(folder, name):
+    """The graph with a constant of another name, which has as many letters."""
+    content = (folder / "graph.bin").read_bytes()
+    assert len(name) == len("table")
+    (folder / "graph.bin").write_bytes(content.replace(b"table", name.encode()))
+
+
+BREAKS = {
+    "no such constant": (lambda f: (f / "table.bin").unlink(), "constant 'table': "),
+    "a folder": (lambda f: ((f / "table.bin").unlink(), (f / "table.bin").mkdir()), "but it is no file"),
+    "too short": (lambda f: np.zeros(5, np.float16).tofile(f / "table.bin"), "must have the 12 bytes of FLOAT16[2,3]"),
+    "too long": (lambda f: np.zeros(7, np.float16).tofile(f / "table.bin"), "but it has 14"),
+    "another folder": (lambda f: renamed(f, "../up"), "constant '../up': it must be named as a file beside that of"),
+    "another drive": (lambda f: renamed(f, "C:abc"), "constant 'C:abc': it must be named as a file beside that of"),
+    "not written down": (lambda f: renamed(f, "a\\bcd"), "constant 'a\\\\bcd': it must be named as a file beside"),
+    "no graph": (lambda f: shutil.copy(f / "table.bin", f / "graph.bin"), "serialized graph: "),
+    "an empty file": (lambda f: (f / "graph.bin").write_bytes(b""), "must lie in the 0 bytes of the file"),
+    "no file": (lambda f: (f / "graph.bin").unlink(), "it cannot be read: No such file or directory"),
+}
+
+
+@pytest.mark.parametrize("break_it", BREAKS)
+@pytest.mark.parametrize("subcommand", ["run", "check"])
+def test_faults_write_nothing(folder, break_it, subcommand):
+    change, words = BREAKS[break_it]
+    change(folder)
+    before = files(folder)
+    given = ("--input", folder / "x.npy") if subcommand == "run" else ()
+    result = dml_jax_command(subcommand, folder / "graph.bin", *given)
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith(f"error: {folder / 'graph.bin'}: ")
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+    assert files(folder) == before
+
+
+def test_a_constant_may_be_as_long_as_its_tensor_or_its_elements(folder):
+    changed(folder, sizes=(1, 3), total_tensor_size_in_bytes=8)
+    for count in (3, 4):
+        np.arange(count, dtype=np.float16).tofile(folder / "table.bin")
+        assert dml_jax_command("run", folder / "graph.bin", "--input", folder / "x.npy").exit_code == 0
+        np.testing.assert_array_equal(np.load(folder / "layer_0_row.npy"), np.float16([[0, 1, 2]]))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([], "--input must give a file to each input of the model, x, but 'x' has none"),
+        (["x.npy", "table=x.npy"], "--input table=x.npy: no input is named 'table'; known are x"),
+        (["none.npy"], "input 'x': "),
+        (["narrow.npy"], "GRAPH: the array of x must have elements of int64, but they are int32"),
+        (["short.npy"], "GRAPH: the array of x must have its sizes, (1, 4, 1, 1), but its shape is (4,)"),
+    ],
+)
+def test_wrong_inputs_write_nothing(folder, given, words, monkeypatch):
+    np.save(folder / "narrow.npy", np.zeros((1, 4, 1, 1), np.int32))
+    np.save(folder / "short.npy", np.zeros(4, np.int64))
+    monkeypatch.chdir(folder)
+    before = files(folder)
+    result = dml_jax_command("run", "graph.bin", *(part for file in given for part in ("--input", file)))
+    assert result.exit_code == 1, result.output
+    assert words in result.stderr
+    assert files(folder) == before
+
+
+def test_files_that_are_read_are_not_overwritten(folder):
+    shutil.copy(folder / "x.npy", folder / "picture.npy")
+    result = dml_jax_command("run", folder / "graph.bin", "--input", folder / "picture.npy")
+    assert result.exit_code == 1
+    assert "output 'picture' must not overwrite what is read" in result.stderr
+
+
+def test_check_lists_operators_and_faults_of_a_feature_level(folder):
+    result = dml_jax_command("check", folder / "graph.bin")
+    assert result.exit_code == 0, result.output
+    assert f"{folder / 'graph.bin'}: node 'pick': GATHER is accepted at feature level 6_4" in result.output
+    result = dml_jax_command("check", folder / "graph.bin", "--feature-level", "4_0", "--json")
+    assert result.exit_code == 1
+    (checked,) = json.loads(result.stdout)["files"]
+    assert not checked["valid"]
+    facts = {fault["where"]: fault["what"] for fault in checked["faults"]}
+    assert facts["node 'index'"].endswith("but constant nodes exist from feature level 6_2 on")
+    assert {"where": "node 'pick'", "operator": "GATHER"} in checked["operators"]
+
+
+def test_options_of_model_files_are_refused(folder):
+    for options in (("--json",), ("--iterations", 2), ("--feature-level", "3_0")):
+        result = dml_jax_command("run", folder / "graph.bin", "--input", folder / "x.npy", *options)
+        assert result.exit_code == 2
+        assert "is for a DxDispatch model file only" in result.stderr
+    result = dml_jax_command("check", folder / "graph.bin", FOLDER / "gather.json", "--output-dir", folder)
+    assert result.exit_code == 2
+    assert "--output-dir is for DxDispatch model files only" in result.stderr

@@ -189,9 +189,10 @@ class Struct:
 
     def _fused_breaks(self):
         """What is fused with one operator only, and with that one nothing."""
-        fused = [name for name, kind in self.desc.fields().items() if kind.kind == "activation"]
+        kinds = {name: kind for name, kind in self.desc.fields().items() if kind.kind.startswith("activation")}
         softmax = Activation("ACTIVATION_SOFTMAX")
-        return {f"supported_activation({n})": {n: softmax} if self.name != "GEMM" else None for n in fused}
+        every = {n: (softmax,) * len(getattr(self.desc, n)) if kind.is_array else softmax for n, kind in kinds.items()}
+        return {f"supported_activation({n})": {n: x} if self.name != "GEMM" else None for n, x in every.items()}
 
     def _table_breaks(self):
         newest, fields = self.levels[0], self.desc.operands()

@@ -24,7 +24,7 @@ from dml_jax import (
 )
 from dml_jax.catalogue import STRUCTS as CATALOGUE
 from dml_jax.core.struct_rules import tensors_in
-from dml_jax.graphs.builder import SeveralOutputs
+from dml_jax.graphs.builder import OptionalOutputs, SeveralOutputs
 
 # The structs whose outputs do not follow from the rest: all that must be given of each.
 GIVEN = {
@@ -58,8 +58,9 @@ def said(tensor, what):
 
 
 def outputs_of(desc, given):
-    """The outputs as keywords, those of arrays as lists."""
-    values = {name: (getattr(desc, name), what) for name, what in given.items()}
+    """The outputs as keywords, those of arrays as lists; of those that may be left out and are not, the data type."""
+    optional = {name: "data_type" for name in desc.output_names() if desc.fields()[name].is_optional}
+    values = {name: (getattr(desc, name), what) for name, what in (optional | given).items() if getattr(desc, name)}
     return {
         name: [said(one, what) for one in value] if isinstance(value, tuple) else said(value, what)
         for name, (value, what) in values.items()
@@ -430,12 +431,13 @@ def test_help_shows_what_directml_has():
 
 
 def test_type_checkers_know_which_operators_return_a_tuple():
-    several = {
-        name.lower()
+    returned = {
+        name.lower(): str(inspect.signature(getattr(GraphBuilder, name.lower())).return_annotation)
         for name in CATALOGUE
-        if str(inspect.signature(getattr(GraphBuilder, name.lower())).return_annotation).startswith("tuple")
     }
-    assert {*get_args(SeveralOutputs)} == several
+    assert {*get_args(SeveralOutputs)} == {name for name, one in returned.items() if one == "tuple[Expression, ...]"}
+    either = {name for name, one in returned.items() if one == "Expression | tuple[Expression, ...]"}
+    assert {*get_args(OptionalOutputs)} == either
 
 
 def test_errors_of_types_are_type_errors():

@@ -45,6 +45,7 @@ WITHOUT = {
     "fill_value_sequence": "a formula of the place",
     "gemm": "it adds up products, which a formula says",
     "identity": "everything stays where it is",
+    "rnn": "it adds up products, which a formula says",
     "value_scale_2d": "everything stays where it is",
 }
 

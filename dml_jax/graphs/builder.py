@@ -26,6 +26,8 @@ __all__ = ["GraphBuilder"]
 
 # For type checkers: the operators whose method returns a tuple.
 SeveralOutputs = Literal["nonzero_coordinates", "split", "top_k", "top_k1"]
+# Those whose method returns a tuple, or an expression where one output alone is asked for.
+OptionalOutputs = Literal["rnn"]
 
 
 class GraphBuilder:
@@ -64,6 +66,8 @@ class GraphBuilder:
         def __getattr__(  # pyright: ignore[reportOverlappingOverload]
             self, name: SeveralOutputs
         ) -> Callable[..., tuple[Expression, ...]]: ...
+        @overload
+        def __getattr__(self, name: OptionalOutputs) -> Callable[..., Any]: ...
         @overload
         def __getattr__(self, name: str) -> Callable[..., Expression]: ...
         def __getattr__(self, name: str) -> Callable[..., Any]: ...

@@ -54,7 +54,7 @@ def _signature(struct: type[OperatorDesc]) -> inspect.Signature:
             *taken,
             *(by_name.replace(name=name, annotation=annotation) for name, annotation in named.items()),
         ],
-        return_annotation="tuple[Expression, ...]" if _has_several(struct) else "Expression",
+        return_annotation=_returned(struct),
     )
 
 
@@ -64,6 +64,12 @@ def _annotation(field: Field, hint: Any) -> Any:
     one = "Expression" if field.is_input else "TensorLike"
     one = f"Sequence[{one}]" if field.is_array else one
     return f"{one} | None" if field.is_optional or field.is_output else one
+
+
+def _returned(struct: type[OperatorDesc]) -> str:
+    may_be_one = all(struct.fields()[name].is_optional for name in struct.output_names())
+    several = "tuple[Expression, ...]"
+    return "Expression" if not _has_several(struct) else f"Expression | {several}" if may_be_one else several
 
 
 def _has_several(struct: type[OperatorDesc]) -> bool:

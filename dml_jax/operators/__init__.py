@@ -36,3 +36,4 @@ from ._cumulative_summation import *
 from ._cumulative_product import *
 from ._gemm import *
 from ._convolution import *
+from ._rnn import *

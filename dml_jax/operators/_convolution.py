@@ -266,7 +266,7 @@ def convolution(
       filter: forward [O, C / group_count, K_1, ..., K_d], backward [C, O / group_count, K_1, ..., K_d]; the dtype of
         `input`.
       bias: [O], the dtype of `input`; or None, which adds nothing.
-      mode: "convolution" reverses `filter` along every spatial dimension, "cross_correlation" does not.
+      mode: whether `filter` is reversed along every spatial dimension, as "convolution" has it, or not.
       direction: "forward", or "backward" for the transpose, which makes larger arrays of smaller ones.
       strides: elements from a place of the filter to the next one, per spatial dimension, at least 1; 1 by default.
       dilations: elements from one of the filter to its next one, at least 1; 1 by default.

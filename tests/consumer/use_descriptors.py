@@ -41,6 +41,8 @@ from dml_jax import (
     Padding1Desc,
     PaddingDesc,
     PaddingMode,
+    RecurrentNetworkDirection,
+    RnnDesc,
     ScatterDesc,
     ScatterElementsDesc,
     ScatterNDDesc,
@@ -59,7 +61,7 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    accumulated = (*accumulations(), *products(), *filters())
+    accumulated = (*accumulations(), *products(), *filters(), network())
     for desc in (*blocks(), *borders(), *accumulated, *reads(), *writes(), graphs(), written()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
         desc.validate(FeatureLevel.FL_6_4)
@@ -206,6 +208,15 @@ def filters() -> list[OperatorDesc]:
         correlation,
         ConvolutionDesc(row, pair, None, output, mode, forward, [1], [1], [0], [0], [0], group_count=1),
     ]
+
+
+def network() -> OperatorDesc[Any]:
+    steps, one, states = (TensorDesc("FLOAT32", sizes) for sizes in ((1, 3, 1, 1), (1, 1, 1, 1), (3, 1, 1, 1)))
+    desc = RnnDesc(steps, one, one, None, None, None, states, None, [Activation("ACTIVATION_TANH")], "FORWARD")
+    assert_type(desc.activation_descs, tuple[Activation, ...])
+    assert_type(desc.direction, RecurrentNetworkDirection)
+    assert_type(desc.output_single, TensorDesc | None)
+    return desc
 
 
 def compiled() -> None:

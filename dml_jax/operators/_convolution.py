@@ -267,7 +267,7 @@ def convolution(
         `input`.
       bias: [O], the dtype of `input`; or None, which adds nothing.
       mode: whether `filter` is reversed along every spatial dimension, as "convolution" has it, or not.
-      direction: "forward", or "backward" for the transpose, which makes larger arrays of smaller ones.
+      direction: whether it is the convolution or, "backward", its transpose, which makes larger arrays of smaller ones.
       strides: elements from a place of the filter to the next one, per spatial dimension, at least 1; 1 by default.
       dilations: elements from one of the filter to its next one, at least 1; 1 by default.
       start_padding: zeros before each spatial dimension of the larger array, at least 0; 0 by default.

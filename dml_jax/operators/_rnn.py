@@ -186,8 +186,8 @@ def rnn(
       hidden_init: [D, B, H], the dtype of `input`; or None, 0.
       sequence_lengths: [B], integers: how many steps each row of the batch has, of those of `input`; a number out of
         [0, S] counts as the nearest one. None if all have S. What lies behind is not read, and 0 in `sequence`.
-      direction: "forward", "backward" from the last step of a row to the first, or "bidirectional", forward and
-        backward, each with weights of its own.
+      direction: whether it runs "forward", "backward" from the last step of a row to the first, or "bidirectional",
+        both beside each other.
       activations: an `Activation` per direction, those that DirectML's RNN can be fused with; or None, tanh.
       out_sharding: of each output on a mesh, a NamedSharding or PartitionSpec of four dimensions; by default it follows
         from the operands. Where anything but the batch is sharded it must be given.

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
     from .graphs.builder import GraphBuilder as GraphBuilder
     from .graphs.desc import GraphDesc as GraphDesc
+    from .graphs.dot import graph_to_dot as graph_to_dot
     from .graphs.expression import Expression as Expression
     from .graphs.parts import Constant as Constant
+    from .graphs.picture import draw_graph as draw_graph
     from .lowering.forms import use_form as use_form
     from .operators import *
 
@@ -53,6 +55,8 @@ _PLACES = {
     "compile_operator": "compiled.compile",
     "desc_from_json": "desc_json",
     "desc_to_json": "desc_json",
+    "draw_graph": "graphs.picture",
+    "graph_to_dot": "graphs.dot",
     "use_form": "lowering.forms",
 }
 _SUBPACKAGES = ("batch", "onnx")

@@ -6,6 +6,7 @@
 | `function NAME` | where a function's arguments are described, and its constraints |
 | `struct NAME` | the class of a DirectML operator, its fields, its constraints and its feature levels |
 | `tensor` | the constraints of every tensor |
+| `activations` | a row per activation: formula, parameters, and what it can be fused with |
 | `reference functions`, `structs`, `enumerations` | the docstrings of the catalogue's public names of that kind |
 """
 
@@ -20,6 +21,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from dml_jax import operators
 from dml_jax.catalogue import DESCS, FUNCTIONS, STRUCTS
+from dml_jax.core.activation import ACTIVATIONS
 from dml_jax.core.desc import OperatorDesc
 from dml_jax.core.fields import Field
 from dml_jax.core.rules import Rule
@@ -185,6 +187,20 @@ class Tensor(Printed):
         yield constraints("TENSOR", worded(TENSOR, FIELDS))
 
 
+class Activations(Printed):
+    """`activations`."""
+
+    def printed(self) -> Iterator[nodes.Node]:
+        rows = (_activation(name, row) for name, row in ACTIVATIONS.items())
+        yield table("activations", (4, 5, 3, 2), ("activation", "f(x)", "parameters", "fused since"), *rows)
+
+
+def _activation(name: str, row: Any) -> Row:
+    numbers = (key if usual is None else f"{key} = {usual:.6g}" for key, usual in row.parameters.items())
+    hosts = f", with {' or '.join(row.hosts)}" if row.hosts else ""
+    return name, STRUCTS[name].summary().rstrip("."), ", ".join(numbers), f"{row.since}{hosts}"
+
+
 class Reference(Printed):
     """`reference KIND`."""
 
@@ -216,6 +232,6 @@ REFERENCE = {"functions": _functions, "structs": _structs, "enumerations": _enum
 
 def setup(app: Any) -> dict[str, bool]:
     """Sphinx calls this."""
-    for directive in (Operators, Function, Struct, Tensor, Reference):
+    for directive in (Operators, Function, Struct, Tensor, Activations, Reference):
         app.add_directive(directive.__name__.lower(), directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,7 +2,8 @@
 
 A graph grows: a random descriptor's inputs come from what earlier nodes made, from constants, or from inputs of the
 graph. What lies on an edge is bytes: the oracle's numbers, written through the tensor of the one that makes them into
-zeros, and seen through the tensor of the one that reads them. Both ends get the larger of their sizes in bytes.
+zeros, and seen through the tensor of the one that reads them. Both ends get the larger of their sizes in bytes. What is
+rounded, whose last bits depend on the device, is read by nobody.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,19 +19,23 @@ NODES, TRIES = 6, 20
 
 @dataclass(eq=False)
 class Case:
-    """A graph, a buffer per input and output, what its outputs are, and how it is called."""
+    """A graph, a buffer per input and output, what its outputs are and how exactly, and how it is called."""
 
     number: int
     desc: GraphDesc
     buffers: dict[str, np.ndarray] = field(repr=False)
     wanted: tuple[np.ndarray, ...] = field(repr=False)
+    units: dict[str, float]
     bound: bool
     x64: bool
 
 
 @dataclass(eq=False)
 class Flow:
-    """What comes from a port: the bytes that it writes, the tensor that it writes them through, and all readers."""
+    """What comes from a port: the bytes that it writes, the tensor that it writes them through, and all readers.
+
+    Of what is rounded also the numbers themselves, and by how much they may be off.
+    """
 
     source: str | tuple[str, str]
     kind: str  # "operator", "constant" or "input"
@@ -38,6 +43,8 @@ class Flow:
     data: bytes
     total: int
     readers: list = field(default_factory=list)
+    exactly: np.ndarray | None = None
+    units: float | None = None
 
     def as_tensor(self, tensor):
         """NumPy's view of the bytes; behind them there is 0."""
@@ -79,8 +86,12 @@ def draw(structs, number):
             flow.readers.append(((label, port), node.desc.input_ports()[port]))
             flow.total = max(flow.total, node.desc.input_ports()[port].total_tensor_size_in_bytes)
         for (port, tensor), made in zip(node.desc.output_ports().items(), node.made, strict=True):
-            total = tensor.total_tensor_size_in_bytes
-            flows.append(Flow((label, port), "operator", tensor, _written(made, tensor), total))
+            flow = Flow((label, port), "operator", tensor, b"", tensor.total_tensor_size_in_bytes)
+            if structs[name].units is not None and tensor.dtype.kind == "f":
+                flow.exactly, flow.units = np.asarray(made).reshape(tensor.sizes), structs[name].units
+            else:
+                flow.data = _written(made, tensor)
+            flows.append(flow)
         nodes[label] = node
     return _finished(rng, number, nodes, flows)
 
@@ -88,11 +99,12 @@ def draw(structs, number):
 def _planned(rng, struct, flows):
     """A random descriptor with sources of its inputs; None where updates that meet differ."""
     case = make(struct, int(rng.integers(2**31)))
-    sources, fit = {}, 0.0
-    for port, tensor in case.desc.input_ports().items():
+    desc, sources, fit = case.desc, {}, 0.0
+    for port, tensor in desc.input_ports().items():
         flow = None
-        if rng.random() < (0.3 if case.desc.is_index(port) else 0.85):
-            fitting = [flow for flow in flows if _takes(struct, case.desc, flow.as_tensor(tensor), port)]
+        if rng.random() < (0.3 if desc.is_index(port) else 0.85):
+            exact = [flow for flow in flows if flow.units is None]
+            fitting = [flow for flow in exact if _takes(struct, desc, flow.as_tensor(tensor), port)]
             flow = max(fitting, key=lambda flow: _fit(flow, tensor) + rng.random(), default=None)
         if flow is None:
             data = case.buffers[port][: tensor.element_span].tobytes()
@@ -101,15 +113,13 @@ def _planned(rng, struct, flows):
         else:
             fit += _fit(flow, tensor)
         sources[port] = flow
-    for port, flow in sources.items():
-        case.buffers[port] = np.frombuffer(flow.data, np.uint8)
-    views = {port: sources[port].as_tensor(tensor) for port, tensor in case.desc.input_ports().items()}
-    made = struct.expected(case.desc, *case.desc.by_field(views).values())
+    views = {port: sources[port].as_tensor(tensor) for port, tensor in desc.input_ports().items()}
+    made = struct.expected(desc, *desc.by_field(views).values())
     if isinstance(made, dict):
-        made = _agreed(made, case.desc, views)
+        made = _agreed(made, desc, views)
     if made is None:
         return None
-    return Node(case.desc, sources, made if isinstance(made, tuple) else (made,), fit + rng.random())
+    return Node(desc, sources, made if isinstance(made, tuple) else (made,), fit + rng.random())
 
 
 def _fit(flow, tensor):
@@ -167,9 +177,9 @@ def _finished(rng, number, nodes, flows):
             if flow.kind == "operator" and (not (flow.readers or count) or rng.random() < 0.25):
                 name = f"{' '.join(flow.source)} {count}"
                 edges[name], tensor = flow.source, flow.tensor
-                if rng.random() < 0.3:
+                if rng.random() < 0.3 and flow.units is None:
                     outputs[name] = tensor = _another(rng, flow, strided=True)
-                wanted[name] = flow.as_tensor(tensor)
+                wanted[name] = flow.as_tensor(tensor) if flow.units is None else flow.exactly
                 if name in outputs:
                     outputs[name] = _sized(tensor, flow)
                 buffers[name] = np.frombuffer(
@@ -190,7 +200,8 @@ def _finished(rng, number, nodes, flows):
         descs[label] = _resized(label, node.desc, of_port, flagged)
     desc = GraphDesc(descs, edges, inputs, outputs)
     bound, x64 = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
-    return Case(number, desc, buffers, tuple(wanted[name] for name in desc.outputs), bound, x64)
+    units = {name: of_port[desc.edges[name]].units for name in desc.outputs}
+    return Case(number, desc, buffers, tuple(wanted[name] for name in desc.outputs), units, bound, x64)
 
 
 def _another(rng, flow, strided=False):

@@ -133,6 +133,7 @@ class Struct:
         for random bits (and for indices, small and far numbers).
       units: by how many of float32's last places, of 1 or of what is greater, outputs may differ from `expected`, which
         gives float64 numbers, before they are rounded to their type; None where bits are compared.
+      by_default: how many random descriptors are tried; fewer of each struct of a family that shares all but a formula.
     """
 
     desc: dml_jax.OperatorDesc
@@ -144,6 +145,7 @@ class Struct:
     leading: Mapping[str, int] = field(default_factory=dict)
     fill: Callable[..., Any] | None = None
     units: float | None = None
+    by_default: int = 6
 
     @property
     def name(self):

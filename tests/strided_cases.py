@@ -136,7 +136,8 @@ def check(case, made, wanted, units=None):
         if isinstance(of_one, dict):
             assert_scattered(seen(after, tensor), seen(case.buffers["input"], case.desc.input), of_one)
         else:
-            assert_agrees(seen(after, tensor), of_one.reshape(tensor.sizes), units)
+            of_port = units.get(port) if isinstance(units, dict) else units
+            assert_agrees(seen(after, tensor), of_one.reshape(tensor.sizes), of_port)
         # What no coordinate addresses is as it was.
         seen(after, tensor)[...] = seen(before, tensor)
         assert_same_bits(after, before)

@@ -231,7 +231,10 @@ def check_file(block):
     assert block.page == "docs/contributing.md"
 
 
-DIRECTIVES = ("{toctree}", "{eval-rst}", "{operators}", "{function}", "{struct}", "{tensor}", "{reference}")
+DIRECTIVES = tuple(
+    f"{{{name}}}"
+    for name in ("toctree", "eval-rst", "operators", "function", "struct", "tensor", "activations", "reference")
+)
 KINDS = {
     "doctest": check_prompts,
     "python": run_script,

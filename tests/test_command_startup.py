@@ -48,7 +48,15 @@ def test_the_version_imports_no_jax():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["fly"], ["run", "--fly"], ["run", "-t", "soon"], ["check", "--feature-level", "9"], ["bench", "x"]]
+    "arguments",
+    [
+        ["fly"],
+        ["run", "--fly"],
+        ["run", "-t", "soon"],
+        ["check", "--feature-level", "9"],
+        ["check", "m.json", "--picture", "graph.png"],
+        ["bench", "x"],
+    ],
 )
 def test_wrong_command_lines_import_no_jax(arguments):
     assert started(*arguments, status=2).startswith("Usage: dml-jax")

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from catalogue_cases import BREAKS, CASES, FILES, ORACLES, STRUCTS, VARIANTS
-from checks import assert_is, assert_same_bits
+from checks import assert_is, assert_same_bits, together
 from jax.experimental import checkify
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -66,6 +66,23 @@ every_linear_variant_and_bfloat16 = pytest.mark.parametrize(
 
 
 # What an operator needs.
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_operands_may_be_constants_of_a_program(dtype):
+    """XLA computes what it can while it compiles; what moves has the same bits, what is rounded may round elsewhere."""
+    calls = [
+        (case, *(jnp.asarray(x, dtype if x.dtype.kind == "f" else None) for x in case.leaves))
+        for case in MAPPED.values()
+    ]
+    given = together(calls)
+    captured = together([(lambda call=call: call[0](*call[1:]),) for call in calls])
+    for (name, case), *results in zip(MAPPED.items(), captured, given, strict=True):
+        for actual, wanted in zip(*map(jax.tree.leaves, results), strict=True):
+            if case.is_linear and not case.is_weighted:
+                assert_same_bits(actual, wanted)
+            else:
+                np.testing.assert_allclose(np.float64(actual), np.float64(wanted), 2**-6, err_msg=name)
 
 
 def test_every_file_is_of_an_operator():

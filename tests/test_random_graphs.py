@@ -30,7 +30,7 @@ def test_random_graphs(first):
             made += together([(partial(call, case), *arrays(case)) for case in shared])
             for case, outputs in zip(alone + shared, made, strict=True):
                 try:
-                    check(case, outputs, case.wanted)
+                    check(case, outputs, case.wanted, case.units)
                 except BaseException as error:
                     error.add_note(f"graph_draws.draw(STRUCTS, {case.number}), x64={x64}, bound={case.bound}")
                     raise

@@ -17,6 +17,7 @@ import pytest
 from test_code_blocks import blocks_of
 
 from dml_jax.catalogue import DESCS, FUNCTIONS
+from dml_jax.core.activation import ACTIVATIONS
 from dml_jax.core.support import columns
 from dml_jax.core.tensor import FIELDS, TENSOR
 
@@ -130,6 +131,14 @@ def test_every_feature_level_and_field_is_on_the_operators_pages(site):
         shown = fields[cls.operator_type]
         assert [row[:2] for row in shown] == [[names[name], name] for name in kinds]
         assert [row[2].startswith(kinds[row[1]].kind) for row in shown] == [True] * len(kinds)
+
+
+def test_every_activation_is_on_a_page(site):
+    parser = Tables()
+    parser.feed((site / "operators" / "activate.html").read_text())
+    head, *rows = parser.tables["activations"]
+    assert [row[0].strip() for row in rows] == [*ACTIVATIONS]
+    assert all(len(row) == len(head) and row[1].strip() for row in rows)
 
 
 # Pages and operators. Those of one file have one page, of its name.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 from ..core.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError, Faults
+from .graph_picture import PictureFile, write_picture
 from .shared import (
     FOLDER,
     MODEL,
@@ -29,6 +30,7 @@ from .shared import (
 if TYPE_CHECKING:
     from ..core.computation import Computation
     from ..dxdispatch.model_file import Model
+    from ..graphs.desc import GraphDesc
 
 __all__ = ["check"]
 
@@ -40,7 +42,8 @@ Examples:
   dml-jax check docs/models/*.json
   dml-jax check model.onnx --feature-level 3_0
   dml-jax check graph.bin
-  dml-jax check model.json --json""",
+  dml-jax check model.json --json
+  dml-jax check model.json --picture graph.svg""",
 )
 @click.argument("models", type=MODEL, nargs=-1, required=True)
 @click.option(
@@ -49,20 +52,34 @@ Examples:
     show_default="the model's folder",
     help="Folder that `run` would write to: whether files can be written there is checked.",
 )
+@click.option(
+    "--picture",
+    type=PictureFile(),
+    help="Draw the graphs of the only model, unless it has faults: as .svg, or as .dot or .gv for graphviz.",
+)
 @feature_level
 @json_output
-def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: FeatureLevel, as_json: bool) -> None:
-    """Check MODELS and list every fault; run and write nothing.
+def check(
+    models: tuple[Path, ...],
+    output_dir: Path | None,
+    picture: Path | None,
+    feature_level: FeatureLevel,
+    as_json: bool,
+) -> None:
+    """Check MODELS and list every fault; run nothing, and write nothing but the picture that is asked for.
 
     They are DxDispatch model files (.json), ONNX models (.onnx) and serialized graphs (.bin). Of an ONNX model, it says
     for each node that DirectML has an operator for whether the feature level takes it; of a graph, for each operator.
 
-    Exit status: 0 all are valid, 1 one has faults, 2 the command line is wrong.
+    Exit status: 0 all are valid, 1 one has faults or no picture, 2 the command line is wrong.
     """
     if any(is_onnx(path) or is_graph(path) for path in models):
         refuse_options("DxDispatch model files", "output_dir")
     if any(map(is_onnx, models)):
+        refuse_options("DxDispatch model files and serialized graphs", "picture")
         need_onnx()
+    if picture and len(models) > 1:
+        raise click.UsageError(f"--picture is of one model, but {len(models)} are given")
     checked = []
     for path in models:
         found = _check(path, feature_level, output_dir)
@@ -75,6 +92,20 @@ def check(models: tuple[Path, ...], output_dir: Path | None, feature_level: Feat
         print_json({"feature_level": str(feature_level), "files": [found.as_json() for found in checked]})
     if any(found.faults for found in checked):
         sys.exit(1)
+    if picture:
+        _draw(picture, checked[0])
+
+
+def _draw(picture: Path, checked: _Checked) -> None:
+    try:
+        write_picture(picture, checked.path, checked.graphs)
+    except ConstraintError as error:
+        show_faults(checked.path, [Fault.of(error)])
+    except OSError as error:
+        show_faults(picture, [Fault("", f"cannot be written: {error.strerror}")])
+    else:
+        return
+    sys.exit(1)
 
 
 @dataclass(frozen=True)
@@ -86,12 +117,14 @@ class _Checked:
       operators: where, and the DirectML operator that is accepted there.
       faults: all of them.
       lines: the lines about what is accepted.
+      graphs: those among the operators, by name.
     """
 
     path: Path
     operators: Sequence[tuple[str, str]]
     faults: Sequence[Fault]
     lines: Sequence[str]
+    graphs: Mapping[str, GraphDesc] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """What `check --json` prints of the file."""
@@ -112,6 +145,7 @@ def _check(path: Path, level: FeatureLevel, output: Path | None) -> _Checked:
 def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Checked:
     """Checks a DxDispatch model file; `output` is the folder that it would write to."""
     from ..dxdispatch.model_file import read_model
+    from ..graphs.desc import GraphDesc
 
     try:
         model = read_model(path, feature_level=level, output=output)
@@ -122,16 +156,18 @@ def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Check
         for name, dispatchable in model.dispatchables.items()
         for of_node, operator in _operators(dispatchable.desc)
     ]
-    return _Checked(path, operators, [], [f"valid at feature level {level}, {_counted(model)}"])
+    graphs = {name: d.desc for name, d in model.dispatchables.items() if isinstance(d.desc, GraphDesc)}
+    return _Checked(path, operators, [], [f"valid at feature level {level}, {_counted(model)}"], graphs)
 
 
 def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
     """The operators of what is dispatched: where in it, and their types."""
-    nodes = getattr(desc, "nodes", None)
-    if nodes is None:
+    from ..graphs.desc import GraphDesc
+
+    if not isinstance(desc, GraphDesc):
         yield "", desc.operator_type
-    for name, node in (nodes or {}).items():
-        yield f": node {name!r}", node.operator_type
+        return
+    yield from ((f": node {name!r}", node.operator_type) for name, node in desc.operators.items())
 
 
 def _check_onnx(path: Path, level: FeatureLevel) -> _Checked:
@@ -157,17 +193,19 @@ def _check_graph(path: Path, level: FeatureLevel) -> _Checked:
 
     errors = Faults()
     operators: list[tuple[str, str]] = []
+    graphs: dict[str, GraphDesc] = {}
     with errors.at():
         graph = read_graph_file(path)
+        graphs[path.stem] = graph
         for error in graph.faults(level):
             errors.add(ConstraintError(error.what, error.where[1:]))  # without "GRAPH", which the file is
         refused = {error.where[0] for error in errors.errors if error.where}
-        nodes = [(f"node {name!r}", node) for name, node in graph.nodes.items()]
+        nodes = [(f"node {name!r}", node) for name, node in graph.operators.items()]
         operators = [(where, node.operator_type) for where, node in nodes if where not in refused]
         constant_files(graph, path.parent)
     faults = [Fault.of(error) for error in errors.errors]
     lines = [f"{where}: {operator} is accepted at feature level {level}" for where, operator in operators]
-    return _Checked(path, operators, faults, lines)
+    return _Checked(path, operators, faults, lines, graphs)
 
 
 def _counted(model: Model) -> str:

@@ -21,7 +21,7 @@ __all__ = ["Executables", "dump", "jit_forms", "load"]
 
 # A program without and with bound outputs, jitted.
 Executables = tuple[Any, Any]
-VERSION = 1
+VERSION = 2
 
 
 def jit_forms(fresh: Callable[..., Any], bound: Callable[..., Any], outputs: int) -> Executables:
@@ -39,7 +39,7 @@ def dump(
     """
     platforms = None if platforms is None else _known(platforms)
     inputs = program.input_structs
-    head = {"version": VERSION, "words": program.words, "desc": desc_to_json(program.desc)}
+    head = {"version": VERSION, "words": program.words, "flat": program.flat, "desc": desc_to_json(program.desc)}
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
         file.writestr(HEAD, json.dumps(head))
@@ -88,7 +88,7 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
         head = json.loads(members.pop(HEAD))
         if head["version"] != VERSION:
             raise ConstraintError(f"its version is {head['version']}, and {VERSION} is known")
-        program = Program(desc_from_json(head["desc"]), head["words"] is True)
+        program = Program(desc_from_json(head["desc"]), head["words"] is True, head["flat"] is True)
         fresh, bound = (jax.export.deserialize(bytearray(members.pop(name))) for name in MEMBERS)
         ports = {_member(port): port for port in program.inputs}
         owned = {ports.get(name, name): np.load(io.BytesIO(member)) for name, member in members.items()}

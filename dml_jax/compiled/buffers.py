@@ -10,7 +10,7 @@ from jax.core import Tracer
 from ..core.arguments import as_array
 from ..core.computation import Computation
 from ..errors import ConstraintError, DataTypeError, message
-from .program import Program
+from .program import BufferSpec, Program
 
 __all__ = ["as_buffer", "as_outputs", "check_devices", "owned_ports"]
 
@@ -28,7 +28,10 @@ def as_buffer(program: Program, name: str, value: Any, shown: str | None = None)
       ConstraintError: it is deleted, not 1-D or too short.
       DataTypeError: no array, or of another data type.
     """
-    operator, spec = program.desc.operator_type, program.buffers[name]
+    spec = program.buffers[name]
+    if isinstance(value, jax.Array) and _fits(value, spec):
+        return value
+    operator = program.desc.operator_type
     shown = shown or program.desc.shown(name)
     array = as_array(operator, shown, value)
 
@@ -47,6 +50,12 @@ def as_buffer(program: Program, name: str, value: Any, shown: str | None = None)
         words = f", two for every {described}" if in_words and not given_wide else ""
         fail(ConstraintError, f"be 1-D with at least {length} elements{words}", f"its shape is {array.shape}")
     return np.ascontiguousarray(array).view(spec.dtype) if given_wide and in_words else array
+
+
+def _fits(array: jax.Array, spec: BufferSpec) -> bool:
+    """Whether nothing is wrong with it: nearly always, and then a call spends little on it."""
+    is_alike = array.dtype == spec.dtype and array.ndim == 1 and array.shape[0] >= spec.length
+    return is_alike and (isinstance(array, Tracer) or not array.is_deleted())
 
 
 def _because(described: np.dtype[Any], in_words: bool) -> str:
@@ -86,7 +95,7 @@ def as_outputs(program: Program, out: Any, inputs: Mapping[str, Any]) -> dict[st
       DataTypeError: no jax.Array, or of another data type.
     """
     ports = list(program.outputs)
-    outs = out if program.desc.has_several_outputs() else (out,)
+    outs = out if program.has_several_outputs else (out,)
     if not isinstance(outs, tuple) or len(outs) != len(ports):
         rule = f"out= must be a tuple of buffers for {', '.join(map(program.desc.shown, ports))}"
         fact = f"it has {len(outs)}" if isinstance(outs, tuple) else f"it is {type(outs).__name__}"

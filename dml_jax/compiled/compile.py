@@ -61,7 +61,7 @@ def compile_operator(
     if not isinstance(desc, Computation):
         rule, fact = "desc must be a descriptor of an operator or a graph", f"it is {type(desc).__name__}"
         raise DataTypeError(message("compile_operator", rule, fact, {"desc": desc}))
-    return CompiledOperator(Program(desc, words=not _x64()), owned)
+    return CompiledOperator(Program(desc, words=not _x64(), flat=jax.default_backend() != "cpu"), owned)
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ class CompiledOperator(Generic[R]):
         self._program = program
         self._form = forced_form()
         self._fresh, self._bound = executables or _executables(program, self._form)
+        self._bound_at_call = [port for port in program.inputs if port not in ports]
         with jax.enable_x64(not program.words):
             needed = {port: as_buffer(program, port, ports[port])[: program.buffers[port].length] for port in ports}
             self._owned = {port: jnp.array(buffer) for port, buffer in needed.items()}
@@ -133,7 +134,7 @@ class CompiledOperator(Generic[R]):
     @property
     def buffers(self) -> dict[str, BufferSpec]:
         """The length and data type of the buffers that a call takes, and of the outputs', by field name."""
-        return {port: self._program.buffers[port] for port in (*self._bound_at_call(), *self._program.outputs)}
+        return {port: self._program.buffers[port] for port in (*self._bound_at_call, *self._program.outputs)}
 
     @property
     def bytes_moved(self) -> int:
@@ -196,9 +197,6 @@ class CompiledOperator(Generic[R]):
         with jax.enable_x64(not self._program.words):
             return artifact.dump(self._program, self._owned, _executables(self._program, self._form), platforms)
 
-    def _bound_at_call(self) -> list[str]:
-        return [port for port in self._program.inputs if port not in self._owned]
-
     def _shaped(self, port: str, out: jax.Array) -> jax.Array:
         """A buffer as the program writes it, in the same memory."""
         is_least = out.shape[0] == self._program.buffers[port].length
@@ -207,18 +205,18 @@ class CompiledOperator(Generic[R]):
     def _results(self, made: Any) -> Any:
         """The outputs as flat buffers: a single one, or a tuple."""
         flat = [_flat(one) for one in jax.tree.leaves(made)]
-        return tuple(flat) if self.desc.has_several_outputs() else flat[0]
+        return tuple(flat) if self._program.has_several_outputs else flat[0]
 
     def _inputs(self, buffers: Sequence[Any]) -> dict[str, Any]:
         """Every input's buffer by name, in order."""
-        names = self._bound_at_call()
+        names = self._bound_at_call
         if len(buffers) != len(names):
             wanted = ", ".join(map(self.desc.shown, names)) or "nothing"
             raise ConstraintError(
                 f"{self.desc.operator_type}: takes buffers for {wanted}, but there are {len(buffers)}."
             )
         given = {name: as_buffer(self._program, name, b) for name, b in zip(names, buffers, strict=True)}
-        return {name: self._owned.get(name, given.get(name)) for name in self._program.inputs}
+        return {name: self._owned.get(name, given.get(name)) for name in self._program.inputs} if self._owned else given
 
     def _compiled(self, bound: bool) -> Any:
         structs = self._program.input_structs

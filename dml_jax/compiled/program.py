@@ -39,10 +39,12 @@ class Program:
     Args:
       desc: the operator or graph.
       words: whether buffers of 64-bit types are uint32 arrays of twice the length, little-endian words.
+      flat: whether outputs are made flat, whatever fills them.
     """
 
     desc: Computation[Any]
     words: bool
+    flat: bool
 
     # Computed once: every call asks for them.
 
@@ -67,6 +69,11 @@ class Program:
         """All tensors."""
         return self.inputs | self.outputs
 
+    @cached_property
+    def has_several_outputs(self) -> bool:
+        """Whether results are a tuple."""
+        return self.desc.has_several_outputs()
+
     @property
     def input_structs(self) -> list[jax.ShapeDtypeStruct]:
         """The shortest buffers of the inputs, for tracing."""
@@ -78,14 +85,14 @@ class Program:
         """The shape in which each output is made: its sizes in storage order if they fill the buffer, else it is flat.
 
         XLA:CPU takes twice to three times as long for a flat output, over which it loops with divisions; not so for a
-        scatter. Below `SMALL` bytes the calls that reshape take longer.
+        scatter. Below `SMALL` bytes, and on other platforms, the calls that reshape take longer.
         """
         return {port: self._stored_sizes(port) for port in self.outputs}
 
     def _stored_sizes(self, port: str) -> tuple[int, ...]:
         layout, spec = self._stored[port].layout, self.buffers[port]
         small = spec.length * spec.dtype.itemsize < SMALL
-        flat = self.desc.replaces_in is not None or not layout.is_dense or small
+        flat = self.flat or self.desc.replaces_in is not None or not layout.is_dense or small
         return (spec.whole_length,) if flat else layout.stored_sizes
 
     @property

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import nn
+from jax import lax, nn
 
 from ..errors import ConstraintError, DataTypeError, describe, message, suggestion
 from .feature_level import FeatureLevel
@@ -25,6 +25,8 @@ __all__ = [
     "Fusion",
     "Fusions",
     "axes_within",
+    "computed_by",
+    "different_dimensions",
     "supported_activation",
 ]
 
@@ -40,6 +42,9 @@ class Row:
       since: the feature level from which on it can be fused.
       hosts: the operators that can be fused with it; None for all that take activations.
       least: a number that a parameter must reach below a feature level.
+      axes: the dimensions along which it combines elements, unless parameters say which; none of what looks at each
+        element alone.
+      of_integers: whether it is of integers too, whose parameters are truncated.
     """
 
     formula: Callable[..., jax.Array]
@@ -47,6 +52,8 @@ class Row:
     since: str = "1_0"
     hosts: tuple[str, ...] | None = None
     least: tuple[str, float, str] | None = None
+    axes: tuple[int, ...] = ()
+    of_integers: bool = False
 
     @property
     def fields(self) -> Mapping[str, Field]:
@@ -78,34 +85,37 @@ def _softplus(x: jax.Array) -> jax.Array:
 
 
 def _shrunk(x: jax.Array, bias: Any, threshold: Any) -> jax.Array:
-    return jnp.where(x > threshold, x - bias, jnp.where(x < -threshold, x + bias, 0))
+    below = _number(-float(threshold), x)  # not -threshold, which wraps in unsigned integers
+    return jnp.where(x > threshold, x - bias, jnp.where(x < below, x + bias, 0))
+
+
+def _hard_sigmoid(x: jax.Array, slope: Any, shift: Any) -> jax.Array:
+    return lax.clamp(_number(0.0, x), slope * x + shift, _number(1.0, x))
 
 
 def _clipped(x: jax.Array, scale_bias: ScaleAndBias | None, least: Any, most: Any) -> jax.Array:
     scaled = x if scale_bias is None else x * _number(scale_bias.scale, x) + _number(scale_bias.bias, x)
-    return jnp.minimum(most, jnp.maximum(least, scaled))
+    return lax.clamp(least, scaled, most)
 
 
 ACTIVATIONS: Mapping[str, Row] = {
     "ACTIVATION_CELU": Row(lambda x, a: jnp.where(x >= 0, x, a * _exponential(x, a)), {"Alpha": 1}, since="3_0"),
     "ACTIVATION_ELU": Row(lambda x, a: jnp.where(x >= 0, x, a * _exponential(x)), {"Alpha": 1}),
     "ACTIVATION_GELU": Row(lambda x: nn.gelu(x, approximate=False), since="5_1"),
-    "ACTIVATION_HARD_SIGMOID": Row(
-        lambda x, a, b: jnp.maximum(0, jnp.minimum(a * x + b, 1)), {"Alpha": 0.2, "Beta": 0.5}
-    ),
+    "ACTIVATION_HARD_SIGMOID": Row(_hard_sigmoid, {"Alpha": 0.2, "Beta": 0.5}),
     "ACTIVATION_IDENTITY": Row(lambda x: x),
     "ACTIVATION_LEAKY_RELU": Row(lambda x, a: jnp.where(x >= 0, x, a * x), {"Alpha": 0.01}),
     "ACTIVATION_LINEAR": Row(lambda x, a, b: a * x + b, {"Alpha": None, "Beta": None}),
     "ACTIVATION_PARAMETRIC_SOFTPLUS": Row(lambda x, a, b: a * _softplus(b * x), {"Alpha": None, "Beta": None}),
-    "ACTIVATION_RELU": Row(nn.relu),
+    "ACTIVATION_RELU": Row(nn.relu, of_integers=True),
     "ACTIVATION_SCALED_ELU": Row(
         lambda x, a, g: jnp.where(x > 0, g * x, g * a * _exponential(x)),
         {"Alpha": 1.67326319217681884765625, "Gamma": 1.05070102214813232421875},
     ),
     "ACTIVATION_SCALED_TANH": Row(lambda x, a, b: a * jnp.tanh(b * x), {"Alpha": 1, "Beta": 0.5}),
-    "ACTIVATION_SHRINK": Row(_shrunk, {"Bias": 0, "Threshold": 0.5}, since="2_0"),
+    "ACTIVATION_SHRINK": Row(_shrunk, {"Bias": 0, "Threshold": 0.5}, since="2_0", of_integers=True),
     "ACTIVATION_SIGMOID": Row(nn.sigmoid),
-    "ACTIVATION_SOFTMAX": Row(lambda x: nn.softmax(x, axis=-1), since="6_1", hosts=("GEMM",)),
+    "ACTIVATION_SOFTMAX": Row(lambda x: nn.softmax(x, axis=-1), since="6_1", hosts=("GEMM",), axes=(-1,)),
     "ACTIVATION_SOFTMAX1": Row(lambda x, axes: nn.softmax(x, axis=axes), {"Axes": None}, since="6_1", hosts=("GEMM",)),
     "ACTIVATION_SOFTPLUS": Row(lambda x, s: _softplus(s * x) / s, {"Steepness": 1}, least=("Steepness", 1, "6_4")),
     "ACTIVATION_SOFTSIGN": Row(nn.soft_sign),
@@ -122,9 +132,12 @@ _OPTIONAL = {name for name, kind in _FIELDS.items() if kind.is_optional}
 
 
 def _number(value: Any, like: jax.Array) -> Any:
-    """A parameter in the type of an array; axes as they are."""
+    """A parameter in the type of an array, of integers its whole part, or the nearest one; axes as they are."""
     if not isinstance(value, float):
         return value
+    if jnp.issubdtype(like.dtype, jnp.integer):
+        limits = jnp.iinfo(like.dtype)
+        return np.asarray(0 if value != value else int(min(max(value, limits.min), limits.max))).astype(like.dtype)
     with np.errstate(over="ignore"):
         return np.asarray(value, np.float64).astype(like.dtype)
 
@@ -187,6 +200,11 @@ class Activation:
     def by_name(self) -> dict[str, Any]:
         """The parameters by their names."""
         return dict(zip(self.row.parameters, self.parameters, strict=True))
+
+    @property
+    def axes(self) -> tuple[int, ...] | None:
+        """The dimensions along which it combines elements; None if it looks at each one alone."""
+        return self.by_name.get("Axes", self.row.axes or None)
 
     def describe(self) -> str:
         """As messages show it."""
@@ -256,11 +274,28 @@ def axes_within(activation: str, operand: str) -> Rule:
     """An activation that combines elements does so along dimensions of the operand."""
 
     def broken_by(x: Operands) -> Fact:
-        axes = x[activation].by_name.get("Axes") if x[activation] else None
-        rank = len(x[operand].shape)
-        if axes is None or (axes and len({*axes}) == len(axes) and max(axes) < rank):
-            return None
-        return f"they are {describe(axes)} and there are {rank} dimensions"
+        axes = x[activation].axes if x[activation] else None
+        return None if axes is None else different_dimensions(axes, len(x[operand].shape))
 
     text = f"the Axes of {{{activation}}} must be different dimensions of {{{operand}}}, one at least"
     return custom(f"axes_within({activation})", text, broken_by)
+
+
+def different_dimensions(axes: tuple[int, ...], rank: int) -> Fact:
+    """Why axes, the last of which may be -1, are not some dimensions, each once."""
+    fit = axes and len({*axes}) == len(axes) and -min(rank, 1) <= min(axes) <= max(axes) < rank
+    return None if fit else f"they are {describe(axes)} and there are {rank} dimensions"
+
+
+def computed_by(activation: str, operand: str) -> Rule:
+    """An activation takes floats, and some take integers."""
+
+    def broken_by(x: Operands) -> Fact:
+        if x[activation] is None:
+            return None
+        dtype, of_integers = x[operand].dtype, x[activation].row.of_integers
+        is_taken = jnp.issubdtype(dtype, jnp.floating) or (of_integers and jnp.issubdtype(dtype, jnp.integer))
+        return None if is_taken else f"it is {dtype}, and the activation {x[activation].describe()}"
+
+    text = f"{{{operand}}}.{{dtype}} must be one of floats, or of integers if {{{activation}}} takes them"
+    return Rule(f"computed_by({activation})", text, broken_by, DataTypeError)

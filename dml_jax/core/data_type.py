@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Sequence
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class DataType(enum.IntEnum):
     INT64 = 11
 
     @property
+    @cache
     def dtype(self) -> np.dtype[Any]:
         """The NumPy type of the same name."""
         return np.dtype(self.name.lower())

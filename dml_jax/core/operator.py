@@ -96,7 +96,7 @@ def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Cal
     at_place, places = [(p, readers[p]) for p in positional], {p: i for i, p in enumerate(positional)}
     late = [(p, kind) for p, kind in kinds.items() if kind.needs]
     causes = {q for p, kind in late for q in (p, *kind.needs)}
-    is_always_late = any(parameters[p].default is not None for p, _ in late)
+    is_always_late = any(parameters[p].default is not None or p in places for p, _ in late)
     defaults = {p: x.default for p, x in parameters.items() if x.default is not Parameter.empty}
     defaults = {p: readers[p](name, p, value) for p, value in defaults.items()}
     attributes = _values_of([p for p, kind in kinds.items() if not kind.is_array and p != SHARDING])

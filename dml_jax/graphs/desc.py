@@ -170,6 +170,11 @@ class GraphDesc(Computation[Any]):
     def _wiring(self, level: FeatureLevel) -> Wiring:
         return Wiring(self.nodes, self.edges, self.inputs, self.outputs, level)
 
+    @property
+    def operators(self) -> dict[str, OperatorDesc[Any]]:
+        """The nodes that are operators."""
+        return {name: node for name, node in self.nodes.items() if isinstance(node, OperatorDesc)}
+
     # Ports.
 
     def input_ports(self) -> dict[str, TensorDesc]:

@@ -11,7 +11,17 @@ from jax import lax
 from ..errors import ConstraintError
 from .linear import Move, linear, transpose_of
 
-__all__ = ["as_bits", "carry_bits", "index_dtype", "is_float", "is_float8", "is_key", "is_narrow", "is_not_zero"]
+__all__ = [
+    "as_bits",
+    "carry_bits",
+    "hide_constant",
+    "index_dtype",
+    "is_float",
+    "is_float8",
+    "is_key",
+    "is_narrow",
+    "is_not_zero",
+]
 
 
 def is_float8(dtype: Any) -> bool:
@@ -96,3 +106,11 @@ def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool
         return lax.bitcast_convert_type(move(where, *images), dtype)
 
     return moved
+
+
+def hide_constant(indices: Any) -> jax.Array:
+    """Static indices that XLA does not see while it compiles.
+
+    It evaluates a gather of constants in another order of dimensions, which a cast of its bits takes for the usual one.
+    """
+    return lax.optimization_barrier(jnp.asarray(indices))

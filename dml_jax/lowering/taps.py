@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .bits import as_bits, index_dtype, is_float
+from .bits import as_bits, hide_constant, index_dtype, is_float
 from .gather import Read
 from .linear import Move, linear, transpose_of
 from .narrow import move_narrow
@@ -195,7 +195,8 @@ def _taken(indices: jax.Array | None, x: jax.Array, axis: int, at: np.ndarray) -
         return lax.slice_in_dim(x, start, stop, _step(at), axis)
     placed = tuple(d for d in range(x.ndim) if d != axis)
     is_sorted = bool((np.diff(at) >= 0).all())
-    return Read(Slices(x.ndim, (axis,), placed=placed), "promise_in_bounds", indices_are_sorted=is_sorted)(indices, x)
+    read = Read(Slices(x.ndim, (axis,), placed=placed), "promise_in_bounds", indices_are_sorted=is_sorted)
+    return read(hide_constant(indices), x)
 
 
 def _weighted(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> jax.Array:

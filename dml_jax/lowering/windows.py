@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .bits import as_bits, index_dtype
+from .bits import as_bits, hide_constant, index_dtype
 from .combine import wide_type
 from .linear import linear
 
@@ -152,7 +152,7 @@ def _pad(array: jax.Array, axis: int, low: int, high: int, between: int = 0) -> 
 def _unfold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:
     at = windows.positions()
     indices = np.where((at >= 0) & (at < windows.size), at, windows.size).astype(index_dtype((windows.size,)))
-    return jnp.moveaxis(jnp.take(array, indices, axis, mode="fill", fill_value=0), axis, lead)
+    return jnp.moveaxis(jnp.take(array, hide_constant(indices), axis, mode="fill", fill_value=0), axis, lead)
 
 
 def _fold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:

@@ -35,5 +35,8 @@ from ._fill_diagonals import *
 from ._cumulative_summation import *
 from ._cumulative_product import *
 from ._gemm import *
+from ._add import *
+from ._clip import *
+from ._activate import *
 from ._convolution import *
 from ._rnn import *

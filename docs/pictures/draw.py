@@ -4,6 +4,7 @@
 
 What moves in a picture is moved by the functions of dml_jax: each is called on an array of positions, and every cell
 takes its colour and its label from the position that arrives in it, or from the elements that its derivative names.
+That of a graph is what `draw_graph` makes of one in docs/models.
 Writes one .svg file per function beside this program. With --check nothing is written: it fails if a file is not what
 would be drawn.
 """
@@ -23,6 +24,9 @@ from strided import as_strided
 from svg import written
 from tuples import gather_nd, scatter_nd
 
+from dml_jax import draw_graph
+from dml_jax.dxdispatch.model_file import read_model
+
 FOLDER = Path(__file__).parent
 PICTURES = (
     gather,
@@ -41,7 +45,10 @@ def drawn() -> dict[str, bytes]:
     """Every file's name and content."""
     pictures = {picture.__name__: picture() for picture in PICTURES}
     pictures |= {name: calls.picture(name, picture) for name, picture in moves.PICTURES.items()}
-    return {f"{name}.svg": written(picture).encode() for name, picture in pictures.items()}
+    texts = {name: written(picture) for name, picture in pictures.items()}
+    graph = read_model(FOLDER.parent / "models" / "graph.json").dispatchables["reorder"].desc
+    texts["graph"] = draw_graph(graph, "reorder")
+    return {f"{name}.svg": text.encode() for name, text in texts.items()}
 
 
 def differing(folder: Path, files: dict[str, bytes]) -> list[str]:

@@ -10,6 +10,8 @@ from untyped import on_device
 
 from dml_jax import (
     Activation,
+    ActivationEluDesc,
+    ActivationSoftmax1Desc,
     AxisDirection,
     BufferSpec,
     CompiledOperator,
@@ -24,6 +26,10 @@ from dml_jax import (
     DepthSpaceOrder,
     DepthToSpace1Desc,
     DepthToSpaceDesc,
+    ElementWiseAdd1Desc,
+    ElementWiseAddDesc,
+    ElementWiseClip1Desc,
+    ElementWiseClipDesc,
     Expression,
     FeatureLevel,
     GatherDesc,
@@ -55,14 +61,17 @@ from dml_jax import (
     compile_operator,
     desc_from_json,
     desc_to_json,
+    draw_graph,
+    graph_to_dot,
 )
 
 
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    accumulated = (*accumulations(), *products(), *filters(), network())
-    for desc in (*blocks(), *borders(), *accumulated, *reads(), *writes(), graphs(), written()):
+    computed = (*accumulations(), *products(), *elements(), *filters(), network())
+    operators = (*blocks(), *borders(), *computed, *reads(), *writes())
+    for desc in (*operators, graphs(), written()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
@@ -163,6 +172,8 @@ def graphs() -> GraphDesc:
     assert_type(graph.inputs, Mapping[str, TensorDesc])
     assert_type(graph.validate("6_2"), None)
     assert_type(compile_operator(graph), CompiledOperator[Any])
+    assert_type(draw_graph(graph, "reversed"), str)
+    assert_type(graph_to_dot(graph), str)
     return graph
 
 
@@ -195,6 +206,28 @@ def products() -> list[OperatorDesc]:
     relu = Activation("ACTIVATION_LEAKY_RELU", (0.5,))
     assert_type(relu.by_name, dict[str, Any])
     return [outer, GemmDesc(row, matrix, row, row, 0, MatrixTransform.TRANSPOSE, fused_activation=relu)]
+
+
+def elements() -> list[OperatorDesc]:
+    row = TensorDesc("FLOAT32", (1, 3))
+    steep = ActivationEluDesc(row, row, alpha=2)
+    assert_type(steep.alpha, float)
+    assert_type(steep.output, TensorDesc)
+    assert_type(steep.activation, Activation)
+    assert_type(steep.compute(np.array([[-1, 0, 1]], np.float32)), jax.Array)
+    softmax = ActivationSoftmax1Desc(row, row, axes=(1,))
+    assert_type(softmax.axes, tuple[int, ...])
+    added = ElementWiseAdd1Desc(row, row, row, fused_activation=steep.activation)
+    assert_type(added.fused_activation, Activation | None)
+    clipped = ElementWiseClip1Desc(row, row, (2, 1), np.float32, min=0, max=np.float32(6))
+    return [
+        steep,
+        softmax,
+        added,
+        ElementWiseAddDesc(row, row, row),
+        clipped,
+        ElementWiseClipDesc(row, row, None, 0, 6),
+    ]
 
 
 def filters() -> list[OperatorDesc]:

@@ -1,0 +1,51 @@
+"""`dml-jax check --picture`: the graphs of a model file as a file, SVG or DOT by the ending of its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import ConstraintError
+
+if TYPE_CHECKING:
+    from ..graphs.desc import GraphDesc
+
+__all__ = ["PictureFile", "write_picture"]
+
+SVG, DOT = ".svg", (".dot", ".gv")
+
+
+class PictureFile(click.Path):
+    """The name of a picture, .svg, or of DOT text, .dot or .gv."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Path:
+        path = Path(str(super().convert(value, param, ctx)))
+        if path.suffix.lower() not in (SVG, *DOT):
+            self.fail(f"a picture is a .svg file, or DOT text a .dot or .gv file, but it is {str(path)!r}", param, ctx)
+        return path
+
+
+def write_picture(path: Path, model: Path, graphs: Mapping[str, GraphDesc]) -> None:
+    """Draws all graphs of a model, one below the other.
+
+    Raises:
+      ConstraintError: there are none, or the model is that file itself.
+      OSError: the file cannot be written.
+    """
+    from ..files import write_whole
+    from ..graphs.dot import graphs_to_dot
+    from ..graphs.picture import draw_graphs
+
+    if os.path.realpath(path) == os.path.realpath(model):
+        raise ConstraintError(f"the picture {str(path)!r} would overwrite the model itself")
+    if not graphs:
+        raise ConstraintError("there is nothing to draw: no dispatchable is a graph, of type 'DML_GRAPH_DESC'")
+    write = graphs_to_dot if path.suffix.lower() in DOT else draw_graphs
+    write_whole(path, write(graphs).encode())

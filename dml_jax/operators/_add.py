@@ -1,0 +1,175 @@
+"""ELEMENT_WISE_ADD and ELEMENT_WISE_ADD1: sums of two arrays, element by element, and an activation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.activation import Fused, Fusion, axes_within, computed_by
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.fields import Input, Output
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, numbers, same_dtype, same_sizes
+from ..core.sharding import Dims
+from ..core.support import (
+    ALL_BUT_FLOAT64,
+    FLOATS,
+    INDEX_TYPES,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    Support,
+    levels,
+)
+from ..lowering.combine import wide_type
+from ._elementwise import elementwise
+
+__all__ = ["ElementWiseAdd1Desc", "ElementWiseAddDesc", "add"]
+
+RULES = (
+    numbers("a"),
+    same_dtype("b", "a"),
+    same_sizes("b", "a"),
+    computed_by("activation", "a"),
+    axes_within("activation", "a"),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    return elementwise(x["a"].ndim, "a", "b", activation=x["activation"])
+
+
+@operator(*RULES, dims=_dims)
+def add(a: Data, b: Data, *, activation: Fusion | None = None, out_sharding: OutSharding = None) -> jax.Array:
+    """Adds two arrays element by element, and applies an activation.
+
+    output[c] = activation(a[c] + b[c])
+
+    Integers wrap. Floats of 8 and 16 bits are computed in float32 and rounded once, at the end. Nothing is broadcast.
+
+    Args:
+      a: any rank, any dtype of numbers. Of bools "or" is the sum.
+      b: the shape and dtype of `a`.
+      activation: an `Activation` that takes this dtype, or None.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+
+    Returns:
+      An array of the shape and dtype of `a`.
+
+    Raises:
+      ConstraintError: the shapes differ.
+      DataTypeError: the dtypes differ, are no numbers or none of the activation, `activation` is no `Activation`, or
+        64-bit numbers while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> a, b = np.float32([1, 2, 3]), np.float32([5, 8, -5])
+      >>> print(dml_jax.add(a, b))
+      [ 6. 10. -2.]
+      >>> print(dml_jax.add(a, b, activation=dml_jax.Activation("ACTIVATION_RELU")))
+      [ 6. 10.  0.]
+
+    Source: DML_ELEMENT_WISE_ADD_OPERATOR_DESC and DML_ELEMENT_WISE_ADD1_OPERATOR_DESC, which broadcast by strides of 0
+      and say nothing of integers that overflow.
+    """
+    one, other = jnp.asarray(a), jnp.asarray(b)
+    wide = wide_type(one.dtype)
+    made = one.astype(wide) + other.astype(wide)
+    return (made if activation is None else activation(made)).astype(one.dtype)
+
+
+_UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)
+
+
+@dataclass(frozen=True)
+class ElementWiseAddDesc(OperatorDesc):
+    """DML_ELEMENT_WISE_ADD_OPERATOR_DESC: adds two tensors element by element.
+
+    The output may be bound to the buffer of an input, or of both, if they are described alike.
+
+    Args:
+      a: any sizes, often broadcast by strides of 0.
+      b: the sizes of `a`.
+      output: the sizes of `a`.
+
+    Raises:
+      ConstraintError: a rule of `ElementWiseAddDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import ElementWiseAddDesc, TensorDesc, compile_operator
+      >>> matrix, row = TensorDesc("INT32", (2, 3)), TensorDesc("INT32", (2, 3), strides=(0, 1))
+      >>> print(compile_operator(ElementWiseAddDesc(matrix, row, matrix))(np.arange(6), np.array([10, 20, 30])))
+      [10 21 32 13 24 35]
+
+    Source: DML_ELEMENT_WISE_ADD_OPERATOR_DESC.
+    """
+
+    a: Input
+    b: Input
+    output: Output
+
+    operator_type: ClassVar[str] = "ELEMENT_WISE_ADD"
+    in_place: ClassVar[bool] = True
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(
+        ("5_1", RANKS_1_TO_8, ALL_BUT_FLOAT64),
+        ("4_1", RANKS_1_TO_8, (*FLOATS, *INDEX_TYPES)),
+        ("3_0", RANKS_1_TO_8, _UP_TO_32_BITS),
+        ("2_1", RANKS_4_TO_5, _UP_TO_32_BITS),
+        ("1_0", RANKS_4_TO_5, FLOATS),
+        of="a",
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("b", "a"), same_sizes("output", "a"))
+
+    def compute_checked(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        return add(a, b)
+
+
+@dataclass(frozen=True)
+class ElementWiseAdd1Desc(OperatorDesc):
+    """DML_ELEMENT_WISE_ADD1_OPERATOR_DESC: adds two tensors element by element, and applies an activation.
+
+    The output may be bound to the buffer of an input, or of both, if they are described alike.
+
+    Args:
+      a: any sizes, often broadcast by strides of 0.
+      b: the sizes of `a`.
+      output: the sizes of `a`.
+      fused_activation: an `Activation`, or None.
+
+    Raises:
+      ConstraintError: a rule of `ElementWiseAdd1Desc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import Activation, ElementWiseAdd1Desc, TensorDesc
+      >>> row, relu = TensorDesc("FLOAT32", (3,)), Activation("ACTIVATION_RELU")
+      >>> print(ElementWiseAdd1Desc(row, row, row, relu).compute(np.float32([1, 2, 3]), np.float32([5, 8, -5])))
+      [ 6. 10.  0.]
+
+    Source: DML_ELEMENT_WISE_ADD1_OPERATOR_DESC.
+    """
+
+    a: Input
+    b: Input
+    output: Output
+    fused_activation: Fused = None
+
+    operator_type: ClassVar[str] = "ELEMENT_WISE_ADD1"
+    in_place: ClassVar[bool] = True
+    support: ClassVar[tuple[Support, ...]] = levels(
+        ("3_0", RANKS_1_TO_8, FLOATS),
+        ("2_0", RANKS_4_TO_5, FLOATS),
+        of="a",
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("b", "a"), same_sizes("output", "a"))
+
+    def compute_checked(self, a: jax.Array, b: jax.Array) -> jax.Array:
+        return add(a, b, activation=self.fused_activation)

@@ -1,0 +1,234 @@
+"""ELEMENT_WISE_CLIP and ELEMENT_WISE_CLIP1: numbers brought between two bounds, scaled and shifted before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..core.data_type import DataTypeLike
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import FLOAT, Input, Output, Scalar, ScalarType, ScaleBias, scalar_of, truncated
+from ..core.fill_value import Number, as_number
+from ..core.kinds import Data, Kind, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, same_sizes
+from ..core.sharding import Dims
+from ..core.struct_rules import held, type_of
+from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.tensor import TensorDesc
+from ..errors import DataTypeError
+from ..lowering.bits import is_key
+from ..lowering.combine import wide_type
+from ._elementwise import elementwise
+from ._identity import identity
+
+__all__ = ["ElementWiseClip1Desc", "ElementWiseClipDesc", "clip"]
+
+
+def _unordered(x: Operands) -> str | None:
+    dtype = x["input"].dtype
+    is_real = not is_key(x["input"]) and (jnp.issubdtype(dtype, jnp.floating) or jnp.issubdtype(dtype, jnp.integer))
+    return None if is_real else f"it is {dtype}"
+
+
+RULES = (Rule("real(input)", "{input}.{dtype} must be one of real numbers", _unordered, DataTypeError),)
+
+
+def _dims(x: Operands) -> Dims:
+    return elementwise(x["input"].ndim, "input")
+
+
+def _as_bound(operator: str, name: str, given: Any, input: Any) -> Any:
+    return None if given is None else as_number(operator, name, given, input)
+
+
+Bound = Annotated[
+    Number | None, Kind(_as_bound, is_array=True, is_shown=False, needs=("input",), shown="Number | None")
+]
+
+
+@operator(*RULES, dims=_dims)
+def clip(
+    input: Data,
+    min: Bound = None,
+    max: Bound = None,
+    *,
+    scale: float | None = None,
+    bias: float | None = None,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Brings every element of `input` between two bounds, which it may equal.
+
+    output[c] = minimum(max, maximum(min, input[c] * scale + bias))
+
+    Floats of 8 and 16 bits are computed in float32 and rounded once, at the end.
+
+    Args:
+      input: any rank, any dtype of real numbers.
+      min: a number that this dtype holds, known while tracing; floats are rounded to it. None is no bound. Another
+        number compiles nothing new.
+      max: the same; where it is less than `min`, it is everywhere.
+      scale: a real number, known while tracing; left out, nothing is multiplied. See `identity` for integers.
+      bias: the same; left out, nothing is added.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+
+    Returns:
+      An array of the shape and dtype of `input`. NaN stays NaN; a bound that is NaN makes NaN of everything.
+
+    Raises:
+      DataTypeError: `input` has no real numbers, or 64-bit ones while x64 is off; its dtype does not hold a bound, or
+        `scale` or `bias` is no real number.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> print(dml_jax.clip(np.float32([-4, -1, 0, 3]), -2.5, 2.5))
+      [-2.5 -1.   0.   2.5]
+      >>> print(dml_jax.clip(np.uint8([0, 5, 200]), max=100, scale=2, bias=1))
+      [  1  11 100]
+
+    Source: DML_ELEMENT_WISE_CLIP_OPERATOR_DESC and DML_ELEMENT_WISE_CLIP1_OPERATOR_DESC, of which the second one gives
+      `min` where it is greater than `max`.
+    """
+    array = jnp.asarray(input)
+    wide = wide_type(array.dtype)
+    given = zip((min, max), _extremes(wide), strict=True)
+    least, most = (np.asarray(none).astype(wide) if x is None else jnp.asarray(x, wide) for x, none in given)
+    return lax.clamp(least, identity(array.astype(wide), scale, bias), most).astype(array.dtype)
+
+
+def _extremes(dtype: Any) -> tuple[float, float]:
+    """Bounds that nothing is beyond."""
+    if not jnp.issubdtype(dtype, jnp.integer):
+        return -np.inf, np.inf
+    limits = jnp.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _clip(desc: ElementWiseClipDesc | ElementWiseClip1Desc, input: jax.Array, least: Any, most: Any) -> jax.Array:
+    pair = desc.scale_bias
+    return clip(input, least, most, scale=pair and pair.scale, bias=pair and pair.bias)
+
+
+@dataclass(frozen=True, init=False)
+class ElementWiseClipDesc(OperatorDesc):
+    """DML_ELEMENT_WISE_CLIP_OPERATOR_DESC: brings numbers between two bounds, scaled and shifted before.
+
+    The output may be bound to the buffer of `input` if both tensors are described alike.
+
+    Args:
+      input: any sizes.
+      output: the sizes of `input`.
+      scale_bias: a pair of numbers, for input * scale + bias; or None.
+      min: a number; of integers its whole part counts, or the nearest one.
+      max: the same; where it is less than `min`, it is everywhere.
+
+    Raises:
+      ConstraintError: a rule of `ElementWiseClipDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import ElementWiseClipDesc, TensorDesc
+      >>> row = TensorDesc("FLOAT32", (4,))
+      >>> print(ElementWiseClipDesc(row, row, None, min=-2.5, max=2.5).compute(np.float32([-4, -1, 0, 3])))
+      [-2.5 -1.   0.   2.5]
+
+    Source: DML_ELEMENT_WISE_CLIP_OPERATOR_DESC.
+    """
+
+    input: Input
+    output: Output
+    scale_bias: ScaleBias
+    min: Annotated[float, FLOAT]
+    max: Annotated[float, FLOAT]
+
+    operator_type: ClassVar[str] = "ELEMENT_WISE_CLIP"
+    in_place: ClassVar[bool] = True
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(
+        ("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64),
+        ("3_0", RANKS_1_TO_8, UP_TO_32_BITS),
+        ("2_1", RANK_4, UP_TO_32_BITS),
+        ("1_0", RANK_4, FLOATS),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"),)
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        output: TensorDesc,
+        scale_bias: tuple[float, float] | None,
+        min: float,
+        max: float,
+    ):
+        set_fields(self, input, output, scale_bias, min, max)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return _clip(self, input, *(truncated(bound, self.input.data_type) for bound in (self.min, self.max)))
+
+
+@dataclass(frozen=True, init=False)
+class ElementWiseClip1Desc(OperatorDesc):
+    """DML_ELEMENT_WISE_CLIP1_OPERATOR_DESC: brings numbers between two bounds of their data type.
+
+    The output may be bound to the buffer of `input` if both tensors are described alike.
+
+    Args:
+      input: any sizes.
+      output: the sizes of `input`.
+      scale_bias: a pair of numbers, for input * scale + bias; or None.
+      min_max_data_type: that of `output`: a `DataType`, its DirectML name in full or as suffix, or a type of NumPy.
+      min: a number of that type; one of NumPy of as many bits stands for its bits.
+      max: the same; where it is less than `min`, `min` is everywhere.
+
+    Raises:
+      ConstraintError: a rule of `ElementWiseClip1Desc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here, or a number that it does not hold.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import ElementWiseClip1Desc, TensorDesc
+      >>> row = TensorDesc("FLOAT16", (5,))
+      >>> print(ElementWiseClip1Desc(row, row, None, "FLOAT16", 2, 4).compute(np.float16([1, 2, 3, 4, 5])))
+      [2. 2. 3. 4. 4.]
+
+    Source: DML_ELEMENT_WISE_CLIP1_OPERATOR_DESC.
+    """
+
+    input: Input
+    output: Output
+    scale_bias: ScaleBias
+    min_max_data_type: ScalarType
+    min: Scalar
+    max: Scalar
+
+    operator_type: ClassVar[str] = "ELEMENT_WISE_CLIP1"
+    in_place: ClassVar[bool] = True
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("5_0", RANKS_1_TO_8, ALL_BUT_FLOAT64))
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        same_sizes("output", "input"),
+        type_of("min_max_data_type", "output"),
+        held("min", "min_max_data_type"),
+        held("max", "min_max_data_type"),
+    )
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        output: TensorDesc,
+        scale_bias: tuple[float, float] | None,
+        min_max_data_type: DataTypeLike,
+        min: float | np.number,
+        max: float | np.number,
+    ):
+        set_fields(self, input, output, scale_bias, min_max_data_type, min, max)
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        least, most = (scalar_of(bound, self.min_max_data_type) for bound in (self.min, self.max))
+        return _clip(self, input, least, np.maximum(least, most))

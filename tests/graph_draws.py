@@ -173,7 +173,10 @@ def _written(array, tensor):
 
 def _finished(rng, number, nodes, flows):
     """The graph: what nobody reads is an output of it, and some of the rest; the sizes in bytes are made the same."""
-    flagged = {flow.source for flow in flows if flow.kind == "input" and len(flow.readers) == 1 and rng.random() < 0.4}
+    read_once = [flow for flow in flows if flow.kind == "input" and len(flow.readers) == 1]
+    of_readers = [(flow.source, nodes[label].desc) for flow in read_once for (label, _), _ in flow.readers]
+    may_be_owned = [source for source, desc in of_readers if "unowned(inputs)" not in desc.wordings()]
+    flagged = {source for source in may_be_owned if rng.random() < 0.4}
     inputs, outputs, edges, buffers, wanted = {}, {}, {}, {}, {}
     descs = {label: node.desc for label, node in nodes.items()}
     for flow in flows:

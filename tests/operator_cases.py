@@ -26,6 +26,9 @@ def u32(*sizes, **keywords):
 
 # A function.
 
+# What is said of a call, beside its arguments.
+SAID = ("is_linear", "is_weighted", "has_symbolic_batches", "indexed")
+
 
 @dataclass(eq=False)
 class Call:
@@ -38,6 +41,7 @@ class Call:
       is_linear: whether the result is linear in the floats and exact: data movement and sums are, a cast to integers
         is not.
       is_weighted: of what is linear, whether elements are weighed: derivatives are not only 0 and 1.
+      has_symbolic_batches: whether jax.export takes jax.vmap of it over all arrays with a batch of unknown size.
       indexed: the size of the dimension that the first of `indices` counts in; None without indices, or where each
         is right.
     """
@@ -47,6 +51,7 @@ class Call:
     static: Mapping[str, Any] = field(default_factory=dict)
     is_linear: bool = True
     is_weighted: bool = False
+    has_symbolic_batches: bool = True
     indexed: int | None = None
 
     def __call__(self, *leaves):
@@ -71,7 +76,7 @@ class Call:
 
     def changed(self, **changes):
         """The call with other arrays and attributes; what is said of it is one too."""
-        own = {name: changes.pop(name) for name in ("is_linear", "is_weighted", "indexed") if name in changes}
+        own = {name: changes.pop(name) for name in SAID if name in changes}
         arrays = {name: changes.pop(name, value) for name, value in self.arrays.items()}
         return replace(self, arrays=arrays, static={**self.static, **changes}, **own)
 
@@ -192,9 +197,10 @@ class Struct:
 
     def _fused_breaks(self):
         """What is fused with one operator only, and with that one nothing."""
-        fused = [name for name, kind in self.desc.fields().items() if kind.kind == "activation"]
+        kinds = {name: kind for name, kind in self.desc.fields().items() if kind.kind.startswith("activation")}
         softmax = Activation("ACTIVATION_SOFTMAX")
-        return {f"supported_activation({n})": {n: softmax} if self.name != "GEMM" else None for n in fused}
+        every = {n: (softmax,) * len(getattr(self.desc, n)) if kind.is_array else softmax for n, kind in kinds.items()}
+        return {f"supported_activation({n})": {n: x} if self.name != "GEMM" else None for n, x in every.items()}
 
     def _table_breaks(self):
         newest, fields = self.levels[0], self.desc.operands()

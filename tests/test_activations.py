@@ -8,8 +8,8 @@ from activation_cases import activated
 from jax.test_util import check_grads
 
 from dml_jax import Activation, ConstraintError, DataTypeError, FeatureLevel
-from dml_jax.core.activation import ACTIVATIONS, Fused, axes_within, supported_activation
-from dml_jax.core.fields import ScaleAndBias
+from dml_jax.core.activation import ACTIVATIONS, Fused, FusedEach, axes_within, supported_activation
+from dml_jax.core.fields import Field, ScaleAndBias
 from dml_jax.core.rules import check
 
 pytestmark = pytest.mark.device
@@ -177,6 +177,20 @@ def test_json_that_is_refused(form, match):
         FIELD.from_json(form)
 
 
+def test_arrays_of_activations():
+    (field,) = (one for one in FusedEach.__metadata__ if isinstance(one, Field))
+    assert (field.kind, field.counted_by, field.is_optional) == ("activation array", "ActivationDescCount", False)
+    both = (Activation("ACTIVATION_RELU"), Activation("ACTIVATION_ELU", (0.5,)))
+    form = [{"Type": "ACTIVATION_RELU"}, {"Type": "ACTIVATION_ELU", "Alpha": 0.5}]
+    assert field.kept("RNN", "ActivationDescs", list(both)) == both
+    assert field.to_json(both) == form
+    assert tuple(field.from_json(form)) == both
+    with pytest.raises(DataTypeError, match=r"ActivationDescs\[1\] must be an Activation, but it is str"):
+        field.kept("RNN", "ActivationDescs", (both[0], "RELU"))
+    with pytest.raises(DataTypeError, match="ActivationDescs must be a sequence of Activation, but it is"):
+        field.kept("RNN", "ActivationDescs", both[0])
+
+
 # What can be fused with what.
 
 HOSTS = ("ELEMENT_WISE_ADD1", "CONVOLUTION", "GEMM")
@@ -204,6 +218,13 @@ def test_what_can_be_fused_since_when(host, level):
     newer = [hosts.get(host, set()) for since, hosts in SINCE.items() if FeatureLevel.of(since) <= level]
     assert found == ALWAYS.union(*newer)
     assert rule.broken_by({"fused": None}) is None
+
+
+def test_each_of_several_is_judged():
+    rule = supported_activation("fused", "RNN", FeatureLevel.of("2_0"))
+    relu, celu = Activation("ACTIVATION_RELU"), Activation("ACTIVATION_CELU")
+    assert rule.broken_by({"fused": (relu, relu)}) is None
+    assert rule.broken_by({"fused": (relu, celu)}) == "it is ACTIVATION_CELU, which feature level 3_0 accepts"
 
 
 def test_messages_of_what_cannot_be_fused():

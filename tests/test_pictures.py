@@ -43,6 +43,7 @@ WITHOUT = {
     "add": "everything stays where it is",
     "cast": "it changes numbers, not places: a table says it",
     "clip": "everything stays where it is",
+    "convolution": "it adds up products, which a formula says",
     "fill_value_constant": "one number everywhere",
     "fill_value_sequence": "a formula of the place",
     "gemm": "it adds up products, which a formula says",
@@ -51,6 +52,7 @@ WITHOUT = {
     "max_pooling": "the page of unfold has one of the same windows",
     "reduce": "a formula per function",
     "identity": "everything stays where it is",
+    "rnn": "it adds up products, which a formula says",
     "value_scale_2d": "everything stays where it is",
 }
 

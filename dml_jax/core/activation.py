@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import jax
@@ -21,7 +21,9 @@ __all__ = [
     "ACTIVATIONS",
     "Activation",
     "Fused",
+    "FusedEach",
     "Fusion",
+    "Fusions",
     "axes_within",
     "computed_by",
     "different_dimensions",
@@ -247,17 +249,22 @@ def _to_json(activation: Activation) -> Any:
     return form
 
 
-# The field of a struct.
-Fused = Annotated[Activation | None, Field("activation", _as_activation, _from_json, _to_json, is_optional=True)]
-# The argument of a function.
+_ONE = Field("activation", _as_activation, _from_json, _to_json)
+_EACH = counted_by("ActivationDescCount", _ONE, "Activation")
+# The fields of structs.
+Fused = Annotated[Activation | None, replace(_ONE, is_optional=True)]
+FusedEach = Annotated[tuple[Activation, ...], _EACH]
+# The arguments of functions.
 Fusion = Annotated[Activation, attribute(_as_activation, shown="Activation")]
+Fusions = Annotated[Sequence[Activation], attribute(_EACH.read, shown="Sequence[Activation]")]
 
 
 def supported_activation(name: str, host: str, level: FeatureLevel) -> Rule:
-    """What an operator can be fused with, at one feature level."""
+    """What an operator can be fused with, once or several times, at one feature level."""
 
     def broken_by(x: Operands) -> Fact:
-        return None if x[name] is None else x[name].row.unfit(x[name], host, level)
+        given = x[name] if isinstance(x[name], tuple) else () if x[name] is None else (x[name],)
+        return next(filter(None, (one.row.unfit(one, host, level) for one in given)), None)
 
     text = f"{{{name}}} must be one that the operator can be fused with at feature level {level}"
     return Rule(f"supported_activation({name})", text, broken_by)

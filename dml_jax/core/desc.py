@@ -111,7 +111,7 @@ class OperatorDesc(Computation[R]):
         are_arrays = {name: field.is_array for name, field in tensors.items()}
         shared = shared_by_all(are_arrays, ranked, typed, cls.output_names())
         lifted = (rule for since, rule in cls.lifted if feature_level < FeatureLevel.of(since))
-        fused = (name for name, field in cls.fields().items() if field.kind == "activation")
+        fused = (name for name, field in cls.fields().items() if field.kind.startswith("activation"))
         fusions = (supported_activation(name, cls.operator_type, feature_level) for name in fused)
         return (*shared, *cls.constraints, *lifted, *table_rules(cls.support, feature_level), *fusions)
 

@@ -34,6 +34,7 @@ __all__ = [
     "IndexInput",
     "Input",
     "Inputs",
+    "OptionalIndexInput",
     "OptionalInput",
     "OptionalOutput",
     "Output",
@@ -173,6 +174,7 @@ _OUTPUT = replace(_INPUT, kind="output tensor")
 Input = Annotated[TensorDesc, _INPUT]
 IndexInput = Annotated[TensorDesc, replace(_INPUT, is_index=True)]
 OptionalInput = Annotated[TensorDesc | None, replace(_INPUT, is_optional=True)]
+OptionalIndexInput = Annotated[TensorDesc | None, replace(_INPUT, is_index=True, is_optional=True)]
 Inputs = Annotated[tuple[TensorDesc, ...], _array_of(_INPUT, "TensorDesc", "InputCount")]
 Output = Annotated[TensorDesc, _OUTPUT]
 OptionalOutput = Annotated[TensorDesc | None, replace(_OUTPUT, is_optional=True)]
@@ -226,9 +228,9 @@ UInt = Annotated[int, UINT]
 Bool = Annotated[bool, Field("bool", _as_bool)]
 
 
-def counted_by(count: str, of: Field = UINT) -> Field:
-    """An array of numbers; `count` is the field of DirectML's struct that has its length."""
-    return _array_of(of, "integers" if of is not FLOAT else "numbers", count)
+def counted_by(count: str, of: Field = UINT, what: str | None = None) -> Field:
+    """An array, of integers or `what`; `count` is the field of DirectML's struct that has its length."""
+    return _array_of(of, what or ("integers" if of is not FLOAT else "numbers"), count)
 
 
 # Enumerations.

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["Back", "Move", "linear", "transpose_of"]
+__all__ = ["Back", "Move", "linear", "transpose_of", "varying_alike"]
 
 # What moves is linear in `data`: `where`, integers and booleans or None, says where it goes.
 Move = Callable[..., jax.Array]
@@ -32,7 +32,7 @@ def linear(forward: Move, back: Back) -> Move:
     def function(where: Any, *data: jax.Array) -> jax.Array:
         if not jnp.issubdtype(data[0].dtype, jnp.inexact):
             return forward(where, *data)
-        where, *alike = _varying_alike(where, *_linear_alike(data))
+        where, *alike = varying_alike(where, *_linear_alike(data))
         nothing = _zeros_of(alike, jax.eval_shape(forward, where, *alike).shape)
 
         def solve(_: Any, known: Sequence[jax.Array]) -> Sequence[jax.Array]:
@@ -88,7 +88,7 @@ def _nothing(x: jax.Array, row: Sequence[Any]) -> jax.Array:
     return x.reshape(-1)[:0].reshape(0, *row)
 
 
-def _varying_alike(*tree: Any) -> Any:
+def varying_alike(*tree: Any) -> Any:
     """The same values, each typed as different on every device of a jax.shard_map if any is."""
     axes = [jax.typeof(x).manual_axis_type.varying for x in jax.tree.leaves(tree)]
     every = frozenset().union(*axes)

@@ -42,3 +42,5 @@ from ._reduce import *
 from ._max_pooling import *
 from ._average_pooling import *
 from ._local_response_normalization import *
+from ._convolution import *
+from ._rnn import *

@@ -17,6 +17,9 @@ from dml_jax import (
     CompiledOperator,
     Computation,
     Constant,
+    ConvolutionDesc,
+    ConvolutionDirection,
+    ConvolutionMode,
     CumulativeProductDesc,
     CumulativeSummationDesc,
     DataType,
@@ -44,8 +47,10 @@ from dml_jax import (
     Padding1Desc,
     PaddingDesc,
     PaddingMode,
+    RecurrentNetworkDirection,
     ReduceDesc,
     ReduceFunction,
+    RnnDesc,
     ScatterDesc,
     ScatterElementsDesc,
     ScatterNDDesc,
@@ -66,7 +71,8 @@ from dml_jax import (
 def main() -> None:
     """Makes every descriptor, and compiles and runs one."""
     tensors()
-    operators = (*blocks(), *borders(), *accumulations(), *products(), *elements(), *reads(), *writes())
+    computed = (*accumulations(), *products(), *elements(), *filters(), network())
+    operators = (*blocks(), *borders(), *computed, *reads(), *writes())
     for desc in (*operators, graphs(), written()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
         desc.validate(FeatureLevel.FL_6_4)
@@ -226,6 +232,28 @@ def elements() -> list[OperatorDesc]:
         clipped,
         ElementWiseClipDesc(row, row, None, 0, 6),
     ]
+
+
+def filters() -> list[OperatorDesc]:
+    row, pair, output = (TensorDesc("FLOAT32", (1, 1, n)) for n in (4, 2, 3))
+    correlation = ConvolutionDesc(row, pair, None, output, "CROSS_CORRELATION", 0, (1,), (1,), (0,), (0,), (0,))
+    assert_type(correlation.mode, ConvolutionMode)
+    assert_type(correlation.direction, ConvolutionDirection)
+    assert_type(correlation.strides, tuple[int, ...])
+    mode, forward = ConvolutionMode.CONVOLUTION, ConvolutionDirection.FORWARD
+    return [
+        correlation,
+        ConvolutionDesc(row, pair, None, output, mode, forward, [1], [1], [0], [0], [0], group_count=1),
+    ]
+
+
+def network() -> OperatorDesc[Any]:
+    steps, one, states = (TensorDesc("FLOAT32", sizes) for sizes in ((1, 3, 1, 1), (1, 1, 1, 1), (3, 1, 1, 1)))
+    desc = RnnDesc(steps, one, one, None, None, None, states, None, [Activation("ACTIVATION_TANH")], "FORWARD")
+    assert_type(desc.activation_descs, tuple[Activation, ...])
+    assert_type(desc.direction, RecurrentNetworkDirection)
+    assert_type(desc.output_single, TensorDesc | None)
+    return desc
 
 
 def compiled() -> None:

@@ -34,6 +34,7 @@ KINDS: Mapping[str, AttributeKind] = {
     "size 2d": AttributeKind.SIZE_2D,
     "scalar union": AttributeKind.SCALAR_UNION,
     "activation": AttributeKind.ACTIVATION,
+    "activation array": AttributeKind.ACTIVATION_ARRAY,
 }
 
 
@@ -132,12 +133,16 @@ def _fused(activation: Activation) -> Fused:
         return Fused.of(name, _values(ACTIVATIONS[name].fields, activation.attributes, {}))
 
 
+def _fused_each(activations: Sequence[Activation]) -> tuple[Fused, ...]:
+    return tuple(map(_fused, activations))
+
+
 def _same(value: Any) -> Any:
     return value
 
 
 # By the kind of a field, its value from that of the attribute, and back, where these differ.
-READ: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "activation": _fused}
+READ: Mapping[str, Callable[[Any], Any]] = {"bool": bool, "activation": _fused, "activation array": _fused_each}
 
 
 # Writing.
@@ -170,4 +175,5 @@ WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "scale bias": lambda value: (value.scale, value.bias),
     "size 2d": lambda value: (value.width, value.height),
     "activation": _serialized,
+    "activation array": lambda value: tuple(map(_serialized, value)),
 }

@@ -1,0 +1,488 @@
+"""CONVOLUTION: a filter at every place of an array, or the transpose of that; a bias, and an activation."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..core.activation import Activation, Fused, Fusion, axes_within
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import Input, OptionalInput, Output, UInt, counted_by, named
+from ..core.kinds import Data, OutSharding
+from ..core.operator import operator
+from ..core.rules import (
+    Law,
+    Operands,
+    Rule,
+    at_least,
+    custom,
+    each_at_least,
+    floats,
+    if_given,
+    minimum_rank,
+    one_of,
+    representable,
+    same_dtype,
+    same_rank,
+    sizes_follow,
+)
+from ..core.sharding import Dims
+from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.tensor import TensorDesc
+from ..lowering.combine import wide_type
+from ..lowering.windows import Windows
+
+__all__ = ["ConvolutionDesc", "ConvolutionDirection", "ConvolutionMode", "convolution"]
+
+
+class ConvolutionMode(enum.IntEnum):
+    """DML_CONVOLUTION_MODE: whether the filter is reversed along its spatial dimensions, as mathematics has it."""
+
+    CONVOLUTION = 0
+    CROSS_CORRELATION = 1
+
+
+class ConvolutionDirection(enum.IntEnum):
+    """DML_CONVOLUTION_DIRECTION: the convolution, or its transpose."""
+
+    FORWARD = 0
+    BACKWARD = 1
+
+
+FieldMode = Annotated[ConvolutionMode, named(ConvolutionMode, "DML_CONVOLUTION_MODE_")]
+FieldDirection = Annotated[ConvolutionDirection, named(ConvolutionDirection, "DML_CONVOLUTION_DIRECTION_")]
+FieldInts = Annotated[tuple[int, ...], counted_by("DimensionCount")]
+
+# Of what has a number per spatial dimension the least one, which is what it is where it is not given.
+_LEAST = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
+
+
+def _is_backward(x: Operands) -> bool:
+    """Of a function's operands, or of a struct's."""
+    return x["direction"] in ("backward", ConvolutionDirection.BACKWARD)
+
+
+def _given(x: Operands, name: str) -> Sequence[int]:
+    """A number per spatial dimension."""
+    return x[name] if x[name] is not None else [_LEAST[name]] * (len(x["input"].shape) - 2)
+
+
+def _windows(x: Operands) -> list[Windows]:
+    """The filter along each spatial dimension of the input, which BACKWARD is the other side of."""
+    of_windows = (_given(x, name) for name in ("strides", "dilations", "start_padding", "end_padding"))
+    return [Windows(*one) for one in zip(x["input"].shape[2:], x["filter"].shape[2:], *of_windows, strict=True)]
+
+
+def _sums(x: Operands) -> list[range]:
+    """The sizes that the sums may have, per spatial dimension: one, or BACKWARD all that FORWARD makes the input of."""
+
+    def sizes(one: Windows) -> range:
+        if not _is_backward(x):
+            return range(max(1, one.count), one.count + 1)
+        least = one.stride * (one.size - 1) + one.span - one.start - one.end
+        return range(max(1, least), least + one.stride)
+
+    return [sizes(one) for one in _windows(x)]
+
+
+# Rules.
+
+
+def _one_per_spatial_dimension(name: str) -> Rule:
+    def broken_by(x: Operands) -> str | None:
+        count, spatial = len(_given(x, name)), len(x["input"].shape) - 2
+        return None if count == spatial else f"there are {count} for {spatial}"
+
+    text = f"{{{name}}} must have one entry per spatial dimension, {{input}}.{{rank}} - 2"
+    return custom(f"one_per_spatial_dimension({name})", text, broken_by)
+
+
+def _least(name: str) -> Rule:
+    rule = each_at_least(name, _LEAST[name])
+    return replace(rule, broken_by=lambda x: rule.broken_by({name: _given(x, name)}))
+
+
+def _no_group_count(x: Operands) -> str | None:
+    count, channels = x["group_count"], x["filter"].shape[:1]
+    return None if count < 1 or not channels or channels[0] % count == 0 else f"they are {count} and {channels[0]}"
+
+
+def _other_channels(x: Operands) -> str | None:
+    input, filter = x["input"].shape, x["filter"].shape
+    if len(input) < 2 or len(filter) < 2:
+        return None
+    read = filter[0] if _is_backward(x) else filter[1] * x["group_count"]
+    return None if input[1] == read else f"they are {input[1]} and {read}"
+
+
+_COUNTS = tuple(map(_one_per_spatial_dimension, _LEAST))
+_NUMBERS = tuple(map(_least, _LEAST))
+GROUPS = custom("groups", "{group_count} must divide the first of {filter}.{sizes}", _no_group_count)
+CHANNELS = custom(
+    "channels",
+    "the channels of {input} must be the second of {filter}.{sizes} times {group_count}, backward the first of them",
+    _other_channels,
+)
+_BEFORE = (same_rank("filter", "input"), *_COUNTS, *_NUMBERS, at_least("group_count", 1), GROUPS, CHANNELS)
+
+
+def _unless_broken(judge: Callable[[Operands], str | None]) -> Callable[[Operands], str | None]:
+    return lambda x: None if any(rule.broken_by(x) for rule in _BEFORE) else judge(x)
+
+
+def _misfit(x: Operands) -> str | None:
+    for d, one in enumerate(_windows(x)):
+        if not isinstance(one.size, int) or not isinstance(one.window, int):
+            return f"spatial dimension {d} is symbolic, {one.size} and {one.window}"
+        if one.window < 1 or (_is_backward(x) and one.size < 1):
+            return f"spatial dimension {d} has sizes {one.size} and {one.window}"
+    empty = next((d for d, sizes in enumerate(_sums(x)) if not sizes), None)
+    return None if empty is None else f"spatial dimension {empty} has none"
+
+
+FITS = custom(
+    "fits",
+    "{input}, {filter} and the paddings must give an output along every spatial dimension, whose sizes are known",
+    _unless_broken(_misfit),
+)
+
+
+def _spatial(x: Operands) -> list[range]:
+    """The sizes that the output may have, per spatial dimension; none while another rule is broken."""
+    if any(rule.broken_by(x) for rule in (*_BEFORE, FITS)):
+        return []
+    more = zip(_sums(x), _given(x, "output_padding"), strict=True)
+    return [range(sizes.start + n, sizes.stop + n) for sizes, n in more]
+
+
+def _out_channels(x: Operands) -> Any:
+    filter = x["filter"].shape
+    return filter[1] * x["group_count"] if _is_backward(x) else filter[0]
+
+
+def _no_output_sizes(x: Operands) -> str | None:
+    spatial, given = _spatial(x), x["output_sizes"]
+    if not spatial or given is None:
+        return None
+    fits = len(spatial) == len(given) and all(n in sizes for n, sizes in zip(given, spatial, strict=True))
+    return None if fits else f"they are {tuple(given)}, not {_shown(spatial)}"
+
+
+def _shown(spatial: Sequence[range]) -> str:
+    return " by ".join(f"{one[0]}" if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in spatial)
+
+
+def _sizes(x: Operands, which: int) -> tuple[Any, ...] | None:
+    """Those of the output, the least or the last ones; None while another rule is broken."""
+    spatial = _spatial(x)
+    return (x["input"].shape[0], _out_channels(x), *(sizes[which] for sizes in spatial)) if spatial else None
+
+
+def _too_far(x: Operands) -> str | None:
+    of_windows = (max(one.padded, one.span, one.stride, one.dilation) for one in _windows(x))
+    most = max(*of_windows, *(sizes[-1] for sizes in _spatial(x)))
+    return f"one is {most}" if most >= 2**31 else None
+
+
+def _channels(x: Operands) -> tuple[Any, ...] | None:
+    return None if _BEFORE[0].broken_by(x) or len(x["filter"].shape) < 2 else (_out_channels(x),)
+
+
+RULES = (
+    one_of("mode", ("cross_correlation", "convolution")),
+    one_of("direction", ("forward", "backward")),
+    minimum_rank("input", 3),
+    floats("input"),
+    same_dtype("filter", "input"),
+    if_given("bias", same_dtype("bias", "input")),
+    *_BEFORE,
+    FITS,
+    custom(
+        "indexable",
+        "{strides}, {dilations}, and the sizes of the padded {input}, the dilated {filter} and the output must be less "
+        "than 2**31",
+        _unless_broken(_too_far),
+    ),
+    representable("input", partial(_sizes, which=-1)),
+    custom(
+        "sizes(output)",
+        "{output_sizes} must be spatial sizes that the output can have, with {output_padding}",
+        _no_output_sizes,
+    ),
+    if_given("bias", sizes_follow("bias", _channels, "(the channels of the output,)")),
+    axes_within("activation", "input"),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    """A batch and channels of the output keep their sharding; those of BACKWARD's groups are of no one dimension."""
+    spatial = [f"spatial {d}" for d in range(x["input"].ndim - 2)]
+    filter = ["channel", "added up", *spatial]
+    if _is_backward(x):
+        filter[:2] = ["added up", "channel" if x["group_count"] == 1 else "in a group"]
+    operands = {"input": ["batch", "added up", *spatial], "filter": filter}
+    made = ["batch", "channel", *(f"output {d}" for d in range(len(spatial)))]
+    return Dims(operands if x["bias"] is None else operands | {"bias": ["channel"]}, made)
+
+
+@operator(*RULES, dims=_dims)
+def convolution(
+    input: Data,
+    filter: Data,
+    bias: Data | None = None,
+    *,
+    mode: Literal["cross_correlation", "convolution"] = "cross_correlation",
+    direction: Literal["forward", "backward"] = "forward",
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    start_padding: Sequence[int] | None = None,
+    end_padding: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    output_sizes: Sequence[int] | None = None,
+    group_count: int = 1,
+    activation: Fusion | None = None,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Convolves `input` with `filter`, or transposes that; adds a bias, and applies an activation.
+
+    forward: sums[n, o, p] = the sum over c and k of input[n, c, q] * filter[o, c, k]
+    backward: sums[n, o, q] = the sum over c, p and k of input[n, c, p] * filter[c, o, k]
+
+    with q = p * strides + k * dilations - start_padding, per spatial dimension; what lies outside counts as 0. Then
+    output = activation(sums + bias). Groups of channels are convolved each on its own.
+
+    Floats of 8 and 16 bits are computed in float32 and rounded once, at the end. Products are as exact as the type:
+    no TF32 on GPUs, no bfloat16 on TPUs.
+
+    Args:
+      input: [N, C, S_1, ..., S_d], floats of any width, d >= 1.
+      filter: forward [O, C / group_count, K_1, ..., K_d], backward [C, O / group_count, K_1, ..., K_d]; the dtype of
+        `input`.
+      bias: [O], the dtype of `input`; or None, which adds nothing.
+      mode: whether `filter` is reversed along every spatial dimension, as "convolution" has it, or not.
+      direction: whether it is the convolution or, "backward", its transpose, which makes larger arrays of smaller ones.
+      strides: elements from a place of the filter to the next one, per spatial dimension, at least 1; 1 by default.
+      dilations: elements from one of the filter to its next one, at least 1; 1 by default.
+      start_padding: zeros before each spatial dimension of the larger array, at least 0; 0 by default.
+      end_padding: zeros behind it, likewise.
+      output_padding: zeros that are appended to the sums, before the bias; at least 0, 0 by default.
+      output_sizes: of the output's spatial dimensions, those that are appended among them. Backward up to strides - 1
+        more than the default, the least: all these are sizes of which forward makes those of `input`.
+      group_count: how many groups there are; at least 1, by which C and O can be divided.
+      activation: an `Activation`, or None.
+      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+        Where what is added up is sharded it must be given.
+
+    Returns:
+      An array of [N, O, spatial sizes] and the dtype of `input`. With D = dilations * (K - 1) + 1 the sizes are, and
+      output_padding more, forward (S + start_padding + end_padding - D) // strides + 1, backward strides * (S - 1) + D
+      - start_padding - end_padding.
+
+    Raises:
+      ConstraintError: sizes that do not fit each other, not a number per spatial dimension, or one that is too small.
+      DataTypeError: `input` has no floats, `filter` or `bias` has others, a number is no integer, `activation` is no
+        `Activation`, or 64-bit floats while x64 is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.arange(1, 10, dtype=np.float32).reshape(1, 1, 3, 3)
+      >>> halves = np.full((1, 1, 2, 2), 0.5, np.float32)
+      >>> print(dml_jax.convolution(x, halves)[0, 0])
+      [[ 6.  8.]
+       [12. 14.]]
+      >>> print(dml_jax.convolution(x[..., :1, :2], halves, np.float32([1]), direction="backward")[0, 0])
+      [[1.5 2.5 2. ]
+       [1.5 2.5 2. ]]
+
+    Source: DML_CONVOLUTION_OPERATOR_DESC, which says neither whether OutputPadding comes before the bias and the
+      activation, nor how FLOAT16 is added up.
+    """
+    attributes: Mapping[str, Any] = {
+        "input": input,
+        "filter": filter,
+        "direction": direction,
+        "strides": strides,
+        "dilations": dilations,
+        "start_padding": start_padding,
+        "end_padding": end_padding,
+        "output_padding": output_padding,
+    }
+    dtype, wide = input.dtype, wide_type(input.dtype)
+    windows, zeros = _windows(attributes), _given(attributes, "output_padding")
+    sizes = [one[0] for one in _sums(attributes)]
+    if output_sizes is not None:
+        sizes = [n - more for n, more in zip(output_sizes, zeros, strict=True)]
+    weights = jnp.asarray(filter, wide)
+    is_backward = direction == "backward"
+    if is_backward != (mode == "convolution"):
+        weights = lax.rev(weights, range(2, weights.ndim))
+    convolve = _backward if is_backward else _forward
+    made = convolve(jnp.asarray(input, wide), weights, windows, sizes, group_count)
+    made = lax.pad(made, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
+    if bias is not None:
+        made = made + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))
+    return (made if activation is None else activation(made)).astype(dtype)
+
+
+def _forward(
+    input: jax.Array, filter: jax.Array, windows: Sequence[Windows], _: Sequence[int], groups: int
+) -> jax.Array:
+    return lax.conv_general_dilated(
+        input,
+        filter,
+        [one.stride for one in windows],
+        [(one.start, one.end) for one in windows],
+        rhs_dilation=[one.dilation for one in windows],
+        feature_group_count=groups,
+        precision=lax.Precision.HIGHEST,
+    )
+
+
+def _backward(
+    input: jax.Array, filter: jax.Array, windows: Sequence[Windows], sizes: Sequence[int], groups: int
+) -> jax.Array:
+    """A convolution of the input with strides - 1 zeros between its elements, and with the reversed filter."""
+    channels, made, *spatial = filter.shape
+    by_group = filter.reshape(groups, channels // groups, made, *spatial).swapaxes(1, 2)
+    starts = [one.span - 1 - one.start for one in windows]
+    ends = [n + one.start - one.stride * (one.size - 1) - 1 for n, one in zip(sizes, windows, strict=True)]
+    return lax.conv_general_dilated(
+        input,
+        by_group.reshape(groups * made, channels // groups, *spatial),
+        [1] * len(windows),
+        list(zip(starts, ends, strict=True)),
+        lhs_dilation=[one.stride for one in windows],
+        rhs_dilation=[one.dilation for one in windows],
+        feature_group_count=groups,
+        precision=lax.Precision.HIGHEST,
+    )
+
+
+# The struct.
+
+
+def _bias(x: Operands) -> tuple[Any, ...] | None:
+    channels = _channels(x)
+    return None if channels is None else (1, *channels, *(1,) * (len(x["input"].shape) - 2))
+
+
+def _no_output(x: Operands) -> str | None:
+    spatial, found = _spatial(x), tuple(x["output"].shape)
+    if not spatial or len(found) != len(x["input"].shape):
+        return None
+    wanted = (x["input"].shape[0], _out_channels(x))
+    fits = found[:2] == wanted and all(n in sizes for n, sizes in zip(found[2:], spatial, strict=True))
+    return None if fits else f"{found} is not {wanted} by {_shown(spatial)}"
+
+
+@dataclass(frozen=True, init=False)
+class ConvolutionDesc(OperatorDesc):
+    """DML_CONVOLUTION_OPERATOR_DESC: convolves `input` with `filter`, adds a bias, and applies an activation.
+
+    Args:
+      input: (N, C, spatial sizes), of 1 to 3 spatial dimensions.
+      filter: forward (O, C / group_count, spatial sizes), backward (C, O / group_count, spatial sizes).
+      bias: (1, O, 1, ...), or None.
+      output: (N, O, spatial sizes): those of `convolution`.
+      mode: a `ConvolutionMode`, or its DirectML name in full or as suffix.
+      direction: a `ConvolutionDirection`, likewise.
+      strides: elements from a place of the filter to the next one, per spatial dimension; at least 1.
+      dilations: elements from one of the filter to its next one; at least 1.
+      start_padding: zeros before each spatial dimension.
+      end_padding: zeros behind it.
+      output_padding: zeros that are appended to the sums, before the bias.
+      group_count: how many groups of channels there are; at least 1.
+      fused_activation: an `Activation`, or None.
+
+    Raises:
+      ConstraintError: a rule of `ConvolutionDesc.wordings()` is broken, or an unknown mode or direction.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import ConvolutionDesc, TensorDesc
+      >>> row, pair, output = (TensorDesc("FLOAT32", (1, 1, n)) for n in (4, 2, 3))
+      >>> desc = ConvolutionDesc(row, pair, None, output, "CROSS_CORRELATION", "FORWARD", (1,), (1,), (0,), (0,), (0,))
+      >>> print(desc.compute(np.float32([[[1, 2, 3, 4]]]), np.float32([[[10, 1]]])))
+      [[[12. 23. 34.]]]
+
+    Source: DML_CONVOLUTION_OPERATOR_DESC.
+    """
+
+    input: Input
+    filter: Input
+    bias: OptionalInput
+    output: Output
+    mode: FieldMode
+    direction: FieldDirection
+    strides: FieldInts
+    dilations: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+    output_padding: FieldInts
+    group_count: UInt
+    fused_activation: Fused
+
+    operator_type: ClassVar[str] = "CONVOLUTION"
+    support: ClassVar[tuple[Support, ...]] = levels(
+        ("4_0", range(3, 6), FLOATS),
+        ("1_0", RANKS_4_TO_5, FLOATS),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        *_COUNTS,
+        *(rule for rule, least in zip(_NUMBERS, _LEAST.values(), strict=True) if least > 0),  # no field is negative
+        at_least("group_count", 1),
+        GROUPS,
+        CHANNELS,
+        FITS,
+        if_given("bias", sizes_follow("bias", _bias, "(1, the channels of {output}, 1, ...)")),
+        custom(
+            "sizes(output)",
+            "{output}.{sizes} must be those that {direction} can make",
+            _no_output,
+            Law("output", "sizes", partial(_sizes, which=0)),
+        ),
+    )
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        filter: TensorDesc,
+        bias: TensorDesc | None,
+        output: TensorDesc,
+        mode: ConvolutionMode | str | int,
+        direction: ConvolutionDirection | str | int,
+        strides: Sequence[int],
+        dilations: Sequence[int],
+        start_padding: Sequence[int],
+        end_padding: Sequence[int],
+        output_padding: Sequence[int],
+        group_count: int = 1,
+        fused_activation: Activation | None = None,
+    ):
+        numbers = (strides, dilations, start_padding, end_padding, output_padding, group_count)
+        set_fields(self, input, filter, bias, output, mode, direction, *numbers, fused_activation)
+
+    def compute_checked(self, input: jax.Array, filter: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+        return convolution(
+            input,
+            filter,
+            None if bias is None else bias.reshape(-1),
+            mode="convolution" if self.mode == ConvolutionMode.CONVOLUTION else "cross_correlation",
+            direction="backward" if self.direction == ConvolutionDirection.BACKWARD else "forward",
+            strides=self.strides,
+            dilations=self.dilations,
+            start_padding=self.start_padding,
+            end_padding=self.end_padding,
+            output_padding=self.output_padding,
+            output_sizes=self.output.sizes[2:],
+            group_count=self.group_count,
+            activation=self.fused_activation,
+        )

@@ -137,8 +137,10 @@ def _struct(json: Any) -> tuple[type[OperatorDesc[Any]], Mapping[str, Any]]:
     name = _either(json, "type")
     if not isinstance(name, str):
         raise ConstraintError('"type" is missing: it names the operator, such as DML_OPERATOR_GATHER')
-    if name.lower() in OTHER_DISPATCHABLES:
-        raise ConstraintError(f"dispatchables of type {name!r} are not supported, only DirectML operators")
+    if name.lower() == "hlsl":
+        raise ConstraintError("dispatchables of type 'hlsl' are not supported: shaders are programs for Direct3D 12")
+    if name.lower() in IN_FILES:
+        raise ConstraintError(f"a dispatchable of type {name!r} stands in a model file, and is no operator")
     suffix = name.removeprefix("DML_OPERATOR_")
     if suffix not in STRUCTS:
         raise ConstraintError(f"unknown operator {suffix!r:.60}; {suggestion(suffix, STRUCTS)}")
@@ -157,7 +159,8 @@ def _fields(json: Mapping[str, Any]) -> Any:
 
 # Fields of a dispatchable; the last two choose how DirectML compiles and have no meaning here.
 DISPATCHABLE = ("type", "Type", "desc", "Desc", "bindings", "dmlCompileType", "executionFlags")
-OTHER_DISPATCHABLES = ("hlsl", "onnx", "dmlserializedgraph")
+# Dispatchables that lie in files of their own.
+IN_FILES = ("dmlserializedgraph", "onnx")
 
 
 def _either(json: Mapping[str, Any], field: str) -> Any:

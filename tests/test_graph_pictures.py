@@ -646,7 +646,7 @@ def test_a_model_without_graphs_has_no_picture(tmp_path):
     assert done.exit_code == 1
     assert done.stderr == (
         f"error: {FOLDER / 'gather.json'}: there is nothing to draw: no dispatchable is a graph, "
-        "of type 'DML_GRAPH_DESC'\n"
+        "of type 'DML_GRAPH_DESC' or 'dmlSerializedGraph'\n"
     )
     assert not any(tmp_path.iterdir())
 

@@ -298,7 +298,6 @@ def test_all_faults_of_one_thing_are_listed(tmp_path):
     ("dispatchable", "match"),
     [
         ({"type": "hlsl", "sourcePath": "a.hlsl"}, "dispatchables of type 'hlsl' are not supported"),
-        ({"type": "onnx", "sourcePath": "a.onnx"}, "dispatchables of type 'onnx' are not supported"),
         ({**reverse(), "Type": "GATHR"}, "unknown operator 'GATHR'; did you mean 'GATHER'?"),
         ({**reverse(), "Desc": {}}, "GATHER: InputTensor is missing"),
         ({**reverse(), "type": 3}, '"type" is missing'),

@@ -46,6 +46,7 @@ def write_picture(path: Path, model: Path, graphs: Mapping[str, GraphDesc]) -> N
     if os.path.realpath(path) == os.path.realpath(model):
         raise ConstraintError(f"the picture {str(path)!r} would overwrite the model itself")
     if not graphs:
-        raise ConstraintError("there is nothing to draw: no dispatchable is a graph, of type 'DML_GRAPH_DESC'")
+        types = "'DML_GRAPH_DESC' or 'dmlSerializedGraph'"
+        raise ConstraintError(f"there is nothing to draw: no dispatchable is a graph, of type {types}")
     write = graphs_to_dot if path.suffix.lower() in DOT else draw_graphs
     write_whole(path, write(graphs).encode())

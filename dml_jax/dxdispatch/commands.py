@@ -1,7 +1,7 @@
 """The dispatchables and commands of a model, read against its buffers: everything that can be wrong is found here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,20 @@ class Dispatchable:
       desc: what it computes.
       owned: the ranges of its inputs that are handed over when it is initialised.
       is_node: whether it is named by graphs and dispatched by no command: nothing of it is initialised.
+      source: the file that it comes from.
+      constants: the files of its inputs that are constants.
     """
 
     desc: Computation[Any]
     owned: Mapping[str, Range]
     is_node: bool = False
+    source: Path | None = None
+    constants: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that it is read from."""
+        return [*([self.source] if self.source else []), *self.constants.values()]
 
 
 @dataclass(frozen=True)
@@ -90,8 +99,8 @@ def read_bindings(desc: Computation[Any], json: Any, buffers: Buffers, owned: bo
     faults, ranges = Faults(), {}
     with faults.at():
         only(json, fields)
-    for field, ports in fields.items():
-        for port, bound in _one_by_one(field, ports, json.get(field), faults).items():
+    for name, ports in fields.items():
+        for port, bound in _one_by_one(name, ports, json.get(name), faults).items():
             with faults.at(desc.shown(port)):
                 if bool(tensors[port].flags) is owned:
                     ranges[port] = _read_range(bound, tensors[port], buffers)
@@ -101,13 +110,13 @@ def read_bindings(desc: Computation[Any], json: Any, buffers: Buffers, owned: bo
     return ranges
 
 
-def _one_by_one(field: str, ports: str | tuple[str, ...], json: Any, faults: Faults) -> dict[str, Any]:
+def _one_by_one(name: str, ports: str | tuple[str, ...], json: Any, faults: Faults) -> dict[str, Any]:
     """What is bound to each port of a field."""
     if isinstance(ports, str):
         return {ports: json}
     given = [None] * len(ports) if json is None else json if isinstance(json, list) else [json]
     if len(given) != len(ports):
-        faults.add(ConstraintError(f"a list of {len(ports)} must be bound, but there are {len(given)}", (field,)))
+        faults.add(ConstraintError(f"a list of {len(ports)} must be bound, but there are {len(given)}", (name,)))
         return {}
     return dict(zip(ports, given, strict=True))
 

@@ -17,6 +17,7 @@ from .json_fields import as_object, get, only
 from .memory import check_memory
 from .pictures import PICTURES
 from .resources import Buffer, read_buffer
+from .serialized_graphs import is_serialized, read_serialized
 from .target_files import Targets
 
 __all__ = ["Model", "read_model"]
@@ -49,8 +50,10 @@ def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None =
     for name in buffers:
         with faults.at(f"resource {name!r}"):
             buffers[name] = read_buffer(root["resources"][name], path.parent)
-    dispatchables = _read_dispatchables(root, buffers, feature_level, faults)
-    targets = Targets(output or path.parent, [path, *(b.initial.source for b in buffers.values() if b)])
+    dispatchables = _read_dispatchables(root, path.parent, buffers, feature_level, faults)
+    sources = [b.initial.source for b in buffers.values() if b]
+    sources += [file for d in dispatchables.values() if d for file in d.files]
+    targets = Targets(output or path.parent, [path, *sources])
     commands = []
     for i, json in enumerate(root["commands"]):
         with faults.at(_place(i, json)):
@@ -103,7 +106,7 @@ def _place(i: int, json: Any) -> str:
 
 
 def _read_dispatchables(
-    root: Mapping[str, Any], buffers: Mapping[str, Buffer | None], feature_level: Any, faults: Faults
+    root: Mapping[str, Any], folder: Path, buffers: Mapping[str, Buffer | None], feature_level: Any, faults: Faults
 ) -> dict[str, Dispatchable | None]:
     """Reads the dispatchables: graphs last, as their nodes may name others; faults come in the order of the file."""
     forms = root["dispatchables"]
@@ -111,8 +114,12 @@ def _read_dispatchables(
     dispatched = [json.get("dispatchable") for json in root["commands"] if isinstance(json, Mapping)]
     nodes = {node for form in graphs.values() for node in nodes_of(form)}.difference(filter(_is_name, dispatched))
     found: dict[str, Dispatchable | None] = dict.fromkeys(forms)
-    operators: dict[str, OperatorDesc[Any] | None] = dict.fromkeys(name for name in forms if name not in graphs)
+    serialized = {name for name, form in forms.items() if is_serialized(form)}
+    operators: dict[str, OperatorDesc[Any] | None] = dict.fromkeys(forms.keys() - graphs.keys() - serialized)
     of_each = {name: Faults() for name in forms}
+    for name in serialized:
+        with of_each[name].at():
+            found[name] = read_serialized(forms[name], folder, feature_level)
     for name in (*operators, *graphs):
         with of_each[name].at():
             desc = _read_desc(forms[name], feature_level, operators)

@@ -17,6 +17,7 @@ from .faults import Fault, ModelError
 from .memory import check_device
 from .model_file import Model
 from .printing import pieces
+from .serialized_graphs import read_constants
 from .target_files import encode, resolve_target
 from .timing import Timing, measure, report
 
@@ -90,6 +91,7 @@ class _State:
         """The operator, compiled before any dispatch is timed, with its own copies of what it owns."""
         desc, owned = dispatchable.desc, dispatchable.owned
         buffers = {port: self._upload(bound, desc.input_ports()[port]) for port, bound in owned.items()}
+        buffers |= {port: jnp.array(values) for port, values in read_constants(dispatchable).items()}
         operator = compile_operator(desc, **desc.owned_by_field(buffers))
         operator.prepare(bound=True)
         return operator

@@ -13,13 +13,13 @@ from .initial_values import Initial, copied
 from .json_fields import get, only, shown
 from .pictures import PICTURES, read_picture
 
-__all__ = ["from_file"]
+__all__ = ["find_file", "from_file"]
 
 
 def from_file(data_type: DataType | None, json: Mapping[str, Any], options: Mapping[str, Any], folder: Path) -> Initial:
     """`{"sourcePath": "file"}`, relative to the model file or the current folder."""
     only(json, ("sourcePath",))
-    path = _find(get(json, "sourcePath", str), folder)
+    path = find_file(get(json, "sourcePath", str), folder)
     suffix = path.suffix.lower()
     if suffix in PICTURES:
         return read_picture(path, data_type, options)
@@ -30,7 +30,12 @@ def from_file(data_type: DataType | None, json: Mapping[str, Any], options: Mapp
     return _from_raw(path, data_type)
 
 
-def _find(name: str, folder: Path) -> Path:
+def find_file(name: str, folder: Path) -> Path:
+    """The file that a model names: beside the model file, or in the current folder.
+
+    Raises:
+      ConstraintError: there is none.
+    """
     for path in (folder / name, Path(name)):
         try:
             if path.is_file():

@@ -116,7 +116,7 @@ F32 = {"initialValuesDataType": "FLOAT32"}
         ({"initialValues": [1, 2]}, "value 0 must be a JSON object"),
         ({"initialValuesDataType": "FLOAT8", "initialValues": [1]}, "DataType must be one of FLOAT32"),
         ({"initialValuesDataType": 1, "initialValues": [1]}, "'initialValuesDataType' must be a string"),
-        ({**F32, "initialValues": "deferred"}, 'must be an array or an object, but it is "deferred"'),
+        ({**F32, "initialValues": "later"}, 'must be an array, an object or .deferred., but it is "later"'),
         ({**F32, "initialValues": []}, "must not be empty"),
         ({**F32, "initialValues": {}}, "must be an array, or an object with 'value', 'valueStart' or 'sourcePath'"),
         ({**F32, "initialValues": {"value": 1}}, "'valueCount' is missing"),

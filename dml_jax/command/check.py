@@ -144,6 +144,7 @@ def _check(path: Path, level: FeatureLevel, output: Path | None) -> _Checked:
 
 def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Checked:
     """Checks a DxDispatch model file; `output` is the folder that it would write to."""
+    from ..dxdispatch.commands import Dispatchable
     from ..dxdispatch.model_file import read_model
     from ..graphs.desc import GraphDesc
 
@@ -151,12 +152,13 @@ def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Check
         model = read_model(path, feature_level=level, output=output)
     except ModelError as error:
         return _Checked(path, [], error.faults, [])
+    described = {name: d for name, d in model.dispatchables.items() if isinstance(d, Dispatchable)}
     operators = [
         (f"dispatchable {name!r}{of_node}", operator)
-        for name, dispatchable in model.dispatchables.items()
+        for name, dispatchable in described.items()
         for of_node, operator in _operators(dispatchable.desc)
     ]
-    graphs = {name: d.desc for name, d in model.dispatchables.items() if isinstance(d.desc, GraphDesc)}
+    graphs = {name: d.desc for name, d in described.items() if isinstance(d.desc, GraphDesc)}
     return _Checked(path, operators, [], [f"valid at feature level {level}, {_counted(model)}"], graphs)
 
 

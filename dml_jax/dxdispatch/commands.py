@@ -11,6 +11,7 @@ from ..core.data_type import DataType
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, defined, get, integer, only, shown
+from .onnx_models import OnnxDispatch, OnnxModel, read_onnx_dispatch
 from .pictures import PICTURES, picture_shape
 from .resources import Buffer
 
@@ -80,10 +81,10 @@ class WriteFile:
     dimensions: tuple[int, ...]
 
 
-Command = Dispatch | Print | WriteFile
+Command = Dispatch | OnnxDispatch | Print | WriteFile
 # By name; None for one that is at fault.
 Buffers = Mapping[str, Buffer | None]
-Dispatchables = Mapping[str, Dispatchable | None]
+Dispatchables = Mapping[str, Dispatchable | OnnxModel | None]
 
 
 def read_bindings(desc: Computation[Any], json: Any, buffers: Buffers, owned: bool) -> dict[str, Range]:
@@ -138,6 +139,8 @@ def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
     only(json, ("name", "elementCount", "elementOffset", "elementSizeInBytes", *_OF_OTHERS))
     name = get(json, "name", str)
     buffer = defined("resource", name, buffers)
+    if buffer.is_deferred:
+        raise ConstraintError(f"{name!r} is deferred: only an output of an ONNX model can be bound to it")
     default = buffer.data_type.itemsize if buffer.data_type else 1
     itemsize = integer(json, "elementSizeInBytes", 0) or default
     offset = integer(json, "elementOffset", 0) * itemsize
@@ -174,19 +177,29 @@ def read_command(json: Any, buffers: Buffers, dispatchables: Dispatchables) -> C
     return _READERS[kind.lower()](json, buffers, dispatchables)
 
 
-def _read_dispatch(json: Mapping[str, Any], buffers: Buffers, dispatchables: Dispatchables) -> Dispatch:
+def _read_dispatch(json: Mapping[str, Any], buffers: Buffers, dispatchables: Dispatchables) -> Dispatch | OnnxDispatch:
     only(json, ("type", "dispatchable", "bindings", "threadGroupCount"))
     groups = json.get("threadGroupCount", [1, 1, 1])
     if not isinstance(groups, list) or len(groups) != 3 or not all(type(n) is int and n >= 1 for n in groups):
         raise ConstraintError(f"'threadGroupCount' must be three integers of at least 1, but it is {shown(groups)}")
     name = get(json, "dispatchable", str)
-    desc = defined("dispatchable", name, dispatchables).desc
+    dispatchable = defined("dispatchable", name, dispatchables)
+    if isinstance(dispatchable, OnnxModel):
+        return _read_onnx(name, dispatchable, json, buffers)
+    desc = dispatchable.desc
     faults, bindings = Faults(), {}
     with faults.at(f"dispatchable {name!r}"):
         bindings = read_bindings(desc, json.get("bindings", {}), buffers, owned=False)
         _refuse_overlaps(desc, bindings)
     faults.finish()
     return Dispatch(name, bindings)
+
+
+def _read_onnx(name: str, model: OnnxModel, json: Mapping[str, Any], buffers: Buffers) -> OnnxDispatch:
+    try:
+        return read_onnx_dispatch(name, model, json.get("bindings", {}), buffers)
+    except ConstraintError as error:
+        raise error.at(f"dispatchable {name!r}") from None
 
 
 def _refuse_overlaps(desc: Computation[Any], bindings: Mapping[str, Range]) -> None:
@@ -204,7 +217,8 @@ def _refuse_overlaps(desc: Computation[Any], bindings: Mapping[str, Range]) -> N
 def _read_print(json: Mapping[str, Any], buffers: Buffers, _: Any) -> Print:
     only(json, ("type", "resource", "verbose"))
     name = get(json, "resource", str)
-    if defined("resource", name, buffers).data_type is None:
+    buffer = defined("resource", name, buffers)
+    if buffer.data_type is None and not buffer.is_deferred:
         raise ConstraintError(f"{name!r} holds values of different types and cannot be printed")
     return Print(name, get(json, "verbose", bool, False))
 
@@ -217,7 +231,10 @@ def _read_write(json: Mapping[str, Any], buffers: Buffers, _: Any) -> WriteFile:
     dimensions = get(json, "dimensions", list, [])
     if len(dimensions) > 8 or not all(type(n) is int and 1 <= n < 2**32 for n in dimensions):
         raise ConstraintError(f"'dimensions' must be at most 8 sizes of at least 1, but they are {shown(dimensions)}")
-    if suffix in PICTURES:
+    if buffer.is_deferred:
+        if dimensions:
+            raise ConstraintError(f"'dimensions' must be left out: {name!r} is deferred, and has those of the output")
+    elif suffix in PICTURES:
         channels, *_ = picture_shape(dimensions, buffer.data_type)
         if PICTURES[suffix] == "JPEG" and channels == 4:
             raise ConstraintError(f"a JPEG picture has no transparency: write {Path(target).stem}.png, or 3 channels")

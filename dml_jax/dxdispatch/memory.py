@@ -8,13 +8,16 @@ from typing import Any
 
 from ..errors import ConstraintError
 from .commands import Dispatchable
+from .onnx_models import OnnxModel
 from .resources import Buffer
 
 __all__ = ["check_device", "check_memory"]
 
 
 def check_memory(
-    buffers: Mapping[str, Buffer | None], dispatchables: Mapping[str, Dispatchable | None], limit: int | None = None
+    buffers: Mapping[str, Buffer | None],
+    dispatchables: Mapping[str, Dispatchable | OnnxModel | None],
+    limit: int | None = None,
 ) -> None:
     """Compares the buffers, and the largest operator's tensors on their way in and out, with the machine's memory.
 
@@ -35,7 +38,7 @@ def check_memory(
         raise ConstraintError(f"the model needs {needed} for its buffers and tensors, and the machine has {there}")
 
 
-def check_device(dispatchables: Mapping[str, Dispatchable], device: Any) -> None:
+def check_device(dispatchables: Mapping[str, Dispatchable | OnnxModel], device: Any) -> None:
     """Compares the tensors of the largest operator with the memory of the device, where it says how much it has.
 
     Raises:
@@ -48,7 +51,9 @@ def check_device(dispatchables: Mapping[str, Dispatchable], device: Any) -> None
             raise ConstraintError(f"dispatchable {name!r} needs {needed} for its tensors, and the device has {there}")
 
 
-def _tensors(dispatchable: Dispatchable) -> int:
+def _tensors(dispatchable: Dispatchable | OnnxModel) -> int:
+    if isinstance(dispatchable, OnnxModel):  # its inputs are as large as their buffers; the rest the run decides
+        return 0
     ports = {} if dispatchable.is_node else dispatchable.desc.ports()
     return sum(tensor.element_span * tensor.data_type.itemsize for tensor in ports.values())
 

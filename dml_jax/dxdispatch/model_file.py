@@ -1,6 +1,6 @@
 """`Model`: a model file, read and checked as a whole. Every fault is listed; no buffer is made, no file written."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,14 @@ from ..core.feature_level import NEWEST
 from ..desc_json import is_graph, nodes_of, read_desc
 from ..errors import ConstraintError, Faults
 from . import json_text as text
-from .commands import Command, Dispatchable, WriteFile, read_bindings, read_command
+from .commands import Command, Dispatchable, Print, WriteFile, read_bindings, read_command
 from .faults import Fault, ModelError
 from .json_fields import as_object, get, only
 from .memory import check_memory
+from .onnx_models import OnnxDispatch, OnnxModel, read_onnx
 from .pictures import PICTURES
 from .resources import Buffer, read_buffer
-from .serialized_graphs import is_serialized, read_serialized
+from .serialized_graphs import read_serialized
 from .target_files import Targets
 
 __all__ = ["Model", "read_model"]
@@ -29,7 +30,7 @@ class Model:
 
     path: Path
     buffers: Mapping[str, Buffer]
-    dispatchables: Mapping[str, Dispatchable]
+    dispatchables: Mapping[str, Dispatchable | OnnxModel]
     commands: tuple[Command, ...]
 
 
@@ -61,6 +62,8 @@ def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None =
             if isinstance(command, WriteFile):
                 targets.add(command.target)
             commands.append(command)
+    if not faults.errors:
+        _refuse_early_reads(commands, buffers, faults)
     with faults.at():
         check_memory(buffers, dispatchables)
     if not faults.errors:
@@ -107,19 +110,19 @@ def _place(i: int, json: Any) -> str:
 
 def _read_dispatchables(
     root: Mapping[str, Any], folder: Path, buffers: Mapping[str, Buffer | None], feature_level: Any, faults: Faults
-) -> dict[str, Dispatchable | None]:
+) -> dict[str, Dispatchable | OnnxModel | None]:
     """Reads the dispatchables: graphs last, as their nodes may name others; faults come in the order of the file."""
     forms = root["dispatchables"]
     graphs = {name: form for name, form in forms.items() if is_graph(form)}
     dispatched = [json.get("dispatchable") for json in root["commands"] if isinstance(json, Mapping)]
     nodes = {node for form in graphs.values() for node in nodes_of(form)}.difference(filter(_is_name, dispatched))
-    found: dict[str, Dispatchable | None] = dict.fromkeys(forms)
-    serialized = {name for name, form in forms.items() if is_serialized(form)}
-    operators: dict[str, OperatorDesc[Any] | None] = dict.fromkeys(forms.keys() - graphs.keys() - serialized)
+    found: dict[str, Dispatchable | OnnxModel | None] = dict.fromkeys(forms)
+    in_files = {name: _IN_FILES[kind] for name, form in forms.items() if (kind := _kind(form)) in _IN_FILES}
+    operators: dict[str, OperatorDesc[Any] | None] = dict.fromkeys(forms.keys() - graphs.keys() - in_files.keys())
     of_each = {name: Faults() for name in forms}
-    for name in serialized:
+    for name, read in in_files.items():
         with of_each[name].at():
-            found[name] = read_serialized(forms[name], folder, feature_level)
+            found[name] = read(forms[name], folder, feature_level)
     for name in (*operators, *graphs):
         with of_each[name].at():
             desc = _read_desc(forms[name], feature_level, operators)
@@ -130,6 +133,19 @@ def _read_dispatchables(
         for error in one.errors:
             faults.add(error, f"dispatchable {name!r}")
     return found
+
+
+# Dispatchables that lie in files of their own.
+_IN_FILES: Mapping[str, Callable[..., Dispatchable | OnnxModel]] = {
+    "dmlserializedgraph": read_serialized,
+    "onnx": read_onnx,
+}
+
+
+def _kind(form: Any) -> str:
+    """The type of a dispatchable, in lower case."""
+    kind = form.get("type") if isinstance(form, Mapping) else None
+    return kind.lower() if isinstance(kind, str) else ""
 
 
 def _is_name(json: Any) -> bool:
@@ -150,6 +166,17 @@ def _read_dispatchable(
     bindings = json.get("bindings", {})
     owned = {} if is_node and not bindings else read_bindings(desc, bindings, buffers, owned=True)
     return Dispatchable(desc, owned, is_node)
+
+
+def _refuse_early_reads(commands: Sequence[Command], buffers: Mapping[str, Buffer | None], faults: Faults) -> None:
+    """A deferred buffer has no content before a dispatch gives it one."""
+    empty = {name for name, buffer in buffers.items() if buffer and buffer.is_deferred}
+    for i, command in enumerate(commands):
+        if isinstance(command, OnnxDispatch):
+            empty -= {bound.buffer for bound in command.outputs.values()}
+        elif isinstance(command, Print | WriteFile) and command.buffer in empty:
+            text = f"{command.buffer!r} is deferred, and no dispatch before this command gives it an output"
+            faults.add(ConstraintError(text), f"command {i}")
 
 
 def _look_into_pictures(buffers: Mapping[str, Buffer | None], faults: Faults) -> None:

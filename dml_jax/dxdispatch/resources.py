@@ -9,12 +9,13 @@ import numpy as np
 
 from ..core.data_type import DataType
 from ..errors import ConstraintError, Faults
-from .initial_values import Initial, constant, listed, mixed, sequence
+from .initial_values import Initial, constant, copied, listed, mixed, sequence
 from .json_fields import as_object, get, integer, only, shown
 from .source_files import from_file
 
 __all__ = ["Buffer", "read_buffer"]
 
+DEFERRED = "deferred"
 PICTURE_OPTIONS = ("resampleSize", "resampleMode")
 FIELDS = (
     "initialValues",
@@ -28,10 +29,17 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Buffer:
-    """A buffer of `size` bytes that starts with its initial values; the rest is 0."""
+    """A buffer of `size` bytes that starts with its initial values; the rest is 0.
+
+    Args:
+      initial: the values.
+      size: in bytes.
+      is_deferred: whether it is empty until a dispatch of an ONNX model gives it an output, with its type and size.
+    """
 
     initial: Initial
     size: int
+    is_deferred: bool = False
 
     @property
     def data_type(self) -> DataType | None:
@@ -70,6 +78,8 @@ def read_buffer(json: Any, folder: Path) -> Buffer:
         initial = _read_initial(json, folder)
     faults.finish()
     assert initial is not None
+    if json["initialValues"] == DEFERRED:
+        return Buffer(initial, 0, is_deferred=True)
     # As in DxDispatch, the offset counts for the size alone: the values start at byte 0.
     least = initial.byte_count + offset
     size = -(-initial.byte_count // 4) * 4 if size is None else size
@@ -90,10 +100,12 @@ def _read_initial(json: Mapping[str, Any], folder: Path) -> Initial:
         return from_file(data_type, values, options, folder)
     if options:
         raise ConstraintError(f"{min(options)!r} is for pictures only")
+    if values == DEFERRED:
+        return copied(np.zeros(0, np.uint8), None)
     if isinstance(values, list):
         return mixed(values) if data_type is None else listed(data_type, values)
     if not isinstance(values, Mapping):
-        raise ConstraintError(f"'initialValues' must be an array or an object, but it is {shown(values)}")
+        raise ConstraintError(f"'initialValues' must be an array, an object or {DEFERRED!r}, but it is {shown(values)}")
     if data_type is None:
         raise ConstraintError("'initialValuesDataType' is missing: it names the type of the values")
     for field, read in (("value", constant), ("valueStart", sequence)):

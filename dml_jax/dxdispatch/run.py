@@ -12,11 +12,14 @@ from ..compiled.compile import CompiledOperator, compile_operator
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError
 from ..files import write_whole
-from .commands import Dispatch, Dispatchable, Print, Range, WriteFile
+from .commands import Command, Dispatch, Dispatchable, Print, Range, WriteFile
 from .faults import Fault, ModelError
+from .initial_values import copied
 from .memory import check_device
 from .model_file import Model
+from .onnx_models import BoundOutput, OnnxDispatch, OnnxModel
 from .printing import pieces
+from .resources import Buffer
 from .serialized_graphs import read_constants
 from .target_files import encode, resolve_target
 from .timing import Timing, measure, report
@@ -77,11 +80,15 @@ class _State:
         self.model, self.timing, self.say, self.show = model, timing, say, show
         self.folder, self.record = folder, record
         self.data = {name: buffer.make() for name, buffer in model.buffers.items()}
-        self.operators = {name: self._initialised(d) for name, d in model.dispatchables.items() if not d.is_node}
+        self.buffers, self.shapes = dict(model.buffers), dict[str, tuple[int, ...]]()
+        operators = ((name, d) for name, d in model.dispatchables.items() if isinstance(d, Dispatchable))
+        self.operators = {name: self._initialised(d) for name, d in operators if not d.is_node}
 
-    def execute(self, command: Dispatch | Print | WriteFile) -> None:
+    def execute(self, command: Command) -> None:
         if isinstance(command, Dispatch):
             self._dispatch(command)
+        elif isinstance(command, OnnxDispatch):
+            self._dispatch_onnx(command)
         elif isinstance(command, Print):
             self._print(command)
         else:
@@ -97,7 +104,8 @@ class _State:
         return operator
 
     def _dispatch(self, command: Dispatch) -> None:
-        operator, desc = self.operators[command.dispatchable], self.model.dispatchables[command.dispatchable].desc
+        operator = self.operators[command.dispatchable]
+        desc = operator.desc
         inputs = [self._upload(command.bindings[p], t) for p, t in desc.input_ports().items() if p in command.bindings]
         bound = {port: command.bindings[port] for port in desc.output_ports()}
         outs = [self._upload(bound[p], t, operator.buffers[p].whole_length) for p, t in desc.output_ports().items()]
@@ -112,12 +120,44 @@ class _State:
         samples, results = measure(dispatch, jax.block_until_ready, self.timing)
         for result, at in zip(results, bound.values(), strict=True):
             self._download(result, at)
-        if self.record:
-            self.record(command.dispatchable, samples)
-        for line in report(command.dispatchable, samples, self.timing):
-            self.say(line)
+        self._report(command.dispatchable, samples)
         if self.timing.verbosity >= 1:
             self.say(_memory_line(operator, [result.unsafe_buffer_pointer() for result in results] == addresses))
+
+    def _report(self, name: str, samples: Sequence[float]) -> None:
+        if self.record:
+            self.record(name, samples)
+        for line in report(name, samples, self.timing):
+            self.say(line)
+
+    def _dispatch_onnx(self, command: OnnxDispatch) -> None:
+        from ..onnx.backend import runner
+        from ..onnx.function import OnnxFunction
+
+        model = self.model.dispatchables[command.dispatchable]
+        assert isinstance(model, OnnxModel)
+        inputs = [jnp.array(bound.read(self.data[bound.buffer])) for bound in command.inputs.values()]
+        run = runner(OnnxFunction(model.graph), inputs)
+        jax.block_until_ready(run())  # JAX sets up its call, once
+        samples, results = measure(run, jax.block_until_ready, self.timing)
+        for name, result in zip(model.graph.outputs, results, strict=True):
+            if name in command.outputs:
+                self._keep(f"output {name!r}", command.outputs[name], np.asarray(result))
+        self._report(command.dispatchable, samples)
+
+    def _keep(self, what: str, bound: BoundOutput, result: np.ndarray) -> None:
+        """Puts an output into its buffer; into a deferred one, with its type and shape."""
+        buffer = self.model.buffers[bound.buffer]
+        try:
+            data_type = bound.stored(result, buffer)
+        except ConstraintError as error:
+            raise error.at(what) from None
+        content = result.astype(data_type.dtype).reshape(-1)
+        if buffer.is_deferred:
+            self.buffers[bound.buffer] = Buffer(copied(content, data_type), content.nbytes)
+            self.shapes[bound.buffer], self.data[bound.buffer] = result.shape, content.view(np.uint8)
+        else:
+            self.data[bound.buffer][: content.nbytes] = content.view(np.uint8)
 
     def _upload(self, bound: Range, tensor: TensorDesc, most: int = 0) -> jax.Array:
         """The elements of a tensor in its buffer, or `most` if so many are bound; in memory of the device's own."""
@@ -130,7 +170,7 @@ class _State:
         self.data[bound.buffer][bound.offset : bound.offset + content.size] = content
 
     def _print(self, command: Print) -> None:
-        values = self.model.buffers[command.buffer].initial_range(self.data[command.buffer])
+        values = self.buffers[command.buffer].initial_range(self.data[command.buffer])
         text = pieces(command.buffer, values, command.verbose)
         if self.show:
             for piece in text:
@@ -140,9 +180,10 @@ class _State:
                 self.say(line)
 
     def _write(self, command: WriteFile) -> None:
-        buffer, data = self.model.buffers[command.buffer], self.data[command.buffer]
+        buffer, data = self.buffers[command.buffer], self.data[command.buffer]
         try:
-            content = encode(buffer, data, command.target, command.dimensions)
+            dimensions = command.dimensions or self.shapes.get(command.buffer, ())
+            content = encode(buffer, data, command.target, dimensions)
             path = resolve_target(command.target, self.folder)
             write_whole(path, content)
         except OSError as error:

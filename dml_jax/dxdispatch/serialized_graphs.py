@@ -14,13 +14,7 @@ from .commands import Dispatchable
 from .json_fields import get, only, shown
 from .source_files import find_file
 
-__all__ = ["is_serialized", "read_constants", "read_serialized"]
-
-
-def is_serialized(json: Any) -> bool:
-    """Whether a dispatchable is a serialized graph."""
-    kind = json.get("type") if isinstance(json, Mapping) else None
-    return isinstance(kind, str) and kind.lower() == "dmlserializedgraph"
+__all__ = ["read_constants", "read_serialized"]
 
 
 def read_serialized(json: Mapping[str, Any], folder: Path, feature_level: FeatureLevel | str) -> Dispatchable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -14,23 +14,34 @@ from onnx.backend.base import BackendRep, namedtupledict
 from .errors import NotConstantError
 from .function import OnnxFunction, run_node, to_jax
 
-__all__ = ["Backend", "Prepared", "compute"]
+__all__ = ["Backend", "Prepared", "compute", "runner"]
 
 # ONNX's names of devices, and JAX's.
 PLATFORMS = {"CPU": "cpu", "CUDA": "cuda"}
 
 
 def compute(function: OnnxFunction, inputs: Sequence[Any]) -> tuple[np.ndarray, ...]:
-    """Runs a function with x64 on: compiled, or node by node where the data of an input decides a shape."""
+    """Runs a function with x64 on."""
+    with jax.enable_x64(True):
+        return tuple(np.asarray(result) for result in runner(function, inputs)())
+
+
+def runner(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
+    """What runs a function on inputs: compiled, or node by node where the data of an input decides a shape.
+
+    x64 must be on, here and when it runs.
+    """
     # Weights in a program take long to compile; a number may be the limit of a Range, which must be known.
     weights = {name: value for name, value in function.parameters.items() if value.ndim}
-    with jax.enable_x64(True):
-        try:
-            results = jax.jit(lambda p, x: function(*x, parameters=p))(weights, list(inputs))
-        except NotConstantError:
-            results = function(*inputs)
-        results = results if isinstance(results, tuple) else (results,)
-        return tuple(np.asarray(result) for result in results)
+    try:
+        program = jax.jit(lambda p, x: _tuple(function(*x, parameters=p))).lower(weights, list(inputs)).compile()
+    except NotConstantError:
+        return lambda: _tuple(function(*inputs))
+    return lambda: program(weights, list(inputs))
+
+
+def _tuple(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
 
 
 class Prepared(BackendRep):

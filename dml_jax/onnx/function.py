@@ -19,7 +19,7 @@ from .graph import Graph, TensorSpec, read_graph
 from .loading import load_model
 from .values import Array, on_device
 
-__all__ = ["OnnxFunction", "run_node", "to_jax"]
+__all__ = ["OnnxFunction", "check_sizes", "run_node", "to_jax"]
 
 
 class OnnxFunction:
@@ -170,16 +170,25 @@ def _as_input(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) ->
         if jax.dtypes.canonicalize_dtype(spec.dtype) == array.dtype:
             text += ", as JAX makes it while x64 is off: put jax.enable_x64(True) around the call, its jit included"
         raise DataTypeError(text)
-    fits = spec.sizes is None or len(spec.sizes) == array.ndim
-    for wanted, size in zip(spec.sizes or (), array.shape, strict=False):
+    check_sizes(what, spec, array.shape, sizes)
+    if isinstance(array, np.ndarray) and jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+        return array
+    return jnp.asarray(array)
+
+
+def check_sizes(what: str, spec: TensorSpec, shape: Sequence[int], sizes: dict[str, int]) -> None:
+    """Compares a shape with what the model says; `sizes` takes those that have names.
+
+    Raises:
+      OnnxError: they differ.
+    """
+    fits = spec.sizes is None or len(spec.sizes) == len(shape)
+    for wanted, size in zip(spec.sizes or (), shape, strict=False):
         wanted = sizes.setdefault(wanted, size) if isinstance(wanted, str) else wanted
         fits = fits and wanted in (None, size)
     if not fits:
         shown = tuple(f"{d}={sizes[d]}" if d in sizes else d for d in spec.sizes or ())
-        raise OnnxError(f"{what}: its sizes must be [{', '.join(map(str, shown))}], but they are {list(array.shape)}")
-    if isinstance(array, np.ndarray) and jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-        return array
-    return jnp.asarray(array)
+        raise OnnxError(f"{what}: its sizes must be [{', '.join(map(str, shown))}], but they are {list(shape)}")
 
 
 def _as_output(name: str, value: Array) -> jax.Array:

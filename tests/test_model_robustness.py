@@ -14,6 +14,7 @@ from model_building import F4, dispatch, lines_of, model, reverse, saved, show, 
 from model_cases import FOLDER
 from PIL import Image
 
+from dml_jax import GatherDesc, GraphDesc, TensorDesc
 from dml_jax.dxdispatch import json_text as text
 from dml_jax.dxdispatch import memory
 from dml_jax.dxdispatch.faults import ModelError
@@ -36,9 +37,18 @@ def places(json):
 
 @pytest.mark.parametrize("name", FILES)
 def test_any_value_anywhere_is_valid_or_a_fault(name, tmp_path, monkeypatch, exhaustive):
-    """One value after the other is replaced by odd ones: by all of them, or by every fourth, beginning elsewhere."""
     shutil.copy(FOLDER / "grace_hopper.jpg", tmp_path)
-    original = text.parse((FOLDER / name).read_text())
+    form = text.parse((FOLDER / name).read_text())
+    assert replaced_everywhere(form, tmp_path / name, monkeypatch, exhaustive) > (200 if exhaustive else 50)
+    assert sorted(os.listdir(tmp_path)) == ["grace_hopper.jpg"]
+
+
+def replaced_everywhere(original, path, monkeypatch, exhaustive):
+    """One value after the other is replaced by odd ones: by all of them, or by every fourth, beginning elsewhere.
+
+    Returns:
+      How often that was a fault.
+    """
     content = None
     monkeypatch.setattr("dml_jax.dxdispatch.model_file._read_text", lambda _: "")
     monkeypatch.setattr("dml_jax.dxdispatch.json_text.parse", lambda _: copy.deepcopy(content))
@@ -52,12 +62,91 @@ def test_any_value_anywhere_is_valid_or_a_fault(name, tmp_path, monkeypatch, exh
                 holder[key] = odd
                 content = original
                 try:
-                    read_model(tmp_path / name)
+                    read_model(path)
                 except ModelError:
                     count += 1
             holder[key] = kept
-    assert count > (200 if exhaustive else 50)
-    assert sorted(os.listdir(tmp_path)) == ["grace_hopper.jpg"]
+    return count
+
+
+def test_any_value_of_a_serialized_graph_is_valid_or_a_fault(tmp_path, monkeypatch, exhaustive):
+    pytest.importorskip("flatbuffers")
+    (tmp_path / "graph.bin").write_bytes(GraphDesc({"g": gather()}, GATHERED).to_bytes())
+    np.zeros(4, np.uint32).tofile(tmp_path / "i.bin")
+    form = model(
+        {"type": "dispatch", "dispatchable": "g", "bindings": {"x": ["x"], "y": {"name": "y", "elementOffset": 0}}},
+        dispatchable={"type": "dmlSerializedGraph", "sourcePath": "graph.bin", "executionFlags": [], "bindings": {}},
+    )
+    read_model(saved(tmp_path, form))
+    before = sorted(os.listdir(tmp_path))
+    assert replaced_everywhere(form, tmp_path / "model.json", monkeypatch, exhaustive) > 50
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+GATHERED = {("g", "input"): "x", ("g", "indices"): "i", "y": ("g", "output")}
+
+
+def gather():
+    """The operator that `reverse` dispatches; its indices are a constant of a graph."""
+    numbers = TensorDesc("FLOAT32", (4,))
+    return GatherDesc(numbers, TensorDesc("UINT32", (4,), flags="OWNED_BY_DML"), numbers, 0, 1)
+
+
+def test_any_value_of_an_onnx_model_is_valid_or_a_fault(tmp_path, monkeypatch, exhaustive):
+    onnx = pytest.importorskip("onnx")
+    text_of_model = "<ir_version: 8, opset_import: ['' : 14]> g (float[N, 2] x, float[M, 2] z) => (float[?, ?] y)"
+    proto = onnx.parser.parse_model(text_of_model.replace("'", '"') + " { y = Concat <axis = 0> (x, z) }")
+    onnx.save(proto, tmp_path / "m.onnx")
+    fields = {
+        "freeDimensionNameOverrides": {"N": 2},
+        "freeDimensionDenotationOverrides": {},
+        "sessionOptionsConfigEntries": {"key": "value"},
+        "graphOptimizationLevel": 99,
+        "loggingLevel": 2,
+    }
+    bindings = {"x": "x", "z": {"name": "x", "shape": [1, 2], "elementOffset": 0}, "y": ["later"]}
+    form = model(
+        {"type": "dispatch", "dispatchable": "g", "bindings": bindings},
+        show("later"),
+        write("later.npy", "later"),
+        dispatchable={"type": "onnx", "sourcePath": "m.onnx", **fields},
+        later={"initialValuesDataType": "FLOAT32", "initialValues": "deferred"},
+    )
+    read_model(saved(tmp_path, form))
+    before = sorted(os.listdir(tmp_path))
+    assert replaced_everywhere(form, tmp_path / "model.json", monkeypatch, exhaustive) > 50
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("kind", ["dmlSerializedGraph", "onnx"])
+def test_damaged_files_of_dispatchables_are_faults(tmp_path, kind):
+    """Each byte of the file changed, and the file cut off anywhere."""
+    pytest.importorskip("flatbuffers")
+    onnx = pytest.importorskip("onnx")
+    names = {"x": "x", "y": "y"}
+    if kind == "onnx":
+        parsed = onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["" : 14]> g (float[4] x) => (float[4] y) { y = Relu (x) }'
+        )
+        content = parsed.SerializeToString()
+    else:
+        content = GraphDesc({"g": gather()}, GATHERED).to_bytes()
+        np.zeros(4, np.uint32).tofile(tmp_path / "i.bin")
+    dispatchable = {"type": kind, "sourcePath": "file"}
+    form = model({"type": "dispatch", "dispatchable": "g", "bindings": names}, show(), dispatchable=dispatchable)
+    path = saved(tmp_path, form)
+    faulty = []
+    damaged = [
+        content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :] for at in range(len(content)) for bit in (1, 128)
+    ]
+    for changed in [*damaged, *(content[:at] for at in range(0, len(content), 3))]:
+        (tmp_path / "file").write_bytes(changed)
+        try:
+            read_model(path)
+        except ModelError as error:
+            faulty += error.faults
+    assert len(faulty) > len(content) / 3
+    assert all("dispatchable 'g'" in str(fault) for fault in faulty)
 
 
 def faults(folder, json_model, **options):

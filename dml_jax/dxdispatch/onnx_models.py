@@ -205,6 +205,8 @@ def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, 
     if not shape and spec.sizes is None:
         raise ConstraintError("'shape' is missing, and the model does not say how many dimensions it has")
     shape = shape or tuple(n if isinstance(n, int) else 1 for n in spec.sizes or ())
+    if min(shape, default=0) < 0:
+        raise ConstraintError(f"every size must be at least 0, but the model says {list(shape)}")
     check_sizes("its binding", spec, shape, sizes)
     needed = prod(shape) * _stored(spec.dtype).itemsize
     if needed > buffer.size:

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 # A table stands between two comments, the first of which names it: <!-- h200.json: other cases --> ... <!-- end -->
 TABLE = re.compile(r"(<!-- ([\w.]+): ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 DEPTH_SPACE = re.compile(r"(\w+_to_\w+ \w+ \w+) (b=\d) (uint8|float16|float32|float64) \d+ MiB")
-FIRST = ["fresh", "jnp"]
+FIRST = ["one each", "fresh", "jnp"]
 
 # One case: the contenders by name.
 Case = dict[str, Measured]
@@ -63,11 +63,16 @@ def _gradients(cases: dict[str, Case]) -> Iterator[str]:
     yield from _lines(["gradient", "of a copy", "x deterministic", "x jnp", "x best of torch", "which is"], rows)
 
 
+def _graphs(cases: dict[str, Case]) -> Iterator[str]:
+    yield from _ratios({name.removeprefix("graph "): case for name, case in cases.items()})
+
+
 TABLES: dict[str, Callable[[dict[str, Case]], Iterator[str]]] = {
     "depth and space": _depth_space,
     "other cases": _others,
     "calls": _calls,
     "gradients": _gradients,
+    "graphs": _graphs,
 }
 
 

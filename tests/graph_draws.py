@@ -128,7 +128,7 @@ def _fit(flow, tensor):
     return 2 * (flow.kind == "operator") + (flow.total == tensor.total_tensor_size_in_bytes) + same[0] + 2 * same[1]
 
 
-# Those that scale what they read, or choose between zeros, whose sign then depends on the device.
+# Those that scale what they read, or choose between numbers: zeros and NaNs then depend on the device.
 OWN_ZEROS = {"ELEMENT_WISE_IDENTITY", "ELEMENT_WISE_CLIP", "ELEMENT_WISE_CLIP1"}
 ANY_BITS = {"ELEMENT_WISE_IF", "TOP_K", "TOP_K1", "NONZERO_COORDINATES"}
 ANY_BITS |= {"MAX_POOLING", "MAX_POOLING1", "MAX_POOLING2"}
@@ -139,6 +139,8 @@ AROUND_1 = {"LOG_SUM", "MULTIPLY"}
 def _takes(struct, desc, values, port):
     """Whether an operator is exact on these numbers, whatever the order and the device; what moves them takes all."""
     is_float, name = values.dtype.kind == "f", struct.name
+    if name in OWN_ZEROS and is_float and (np.isnan(values) | (values == 0)).any():
+        return False
     if struct.fill is None or name in ANY_BITS or desc.is_index(port) or getattr(desc, "scale_bias", 0) is None:
         return True
     if not is_float:
@@ -149,7 +151,7 @@ def _takes(struct, desc, values, port):
     if name == "CAST":
         return bool(((numbers == 0) | (numbers >= max(np.finfo(values.dtype).tiny, 2.0**-120))).all())
     is_half = numbers == np.round(np.where(numbers <= 4, numbers, 0) * 2) / 2
-    signed = (numbers == 0) & (np.signbit(values) | (name in OWN_ZEROS))
+    signed = (numbers == 0) & np.signbit(values)
     return bool((is_half & ~signed).all())
 
 

@@ -19,6 +19,7 @@ from catalogue_cases import ORACLES
 from checks import assert_is, sampled
 from click.testing import CliRunner
 
+import dml_jax
 from dml_jax.command import batch as command
 from dml_jax.command import batch_options as options
 from dml_jax.command.main import command as dml_jax_command
@@ -131,14 +132,21 @@ def test_the_call_of_an_operator_is_applied_to_every_item(tmp_path, name):
         value = call.static.get(option.name.removeprefix("attribute_"), option.default)
         if option.is_flag:
             given += [option.opts[0]] if value is True else []
-        elif option.required or value != option.default:
-            given += [option.opts[0], ",".join(map(str, value)) if isinstance(value, tuple) else value]
+        elif value is not None and (option.required or value != option.default):
+            given += [option.opts[0], as_text(value)]
     done = batch(name, *files(tmp_path, arrays), out, *given, "--batch-size", 8)
     assert done.exit_code == 0, done.output
     written = np.load(out)
     assert len(written) == N
     for i, items in enumerate(zip(*arrays, strict=True)):
         assert_is(written[i], call(*items))
+
+
+def as_text(value):
+    """An attribute as an option takes it."""
+    if isinstance(value, dml_jax.Activation):
+        return f"{value.operator_type.removeprefix('ACTIVATION_')}:{as_text(value.parameters)}"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 @pytest.mark.parametrize("name", CASES)

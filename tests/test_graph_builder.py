@@ -112,8 +112,6 @@ def test_outputs_of_random_descriptors_follow_from_the_rest(struct):
             given = {"output": "data_type"}
         elif struct.name == "REDUCE":
             given = {}
-        if struct.name in OPTIONAL:
-            given = OPTIONAL[struct.name] if desc.output_indices else {}
         if struct.name == "DIAGONAL_MATRIX1":  # whose input may be left out
             given = {} if desc.input else {"output": "sizes"}
         assert rebuilt(desc, outputs_of(desc, given)).nodes["node"] == desc, number

@@ -10,10 +10,11 @@ import click
 import jax
 
 from ..catalogue import FUNCTIONS
+from ..core.activation import as_activation
 from ..core.arguments import as_dtype, as_indices, as_int, as_ints, as_real, as_real_or_reals, as_reals
 from ..core.kinds import Kind
 from ..core.operator import SHARDING
-from .types import NumberType
+from .types import ActivationType, NumberType
 
 __all__ = ["COMMON", "BatchOperator", "batch_operators"]
 
@@ -72,7 +73,7 @@ _HELP = {
 }
 _MODES = {"clip": "the nearest element is meant", "fill": "--fill-value is read", "drop": "nothing is written"}
 _EXAMPLES: dict[Any, str] = {"axis": "0", "block_size": "2", "strides": "3,1", as_ints: "2,3", as_dtype: "float16"}
-_EXAMPLES[as_reals] = "2,0.5"
+_EXAMPLES |= {as_reals: "2,0.5", as_activation: "LEAKY_RELU:0.1"}
 # The options of every subcommand; an attribute of such a name has the operator's name before it.
 _RUNNING = ("dtype", "batch_size", "restart", "overwrite", "coordinator", "num_processes", "process_id")
 COMMON = frozenset(("output", "shared", *_RUNNING))
@@ -160,7 +161,7 @@ def _type_of(kind: Kind) -> Any:
     if kind.is_array:
         return NumberType()
     types = {as_int: int, as_ints: _Row(int, "integer"), as_real: float, as_reals: _Row(float, "number")}
-    types[as_real_or_reals] = _OneOrRow(float, "number")
+    types |= {as_real_or_reals: _OneOrRow(float, "number"), as_activation: ActivationType()}
     return types.get(kind.reader, str)
 
 

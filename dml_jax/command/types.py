@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from ..core.feature_level import FeatureLevel
 from ..errors import ConstraintError, suggestion
 
-__all__ = ["Level", "Milliseconds", "NumberType", "OperatorName"]
+__all__ = ["ActivationType", "Level", "Milliseconds", "NumberType", "OperatorName"]
 
 DAY = 86_400_000
 
@@ -62,6 +62,31 @@ class Milliseconds(click.ParamType):
         if not 0 <= milliseconds <= DAY:
             self.fail(f"{value!r} is no number of milliseconds from 0 to {DAY}, a day", param, ctx)
         return milliseconds
+
+
+class ActivationType(click.ParamType):
+    """An activation: its name, with or without ACTIVATION_, and numbers behind it, such as LEAKY_RELU:0.1."""
+
+    name = "name[:numbers]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        from ..core.activation import ACTIVATIONS, Activation
+
+        short, colon, row = str(value).partition(":")
+        name = next((n for n in (short.upper(), f"ACTIVATION_{short.upper()}") if n in ACTIVATIONS), short)
+        try:
+            numbers = tuple(map(float, row.split(","))) if colon else ()
+            if name in ACTIVATIONS and [*ACTIVATIONS[name].parameters] == ["Axes"]:
+                numbers = (tuple(map(int, numbers)),)
+            return Activation(name, numbers)
+        except (ValueError, OverflowError) as error:
+            self.fail(f"{value!r} is no activation such as LEAKY_RELU:0.1: {error}", param, ctx)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        from ..core.activation import ACTIVATIONS
+
+        names = (name.removeprefix("ACTIVATION_") for name in ACTIVATIONS)
+        return [CompletionItem(name) for name in names if name.startswith(incomplete.upper())]
 
 
 class NumberType(click.ParamType):

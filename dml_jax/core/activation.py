@@ -218,7 +218,7 @@ class Activation:
 # As a field, an argument, and what must hold of it.
 
 
-def _as_activation(subject: str, name: str, value: Any) -> Activation:
+def as_activation(subject: str, name: str, value: Any) -> Activation:
     if isinstance(value, Activation):
         return value
     fact = f"it is {type(value).__name__}"
@@ -249,13 +249,13 @@ def _to_json(activation: Activation) -> Any:
     return form
 
 
-_ONE = Field("activation", _as_activation, _from_json, _to_json)
+_ONE = Field("activation", as_activation, _from_json, _to_json)
 _EACH = counted_by("ActivationDescCount", _ONE, "Activation")
 # The fields of structs.
 Fused = Annotated[Activation | None, replace(_ONE, is_optional=True)]
 FusedEach = Annotated[tuple[Activation, ...], _EACH]
 # The arguments of functions.
-Fusion = Annotated[Activation, attribute(_as_activation, shown="Activation")]
+Fusion = Annotated[Activation, attribute(as_activation, shown="Activation")]
 Fusions = Annotated[Sequence[Activation], attribute(_EACH.read, shown="Sequence[Activation]")]
 
 

@@ -13,6 +13,7 @@ from jax import lax
 
 from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
+from ..lowering.bits import hide_constant
 from .parts import Constant
 
 __all__ = ["See", "constant_value", "reinterpret", "view_as"]
@@ -55,7 +56,7 @@ def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.A
     strides = [s * seen.dtype.itemsize for s in seen.layout.strides]
     view = np.lib.stride_tricks.as_strided(buffer, seen.layout.sizes, strides, writeable=False)
     # Else XLA evaluates a gather of it in another order of dimensions, which a cast of its bits takes for this one.
-    return lax.optimization_barrier(jnp.asarray(view.copy()))
+    return hide_constant(view.copy())
 
 
 def _without_repeats(array: jax.Array, tensor: TensorDesc, words: bool) -> tuple[jax.Array, StoredTensor]:
@@ -75,7 +76,8 @@ def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
     """The bytes of a flat buffer as elements of another type; what does not fill the last one is followed by 0.
 
     Between widths by shifts: XLA:GPU ends the process over casts of several widths in one kernel, and any XLA fails
-    where it merges two of them.
+    where it merges two of them. By shifts that it does not know, as XLA:GPU takes the lowest byte of a float's bits for
+    the number that the float is.
     """
     if buffer.dtype == dtype:  # which has derivatives
         return buffer
@@ -90,12 +92,13 @@ def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
 
 def _apart(wide: jax.Array, narrow: np.dtype[Any]) -> jax.Array:
     """Integers as several each, the least significant one first."""
-    shifts = np.arange(0, 8 * wide.dtype.itemsize, 8 * narrow.itemsize).astype(wide.dtype)
+    shifts = hide_constant(np.arange(0, 8 * wide.dtype.itemsize, 8 * narrow.itemsize).astype(wide.dtype))
     return (wide[:, None] >> shifts[None]).astype(narrow).reshape(-1)
 
 
 def _together(narrow: jax.Array, wide: np.dtype[Any]) -> jax.Array:
     """Several integers as one, the least significant one first; zeros behind the last one."""
     count, bits = wide.itemsize // narrow.dtype.itemsize, 8 * narrow.dtype.itemsize
-    parts = jnp.pad(narrow, (0, -narrow.shape[0] % count)).reshape(-1, count).astype(wide)
-    return reduce(jnp.bitwise_or, [parts[:, i] << np.asarray(bits * i, wide) for i in range(count)])
+    shifts = hide_constant(np.arange(0, 8 * wide.itemsize, bits).astype(wide))
+    parts = jnp.pad(narrow, (0, -narrow.shape[0] % count)).reshape(-1, count).astype(wide) << shifts[None]
+    return reduce(jnp.bitwise_or, [parts[:, i] for i in range(count)])

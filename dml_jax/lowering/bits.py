@@ -109,7 +109,7 @@ def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool
 
 
 def hide_constant(indices: Any) -> jax.Array:
-    """Static indices that XLA does not see while it compiles.
+    """A constant that XLA does not see while it compiles, such as static indices.
 
     It evaluates a gather of constants in another order of dimensions, which a cast of its bits takes for the usual one.
     """

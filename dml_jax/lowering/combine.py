@@ -30,6 +30,7 @@ __all__ = [
     "combine_updates",
     "computed_type",
     "wide_type",
+    "widen_apart",
 ]
 
 
@@ -44,6 +45,18 @@ def computed_type(dtype: Any) -> Any:
     if jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits < 8:
         return jnp.uint8 if jnp.issubdtype(dtype, jnp.unsignedinteger) else jnp.int8
     return wide_type(dtype)
+
+
+def widen_apart(array: Any, dtype: Any) -> jax.Array:
+    """An array in a wider type; of types that few devices have, in memory of its own.
+
+    XLA:GPU reads int4 at the wrong places where it fuses the cast with a reduction, and finds no convolution of float8
+    where it fuses it with one.
+    """
+    wide = jnp.asarray(array).astype(dtype)
+    is_float8 = jnp.issubdtype(array.dtype, jnp.floating) and jnp.finfo(array.dtype).bits <= 8
+    is_rare = is_float8 or (jnp.issubdtype(array.dtype, jnp.integer) and jnp.iinfo(array.dtype).bits < 8)
+    return lax.optimization_barrier(wide) if is_rare else wide
 
 
 @dataclass(frozen=True)

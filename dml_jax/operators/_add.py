@@ -104,7 +104,8 @@ class ElementWiseAddDesc(OperatorDesc):
       >>> import numpy as np
       >>> from dml_jax import ElementWiseAddDesc, TensorDesc, compile_operator
       >>> matrix, row = TensorDesc("INT32", (2, 3)), TensorDesc("INT32", (2, 3), strides=(0, 1))
-      >>> print(compile_operator(ElementWiseAddDesc(matrix, row, matrix))(np.arange(6), np.array([10, 20, 30])))
+      >>> add_row = compile_operator(ElementWiseAddDesc(matrix, row, matrix))
+      >>> print(add_row(np.arange(6, dtype=np.int32), np.int32([10, 20, 30])))
       [10 21 32 13 24 35]
 
     Source: DML_ELEMENT_WISE_ADD_OPERATOR_DESC.

@@ -36,7 +36,7 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.combine import wide_type
+from ..lowering.combine import wide_type, widen_apart
 from ..lowering.windows import Windows
 
 __all__ = ["ConvolutionDesc", "ConvolutionDirection", "ConvolutionMode", "convolution"]
@@ -319,12 +319,12 @@ def convolution(
     sizes = [one[0] for one in _sums(attributes)]
     if output_sizes is not None:
         sizes = [n - more for n, more in zip(output_sizes, zeros, strict=True)]
-    weights = jnp.asarray(filter, wide)
+    weights = widen_apart(filter, wide)
     is_backward = direction == "backward"
     if is_backward != (mode == "convolution"):
         weights = lax.rev(weights, range(2, weights.ndim))
     convolve = _backward if is_backward else _forward
-    made = convolve(jnp.asarray(input, wide), weights, windows, sizes, group_count)
+    made = convolve(widen_apart(input, wide), weights, windows, sizes, group_count)
     made = lax.pad(made, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
     if bias is not None:
         made = made + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))

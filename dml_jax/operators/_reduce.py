@@ -27,7 +27,7 @@ from ..core.support import ALL_BUT_FLOAT64, FLOATS, INDEX_TYPES, RANK_4, RANKS_1
 from ..core.tensor import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.bits import is_key
-from ..lowering.combine import computed_type
+from ..lowering.combine import computed_type, widen_apart
 
 __all__ = ["ReduceDesc", "ReduceFunction", "reduce"]
 
@@ -230,7 +230,7 @@ def reduce(
     array, along = jnp.asarray(input), _axes({"input": input, "axes": axes})
     if array.dtype == jnp.bool_ and function in _OF_BOOLS:
         return _OF_BOOLS[function](array, along, keepdims=True)
-    wide = array.astype(jnp.int8 if array.dtype == jnp.bool_ else computed_type(array.dtype))
+    wide = widen_apart(array, jnp.int8 if array.dtype == jnp.bool_ else computed_type(array.dtype))
     made = _COMPUTED[function](wide, along)
     return made if function in _INDICES else made.astype(array.dtype)
 

@@ -11,7 +11,8 @@ from ..core.data_type import DataType
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, defined, get, integer, only, shown
-from .onnx_models import OnnxDispatch, OnnxModel, read_onnx_dispatch
+from .onnx_dispatches import OnnxDispatch, read_onnx_dispatch
+from .onnx_models import OnnxModel
 from .pictures import PICTURES, picture_shape
 from .resources import Buffer
 

@@ -15,7 +15,8 @@ from .commands import Command, Dispatchable, Print, WriteFile, read_bindings, re
 from .faults import Fault, ModelError
 from .json_fields import as_object, get, only
 from .memory import check_memory
-from .onnx_models import OnnxDispatch, OnnxModel, read_onnx
+from .onnx_dispatches import OnnxDispatch
+from .onnx_models import OnnxModel, read_onnx
 from .pictures import PICTURES
 from .resources import Buffer, read_buffer
 from .serialized_graphs import read_serialized

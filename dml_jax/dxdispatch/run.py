@@ -17,7 +17,8 @@ from .faults import Fault, ModelError
 from .initial_values import copied
 from .memory import check_device
 from .model_file import Model
-from .onnx_models import BoundOutput, OnnxDispatch, OnnxModel
+from .onnx_dispatches import BoundOutput, OnnxDispatch
+from .onnx_models import OnnxModel
 from .printing import pieces
 from .resources import Buffer
 from .serialized_graphs import read_constants

@@ -1,0 +1,169 @@
+"""What a dispatch of an ONNX model binds to its tensors: a buffer for each, of a size that the binding may say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.data_type import DataType
+from ..errors import ConstraintError, Faults
+from .json_fields import as_object, defined, get, integer, only, shown
+from .onnx_models import OnnxModel
+from .resources import Buffer
+
+if TYPE_CHECKING:
+    from ..onnx.graph import Graph, TensorSpec
+
+__all__ = ["BoundInput", "BoundOutput", "OnnxDispatch", "read_onnx_dispatch"]
+
+Buffers = Mapping[str, Buffer | None]
+
+
+@dataclass(frozen=True)
+class BoundInput:
+    """An input: elements from the first byte of a buffer on."""
+
+    buffer: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def read(self, data: np.ndarray) -> np.ndarray:
+        """The array in the bytes of the buffer."""
+        stored = _stored(self.dtype).dtype
+        elements = data[: prod(self.shape) * stored.itemsize].view(stored).reshape(self.shape)
+        return elements != 0 if self.dtype == np.bool_ else elements
+
+
+@dataclass(frozen=True)
+class BoundOutput:
+    """An output: the buffer that it goes to, from its first byte on, and the shape that its binding asks for."""
+
+    buffer: str
+    shape: tuple[int, ...]
+
+    def stored(self, result: Any, buffer: Buffer) -> DataType:
+        """The type that the elements of a result have in the buffer.
+
+        Args:
+          result: the array, or what is known of it: its shape and dtype.
+          buffer: which.
+
+        Raises:
+          ConstraintError: it has another shape than was asked for, or the buffer is too small.
+          DataTypeError: DirectML has no such type.
+        """
+        data_type, shape = _stored(result.dtype), tuple(result.shape)
+        if self.shape and shape != self.shape:
+            raise ConstraintError(f"'shape' must be what the model gives, {list(shape)}, but it is {list(self.shape)}")
+        needed = prod(shape) * data_type.itemsize
+        if not buffer.is_deferred and needed > buffer.size:
+            raise ConstraintError(
+                f"{data_type.name}{list(shape)} needs {needed} bytes, but {self.buffer!r} has {buffer.size}"
+            )
+        return data_type
+
+
+@dataclass(frozen=True)
+class OnnxDispatch:
+    """Runs a model: all its inputs in order, and the outputs that are kept, by their names."""
+
+    dispatchable: str
+    inputs: Mapping[str, BoundInput]
+    outputs: Mapping[str, BoundOutput]
+
+
+def read_onnx_dispatch(name: str, model: OnnxModel, json: Any, buffers: Buffers) -> OnnxDispatch:
+    """Reads what a dispatch binds to the tensors of a model.
+
+    Args:
+      name: of the dispatchable.
+      model: which.
+      json: the bindings.
+      buffers: by name; None for one that is at fault.
+
+    Raises:
+      SeveralErrors: all bindings that are unknown, missing, too small or of other sizes than the model's.
+    """
+    json = as_object("'bindings'", json)
+    graph, faults = model.graph, Faults()
+    inputs: dict[str, BoundInput] = {}
+    outputs: dict[str, BoundOutput] = {}
+    sizes: dict[str, int] = {}
+    with faults.at():
+        only(json, (*(spec.name for spec in graph.inputs), *graph.outputs))
+    for spec in graph.inputs:
+        with faults.at(f"input {spec.name!r}"):
+            inputs[spec.name] = _read_input(spec, json.get(spec.name), buffers, sizes)
+    faults.finish()
+    known = _known(graph, inputs)
+    for output in graph.outputs:
+        with faults.at(f"output {output!r}"):
+            if json.get(output) is not None:
+                outputs[output] = BoundOutput(*_read_binding(json[output]))
+                buffer = defined("resource", outputs[output].buffer, buffers)
+                if output in known:
+                    outputs[output].stored(known[output], buffer)
+    with faults.at():
+        _refuse_shared([bound.buffer for bound in outputs.values()])
+    faults.finish()
+    return OnnxDispatch(name, inputs, outputs)
+
+
+def _known(graph: Graph, inputs: Mapping[str, BoundInput]) -> Mapping[str, Any]:
+    """Type and shape of each value that does not depend on what the buffers hold."""
+    from ..onnx.shapes import known_shapes
+
+    return known_shapes(replace(graph, inputs=tuple(replace(s, sizes=inputs[s.name].shape) for s in graph.inputs)))
+
+
+def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, int]) -> BoundInput:
+    from ..onnx.function import check_sizes
+
+    if json is None:
+        raise ConstraintError("it is not bound")
+    name, shape = _read_binding(json)
+    buffer = defined("resource", name, buffers)
+    if buffer.is_deferred:
+        raise ConstraintError(f"{name!r} is deferred: only an output can be bound to it")
+    if not shape and spec.sizes is None:
+        raise ConstraintError("'shape' is missing, and the model does not say how many dimensions it has")
+    shape = shape or tuple(n if isinstance(n, int) else 1 for n in spec.sizes or ())
+    if min(shape, default=0) < 0:
+        raise ConstraintError(f"every size must be at least 0, but the model says {list(shape)}")
+    check_sizes("its binding", spec, shape, sizes)
+    needed = prod(shape) * _stored(spec.dtype).itemsize
+    if needed > buffer.size:
+        fact = f"needs {needed} bytes, but {name!r} has {buffer.size}"
+        raise ConstraintError(f"{_stored(spec.dtype).name}{list(shape)} {fact}")
+    return BoundInput(name, shape, spec.dtype)
+
+
+def _read_binding(json: Any) -> tuple[str, tuple[int, ...]]:
+    """The name of the buffer and the shape; an empty one where it is not given."""
+    if isinstance(json, list):
+        if len(json) != 1:
+            raise ConstraintError(f"one buffer is bound to one tensor, but there are {len(json)}")
+        json = json[0]
+    json = {"name": json} if isinstance(json, str) else as_object("a binding", json)
+    only(json, ("name", "shape", "elementOffset", "elementCount", "elementSizeInBytes", "elementStride", "format"))
+    if integer(json, "elementOffset", 0):
+        raise ConstraintError("'elementOffset' must be 0: a tensor of an ONNX model begins where its buffer does")
+    shape = get(json, "shape", list, [])
+    if len(shape) > 32 or not all(type(n) is int and 1 <= n < 2**32 for n in shape):
+        raise ConstraintError(f"'shape' must be at most 32 sizes of at least 1, but it is {shown(shape)}")
+    return get(json, "name", str), tuple(shape)
+
+
+def _refuse_shared(names: Sequence[str]) -> None:
+    for name in set(names):
+        if names.count(name) > 1:
+            raise ConstraintError(f"every output must have a buffer of its own, but {name!r} is bound to several")
+
+
+def _stored(dtype: Any) -> DataType:
+    """The type in buffers: a boolean is a byte."""
+    return DataType.of(np.uint8 if dtype == np.bool_ else dtype)

@@ -18,7 +18,7 @@ from dml_jax import (
     SplitDesc,
     TensorDesc,
 )
-from dml_jax.graphs.serialized.graph_reading import to_graph
+from dml_jax.graphs.serialized.graph_reading import to_parts
 from dml_jax.graphs.serialized.graph_writing import to_serialized
 from dml_jax.graphs.serialized.parts import ConstantNode, NamedConstant, SerializedGraph
 from dml_jax.graphs.serialized.writer import encode
@@ -32,6 +32,11 @@ PICK_OWNED = replace(PICK, indices=replace(ORDER, flags="OWNED_BY_DML"))
 ENLARGE = DepthToSpaceDesc(CHANNELS, PICTURE, 2)
 ROWS = tuple(TensorDesc("FLOAT32", (n, 2)) for n in (1, 2, 3))
 COPY = ElementWiseIdentityDesc(ROWS[0], ROWS[0])
+
+
+def to_graph(serialized):
+    """The graph that a file describes."""
+    return GraphDesc(*to_parts(serialized))
 
 
 def chain(indices, pick=PICK, **nodes):

@@ -130,10 +130,10 @@ class GraphDesc(Computation[Any]):
 
         Source: DxDispatch's dispatchables of type "dmlSerializedGraph".
         """
-        from .serialized.graph_reading import to_graph
+        from .serialized.graph_reading import to_parts
         from .serialized.reader import decode
 
-        return to_graph(decode(content))
+        return cls(*to_parts(decode(content)))
 
     def to_bytes(self) -> bytes:
         """Writes the graph as ONNX Runtime's DirectML provider does, so that DxDispatch can read it.

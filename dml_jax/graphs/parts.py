@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ from ..core.desc import OperatorDesc
 from ..core.tensor import TensorDesc
 from ..errors import DataTypeError, describe, message
 
-__all__ = ["Constant", "Edges", "Nodes", "Port", "shown_edge", "shown_port"]
+__all__ = ["Constant", "Edges", "Graph", "Nodes", "Port", "shown_edge", "shown_port"]
 
 # A tensor of a node, ("pick", "input"); or an input or output of the graph itself, "x".
 Port = str | tuple[str, str]
@@ -84,6 +84,19 @@ def _bytes_of(value: Any) -> bytes:
 Nodes = Mapping[str, OperatorDesc[Any] | Constant]
 # What each input of a node, and each output of the graph, comes from.
 Edges = Mapping[Port, Port]
+
+
+class Graph(Protocol):
+    """Whatever has the parts of a graph."""
+
+    @property
+    def nodes(self) -> Nodes: ...
+    @property
+    def edges(self) -> Edges: ...
+    @property
+    def inputs(self) -> Mapping[str, TensorDesc]: ...
+    @property
+    def outputs(self) -> Mapping[str, TensorDesc]: ...
 
 
 def shown_port(nodes: Nodes, port: Port) -> str:

@@ -1,4 +1,4 @@
-"""`GraphDesc` from its serialized form: a value that has a name there is the source of edges here."""
+"""A graph from its serialized form: a value that has a name there is the source of edges here."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import Any
 from ...core.desc import OperatorDesc
 from ...core.tensor import TensorDesc
 from ...errors import ConstraintError, Faults
-from ..desc import GraphDesc
 from ..parts import Constant, Edges, Nodes, Port
 from .operators import to_desc
 from .parts import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
 from .places import at
 
-__all__ = ["first_readers", "to_graph"]
+__all__ = ["first_readers", "to_parts"]
 
 GraphNodes = dict[str, OperatorDesc[Any] | Constant]
 
 
-def to_graph(serialized: SerializedGraph) -> GraphDesc:
-    """The graph that a file describes. Constants by name become inputs that are OWNED_BY_DML, behind the others.
+def to_parts(serialized: SerializedGraph) -> tuple[Nodes, Edges, dict[str, TensorDesc]]:
+    """The nodes, edges and inputs of the graph that a file describes, which need not keep all rules of graphs yet.
+
+    Constants by name become inputs that are OWNED_BY_DML, behind the others.
 
     Raises:
       ConstraintError: every operator that dml_jax does not have and every node that is no valid descriptor; else a
-        value that is read before it is written, written twice or not at all; else the rules of graphs that are broken.
+        value that is read before it is written, written twice or not at all.
     """
     with at("serialized graph"):
         constants = _constants_by_name(serialized)
@@ -48,7 +49,7 @@ def to_graph(serialized: SerializedGraph) -> GraphDesc:
         for name in inputs:
             if name not in readers:
                 raise ConstraintError(f"input {name!r:.60}: no node reads it")
-    return GraphDesc(nodes, edges, {name: readers[name] for name in inputs})
+    return nodes, edges, {name: readers[name] for name in inputs}
 
 
 def _connected(values: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`GraphDesc` to its serialized form: every source of edges becomes a value that has a name."""
+"""A graph to its serialized form: every source of edges becomes a value that has a name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 from ...core.desc import OperatorDesc
 from ...core.tensor import TensorDesc
 from ...errors import ConstraintError
-from ..desc import GraphDesc
-from ..parts import Constant, Port, shown_port
+from ..parts import Constant, Graph, Port, shown_port
 from .graph_reading import first_readers
 from .operators import to_node
 from .parts import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
@@ -18,7 +17,7 @@ from .places import at
 __all__ = ["to_serialized"]
 
 
-def to_serialized(graph: GraphDesc) -> SerializedGraph:
+def to_serialized(graph: Graph) -> SerializedGraph:
     """What a file says of a graph. Its inputs that are OWNED_BY_DML are constants by name there.
 
     Raises:
@@ -42,7 +41,7 @@ def to_serialized(graph: GraphDesc) -> SerializedGraph:
     return SerializedGraph(tuple(nodes), inputs, tuple(graph.outputs))
 
 
-def _check_tensors(graph: GraphDesc) -> None:
+def _check_tensors(graph: Graph) -> None:
     readers = first_readers(graph.nodes, graph.edges)
     for name, tensor in graph.inputs.items():
         _check_same(f"input {name!r}", tensor, readers[name])
@@ -57,7 +56,7 @@ def _check_same(where: str, tensor: TensorDesc, other: TensorDesc | None) -> Non
         raise ConstraintError(f"{rule}, {other.describe()}, but it is {tensor.describe()}", (where,))
 
 
-def _values(graph: GraphDesc) -> dict[Port, str]:
+def _values(graph: Graph) -> dict[Port, str]:
     """The name of the value that each source is."""
     values: dict[Port, str] = {name: name for name in graph.inputs}
     for name in graph.outputs:

@@ -59,6 +59,7 @@ def test_formulas(activation):
 GROWS = Activation("ACTIVATION_CELU", (-0.5,))  # as fast as exp does
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("activation", [one for one in ALL if one != GROWS], ids=Activation.describe)
 def test_far_numbers_have_numbers_and_derivatives(activation):
     """Nothing overflows where it is not used."""
@@ -69,6 +70,7 @@ def test_far_numbers_have_numbers_and_derivatives(activation):
     assert np.isfinite(slopes).all()
 
 
+@pytest.mark.thinned
 @every_activation
 def test_derivatives(activation):
     away = np.float32([[-2.3, -0.8, -0.3, 0.2, 0.7, 1.7]])  # from corners

@@ -72,6 +72,7 @@ def test_bytes_are_what_the_arrays_need():
 FULL = {case.name: case for case in list(cases.full(2**16))[::9]}
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", sampled(FULL, list(FULL)[::2]))
 def test_all_contenders_give_the_same_bits(name):
     case = FULL[name]

@@ -151,6 +151,7 @@ def moves(pattern):
             yield write, (longer, updates), numpy_scatter(longer, updates, strides, offset)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", sampled(DIRECTML + OTHERS, SAMPLE))
 def test_every_class_moves_bits(name):
     """NaN payloads and all, with zeros padded in and other elements beside them; alone and in one program."""

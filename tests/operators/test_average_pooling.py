@@ -173,6 +173,7 @@ def test_what_lies_in_no_window_is_not_read():
     assert_same_bits(average_pooling(x, (2,), dilations=(2,))[::2], np.float32([2, 4]))
 
 
+@pytest.mark.thinned
 @every_narrow_float
 def test_narrow_floats_are_added_in_float32(dtype):
     if dtype.name == "float8_e8m0fnu":

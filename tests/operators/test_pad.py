@@ -312,6 +312,7 @@ def test_many_dimensions_and_none():
         assert_same_bits(pad(np.float32(3), (), (), mode=mode), np.float32(3))
 
 
+@pytest.mark.thinned
 @every_narrow_float
 @pytest.mark.parametrize("mode", MODES)
 def test_bits_of_narrow_floats(mode, dtype):
@@ -394,6 +395,7 @@ def test_empty_arrays():
 # Transformations.
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients_of_all_copies_are_added(mode, dtype):

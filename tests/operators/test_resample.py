@@ -287,6 +287,7 @@ SCALES = [0.1, 0.3, 0.4, 0.5, 0.75, 1, 1.1, 1.5, 2, 3, 7.3, FLT_MAX, float("inf"
 ROUNDINGS = [None, "increasing", "decreasing"]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("rounding", ROUNDINGS, ids=str)
 @pytest.mark.parametrize("offsets", [(0.5, -0.5), (0, 0), (0.5, 0), (-0.3, 1.7)], ids=str)
 def test_every_scale_of_nearest(offsets, rounding):

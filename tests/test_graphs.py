@@ -951,3 +951,12 @@ def test_all_faults_are_found():
             for e in NODES["pick"].faults(NODES["pick"].operands(), "1_0")
         ),
     ]
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere a flat output costs nothing more")
+def test_an_output_is_made_in_its_shape_on_a_cpu():
+    """XLA:CPU loops over a flat output with divisions; the last node's loop is over its dimensions instead."""
+    picture, blocks = TensorDesc("FLOAT32", (1, 4, 128, 64)), TensorDesc("FLOAT32", (1, 16, 64, 32))
+    graph = chain(dml_jax.SpaceToDepthDesc(picture, blocks, 2), copied(blocks))
+    entry = compile_operator(graph).as_text(bound=True).split("ENTRY")[1]
+    assert "-> f32[16,64,32]" in entry.splitlines()[0]

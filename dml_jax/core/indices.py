@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..lowering.bits import carry_bits, index_dtype
+from ..lowering.bits import carry_bits, hide_constant, index_dtype, is_narrow
 from ..lowering.forms import forced_form
 from ..lowering.gather import Read, gather_slices
 from ..lowering.reduce import reduce_slices
@@ -80,6 +80,8 @@ def read(
         drops=mode == "fill",
         deterministic=promises.deterministic,
     )
+    if mode == "fill" and is_narrow(input.dtype):  # whose bits are cast below: see hide_constant
+        indices = indices + hide_constant(np.zeros((), indices.dtype))
     indices = show_indices(indices, input.shape, how.transpose)
     values = gather_slices(indices, input, how, forced_form())
     if mode != "fill":

@@ -89,8 +89,12 @@ def cast(
         elif jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize >= 4:
             array = _odd_integer(array)
     made = array.astype(target)
-    narrows = is_float and jnp.issubdtype(target, jnp.floating) and target.itemsize < array.dtype.itemsize
+    narrows = is_float and jnp.issubdtype(target, jnp.floating) and 8 <= jnp.finfo(target).bits < _bits(array)
     return linear(lambda _, x: _kept(x), lambda _, cotangent, __: [cotangent])(None, made) if narrows else made
+
+
+def _bits(floats: jax.Array) -> int:
+    return jnp.finfo(floats.dtype).bits
 
 
 def _kept(narrow: jax.Array) -> jax.Array:

@@ -108,9 +108,9 @@ def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool
     return moved
 
 
-def hide_constant(indices: Any) -> jax.Array:
-    """A constant that XLA does not see while it compiles, such as static indices.
+def hide_constant(value: Any) -> jax.Array:
+    """A constant that XLA does not know while it compiles, such as static indices.
 
     It evaluates a gather of constants in another order of dimensions, which a cast of its bits takes for the usual one.
     """
-    return lax.optimization_barrier(jnp.asarray(indices))
+    return lax.optimization_barrier(jnp.asarray(value))

@@ -11,9 +11,9 @@ from jax import lax
 from .. import operators
 from ..errors import ConstraintError
 from ..lowering.combine import wide_type
-from .values import Array, arrays, on_device
+from .values import Array, Operators, arrays, on_device
 
-__all__ = ["add", "conv", "divide", "gemm", "limited", "matmul", "multiply", "relu", "subtract"]
+__all__ = ["OPERATORS", "add", "conv", "divide", "gemm", "limited", "matmul", "multiply", "relu", "subtract"]
 
 
 def _elementwise(name: str, *, a: Array, b: Array) -> Array:
@@ -150,3 +150,15 @@ def _padding(mode: str, pads: Any, sizes: Any, reach: list[int], strides: list[i
     totals = [max(0, (-(-n // s) - 1) * s + r - n) for n, r, s in zip(sizes, reach, strides, strict=True)]
     low = {"SAME_UPPER": lambda t: t // 2, "SAME_LOWER": lambda t: -(-t // 2), "VALID": lambda t: 0}[mode]
     return [(0, 0) if mode == "VALID" else (low(t), t - low(t)) for t in totals]
+
+
+OPERATORS: Operators = {
+    "Add": {1: limited(add), 7: add},
+    "Conv": {1: conv},
+    "Div": {1: limited(divide), 7: divide},
+    "Gemm": {1: gemm},
+    "MatMul": {1: matmul},
+    "Mul": {1: limited(multiply), 7: multiply},
+    "Relu": {1: relu},
+    "Sub": {1: limited(subtract), 7: subtract},
+}

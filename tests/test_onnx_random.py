@@ -23,7 +23,7 @@ def test_the_graphs_have_every_operator():
         graph = RandomGraph(0, opset)
         graph.grow(NODES)
         found |= {node.op_type for node in graph.nodes}
-    assert found == set(ONNX_OPERATORS) - {"CumProd"}  # which ONNX Runtime does not have yet
+    assert found == set(ONNX_OPERATORS) - {"CumProd", "If"}  # ONNX Runtime does not have the former yet
     assert len(GRAPHS) * NODES >= 2000
 
 

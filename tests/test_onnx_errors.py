@@ -49,8 +49,8 @@ def test_all_unsupported_operators_are_listed_with_their_nodes():
     error = refused(proto, "the model must have supported operators only (", UnsupportedError)
     assert error.nodes == (
         "Loop (node 'memory')",
-        "If node 'choice': then_branch: Loop (node #0)",
         "If node 'choice': else_branch: Loop (node #0)",
+        "If node 'choice': then_branch: Loop (node #0)",
         "SequenceAt (node #3)",
         "com.example::Gather (node 'other')",
         "Relu node 'own': Loop (node #0)",

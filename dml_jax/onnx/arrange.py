@@ -42,6 +42,7 @@ __all__ = [
     "range_of",
     "reshape",
     "shape",
+    "size",
     "sizes_of",
     "slice_",
     "split",
@@ -80,6 +81,10 @@ _CONSTANTS = {
 
 def shape(*, data: Array, start: int = 0, end: int | None = None) -> np.ndarray:
     return np.array(data.shape[start:end], np.int64)
+
+
+def size(*, data: Array) -> np.ndarray:
+    return np.asarray(prod(data.shape), np.int64)
 
 
 def constant_of_shape(*, input: Array, value: np.ndarray | None = None) -> Array:
@@ -326,6 +331,7 @@ OPERATORS: Operators = {
     "Range": {11: range_},
     "Reshape": {1: reshape},
     "Shape": {1: shape},
+    "Size": {1: size},
     "Slice": {1: slice_},
     "Split": {1: split},
     "Squeeze": {1: squeeze},

@@ -63,7 +63,7 @@ class Node:
         """
         self._check_types(values)
         keywords = dict(self.attributes)
-        if self.schema.outputs[-1].option == _OPTION.Variadic:
+        if self.schema.outputs[-1].option != _OPTION.Single:
             keywords["count"] = len(self.outputs)
         if self.schema.inputs and self.schema.inputs[-1].option == _OPTION.Variadic:
             return keywords | {self.schema.inputs[-1].name.lower(): tuple(values)}

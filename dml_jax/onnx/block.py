@@ -71,7 +71,7 @@ class Node:
     def keywords(self, values: Sequence[Any]) -> dict[str, Any]:
         """The same, of values that are known to have the right types."""
         keywords = dict(self.attributes)
-        if self.schema.outputs[-1].option == _OPTION.Variadic:
+        if self.schema.outputs[-1].option != _OPTION.Single:
             keywords["count"] = len(self.outputs)
         if self.schema.inputs and self.schema.inputs[-1].option == _OPTION.Variadic:
             return keywords | {self.schema.inputs[-1].name.lower(): tuple(values)}

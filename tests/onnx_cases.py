@@ -11,8 +11,13 @@ __all__ = ["CASES", "as_array", "operators"]
 
 
 def operators(model):
-    """The types of a model's nodes."""
-    return {node.op_type for node in model.graph.node}
+    """The types of a model's nodes, those in branches too."""
+    return _operators(model.graph)
+
+
+def _operators(graph):
+    inner = [_operators(a.g) for node in graph.node for a in node.attribute if a.type == a.GRAPH]
+    return {node.op_type for node in graph.node}.union(*inner)
 
 
 def as_array(value):

@@ -14,8 +14,8 @@ from test_onnx_nodes import EXCLUDED
 
 import dml_jax
 from dml_jax import compile_operator
-from dml_jax.onnx import OnnxError, arrange, casting, movement, resizing, to_descs
-from dml_jax.onnx.descs import described
+from dml_jax.onnx import OnnxError, to_descs
+from dml_jax.onnx.descs import _DESCRIBED, described
 from dml_jax.onnx.table import ONNX_OPERATORS
 
 # Which inputs are tensors of the descriptor, where it is not the first one alone; the others must be known.
@@ -26,8 +26,7 @@ TENSORS = {
     "OneHot": (0, 2),
     "Concat": range(99),
 }
-DESCRIBED = {name for family in (movement, arrange, casting, resizing) for name in family.OPERATORS}
-DESCRIBED -= {"Constant", "Shape", "Size"}
+DESCRIBED = {name for name, versions in ONNX_OPERATORS.items() if set(versions.values()) & set(_DESCRIBED)}
 ROUNDED = {"CumSum", "CumProd", "Resize"}  # in float32 or as XLA likes
 
 

@@ -133,7 +133,7 @@ def test_outputs_of_the_backend_have_names():
     x = np.float32([1, 2])
     assert prepared.run([x])["y"].tolist() == prepared.run({"x": x}).y.tolist() == [1, 2]
     assert Backend.is_compatible(proto)
-    proto.graph.node[0].op_type = "LSTM"
+    proto.graph.node[0].op_type = "Loop"
     assert not Backend.is_compatible(proto)
     with pytest.raises(UnsupportedError):
         Backend.prepare(proto)

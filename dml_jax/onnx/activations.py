@@ -13,7 +13,7 @@ from ..errors import ConstraintError
 from ..lowering.combine import wide_type
 from ..operators import activate
 from .arrange import axis_of
-from .values import Array, Operators, on_device
+from .values import Operators, on_device
 
 __all__ = ["OPERATORS"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import defs
 
 from ..errors import DataTypeError
-from .errors import OnnxError
+from .errors import OnnxError, UnsupportedError
 from .loading import type_name
 from .values import Array, on_device
 
@@ -201,6 +201,8 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
             results = _tuple(step.compute(values, scope))
         named = [(i, name) for i, name in enumerate(step.outputs) if name]
         return {name: _as_declared(step, i, results[i]) for i, name in named}
+    except UnsupportedError as error:  # in a body that depends on types
+        raise UnsupportedError([f"{step.label}: {node}" for node in error.nodes], error.supported) from None
     except (TypeError, ValueError, IndexError, OverflowError) as error:
         kind = type(error) if isinstance(error, (OnnxError, DataTypeError)) else OnnxError
         raise kind(f"{step.label}: {error}") from error

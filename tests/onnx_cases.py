@@ -32,8 +32,9 @@ def _cases():
 
 
 def _is_done(model):
-    """Whether all values that go in are arrays, and all operators are done."""
-    if any(info.type.WhichOneof("value") != "tensor_type" for info in model.graph.input):
+    """Whether all values that go in are arrays of numbers, and all operators are done."""
+    types = [info.type for info in model.graph.input]
+    if any(t.WhichOneof("value") != "tensor_type" or t.tensor_type.elem_type == onnx.TensorProto.STRING for t in types):
         return False
     try:
         to_jax(model)

@@ -96,7 +96,8 @@ _TIMING = (
         type=click.IntRange(0, 2),
         default=0,
         metavar="N",
-        help="What is said of times: 0 the median; 1 cold and hot statistics, and the memory of a model file; 2 every iteration too.",
+        help="What is said of times: 0 the median; 1 cold and hot statistics, and memory in a model file; 2 every "
+        "iteration too.",
     ),
 )
 _ONNX = (

@@ -5,12 +5,14 @@ import re
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from model_cases import FOLDER
 
 from dml_jax import Constant, DepthToSpaceDesc, ElementWiseIdentityDesc, GatherDesc, GraphDesc, TensorDesc
+from dml_jax.array_models.graph_file import read_graph_model
 from dml_jax.command.main import command
 
 pytest.importorskip("flatbuffers")
@@ -209,6 +211,15 @@ def test_a_benchmark_writes_to_a_folder_that_is_given(folder):
     np.testing.assert_array_equal(np.load(folder / "out/picture.npy").ravel(), np.arange(4) + 2**40)
     np.testing.assert_array_equal(np.load(folder / "out/layer_0_row.npy"), np.float16([[4, 5, 6]]))
     assert files(folder / "out") == ["layer_0_row.npy", "picture.npy"]
+
+
+def test_constants_stay_on_the_device(folder):
+    """Of what is timed, nothing is moved to the device."""
+    with jax.enable_x64(True):
+        program = read_graph_model(folder / "graph.bin", "6_4").prepare([jnp.zeros((1, 4, 1, 1), jnp.int64)])
+        with jax.transfer_guard("disallow"):
+            _, row = program.run()
+    np.testing.assert_array_equal(row, np.float16([[4, 5, 6]]))
 
 
 def test_times_as_json(folder):

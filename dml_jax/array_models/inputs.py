@@ -27,17 +27,16 @@ def make_inputs(
     Args:
       inputs: of a model.
       files: .npy files by input. The others become zeros: what D3D12 gives DxDispatch, unless memory is reused.
-      shapes: of those others. A size that neither these nor the model say is that of another input, where the model has
-        one name for both, or 1.
+      shapes: of those others. A size that neither these nor the model say is that of an input with a file, where the
+        model has one name for both, or 1.
 
     Raises:
       ConstraintError: a file cannot be read, a rank is not known, or there is too little memory.
       DataTypeError: a file has another type.
     """
     read = {spec.name: _read(spec, files[spec.name]) for spec in inputs if spec.name in files}
-    known = {name: array.shape for name, array in read.items()} | dict(shapes)
-    sizes = _named_sizes(inputs, known)
-    made = {spec.name: known.get(spec.name) or _shape(spec, sizes) for spec in inputs if spec.name not in read}
+    sizes = _named_sizes(inputs, read)
+    made = {spec.name: shapes.get(spec.name) or _shape(spec, sizes) for spec in inputs if spec.name not in read}
     needed = sum(prod(made[spec.name]) * spec.dtype.itemsize for spec in inputs if spec.name in made)
     check_bytes(needed, "its generated inputs")
     types = {spec.name: spec.dtype for spec in inputs}
@@ -56,9 +55,10 @@ def _read(spec: ArrayInput, path: Path) -> np.ndarray:
     return array
 
 
-def _named_sizes(inputs: Sequence[ArrayInput], shapes: Mapping[str, Shape]) -> dict[str, int]:
-    """The sizes that have names, where a shape says them."""
-    pairs = (pair for spec in inputs for pair in zip(spec.sizes or (), shapes.get(spec.name, ()), strict=False))
+def _named_sizes(inputs: Sequence[ArrayInput], arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """The sizes that have names, where an array says them."""
+    found = [spec for spec in inputs if spec.name in arrays]
+    pairs = (pair for spec in found for pair in zip(spec.sizes or (), arrays[spec.name].shape, strict=False))
     return {size: n for size, n in pairs if isinstance(size, str)}
 
 

@@ -258,7 +258,7 @@ def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Call
         return partial(read_graph_model, path, level)
     from ..array_models.onnx_file import read_onnx_file
 
-    return partial(read_onnx_file, path, options["names"], options["denotations"])
+    return partial(read_onnx_file, path, options["names"], options["denotations"], options["shapes"])
 
 
 def _faults(path: Path, error: ConstraintError) -> list[Fault]:

@@ -1,13 +1,13 @@
 """Gives numbers to sizes of inputs that a model leaves open, before it is taken apart."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 import onnx
 
 from ..errors import ConstraintError, suggestion
 
-__all__ = ["override_sizes"]
+__all__ = ["forget_names", "override_sizes"]
 
 
 def override_sizes(
@@ -38,3 +38,11 @@ def override_sizes(
     for size in free:
         if getattr(size, kind) in sizes:
             size.dim_value = sizes[getattr(size, kind)]
+
+
+def forget_names(model: onnx.ModelProto, inputs: Collection[str]) -> None:
+    """Takes the names from the free sizes of some inputs, in the model: sizes of one name may then differ."""
+    for info in model.graph.input:
+        if info.name in inputs:
+            for size in info.type.tensor_type.shape.dim:
+                size.ClearField("dim_param")

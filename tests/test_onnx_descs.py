@@ -10,12 +10,11 @@ import pytest
 from checks import sampled
 from onnx_building import TensorProto, assert_same_values, helper, model, numpy_helper, onnx
 from onnx_cases import CASES, as_array, operators
-from test_onnx_nodes import EXCLUDED
 
 import dml_jax
 from dml_jax import compile_operator
 from dml_jax.onnx import OnnxError, to_descs
-from dml_jax.onnx.descs import described
+from dml_jax.onnx.descs import _DESCRIBED, described
 from dml_jax.onnx.table import ONNX_OPERATORS
 
 # Which inputs are tensors of the descriptor, where it is not the first one alone; the others must be known.
@@ -26,7 +25,7 @@ TENSORS = {
     "OneHot": (0, 2),
     "Concat": range(99),
 }
-DESCRIBED = set(ONNX_OPERATORS) - {"Add", "Constant", "Conv", "Div", "Gemm", "MatMul", "Mul", "Relu", "Shape", "Sub"}
+DESCRIBED = {name for name, versions in ONNX_OPERATORS.items() if set(versions.values()) & set(_DESCRIBED)}
 ROUNDED = {"CumSum", "CumProd", "Resize"}  # in float32 or as XLA likes
 
 
@@ -269,9 +268,7 @@ LACKS = (
 
 
 SINGLE = {
-    name: case
-    for name, case in CASES.items()
-    if len(case.model.graph.node) == 1 and operators(case.model) <= DESCRIBED and name not in EXCLUDED
+    name: case for name, case in CASES.items() if len(case.model.graph.node) == 1 and operators(case.model) <= DESCRIBED
 }
 # Of every operator the case with the longest name, which asks for most.
 SAMPLE = [

@@ -94,10 +94,10 @@ def test_sizes_of_one_name_are_equal(tmp_path):
 
 
 def test_sizes_below_0(tmp_path):
-    save(tmp_path, [helper.make_node("Relu", ["a"], ["y"])], [value("a", [-1, 2])], [value("y", None)])
+    save(tmp_path, [helper.make_node("Relu", ["a"], ["y"])], [value("a", [-2, 2])], [value("y", None)])
     command = {"type": "dispatch", "dispatchable": "m", "bindings": {"a": "a", "y": "c"}}
     (fault,) = faults(tmp_path, model(command))
-    assert fault.endswith("input 'a': every size must be at least 0, but the model says [-1, 2]")
+    assert fault.endswith("input 'a': every size must be at least 0, but the model says [-2, 2]")
 
 
 # Outputs.

@@ -34,24 +34,26 @@ def refused(source, text, error=OnnxError):
 
 
 def test_all_unsupported_operators_are_listed_with_their_nodes():
-    body = helper.make_graph([], "body", [], [])
+    loop = helper.make_node("Loop", [], ["z"])
+    body = helper.make_graph([loop], "body", [], [helper.make_tensor_value_info("z", 1, None)])
     nodes = [
         helper.make_node("Identity", ["x"], ["a"]),
-        helper.make_node("LSTM", ["x"], ["b"], name="memory"),
+        helper.make_node("Loop", ["x"], ["b"], name="memory"),
         helper.make_node("If", ["x"], ["c"], name="choice", then_branch=body, else_branch=body),
         helper.make_node("SequenceAt", ["x", "x"], ["d"]),
         helper.make_node("Gather", ["x", "x"], ["e"], name="other", domain="com.example"),
-        helper.make_node("Relu", ["x"], ["f"], name="own"),
+        helper.make_node("Relu", [], [], name="own"),
     ]
     proto = model(nodes, {"x": X}, ["a"])
-    proto.functions.append(onnx.FunctionProto(name="Relu", domain=""))
-    error = refused(proto, "the model must have supported operators only (Add, Cast, ", UnsupportedError)
+    proto.functions.append(onnx.FunctionProto(name="Relu", domain="", node=[loop]))
+    error = refused(proto, "the model must have supported operators only (", UnsupportedError)
     assert error.nodes == (
-        "LSTM (node 'memory')",
-        "If (node 'choice')",
+        "Loop (node 'memory')",
+        "If node 'choice': else_branch: Loop (node #0)",
+        "If node 'choice': then_branch: Loop (node #0)",
         "SequenceAt (node #3)",
         "com.example::Gather (node 'other')",
-        "Relu (node 'own')",
+        "Relu node 'own': Loop (node #0)",
     )
     assert all(node in str(error) for node in error.nodes)
 

@@ -1,7 +1,5 @@
-"""ONNX's arithmetic around the layout: element by element, products of matrices, convolution."""
+"""ONNX's products of matrices, and convolution."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,51 +9,10 @@ from jax import lax
 from .. import operators
 from ..errors import ConstraintError
 from ..lowering.combine import wide_type
-from .values import Array, arrays, on_device
+from .elementwise import add
+from .values import Array, Operators, arrays, on_device
 
-__all__ = ["add", "conv", "divide", "gemm", "limited", "matmul", "multiply", "relu", "subtract"]
-
-
-def _elementwise(name: str, *, a: Array, b: Array) -> Array:
-    xp, a, b = arrays(a, b)
-    sizes = np.broadcast_shapes(a.shape, b.shape)
-    return getattr(xp, name)(xp.broadcast_to(a, sizes), xp.broadcast_to(b, sizes))
-
-
-add: Callable[..., Array] = partial(_elementwise, "add")
-subtract: Callable[..., Array] = partial(_elementwise, "subtract")
-multiply: Callable[..., Array] = partial(_elementwise, "multiply")
-
-
-def divide(*, a: Array, b: Array) -> Array:
-    """Integers are divided towards 0."""
-    if a.dtype.kind not in "iu":
-        return _elementwise("divide", a=a, b=b)
-    xp, a, b = arrays(a, b)
-    sizes = np.broadcast_shapes(a.shape, b.shape)
-    a, b = (xp.broadcast_to(x, sizes) for x in (a, b))
-    if xp is jnp:
-        return lax.div(a, b)
-    quotient = np.floor_divide(a, b)
-    return quotient + ((quotient * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
-
-
-def limited(function: Callable[..., Array]) -> Callable[..., Array]:
-    """The same with the broadcasting of opsets 1 to 6: of the second operand only, from `axis` on."""
-
-    def broadcast_second(*, a: Array, b: Array, broadcast: int = 0, axis: int | None = None) -> Array:
-        if not broadcast and a.shape != b.shape:
-            raise ConstraintError(f"without broadcast the shapes must be equal, but they are {a.shape} and {b.shape}")
-        if broadcast and axis is not None:
-            b = b.reshape((*b.shape, *(1,) * (a.ndim - axis % a.ndim - b.ndim)))
-        return function(a=a, b=b)
-
-    return broadcast_second
-
-
-def relu(*, x: Array) -> Array:
-    xp, x = arrays(x)
-    return xp.maximum(x, xp.zeros_like(x))
+__all__ = ["OPERATORS", "conv", "gemm", "matmul"]
 
 
 def gemm(
@@ -150,3 +107,10 @@ def _padding(mode: str, pads: Any, sizes: Any, reach: list[int], strides: list[i
     totals = [max(0, (-(-n // s) - 1) * s + r - n) for n, r, s in zip(sizes, reach, strides, strict=True)]
     low = {"SAME_UPPER": lambda t: t // 2, "SAME_LOWER": lambda t: -(-t // 2), "VALID": lambda t: 0}[mode]
     return [(0, 0) if mode == "VALID" else (low(t), t - low(t)) for t in totals]
+
+
+OPERATORS: Operators = {
+    "Conv": {1: conv},
+    "Gemm": {1: gemm},
+    "MatMul": {1: matmul},
+}

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 from ..errors import ConstraintError
 from ..operators import cast as dml_cast
 from .loading import dtype_of
-from .values import Array, arrays, on_device
+from .values import Array, Operators, arrays, on_device
 
-__all__ = ["cast", "cast_like", "cast_to_named"]
+__all__ = ["OPERATORS", "cast", "cast_like", "cast_to_named"]
 
 
 def cast(*, input: Array, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
@@ -63,3 +63,9 @@ def _power_of_two(xp: Any, x: Any, saturate: bool, round_mode: str) -> Array:
 
 # The least fraction, of 23 bits, that raises the exponent.
 _ROUNDS_UP = {"up": 1, "down": 2**23, "nearest": 2**22}
+
+
+OPERATORS: Operators = {
+    "Cast": {1: cast_to_named, 6: cast},
+    "CastLike": {15: cast_like},
+}

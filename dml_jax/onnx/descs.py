@@ -48,11 +48,11 @@ from ..operators._blocks import ORDERS
 from . import arrange as layout
 from . import casting, movement, resizing
 from .arrange import PAD_MODES, axis_of, borders_of, lengths_of, parts_of, range_of, windows_of
+from .block import Node
 from .errors import OnnxError
 from .graph import read_graph
 from .loading import load_model
 from .movement import diagonals_of, lengths_among, number_of, order_of, sliding, unpooled_sizes
-from .nodes import Node
 from .resizing import CROP, NEAREST, Grid, grid_of, outside
 from .shapes import known_shapes
 from .values import known_ints
@@ -125,9 +125,9 @@ def described(model: Any) -> Iterator[Described]:
     """Every node that DirectML has an operator for, with its descriptor or why there is none."""
     graph = read_graph(*load_model(model))
     tensors = known_shapes(graph)
-    for node in graph.nodes:
+    for node in graph.steps:
         is_constant = all(isinstance(tensors.get(name), np.ndarray) for name in node.outputs if name)
-        if node.function in _DESCRIBED and (node.op_type in _MAKERS or not is_constant):
+        if isinstance(node, Node) and node.function in _DESCRIBED and (node.op_type in _MAKERS or not is_constant):
             yield Described(node.label, _desc(node, tensors))
 
 

@@ -13,8 +13,8 @@ import onnx
 
 from ..core.arguments import as_array
 from ..errors import DataTypeError
+from .block import run
 from .errors import OnnxError
-from .evaluation import evaluate
 from .graph import Graph, TensorSpec, read_graph
 from .loading import load_model
 from .values import Array, on_device
@@ -72,9 +72,8 @@ class OnnxFunction:
             values[spec.name] = _as_input(f"input {spec.name!r}", spec, value, sizes)
         for name, value in (parameters or {}).items():
             values[name] = self._as_parameter(name, value)
-        for node in self._graph.nodes:
-            values.update(evaluate(node, [values[name] if name else None for name in node.inputs]))
-        results = tuple(_as_output(name, values[name]) for name in self.output_names)
+        made = run(self._graph.steps, values, self.output_names)
+        results = tuple(map(_as_output, self.output_names, made))
         return results[0] if len(results) == 1 else results
 
     def _as_parameter(self, name: str, value: Any) -> Array:

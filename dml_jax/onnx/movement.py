@@ -25,9 +25,10 @@ from ..operators import top_k as dml_top_k
 from ..operators._blocks import OrderName
 from .arrange import axis_of, expand, pad, reshape
 from .loading import dtype_of
-from .values import Array, known, known_ints, on_device
+from .values import Array, Operators, known, known_ints, on_device
 
 __all__ = [
+    "OPERATORS",
     "col2im",
     "cum_prod",
     "cum_sum",
@@ -227,3 +228,25 @@ def order_of(mode: str) -> OrderName:
     if mode not in ("DCR", "CRD"):
         raise ConstraintError(f"mode must be DCR or CRD, but it is {mode!r}")
     return mode
+
+
+OPERATORS: Operators = {
+    "Gather": {1: gather},
+    "GatherElements": {11: gather_elements},
+    "GatherND": {11: gather_nd},
+    "Scatter": {9: scatter_elements},
+    "ScatterElements": {11: scatter_elements},
+    "ScatterND": {11: scatter_nd},
+    "DepthToSpace": {1: depth_to_space},
+    "SpaceToDepth": {1: space_to_depth},
+    "Col2Im": {18: col2im},
+    "CumProd": {26: cum_prod},
+    "CumSum": {11: cum_sum},
+    "EyeLike": {9: eye_like},
+    "MaxUnpool": {9: max_unpool},
+    "NonZero": {9: non_zero},
+    "OneHot": {9: one_hot},
+    "ReverseSequence": {10: reverse_sequence},
+    "TopK": {1: top_k},
+    "Trilu": {14: trilu},
+}

@@ -1,6 +1,6 @@
 """Values while a graph runs: NumPy arrays are known constants, JAX arrays are data; int64 survives in the former."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -12,9 +12,11 @@ from ..errors import ConstraintError, DataTypeError
 from ..lowering.bits import carry_bits
 from .errors import NotConstantError
 
-__all__ = ["Array", "arrays", "known", "known_ints", "move_bits", "on_device"]
+__all__ = ["Array", "Operators", "arrays", "known", "known_ints", "move_bits", "on_device"]
 
 Array = np.ndarray | jax.Array
+# Functions of an operator, by the first version of ONNX's that each serves.
+Operators = Mapping[str, Mapping[int, Callable[..., Any]]]
 
 
 def on_device(value: Array) -> jax.Array:

@@ -267,7 +267,7 @@ def test_times_as_json(folder):
 
 def test_weights_stay_on_the_device(tmp_path):
     """Of what is timed, nothing is moved to the device."""
-    weights = np.arange(6, dtype=np.float32).reshape(3, 2)
+    weights = np.arange(6000, dtype=np.float32).reshape(3, 2000)
     proto = model(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": np.zeros((1, 3), np.float32)}, ["y"], {"w": weights}
     )
@@ -275,7 +275,14 @@ def test_weights_stay_on_the_device(tmp_path):
     program = read_onnx_file(tmp_path / "m.onnx", {}, {}, ()).prepare([jnp.float32([[1, 10, 100]])])
     with jax.transfer_guard("disallow"):
         (y,) = program.run()
-    np.testing.assert_array_equal(y, [[420, 531]])
+    np.testing.assert_array_equal(y, np.float32([[1, 10, 100]]) @ weights)
+
+
+def test_initializers_that_decide_a_shape_are_part_of_the_program(tmp_path):
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="nearest")
+    proto = model([node], {"x": np.zeros((1, 1, 2, 2), np.float32)}, ["y"], {"scales": np.float32([1, 1, 2, 3])})
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    assert lines_of(tmp_path / "m.onnx")[1:] == [COMPILED, TIMED.format(1)]
 
 
 def test_data_that_decide_a_shape_run_node_by_node(tmp_path):

@@ -21,6 +21,10 @@ __all__ = ["Backend", "Prepared", "compiled", "compute", "node_by_node", "runner
 PLATFORMS = {"CPU": "cpu", "CUDA": "cuda"}
 
 
+# Elements of an initializer that is part of a compiled program.
+FEW = 256
+
+
 def compute(function: OnnxFunction, inputs: Sequence[Any]) -> tuple[np.ndarray, ...]:
     """Runs a function with x64 on."""
     with jax.enable_x64(True):
@@ -44,8 +48,8 @@ def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tupl
     Raises:
       NotConstantError: the data of an input decides a shape.
     """
-    # Weights in a program take long to compile; a number may be the limit of a Range, which must be known.
-    weights = {name: jnp.asarray(value) for name, value in function.parameters.items() if value.ndim}
+    # Weights in a program take long to compile; a few numbers may decide a shape, as the scales of a Resize do.
+    weights = {name: jnp.asarray(value) for name, value in function.parameters.items() if value.size > FEW}
     program = jax.jit(lambda p, x: _tuple(function(*x, parameters=p))).lower(weights, list(inputs)).compile()
     return lambda: program(weights, list(inputs))
 

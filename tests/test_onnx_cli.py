@@ -543,6 +543,35 @@ def test_check_says_which_nodes_a_level_takes(folder):
     assert "it is INT64, which feature level 4_1 accepts" in refused.stderr
 
 
+def test_check_takes_sizes_that_a_model_leaves_open(folder):
+    node = helper.make_node("DepthToSpace", ["x"], ["y"], name="d", blocksize=2)
+    proto = model([node], {"x": np.zeros((1, 4, 2, 3), np.float32)}, ["y"])
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, [None] * 4))
+    for size, text in zip(proto.graph.input[0].type.tensor_type.shape.dim, "n4hw", strict=True):
+        if not text.isdecimal():
+            size.dim_param = text
+    (folder / "open.onnx").write_bytes(proto.SerializeToString())
+    path = folder / "open.onnx"
+    missing = dml_jax_command("check", path, "--shape", "n=1")
+    assert missing.exit_code == 1
+    assert "node 'd': every size must be known, which can be given by name, but not 'h' of input 'x'" in missing.stderr
+    for shapes in (["x=1x4x2x3"], ["n=1", "h=2", "w=3"]):
+        fine = dml_jax_command("check", path, *(text for shape in shapes for text in ("--shape", shape)))
+        assert (fine.exit_code, fine.stderr) == (0, "")
+    for wrong, code, text in [
+        ("x=1x4x2", 1, "sizes must fit the input x: float32[n, 4, h, w], but they are [1, 4, 2]"),
+        ("z=1", 1, "but 'z' is none; known are h, n, w, x"),
+        ("x", 2, "'x' is not NAME=SIZES, such as n=2 or image=1x3x224x224"),
+        ("x=1xa", 2, "'x=1xa' is not NAME=SIZES: 'a' is no integer"),
+    ]:
+        result = dml_jax_command("check", path, "--shape", wrong)
+        assert result.exit_code == code
+        assert text in result.stderr
+    assert (
+        "--shape is for ONNX models only" in dml_jax_command("check", FOLDER / "gather.json", "--shape", "n=1").stderr
+    )
+
+
 def test_check_lists_every_node_and_file(folder):
     x = np.zeros((1, 4, 1, 1), np.float32)
     nodes = [

@@ -454,7 +454,10 @@ def test_settings_of_onnx_runtime_change_nothing(free, options):
 
 def test_commands_are_told(free):
     lines = lines_of(free / "m.onnx", "--print_commands")
-    assert (lines[0], lines[-1]) == ("[StartCmd][0000]: m.onnx", "[EndCmd][0000]")
+    assert (lines[0], lines[-1]) == (
+        '[StartCmd][0000]: {"type": "dispatch", "dispatchable": "m.onnx"}',
+        "[EndCmd][0000]",
+    )
     lines = lines_of(FOLDER / "gather_elements.json", "--print-commands")
     assert lines[0].startswith('[StartCmd][0000]: {"type": "dispatch", "dispatchable": "example", "bindings": {')
     assert lines[2:] == [
@@ -576,6 +579,7 @@ def test_check_lists_every_node_and_file(folder):
         (["-b", "table"], "'table' is not NAME:SIZES"),
         (["-b", "table:2,,2"], "'table:2,,2' is not NAME:SIZES: '' is no integer in [1, 2**32 - 1]"),
         (["-b", "table:-1,2"], "'-1' is no integer"),
+        (["-b", f"table:{','.join('1' * 33)}"], "there must be at most 32 sizes, but there are 33"),
         (["-e", "key"], "'key' is not KEY:VALUE"),
         (["-l", "100"], "100 is not in the range 0<=x<=99"),
         (["-L", "5"], "5 is not in the range 0<=x<=4"),

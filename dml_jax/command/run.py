@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -243,7 +243,8 @@ def _run_arrays(said: _Said, read: Callable[[], ArrayModel], asked: ArrayRun) ->
     name = said.model.name
     with said.run():
         model = read()
-        with told(0, name, said.line if said.tells_commands else None):
+        command = {"type": "dispatch", "dispatchable": name}
+        with told(0, command, said.line) if said.tells_commands else nullcontext():
             times = run_arrays(model, asked, said.device, said.line)
     if times:
         row = {"dispatchable": name, "milliseconds": list(times.samples), "warmup": times.warmup}

@@ -239,7 +239,7 @@ def test_inputs_that_do_not_fit():
     function = to_jax(proto)
     jax.block_until_ready(function(X, X))
     for inputs, error, text in [
-        ((X,), OnnxError, "the inputs must be a, b, but there are 1"),
+        ((X,), OnnxError, "the inputs must be a, b, but b is missing"),
         ((X, X, X), OnnxError, "the inputs must be a, b, but there are 3"),
         ((X, X.astype(np.int32)), dml_jax.DataTypeError, "input 'b': its type must be float32, but it is int32"),
         ((X, X.astype(np.float64)), dml_jax.DataTypeError, "input 'b': its type must be float32, but it is float64"),

@@ -247,10 +247,10 @@ def _attributes(label: str, proto: NodeProto, schema: defs.OpSchema) -> dict[str
             raise OnnxError(f"{label}: {rule}, but it is {AttributeProto.AttributeType.Name(attribute.type)}")
     formals = schema.attributes.values()
     given = given_attributes(proto, [f.default_value for f in formals if f.default_value.type])
-    given = {name: attribute for name, attribute in given.items() if name not in _IGNORED}
-    if missing := [formal.name for formal in formals if formal.required and formal.name not in given]:
+    needed = [formal.name for formal in formals if formal.required and formal.name not in _IGNORED]
+    if missing := [name for name in needed if name not in given]:
         raise OnnxError(f"{label}: it must have the attribute {missing[0]!r}, but that is missing")
-    return given
+    return {name: attribute for name, attribute in given.items() if name not in _IGNORED}
 
 
 def _type_of(formal: defs.OpSchema.Attribute) -> str:

@@ -416,6 +416,8 @@ def test_sizes_that_do_not_fit(free, options, words, monkeypatch):
 
 # DxDispatch's command line.
 
+PAGE = FOLDER.parent / "model_files.md"
+
 
 def test_bindings_are_printed(free):
     for option in ("-p", "--print_onnx_bindings"):
@@ -454,7 +456,10 @@ def test_settings_of_onnx_runtime_change_nothing(free, options):
 
 def test_commands_are_told(free):
     lines = lines_of(free / "m.onnx", "--print_commands")
-    assert (lines[0], lines[-1]) == ("[StartCmd][0000]: m.onnx", "[EndCmd][0000]")
+    assert (lines[0], lines[-1]) == (
+        '[StartCmd][0000]: {"type": "dispatch", "dispatchable": "m.onnx"}',
+        "[EndCmd][0000]",
+    )
     lines = lines_of(FOLDER / "gather_elements.json", "--print-commands")
     assert lines[0].startswith('[StartCmd][0000]: {"type": "dispatch", "dispatchable": "example", "bindings": {')
     assert lines[2:] == [
@@ -487,7 +492,10 @@ def test_sources_of_a_model_file_come_from_a_folder(free):
 
 
 def test_dxdispatch_spellings(free):
-    """All that have one of ours: DxDispatch's own list, and what they do in a whole command line."""
+    """Every one that is documented leads to an option of ours, and a whole command line does what it says."""
+    rows = re.findall(r"^\| (`-.*`) \| (`--.*`.*) \| .* \|$", PAGE.read_text(), re.MULTILINE)
+    theirs, ours = (re.findall(r"`--([\w-]+)`", " ".join(column)) for column in zip(*rows, strict=True))
+    assert dict(zip(theirs, ours, strict=True)) == ALIASES
     assert {*ALIASES.values()} < {option.removeprefix("--") for p in run.params for option in p.opts}
     options = "--adapter cpu --dispatch_iterations 4 --dispatch_repeat 2 --warmup_samples 1 --dispatch_interval 1"
     *lines, _ = lines_of(free / "m.onnx", *options.split(), "--timing_verbosity", 1, "--output_path", free / "out")
@@ -605,6 +613,7 @@ def test_check_lists_every_node_and_file(folder):
         (["-b", "table"], "'table' is not NAME:SIZES"),
         (["-b", "table:2,,2"], "'table:2,,2' is not NAME:SIZES: '' is no integer in [1, 2**32 - 1]"),
         (["-b", "table:-1,2"], "'-1' is no integer"),
+        (["-b", f"table:{','.join('1' * 33)}"], "there must be at most 32 sizes, but there are 33"),
         (["-e", "key"], "'key' is not KEY:VALUE"),
         (["-l", "100"], "100 is not in the range 0<=x<=99"),
         (["-L", "5"], "5 is not in the range 0<=x<=4"),

@@ -94,8 +94,11 @@ def size(text: str) -> int:
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """Sizes between commas."""
-    return tuple(map(size, text.split(",")))
+    """At most 32 sizes, between commas."""
+    found = tuple(map(size, text.split(",")))
+    if len(found) > 32:
+        raise ValueError(f"there must be at most 32 sizes, but there are {len(found)}")
+    return found
 
 
 class Shape(click.ParamType):

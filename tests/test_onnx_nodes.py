@@ -47,9 +47,10 @@ PASSING = [name for name in CASES if name not in EXCLUDED]
 def assert_expected(case, results, expected):
     assert len(results) == len(expected)
     for actual, wanted in zip(results, map(as_array, expected), strict=True):
-        if not operators(case.model) <= EXACT and jnp.issubdtype(wanted.dtype, jnp.floating):
+        if operators(case.model) - EXACT and jnp.issubdtype(wanted.dtype, jnp.floating):
             assert np.asarray(actual).dtype == wanted.dtype
-            np.testing.assert_allclose(actual, wanted, rtol=case.rtol, atol=case.atol)
+            rtol = max(case.rtol, 4 * float(jnp.finfo(wanted.dtype).eps))
+            np.testing.assert_allclose(actual, wanted, rtol=rtol, atol=case.atol)
         else:
             assert_same_values(actual, wanted)
 

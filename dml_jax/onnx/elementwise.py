@@ -206,21 +206,21 @@ def error_function(*, input: Array) -> jax.Array:
     return _rounded(lax.erf, input=x)
 
 
-# Names that both modules have, by ONNX's.
+# The first version, and the name that both modules have.
 _EXACT = {
-    "Abs": "abs",
-    "BitwiseAnd": "bitwise_and",
-    "BitwiseNot": "bitwise_not",
-    "BitwiseOr": "bitwise_or",
-    "BitwiseXor": "bitwise_xor",
-    "Ceil": "ceil",
-    "Floor": "floor",
-    "GreaterOrEqual": "greater_equal",
-    "LessOrEqual": "less_equal",
-    "Neg": "negative",
-    "Not": "logical_not",
-    "Round": "rint",
-    "Sign": "sign",
+    "Abs": (1, "abs"),
+    "BitwiseAnd": (18, "bitwise_and"),
+    "BitwiseNot": (18, "bitwise_not"),
+    "BitwiseOr": (18, "bitwise_or"),
+    "BitwiseXor": (18, "bitwise_xor"),
+    "Ceil": (1, "ceil"),
+    "Floor": (1, "floor"),
+    "GreaterOrEqual": (12, "greater_equal"),
+    "LessOrEqual": (12, "less_equal"),
+    "Neg": (1, "negative"),
+    "Not": (1, "logical_not"),
+    "Round": (11, "rint"),
+    "Sign": (9, "sign"),
 }
 # Those that opsets 1 to 6 broadcast in their own way.
 _LIMITED = {
@@ -237,21 +237,21 @@ _LIMITED = {
     "Xor": partial(_exact, "logical_xor"),
 }
 _ROUNDED = {
-    "Acos": jnp.arccos,
-    "Acosh": jnp.arccosh,
-    "Asin": jnp.arcsin,
-    "Asinh": jnp.arcsinh,
-    "Atan": jnp.arctan,
-    "Atanh": jnp.arctanh,
-    "Cos": jnp.cos,
-    "Cosh": jnp.cosh,
-    "Exp": jnp.exp,
-    "Log": jnp.log,
-    "Reciprocal": jnp.reciprocal,
-    "Sin": jnp.sin,
-    "Sinh": jnp.sinh,
-    "Sqrt": jnp.sqrt,
-    "Tan": jnp.tan,
+    "Acos": (7, jnp.arccos),
+    "Acosh": (9, jnp.arccosh),
+    "Asin": (7, jnp.arcsin),
+    "Asinh": (9, jnp.arcsinh),
+    "Atan": (7, jnp.arctan),
+    "Atanh": (9, jnp.arctanh),
+    "Cos": (7, jnp.cos),
+    "Cosh": (9, jnp.cosh),
+    "Exp": (1, jnp.exp),
+    "Log": (1, jnp.log),
+    "Reciprocal": (1, jnp.reciprocal),
+    "Sin": (7, jnp.sin),
+    "Sinh": (9, jnp.sinh),
+    "Sqrt": (1, jnp.sqrt),
+    "Tan": (7, jnp.tan),
 }
 # Of any number of operands.
 _VARIADIC = {
@@ -261,9 +261,9 @@ _VARIADIC = {
     "Sum": _sum,
 }
 OPERATORS: Operators = {
-    **{name: {1: partial(_exact, function)} for name, function in _EXACT.items()},
+    **{name: {since: partial(_exact, function)} for name, (since, function) in _EXACT.items()},
     **{name: {1: limited(function), 7: function} for name, function in _LIMITED.items()},
-    **{name: {1: partial(_rounded, function)} for name, function in _ROUNDED.items()},
+    **{name: {since: partial(_rounded, function)} for name, (since, function) in _ROUNDED.items()},
     **{name: {1: _alike(function), 8: function} for name, function in _VARIADIC.items()},
     "BitShift": {11: shift_bits},
     "Clip": {1: _clip_by_attributes, 11: clip},

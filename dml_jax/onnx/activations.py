@@ -66,6 +66,8 @@ def _from(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.
 
 def _hardmax(x: jax.Array, axis: int) -> jax.Array:
     """1 for the first of the greatest."""
+    if not x.size:
+        return x
     return nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis)
 
 

@@ -32,9 +32,9 @@ def _cases():
 
 
 def _is_done(model):
-    """Whether all values that go in are arrays of numbers, and all operators are done."""
-    types = [info.type for info in model.graph.input]
-    if any(t.WhichOneof("value") != "tensor_type" or t.tensor_type.elem_type == onnx.TensorProto.STRING for t in types):
+    """Whether all that goes in are arrays of numbers, and all operators are done."""
+    kinds = [info.type for info in model.graph.input]
+    if any(not kind.HasField("tensor_type") or kind.tensor_type.elem_type == onnx.TensorProto.STRING for kind in kinds):
         return False
     try:
         to_jax(model)

@@ -403,7 +403,7 @@ def completed(monkeypatch, capsys, words, shell="bash"):
         "dml-jax ops gather_n": ["GATHER_ND", "GATHER_ND1"],
         "dml-jax ops GATHER --feature-level 2": ["2_0", "2_1"],
         "dml-jax check --feature-level ": [str(level) for level in FeatureLevel],
-        "dml-jax run --i": ["--iterations", "--interval", "--input"],
+        "dml-jax run --i": ["--iterations", "--interval", "--input", "--input-path"],
         "dml-jax batch gather_n": ["gather_nd"],
         "dml-jax batch gather --shared in": ["input", "indices"],
         "dml-jax batch depth_to_space --order C": ["CRD", "COLUMN_ROW_DEPTH"],

@@ -68,7 +68,7 @@ def test_wrong_command_lines_import_no_jax(arguments):
         "dml-jax ": ["batch", "bench", "check", "ops", "run"],
         "dml-jax r": ["run"],
         "dml-jax ba": ["batch"],
-        "dml-jax run --i": ["--iterations", "--interval", "--input"],
+        "dml-jax run --i": ["--iterations", "--interval", "--input", "--input-path"],
         "dml-jax bench --j": ["--json"],
         **{
             f"dml-jax {subcommand} --feature-level ": [str(level) for level in FeatureLevel]

@@ -251,6 +251,22 @@ def test_the_model_is_not_written_over(concat):
     assert "would overwrite a file that the model is read from" in fault
 
 
+def test_weights_beside_the_model_are_not_written_over(tmp_path):
+    weights = helper.make_tensor("w", TensorProto.FLOAT, [2], np.float32([1, 2]).tobytes(), raw=True)
+    onnx.external_data_helper.set_external_data(weights, "w.bin")
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    nodes = [helper.make_node("Constant", [], ["w"], value=weights), helper.make_node("Add", ["a", "w"], ["y"])]
+    save(tmp_path, nodes, [value("a", [2])], [value("y", [2])])
+    np.float32([1, 2]).tofile(tmp_path / "w.bin")
+    command = {"type": "dispatch", "dispatchable": "m", "bindings": {"a": "a", "y": "c"}}
+    (fault,) = faults(tmp_path, model(command, write("w.bin", "c")))
+    assert "'targetPath' 'w.bin' would overwrite a file that the model is read from" in fault
+    lines_of(tmp_path, model(command, write("c.bin", "c")))
+    assert np.fromfile(tmp_path / "w.bin", np.float32).tolist() == [1, 2]
+    assert np.fromfile(tmp_path / "c.bin", np.float32).tolist() == [2, 4, 0, 0, 0, 0]
+
+
 def test_the_extra_is_named_where_it_is_missing(concat, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "onnx" or "dml_jax.onnx" in name]:
         monkeypatch.delitem(sys.modules, name)

@@ -49,8 +49,8 @@ def test_all_unsupported_operators_are_listed_with_their_nodes():
     error = refused(proto, "the model must have supported operators only (", UnsupportedError)
     assert error.nodes == (
         "Loop (node 'memory')",
-        "If node 'choice': then_branch: Loop (node #0)",
         "If node 'choice': else_branch: Loop (node #0)",
+        "If node 'choice': then_branch: Loop (node #0)",
         "SequenceAt (node #3)",
         "com.example::Gather (node 'other')",
         "Relu node 'own': Loop (node #0)",
@@ -239,7 +239,7 @@ def test_inputs_that_do_not_fit():
     function = to_jax(proto)
     jax.block_until_ready(function(X, X))
     for inputs, error, text in [
-        ((X,), OnnxError, "the inputs must be a, b, but there are 1"),
+        ((X,), OnnxError, "the inputs must be a, b, but b is missing"),
         ((X, X, X), OnnxError, "the inputs must be a, b, but there are 3"),
         ((X, X.astype(np.int32)), dml_jax.DataTypeError, "input 'b': its type must be float32, but it is int32"),
         ((X, X.astype(np.float64)), dml_jax.DataTypeError, "input 'b': its type must be float32, but it is float64"),

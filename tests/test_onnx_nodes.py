@@ -10,16 +10,38 @@ import pytest
 from onnx_building import assert_same_values, helper, numpy_helper, onnx
 from onnx_cases import ALL_CASES, CASES, as_array, operators
 
-from dml_jax.onnx import Backend, UnsupportedError, arrange, casting, control, movement, to_jax
+from dml_jax.onnx import Backend, OnnxError, UnsupportedError, arrange, casting, control, movement, to_jax
 from dml_jax.onnx.table import ONNX_OPERATORS
 
-# What rounds nothing: bits are compared. All else XLA rounds once less or more often.
+# Computed exactly: all others may be rounded once less or more often than where the cases were made.
 EXACT = {
     *(*movement.OPERATORS, *arrange.OPERATORS, *casting.OPERATORS, *control.OPERATORS),
     *("Abs", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Ceil"),
     *("Clip", "Equal", "Floor", "Greater", "GreaterOrEqual", "Hardmax", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max"),
-    *("Min", "Mod", "Neg", "Not", "Or", "ReduceMax", "ReduceMin", "Relu", "Round", "Sign", "ThresholdedRelu", "Xor"),
+    *(
+        "Dropout",
+        "GlobalMaxPool",
+        "MaxPool",
+        "Min",
+        "Mod",
+        "Neg",
+        "Not",
+        "Or",
+        "ReduceMax",
+        "ReduceMin",
+        "Relu",
+        "Round",
+        "Sign",
+        "ThresholdedRelu",
+        "Xor",
+    ),
 } - {"CumProd", "CumSum"}
+# What does not pass, and the error that shows why.
+EXCLUDED = {
+    f"test_training_dropout{kind}": "in training the ratio must be 0, because nothing random is computed here"
+    for kind in ("", "_default", "_default_mask", "_mask")
+}
+PASSING = [name for name in CASES if name not in EXCLUDED]
 
 
 def assert_expected(case, results, expected):
@@ -35,13 +57,20 @@ def assert_expected(case, results, expected):
 
 def test_every_operator_has_cases():
     counts = Counter(op for case in CASES.values() for op in operators(case.model))
-    assert set(counts) >= set(ONNX_OPERATORS)
+    assert set(counts) >= set(ONNX_OPERATORS) - {"GlobalLpPool"}  # which ONNX has none of
     assert len(CASES) >= 500
     print(f"{len(CASES)} of {len(ALL_CASES)} cases of onnx {onnx.__version__}")  # noqa: T201
 
 
+@pytest.mark.parametrize("name", EXCLUDED)
+def test_exclusions_are_needed(name):
+    case = CASES[name]
+    with pytest.raises(OnnxError, match=EXCLUDED[name]):
+        Backend.run_model(case.model, [as_array(x) for x in case.data_sets[0][0]])
+
+
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PASSING)
 def test_node_case(name):
     case = CASES[name]
     for inputs, expected in case.data_sets:
@@ -51,7 +80,7 @@ def test_node_case(name):
 @pytest.mark.exhaustive
 def test_node_cases_as_constants():
     """With every input as an initializer the result is a constant, computed by NumPy where that is possible."""
-    for case in CASES.values():
+    for case in map(CASES.get, PASSING):
         ((inputs, expected),) = case.data_sets
         model = onnx.ModelProto()
         model.CopyFrom(case.model)

@@ -174,7 +174,7 @@ def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
 
 def _check_onnx(path: Path, level: FeatureLevel) -> _Checked:
     """Checks the nodes of an ONNX model that DirectML has an operator for."""
-    from ..onnx.model_files import check_nodes
+    from ..onnx.checking import check_nodes
 
     operators, faults = [], []
     try:

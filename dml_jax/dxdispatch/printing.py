@@ -1,10 +1,20 @@
-"""How a buffer is printed: its values in one line, or one line per value with the bytes in hexadecimal."""
+"""What is printed of a buffer, in one line, or one line per value with the bytes in hexadecimal; and of commands."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
-__all__ = ["pieces"]
+__all__ = ["pieces", "told"]
+
+
+@contextmanager
+def told(i: int, text: str, say: Callable[[str], None] | None) -> Iterator[None]:
+    """Says when a command, of which `text` tells, begins and when it is done; nothing without `say`."""
+    say = say or (lambda _: None)
+    say(f"[StartCmd][{i:04}]: {text}")
+    yield
+    say(f"[EndCmd][{i:04}]")
 
 
 def pieces(name: str, values: np.ndarray, verbose: bool) -> Iterator[str]:

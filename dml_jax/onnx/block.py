@@ -12,9 +12,10 @@ import numpy as np
 from onnx import defs
 
 from ..errors import DataTypeError
+from .bounded import Bounded, compute_bounded, index_bounded
 from .errors import OnnxError, UnsupportedError
 from .loading import type_name
-from .values import Array, on_device
+from .values import Array, is_narrowed, on_device
 
 __all__ = ["Block", "FunctionCall", "Node", "Step", "evaluate", "run"]
 
@@ -52,8 +53,11 @@ class Node:
         Raises:
           OnnxError: the operator takes no such types, or not together.
         """
+        self._check_types(values)
         blocks = {name: partial(b.run, scope=scope) for name, b in self.attributes.items() if isinstance(b, Block)}
-        return self.function(**self.bound(values) | blocks)
+        if any(isinstance(value, Bounded) for value in values):
+            return compute_bounded(self, values)
+        return self.function(**self.keywords(values) | blocks)
 
     def bound(self, values: Sequence[Any]) -> dict[str, Any]:
         """The keywords for `function`: the attributes, and the inputs that are not left out.
@@ -62,8 +66,12 @@ class Node:
           OnnxError: the operator takes no such types, or not together.
         """
         self._check_types(values)
+        return self.keywords(values)
+
+    def keywords(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The same, of values that are known to have the right types."""
         keywords = dict(self.attributes)
-        if self.schema.outputs[-1].option == _OPTION.Variadic:
+        if self.schema.outputs[-1].option != _OPTION.Single:
             keywords["count"] = len(self.outputs)
         if self.schema.inputs and self.schema.inputs[-1].option == _OPTION.Variadic:
             return keywords | {self.schema.inputs[-1].name.lower(): tuple(values)}
@@ -200,7 +208,7 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
         else:
             results = _tuple(step.compute(values, scope))
         named = [(i, name) for i, name in enumerate(step.outputs) if name]
-        return {name: _as_declared(step, i, results[i]) for i, name in named}
+        return {name: _as_declared(step, i, results[i], values) for i, name in named}
     except UnsupportedError as error:  # in a body that depends on types
         raise UnsupportedError([f"{step.label}: {node}" for node in error.nodes], error.supported) from None
     except (TypeError, ValueError, IndexError, OverflowError) as error:
@@ -208,16 +216,16 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
         raise kind(f"{step.label}: {error}") from error
 
 
-def _as_declared(step: Step, which: int, result: Array) -> Array:
-    """An output of the only type that its schema has, which may be int64."""
+def _as_declared(step: Step, which: int, result: Any, values: Sequence[Any]) -> Any:
+    """An output of the only type that its schema has, which may be int64: then it is an index into the first input."""
     if step.schema is None:
         return result
     variable = step.schema.outputs[min(which, len(step.schema.outputs) - 1)].type_str
     accepted = {c.type_param_str: list(c.allowed_type_strs) for c in step.schema.type_constraints}
     if accepted.get(variable, [variable]) == ["tensor(int64)"] and result.dtype != np.int64:
-        if not isinstance(result, np.ndarray):
-            on_device(np.zeros((), np.int64))  # which refuses 64 bits while x64 is off
-        return result.astype(np.int64)
+        if isinstance(result, np.ndarray) or not is_narrowed(np.int64):
+            return result.astype(np.int64)
+        return index_bounded(result, values[0]) or on_device(np.zeros((), np.int64))  # which refuses 64 bits
     return result
 
 

@@ -31,6 +31,10 @@ class TensorSpec:
     dtype: np.dtype[Any]
     sizes: tuple[int | str | None, ...] | None
 
+    def __str__(self) -> str:
+        sizes = "" if self.sizes is None else f"[{', '.join('?' if n is None else str(n) for n in self.sizes)}]"
+        return f"{self.name}: {self.dtype}{sizes}"
+
 
 @dataclass(frozen=True)
 class Graph:

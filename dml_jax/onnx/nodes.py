@@ -112,7 +112,14 @@ class Reader:
         function = versions[max(since for since in versions if since <= schema.since_version)]
         inputs, outputs = _counted(label, proto, schema)
         given = _attributes(label, proto, schema)
-        values = {name: self._value(label, a) for name, a in given.items() if name not in _IGNORED}
+        values, unsupported = {}, []
+        for name, attribute in given.items():
+            try:
+                values[name] = self._value(label, attribute)
+            except UnsupportedError as error:
+                unsupported += error.nodes
+        if unsupported:
+            raise _unsupported(unsupported)
         captured = dict.fromkeys(name for b in values.values() if isinstance(b, Block) for name in b.captured)
         return Node(label, proto.op_type, function, inputs, outputs, values, schema, tuple(captured))
 
@@ -240,9 +247,10 @@ def _attributes(label: str, proto: NodeProto, schema: defs.OpSchema) -> dict[str
             raise OnnxError(f"{label}: {rule}, but it is {AttributeProto.AttributeType.Name(attribute.type)}")
     formals = schema.attributes.values()
     given = given_attributes(proto, [f.default_value for f in formals if f.default_value.type])
-    if missing := [formal.name for formal in formals if formal.required and formal.name not in given]:
+    needed = [formal.name for formal in formals if formal.required and formal.name not in _IGNORED]
+    if missing := [name for name in needed if name not in given]:
         raise OnnxError(f"{label}: it must have the attribute {missing[0]!r}, but that is missing")
-    return given
+    return {name: attribute for name, attribute in given.items() if name not in _IGNORED}
 
 
 def _type_of(formal: defs.OpSchema.Attribute) -> str:

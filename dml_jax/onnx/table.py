@@ -1,9 +1,24 @@
 """The operators that are done: the rows of every family, each in its own file."""
 
-from . import activations, arithmetic, arrange, casting, control, elementwise, movement, reductions, resizing
+from . import (
+    activations,
+    arithmetic,
+    arrange,
+    casting,
+    control,
+    elementwise,
+    movement,
+    normalization,
+    pooling,
+    reductions,
+    resizing,
+)
 from .values import Operators
 
 __all__ = ["ONNX_OPERATORS"]
 
-_FAMILIES = (movement, arrange, casting, resizing, arithmetic, control, elementwise, activations, reductions)
+_FAMILIES = (
+    *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
+    *(pooling, normalization),
+)
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}

@@ -121,12 +121,16 @@ def test_hardmax_is_the_first_of_the_greatest():
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32])
-def test_integers_shrink_by_whole_numbers(dtype):
-    """As in ONNX's body of Shrink: the numbers are cut off, then all is of integers."""
-    x = np.array([0, 1, 2, 5, 100], dtype)
-    assert_same_bits(run("Shrink", x, lambd=1.5, bias=1.75), np.array([0, 0, 1, 4, 99], dtype))
-    if np.iinfo(dtype).min < 0:
-        assert_same_bits(run("Shrink", -x, lambd=1.5, bias=1.75), np.array([0, 0, -1, -4, -99], dtype))
+def test_integers_shrink(dtype):
+    """By fractions too, where ONNX's reference and ONNX Runtime cut off what remains, and its body the fraction."""
+    x = np.arange(0 if np.iinfo(dtype).min == 0 else -6, 7).astype(dtype)
+    calls = [call("Shrink", x, lambd=lambd, bias=bias) for lambd in (1.5, 2.0) for bias in (0.0, 1.0, 1.25)]
+    for oracle in (referred, ran):
+        assert_like(calls, computed(calls, 20), oracle(calls, 20))
+
+
+def test_whole_numbers_shrink_exactly():
+    assert_same_bits(run("Shrink", np.int32([2**24 + 1, -(2**31)]), bias=2.0), np.int32([2**24 - 1, 2 - 2**31]))
 
 
 def test_relu_of_integers():

@@ -228,7 +228,7 @@ def test_times_as_json(folder):
     (dispatch,) = json.loads(result.stdout)["dispatches"]
     assert (dispatch["dispatchable"], len(dispatch["milliseconds"]), dispatch["warmup"]) == ("graph.bin", 3, 1)
     assert dispatch["compile_seconds"] > 0
-    assert result.stderr.splitlines()[1] == "[StartCmd][0000]: graph.bin"
+    assert result.stderr.splitlines()[1] == '[StartCmd][0000]: {"type": "dispatch", "dispatchable": "graph.bin"}'
     assert result.stderr.splitlines()[-1] == "[EndCmd][0000]"
 
 

@@ -416,6 +416,8 @@ def test_sizes_that_do_not_fit(free, options, words, monkeypatch):
 
 # DxDispatch's command line.
 
+PAGE = FOLDER.parent / "model_files.md"
+
 
 def test_bindings_are_printed(free):
     for option in ("-p", "--print_onnx_bindings"):
@@ -454,7 +456,10 @@ def test_settings_of_onnx_runtime_change_nothing(free, options):
 
 def test_commands_are_told(free):
     lines = lines_of(free / "m.onnx", "--print_commands")
-    assert (lines[0], lines[-1]) == ("[StartCmd][0000]: m.onnx", "[EndCmd][0000]")
+    assert (lines[0], lines[-1]) == (
+        '[StartCmd][0000]: {"type": "dispatch", "dispatchable": "m.onnx"}',
+        "[EndCmd][0000]",
+    )
     lines = lines_of(FOLDER / "gather_elements.json", "--print-commands")
     assert lines[0].startswith('[StartCmd][0000]: {"type": "dispatch", "dispatchable": "example", "bindings": {')
     assert lines[2:] == [
@@ -487,7 +492,10 @@ def test_sources_of_a_model_file_come_from_a_folder(free):
 
 
 def test_dxdispatch_spellings(free):
-    """All that have one of ours: DxDispatch's own list, and what they do in a whole command line."""
+    """Every one that is documented leads to an option of ours, and a whole command line does what it says."""
+    rows = re.findall(r"^\| (`-.*`) \| (`--.*`.*) \| .* \|$", PAGE.read_text(), re.MULTILINE)
+    theirs, ours = (re.findall(r"`--([\w-]+)`", " ".join(column)) for column in zip(*rows, strict=True))
+    assert dict(zip(theirs, ours, strict=True)) == ALIASES
     assert {*ALIASES.values()} < {option.removeprefix("--") for p in run.params for option in p.opts}
     options = "--adapter cpu --dispatch_iterations 4 --dispatch_repeat 2 --warmup_samples 1 --dispatch_interval 1"
     *lines, _ = lines_of(free / "m.onnx", *options.split(), "--timing_verbosity", 1, "--output_path", free / "out")
@@ -543,6 +551,35 @@ def test_check_says_which_nodes_a_level_takes(folder):
     assert "it is INT64, which feature level 4_1 accepts" in refused.stderr
 
 
+def test_check_takes_sizes_that_a_model_leaves_open(folder):
+    node = helper.make_node("DepthToSpace", ["x"], ["y"], name="d", blocksize=2)
+    proto = model([node], {"x": np.zeros((1, 4, 2, 3), np.float32)}, ["y"])
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, [None] * 4))
+    for size, text in zip(proto.graph.input[0].type.tensor_type.shape.dim, "n4hw", strict=True):
+        if not text.isdecimal():
+            size.dim_param = text
+    (folder / "open.onnx").write_bytes(proto.SerializeToString())
+    path = folder / "open.onnx"
+    missing = dml_jax_command("check", path, "--shape", "n=1")
+    assert missing.exit_code == 1
+    assert "node 'd': every size must be known, which can be given by name, but not 'h' of input 'x'" in missing.stderr
+    for shapes in (["x=1x4x2x3"], ["n=1", "h=2", "w=3"]):
+        fine = dml_jax_command("check", path, *(text for shape in shapes for text in ("--shape", shape)))
+        assert (fine.exit_code, fine.stderr) == (0, "")
+    for wrong, code, text in [
+        ("x=1x4x2", 1, "sizes must fit the input x: float32[n, 4, h, w], but they are [1, 4, 2]"),
+        ("z=1", 1, "but 'z' is none; known are h, n, w, x"),
+        ("x", 2, "'x' is not NAME=SIZES, such as n=2 or image=1x3x224x224"),
+        ("x=1xa", 2, "'x=1xa' is not NAME=SIZES: 'a' is no integer"),
+    ]:
+        result = dml_jax_command("check", path, "--shape", wrong)
+        assert result.exit_code == code
+        assert text in result.stderr
+    assert (
+        "--shape is for ONNX models only" in dml_jax_command("check", FOLDER / "gather.json", "--shape", "n=1").stderr
+    )
+
+
 def test_check_lists_every_node_and_file(folder):
     x = np.zeros((1, 4, 1, 1), np.float32)
     nodes = [
@@ -576,6 +613,7 @@ def test_check_lists_every_node_and_file(folder):
         (["-b", "table"], "'table' is not NAME:SIZES"),
         (["-b", "table:2,,2"], "'table:2,,2' is not NAME:SIZES: '' is no integer in [1, 2**32 - 1]"),
         (["-b", "table:-1,2"], "'-1' is no integer"),
+        (["-b", f"table:{','.join('1' * 33)}"], "there must be at most 32 sizes, but there are 33"),
         (["-e", "key"], "'key' is not KEY:VALUE"),
         (["-l", "100"], "100 is not in the range 0<=x<=99"),
         (["-L", "5"], "5 is not in the range 0<=x<=4"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -130,7 +130,7 @@ def run(
     from ..dxdispatch.timing import Timing
 
     timing = Timing(**{name: options[name] for name in TIMES})
-    said = _Said(model, choose(device), as_json, print_commands)
+    started = _Run(model, choose(device), as_json, print_commands)
     if is_onnx(model) or is_graph(model):
         from ..array_models.run import ArrayRun
 
@@ -142,10 +142,10 @@ def run(
             timing=timing if given(*TIMES, "as_json") else None,
             shows_bindings=options["shows_bindings"],
         )
-        _run_arrays(said, _reader(model, options, feature_level), asked)
+        _run_arrays(started, _reader(model, options, feature_level), asked)
     else:
         checked = _read(model, feature_level=feature_level, output=output_dir, sources=input_path)
-        _run_model(said, checked, timing, output_dir)
+        _run_model(started, checked, timing, output_dir)
 
 
 def _refuse_senseless(model: Path) -> None:
@@ -171,8 +171,8 @@ def _show_devices(as_json: bool) -> None:
 
 
 @dataclass(frozen=True)
-class _Said:
-    """What a run says.
+class _Run:
+    """A run of a model: where, and how it speaks.
 
     Args:
       model: that is run.
@@ -186,22 +186,22 @@ class _Said:
     as_json: bool
     tells_commands: bool
 
-    def line(self, text: str) -> None:
+    def say(self, text: str) -> None:
         click.echo(text, err=self.as_json)
 
-    def piece(self, text: str) -> None:
+    def show(self, text: str) -> None:
         click.echo(text, nl=False, err=self.as_json)
 
-    def times(self, dispatches: Sequence[Mapping[str, Any]]) -> None:
+    def print_times(self, dispatches: Sequence[Mapping[str, Any]]) -> None:
         if self.as_json:
             print_json({"device": label(self.device), "dispatches": dispatches})
 
     @contextmanager
-    def run(self) -> Iterator[None]:
+    def guarded(self) -> Iterator[None]:
         """Names the device; what goes wrong ends the command, and is listed."""
         import jax
 
-        self.line(f"Running on '{self.device.device_kind}'")
+        self.say(f"Running on '{self.device.device_kind}'")
         try:
             yield
         except ModelError as error:
@@ -213,7 +213,7 @@ class _Said:
             _fail(self.model, [Fault("", f"{self.device.device_kind} failed: {text}")])
 
 
-def _run_model(said: _Said, model: Model, timing: Timing, output: Path | None) -> None:
+def _run_model(started: _Run, model: Model, timing: Timing, output: Path | None) -> None:
     from ..dxdispatch.run import run_model
 
     dispatches: list[dict[str, Any]] = []
@@ -221,33 +221,34 @@ def _run_model(said: _Said, model: Model, timing: Timing, output: Path | None) -
     def record(name: str, samples: Sequence[float]) -> None:
         dispatches.append({"dispatchable": name, "milliseconds": list(samples), "warmup": timing.cold(samples)})
 
-    with said.run():
+    with started.guarded():
         run_model(
             model,
-            said.device,
-            said.line,
+            started.device,
+            started.say,
             timing=timing,
             output=output,
             record=record,
-            show=said.piece,
-            tells_commands=said.tells_commands,
+            show=started.show,
+            tells_commands=started.tells_commands,
         )
-    said.times(dispatches)
+    started.print_times(dispatches)
 
 
-def _run_arrays(said: _Said, read: Callable[[], ArrayModel], asked: ArrayRun) -> None:
+def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) -> None:
     """Runs an ONNX model or a graph."""
     from ..array_models.run import run_arrays
     from ..dxdispatch.printing import told
 
-    name = said.model.name
-    with said.run():
+    name = started.model.name
+    with started.guarded():
         model = read()
-        with told(0, name, said.line if said.tells_commands else None):
-            times = run_arrays(model, asked, said.device, said.line)
+        command = {"type": "dispatch", "dispatchable": name}
+        with told(0, command, started.say) if started.tells_commands else nullcontext():
+            times = run_arrays(model, asked, started.device, started.say)
     if times:
         row = {"dispatchable": name, "milliseconds": list(times.samples), "warmup": times.warmup}
-        said.times([row | {"compile_seconds": times.compile_seconds}])
+        started.print_times([row | {"compile_seconds": times.compile_seconds}])
 
 
 def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Callable[[], ArrayModel]:

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 from ..core.feature_level import FeatureLevel
 from ..errors import ConstraintError, suggestion
 
-__all__ = ["ActivationType", "Level", "Milliseconds", "Named", "NumberType", "OperatorName", "size", "sizes"]
+__all__ = ["ActivationType", "Level", "Milliseconds", "Named", "NumberType", "OperatorName", "Shape", "size", "sizes"]
 
 DAY = 86_400_000
 
@@ -94,8 +94,26 @@ def size(text: str) -> int:
 
 
 def sizes(text: str) -> tuple[int, ...]:
-    """Sizes between commas."""
-    return tuple(map(size, text.split(",")))
+    """At most 32 sizes, between commas."""
+    found = tuple(map(size, text.split(",")))
+    if len(found) > 32:
+        raise ValueError(f"there must be at most 32 sizes, but there are {len(found)}")
+    return found
+
+
+class Shape(click.ParamType):
+    """Sizes by the name of what they are of: NAME=2 or NAME=1x3x224x224."""
+
+    name = "name=sizes"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, tuple[int, ...]]:
+        name, equals, text = str(value).rpartition("=")
+        if not equals or not name:
+            self.fail(f"{value!r} is not NAME=SIZES, such as n=2 or image=1x3x224x224", param, ctx)
+        try:
+            return name, tuple(map(size, text.split("x")))
+        except ValueError as error:
+            self.fail(f"{value!r} is not NAME=SIZES: {error}", param, ctx)
 
 
 class ActivationType(click.ParamType):

@@ -1,7 +1,9 @@
 """What is printed of a buffer, in one line, or one line per value with the bytes in hexadecimal; and of commands."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -9,10 +11,9 @@ __all__ = ["pieces", "told"]
 
 
 @contextmanager
-def told(i: int, text: str, say: Callable[[str], None] | None) -> Iterator[None]:
-    """Says when a command, of which `text` tells, begins and when it is done; nothing without `say`."""
-    say = say or (lambda _: None)
-    say(f"[StartCmd][{i:04}]: {text}")
+def told(i: int, form: Any, say: Callable[[str], None]) -> Iterator[None]:
+    """Says when a command, as it stands in a model file, begins and when it is done."""
+    say(f"[StartCmd][{i:04}]: {json.dumps(form)}")
     yield
     say(f"[EndCmd][{i:04}]")
 

@@ -1,7 +1,7 @@
 """Runs a model: buffers in host memory, dispatches on a JAX device, commands in order."""
 
-import json
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def run_model(
         state = _State(model, timing or Timing(), say, show, output or model.path.parent, record)
         for i, command in enumerate(model.commands):
             try:
-                with told(i, json.dumps(model.forms[i]), say if tells_commands else None):
+                with told(i, model.forms[i], say) if tells_commands else nullcontext():
                     state.execute(command)
             except ConstraintError as error:
                 raise ModelError(model.path, [Fault(f"command {i}", str(error))]) from None

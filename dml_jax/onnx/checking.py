@@ -7,17 +7,23 @@ from typing import Any
 from ..core.desc import OperatorDesc
 from ..errors import ConstraintError
 from .descs import described
+from .free_sizes import Sizes
 
 __all__ = ["check_nodes"]
 
 
-def check_nodes(path: Path, level: Any) -> Iterator[tuple[str, str | ConstraintError]]:
+def check_nodes(path: Path, level: Any, sizes: Sizes) -> Iterator[tuple[str, str | ConstraintError]]:
     """The label of each node that DirectML has an operator for, and that operator, or why a feature level refuses it.
 
+    Args:
+      path: the model.
+      level: of features.
+      sizes: what the model leaves open.
+
     Raises:
-      ConstraintError: the model cannot be read.
+      ConstraintError: the model cannot be read, or the sizes are not of it.
     """
-    for node in described(path):
+    for node in described(path, sizes):
         if not isinstance(node.desc, OperatorDesc):
             yield node.label, node.desc
             continue

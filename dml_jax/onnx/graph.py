@@ -31,6 +31,14 @@ class TensorSpec:
     dtype: np.dtype[Any]
     sizes: tuple[int | str | None, ...] | None
 
+    @property
+    def open_sizes(self) -> tuple[str, ...]:
+        """The sizes that the model leaves open, in words."""
+        if self.sizes is None:
+            return (f"all of input {self.name!r}",)
+        is_open = [(d, n) for d, n in enumerate(self.sizes) if not isinstance(n, int)]
+        return tuple(f"{repr(n) if n else f'dimension {d}'} of input {self.name!r}" for d, n in is_open)
+
     def __str__(self) -> str:
         sizes = "" if self.sizes is None else f"[{', '.join('?' if n is None else str(n) for n in self.sizes)}]"
         return f"{self.name}: {self.dtype}{sizes}"

@@ -10,6 +10,7 @@ from . import (
     movement,
     normalization,
     pooling,
+    recurrent,
     reductions,
     resizing,
 )
@@ -19,6 +20,6 @@ __all__ = ["ONNX_OPERATORS"]
 
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
-    *(pooling, normalization),
+    *(pooling, normalization, recurrent),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}

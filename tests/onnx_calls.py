@@ -71,6 +71,11 @@ def computed(calls, opset=OPSET):
         return list(map(np.asarray, jax.jit(function)(inputs)))
 
 
+def run(op_type, *inputs, opset=OPSET, **attributes):
+    """What this library computes of one call; `given` as in `call`."""
+    return computed([call(op_type, *inputs, **attributes)], opset)[0]
+
+
 def referred(calls, opset=OPSET):
     """What ONNX's reference implementation computes."""
     proto, inputs = model_of(calls, opset)

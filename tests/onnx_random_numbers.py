@@ -87,37 +87,21 @@ def size(g):
 
 
 INTEGERS, UNSIGNED = (np.int8, np.uint8, np.int32, np.int64), (np.uint8, np.uint32, np.uint64)
-_UNARY = {
-    7: (
-        *(
-            "Abs",
-            "Acos",
-            "Asin",
-            "Atan",
-            "Ceil",
-            "Cos",
-            "Elu",
-            "Exp",
-            "Floor",
-            "HardSigmoid",
-            "LeakyRelu",
-            "Log",
-            "Neg",
-        ),
-        *("Not", "Reciprocal", "Selu", "Sigmoid", "Sin", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh"),
-    ),
-    9: ("Acosh", "Asinh", "Atanh", "Cosh", "Erf", "IsNaN", "Shrink", "Sign", "Sinh"),
-    10: ("IsInf", "ThresholdedRelu"),
-    11: ("Round",),
-    12: ("Celu",),
-    14: ("HardSwish",),
-    18: ("Mish",),
-    20: ("Gelu",),
-}
+_UNARY = (
+    (7, ("Abs", "Acos", "Asin", "Atan", "Ceil", "Cos", "Elu", "Exp", "Floor", "HardSigmoid", "LeakyRelu", "Log")),
+    (7, ("Neg", "Not", "Reciprocal", "Selu", "Sigmoid", "Sin", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh")),
+    (9, ("Acosh", "Asinh", "Atanh", "Cosh", "Erf", "IsNaN", "Shrink", "Sign", "Sinh")),
+    (10, ("IsInf", "ThresholdedRelu")),
+    (11, ("Round",)),
+    (12, ("Celu",)),
+    (14, ("HardSwish",)),
+    (18, ("Mish",)),
+    (20, ("Gelu",)),
+)
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 # By the first version that ONNX Runtime has.
 NUMBER_RECIPES = (
-    *((since, unary(op_type)) for since, names in _UNARY.items() for op_type in names),
+    *((since, unary(op_type)) for since, names in _UNARY for op_type in names),
     *((7, binary(op_type, np.bool_, low=0, high=1)) for op_type in ("And", "Or", "Xor")),
     *((7, binary(op_type, np.float32)) for op_type in ("Greater", "Less", "PRelu")),
     (7, binary("Equal", np.int32, np.int64)),

@@ -144,8 +144,7 @@ def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
     wide = jax.dtypes.canonicalize_dtype(np.float64)
     whole = jnp.rint(exponent)
     is_whole = exponent == whole
-    limits = jnp.iinfo(np.int32)
-    exact = _whole_power(base, jnp.clip(whole.astype(np.float32), limits.min, limits.max).astype(np.int32))
+    exact = _whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
     near = jnp.power(base.astype(wide), jnp.where(is_whole, 1, exponent).astype(wide))
     nearest = jnp.rint(near)
     is_near = jnp.abs(near - nearest) <= 4 * jnp.finfo(wide).eps * jnp.abs(near)  # 9 ** 0.5 may be less than 3
@@ -153,7 +152,7 @@ def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def prelu(*, x: Array, slope: Array) -> jax.Array:
-    """The slope is broadcast to x; its derivative is 0 where x is not negative."""
+    """The slope is broadcast to x; its derivative is 0 where x is not negative, infinite too."""
     x, slope = on_device(x), on_device(slope)
     if np.broadcast_shapes(x.shape, slope.shape) != x.shape:
         raise ConstraintError(f"slope must broadcast to x, but their shapes are {slope.shape} and {x.shape}")

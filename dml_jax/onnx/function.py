@@ -178,9 +178,10 @@ def _known_inputs(graph: Graph, static: Mapping[str, Any]) -> dict[str, np.ndarr
         if name not in specs:
             raise OnnxError(f"{what}: it must be of an input, {', '.join(specs) or 'of which there are none'}")
         given = np.asarray(value)
+        is_number = jnp.issubdtype(given.dtype, jnp.number) or given.dtype == bool
         with np.errstate(all="ignore"):
-            known[name] = given.astype(specs[name].dtype)
-        if given.dtype.kind not in "biuf" or not np.array_equal(known[name], given, equal_nan=given.dtype.kind == "f"):
+            known[name] = given.astype(specs[name].dtype) if is_number else given
+        if not is_number or not ((known[name] == given) | (given != given)).all():  # a NaN stays one
             raise DataTypeError(f"{what}: it must be {specs[name].dtype}, exactly, but it is {value!r:.60}")
         check_sizes(what, specs[name], given.shape, sizes)
     return known

@@ -138,9 +138,7 @@ def test_what_computes_with_symbolic_sizes_is_refused_in_words(op_type):
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     function = to_jax(proto)
     symbolic = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n, 3, 4"), np.float32)
-    with pytest.raises(
-        OnnxError, match=rf"^{op_type} node #0: .*; sizes are symbolic: export a jax.vmap over the batch"
-    ):
+    with pytest.raises(OnnxError, match=rf"^{op_type} node #0: .*; sizes are symbolic: export a jax.vmap"):
         jax.export.export(jax.jit(function))(symbolic)
     exported = jax.export.export(jax.jit(jax.vmap(lambda one: function(one[None]))))(symbolic)
     np.testing.assert_array_equal(exported.call(x), x.reshape(2, 1, 12) if op_type == "Flatten" else [[1, 3, 4]] * 2)

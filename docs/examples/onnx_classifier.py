@@ -16,6 +16,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AxisType
 
 try:
     import onnx
@@ -89,7 +90,7 @@ def batched(path: Path) -> tuple[Classify, Weights]:
 
 def trained(classify: Classify, weights: Weights, rng: np.random.Generator, steps: int) -> tuple[Weights, list[float]]:
     """The weights after some steps of gradient descent on the last layer, and the loss before each."""
-    mesh = jax.make_mesh((np.gcd(BATCH, jax.device_count()),), ("batch",))
+    mesh = jax.make_mesh((np.gcd(BATCH, jax.device_count()),), ("batch",), axis_types=(AxisType.Auto,))
     split, whole = jax.NamedSharding(mesh, jax.P("batch")), jax.NamedSharding(mesh, jax.P())
 
     def loss(last: Weights, rest: Weights, pictures: jax.Array, labels: jax.Array) -> jax.Array:

@@ -15,6 +15,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import AxisType
 
 try:
     import onnx
@@ -94,7 +95,7 @@ def patches(rng: np.random.Generator, picture: np.ndarray, size: int) -> np.ndar
 def trained(network: OnnxFunction, rng: np.random.Generator, picture: np.ndarray, steps: int) -> Weights:
     """The weights after some steps on patches of one picture."""
     factor = factor_of(network)
-    mesh = jax.make_mesh((np.gcd(BATCH, jax.device_count()),), ("batch",))
+    mesh = jax.make_mesh((np.gcd(BATCH, jax.device_count()),), ("batch",), axis_types=(AxisType.Auto,))
     split, whole = jax.NamedSharding(mesh, jax.P("batch")), jax.NamedSharding(mesh, jax.P())
 
     def loss(weights: Weights, low: jax.Array, high: jax.Array) -> jax.Array:

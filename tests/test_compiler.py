@@ -56,7 +56,7 @@ LARGE = ("GATHER", "GATHER_ELEMENTS", "DEPTH_TO_SPACE", "SCATTER_ND")
 # Calls.
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_struct
 def test_fresh_and_bound_agree(desc):
     run, inputs = compile_operator(desc), buffers(desc)

@@ -211,14 +211,26 @@ TOY_PAGE = """
 """
 
 
+# Pages that the tests of this site read; of the others, titles suffice, which takes a third of the time.
+READ = ("index", "functions", "descriptors", "roll", "toy")
+
+
 @pytest.fixture(scope="session")
 def larger_site(tmp_path_factory):
-    """The site of a copy of this clone with both operators."""
-    return once(tmp_path_factory, "clone", enlarge) / "site"
+    """The site of a copy of this clone with both operators, of most other pages no more than titles."""
+
+    def make(clone):
+        enlarge(clone)
+        for page in clone.glob("docs/**/*.md"):
+            if page.stem not in READ:
+                page.write_text(page.read_text().split("\n", 1)[0] + "\n")
+        build(clone, clone / "site")
+
+    return once(tmp_path_factory, "clone", make) / "site"
 
 
 def enlarge(clone):
-    """Copies this clone, adds of each operator a source, a line and a page, and builds the site."""
+    """Copies this clone, and adds of each operator a source, a line and a page."""
     for folder in ("dml_jax", "docs"):
         shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__", "out"))
     page = "docs/contributing.md"
@@ -228,12 +240,13 @@ def enlarge(clone):
         (clone / f"docs/operators/{name}.md").write_text(text)
         with open(clone / "dml_jax/operators/__init__.py", "a") as lines:
             lines.write(f"from ._{name} import *\n")
-    (clone / "failure").write_text(build(clone, clone / "site"))
 
 
 @pytest.mark.exhaustive
-def test_a_site_with_new_operators_is_built_without_a_warning(larger_site):
-    assert (larger_site.parent / "failure").read_text() == ""
+def test_a_site_with_new_operators_is_built_without_a_warning(tmp_path):
+    """With all of its pages."""
+    enlarge(tmp_path)
+    assert build(tmp_path, tmp_path / "site") == ""
 
 
 def test_new_operators_are_in_the_table_and_the_contents(larger_site):

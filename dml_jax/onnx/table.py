@@ -7,11 +7,14 @@ from . import (
     casting,
     control,
     elementwise,
+    linear_algebra,
     movement,
     normalization,
     pooling,
+    recurrent,
     reductions,
     resizing,
+    sampling,
 )
 from .values import Operators
 
@@ -19,6 +22,6 @@ __all__ = ["ONNX_OPERATORS"]
 
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
-    *(pooling, normalization),
+    *(pooling, normalization, recurrent, linear_algebra, sampling),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}

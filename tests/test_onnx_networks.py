@@ -104,7 +104,9 @@ def test_onnxs_runner_drives_the_backend(monkeypatch, tmp_path):
     assert not result.failures
     assert {reason for _, reason in result.skipped} == {"Not compatible with backend"}
     names = {str(case).partition(" ")[0] for case, _ in result.skipped}
-    assert all(name.startswith(("test_sequence_model", "test_strnorm_model", "test_gradient_of")) for name in names), names
+    assert all(name.startswith(("test_sequence_model", "test_strnorm_model", "test_gradient_of")) for name in names), (
+        names
+    )
     models = sum(len(load(kind=kind)) for kind in ("simple", "pytorch-converted", "pytorch-operator")) + len(NETWORKS)
     run = result.testsRun - 2 - len(result.skipped)
     print(f"{run} of {models} models of onnx {onnx.__version__}")  # noqa: T201

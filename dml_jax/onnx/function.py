@@ -192,12 +192,20 @@ def _known_inputs(graph: Graph, static: Mapping[str, Any]) -> dict[str, np.ndarr
         if name not in specs:
             raise OnnxError(f"{what}: it must be of an input, {', '.join(specs) or 'of which there are none'}")
         given = np.asarray(value)
-        with np.errstate(all="ignore"):
-            known[name] = given.astype(specs[name].dtype)
-        if given.dtype.kind not in "biuf" or not np.array_equal(known[name], given, equal_nan=given.dtype.kind == "f"):
+        if not _fits_exactly(given, specs[name].dtype):
             raise DataTypeError(f"{what}: it must be {specs[name].dtype}, exactly, but it is {value!r:.60}")
+        known[name] = given.astype(specs[name].dtype)
         check_sizes(what, specs[name], given.shape, sizes)
     return known
+
+
+def _fits_exactly(given: np.ndarray, dtype: np.dtype[Any]) -> bool:
+    """Whether numbers are the same in another type."""
+    is_float = jnp.issubdtype(given.dtype, np.floating)
+    if not is_float and given.dtype.kind not in "biu":
+        return False
+    with np.errstate(all="ignore"):
+        return np.array_equal(given.astype(dtype), given, equal_nan=is_float)
 
 
 # Inputs that are floats and decide a shape or what is compiled, by position.

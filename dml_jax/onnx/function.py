@@ -192,20 +192,13 @@ def _known_inputs(graph: Graph, static: Mapping[str, Any]) -> dict[str, np.ndarr
         if name not in specs:
             raise OnnxError(f"{what}: it must be of an input, {', '.join(specs) or 'of which there are none'}")
         given = np.asarray(value)
-        if not _fits_exactly(given, specs[name].dtype):
+        is_number = jnp.issubdtype(given.dtype, jnp.number) or given.dtype == bool
+        with np.errstate(all="ignore"):
+            known[name] = given.astype(specs[name].dtype) if is_number else given
+        if not is_number or not ((known[name] == given) | (given != given)).all():  # a NaN stays one
             raise DataTypeError(f"{what}: it must be {specs[name].dtype}, exactly, but it is {value!r:.60}")
-        known[name] = given.astype(specs[name].dtype)
         check_sizes(what, specs[name], given.shape, sizes)
     return known
-
-
-def _fits_exactly(given: np.ndarray, dtype: np.dtype[Any]) -> bool:
-    """Whether numbers are the same in another type."""
-    is_float = jnp.issubdtype(given.dtype, np.floating)
-    if not is_float and given.dtype.kind not in "biu":
-        return False
-    with np.errstate(all="ignore"):
-        return np.array_equal(given.astype(dtype), given, equal_nan=is_float)
 
 
 # Inputs that are floats and decide a shape or what is compiled, by position.

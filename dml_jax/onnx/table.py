@@ -6,6 +6,8 @@ from . import (
     arrange,
     casting,
     control,
+    convolution,
+    detection,
     elementwise,
     linear_algebra,
     movement,
@@ -22,6 +24,6 @@ __all__ = ["ONNX_OPERATORS"]
 
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
-    *(pooling, normalization, recurrent, linear_algebra, sampling),
+    *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}

@@ -90,7 +90,7 @@ def by_taps(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int)
     counts = [one.count for one in windows]
     numbers = jnp.moveaxis(w.reshape(groups, w.shape[0] // groups, -1), 2, 0)
     parts = (
-        part[:, :, None] * number[..., *(None,) * len(counts)]
+        part[:, :, None] * number[None, ..., *(None,) * len(counts)]
         for part, number in zip(_taps(x, windows), numbers, strict=True)
     )
     return reduce(add, parts).reshape(x.shape[0], w.shape[0], *counts)

@@ -41,15 +41,6 @@ def dml_jax_command(*arguments):
     return CliRunner().invoke(command, [str(a) for a in arguments])
 
 
-@pytest.fixture(autouse=True)
-def interruption():
-    """The handlers as they were."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture
 def models(tmp_path):
     """A copy of the documented models, that a run may write beside."""

@@ -33,7 +33,7 @@ def einsum_of(equation, inputs):
     return helper.make_node("Einsum", [f"x{i}" for i in range(len(inputs))], ["y"], equation=equation)
 
 
-@pytest.mark.parametrize("equation", sampled(EQUATIONS, ["ij , jk -> k i", "bij,bjk->bik"]))
+@pytest.mark.parametrize("equation", sampled(EQUATIONS, ["bij,bjk->bik"]))
 def test_einsum_is_that_of_onnx_runtime(equation):
     inputs = [numbers(*shape, seed=i) for i, shape in enumerate(EQUATIONS[equation])]
     node = einsum_of(equation, inputs)
@@ -62,6 +62,7 @@ def test_einsum_of_every_type(dtype):
     )
 
 
+@pytest.mark.exhaustive
 def test_einsum_has_derivatives():
     inputs = [numbers(3, 4), numbers(4, 5, seed=1)]
     named = {"x0": inputs[0], "x1": inputs[1]}
@@ -87,7 +88,8 @@ def test_equations_that_do_not_fit(equation, shapes, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("shape", sampled([(1, 1), (3, 3), (2, 3, 4, 4)], [(2, 3, 4, 4)]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (2, 3, 4, 4)])
 def test_det_is_that_of_onnx_runtime(shape):
     node, x = helper.make_node("Det", ["x"], ["y"]), numbers(*shape)
     (wanted,) = runtime(model([node], {"x": x}, ["y"], opset=11), {"x": x})

@@ -86,7 +86,7 @@ def pictures(sizes, seed=0):
 
 
 CONFIGURATIONS = list(configurations(60))
-FEW = CONFIGURATIONS[1:6]
+FEW = CONFIGURATIONS[4:5]
 OWN = [
     *(("MaxPool", {"storage_order": order}) for order in (0, 1)),
     *(("AveragePool", {"count_include_pad": include}) for include in (0, 1)),
@@ -134,7 +134,8 @@ def automatic_pads(mode, sizes, kernel_shape, strides, dilations):
     return low + high
 
 
-@pytest.mark.parametrize("mode", sampled(["SAME_UPPER", "SAME_LOWER", "VALID"], ["SAME_LOWER"]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER", "VALID"])
 def test_padding_that_follows_from_sizes(mode):
     """ONNX Runtime gives the same where nothing is dilated."""
     nodes, inputs, exact = [], {}, {}
@@ -168,7 +169,8 @@ def within(dtype):
     return {"rtol": 0.51 * step} if np.dtype(dtype).itemsize < 4 else {"rtol": 8 * step, "atol": 8 * step}
 
 
-@pytest.mark.parametrize("dtype", sampled(TYPES, [np.float16]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dtype", TYPES)
 def test_floats_are_added_wide_and_rounded_once(dtype):
     x = pictures((5, 6)).astype(dtype)
     for name, own in OWN[2:]:
@@ -185,7 +187,7 @@ def test_floats_are_added_wide_and_rounded_once(dtype):
         np.testing.assert_allclose(y, exact, **within(dtype))
 
 
-@pytest.mark.parametrize("dtype", sampled([np.int8, np.uint8, *TYPES], [np.int8, ml_dtypes.bfloat16]))
+@pytest.mark.parametrize("dtype", sampled([np.int8, np.uint8, *TYPES], [ml_dtypes.bfloat16]))
 def test_the_greatest_is_one_of_the_elements(dtype):
     """Bits and indices of every type, those of padding never; ties give the first."""
     limits = jnp.iinfo(dtype) if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo(dtype)
@@ -204,6 +206,7 @@ def test_the_greatest_is_one_of_the_elements(dtype):
         assert_same_values(largest, x.max((2, 3), keepdims=True))
 
 
+@pytest.mark.exhaustive
 def test_a_nan_is_the_greatest_and_padding_alone_has_none():
     x = np.float32([[[1, np.nan, -np.inf, 3]]])
     (y,) = run_node(helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2]), [x])
@@ -233,7 +236,8 @@ def of_node(name, x, **attributes):
     return to_jax(model([helper.make_node(name, ["x"], ["y"], **attributes)], {"x": x}, ["y"], opset=22))
 
 
-@pytest.mark.parametrize("which", sampled([0, 2, 3, 4, 5, 6], [0]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("which", [0, 2, 3, 4, 5, 6])
 def test_derivatives_are_those_of_differences(which):
     name, own = OWN[which]
     rng = np.random.default_rng(0)
@@ -241,7 +245,8 @@ def test_derivatives_are_those_of_differences(which):
     check_grads(of_node(name, x, **SQUARE, **own), (x,), 1, modes=["fwd", "rev"], eps=1e-2, atol=2e-2, rtol=2e-2)
 
 
-@pytest.mark.parametrize("name", sampled(["MaxPool", "LpPool", "GlobalLpPool"], ["LpPool"]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["MaxPool", "LpPool", "GlobalLpPool"])
 def test_derivatives_of_zeros_are_finite(name):
     """Of equal elements the first one has the derivative."""
     x = np.zeros((1, 1, 4), np.float32)
@@ -250,7 +255,8 @@ def test_derivatives_of_zeros_are_finite(name):
     np.testing.assert_array_equal(gradient, [[[1, 0, 1, 0]]] if name == "MaxPool" else np.zeros_like(x))
 
 
-@pytest.mark.parametrize("name", sampled(["MaxPool", "AveragePool"], ["AveragePool"]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["MaxPool", "AveragePool"])
 def test_jit_and_vmap(name):
     x = pictures((5, 6))
     many, function = np.stack([x, -x]), of_node(name, x, **SQUARE, ceil_mode=1)

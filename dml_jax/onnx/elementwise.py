@@ -19,7 +19,7 @@ __all__ = ["OPERATORS", "add", "divide", "limited", "multiply", "subtract"]
 def _broadcast(*operands: Array) -> tuple[Any, ...]:
     """The module to compute with, then the operands in one shape."""
     xp, *operands_ = arrays(*operands)
-    sizes = np.broadcast_shapes(*(x.shape for x in operands_))
+    sizes = jnp.broadcast_shapes(*(x.shape for x in operands_))
     return xp, *(xp.broadcast_to(x, sizes) for x in operands_)
 
 
@@ -154,7 +154,7 @@ def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
 def prelu(*, x: Array, slope: Array) -> jax.Array:
     """The slope is broadcast to x; its derivative is 0 where x is not negative, infinite too."""
     x, slope = on_device(x), on_device(slope)
-    if np.broadcast_shapes(x.shape, slope.shape) != x.shape:
+    if jnp.broadcast_shapes(x.shape, slope.shape) != x.shape:
         raise ConstraintError(f"slope must broadcast to x, but their shapes are {slope.shape} and {x.shape}")
     slope = jnp.broadcast_to(slope, x.shape)
     return jnp.where(x < 0, slope * jnp.minimum(x, 0), x)

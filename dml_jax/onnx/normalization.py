@@ -104,9 +104,10 @@ def layer_normalization(
     """Floats of 64 bits are computed as such, whatever `stash_type` says, which is the type of the mean."""
     if not -x.ndim <= axis < x.ndim:
         raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}), but it is {axis}")
+    factors = _spread("scale", scale, x.shape)
+    added = None if b is None else _spread("b", b, x.shape)
     y, mean, inverse = _standardized(_wide(x), tuple(range(axis % x.ndim, x.ndim)), epsilon)
-    y = y * _spread("scale", scale, x.shape)
-    y = y if b is None else y + _spread("b", b, x.shape)
+    y = y * factors if added is None else y * factors + added
     stash = jnp.bfloat16 if stash_type == 16 else np.float32
     return (y.astype(x.dtype), mean.astype(stash), inverse.astype(stash))[:count]
 

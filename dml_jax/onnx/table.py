@@ -7,6 +7,7 @@ from . import (
     casting,
     control,
     convolution,
+    detection,
     elementwise,
     linear_algebra,
     movement,
@@ -23,6 +24,6 @@ __all__ = ["ONNX_OPERATORS"]
 
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
-    *(convolution, pooling, normalization, recurrent, linear_algebra, sampling),
+    *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}

@@ -2,6 +2,7 @@
 
 import itertools
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ def exact(x, w, windows, groups):
     x = np.pad(x.astype(np.float64), [(0, 0)] * 2 + [(one.start, one.end) for one in windows])
     x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
     w = w.astype(np.float64).reshape(groups, -1, *w.shape[1:])
-    y = 0
+    y: Any = 0
     for tap in np.ndindex(*w.shape[3:]):
         starts = [i * one.dilation for i, one in zip(tap, windows, strict=True)]
         at = [
@@ -32,7 +33,7 @@ def exact(x, w, windows, groups):
     return y.reshape(y.shape[0], -1, *y.shape[3:])
 
 
-def case(rank, kernel, stride, dilation, pads, groups, channels=4, made=4, batch=2):
+def case(rank, kernel, stride, dilation, pads, groups, channels=4, made=4, batch=2) -> Any:
     """Operands, with numbers that differ along the dimensions."""
     kernels, strides = [(kernel + d - 1) % 5 + 1 for d in range(rank)], [(stride + d - 1) % 3 + 1 for d in range(rank)]
     dilations = [dilation if k < 4 else 1 for k in kernels]
@@ -60,7 +61,7 @@ RANKS_AND_PARTS = list(itertools.product((1, 2, 3), range(0, PARTS, 4)))
 def test_every_form_makes_the_sums(which):
     rank, part = which
     chosen = EVERY[part::PARTS]
-    cases = [case(rank, *numbers[:4], groups, made=made, batch=n) for *numbers, (groups, made), n in chosen]
+    cases = [case(rank, k, s, d, pads, groups, made=made, batch=n) for k, s, d, pads, (groups, made), n in chosen]
 
     def forms(operands):
         of_cases = zip(operands, cases, strict=True)
@@ -74,7 +75,7 @@ def test_every_form_makes_the_sums(which):
 
 # What is chosen by shapes.
 
-SHAPES = {
+SHAPES: dict[str, Any] = {
     "one by one": (by_columns, (1, 64, 56, 56), (256, 64, 1, 1), 1),
     "one by one, in groups": (by_columns, (1, 272, 14, 14), (272, 68, 1, 1), 4),
     "many filters, few places": (by_columns, (1, 256, 14, 14), (256, 256, 3, 3), 1),
@@ -92,8 +93,8 @@ SHAPES = {
 def test_forms_are_chosen_by_shapes(name):
     form, x, w, groups = SHAPES[name]
     windows = [Windows(n, k, 1, 1, k // 2, k // 2) for n, k in zip(x[2:], w[2:], strict=True)]
-    described = (jax.ShapeDtypeStruct(shape, np.float32) for shape in (x, w))
-    assert form_on_cpu(*described, windows, groups) is form
+    x, w = (jax.ShapeDtypeStruct(shape, np.float32) for shape in (x, w))
+    assert form_on_cpu(x, w, windows, groups) is form
 
 
 # What JAX does with it. Small cases of every form, the last one only where nothing fits.

@@ -45,12 +45,9 @@ def convolve(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int
       [N, O, *counts], of x's type.
     """
     form = form_on_cpu(x, w, windows, groups)
-
-    def on_cpu(x: jax.Array, w: jax.Array) -> jax.Array:
-        wide = wide_type(x.dtype)
-        return form(x.astype(wide), w.astype(wide), windows, groups).astype(x.dtype)
-
-    return lax.platform_dependent(x, w, cpu=on_cpu, default=lambda x, w: plain(x, w, windows, groups))
+    return lax.platform_dependent(
+        x, w, cpu=lambda x, w: form(x, w, windows, groups), default=lambda x, w: plain(x, w, windows, groups)
+    )
 
 
 def form_on_cpu(x: Any, w: Any, windows: Sequence[Windows], groups: int) -> _Form:
@@ -87,13 +84,13 @@ def by_groups(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: in
 
 def by_taps(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -> jax.Array:
     """Each channel times one number per element of its filters, moved and added up."""
-    counts = [one.count for one in windows]
-    numbers = jnp.moveaxis(w.reshape(groups, w.shape[0] // groups, -1), 2, 0)
+    counts, wide = [one.count for one in windows], wide_type(x.dtype)
+    numbers = jnp.moveaxis(w.astype(wide).reshape(groups, w.shape[0] // groups, -1), 2, 0)
     parts = (
         part[:, :, None] * number[None, ..., *(None,) * len(counts)]
-        for part, number in zip(_taps(x, windows), numbers, strict=True)
+        for part, number in zip(_taps(x.astype(wide), windows), numbers, strict=True)
     )
-    return reduce(add, parts).reshape(x.shape[0], w.shape[0], *counts)
+    return reduce(add, parts).astype(x.dtype).reshape(x.shape[0], w.shape[0], *counts)
 
 
 def by_columns(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -> jax.Array:

@@ -168,6 +168,7 @@ def test_eager_is_jitted_is_exported(case):
     assert shapes == [(x.shape, x.dtype) for x in jax.tree.leaves(eager)]
 
 
+@pytest.mark.thinned(2)
 @first_of_each(MAPPED)
 def test_eager_is_vmapped(case):
     batch = [np.stack([a, flipped(a)]) for a in case.leaves]
@@ -453,6 +454,7 @@ def test_artifacts_run_in_a_fresh_process_without_dml_jax(tmp_path):
 INDEXED = {name: case for name, case in CASES.items() if case.indexed is not None}
 
 
+@pytest.mark.thinned(2)
 @by_name(INDEXED)
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jitted"])
 def test_checkify_reports_an_index_out_of_range(case, jit):
@@ -514,8 +516,8 @@ def test_a_second_call_traces_nothing(case):
     arrays = case.leaves
     chex.clear_trace_counter()
     traced_once = jax.jit(chex.assert_max_traces(lambda *x: case(*x), n=1))
-    traced_once(*arrays)
-    traced_once(*map(flipped, arrays))
+    traced_once.trace(*arrays)
+    traced_once.trace(*map(flipped, arrays))
 
 
 # Errors.

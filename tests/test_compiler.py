@@ -175,6 +175,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("operator", [*(name for name in DESCS if name.startswith("GATHER")), *DEPTH_SPACE])
 def test_reads_and_depth_space_allocate_the_output_or_nothing(operator, layout):

@@ -430,11 +430,12 @@ print(len(sys.argv) - 1)
 """
 
 
-def test_artifacts_run_in_a_fresh_process_without_dml_jax(tmp_path):
+@pytest.mark.parametrize("which", [slice(0, None, 3), *exhaustive({"all": (slice(None),)})], ids=["every third", None])
+def test_artifacts_run_in_a_fresh_process_without_dml_jax(which, tmp_path):
     """One artifact of each operator, for cpu, cuda and tpu."""
     pytest.importorskip("flatbuffers")
     names = []
-    for name, case in CASES.items():
+    for name, case in [*CASES.items()][which]:
         arrays = case.leaves
         exported = jax.export.export(jax.jit(case), platforms=("cpu", "cuda", "tpu"))(*arrays)
         assert exported.platforms == ("cpu", "cuda", "tpu")
@@ -448,7 +449,7 @@ def test_artifacts_run_in_a_fresh_process_without_dml_jax(tmp_path):
         np.savez(tmp_path / f"{name}.npz", **saved)
         names.append(str(tmp_path / name))
     ran = subprocess.run([sys.executable, "-c", RUN_ARTIFACTS, *names], capture_output=True, text=True, cwd=tmp_path)
-    assert ran.stdout.strip() == str(len(CASES)), ran.stderr
+    assert ran.stdout.strip() == str(len(names)), ran.stderr
 
 
 INDEXED = {name: case for name, case in CASES.items() if case.indexed is not None}

@@ -27,7 +27,7 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What is collected stays, and what is traced is seldom garbage at once: looking for it took a tenth of the time."""
+    """What is collected stays, what is traced is seldom garbage at once: looking for it took a tenth of the time."""
     gc.disable()
     yield
     gc.freeze()

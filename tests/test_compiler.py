@@ -79,6 +79,7 @@ def test_large_outputs_are_flat_too(operator):
     assert_same_bits(longer, np.append(fresh, np.float32([7] * 5)))
 
 
+@pytest.mark.thinned
 @every_struct
 def test_the_outputs_are_written_into_the_memory_of_out(desc):
     for one in (desc, *([large(desc.operator_type)] if desc.operator_type in LARGE else [])):

@@ -192,7 +192,7 @@ def test_an_auto_mesh_costs_what_the_table_says(row, dtype, exhaustive):
             assert set(found) >= {"all-gather"}
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(4)
 @every_type
 def test_an_explicit_mesh_costs_what_the_table_says(row, dtype, exhaustive):
     says = documented()[row][1]

@@ -1,10 +1,11 @@
 """DirectML's data movement as pure JAX functions."""
 
 from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as type checkers know it; `typing` would take as long as all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from . import batch as batch
     from . import onnx as onnx
     from .compiled.compile import (
@@ -62,7 +63,7 @@ _PLACES = {
 _SUBPACKAGES = ("batch", "onnx")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name == "__all__":
         return _public()
     if name in _SUBPACKAGES:
@@ -79,6 +80,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    from importlib.util import find_spec
+
     return [*_public(), *(name for name in _SUBPACKAGES if name != "onnx" or find_spec("onnx")), "__version__"]
 
 

@@ -3,12 +3,18 @@
 import os
 import signal
 import sys
-from typing import Any, NoReturn
 
 
 def main() -> None:
     """Runs the command line and exits with its status."""
     signal.signal(signal.SIGINT, _interrupted)
+    try:
+        _run()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, but for what Python does when it ends
+
+
+def _run() -> None:
     try:
         import click
         import PIL  # noqa: F401
@@ -29,10 +35,11 @@ def main() -> None:
         sys.exit(1 if isinstance(error, BrokenPipeError) else f"error: cannot write the output: {error}")
 
 
-def _interrupted(*_: Any) -> NoReturn:
+def _interrupted(*_: object) -> None:
     """Leaves at once: an exception raised here could be swallowed by the callback that it interrupts."""
-    if output := sys.modules.get("dml_jax.files"):
-        output.discard_unfinished()
+    # The module may be being imported right now.
+    if discard := getattr(sys.modules.get("dml_jax.files"), "discard_unfinished", None):
+        discard()
     os.write(2, b"interrupted\n")
     os._exit(130)
 

@@ -1,6 +1,7 @@
 """Strict settings for every test, both states of x64 where a test asks for them, and what only --exhaustive runs."""
 
 import gc
+import signal
 from collections import Counter
 
 import jax
@@ -19,6 +20,15 @@ def x64(request):
     """Runs the test with 64-bit types disabled, then enabled."""
     with jax.enable_x64(request.param):
         yield request.param
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    """Puts the handlers of signals back, which commands replace: Ctrl-C is for the test run."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def pytest_addoption(parser):

@@ -29,15 +29,6 @@ N = 11
 OPERATORS = options.batch_operators()
 
 
-@pytest.fixture(autouse=True)
-def signals():
-    """The handlers as they were."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 def batch(*arguments):
     """Runs the command inside this process."""
     return CliRunner().invoke(dml_jax_command, ["batch", *map(str, arguments)])

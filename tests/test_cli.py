@@ -41,15 +41,6 @@ def dml_jax_command(*arguments):
     return CliRunner().invoke(command, [str(a) for a in arguments])
 
 
-@pytest.fixture(autouse=True)
-def interruption():
-    """The handlers as they were."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture
 def models(tmp_path):
     """A copy of the documented models, that a run may write beside."""
@@ -403,7 +394,7 @@ def completed(monkeypatch, capsys, words, shell="bash"):
         "dml-jax ops gather_n": ["GATHER_ND", "GATHER_ND1"],
         "dml-jax ops GATHER --feature-level 2": ["2_0", "2_1"],
         "dml-jax check --feature-level ": [str(level) for level in FeatureLevel],
-        "dml-jax run --i": ["--iterations", "--interval", "--input"],
+        "dml-jax run --i": ["--iterations", "--interval", "--input", "--input-path"],
         "dml-jax batch gather_n": ["gather_nd"],
         "dml-jax batch gather --shared in": ["input", "indices"],
         "dml-jax batch depth_to_space --order C": ["CRD", "COLUMN_ROW_DEPTH"],

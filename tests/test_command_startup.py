@@ -68,7 +68,7 @@ def test_wrong_command_lines_import_no_jax(arguments):
         "dml-jax ": ["batch", "bench", "check", "ops", "run"],
         "dml-jax r": ["run"],
         "dml-jax ba": ["batch"],
-        "dml-jax run --i": ["--iterations", "--interval", "--input"],
+        "dml-jax run --i": ["--iterations", "--interval", "--input", "--input-path"],
         "dml-jax bench --j": ["--json"],
         **{
             f"dml-jax {subcommand} --feature-level ": [str(level) for level in FeatureLevel]
@@ -83,6 +83,29 @@ def test_completion_imports_no_jax(words, offered):
         "_DML_JAX_COMPLETE": "bash_complete",
     }
     assert started(**variables).splitlines() == [f"plain,{word}" for word in offered]
+
+
+# Tells which packages were imported when the handler of interruptions is put in place, and when it is taken away.
+SPYING = """
+import signal, sys
+before, put = {*sys.modules}, signal.signal
+def spy(number, handler):
+    packages = {name.partition(".")[0] for name in sys.modules if name not in before}
+    print(handler.__name__ if callable(handler) else handler.name, *sorted(packages))
+    put(number, handler)
+signal.signal = spy
+from dml_jax.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["fly"], ["ops", "GATHER"]], ids=" ".join)
+def test_interruptions_are_told_from_the_first_line_to_the_last(arguments):
+    line = [sys.executable, "-c", SPYING, *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
+    (first, *imported), *_, (last, *_) = [one.split() for one in done.stdout.splitlines()]
+    assert (first, last) == ("_interrupted", "SIG_IGN")
+    assert {*imported} <= {"dml_jax", "importlib", "warnings"}
 
 
 # A JAX that is interrupted while it is imported, and would swallow an exception, as callbacks of the real one do.
@@ -109,7 +132,17 @@ raise RuntimeError("it went on")
     ids=lambda arguments: " ".join(map(str, arguments[:2])).replace(str(FOLDER), ""),
 )
 def test_interruption_while_jax_is_imported(tmp_path, arguments):
-    (tmp_path / "jax.py").write_text(INTERRUPTED)
+    assert_told(tmp_path, INTERRUPTED, arguments)
+
+
+def test_interruption_while_the_module_of_unfinished_files_is_imported(tmp_path):
+    half = "import sys, types\nsys.modules['dml_jax.files'] = types.ModuleType('dml_jax.files')\n"
+    assert_told(tmp_path, half + INTERRUPTED, ["ops"])
+
+
+def assert_told(tmp_path, jax, arguments):
+    """The command ends with one line and status 130, while it imports this in place of JAX."""
+    (tmp_path / "jax.py").write_text(jax)
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-m", "dml_jax", *map(str, arguments)],

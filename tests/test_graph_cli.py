@@ -1,15 +1,18 @@
-"""The command on serialized graphs: outputs as .npy files or none, constants from files beside the graph, faults."""
+"""The command on serialized graphs: outputs as .npy files or none, constants beside the graph, benchmarks."""
 
 import json
+import re
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from model_cases import FOLDER
 
 from dml_jax import Constant, DepthToSpaceDesc, ElementWiseIdentityDesc, GatherDesc, GraphDesc, TensorDesc
+from dml_jax.array_models.graph_file import read_graph_model
 from dml_jax.command.main import command
 
 pytest.importorskip("flatbuffers")
@@ -130,10 +133,13 @@ def test_a_constant_may_be_as_long_as_its_tensor_or_its_elements(folder):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ([], "--input must give a file to each input of the model, x, but 'x' has none"),
+        (
+            ["x.npy", "x.npy"],
+            "--input must be given once at most to each input of the model, x, but x.npy is left over",
+        ),
         (["x.npy", "table=x.npy"], "--input table=x.npy: no input is named 'table'; known are x"),
         (["none.npy"], "input 'x': "),
-        (["narrow.npy"], "GRAPH: the array of x must have elements of int64, but they are int32"),
+        (["narrow.npy"], "input 'x': its type must be int64, but it is int32"),
         (["short.npy"], "GRAPH: the array of x must have its sizes, (1, 4, 1, 1), but its shape is (4,)"),
     ],
 )
@@ -168,11 +174,76 @@ def test_check_lists_operators_and_faults_of_a_feature_level(folder):
     assert {"where": "node 'pick'", "operator": "GATHER"} in checked["operators"]
 
 
+# Benchmarks.
+
+
+@pytest.mark.parametrize(
+    ("options", "times"),
+    [
+        ([], ["Dispatch 'graph.bin': 1 iterations, # ms median (CPU)"]),
+        (["-i", 3, "-r", 2, "-I", 1], ["Dispatch 'graph.bin': 3 iterations, # ms median (CPU)"]),
+        (["-t", 0], ["Dispatch 'graph.bin': 1 iterations, # ms median (CPU)"]),
+        (
+            ["-i", 2, "-w", 0, "-v", 2],
+            [
+                "Dispatch 'graph.bin': 2 iterations",
+                "CPU Timings (Hot)  : 2 samples, # ms average, # ms min, # ms median, # ms max",
+                "The timings of each iteration:",
+                "iteration 0: # ms (CPU)",
+                "iteration 1: # ms (CPU)",
+            ],
+        ),
+    ],
+)
+def test_a_benchmark_needs_no_inputs_and_writes_nothing(folder, options, times):
+    before = files(folder)
+    result = dml_jax_command("run", folder / "graph.bin", *options)
+    assert result.exit_code == 0, result.output
+    lines = [re.sub(r"\d+\.\d+ (m?s)", r"# \1", line) for line in result.output.splitlines()]
+    assert lines[1:] == ["Generated inputs, all 0: 'x' int64[1,4,1,1]", "Compiled in # s", *times]
+    assert files(folder) == before
+
+
+def test_a_benchmark_writes_to_a_folder_that_is_given(folder):
+    given = ("--input", "x.npy", "--input_path", folder)
+    result = dml_jax_command("run", folder / "graph.bin", *given, "-i", 2, "--output-dir", folder / "out")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_array_equal(np.load(folder / "out/picture.npy").ravel(), np.arange(4) + 2**40)
+    np.testing.assert_array_equal(np.load(folder / "out/layer_0_row.npy"), np.float16([[4, 5, 6]]))
+    assert files(folder / "out") == ["layer_0_row.npy", "picture.npy"]
+
+
+def test_constants_stay_on_the_device(folder):
+    """Of what is timed, nothing is moved to the device."""
+    with jax.enable_x64(True):
+        program = read_graph_model(folder / "graph.bin", "6_4").prepare([jnp.zeros((1, 4, 1, 1), jnp.int64)])
+        with jax.transfer_guard("disallow"):
+            _, row = program.run()
+    np.testing.assert_array_equal(row, np.float16([[4, 5, 6]]))
+
+
+def test_times_as_json(folder):
+    result = dml_jax_command("run", folder / "graph.bin", "-i", 3, "--json", "--print-commands")
+    assert result.exit_code == 0, result.output
+    (dispatch,) = json.loads(result.stdout)["dispatches"]
+    assert (dispatch["dispatchable"], len(dispatch["milliseconds"]), dispatch["warmup"]) == ("graph.bin", 3, 1)
+    assert dispatch["compile_seconds"] > 0
+    assert result.stderr.splitlines()[1] == '[StartCmd][0000]: {"type": "dispatch", "dispatchable": "graph.bin"}'
+    assert result.stderr.splitlines()[-1] == "[EndCmd][0000]"
+
+
+def test_a_feature_level_is_checked_first(folder):
+    result = dml_jax_command("run", folder / "graph.bin", "--dml_feature_level", "4.0")
+    assert result.exit_code == 1
+    constants, types, *_ = result.stderr.splitlines()
+    assert constants.startswith(f"error: {folder / 'graph.bin'}: node 'index': ")
+    assert constants.endswith("but constant nodes exist from feature level 6_2 on")
+    assert types.startswith(f"error: {folder / 'graph.bin'}: node 'enlarge': DEPTH_TO_SPACE: InputTensor.DataType must")
+    assert not (folder / "picture.npy").exists()
+    assert dml_jax_command("run", folder / "graph.bin", "--feature-level", "6_2").exit_code == 0
+
+
 def test_options_of_model_files_are_refused(folder):
-    for options in (("--json",), ("--iterations", 2), ("--feature-level", "3_0")):
-        result = dml_jax_command("run", folder / "graph.bin", "--input", folder / "x.npy", *options)
-        assert result.exit_code == 2
-        assert "is for a DxDispatch model file only" in result.stderr
     result = dml_jax_command("check", folder / "graph.bin", FOLDER / "gather.json", "--output-dir", folder)
     assert result.exit_code == 2
     assert "--output-dir is for DxDispatch model files only" in result.stderr

@@ -680,7 +680,10 @@ def test_a_picture_is_of_one_model(tmp_path):
 def test_an_onnx_model_has_no_picture(tmp_path):
     done = check(tmp_path / "model.onnx", "--picture", tmp_path / "g.svg")
     assert done.exit_code == 2
-    assert done.stderr.splitlines()[-1] == "Error: --picture is for DxDispatch model files and serialized graphs only"
+    assert (
+        done.stderr.splitlines()[-1]
+        == "Error: --picture is for DxDispatch model files and serialized graphs only; leave it out"
+    )
 
 
 @pytest.mark.parametrize("through_link", [False, True])

@@ -1,15 +1,26 @@
-"""The command on .onnx files: all outputs as .npy files or none; what feature levels take; wrong command lines."""
+"""The command on .onnx files: outputs as .npy files or none, benchmarks, free sizes, levels, wrong command lines."""
 
+import json
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from model_cases import FOLDER
-from onnx_building import TensorProto, helper, model
+from onnx_building import TensorProto, helper, model, onnx, runtime
 
+from dml_jax.array_models.onnx_file import read_onnx_file
 from dml_jax.command.main import command
+from dml_jax.command.run import run
+from dml_jax.command.run_options import ALIASES
+from dml_jax.dxdispatch import memory
 
 
 def dml_jax_command(*arguments):
@@ -74,8 +85,7 @@ def test_errors_write_nothing(folder):
     (folder / "text.npy").write_text("1 2 3")
     before = files(folder)
     for given, text in [
-        ((table,), "--input must give a file to each input of the model, table, rows, but 'rows' has none"),
-        ((table, rows, rows), "to each input of the model, table, rows, but"),
+        ((table, rows, rows), "--input must be given once at most to each input of the model, table, rows, but"),
         ((f"rows={rows}", f"rows={rows}"), "every input must be given once, but 'rows' is given twice"),
         ((f"row={rows}",), f"--input row={rows}: no input is named 'row'; did you mean 'rows'?"),
         ((f"tabel={table}", rows), "tabel="),
@@ -95,11 +105,11 @@ def test_errors_write_nothing(folder):
 
 
 def test_models_that_cannot_run_write_nothing(folder):
-    proto = model([helper.make_node("LSTM", ["x"], ["y"], name="memory")], {"x": np.zeros(1)}, ["y"])
-    (folder / "lstm.onnx").write_bytes(proto.SerializeToString())
+    proto = model([helper.make_node("Loop", ["x"], ["y"], name="memory")], {"x": np.zeros(1)}, ["y"])
+    (folder / "loop.onnx").write_bytes(proto.SerializeToString())
     (folder / "broken.onnx").write_bytes(b"nothing")
     for name, text in [
-        ("lstm.onnx", "  LSTM (node 'memory')"),
+        ("loop.onnx", "  Loop (node 'memory')"),
         ("broken.onnx", "is no ONNX model"),
         ("none.onnx", "cannot be read: No such file or directory"),
     ]:
@@ -116,6 +126,32 @@ def test_files_that_are_read_are_not_overwritten(folder):
     assert result.exit_code == 1
     assert "output 'rows' must not overwrite what is read" in result.stderr
     np.testing.assert_array_equal(np.load(folder / "rows.npy"), [1, -2])
+
+
+@pytest.mark.parametrize("of_a_node", [False, True])
+def test_weights_beside_the_model_are_not_overwritten(tmp_path, of_a_node):
+    """The output 'y' would go to the file that the weights are read from."""
+    weights = helper.make_tensor("w", TensorProto.FLOAT, [2], np.float32([1, 2]).tobytes(), raw=True)
+    onnx.external_data_helper.set_external_data(weights, "y.npy")
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    proto = model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": np.zeros(2, np.float32)}, ["y"])
+    if of_a_node:
+        proto.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=weights))
+    else:
+        proto.graph.initializer.append(weights)
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.float32([1, 2]).tofile(tmp_path / "y.npy")
+    np.save(tmp_path / "x.npy", np.float32([10, 20]))
+    result = dml_jax_command("run", tmp_path / "m.onnx", "--input", tmp_path / "x.npy")
+    assert result.exit_code == 1
+    assert "output 'y' must not overwrite what is read" in result.stderr
+    assert (tmp_path / "y.npy").read_bytes() == np.float32([1, 2]).tobytes()
+    elsewhere = dml_jax_command(
+        "run", tmp_path / "m.onnx", "--input", tmp_path / "x.npy", "--output-dir", tmp_path / "o"
+    )
+    assert elsewhere.exit_code == 0, elsewhere.output
+    np.testing.assert_array_equal(np.load(tmp_path / "o/y.npy"), [11, 22])
 
 
 def test_outputs_of_one_file_name_are_refused(folder):
@@ -147,6 +183,356 @@ def test_types_that_npy_has_no_name_for(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy").view(bfloat16), x)
 
 
+# Benchmarks.
+
+
+def lines_of(*arguments):
+    """What a run prints, without the name of the device and times."""
+    result = dml_jax_command("run", *arguments)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("Running on ")
+    return [re.sub(r"\d+\.\d+ (m?s)", r"# \1", line) for line in result.output.splitlines()[1:]]
+
+
+GENERATED = "Generated inputs, all 0: 'table' int64[2,2], 'rows' int64[2]"
+COMPILED = "Compiled in # s"
+TIMED = "Dispatch 'm.onnx': {} iterations, # ms median (CPU)"
+STATISTICS = "{} samples, # ms average, # ms min, # ms median, # ms max"
+
+
+@pytest.mark.parametrize(
+    ("options", "times"),
+    [
+        ([], [TIMED.format(1)]),
+        (["-i", 3], [TIMED.format(3)]),
+        (["-i", 2, "-r", 3], [TIMED.format(2)]),
+        (["-i", 5, "-t", 0], [TIMED.format(1)]),
+        (["-I", 1, "-w", 0], [TIMED.format(1)]),
+        (
+            ["-i", 4, "-w", 3, "-v", 1],
+            [
+                "Dispatch 'm.onnx': 4 iterations",
+                f"CPU Timings (Cold) : {STATISTICS.format(3)}",
+                f"CPU Timings (Hot)  : {STATISTICS.format(1)}",
+            ],
+        ),
+        (
+            ["-i", 2, "-w", 0, "-v", 2],
+            [
+                "Dispatch 'm.onnx': 2 iterations",
+                f"CPU Timings (Hot)  : {STATISTICS.format(2)}",
+                "The timings of each iteration:",
+                "iteration 0: # ms (CPU)",
+                "iteration 1: # ms (CPU)",
+            ],
+        ),
+    ],
+)
+def test_a_benchmark_needs_no_inputs_and_writes_nothing(folder, options, times):
+    before = files(folder)
+    assert lines_of(folder / "m.onnx", *options) == [GENERATED, COMPILED, *times]
+    assert files(folder) == before
+
+
+def test_a_benchmark_of_given_inputs_writes_nothing(folder):
+    before = files(folder)
+    given = ("--input", folder / "table.npy", "--input", folder / "rows.npy")
+    assert lines_of(folder / "m.onnx", *given, "-i", 2) == [COMPILED, TIMED.format(2)]
+    assert files(folder) == before
+
+
+def test_a_benchmark_writes_to_a_folder_that_is_given(folder):
+    """Of the last iteration; an input without a file is 0."""
+    out = folder / "out"
+    options = ("--input", f"table={folder / 'table.npy'}", "--output-dir", out, "-i", 2)
+    *lines, picked, _ = lines_of(folder / "m.onnx", *options)
+    assert lines == ["Generated inputs, all 0: 'rows' int64[2]", COMPILED, TIMED.format(2)]
+    assert picked == f"Output 'picked' int64[2,2] written to {str(out / 'picked.npy')!r}"
+    inputs = {"table": np.load(folder / "table.npy"), "rows": np.zeros(2, np.int64)}
+    expected, _ = runtime(onnx.load(folder / "m.onnx"), inputs)
+    np.testing.assert_array_equal(np.load(out / "picked.npy"), expected)
+
+
+def test_times_as_json(folder):
+    result = dml_jax_command("run", folder / "m.onnx", "-i", 4, "-w", 2, "--json")
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed.keys() == {"device", "dispatches"}
+    (dispatch,) = printed["dispatches"]
+    assert dispatch.keys() == {"dispatchable", "milliseconds", "warmup", "compile_seconds"}
+    assert (dispatch["dispatchable"], len(dispatch["milliseconds"]), dispatch["warmup"]) == ("m.onnx", 4, 2)
+    assert dispatch["compile_seconds"] > 0
+    assert GENERATED in result.stderr
+
+
+def test_weights_stay_on_the_device(tmp_path):
+    """Of what is timed, nothing is moved to the device."""
+    weights = np.arange(6000, dtype=np.float32).reshape(3, 2000)
+    proto = model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": np.zeros((1, 3), np.float32)}, ["y"], {"w": weights}
+    )
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    program = read_onnx_file(tmp_path / "m.onnx", {}, {}, ()).prepare([jnp.float32([[1, 10, 100]])])
+    with jax.transfer_guard("disallow"):
+        (y,) = program.run()
+    np.testing.assert_array_equal(y, np.float32([[1, 10, 100]]) @ weights)
+
+
+def test_initializers_that_decide_a_shape_are_part_of_the_program(tmp_path):
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="nearest")
+    proto = model([node], {"x": np.zeros((1, 1, 2, 2), np.float32)}, ["y"], {"scales": np.float32([1, 1, 2, 3])})
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    assert lines_of(tmp_path / "m.onnx")[1:] == [COMPILED, TIMED.format(1)]
+
+
+def test_data_that_decide_a_shape_run_node_by_node(tmp_path):
+    proto = model([helper.make_node("Range", ["a", "b", "c"], ["y"])], {n: np.int64(0) for n in "abc"}, ["y"])
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    for name, number in {"a": 2, "b": 9, "c": 3}.items():
+        np.save(tmp_path / f"{name}.npy", np.int64(number))
+    given = [part for name in "abc" for part in ("--input", tmp_path / f"{name}.npy")]
+    reason = "Not compiled, but run node by node: Range node #0: "
+    first, _ = lines_of(tmp_path / "m.onnx", *given)
+    assert first.startswith(reason)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), [2, 5, 8])
+    first, timed = lines_of(tmp_path / "m.onnx", *given, "-i", 2)
+    assert first.startswith(reason)
+    assert timed == TIMED.format(2)
+    result = dml_jax_command("run", tmp_path / "m.onnx", *given, "--json")
+    assert json.loads(result.stdout)["dispatches"][0]["compile_seconds"] is None
+
+
+def test_types_of_generated_inputs(tmp_path):
+    inputs = {"b": np.zeros((2, 0), bool), "h": np.zeros((), np.float16), "d": np.zeros(3, np.float64)}
+    proto = model(
+        [helper.make_node("Identity", [name], [f"{name}_out"]) for name in inputs], inputs, ["b_out", "h_out", "d_out"]
+    )
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    assert lines_of(tmp_path / "m.onnx", "--output-dir", tmp_path)[0].endswith(
+        "'b' bool[2,0], 'h' float16[], 'd' float64[3]"
+    )
+    for name, array in inputs.items():
+        made = np.load(tmp_path / f"{name}_out.npy")
+        assert made.dtype == array.dtype
+        np.testing.assert_array_equal(made, array)
+
+
+# Free sizes.
+
+
+@pytest.fixture
+def free(tmp_path):
+    """y = the rows of a, then those of b, and of neither the model says how many."""
+    proto = model([helper.make_node("Concat", ["a", "b"], ["y"], axis=0)], {}, ["y"])
+    for name, size in {"a": "n", "b": "m:o"}.items():
+        proto.graph.input.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, 2]))
+        proto.graph.input[-1].type.tensor_type.shape.dim[0].denotation = "DATA_BATCH"
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    np.save(tmp_path / "a.npy", np.ones((3, 2), np.float32))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "shapes"),
+    [
+        ([], [(1, 2), (1, 2)]),
+        (["-f", "n:5"], [(5, 2), (1, 2)]),
+        (["-f", "n:5", "-f", "m:o:3"], [(5, 2), (3, 2)]),
+        (["--onnx_free_dim_name_override", "n:5"], [(5, 2), (1, 2)]),
+        (["--onnx-free-dim-name-override", "n:5"], [(5, 2), (1, 2)]),
+        (["-F", "DATA_BATCH:4"], [(4, 2), (4, 2)]),
+        (["--onnx_free_dim_denotation_override", "DATA_BATCH:4"], [(4, 2), (4, 2)]),
+        (["-b", "a:5,2", "-b", "b:3,2"], [(5, 2), (3, 2)]),
+        (["--binding_shape", "a:5,2"], [(5, 2), (1, 2)]),
+        (["-f", "n:5", "-b", "y:6,2"], [(5, 2), (1, 2)]),
+    ],
+)
+def test_free_sizes(free, options, shapes):
+    first, *_ = lines_of(free / "m.onnx", *options, "--output-dir", free / "out")
+    shown = [f"{name!r} float32[{','.join(map(str, shape))}]" for name, shape in zip("ab", shapes, strict=True)]
+    assert first == f"Generated inputs, all 0: {', '.join(shown)}"
+    expected = runtime(
+        onnx.load(free / "m.onnx"), {n: np.zeros(s, np.float32) for n, s in zip("ab", shapes, strict=True)}
+    )
+    np.testing.assert_array_equal(np.load(free / "out/y.npy"), expected[0])
+
+
+def test_a_size_of_one_name_is_that_of_the_file(free):
+    proto = onnx.load(free / "m.onnx")
+    proto.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "n"
+    onnx.save(proto, free / "m.onnx")
+    first, *_ = lines_of(free / "m.onnx", "--input", free / "a.npy")
+    assert first == "Generated inputs, all 0: 'b' float32[3,2]"
+
+
+def test_shapes_that_are_given_are_not_tied_by_names(free):
+    proto = onnx.load(free / "m.onnx")
+    proto.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "n"
+    onnx.save(proto, free / "m.onnx")
+    for given, sizes in {"-b a:5,2 -b b:3,2": (5, 3), "-b a:5,2": (5, 1)}.items():
+        *_, written = lines_of(free / "m.onnx", *given.split(), "--output-dir", free / "out")
+        assert written.startswith(f"Output 'y' float32[{sum(sizes)},2] ")
+        inputs = {name: np.zeros((n, 2), np.float32) for name, n in zip("ab", sizes, strict=True)}
+        assert runtime(proto, inputs)[0].shape == (sum(sizes), 2)
+
+
+def test_an_input_of_any_rank_needs_its_sizes(free):
+    proto = onnx.load(free / "m.onnx")
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    onnx.save(proto, free / "m.onnx")
+    result = dml_jax_command("run", free / "m.onnx")
+    assert result.exit_code == 1
+    assert (
+        "input 'a': the model must say how many dimensions it has, but does not: give a file, or its" in result.stderr
+    )
+    first, *_ = lines_of(free / "m.onnx", "-b", "a:7,2")
+    assert first == "Generated inputs, all 0: 'a' float32[7,2], 'b' float32[1,2]"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["-f", "k:2"], "--onnx-free-dim-name-override: no free size of an input is called 'k'; known are m:o, n"),
+        (["-F", "BATCH:2"], "--onnx-free-dim-denotation-override: no free size of an input is called 'BATCH'; "),
+        (["-b", "c:2,2"], "--binding-shape: no input or output is named 'c'; known are a, b, y"),
+        (["-b", "a:2,3"], "input 'a': its sizes must be [?, 2], but they are [2, 3]"),
+        (["-b", "a:2"], "input 'a': its sizes must be [?, 2], but they are [2]"),
+        (["-b", "y:3,2"], "--binding-shape: 'y' must have its sizes, [2, 2], but they are [3, 2]"),
+        (["--input", "a.npy", "-b", "a:4,2"], "--binding-shape: 'a' must have its sizes, [3, 2], but they are [4, 2]"),
+        (["--input", "a.npy", "-f", "n:4"], "input 'a': its sizes must be [4, 2], but they are [3, 2]"),
+        (["-f", "n:4000000000"], "the model needs 29.8 GiB for its generated inputs, and the machine has 1.0 GiB"),
+    ],
+)
+def test_sizes_that_do_not_fit(free, options, words, monkeypatch):
+    monkeypatch.chdir(free)
+    monkeypatch.setattr(memory, "_available", lambda: 2**30)
+    before = files(free)
+    result = dml_jax_command("run", "m.onnx", *options, "--output-dir", "out")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: m.onnx: ")
+    assert words in result.stderr
+    assert files(free) == before
+
+
+# DxDispatch's command line.
+
+PAGE = FOLDER.parent / "model_files.md"
+
+
+def test_bindings_are_printed(free):
+    for option in ("-p", "--print_onnx_bindings"):
+        lines = lines_of(free / "m.onnx", "--input", free / "a.npy", option)
+        assert lines[2:-1] == [
+            *(
+                "Input Tensor 'a':",
+                f"  Resource  = explicit ({free / 'a.npy'})",
+                "  Data Type = FLOAT",
+                "  Shape     = [3,2]",
+            ),
+            *("", "Input Tensor 'b':", "  Resource  = implicit", "  Data Type = FLOAT", "  Shape     = [1,2]"),
+            *("", "Output Tensor 'y':", "  Resource  = implicit", "  Data Type = FLOAT", "  Shape     = [4,2]", ""),
+        ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"--onnx-graph-optimization-level": ["-l", 99]},
+        {"--onnx-logging-level": ["-L", 2]},
+        {"--onnx-session-config-entry": ["-e", "a.b:0", "-e", "c:1"]},
+        {
+            "--onnx-graph-optimization-level": ["--onnx_graph_optimization_level", 0],
+            "--onnx-logging-level": ["--onnx_logging_level", 4],
+            "--onnx-session-config-entry": ["--onnx_session_config_entry", "a.b:0"],
+        },
+    ],
+)
+def test_settings_of_onnx_runtime_change_nothing(free, options):
+    result = dml_jax_command("run", free / "m.onnx", *(part for option in options.values() for part in option))
+    assert result.exit_code == 0
+    notes = [f"note: {option} is a setting of ONNX Runtime and changes nothing here" for option in options]
+    assert result.stderr.splitlines() == notes
+
+
+def test_commands_are_told(free):
+    lines = lines_of(free / "m.onnx", "--print_commands")
+    assert (lines[0], lines[-1]) == (
+        '[StartCmd][0000]: {"type": "dispatch", "dispatchable": "m.onnx"}',
+        "[EndCmd][0000]",
+    )
+    lines = lines_of(FOLDER / "gather_elements.json", "--print-commands")
+    assert lines[0].startswith('[StartCmd][0000]: {"type": "dispatch", "dispatchable": "example", "bindings": {')
+    assert lines[2:] == [
+        "[EndCmd][0000]",
+        '[StartCmd][0001]: {"type": "print", "resource": "output"}',
+        "Resource 'output': 4, 8, 3, 7, 2, 3",
+        "[EndCmd][0001]",
+    ]
+
+
+def test_inputs_come_from_a_folder(free):
+    (free / "data").mkdir()
+    (free / "a.npy").rename(free / "data/a.npy")
+    for option in ("--input-path", "--input_path"):
+        for given in ("a.npy", "a=a.npy"):
+            first, *_ = lines_of(free / "m.onnx", option, free / "data", "--input", given)
+            assert first == "Generated inputs, all 0: 'b' float32[1,2]"
+
+
+def test_sources_of_a_model_file_come_from_a_folder(free):
+    (free / "other").mkdir()
+    form = {
+        "resources": {"a": {"initialValues": {"sourcePath": "a.npy"}}},
+        "dispatchables": {"m": {"type": "onnx", "sourcePath": "m.onnx"}},
+        "commands": [{"type": "print", "resource": "a"}],
+    }
+    (free / "other/model.json").write_text(json.dumps(form))
+    assert dml_jax_command("run", free / "other/model.json").exit_code == 1
+    assert lines_of(free / "other/model.json", "--input_path", free) == ["Resource 'a': 1, 1, 1, 1, 1, 1"]
+
+
+def test_dxdispatch_spellings(free):
+    """Every one that is documented leads to an option of ours, and a whole command line does what it says."""
+    rows = re.findall(r"^\| (`-.*`) \| (`--.*`.*) \| .* \|$", PAGE.read_text(), re.MULTILINE)
+    theirs, ours = (re.findall(r"`--([\w-]+)`", " ".join(column)) for column in zip(*rows, strict=True))
+    assert dict(zip(theirs, ours, strict=True)) == ALIASES
+    assert {*ALIASES.values()} < {option.removeprefix("--") for p in run.params for option in p.opts}
+    options = "--adapter cpu --dispatch_iterations 4 --dispatch_repeat 2 --warmup_samples 1 --dispatch_interval 1"
+    *lines, _ = lines_of(free / "m.onnx", *options.split(), "--timing_verbosity", 1, "--output_path", free / "out")
+    assert lines[2:] == [
+        "Dispatch 'm.onnx': 4 iterations",
+        f"CPU Timings (Cold) : {STATISTICS.format(1)}",
+        f"CPU Timings (Hot)  : {STATISTICS.format(3)}",
+    ]
+    assert (free / "out/y.npy").exists()
+    assert lines_of(free / "m.onnx", "--milliseconds_to_run", 0)[-1] == TIMED.format(1)
+    assert dml_jax_command("run", "--show_adapters").output == dml_jax_command("run", "--show-devices").output
+    level = dml_jax_command("run", FOLDER / "gather_nd1.json", "--dml_feature_level", "2.1")
+    assert "GATHER_ND1: the operator must exist at feature level 2_1" in level.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_interruption(free):
+    line = [
+        sys.executable,
+        "-m",
+        "dml_jax",
+        "run",
+        str(free / "m.onnx"),
+        "-t",
+        "600000",
+        "--output-dir",
+        str(free / "out"),
+    ]
+    running = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not running.stdout.readline().startswith("Compiled in"):
+        assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=300)
+    assert (running.returncode, errors) == (130, "interrupted\n")
+    assert not (free / "out").exists()
+
+
 # Checking.
 
 
@@ -163,6 +549,35 @@ def test_check_says_which_nodes_a_level_takes(folder):
     assert refused.stdout == ""
     assert refused.stderr.startswith(f"error: {path}: Gather node 'pick': GATHER: InputTensor.DataType must be one of")
     assert "it is INT64, which feature level 4_1 accepts" in refused.stderr
+
+
+def test_check_takes_sizes_that_a_model_leaves_open(folder):
+    node = helper.make_node("DepthToSpace", ["x"], ["y"], name="d", blocksize=2)
+    proto = model([node], {"x": np.zeros((1, 4, 2, 3), np.float32)}, ["y"])
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, [None] * 4))
+    for size, text in zip(proto.graph.input[0].type.tensor_type.shape.dim, "n4hw", strict=True):
+        if not text.isdecimal():
+            size.dim_param = text
+    (folder / "open.onnx").write_bytes(proto.SerializeToString())
+    path = folder / "open.onnx"
+    missing = dml_jax_command("check", path, "--shape", "n=1")
+    assert missing.exit_code == 1
+    assert "node 'd': every size must be known, which can be given by name, but not 'h' of input 'x'" in missing.stderr
+    for shapes in (["x=1x4x2x3"], ["n=1", "h=2", "w=3"]):
+        fine = dml_jax_command("check", path, *(text for shape in shapes for text in ("--shape", shape)))
+        assert (fine.exit_code, fine.stderr) == (0, "")
+    for wrong, code, text in [
+        ("x=1x4x2", 1, "sizes must fit the input x: float32[n, 4, h, w], but they are [1, 4, 2]"),
+        ("z=1", 1, "but 'z' is none; known are h, n, w, x"),
+        ("x", 2, "'x' is not NAME=SIZES, such as n=2 or image=1x3x224x224"),
+        ("x=1xa", 2, "'x=1xa' is not NAME=SIZES: 'a' is no integer"),
+    ]:
+        result = dml_jax_command("check", path, "--shape", wrong)
+        assert result.exit_code == code
+        assert text in result.stderr
+    assert (
+        "--shape is for ONNX models only" in dml_jax_command("check", FOLDER / "gather.json", "--shape", "n=1").stderr
+    )
 
 
 def test_check_lists_every_node_and_file(folder):
@@ -188,27 +603,55 @@ def test_check_lists_every_node_and_file(folder):
 
 
 @pytest.mark.parametrize(
-    ("option", "shown"),
+    ("options", "words"),
     [
-        (("-i", "3"), "--iterations"),
-        (("-r", "2"), "--repeat"),
-        (("-t", "5"), "--milliseconds"),
-        (("-w", "1"), "--warmup"),
-        (("-I", "1"), "--interval"),
-        (("-v", "1"), "--verbosity"),
-        (("--feature-level", "3_0"), "--feature-level"),
+        (["--feature-level", "3_0"], "--feature-level is for a model file or a graph only; `dml-jax check` says what"),
+        (["-f", "rows"], "'rows' is not NAME:SIZE"),
+        (["-f", "rows:0"], "'rows:0' is not NAME:SIZE: '0' is no integer in [1, 2**32 - 1]"),
+        (["-f", "rows:2", "-f", "rows:3"], "'rows' is given twice; leave one out"),
+        (["-F", "DATA_BATCH:x"], "'DATA_BATCH:x' is not NAME:SIZE"),
+        (["-b", "table"], "'table' is not NAME:SIZES"),
+        (["-b", "table:2,,2"], "'table:2,,2' is not NAME:SIZES: '' is no integer in [1, 2**32 - 1]"),
+        (["-b", "table:-1,2"], "'-1' is no integer"),
+        (["-b", f"table:{','.join('1' * 33)}"], "there must be at most 32 sizes, but there are 33"),
+        (["-e", "key"], "'key' is not KEY:VALUE"),
+        (["-l", "100"], "100 is not in the range 0<=x<=99"),
+        (["-L", "5"], "5 is not in the range 0<=x<=4"),
+        (["-i", "0"], "0 is not in the range x>=1"),
+        (["-x"], "No such option"),
     ],
 )
-def test_options_of_model_files_are_refused(folder, option, shown):
-    result = dml_jax_command("run", folder / "m.onnx", *option)
+def test_wrong_options_say_what_to_do(folder, options, words):
+    result = dml_jax_command("run", folder / "m.onnx", *options)
     assert result.exit_code == 2
-    assert f"{shown} is for a DxDispatch model file only" in result.stderr
+    assert words in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [
+        (["-f", "n:1"], "--onnx-free-dim-name-override"),
+        (["-F", "n:1"], "--onnx-free-dim-denotation-override"),
+        (["-b", "x:1"], "--binding-shape"),
+        (["-p"], "--print-onnx-bindings"),
+        (["-l", "1"], "--onnx-graph-optimization-level"),
+        (["-L", "1"], "--onnx-logging-level"),
+        (["-e", "k:1"], "--onnx-session-config-entry"),
+    ],
+)
+def test_options_of_onnx_models_are_refused_elsewhere(option, shown):
+    result = dml_jax_command("run", FOLDER / "gather.json", *option)
+    assert result.exit_code == 2
+    assert f"{shown} is for a .onnx file only; set it in the model file, or leave it out" in result.stderr
+    result = dml_jax_command("run", "graph.bin", *option)
+    assert result.exit_code == 2
+    assert f"{shown} is for a .onnx file only; leave it out" in result.stderr
 
 
 def test_options_of_onnx_files_are_refused(folder):
     result = dml_jax_command("run", FOLDER / "gather.json", "--input", "a.npy")
     assert result.exit_code == 2
-    assert "--input is for a .onnx or .bin file only" in result.stderr
+    assert "--input is for a .onnx or .bin file only; a model file has sourcePath" in result.stderr
     result = dml_jax_command("check", folder / "m.onnx", "--output-dir", folder)
     assert result.exit_code == 2
     assert "--output-dir is for DxDispatch model files only" in result.stderr

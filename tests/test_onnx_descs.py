@@ -10,12 +10,11 @@ import pytest
 from checks import sampled
 from onnx_building import TensorProto, assert_same_values, helper, model, numpy_helper, onnx
 from onnx_cases import CASES, as_array, operators
-from test_onnx_nodes import EXCLUDED
 
 import dml_jax
 from dml_jax import compile_operator
 from dml_jax.onnx import OnnxError, to_descs
-from dml_jax.onnx.descs import described
+from dml_jax.onnx.descs import _DESCRIBED, described
 from dml_jax.onnx.table import ONNX_OPERATORS
 
 # Which inputs are tensors of the descriptor, where it is not the first one alone; the others must be known.
@@ -26,7 +25,7 @@ TENSORS = {
     "OneHot": (0, 2),
     "Concat": range(99),
 }
-DESCRIBED = set(ONNX_OPERATORS) - {"Add", "Constant", "Conv", "Div", "Gemm", "MatMul", "Mul", "Relu", "Shape", "Sub"}
+DESCRIBED = {name for name, versions in ONNX_OPERATORS.items() if set(versions.values()) & set(_DESCRIBED)}
 ROUNDED = {"CumSum", "CumProd", "Resize"}  # in float32 or as XLA likes
 
 
@@ -269,9 +268,7 @@ LACKS = (
 
 
 SINGLE = {
-    name: case
-    for name, case in CASES.items()
-    if len(case.model.graph.node) == 1 and operators(case.model) <= DESCRIBED and name not in EXCLUDED
+    name: case for name, case in CASES.items() if len(case.model.graph.node) == 1 and operators(case.model) <= DESCRIBED
 }
 # Of every operator the case with the longest name, which asks for most.
 SAMPLE = [
@@ -284,7 +281,7 @@ def outcome(case):
     """Why a case has no descriptor, or None: then it computes what ONNX says."""
     ((inputs, outputs),) = case.data_sets
     proto, arrays = known(case.model, [as_array(x) for x in inputs])
-    (one,) = described(proto)
+    (one,) = described(proto, {})
     if isinstance(one.desc, Exception):
         return str(one.desc)
     assert_as_expected(proto.graph.node[0].op_type, computed(one.desc, arrays), [as_array(y) for y in outputs])
@@ -355,10 +352,28 @@ def test_what_directml_lacks_is_said_of_the_node(name):
 def test_sizes_must_follow_from_the_model():
     proto = single("Gather", [zeros((3, 2)), zeros((4,), I)])
     proto.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "n"
-    with pytest.raises(
-        dml_jax.ConstraintError, match="every size must follow from the model, but those of 'x1' do not"
-    ):
-        to_descs(proto)
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    wanted = to_descs(single("Gather", [zeros((3, 2)), zeros((4,), I)]))
+    assert to_descs(proto, sizes={"n": 4, "x0": (3, 2)}) == wanted
+    assert to_descs(proto, sizes={"x1": [4], "x0": (3, 2)}) == wanted
+    for sizes, text in [
+        ({}, "every size must be known, which can be given by name, but not all of input 'x0', 'n' of input 'x1'"),
+        ({"n": 4}, "every size must be known, which can be given by name, but not all of input 'x0'"),
+        ({"m": 4}, "sizes must be of a free size, one, or of an input, all, but 'm' is none; known are n, x0, x1"),
+        ({"n": (4, 5)}, "but 'n' is none"),
+        ({"n": -4}, "sizes must be at least 0, but those of 'n' are [-4]"),
+        ({"n": 4, "x1": (5,)}, "sizes must fit the input x1: int64[4], but they are [5]"),
+        ({"x1": (5, 6)}, "sizes must fit the input x1: int64[n], but they are [5, 6]"),
+    ]:
+        with pytest.raises(dml_jax.ConstraintError) as caught:
+            to_descs(proto, sizes=sizes)
+        assert text in str(caught.value)
+
+
+def test_sizes_that_the_data_decide_are_of_a_value():
+    nodes = [helper.make_node("NonZero", ["x"], ["i"]), helper.make_node("Transpose", ["i"], ["y"], name="it")]
+    with pytest.raises(dml_jax.ConstraintError, match="'it': every size must be known, but not those of 'i'"):
+        to_descs(model(nodes, {"x": zeros((3,))}, ["y"]))
 
 
 def tables():

@@ -94,10 +94,10 @@ def test_sizes_of_one_name_are_equal(tmp_path):
 
 
 def test_sizes_below_0(tmp_path):
-    save(tmp_path, [helper.make_node("Relu", ["a"], ["y"])], [value("a", [-1, 2])], [value("y", None)])
+    save(tmp_path, [helper.make_node("Relu", ["a"], ["y"])], [value("a", [-2, 2])], [value("y", None)])
     command = {"type": "dispatch", "dispatchable": "m", "bindings": {"a": "a", "y": "c"}}
     (fault,) = faults(tmp_path, model(command))
-    assert fault.endswith("input 'a': every size must be at least 0, but the model says [-1, 2]")
+    assert fault.endswith("input 'a': every size must be at least 0, but the model says [-2, 2]")
 
 
 # Outputs.
@@ -212,7 +212,7 @@ def test_what_is_for_onnx_runtime_is_read(concat):
 def test_operators_that_are_missing_are_listed(tmp_path):
     save(tmp_path, [helper.make_node("Det", ["a"], ["y"], name="n")], [value("a", [2, 2])], [value("y", [])])
     (fault,) = faults(tmp_path, model(dispatch()))
-    assert fault.startswith("dispatchable 'm': 'm.onnx': the model must have supported operators only")
+    assert fault.startswith("dispatchable 'm': 'm.onnx': the model must have operators only that are done here")
     assert fault.endswith("\n  Det (node 'n')")
 
 
@@ -249,6 +249,22 @@ def test_two_outputs_of_one_buffer(tmp_path):
 def test_the_model_is_not_written_over(concat):
     (fault,) = faults(concat, model(dispatch(), write("m.onnx", "c")))
     assert "would overwrite a file that the model is read from" in fault
+
+
+def test_weights_beside_the_model_are_not_written_over(tmp_path):
+    weights = helper.make_tensor("w", TensorProto.FLOAT, [2], np.float32([1, 2]).tobytes(), raw=True)
+    onnx.external_data_helper.set_external_data(weights, "w.bin")
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    nodes = [helper.make_node("Constant", [], ["w"], value=weights), helper.make_node("Add", ["a", "w"], ["y"])]
+    save(tmp_path, nodes, [value("a", [2])], [value("y", [2])])
+    np.float32([1, 2]).tofile(tmp_path / "w.bin")
+    command = {"type": "dispatch", "dispatchable": "m", "bindings": {"a": "a", "y": "c"}}
+    (fault,) = faults(tmp_path, model(command, write("w.bin", "c")))
+    assert "'targetPath' 'w.bin' would overwrite a file that the model is read from" in fault
+    lines_of(tmp_path, model(command, write("c.bin", "c")))
+    assert np.fromfile(tmp_path / "w.bin", np.float32).tolist() == [1, 2]
+    assert np.fromfile(tmp_path / "c.bin", np.float32).tolist() == [2, 4, 0, 0, 0, 0]
 
 
 def test_the_extra_is_named_where_it_is_missing(concat, monkeypatch):

@@ -34,24 +34,27 @@ def refused(source, text, error=OnnxError):
 
 
 def test_all_unsupported_operators_are_listed_with_their_nodes():
-    body = helper.make_graph([], "body", [], [])
+    loop = helper.make_node("Loop", [], ["z"])
+    body = helper.make_graph([loop], "body", [], [helper.make_tensor_value_info("z", 1, None)])
     nodes = [
         helper.make_node("Identity", ["x"], ["a"]),
-        helper.make_node("LSTM", ["x"], ["b"], name="memory"),
+        helper.make_node("Loop", ["x"], ["b"], name="memory"),
         helper.make_node("If", ["x"], ["c"], name="choice", then_branch=body, else_branch=body),
         helper.make_node("SequenceAt", ["x", "x"], ["d"]),
         helper.make_node("Gather", ["x", "x"], ["e"], name="other", domain="com.example"),
-        helper.make_node("Relu", ["x"], ["f"], name="own"),
+        helper.make_node("Relu", [], [], name="own"),
     ]
     proto = model(nodes, {"x": X}, ["a"])
-    proto.functions.append(onnx.FunctionProto(name="Relu", domain=""))
-    error = refused(proto, "the model must have supported operators only (Add, Cast, ", UnsupportedError)
+    proto.functions.append(onnx.FunctionProto(name="Relu", domain="", node=[loop]))
+    error = refused(proto, "the model must have operators only that are done here, ", UnsupportedError)
+    assert "Gather" in error.supported
     assert error.nodes == (
-        "LSTM (node 'memory')",
-        "If (node 'choice')",
+        "Loop (node 'memory')",
+        "If node 'choice': else_branch: Loop (node #0)",
+        "If node 'choice': then_branch: Loop (node #0)",
         "SequenceAt (node #3)",
         "com.example::Gather (node 'other')",
-        "Relu (node 'own')",
+        "Relu node 'own': Loop (node #0)",
     )
     assert all(node in str(error) for node in error.nodes)
 
@@ -237,13 +240,15 @@ def test_inputs_that_do_not_fit():
     function = to_jax(proto)
     jax.block_until_ready(function(X, X))
     for inputs, error, text in [
-        ((X,), OnnxError, "the inputs must be a, b, but there are 1"),
+        ((X,), OnnxError, "the inputs must be a, b, but b is missing"),
         ((X, X, X), OnnxError, "the inputs must be a, b, but there are 3"),
         ((X, X.astype(np.int32)), dml_jax.DataTypeError, "input 'b': its type must be float32, but it is int32"),
         ((X, X.astype(np.float64)), dml_jax.DataTypeError, "input 'b': its type must be float32, but it is float64"),
         ((X[:, :2], X), OnnxError, "input 'a': its sizes must be [n=2, 3], but they are [2, 2]"),
         ((X, X[:1]), OnnxError, "input 'b': its sizes must be [n=2, 3], but they are [1, 3]"),
         ((X, X[0]), OnnxError, "input 'b': its sizes must be [n=2, 3], but they are [3]"),
+        ((X[0], X), OnnxError, "input 'a': its sizes must be [n, 3], but they are [3]"),
+        ((X, X, {"w": X}), OnnxError, "but there are 3; a dict of parameters is given as parameters="),
         ((X, [[1.0]]), dml_jax.DataTypeError, "input 'b' must be an array"),
     ]:
         with pytest.raises(error) as caught:
@@ -256,6 +261,8 @@ def test_parameters_that_do_not_fit():
     function = to_jax(model([make("Add", ["x", "w"], ["y"])], {"x": X}, ["y"], {"w": X}))
     for parameters, text in [
         ({"v": X}, "parameters must be among the initializers, w, but there is 'v'"),
+        ([X], "parameters must be a dict of arrays by name, but it is list"),
+        (X, "parameters must be a dict of arrays by name, but it is ndarray"),
         ({"w": X[0]}, "parameter 'w': its sizes must be [2, 3], but they are [3]"),
         ({"w": X.astype(np.int8)}, "parameter 'w': its type must be float32, but it is int8"),
     ]:
@@ -405,7 +412,7 @@ NODES = {
     "flatten": ("Flatten", [X], {"axis": 3}, "axis must be in [-2, 2], but it is 3"),
     "cast": ("Cast", [X], {"to": 8}, "to: the elements must be numbers, but they are strings"),
     "constant": ("Constant", [], {"value_int": 1, "value_float": 1.0}, "a constant must have one attribute"),
-    "broadcast": ("Add", [X, X[:, :2]], {}, "shape mismatch"),
+    "broadcast": ("Add", [X, X[:, :2]], {}, "Incompatible shapes for broadcasting"),
 }
 
 

@@ -1,46 +1,71 @@
 """ONNX's own test cases: every one whose operators are done passes, through `Backend`; and as constants, in NumPy."""
 
-import unittest
 from collections import Counter
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from onnx_building import assert_same_values, helper, numpy_helper, onnx
-from onnx_cases import CASES, as_array, operators
+from onnx_cases import ALL_CASES, CASES, as_array, operators
 
-from dml_jax.onnx import Backend, OnnxError, UnsupportedError, to_jax
+from dml_jax.onnx import Backend, OnnxError, UnsupportedError, arrange, casting, control, movement, to_jax
 from dml_jax.onnx.table import ONNX_OPERATORS
 
-# What does not pass, why, and the error that shows it.
+# Computed exactly: all others may be rounded once less or more often than where the cases were made.
+EXACT = {
+    *(*movement.OPERATORS, *arrange.OPERATORS, *casting.OPERATORS, *control.OPERATORS),
+    *("Abs", "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Ceil"),
+    *("Clip", "Equal", "Floor", "Greater", "GreaterOrEqual", "Hardmax", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max"),
+    *(
+        "Dropout",
+        "GlobalMaxPool",
+        "MaxPool",
+        "Min",
+        "Mod",
+        "Neg",
+        "Not",
+        "Or",
+        "ReduceMax",
+        "ReduceMin",
+        "Relu",
+        "Round",
+        "Sign",
+        "ThresholdedRelu",
+        "Xor",
+    ),
+} - {"CumProd", "CumSum"}
+# What does not pass, and the error that shows why.
 EXCLUDED = {
-    "test_identity_sequence": ("sequences are no arrays", "it must be a tensor, but it is sequence_type"),
-    "test_identity_opt": ("optional values are no arrays", "it must be a tensor, but it is optional_type"),
+    f"test_training_dropout{kind}": "in training the ratio must be 0, because nothing random is computed here"
+    for kind in ("", "_default", "_default_mask", "_mask")
 }
-# Rounded once less or more often by XLA.
-ARITHMETIC = {"Add", "Conv", "CumProd", "CumSum", "Div", "Gemm", "MatMul", "Mul", "Resize", "Sub"}
-
-
 PASSING = [name for name in CASES if name not in EXCLUDED]
 
 
 def assert_expected(case, results, expected):
     assert len(results) == len(expected)
     for actual, wanted in zip(results, map(as_array, expected), strict=True):
-        if operators(case.model) & ARITHMETIC and wanted.dtype.kind == "f":
+        if operators(case.model) - EXACT and jnp.issubdtype(wanted.dtype, jnp.floating):
             assert np.asarray(actual).dtype == wanted.dtype
-            np.testing.assert_allclose(actual, wanted, rtol=case.rtol, atol=case.atol)
+            rtol = max(case.rtol, 4 * float(jnp.finfo(wanted.dtype).eps))
+            np.testing.assert_allclose(actual, wanted, rtol=rtol, atol=case.atol)
         else:
             assert_same_values(actual, wanted)
 
 
 def test_every_operator_has_cases():
-    """All cases of ONNX are run whose operators are done; the list of exclusions is complete and needed."""
     counts = Counter(op for case in CASES.values() for op in operators(case.model))
-    assert set(counts) == set(ONNX_OPERATORS)
-    assert set(EXCLUDED) <= set(CASES)
-    assert len(PASSING) == len(CASES) - len(EXCLUDED) >= 250
-    print(f"{len(PASSING)} of {len(CASES)} cases of onnx {onnx.__version__}")  # noqa: T201
+    assert set(counts) >= set(ONNX_OPERATORS) - {"GlobalLpPool"}  # which ONNX has none of
+    assert len(PASSING) >= 1500
+    print(f"{len(PASSING)} of {len(ALL_CASES)} cases of onnx {onnx.__version__}")  # noqa: T201
+
+
+@pytest.mark.parametrize("name", EXCLUDED)
+def test_exclusions_are_needed(name):
+    case = CASES[name]
+    with pytest.raises(OnnxError, match=EXCLUDED[name]):
+        Backend.run_model(case.model, [as_array(x) for x in case.data_sets[0][0]])
 
 
 @pytest.mark.exhaustive
@@ -51,18 +76,10 @@ def test_node_case(name):
         assert_expected(case, Backend.run_model(case.model, [as_array(x) for x in inputs]), expected)
 
 
-@pytest.mark.parametrize("name", EXCLUDED)
-def test_exclusions_are_needed(name):
-    _, message = EXCLUDED[name]
-    with pytest.raises(OnnxError, match=message):
-        Backend.prepare(CASES[name].model)
-
-
 @pytest.mark.exhaustive
 def test_node_cases_as_constants():
     """With every input as an initializer the result is a constant, computed by NumPy where that is possible."""
-    for name in PASSING:
-        case = CASES[name]
+    for case in map(CASES.get, PASSING):
         ((inputs, expected),) = case.data_sets
         model = onnx.ModelProto()
         model.CopyFrom(case.model)
@@ -73,26 +90,6 @@ def test_node_cases_as_constants():
         with jax.enable_x64(True):
             results = to_jax(model)()
         assert_expected(case, results if isinstance(results, tuple) else (results,), expected)
-
-
-@pytest.mark.exhaustive
-def test_onnxs_runner_drives_the_backend(monkeypatch):
-    """The models in ONNX's package, of all opsets; those that are passed over have operators that are not done."""
-    runner = pytest.importorskip("onnx.backend.test.runner")
-    load = runner.load_model_tests
-    nodes = [CASES[name] for name in ("test_gather_0", "test_reshape_zero_dim")]  # the others are tests of their own
-    some = {"node": nodes, "real": []}  # the real ones are downloaded
-    monkeypatch.setattr(runner, "load_model_tests", lambda kind: some[kind] if kind in some else load(kind=kind))
-    suite = unittest.TestSuite()
-    for case in runner.Runner(Backend, __name__).test_cases.values():
-        names = unittest.defaultTestLoader.getTestCaseNames(case)
-        suite.addTests(case(name) for name in names if name.endswith("_cpu"))
-    result = unittest.TestResult()
-    suite.run(result)
-    assert not result.errors
-    assert not result.failures
-    assert {reason for _, reason in result.skipped} == {"Not compatible with backend"}
-    assert result.testsRun - len(result.skipped) >= 40
 
 
 def test_run_node_of_the_backend():
@@ -127,7 +124,7 @@ def test_outputs_of_the_backend_have_names():
     x = np.float32([1, 2])
     assert prepared.run([x])["y"].tolist() == prepared.run({"x": x}).y.tolist() == [1, 2]
     assert Backend.is_compatible(proto)
-    proto.graph.node[0].op_type = "LSTM"
+    proto.graph.node[0].op_type = "Loop"
     assert not Backend.is_compatible(proto)
     with pytest.raises(UnsupportedError):
         Backend.prepare(proto)

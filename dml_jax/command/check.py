@@ -26,11 +26,13 @@ from .shared import (
     refuse_options,
     show_faults,
 )
+from .types import Shape
 
 if TYPE_CHECKING:
     from ..core.computation import Computation
     from ..dxdispatch.model_file import Model
     from ..graphs.desc import GraphDesc
+    from ..onnx.free_sizes import Sizes
 
 __all__ = ["check"]
 
@@ -41,6 +43,7 @@ __all__ = ["check"]
 Examples:
   dml-jax check docs/models/*.json
   dml-jax check model.onnx --feature-level 3_0
+  dml-jax check model.onnx --shape batch=1 --shape image=1x3x224x224
   dml-jax check graph.bin
   dml-jax check model.json --json
   dml-jax check model.json --picture graph.svg""",
@@ -57,12 +60,21 @@ Examples:
     type=PictureFile(),
     help="Draw the graphs of the only model, unless it has faults: as .svg, or as .dot or .gv for graphviz.",
 )
+@click.option(
+    "--shape",
+    "shapes",
+    type=Shape(),
+    multiple=True,
+    metavar="NAME=SIZES",
+    help="Sizes that an ONNX model leaves open: n=2 of a size, img=1x3x224x224 of an input; once each.",
+)
 @feature_level
 @json_output
 def check(
     models: tuple[Path, ...],
     output_dir: Path | None,
     picture: Path | None,
+    shapes: tuple[tuple[str, tuple[int, ...]], ...],
     feature_level: FeatureLevel,
     as_json: bool,
 ) -> None:
@@ -78,11 +90,13 @@ def check(
     if any(map(is_onnx, models)):
         refuse_options("DxDispatch model files and serialized graphs", "picture")
         need_onnx()
+    if not all(map(is_onnx, models)):
+        refuse_options("ONNX models", "shapes")
     if picture and len(models) > 1:
         raise click.UsageError(f"--picture is of one model, but {len(models)} are given")
     checked = []
     for path in models:
-        found = _check(path, feature_level, output_dir)
+        found = _check(path, feature_level, output_dir, dict(shapes))
         checked.append(found)
         if not as_json:
             for line in found.lines:
@@ -136,9 +150,9 @@ class _Checked:
         }
 
 
-def _check(path: Path, level: FeatureLevel, output: Path | None) -> _Checked:
+def _check(path: Path, level: FeatureLevel, output: Path | None, sizes: Sizes) -> _Checked:
     if is_onnx(path):
-        return _check_onnx(path, level)
+        return _check_onnx(path, level, sizes)
     return _check_graph(path, level) if is_graph(path) else _check_model(path, level, output)
 
 
@@ -172,13 +186,13 @@ def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
     yield from ((f": node {name!r}", node.operator_type) for name, node in desc.operators.items())
 
 
-def _check_onnx(path: Path, level: FeatureLevel) -> _Checked:
+def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes) -> _Checked:
     """Checks the nodes of an ONNX model that DirectML has an operator for."""
-    from ..onnx.model_files import check_nodes
+    from ..onnx.checking import check_nodes
 
     operators, faults = [], []
     try:
-        for where, found in check_nodes(path, level):
+        for where, found in check_nodes(path, level, sizes):
             if isinstance(found, ConstraintError):
                 faults.append(Fault(where, str(found)))
             else:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,10 +16,24 @@ from ..core.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError
 from .devices import choose, devices, label
-from .shared import FOLDER, MODEL, feature_level, is_graph, is_onnx, need_onnx, print_json, refuse_options, show_faults
-from .types import Milliseconds
+from .option_groups import GroupedCommand
+from .run_options import ALIASES, GROUPS, ONNX, ONNX_SETTINGS, TIMES, onnx_options, timing_options
+from .shared import (
+    FOLDER,
+    MODEL,
+    feature_level,
+    given,
+    is_graph,
+    is_onnx,
+    need_onnx,
+    print_json,
+    refuse_options,
+    show_faults,
+)
 
 if TYPE_CHECKING:
+    from ..array_models.model import ArrayModel
+    from ..array_models.run import ArrayRun
     from ..dxdispatch.model_file import Model
     from ..dxdispatch.timing import Timing
 
@@ -24,6 +41,9 @@ __all__ = ["run"]
 
 
 @click.command(
+    cls=GroupedCommand,
+    groups=GROUPS,
+    aliases=ALIASES,
     short_help="Run a DxDispatch model file, an ONNX model or a graph.",
     epilog="""\b
 Examples:
@@ -33,6 +53,7 @@ Examples:
   dml-jax run docs/models/gather.json --iterations 100 --json
   dml-jax run model.onnx --input mask=mask.npy --input picture=picture.npy
   dml-jax run graph.bin --input x=x.npy --output-dir out
+  dml-jax run model.onnx --iterations 100 -f batch:8
   dml-jax run --show-devices""",
 )
 @click.argument("model", type=MODEL, required=False)
@@ -49,54 +70,9 @@ Examples:
     "--json",
     "as_json",
     is_flag=True,
-    help="Print the times of a DxDispatch model file, or with --show-devices the devices, as JSON, and all else on the "
-    "standard error.",
+    help="Print the times, or with --show-devices the devices, as JSON, and all else on the standard error.",
 )
-@click.option(
-    "-i",
-    "--iterations",
-    type=click.IntRange(1),
-    default=1,
-    metavar="N",
-    help="Dispatch and wait this often, for every dispatch command.",
-)
-@click.option(
-    "-r",
-    "--repeat",
-    type=click.IntRange(1),
-    default=1,
-    metavar="N",
-    help="Dispatches in one iteration, before it waits; an iteration's time is divided by it.",
-)
-@click.option(
-    "-t",
-    "--milliseconds",
-    type=Milliseconds(),
-    help="Go on with iterations for so many milliseconds, instead of --iterations.",
-)
-@click.option(
-    "-w",
-    "--warmup",
-    type=click.IntRange(0),
-    default=1,
-    metavar="N",
-    help="Leave out the first iterations as warm-up: at most so many, never the last one.",
-)
-@click.option(
-    "-I",
-    "--interval",
-    type=Milliseconds(),
-    default=0.0,
-    help="Least milliseconds from the beginning of one iteration to that of the next.",
-)
-@click.option(
-    "-v",
-    "--verbosity",
-    type=click.IntRange(0, 2),
-    default=0,
-    metavar="N",
-    help="What is said of times: 0 the median; 1 cold and hot statistics, and memory; 2 every iteration too.",
-)
+@timing_options
 @click.option(
     "--input",
     "inputs",
@@ -105,8 +81,16 @@ Examples:
     help="A .npy file for an input of an ONNX model or a graph, by name or in order; once per input.",
 )
 @click.option(
+    "--input-path",
+    type=FOLDER,
+    show_default="a model file's own folder, or the current one",
+    help="Folder that the files of --input, and every sourcePath of a model file, are relative to.",
+)
+@click.option(
     "--output-dir", type=FOLDER, show_default="the model's folder", help="Folder that files go to; made when needed."
 )
+@click.option("--print-commands", is_flag=True, help="Print a line before each command, and one after it.")
+@onnx_options
 @feature_level
 def run(
     model: Path | None,
@@ -114,16 +98,22 @@ def run(
     show_devices: bool,
     as_json: bool,
     inputs: tuple[str, ...],
+    input_path: Path | None,
     output_dir: Path | None,
+    print_commands: bool,
     feature_level: FeatureLevel,
-    **timing: Any,
+    **options: Any,
 ) -> None:
-    """Run MODEL: a DxDispatch model file (.json), or an ONNX model (.onnx) or a serialized graph (.bin), whose outputs
-    are written as .npy files.
+    """Run MODEL: a DxDispatch model file (.json), an ONNX model (.onnx) or a serialized graph (.bin).
 
     A model file is checked first; if it has faults, they are listed and nothing runs. The constants of a graph that
-    have names are read from NAME.bin beside it. Files are written to the folder of the model, or to --output-dir, and
-    nowhere else.
+    have names are read from NAME.bin beside it.
+
+    The outputs of an ONNX model or a graph are written as .npy files. With an option of times, or where an input has
+    no file and becomes zeros, it is a benchmark, which writes outputs only to --output-dir.
+
+    Files are written to the folder of the model, or to --output-dir, and nowhere else. Options are also taken as
+    DxDispatch spells them, such as --dispatch_iterations.
 
     Exit status: 0 done, 1 the model has faults or failed, 2 the command line is wrong, 130 interrupted.
     """
@@ -132,15 +122,42 @@ def run(
         return
     if model is None:
         raise click.UsageError("Missing argument 'MODEL'.")
-    if is_onnx(model) or is_graph(model):
-        refuse_options("a DxDispatch model file", *timing, "feature_level", "as_json")
-        _run_on_arrays(model, inputs, device, output_dir or model.parent)
-        return
-    refuse_options("a .onnx or .bin file", "inputs")
+    _refuse_senseless(model)
+    for option in given(*ONNX_SETTINGS):
+        click.echo(f"note: {option} is a setting of ONNX Runtime and changes nothing here", err=True)
+    if is_onnx(model):
+        need_onnx()
     from ..dxdispatch.timing import Timing
 
-    checked = _read(model, feature_level=feature_level, output=output_dir)
-    _run_model(checked, choose(device), Timing(**timing), output_dir, as_json)
+    timing = Timing(**{name: options[name] for name in TIMES})
+    started = _Run(model, choose(device), as_json, print_commands)
+    if is_onnx(model) or is_graph(model):
+        from ..array_models.run import ArrayRun
+
+        asked = ArrayRun(
+            given=inputs,
+            given_from=input_path or Path(),
+            shapes=options["shapes"],
+            output=output_dir,
+            timing=timing if given(*TIMES, "as_json") else None,
+            shows_bindings=options["shows_bindings"],
+        )
+        _run_arrays(started, _reader(model, options, feature_level), asked)
+    else:
+        checked = _read(model, feature_level=feature_level, output=output_dir, sources=input_path)
+        _run_model(started, checked, timing, output_dir)
+
+
+def _refuse_senseless(model: Path) -> None:
+    """Refuses the options that this kind of model does not have."""
+    if is_onnx(model):
+        hint = "`dml-jax check` says what a feature level takes of a .onnx file"
+        refuse_options("a model file or a graph", "feature_level", instead=hint)
+        return
+    hint = "leave it out" if is_graph(model) else "set it in the model file, or leave it out"
+    refuse_options("a .onnx file", *ONNX, instead=hint)
+    if not is_graph(model):
+        refuse_options("a .onnx or .bin file", "inputs", instead="a model file has sourcePath")
 
 
 def _show_devices(as_json: bool) -> None:
@@ -153,69 +170,102 @@ def _show_devices(as_json: bool) -> None:
         click.echo(label(device))
 
 
-def _run_model(model: Model, device: Any, timing: Timing, output: Path | None, as_json: bool) -> None:
-    import jax
+@dataclass(frozen=True)
+class _Run:
+    """A run of a model: where, and how it speaks.
 
+    Args:
+      model: that is run.
+      device: of JAX, that it runs on.
+      as_json: whether times are JSON, and lines go to the standard error.
+      tells_commands: whether each command is told of.
+    """
+
+    model: Path
+    device: Any
+    as_json: bool
+    tells_commands: bool
+
+    def say(self, text: str) -> None:
+        click.echo(text, err=self.as_json)
+
+    def show(self, text: str) -> None:
+        click.echo(text, nl=False, err=self.as_json)
+
+    def print_times(self, dispatches: Sequence[Mapping[str, Any]]) -> None:
+        if self.as_json:
+            print_json({"device": label(self.device), "dispatches": dispatches})
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Names the device; what goes wrong ends the command, and is listed."""
+        import jax
+
+        self.say(f"Running on '{self.device.device_kind}'")
+        try:
+            yield
+        except ModelError as error:
+            _fail(error.path, error.faults)
+        except ConstraintError as error:
+            _fail(self.model, _faults(self.model, error))
+        except (MemoryError, jax.errors.JaxRuntimeError) as error:
+            text = str(error) or "out of memory"
+            _fail(self.model, [Fault("", f"{self.device.device_kind} failed: {text}")])
+
+
+def _run_model(started: _Run, model: Model, timing: Timing, output: Path | None) -> None:
     from ..dxdispatch.run import run_model
 
     dispatches: list[dict[str, Any]] = []
 
-    def say(line: str) -> None:
-        click.echo(line, err=as_json)
-
     def record(name: str, samples: Sequence[float]) -> None:
         dispatches.append({"dispatchable": name, "milliseconds": list(samples), "warmup": timing.cold(samples)})
 
-    def show(text: str) -> None:
-        click.echo(text, nl=False, err=as_json)
-
-    say(f"Running on '{device.device_kind}'")
-    try:
-        run_model(model, device, say, timing=timing, output=output, record=record, show=show)
-    except ModelError as error:
-        _fail(error.path, error.faults)
-    except ConstraintError as error:  # a source that changed since it was checked
-        _fail(model.path, [Fault("", str(error))])
-    except (MemoryError, jax.errors.JaxRuntimeError) as error:
-        _fail(model.path, [_device_fault(device, error)])
-    if as_json:
-        print_json({"device": label(device), "dispatches": dispatches})
+    with started.guarded():
+        run_model(
+            model,
+            started.device,
+            started.say,
+            timing=timing,
+            output=output,
+            record=record,
+            show=started.show,
+            tells_commands=started.tells_commands,
+        )
+    started.print_times(dispatches)
 
 
-def _run_on_arrays(path: Path, inputs: tuple[str, ...], part: str, folder: Path) -> None:
-    """Runs an ONNX model or a graph, on .npy files."""
-    import jax
+def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) -> None:
+    """Runs an ONNX model or a graph."""
+    from ..array_models.run import run_arrays
+    from ..dxdispatch.printing import told
 
-    run_file = _file_runner(path)
-    device = choose(part)
-    click.echo(f"Running on '{device.device_kind}'")
-    try:
-        run_file(path, inputs, device, folder, click.echo)
-    except ConstraintError as error:
-        _fail(path, _faults(path, error))
-    except (MemoryError, jax.errors.JaxRuntimeError) as error:
-        _fail(path, [_device_fault(device, error)])
+    name = started.model.name
+    with started.guarded():
+        model = read()
+        command = {"type": "dispatch", "dispatchable": name}
+        with told(0, command, started.say) if started.tells_commands else nullcontext():
+            times = run_arrays(model, asked, started.device, started.say)
+    if times:
+        row = {"dispatchable": name, "milliseconds": list(times.samples), "warmup": times.warmup}
+        started.print_times([row | {"compile_seconds": times.compile_seconds}])
 
 
-def _file_runner(path: Path) -> Callable[..., None]:
+def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Callable[[], ArrayModel]:
+    """What reads an ONNX model or a graph."""
     if is_graph(path):
-        from ..graphs.files import run_graph_file
+        from ..array_models.graph_file import read_graph_model
 
-        return run_graph_file
-    need_onnx()
-    from ..onnx.model_files import run_file
+        return partial(read_graph_model, path, level)
+    from ..array_models.onnx_file import read_onnx_file
 
-    return run_file
+    return partial(read_onnx_file, path, options["names"], options["denotations"], options["shapes"])
 
 
 def _faults(path: Path, error: ConstraintError) -> list[Fault]:
     """The faults that an error tells of; that of a file which cannot be read has its path."""
     errors = getattr(error, "errors", [error])
     return [Fault("", one.what) if one.where == (str(path),) else Fault("", str(one)) for one in errors]
-
-
-def _device_fault(device: Any, error: Exception) -> Fault:
-    return Fault("", f"{device.device_kind} failed: {str(error) or 'out of memory'}")
 
 
 def _read(path: Path, **options: Any) -> Model:

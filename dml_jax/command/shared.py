@@ -18,6 +18,7 @@ __all__ = [
     "FOLDER",
     "MODEL",
     "feature_level",
+    "given",
     "is_graph",
     "is_onnx",
     "json_output",
@@ -55,12 +56,17 @@ def need_onnx() -> None:
         sys.exit(f"dml-jax: {error}")
 
 
-def refuse_options(only: str, *names: str) -> None:
-    """Refuses options that are given, but do nothing for this kind of model."""
+def given(*names: str) -> list[str]:
+    """Those of the options that are on the command line, in full."""
     context = click.get_current_context()
-    for option in context.command.params:
-        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option.opts[-1]} is for {only} only")
+    options = [option for option in context.command.params if option.name in names]
+    return [o.opts[-1] for o in options if context.get_parameter_source(o.name or "") is ParameterSource.COMMANDLINE]
+
+
+def refuse_options(only: str, *names: str, instead: str = "leave it out") -> None:
+    """Refuses options that are given, but do nothing for this kind of model."""
+    for option in given(*names):
+        raise click.UsageError(f"{option} is for {only} only; {instead}")
 
 
 def print_json(value: Any) -> None:

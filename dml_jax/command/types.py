@@ -1,6 +1,7 @@
 """What the command reads from its command line, with what a shell completes: levels, operators, times."""
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,7 @@ from click.shell_completion import CompletionItem
 from ..core.feature_level import FeatureLevel
 from ..errors import ConstraintError, suggestion
 
-__all__ = ["ActivationType", "Level", "Milliseconds", "NumberType", "OperatorName"]
+__all__ = ["ActivationType", "Level", "Milliseconds", "Named", "NumberType", "OperatorName", "Shape", "size", "sizes"]
 
 DAY = 86_400_000
 
@@ -62,6 +63,57 @@ class Milliseconds(click.ParamType):
         if not 0 <= milliseconds <= DAY:
             self.fail(f"{value!r} is no number of milliseconds from 0 to {DAY}, a day", param, ctx)
         return milliseconds
+
+
+class Named(click.ParamType):
+    """A name and a value, as DxDispatch has them: NAME:VALUE. Names may have colons in them, values have none.
+
+    Args:
+      metavar: how it is written, such as NAME:SIZE.
+      read: makes the value of the text behind the last colon; ValueError where it is none.
+    """
+
+    def __init__(self, metavar: str, read: Callable[[str], Any]):
+        self.name, self._read = metavar, read
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, Any]:
+        name, _, text = str(value).rpartition(":")
+        if not name:
+            self.fail(f"{value!r} is not {self.name}", param, ctx)
+        try:
+            return name, self._read(text)
+        except ValueError as error:
+            self.fail(f"{value!r} is not {self.name}: {error}", param, ctx)
+
+
+def size(text: str) -> int:
+    """A size of at least 1."""
+    if not (text.isdecimal() and 1 <= int(text) < 2**32):
+        raise ValueError(f"{text!r} is no integer in [1, 2**32 - 1]")
+    return int(text)
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """At most 32 sizes, between commas."""
+    found = tuple(map(size, text.split(",")))
+    if len(found) > 32:
+        raise ValueError(f"there must be at most 32 sizes, but there are {len(found)}")
+    return found
+
+
+class Shape(click.ParamType):
+    """Sizes by the name of what they are of: NAME=2 or NAME=1x3x224x224."""
+
+    name = "name=sizes"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, tuple[int, ...]]:
+        name, equals, text = str(value).rpartition("=")
+        if not equals or not name:
+            self.fail(f"{value!r} is not NAME=SIZES, such as n=2 or image=1x3x224x224", param, ctx)
+        try:
+            return name, tuple(map(size, text.split("x")))
+        except ValueError as error:
+            self.fail(f"{value!r} is not NAME=SIZES: {error}", param, ctx)
 
 
 class ActivationType(click.ParamType):

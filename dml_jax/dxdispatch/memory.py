@@ -11,7 +11,7 @@ from .commands import Dispatchable
 from .onnx_models import OnnxModel
 from .resources import Buffer
 
-__all__ = ["check_device", "check_memory"]
+__all__ = ["check_bytes", "check_device", "check_memory"]
 
 
 def check_memory(
@@ -29,13 +29,21 @@ def check_memory(
     Raises:
       ConstraintError: they need more.
     """
-    limit = _available() if limit is None else limit
     held = sum(buffer.size for buffer in buffers.values() if buffer)
     # A tensor is copied out of its buffer and to the device, or back.
     working = max((2 * _tensors(d) for d in dispatchables.values() if d), default=0)
-    if limit is not None and held + working > limit:
-        needed, there = _gib(held + working), _gib(limit)
-        raise ConstraintError(f"the model needs {needed} for its buffers and tensors, and the machine has {there}")
+    check_bytes(held + working, "its buffers and tensors", limit)
+
+
+def check_bytes(needed: int, what: str, limit: int | None = None) -> None:
+    """Compares what a model needs for something with the machine's memory; `limit` is as above.
+
+    Raises:
+      ConstraintError: it needs more.
+    """
+    limit = _available() if limit is None else limit
+    if limit is not None and needed > limit:
+        raise ConstraintError(f"the model needs {_gib(needed)} for {what}, and the machine has {_gib(limit)}")
 
 
 def check_device(dispatchables: Mapping[str, Dispatchable | OnnxModel], device: Any) -> None:

@@ -27,35 +27,47 @@ __all__ = ["Model", "read_model"]
 
 @dataclass(frozen=True)
 class Model:
-    """A model without faults."""
+    """A model without faults.
+
+    Args:
+      path: the file.
+      buffers: by name.
+      dispatchables: by name.
+      commands: in order.
+      forms: the commands as they stand in the file.
+    """
 
     path: Path
     buffers: Mapping[str, Buffer]
     dispatchables: Mapping[str, Dispatchable | OnnxModel]
     commands: tuple[Command, ...]
+    forms: tuple[Any, ...]
 
 
-def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None = None) -> Model:
+def read_model(
+    path: Path, *, feature_level: Any = NEWEST, output: Path | None = None, sources: Path | None = None
+) -> Model:
     """Reads and checks a model file.
 
     Args:
       path: the file.
       feature_level: the level whose rules hold.
       output: the folder that writeFile may write to; the model's own by default.
+      sources: the folder that every sourcePath is relative to; the model's own by default.
 
     Raises:
       ModelError: with every fault, in the order of the file.
     """
-    faults = Faults()
+    faults, folder = Faults(), sources or path.parent
     root = _read_root(path, faults)
     buffers: dict[str, Buffer | None] = dict.fromkeys(root["resources"])
     for name in buffers:
         with faults.at(f"resource {name!r}"):
-            buffers[name] = read_buffer(root["resources"][name], path.parent)
-    dispatchables = _read_dispatchables(root, path.parent, buffers, feature_level, faults)
-    sources = [b.initial.source for b in buffers.values() if b]
-    sources += [file for d in dispatchables.values() if d for file in d.files]
-    targets = Targets(output or path.parent, [path, *sources])
+            buffers[name] = read_buffer(root["resources"][name], folder)
+    dispatchables = _read_dispatchables(root, folder, buffers, feature_level, faults)
+    read = [b.initial.source for b in buffers.values() if b]
+    read += [file for d in dispatchables.values() if d for file in d.files]
+    targets = Targets(output or path.parent, [path, *read])
     commands = []
     for i, json in enumerate(root["commands"]):
         with faults.at(_place(i, json)):
@@ -71,7 +83,7 @@ def read_model(path: Path, *, feature_level: Any = NEWEST, output: Path | None =
         _look_into_pictures(buffers, faults)
     if faults.errors:
         raise ModelError(path, list(map(Fault.of, faults.errors)))
-    return Model(path, buffers, dispatchables, tuple(commands))  # type: ignore[arg-type]  # no fault, so none is None
+    return Model(path, buffers, dispatchables, tuple(commands), tuple(root["commands"]))  # type: ignore[arg-type]  # no fault, so none is None
 
 
 def _read_root(path: Path, faults: Faults) -> dict[str, Any]:

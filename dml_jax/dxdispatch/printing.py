@@ -1,10 +1,21 @@
-"""How a buffer is printed: its values in one line, or one line per value with the bytes in hexadecimal."""
+"""What is printed of a buffer, in one line, or one line per value with the bytes in hexadecimal; and of commands."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
-__all__ = ["pieces"]
+__all__ = ["pieces", "told"]
+
+
+@contextmanager
+def told(i: int, form: Any, say: Callable[[str], None]) -> Iterator[None]:
+    """Says when a command, as it stands in a model file, begins and when it is done."""
+    say(f"[StartCmd][{i:04}]: {json.dumps(form)}")
+    yield
+    say(f"[EndCmd][{i:04}]")
 
 
 def pieces(name: str, values: np.ndarray, verbose: bool) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Runs a model: buffers in host memory, dispatches on a JAX device, commands in order."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from .memory import check_device
 from .model_file import Model
 from .onnx_dispatches import BoundOutput, OnnxDispatch
 from .onnx_models import OnnxModel
-from .printing import pieces
+from .printing import pieces, told
 from .resources import Buffer
 from .serialized_graphs import read_constants
 from .target_files import encode, resolve_target
@@ -37,6 +38,7 @@ def run_model(
     output: Path | None = None,
     record: Callable[[str, Sequence[float]], None] | None = None,
     show: Callable[[str], None] | None = None,
+    tells_commands: bool = False,
 ) -> None:
     """Executes the commands of a model, in order; what they do to buffers stays.
 
@@ -48,6 +50,7 @@ def run_model(
       output: the folder that files go to; the model's own by default.
       record: takes the dispatchable of every dispatch, and the milliseconds of each iteration.
       show: takes what is printed of buffers, in pieces with their line ends; by default `say` takes it line by line.
+      tells_commands: whether a line before each command, and one after it, say which it is.
 
     Raises:
       ModelError: the device has too little memory, and nothing is run; or a file cannot be written, and it is not
@@ -61,7 +64,8 @@ def run_model(
         state = _State(model, timing or Timing(), say, show, output or model.path.parent, record)
         for i, command in enumerate(model.commands):
             try:
-                state.execute(command)
+                with told(i, model.forms[i], say) if tells_commands else nullcontext():
+                    state.execute(command)
             except ConstraintError as error:
                 raise ModelError(model.path, [Fault(f"command {i}", str(error))]) from None
 

@@ -1,22 +1,18 @@
-"""Files of serialized graphs: the graph, its constants by name, and what `dml-jax run` does with them."""
+"""Files of serialized graphs: the graph, and its constants by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
-from ..array_files import assigned, read_array, targets, write_arrays
 from ..core.tensor import TensorDesc
-from ..errors import ConstraintError, Faults, describe
+from ..errors import ConstraintError, Faults
 from .desc import GraphDesc
 from .parts import Constant
 from .values import constant_value
 
-__all__ = ["constant_files", "read_graph_file", "run_graph_file"]
+__all__ = ["constant_files", "owned_inputs", "read_constants", "read_graph_file"]
 
 # What the offsets of flatbuffers reach.
 SIZE_LIMIT = 2**31
@@ -48,14 +44,15 @@ def constant_files(graph: GraphDesc, folder: Path) -> dict[str, Path]:
     """
     faults = Faults()
     found: dict[str, Path] = {}
-    for name, tensor in _owned(graph).items():
+    for name, tensor in owned_inputs(graph).items():
         with faults.at(f"constant {name!r:.60}"):
             found[name] = _constant_file(name, tensor, folder)
     faults.finish()
     return found
 
 
-def _owned(graph: GraphDesc) -> dict[str, TensorDesc]:
+def owned_inputs(graph: GraphDesc) -> dict[str, TensorDesc]:
+    """The inputs that are OWNED_BY_DML: the constants by name."""
     return {name: tensor for name, tensor in graph.inputs.items() if tensor.flags}
 
 
@@ -76,36 +73,16 @@ def _constant_file(name: str, tensor: TensorDesc, folder: Path) -> Path:
     return path
 
 
-def run_graph_file(path: Path, given: Sequence[str], device: Any, folder: Path, say: Callable[[str], None]) -> None:
-    """Runs a serialized graph once and writes every output, or nothing.
+def read_constants(files: Mapping[str, Path], tensors: Mapping[str, TensorDesc]) -> dict[str, Any]:
+    """The constants as arrays of their tensors' sizes; x64 must be on.
 
     Args:
-      path: the graph.
-      given: .npy files, each "FILE", in order, or "NAME=FILE".
-      device: of JAX.
-      folder: where the outputs go.
-      say: takes a line per file that was written.
+      files: as `constant_files` finds them.
+      tensors: of the constants.
 
     Raises:
-      ConstraintError: the graph, an input, a constant, or a file that cannot be written.
+      ConstraintError: one cannot be read.
     """
-    graph = read_graph_file(path)
-    owned = _owned(graph)
-    files = assigned([name for name in graph.inputs if name not in owned], given)
-    constants = constant_files(graph, path.parent)
-    written = targets(list(graph.outputs), folder, [path, *files.values(), *constants.values()])
-    with jax.enable_x64(True), jax.default_device(device):
-        arrays: dict[str, Any] = {name: read_array(name, file) for name, file in files.items()}
-        arrays |= _read_constants(constants, owned)
-        made = graph.compute(*(arrays[name] for name in graph.inputs))
-        results = [np.asarray(one) for one in (made if graph.has_several_outputs() else (made,))]
-    write_arrays(dict(zip(written.values(), results, strict=True)))
-    for (name, target), result in zip(written.items(), results, strict=True):
-        say(f"Output {name!r} {describe(result)} written to {str(target)!r}")
-
-
-def _read_constants(files: Mapping[str, Path], tensors: Mapping[str, TensorDesc]) -> dict[str, Any]:
-    """The constants as arrays of their tensors' sizes."""
     found: dict[str, Any] = {}
     for name, path in files.items():
         try:

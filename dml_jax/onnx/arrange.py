@@ -19,9 +19,10 @@ from ..operators import slice as dml_slice
 from ..operators import split as dml_split
 from ..operators import tile as dml_tile
 from ..operators._pad import Mode
-from .values import Array, arrays, known, known_ints, move_bits, on_device
+from .values import Array, Operators, arrays, known, known_ints, move_bits, on_device
 
 __all__ = [
+    "OPERATORS",
     "PAD_MODES",
     "axes_of",
     "axis_of",
@@ -41,6 +42,7 @@ __all__ = [
     "range_of",
     "reshape",
     "shape",
+    "size",
     "sizes_of",
     "slice_",
     "split",
@@ -79,6 +81,10 @@ _CONSTANTS = {
 
 def shape(*, data: Array, start: int = 0, end: int | None = None) -> np.ndarray:
     return np.array(data.shape[start:end], np.int64)
+
+
+def size(*, data: Array) -> np.ndarray:
+    return np.asarray(prod(data.shape), np.int64)
 
 
 def constant_of_shape(*, input: Array, value: np.ndarray | None = None) -> Array:
@@ -312,3 +318,25 @@ def axis_of(name: str, axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise ConstraintError(f"{name} must be in [{-rank}, {rank - 1}], but it is {axis}")
     return axis % rank
+
+
+OPERATORS: Operators = {
+    "Concat": {1: concat},
+    "Constant": {1: constant},
+    "ConstantOfShape": {9: constant_of_shape},
+    "Expand": {8: expand},
+    "Flatten": {1: flatten},
+    "Identity": {1: identity},
+    "Pad": {1: pad_by_paddings, 2: pad_by_attributes, 11: pad},
+    "Range": {11: range_},
+    "Reshape": {1: reshape},
+    "Shape": {1: shape},
+    "Size": {1: size},
+    "Slice": {1: slice_},
+    "Split": {1: split},
+    "Squeeze": {1: squeeze},
+    "Tile": {1: tile_along, 6: tile},
+    "Transpose": {1: transpose},
+    "Unsqueeze": {1: unsqueeze},
+    "Where": {9: where},
+}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import onnx
 from onnx.backend.base import Backend as Base
@@ -14,10 +15,14 @@ from onnx.backend.base import BackendRep, namedtupledict
 from .errors import NotConstantError
 from .function import OnnxFunction, run_node, to_jax
 
-__all__ = ["Backend", "Prepared", "compute", "runner"]
+__all__ = ["Backend", "Prepared", "compiled", "compute", "node_by_node", "runner"]
 
 # ONNX's names of devices, and JAX's.
 PLATFORMS = {"CPU": "cpu", "CUDA": "cuda"}
+
+
+# Elements of an initializer that is part of a compiled program.
+FEW = 256
 
 
 def compute(function: OnnxFunction, inputs: Sequence[Any]) -> tuple[np.ndarray, ...]:
@@ -31,13 +36,27 @@ def runner(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[
 
     x64 must be on, here and when it runs.
     """
-    # Weights in a program take long to compile; a number may be the limit of a Range, which must be known.
-    weights = {name: value for name, value in function.parameters.items() if value.ndim}
     try:
-        program = jax.jit(lambda p, x: _tuple(function(*x, parameters=p))).lower(weights, list(inputs)).compile()
+        return compiled(function, inputs)
     except NotConstantError:
-        return lambda: _tuple(function(*inputs))
+        return node_by_node(function, inputs)
+
+
+def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
+    """What runs a function, compiled, on inputs; x64 must be on, here and when it runs.
+
+    Raises:
+      NotConstantError: the data of an input decides a shape.
+    """
+    # Weights in a program take long to compile; a few numbers may decide a shape, as the scales of a Resize do.
+    weights = {name: jnp.asarray(value) for name, value in function.parameters.items() if value.size > FEW}
+    program = jax.jit(lambda p, x: _tuple(function(*x, parameters=p))).lower(weights, list(inputs)).compile()
     return lambda: program(weights, list(inputs))
+
+
+def node_by_node(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
+    """What runs a function on inputs without compiling it; x64 must be on when it runs."""
+    return lambda: _tuple(function(*inputs))
 
 
 def _tuple(results: Any) -> tuple[Any, ...]:

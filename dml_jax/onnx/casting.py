@@ -10,16 +10,19 @@ from onnx import TensorProto, helper
 
 from ..errors import ConstraintError
 from ..operators import cast as dml_cast
+from .bounded import Bounded
 from .loading import dtype_of
-from .values import Array, arrays, on_device
+from .values import Array, Operators, arrays, is_narrowed, on_device
 
-__all__ = ["cast", "cast_like", "cast_to_named"]
+__all__ = ["OPERATORS", "cast", "cast_like", "cast_to_named"]
 
 
-def cast(*, input: Array, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
+def cast(*, input: Array, to: int, saturate: int = 1, round_mode: str = "up") -> Array | Bounded:
     target = dtype_of(to, "to")
     if target == input.dtype:
         return input
+    if isinstance(input, jax.Array) and target == np.int64 and is_narrowed(target):
+        return Bounded.of(input) or on_device(np.zeros((), target))  # which refuses 64 bits
     if isinstance(input, jax.Array):
         on_device(np.zeros((), target))  # which refuses 64 bits while x64 is off
     xp, x = arrays(input)
@@ -34,12 +37,12 @@ def cast(*, input: Array, to: int, saturate: int = 1, round_mode: str = "up") ->
     return x.astype(target) if xp is np else dml_cast(x, target)
 
 
-def cast_like(*, input: Array, target_type: Array, saturate: int = 1, round_mode: str = "up") -> Array:
+def cast_like(*, input: Array, target_type: Array, saturate: int = 1, round_mode: str = "up") -> Array | Bounded:
     to = helper.np_dtype_to_tensor_dtype(np.dtype(target_type.dtype))
     return cast(input=input, to=to, saturate=saturate, round_mode=round_mode)
 
 
-def cast_to_named(*, input: Array, to: str) -> Array:
+def cast_to_named(*, input: Array, to: str) -> Array | Bounded:
     """The first versions: the type by its name."""
     names = TensorProto.DataType.keys()
     if to not in names:
@@ -63,3 +66,9 @@ def _power_of_two(xp: Any, x: Any, saturate: bool, round_mode: str) -> Array:
 
 # The least fraction, of 23 bits, that raises the exponent.
 _ROUNDS_UP = {"up": 1, "down": 2**23, "nearest": 2**22}
+
+
+OPERATORS: Operators = {
+    "Cast": {1: cast_to_named, 6: cast},
+    "CastLike": {15: cast_like},
+}

@@ -48,11 +48,12 @@ from ..operators._blocks import ORDERS
 from . import arrange as layout
 from . import casting, movement, resizing
 from .arrange import PAD_MODES, axis_of, borders_of, lengths_of, parts_of, range_of, windows_of
+from .block import Node
 from .errors import OnnxError
-from .graph import read_graph
+from .free_sizes import Sizes, with_sizes
+from .graph import Graph, read_graph
 from .loading import load_model
 from .movement import diagonals_of, lengths_among, number_of, order_of, sliding, unpooled_sizes
-from .nodes import Node
 from .resizing import CROP, NEAREST, Grid, grid_of, outside
 from .shapes import known_shapes
 from .values import known_ints
@@ -77,14 +78,18 @@ class Described:
     desc: Desc | ConstraintError
 
 
-def to_descs(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> dict[str, OperatorDesc[Any]]:
+def to_descs(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, *, sizes: Sizes | None = None
+) -> dict[str, OperatorDesc[Any]]:
     """The DirectML descriptors of a model's data movement.
 
     Tensors get leading sizes of 1 up to one DimensionCount, axes count them, booleans are bytes. What is transposed or
     repeated by broadcasting has strides for it.
 
     Args:
-      model: a path, the bytes of a file, or an `onnx.ModelProto`; every size follows from it.
+      model: a path, the bytes of a file, or an `onnx.ModelProto`.
+      sizes: what the model leaves open: a number by the name of a size, or all sizes of an input by its name, such as
+        {"n": 2, "img": (1, 3, 224, 224)}.
 
     Returns:
       A descriptor, valid at the newest feature level, per node that DirectML has an operator for, by labels such as
@@ -111,7 +116,7 @@ def to_descs(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> dict[st
       SPACE_TO_DEPTH1 of both, and ELEMENT_WISE_IDENTITY of Transpose, Expand and Reshape.
     """
     descs, errors = {}, []
-    for node in described(model):
+    for node in described(model, sizes or {}):
         if isinstance(node.desc, OperatorDesc):
             descs[node.label] = node.desc
         else:
@@ -121,22 +126,35 @@ def to_descs(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> dict[st
     return descs
 
 
-def described(model: Any) -> Iterator[Described]:
+def described(model: Any, sizes: Sizes) -> Iterator[Described]:
     """Every node that DirectML has an operator for, with its descriptor or why there is none."""
-    graph = read_graph(*load_model(model))
-    tensors = known_shapes(graph)
-    for node in graph.nodes:
+    graph = with_sizes(read_graph(*load_model(model)), sizes)
+    tensors, open_sizes = known_shapes(graph), _open_sizes(graph)
+    for node in graph.steps:
         is_constant = all(isinstance(tensors.get(name), np.ndarray) for name in node.outputs if name)
-        if node.function in _DESCRIBED and (node.op_type in _MAKERS or not is_constant):
-            yield Described(node.label, _desc(node, tensors))
+        if isinstance(node, Node) and node.function in _DESCRIBED and (node.op_type in _MAKERS or not is_constant):
+            yield Described(node.label, _desc(node, tensors, open_sizes))
 
 
-def _desc(node: Node, tensors: Mapping[str, Tensor]) -> Desc | ConstraintError:
+def _open_sizes(graph: Graph) -> dict[str, dict[str, None]]:
+    """The sizes that the model leaves open and that each value depends on, in words."""
+    found = {spec.name: dict.fromkeys(spec.open_sizes) for spec in graph.inputs}
+    for step in graph.steps:
+        read = [found.get(name, {}) for name in (*step.inputs, *step.captured)]
+        made = {text: None for texts in read for text in texts}
+        found |= dict.fromkeys(filter(None, step.outputs), made)
+    return found
+
+
+def _desc(
+    node: Node, tensors: Mapping[str, Tensor], open_sizes: Mapping[str, Mapping[str, None]]
+) -> Desc | ConstraintError:
     outputs = () if node.op_type == "NonZero" else node.outputs  # as many as there are, which only the data say
     try:
-        for name in filter(None, (*node.inputs, *outputs)):
-            if name not in tensors:
-                raise OnnxError(f"every size must follow from the model, but those of {name!r} do not")
+        if missing := [name for name in filter(None, (*node.inputs, *outputs)) if name not in tensors]:
+            open_ones = list(dict.fromkeys(text for name in missing for text in open_sizes.get(name, ())))
+            rule = "every size must be known" + (", which can be given by name" if open_ones else "")
+            raise OnnxError(f"{rule}, but not {', '.join(open_ones) or f'those of {missing[0]!r}'}")
         given = node.bound([tensors[name] if name else None for name in node.inputs])
         return _DESCRIBED[node.function]([tensors[name] if name else None for name in outputs], **given)
     except (TypeError, ValueError) as error:

@@ -28,7 +28,8 @@ class UnsupportedError(OnnxError):
 
     def __init__(self, nodes: Sequence[str], supported: Sequence[str]):
         lines = "\n".join(f"  {node}" for node in nodes)
-        super().__init__(f"the model must have supported operators only ({', '.join(supported)}), but has\n{lines}")
+        rule = f"the model must have operators only that are done here, {len(supported)} and functions of them"
+        super().__init__(f"{rule}, but has\n{lines}")
         self.nodes: tuple[str, ...] = tuple(nodes)
         self.supported: tuple[str, ...] = tuple(supported)
 

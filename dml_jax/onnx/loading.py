@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from .errors import OnnxError, UnreadableError
 
-__all__ = ["dtype_of", "load_model", "read_tensor", "type_name"]
+__all__ = ["dtype_of", "external_files", "load_model", "read_tensor", "type_name"]
 
 
 def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
@@ -32,6 +33,28 @@ def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
         return _parsed(path.read_bytes(), str(path)), path.parent
     except OSError as error:
         raise UnreadableError(str(path), f"cannot be read: {error.strerror}") from None
+
+
+def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
+    """The files in the folder of a model that tensors of it lie in."""
+    found: set[Path] = set()
+    for tensor in _tensors(model):
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                with suppress(OnnxError):  # one that names no file there is never read
+                    found.add(_path("tensor", entry.value, folder))
+    return sorted(found)
+
+
+def _tensors(message: google.protobuf.message.Message) -> Iterator[TensorProto]:
+    """Every tensor anywhere in a message: initializers and attributes, of subgraphs and functions too."""
+    if isinstance(message, TensorProto):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type:
+            for part in [value] if isinstance(value, google.protobuf.message.Message) else value:
+                yield from _tensors(part)
 
 
 def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:

@@ -25,10 +25,12 @@ from ..operators import top_k as dml_top_k
 from ..operators._blocks import OrderName
 from .arrange import axis_of, expand, pad, reshape
 from .loading import dtype_of
-from .values import Array, known, known_ints, on_device
+from .values import Array, Operators, known, known_ints, on_device
 
 __all__ = [
+    "OPERATORS",
     "col2im",
+    "compress",
     "cum_prod",
     "cum_sum",
     "depth_to_space",
@@ -64,6 +66,17 @@ def gather_elements(*, data: Array, indices: Array, axis: int) -> jax.Array:
 
 def gather_nd(*, data: Array, indices: Array, batch_dims: int = 0) -> jax.Array:
     return dml_gather_nd(on_device(data), indices, batch_dims=batch_dims)
+
+
+def compress(*, input: Array, condition: Array, axis: int | None = None) -> jax.Array:
+    """The elements whose condition holds; without an axis of all in one row."""
+    data = input.reshape(-1) if axis is None else input
+    along = 0 if axis is None else axis_of("axis", axis, input.ndim)
+    holds = known("condition", condition, "a size")
+    if holds.ndim != 1 or len(holds) > data.shape[along]:
+        rule = f"condition must be 1-D, of at most {data.shape[along]} elements"
+        raise ConstraintError(f"{rule}, but its shape is {holds.shape}")
+    return gather(data=data, indices=np.flatnonzero(holds), axis=along)
 
 
 def scatter_elements(*, data: Array, indices: Array, updates: Array, axis: int, reduction: str = "none") -> jax.Array:
@@ -227,3 +240,26 @@ def order_of(mode: str) -> OrderName:
     if mode not in ("DCR", "CRD"):
         raise ConstraintError(f"mode must be DCR or CRD, but it is {mode!r}")
     return mode
+
+
+OPERATORS: Operators = {
+    "Gather": {1: gather},
+    "GatherElements": {11: gather_elements},
+    "GatherND": {11: gather_nd},
+    "Scatter": {9: scatter_elements},
+    "ScatterElements": {11: scatter_elements},
+    "ScatterND": {11: scatter_nd},
+    "DepthToSpace": {1: depth_to_space},
+    "SpaceToDepth": {1: space_to_depth},
+    "Col2Im": {18: col2im},
+    "Compress": {9: compress},
+    "CumProd": {26: cum_prod},
+    "CumSum": {11: cum_sum},
+    "EyeLike": {9: eye_like},
+    "MaxUnpool": {9: max_unpool},
+    "NonZero": {9: non_zero},
+    "OneHot": {9: one_hot},
+    "ReverseSequence": {10: reverse_sequence},
+    "TopK": {1: top_k},
+    "Trilu": {14: trilu},
+}

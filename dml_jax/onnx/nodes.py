@@ -1,118 +1,241 @@
-"""`Node`: one node of a graph, bound to a function of `table.py` by the names in the schema of its version."""
+"""Reads nodes by the schemas of their versions, and the graphs and functions in them, into what `block.py` runs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, defs, helper
+from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 
-from .errors import OnnxError
-from .loading import read_tensor, type_name
+from .block import Block, FunctionCall, Node, Step
+from .bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
+from .errors import OnnxError, UnsupportedError
+from .loading import read_tensor
 from .table import ONNX_OPERATORS
 
-__all__ = ["Node", "node_of"]
+__all__ = ["Reader", "operator_name"]
 
 _OPTION = defs.OpSchema.FormalParameterOption
 _IGNORED = ("consumed_inputs",)  # a hint of the first opset, about memory
 _TOLERATED = {"SpaceToDepth": ("mode",)}  # of opset 28, which exporters write before
+OperatorName = tuple[str, str, str]
+
+
+def operator_name(domain: str, name: str, overload: str = "") -> OperatorName:
+    """What names an operator; ONNX's own domain has two names, and a damaged file has bytes."""
+    return "" if domain == "ai.onnx" else str(domain), str(name), str(overload)
 
 
 @dataclass(frozen=True)
-class Node:
-    """One node, valid by its schema as far as that is known without data.
+class Reader:
+    """Reads nodes.
 
     Args:
-      label: for messages, such as "Gather node 'embed'".
-      op_type: its operator.
-      function: computes it from keywords, the schema's names in lower case.
-      inputs: names of values, "" for one that is left out.
-      outputs: names of values, "" for one that nothing needs.
-      attributes: by name, with the schema's defaults.
-      schema: of the version that the model asks for.
+      opsets: versions of the operators by domain; ONNX's own is "".
+      folder: that tensors in files lie in.
+      functions: those that the model defines.
+      calls: functions of the model that are being read, from the outermost on.
     """
 
-    label: str
-    op_type: str
-    function: Callable[..., Any]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
-    schema: defs.OpSchema
+    opsets: Mapping[str, int]
+    folder: Path = Path()
+    functions: Mapping[OperatorName, FunctionProto] = field(default_factory=dict)
+    calls: tuple[OperatorName, ...] = ()
 
-    def bound(self, values: Sequence[Any]) -> dict[str, Any]:
-        """The keywords for `function`: the attributes, and the inputs, None where they are left out.
+    def steps(self, protos: Iterable[NodeProto]) -> list[Step]:
+        """Nodes in order.
 
         Raises:
-          OnnxError: the operator takes no such types, or not together.
+          UnsupportedError: operators that are not done, all of them.
+          OnnxError: a node breaks ONNX's rules.
         """
-        self._check_types(values)
-        keywords = dict(self.attributes)
-        if self.schema.outputs[-1].option == _OPTION.Variadic:
-            keywords["count"] = len(self.outputs)
-        if self.schema.inputs and self.schema.inputs[-1].option == _OPTION.Variadic:
-            return keywords | {self.schema.inputs[-1].name.lower(): tuple(values)}
-        return keywords | {p.name.lower(): v for p, v in zip(self.schema.inputs, values, strict=False) if v is not None}
+        steps: list[Step] = []
+        unsupported: list[str] = []
+        broken: list[OnnxError] = []
+        for number, proto in enumerate(protos):
+            try:
+                steps.append(self.step(proto, number))
+            except UnsupportedError as error:
+                unsupported += error.nodes
+            except OnnxError as error:
+                broken.append(error)
+        if unsupported:
+            raise _unsupported(unsupported)
+        if broken:
+            raise broken[0]
+        if len({step.label for step in steps}) < len(steps):
+            steps = [replace(step, label=f"{step.label} #{number}") for number, step in enumerate(steps)]
+        return steps
 
-    def _check_types(self, values: Sequence[Any]) -> None:
-        accepted = {c.type_param_str: c.allowed_type_strs for c in self.schema.type_constraints}
-        seen: dict[str, str] = {}
-        for i, value in enumerate(values):
-            if value is None:
-                continue
-            parameter = self.schema.inputs[min(i, len(self.schema.inputs) - 1)]
-            variable, actual = parameter.type_str, type_name(value.dtype)
-            names = accepted.get(variable, [variable])
-            if actual not in names:
-                texts = ", ".join(n.removeprefix("tensor(").removesuffix(")") for n in names if n.startswith("tensor"))
-                version = f"{self.op_type}-{self.schema.since_version}"
-                raise OnnxError(f"{parameter.name} of {version} must be one of {texts}, but it is {value.dtype}")
-            if seen.setdefault(variable, actual) != actual and parameter.is_homogeneous:
-                rule = f"inputs of type {variable} must have one type"
-                raise OnnxError(f"{rule}, but they are {seen[variable]} and {actual}")
+    def step(self, proto: NodeProto, number: int = 0) -> Step:
+        """One node.
+
+        Raises:
+          UnsupportedError: its operator is not done, or one in a graph or function that it runs.
+          OnnxError: it breaks ONNX's rules.
+        """
+        which = repr(proto.name) if proto.name else f"#{number}"
+        label = f"{proto.op_type} node {which}"
+        name = operator_name(proto.domain, proto.op_type, proto.overload)
+        try:
+            if name in self.functions:
+                return self._call_of_model(label, proto, name)
+            if name in _DONE:
+                return self._node(label, proto)
+            schema = _newest(name)
+            if schema is not None and has_body(schema):
+                return self._call_of_onnx(label, proto)
+        except UnsupportedError as error:
+            raise _unsupported([f"{label}: {node}" for node in error.nodes]) from None
+        domain = f"{name[0]}::" if name[0] else ""
+        raise _unsupported([f"{domain}{proto.op_type} (node {which})"])
+
+    def block(self, graph: onnx.GraphProto) -> Block:
+        """A graph among the attributes of a node.
+
+        Raises:
+          UnsupportedError: operators that are not done.
+          OnnxError: it breaks ONNX's rules.
+        """
+        steps = self.steps(graph.node)
+        constants = {tensor.name: read_tensor(tensor, self.folder) for tensor in graph.initializer}
+        inputs = [info.name for info in graph.input if info.name not in constants]
+        return Block.of(inputs, [info.name for info in graph.output], constants, steps)
+
+    def _node(self, label: str, proto: NodeProto) -> Node:
+        schema = self._schema(label, proto)
+        versions = ONNX_OPERATORS[proto.op_type]
+        function = versions[max(since for since in versions if since <= schema.since_version)]
+        inputs, outputs = _counted(label, proto, schema)
+        given = _attributes(label, proto, schema)
+        values, unsupported = {}, []
+        for name, attribute in given.items():
+            try:
+                values[name] = self._value(label, attribute)
+            except UnsupportedError as error:
+                unsupported += error.nodes
+        if unsupported:
+            raise _unsupported(unsupported)
+        captured = dict.fromkeys(name for b in values.values() if isinstance(b, Block) for name in b.captured)
+        return Node(label, proto.op_type, function, inputs, outputs, values, schema, tuple(captured))
+
+    def _call_of_onnx(self, label: str, proto: NodeProto) -> FunctionCall:
+        """A function of ONNX's own; one that depends on types is read with float32 once, to find what is not done."""
+        schema = self._schema(label, proto)
+        if not has_body(schema):  # a later version does
+            raise _unsupported([f"{schema.name}-{schema.since_version}"])
+        inputs, outputs = _counted(label, proto, schema)
+        given = _attributes(label, proto, schema)
+        opset = self.opsets[operator_name(proto.domain, "")[0]]
+        inner = replace(self, functions={})
+
+        @lru_cache
+        def body(types: tuple[Any, ...]) -> Block:
+            return inner._function(onnx_body(schema, opset, proto, types), given, outputs)
+
+        if needs_types(schema):
+            try:
+                body(tuple((onnx.helper.tensor_dtype_to_np_dtype(1), None) if name else None for name in inputs))
+            except UnsupportedError:
+                raise
+            except OnnxError:
+                pass  # of other types it may be
+            return FunctionCall(label, proto.op_type, lambda types: body(tuple(types)), inputs, outputs, schema)
+        block = body(())
+        return FunctionCall(label, proto.op_type, lambda _: block, inputs, outputs, schema)
+
+    def _call_of_model(self, label: str, proto: NodeProto, name: OperatorName) -> FunctionCall:
+        if name in self.calls:
+            raise OnnxError(f"{label}: a function must not call itself, but {proto.op_type} does")
+        function = self.functions[name]
+        if len(proto.input) > len(function.input) or len(proto.output) > len(function.output):
+            counts = f"{len(function.input)} inputs and {len(function.output)} outputs"
+            fact = f"the node has {len(proto.input)} and {len(proto.output)}"
+            raise OnnxError(f"{label}: the function has at most {counts}, but {fact}")
+        given = given_attributes(proto, function.attribute_proto)
+        if missing := [attribute for attribute in function.attribute if attribute not in given]:
+            raise OnnxError(f"{label}: it must have the attribute {missing[0]!r}, but that is missing")
+        outputs = tuple(proto.output)
+        try:
+            block = replace(self, calls=(*self.calls, name))._function(function, given, outputs)
+        except UnsupportedError:
+            raise
+        except OnnxError as error:
+            raise OnnxError(f"{label}: {error}") from None
+        return FunctionCall(label, proto.op_type, lambda _: block, tuple(proto.input), outputs)
+
+    def _function(self, function: FunctionProto, given: Mapping[str, AttributeProto], outputs: Sequence[str]) -> Block:
+        """A body, for the outputs that a call wants."""
+        imported = {operator_name(entry.domain, "")[0]: entry.version for entry in function.opset_import}
+        inner = replace(self, opsets={**self.opsets, **imported})
+        steps = inner.steps(with_attributes(node, given) for node in function.node)
+        wanted = [made if asked else "" for made, asked in zip(function.output, outputs, strict=False)]
+        block = Block.of(list(function.input), wanted, {}, steps)
+        if block.captured:
+            raise OnnxError(f"every value in a function must be made there, but {block.captured[0]!r} is not")
+        return block
+
+    def _schema(self, label: str, proto: NodeProto) -> defs.OpSchema:
+        domain, name, _ = operator_name(proto.domain, proto.op_type)
+        if domain not in self.opsets:
+            raise OnnxError(f"{label}: the model must import a version of the domain {domain!r}, but it does not")
+        try:
+            return defs.get_schema(name, self.opsets[domain], domain)
+        except defs.SchemaError:
+            schemas = defs.get_all_schemas_with_history()
+            first = min(s.since_version for s in schemas if (s.domain, s.name) == (domain, name))
+            rule = f"the operator must exist in opset {self.opsets[domain]}"
+            raise OnnxError(f"{label}: {rule}, but it does from opset {first} on") from None
+
+    def _value(self, label: str, attribute: AttributeProto) -> Any:
+        """An attribute as a number, a string, a list, an array or a block."""
+        if attribute.type == AttributeProto.GRAPH:
+            try:
+                return self.block(attribute.g)
+            except UnsupportedError as error:
+                raise _unsupported([f"{attribute.name}: {node}" for node in error.nodes]) from None
+            except OnnxError as error:
+                raise OnnxError(f"{label}: {attribute.name}: {error}") from None
+        try:
+            value = helper.get_attribute_value(attribute)
+            if isinstance(value, onnx.TensorProto):
+                return read_tensor(value, self.folder)
+            return value.decode() if isinstance(value, bytes) else value
+        except (ValueError, OnnxError) as error:
+            raise OnnxError(f"{label}: attribute {attribute.name!r}: {error}") from None
 
 
-def node_of(proto: onnx.NodeProto, version: int, folder: Path = Path(), number: int = 0) -> Node:
-    """A node by the schema of an opset version.
-
-    Raises:
-      OnnxError: the version has no such operator, attribute or number of inputs.
-    """
-    label = _label(proto, number)
-    try:
-        schema = defs.get_schema(proto.op_type, version, "")
-    except defs.SchemaError:
-        first = min(s.since_version for s in defs.get_all_schemas_with_history() if s.name == proto.op_type)
-        rule = f"the operator must exist in opset {version}"
-        raise OnnxError(f"{label}: {rule}, but it does from opset {first} on") from None
-    versions = ONNX_OPERATORS[proto.op_type]
-    function = versions[max(since for since in versions if since <= schema.since_version)]
-    inputs, outputs = (list(names) for names in (proto.input, proto.output))
-    _check_count(label, "inputs", inputs, schema.inputs, schema.min_input, schema.max_input)
-    _check_count(label, "outputs", outputs, schema.outputs, schema.min_output, schema.max_output)
-    attributes = _attributes(label, proto, schema, folder)
-    return Node(label, proto.op_type, function, tuple(inputs), tuple(outputs), attributes, schema)
+_DONE = {operator_name("", name) for name in ONNX_OPERATORS}
 
 
-def _label(proto: onnx.NodeProto, number: int) -> str:
-    return f"{proto.op_type} node {repr(proto.name) if proto.name else f'#{number}'}"
+def _newest(name: OperatorName) -> defs.OpSchema | None:
+    return defs.get_schema(name[1], name[0]) if defs.has(name[1], name[0]) else None
 
 
-def _check_count(label: str, what: str, names: list[str], parameters: Sequence[Any], least: int, most: int) -> None:
-    if not least <= len(names) <= most:
-        raise OnnxError(f"{label}: it must have from {least} to {most} {what}, but it has {len(names)}")
-    for name, parameter in zip(names, parameters, strict=False):
-        if not name and parameter.option == _OPTION.Single and what == "inputs":
+def _unsupported(nodes: Sequence[str]) -> UnsupportedError:
+    return UnsupportedError(nodes, sorted(ONNX_OPERATORS))
+
+
+def _counted(label: str, proto: NodeProto, schema: defs.OpSchema) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the inputs and outputs, as many as the schema allows."""
+    for what, names, least, most in (
+        ("inputs", proto.input, schema.min_input, schema.max_input),
+        ("outputs", proto.output, schema.min_output, schema.max_output),
+    ):
+        if not least <= len(names) <= most:
+            raise OnnxError(f"{label}: it must have from {least} to {most} {what}, but it has {len(names)}")
+    for name, parameter in zip(proto.input, schema.inputs, strict=False):
+        if not name and parameter.option == _OPTION.Single:
             raise OnnxError(f"{label}: it must have the input {parameter.name}, but that is left out")
+    return tuple(proto.input), tuple(proto.output)
 
 
-def _attributes(label: str, proto: onnx.NodeProto, schema: defs.OpSchema, folder: Path) -> dict[str, Any]:
+def _attributes(label: str, proto: NodeProto, schema: defs.OpSchema) -> dict[str, AttributeProto]:
     """The attributes of a node by name, those of the schema that have a default included."""
-    values = {}
-    for name, formal in schema.attributes.items():
-        if formal.default_value.type != AttributeProto.UNDEFINED:
-            values[name] = _value(label, formal.default_value, folder)
     for attribute in proto.attribute:
         formal = schema.attributes.get(attribute.name)
         if formal is None and attribute.name not in _TOLERATED.get(proto.op_type, ()):
@@ -122,23 +245,13 @@ def _attributes(label: str, proto: onnx.NodeProto, schema: defs.OpSchema, folder
         if formal is not None and AttributeProto.AttributeType.Name(attribute.type) != _type_of(formal):
             rule = f"attribute {attribute.name!r} must be of type {_type_of(formal)}"
             raise OnnxError(f"{label}: {rule}, but it is {AttributeProto.AttributeType.Name(attribute.type)}")
-        values[attribute.name] = _value(label, attribute, folder)
-    for name, formal in schema.attributes.items():
-        if formal.required and name not in values:
-            raise OnnxError(f"{label}: it must have the attribute {name!r}, but that is missing")
-    return {name: value for name, value in values.items() if name not in _IGNORED}
+    formals = schema.attributes.values()
+    given = given_attributes(proto, [f.default_value for f in formals if f.default_value.type])
+    needed = [formal.name for formal in formals if formal.required and formal.name not in _IGNORED]
+    if missing := [name for name in needed if name not in given]:
+        raise OnnxError(f"{label}: it must have the attribute {missing[0]!r}, but that is missing")
+    return {name: attribute for name, attribute in given.items() if name not in _IGNORED}
 
 
 def _type_of(formal: defs.OpSchema.Attribute) -> str:
     return str(formal.type).rpartition(".")[2]
-
-
-def _value(label: str, attribute: AttributeProto, folder: Path) -> Any:
-    """An attribute as a number, a string, a list or an array."""
-    try:
-        value = helper.get_attribute_value(attribute)
-        if isinstance(value, onnx.TensorProto):
-            return read_tensor(value, folder)
-        return value.decode() if isinstance(value, bytes) else value
-    except (ValueError, OnnxError) as error:
-        raise OnnxError(f"{label}: attribute {attribute.name!r}: {error}") from None

@@ -12,9 +12,19 @@ from ..errors import ConstraintError
 from ..lowering.taps import Taps, nearest_taps, sample
 from ..operators import cast, resample
 from .arrange import axes_of
-from .values import Array, known, known_ints, on_device
+from .values import Array, Operators, known, known_ints, on_device
 
-__all__ = ["CROP", "NEAREST", "Grid", "grid_of", "outside", "resize", "resize_by_scales", "upsample_2d"]
+__all__ = [
+    "CROP",
+    "NEAREST",
+    "OPERATORS",
+    "Grid",
+    "grid_of",
+    "outside",
+    "resize",
+    "resize_by_scales",
+    "upsample_2d",
+]
 
 # Which element is the nearest: how `resample` rounds, and what is added to the offset before.
 NEAREST = {
@@ -236,3 +246,9 @@ def upsample_2d(*, x: Array, height_scale: float, width_scale: float, mode: str 
     if x.ndim != 4:
         raise ConstraintError(f"x must have 4 dimensions, but its shape is {x.shape}")
     return resize_by_scales(x=x, scales=[1.0, 1.0, height_scale, width_scale], mode=mode)
+
+
+OPERATORS: Operators = {
+    "Resize": {10: resize_by_scales, 11: resize},
+    "Upsample": {1: upsample_2d, 7: resize_by_scales},
+}

@@ -6,10 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from .block import Step, evaluate
 from .errors import NotConstantError
-from .evaluation import evaluate
 from .graph import Graph
-from .nodes import Node
 
 __all__ = ["known_shapes"]
 
@@ -30,21 +29,22 @@ def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
         fixed = sizes is not None and all(isinstance(n, int) for n in sizes)
         values[spec.name] = jax.ShapeDtypeStruct(sizes, spec.dtype) if fixed else None  # type: ignore[arg-type]
     with jax.enable_x64(True):
-        for node in graph.nodes:
-            values |= _outputs(node, values)
+        for step in graph.steps:
+            values |= _outputs(step, values)
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _outputs(node: Node, values: Mapping[str, _Known]) -> dict[str, _Known]:
-    """The outputs of a node: constants where they follow from shapes alone."""
-    unknown: dict[str, _Known] = dict.fromkeys(filter(None, node.outputs))
-    data = {name: values[name] for name in node.inputs if name and not isinstance(values[name], np.ndarray)}
+def _outputs(step: Step, values: Mapping[str, _Known]) -> dict[str, _Known]:
+    """The outputs of a step: constants where they follow from shapes alone."""
+    unknown: dict[str, _Known] = dict.fromkeys(filter(None, step.outputs))
+    read = {name: values[name] for name in (*step.inputs, *step.captured) if name}
+    data = {name: value for name, value in read.items() if not isinstance(value, np.ndarray)}
     if None in data.values():
         return unknown
     constants: dict[str, Any] = {}
 
     def traced(data: Mapping[str, Any]) -> dict[str, Any]:
-        results = evaluate(node, [{**values, **data}[name] if name else None for name in node.inputs])
+        results = evaluate(step, {**values, **data})
         constants.update({name: y for name, y in results.items() if isinstance(y, np.ndarray)})
         return {name: y for name, y in results.items() if name not in constants}
 

@@ -1,6 +1,6 @@
 """Values while a graph runs: NumPy arrays are known constants, JAX arrays are data; int64 survives in the former."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -12,9 +12,19 @@ from ..errors import ConstraintError, DataTypeError
 from ..lowering.bits import carry_bits
 from .errors import NotConstantError
 
-__all__ = ["Array", "arrays", "known", "known_ints", "move_bits", "on_device"]
+__all__ = ["X64_OFF", "Array", "Operators", "arrays", "is_narrowed", "known", "known_ints", "move_bits", "on_device"]
 
 Array = np.ndarray | jax.Array
+# Functions of an operator, by the first version of ONNX's that each serves.
+Operators = Mapping[str, Mapping[int, Callable[..., Any]]]
+
+
+def is_narrowed(dtype: Any) -> bool:
+    """Whether JAX has a type in 32 bits only, as x64 is off."""
+    return jax.dtypes.canonicalize_dtype(dtype) != dtype
+
+
+X64_OFF = "jax_enable_x64 is off: call the function with jax.enable_x64(True) around it"
 
 
 def on_device(value: Array) -> jax.Array:
@@ -23,11 +33,8 @@ def on_device(value: Array) -> jax.Array:
     Raises:
       DataTypeError: 64-bit numbers while x64 is off.
     """
-    if jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype:
-        raise DataTypeError(
-            f"{value.dtype} must not be narrowed, but jax_enable_x64 is off: call the function with "
-            "jax.enable_x64(True) around it"
-        )
+    if is_narrowed(value.dtype):
+        raise DataTypeError(f"{value.dtype} must not be narrowed, but {X64_OFF}")
     return jnp.asarray(value)
 
 
@@ -48,7 +55,8 @@ def known(name: str, value: Array, decides: str = "a shape") -> np.ndarray:
         return np.asarray(value)
     raise NotConstantError(
         f"{name} must be a constant or follow from shapes, because it decides {decides}, but it depends on the data of "
-        "an input; outside jax.jit, jax.vmap and jax.grad, or as an initializer, it is known"
+        "an input, or on a parameter that is given; it is known outside jax.jit, jax.vmap and jax.grad, as an "
+        "initializer, and by `to_jax(model, static={name: value})`"
     )
 
 

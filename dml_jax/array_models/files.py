@@ -7,21 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
-from .errors import ConstraintError, suggestion
-from .files import write_whole
+from ..errors import ConstraintError, suggestion
+from ..files import write_whole
 
 __all__ = ["assigned", "read_array", "targets", "write_arrays"]
 
 
-def assigned(names: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
-    """The file of each input.
+def assigned(names: Sequence[str], given: Sequence[str], folder: Path) -> dict[str, Path]:
+    """The file of each input that has one.
 
     Args:
       names: the inputs.
       given: files, each "FILE", in the order of the inputs that have none by name, or "NAME=FILE".
+      folder: that the names of files are relative to.
 
     Raises:
-      ConstraintError: an input has no file or two, or a file has no input.
+      ConstraintError: an input has two files, or a file has no input.
     """
     named: dict[str, Path] = {}
     unnamed = []
@@ -30,23 +31,22 @@ def assigned(names: Sequence[str], given: Sequence[str]) -> dict[str, Path]:
         if name in named:
             raise ConstraintError(f"--input {text}: every input must be given once, but {name!r} is given twice")
         if name is None:
-            _check_unnamed(text, names)
+            _check_unnamed(text, names, folder)
             unnamed.append(text)
         else:
             named[name] = Path(text[len(name) + 1 :])
     free = [name for name in names if name not in named]
-    if len(unnamed) != len(free):
-        wanted = ", ".join(names) or "none"
-        short = len(unnamed) < len(free)
-        fact = f"{free[len(unnamed)]!r} has none" if short else f"{unnamed[len(free)]} is left over"
-        raise ConstraintError(f"--input must give a file to each input of the model, {wanted}, but {fact}")
-    return named | dict(zip(free, map(Path, unnamed), strict=True))
+    if len(unnamed) > len(free):
+        wanted, fact = ", ".join(names) or "none", f"{unnamed[len(free)]} is left over"
+        raise ConstraintError(f"--input must be given once at most to each input of the model, {wanted}, but {fact}")
+    files = named | dict(zip(free, map(Path, unnamed), strict=False))
+    return {name: folder / file for name, file in files.items()}
 
 
-def _check_unnamed(text: str, names: Sequence[str]) -> None:
+def _check_unnamed(text: str, names: Sequence[str], folder: Path) -> None:
     """Whether it is a file, not NAME=FILE with a name that no input has."""
     name, equals, file = text.partition("=")
-    if equals and not Path(text).exists() and Path(file).exists():
+    if equals and not (folder / text).exists() and (folder / file).exists():
         raise ConstraintError(f"--input {text}: no input is named {name!r}; {suggestion(name, names)}")
 
 

@@ -1,0 +1,44 @@
+"""A serialized graph in a file, to run on arrays."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from ..core.feature_level import FeatureLevel
+from ..errors import ConstraintError, Faults
+from ..graphs.files import constant_files, owned_inputs, read_constants, read_graph_file
+from .model import ArrayInput, ArrayModel, Program
+
+__all__ = ["read_graph_model"]
+
+
+def read_graph_model(path: Path, feature_level: FeatureLevel | str) -> ArrayModel:
+    """Reads a serialized graph; of its constants only the sizes of their files.
+
+    Args:
+      path: the file.
+      feature_level: the level whose rules hold.
+
+    Raises:
+      ConstraintError: it is no graph, or one of other operators; all rules that it breaks; or files of constants.
+    """
+    graph = read_graph_file(path)
+    faults = Faults()
+    for error in graph.faults(feature_level):
+        faults.add(ConstraintError(error.what, error.where[1:]))  # without "GRAPH", which the file is
+    constants: dict[str, Path] = {}
+    with faults.at():
+        constants = constant_files(graph, path.parent)
+    faults.finish()
+    owned = owned_inputs(graph)
+    inputs = tuple(ArrayInput(name, t.dtype, t.sizes) for name, t in graph.inputs.items() if name not in owned)
+
+    def prepare(arrays: Sequence[Any]) -> Program:
+        given = dict(zip((one.name for one in inputs), arrays, strict=True)) | read_constants(constants, owned)
+        ordered = [given[name] for name in graph.inputs]
+        program = jax.jit(lambda *x: jax.tree.leaves(graph.compute(*x))).lower(*ordered).compile()
+        return Program(lambda: tuple(program(*ordered)))
+
+    return ArrayModel(path, inputs, tuple(graph.outputs), (path, *constants.values()), prepare)

@@ -1,0 +1,57 @@
+"""`ArrayModel`: what an ONNX model and a serialized graph have in common when they run on arrays."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ArrayInput", "ArrayModel", "Program"]
+
+
+@dataclass(frozen=True)
+class ArrayInput:
+    """An input.
+
+    Args:
+      name: in the model.
+      dtype: of the elements.
+      sizes: a size, the name of one, or None if any will do; None for any rank.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    sizes: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A model that is ready to run on its inputs, which are on the device.
+
+    Args:
+      run: returns the outputs, in order; x64 must be on.
+      not_compiled: why it runs node by node; empty if it is compiled.
+    """
+
+    run: Callable[[], tuple[Any, ...]]
+    not_compiled: str = ""
+
+
+@dataclass(frozen=True)
+class ArrayModel:
+    """A model.
+
+    Args:
+      path: the file that it comes from.
+      inputs: what it takes, in order.
+      outputs: names of what it gives, in order.
+      files: all files that it is read from.
+      prepare: compiles it for arrays, one per input; raises ConstraintError where they do not fit. x64 must be on.
+    """
+
+    path: Path
+    inputs: tuple[ArrayInput, ...]
+    outputs: tuple[str, ...]
+    files: tuple[Path, ...]
+    prepare: Callable[[Sequence[Any]], Program]

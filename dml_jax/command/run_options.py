@@ -1,0 +1,162 @@
+"""The options of `dml-jax run` that DxDispatch has too: of times, of ONNX models, and how DxDispatch spells them."""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import click
+
+from .types import Milliseconds, Named, size, sizes
+
+__all__ = ["ALIASES", "GROUPS", "ONNX", "ONNX_SETTINGS", "TIMES", "onnx_options", "timing_options"]
+
+# DxDispatch's spelling, and ours.
+ALIASES = {
+    "adapter": "device",
+    "show_adapters": "show-devices",
+    "input_path": "input-path",
+    "output_path": "output-dir",
+    "print_commands": "print-commands",
+    "dml_feature_level": "feature-level",
+    "dispatch_iterations": "iterations",
+    "dispatch_repeat": "repeat",
+    "milliseconds_to_run": "milliseconds",
+    "warmup_samples": "warmup",
+    "dispatch_interval": "interval",
+    "timing_verbosity": "verbosity",
+    "onnx_free_dim_name_override": "onnx-free-dim-name-override",
+    "onnx_free_dim_denotation_override": "onnx-free-dim-denotation-override",
+    "binding_shape": "binding-shape",
+    "print_onnx_bindings": "print-onnx-bindings",
+    "onnx_graph_optimization_level": "onnx-graph-optimization-level",
+    "onnx_logging_level": "onnx-logging-level",
+    "onnx_session_config_entry": "onnx-session-config-entry",
+}
+# Settings of ONNX Runtime: they have no meaning here.
+IGNORED = "Read and ignored: a setting of ONNX Runtime."
+ONNX_SETTINGS = ("optimization_level", "logging_level", "config_entries")
+ONNX = ("names", "denotations", "shapes", "shows_bindings", *ONNX_SETTINGS)
+TIMES = ("iterations", "repeat", "milliseconds", "warmup", "interval", "verbosity")
+GROUPS = {"Times": TIMES, "ONNX models": ONNX}
+
+
+def _as_mapping(context: click.Context, option: click.Parameter, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    for name, _ in pairs:
+        if sum(name == other for other, _ in pairs) > 1:
+            raise click.BadParameter(f"{name!r} is given twice; leave one out", context, option)
+    return dict(pairs)
+
+
+def _by_name(*names: str, metavar: str, read: Callable[[str], Any], help: str) -> Any:
+    """An option that is given once per name."""
+    return click.option(*names, type=Named(metavar, read), multiple=True, callback=_as_mapping, help=help)
+
+
+_TIMING = (
+    click.option(
+        "-i",
+        "--iterations",
+        type=click.IntRange(1),
+        default=1,
+        metavar="N",
+        help="Dispatch and wait this often, for every dispatch command.",
+    ),
+    click.option(
+        "-r",
+        "--repeat",
+        type=click.IntRange(1),
+        default=1,
+        metavar="N",
+        help="Dispatches in one iteration, before it waits; an iteration's time is divided by it.",
+    ),
+    click.option(
+        "-t",
+        "--milliseconds",
+        type=Milliseconds(),
+        help="Go on with iterations for so many milliseconds, instead of --iterations.",
+    ),
+    click.option(
+        "-w",
+        "--warmup",
+        type=click.IntRange(0),
+        default=1,
+        metavar="N",
+        help="Leave out the first iterations as warm-up: at most so many, never the last one.",
+    ),
+    click.option(
+        "-I",
+        "--interval",
+        type=Milliseconds(),
+        default=0.0,
+        help="Least milliseconds from the beginning of one iteration to that of the next.",
+    ),
+    click.option(
+        "-v",
+        "--verbosity",
+        type=click.IntRange(0, 2),
+        default=0,
+        metavar="N",
+        help="What is said of times: 0 the median; 1 cold and hot statistics, and memory in a model file; 2 every "
+        "iteration too.",
+    ),
+)
+_ONNX = (
+    _by_name(
+        "-f",
+        "--onnx-free-dim-name-override",
+        "names",
+        metavar="NAME:SIZE",
+        read=size,
+        help="A free size of inputs by its name in the model, such as N:5; once per name.",
+    ),
+    _by_name(
+        "-F",
+        "--onnx-free-dim-denotation-override",
+        "denotations",
+        metavar="NAME:SIZE",
+        read=size,
+        help="Free sizes of inputs by what they mean, such as DATA_BATCH:5; once per denotation.",
+    ),
+    _by_name(
+        "-b",
+        "--binding-shape",
+        "shapes",
+        metavar="NAME:SIZES",
+        read=sizes,
+        help="The shape of a generated input, such as x:1,3,224,224, or one that a tensor must have; once per tensor.",
+    ),
+    click.option(
+        "-p",
+        "--print-onnx-bindings",
+        "shows_bindings",
+        is_flag=True,
+        help="Say of every input and output where it comes from, its type and its shape.",
+    ),
+    click.option(
+        "-l",
+        "--onnx-graph-optimization-level",
+        "optimization_level",
+        type=click.IntRange(0, 99),
+        metavar="N",
+        help=IGNORED,
+    ),
+    click.option("-L", "--onnx-logging-level", "logging_level", type=click.IntRange(0, 4), metavar="N", help=IGNORED),
+    _by_name(
+        "-e",
+        "--onnx-session-config-entry",
+        "config_entries",
+        metavar="KEY:VALUE",
+        read=str,
+        help=IGNORED,
+    ),
+)
+
+
+def timing_options(function: Any) -> Any:
+    """Adds the options of times."""
+    return reduce(lambda decorated, option: option(decorated), reversed(_TIMING), function)
+
+
+def onnx_options(function: Any) -> Any:
+    """Adds the options of ONNX models."""
+    return reduce(lambda decorated, option: option(decorated), reversed(_ONNX), function)

@@ -1,0 +1,104 @@
+"""ONNX's activations: those of DirectML by `activate`, others by jax.nn; narrow floats are rounded once."""
+
+from collections.abc import Callable
+from math import floor, prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import nn
+
+from ..core.activation import Activation
+from ..errors import ConstraintError
+from ..lowering.combine import wide_type
+from ..operators import activate
+from .arrange import axis_of
+from .values import Array, Operators, on_device
+
+__all__ = ["OPERATORS"]
+
+
+def _activation(operator_type: str, *parameters: str) -> Callable[..., jax.Array]:
+    """DirectML's activation, whose parameters are these attributes."""
+
+    def activated(**keywords: Any) -> jax.Array:
+        numbers = tuple(float(keywords.pop(name)) for name in parameters)
+        (x,) = keywords.values()
+        return activate(on_device(x), Activation(f"ACTIVATION_{operator_type}", numbers))
+
+    return activated
+
+
+def _rounded(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """A function of an array and of attributes, computed in floats of 32 bits at least."""
+
+    def rounded(**keywords: Any) -> jax.Array:
+        *_, name = keywords  # the input comes after the attributes
+        x = on_device(keywords.pop(name))
+        return function(x.astype(wide_type(x.dtype)), **keywords).astype(x.dtype)
+
+    return rounded
+
+
+def _shrink(*, input: Array, bias: float, lambd: float) -> jax.Array:
+    """Integers are exact, but that a fraction is taken off them as floats, and what remains is cut off."""
+    x = on_device(input)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        return activate(x, Activation("ACTIVATION_SHRINK", (bias, lambd)))
+    numbers = x.astype(jax.dtypes.canonicalize_dtype(np.float64)) if bias % 1 else x
+    return activate(numbers, Activation("ACTIVATION_SHRINK", (bias, float(floor(lambd))))).astype(x.dtype)
+
+
+def _gelu(x: jax.Array, approximate: str) -> jax.Array:
+    if approximate not in ("none", "tanh"):
+        raise ConstraintError(f"approximate must be none or tanh, but it is {approximate!r}")
+    return nn.gelu(x, approximate=approximate == "tanh")
+
+
+def _along(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.Array]:
+    """A function of an array along one axis."""
+    return _rounded(lambda x, axis: function(x, axis_of("axis", axis, x.ndim)))
+
+
+def _from(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.Array]:
+    """The versions before 13: along all axes from one on, as if they were one."""
+
+    def flattened(x: jax.Array, axis: int) -> jax.Array:
+        if not -x.ndim <= axis <= x.ndim:
+            raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}], but it is {axis}")
+        at = axis if axis >= 0 else axis + x.ndim
+        rows = x.reshape(prod(x.shape[:at]), prod(x.shape[at:]))
+        return function(rows, 1).reshape(x.shape)
+
+    return _rounded(flattened)
+
+
+def _hardmax(x: jax.Array, axis: int) -> jax.Array:
+    """1 for the first of the greatest."""
+    if not x.size:
+        return x
+    return nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis)
+
+
+OPERATORS: Operators = {
+    "Celu": {12: _activation("CELU", "alpha")},
+    "Elu": {1: _activation("ELU", "alpha")},
+    "Gelu": {20: _rounded(_gelu)},
+    "HardSigmoid": {1: _activation("HARD_SIGMOID", "alpha", "beta")},
+    "HardSwish": {14: _rounded(nn.hard_swish)},
+    "Hardmax": {1: _from(_hardmax), 13: _along(_hardmax)},
+    "LeakyRelu": {1: _activation("LEAKY_RELU", "alpha")},
+    "LogSoftmax": {1: _from(nn.log_softmax), 13: _along(nn.log_softmax)},
+    "Mish": {18: _rounded(nn.mish)},
+    "Relu": {1: _activation("RELU")},
+    "Selu": {1: _activation("SCALED_ELU", "alpha", "gamma")},
+    "Shrink": {9: _shrink},
+    "Sigmoid": {1: _activation("SIGMOID")},
+    "Softmax": {1: _from(nn.softmax), 13: _along(nn.softmax)},
+    "Softplus": {1: _activation("SOFTPLUS")},
+    "Softsign": {1: _activation("SOFTSIGN")},
+    "Swish": {24: _rounded(lambda x, alpha: x * nn.sigmoid(alpha * x))},
+    "Tanh": {1: _activation("TANH")},
+    "ThresholdedRelu": {10: _activation("THRESHOLDED_RELU", "alpha")},
+}

@@ -1,0 +1,234 @@
+"""What runs: nodes in order, on constants at once and exactly, on data through JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax.errors import InconclusiveDimensionOperation
+from onnx import defs
+
+from ..errors import DataTypeError
+from .bounded import Bounded, compute_bounded, index_bounded
+from .errors import OnnxError, UnsupportedError
+from .loading import type_name
+from .values import Array, is_narrowed, on_device
+
+__all__ = ["Block", "FunctionCall", "Node", "Step", "evaluate", "run"]
+
+_OPTION = defs.OpSchema.FormalParameterOption
+Scope = Mapping[str, Any]  # arrays, None for those that are left out
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the operators that are done, valid by its schema as far as that is known without data.
+
+    Args:
+      label: for messages, such as "Gather node 'embed'".
+      op_type: its operator.
+      function: computes it from keywords, the schema's names in lower case.
+      inputs: names of values, "" for one that is left out.
+      outputs: names of values, "" for one that nothing needs.
+      attributes: by name, with the schema's defaults; a graph is a `Block`.
+      schema: of the version that the model asks for.
+      captured: names of values that the graphs among its attributes read.
+    """
+
+    label: str
+    op_type: str
+    function: Callable[..., Any]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    schema: defs.OpSchema
+    captured: tuple[str, ...] = ()
+
+    def compute(self, values: Sequence[Any], scope: Scope) -> Any:
+        """Its outputs; the graphs among the attributes run in `scope`.
+
+        Raises:
+          OnnxError: the operator takes no such types, or not together.
+        """
+        self._check_types(values)
+        blocks = {name: partial(b.run, scope=scope) for name, b in self.attributes.items() if isinstance(b, Block)}
+        if any(isinstance(value, Bounded) for value in values):
+            return compute_bounded(self, values)
+        return self.function(**self.keywords(values) | blocks)
+
+    def bound(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The keywords for `function`: the attributes, and the inputs that are not left out.
+
+        Raises:
+          OnnxError: the operator takes no such types, or not together.
+        """
+        self._check_types(values)
+        return self.keywords(values)
+
+    def keywords(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The same, of values that are known to have the right types."""
+        keywords = dict(self.attributes)
+        if self.schema.outputs[-1].option != _OPTION.Single:
+            keywords["count"] = len(self.outputs)
+        if self.schema.inputs and self.schema.inputs[-1].option == _OPTION.Variadic:
+            return keywords | {self.schema.inputs[-1].name.lower(): tuple(values)}
+        return keywords | {p.name.lower(): v for p, v in zip(self.schema.inputs, values, strict=False) if v is not None}
+
+    def _check_types(self, values: Sequence[Any]) -> None:
+        accepted = {c.type_param_str: c.allowed_type_strs for c in self.schema.type_constraints}
+        seen: dict[str, str] = {}
+        for i, value in enumerate(values):
+            if value is None:
+                continue
+            parameter = self.schema.inputs[min(i, len(self.schema.inputs) - 1)]
+            variable, actual = parameter.type_str, type_name(value.dtype)
+            names = accepted.get(variable, [variable])
+            if actual not in names:
+                texts = ", ".join(n.removeprefix("tensor(").removesuffix(")") for n in names if n.startswith("tensor"))
+                version = f"{self.op_type}-{self.schema.since_version}"
+                raise OnnxError(f"{parameter.name} of {version} must be one of {texts}, but it is {value.dtype}")
+            if seen.setdefault(variable, actual) != actual and parameter.is_homogeneous:
+                rule = f"inputs of type {variable} must have one type"
+                raise OnnxError(f"{rule}, but they are {seen[variable]} and {actual}")
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """One node whose operator is a function: of ONNX's own that has a body, or of the model.
+
+    Args:
+      label: for messages.
+      op_type: its operator.
+      body: what to run, by the dtype and sizes of each input, None for one that is left out.
+      inputs: names of values, "" for one that is left out.
+      outputs: names of values, "" for one that nothing needs.
+      schema: of ONNX's own function, else None.
+    """
+
+    label: str
+    op_type: str
+    body: Callable[[Sequence[Any]], Block]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    schema: defs.OpSchema | None = None
+    captured: tuple[str, ...] = ()
+
+    def compute(self, values: Sequence[Any], scope: Scope) -> tuple[Array, ...]:
+        """Its outputs; a function sees nothing but its inputs."""
+        return self.body([None if value is None else (value.dtype, value.shape) for value in values]).run(*values)
+
+
+Step = Node | FunctionCall
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps in order: a branch, or the body of a function.
+
+    Args:
+      inputs: names of the values that a caller gives.
+      outputs: names of the values that it returns.
+      constants: values that it brings.
+      steps: those that an output needs.
+      captured: names of values around it that it reads.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, np.ndarray]
+    steps: tuple[Step, ...]
+    captured: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, inputs: Sequence[str], outputs: Sequence[str], constants: Mapping[str, np.ndarray], steps: Sequence[Step]
+    ) -> Block:
+        """The steps that the outputs need; "" is an output that nothing wants.
+
+        Raises:
+          OnnxError: two values have one name, or one is read before it exists.
+        """
+        if len(set(inputs)) < len(inputs):
+            raise OnnxError(f"every input must have a name of its own, but they are {', '.join(map(repr, inputs))}")
+        made = {*inputs, *constants, *(name for step in steps for name in step.outputs)}
+        captured = _captured({*inputs, *constants}, made, steps)
+        outside = [name for name in outputs if name and name not in made]
+        kept = tuple(_needed(steps, outputs))
+        return cls(tuple(inputs), tuple(outputs), constants, kept, tuple(dict.fromkeys([*captured, *outside])))
+
+    def run(self, *arguments: Any, scope: Scope | None = None) -> tuple[Any, ...]:
+        """The outputs; arguments that are missing are left out."""
+        given = dict.fromkeys(self.inputs) | dict(zip(self.inputs, arguments, strict=False))
+        return run(self.steps, {**(scope or {}), **self.constants, **given}, self.outputs)
+
+
+def _captured(defined: set[str], made: Collection[str], steps: Iterable[Step]) -> Iterator[str]:
+    """The values that steps read and do not make."""
+    for step in steps:
+        for name in (*step.inputs, *step.captured):
+            if name and name not in made:
+                yield name
+            elif name and name not in defined:
+                raise OnnxError(f"{step.label}: every input must exist before the node, but {name!r} does not")
+        for name in filter(None, step.outputs):
+            if name in defined:
+                raise OnnxError(f"{step.label}: an output must have a new name, but {name!r} exists before the node")
+            defined.add(name)
+
+
+def _needed(steps: Sequence[Step], outputs: Sequence[str]) -> Iterator[Step]:
+    """The steps that an output depends on, in order, without the names of values that nothing reads."""
+    needed, kept = set(filter(None, outputs)), []
+    for step in reversed(steps):
+        if needed.intersection(step.outputs):
+            used = tuple(name if name in needed else "" for name in step.outputs)
+            kept.append(replace(step, outputs=used))
+            needed.update(filter(None, (*step.inputs, *step.captured)))
+    return reversed(kept)
+
+
+def run(steps: Iterable[Step], values: dict[str, Any], outputs: Sequence[str]) -> tuple[Any, ...]:
+    """Runs steps on values by name, adds theirs, and returns some of them."""
+    for step in steps:
+        values.update(evaluate(step, values))
+    return tuple(values[name] if name else None for name in outputs)
+
+
+def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
+    """The outputs of a step by name: at once and as constants if all that it reads are."""
+    values = [scope[name] if name else None for name in step.inputs]
+    read = [*values, *(scope[name] for name in step.captured)]
+    try:
+        if all(value is None or isinstance(value, np.ndarray) for value in read):
+            with jax.ensure_compile_time_eval(), jax.enable_x64(True), np.errstate(all="ignore"):
+                results = [np.asarray(r) for r in _tuple(step.compute(values, scope))]
+        else:
+            results = _tuple(step.compute(values, scope))
+        named = [(i, name) for i, name in enumerate(step.outputs) if name]
+        return {name: _as_declared(step, i, results[i], values) for i, name in named}
+    except UnsupportedError as error:  # in a body that depends on types
+        raise UnsupportedError([f"{step.label}: {node}" for node in error.nodes], error.supported) from None
+    except (TypeError, ValueError, IndexError, OverflowError, InconclusiveDimensionOperation) as error:
+        kind = type(error) if isinstance(error, (OnnxError, DataTypeError)) else OnnxError
+        raise kind(f"{step.label}: {error}") from error
+
+
+def _as_declared(step: Step, which: int, result: Any, values: Sequence[Any]) -> Any:
+    """An output of the only type that its schema has, which may be int64: then it is an index into the first input."""
+    if step.schema is None:
+        return result
+    variable = step.schema.outputs[min(which, len(step.schema.outputs) - 1)].type_str
+    accepted = {c.type_param_str: list(c.allowed_type_strs) for c in step.schema.type_constraints}
+    if accepted.get(variable, [variable]) == ["tensor(int64)"] and result.dtype != np.int64:
+        if isinstance(result, np.ndarray) or not is_narrowed(np.int64):
+            return result.astype(np.int64)
+        return index_bounded(result, values[0]) or on_device(np.zeros((), np.int64))  # which refuses 64 bits
+    return result
+
+
+def _tuple(results: Any) -> tuple[Array, ...]:
+    return results if isinstance(results, tuple) else (results,)

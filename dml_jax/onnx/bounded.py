@@ -1,0 +1,153 @@
+"""64-bit integers while x64 is off: data of 32 bits whose range is known, so that nothing is narrowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from ..errors import DataTypeError
+from .values import X64_OFF
+
+if TYPE_CHECKING:
+    from .block import Node
+
+__all__ = ["Bounded", "compute_bounded", "index_bounded"]
+
+INT32 = np.iinfo(np.int32)
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """What stands for an int64 array.
+
+    Args:
+      array: its numbers, int32.
+      range: the least and the greatest that they can be.
+    """
+
+    array: jax.Array
+    range: Range
+
+    @classmethod
+    def of(cls, array: jax.Array) -> Bounded | None:
+        """An array of a narrower type, booleans included, as int64; None if its type has numbers beyond int32."""
+        if array.dtype == bool:
+            return cls(array.astype(np.int32), (0, 1))
+        if array.dtype.kind not in "iu" or not np.can_cast(array.dtype, np.int32):
+            return None
+        limits = np.iinfo(array.dtype)
+        return cls(array.astype(np.int32), (int(limits.min), int(limits.max)))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.int64)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+
+def index_bounded(result: jax.Array, indexed: Any) -> Bounded | None:
+    """Indices of elements, computed in 32 bits, as int64; None if there are too many elements."""
+    greatest = max(0, prod(indexed.shape) - 1)
+    return Bounded(result.astype(np.int32), (0, greatest)) if greatest <= INT32.max else None
+
+
+def compute_bounded(node: Node, values: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of a node of which some inputs are `Bounded`: computed in int32 where the results fit.
+
+    Raises:
+      DataTypeError: they may not.
+    """
+    law = _LAWS.get(node.op_type)
+    is_combined = isinstance(values[0], Bounded) and node.attributes.get("reduction", "none") != "none"
+    if law is None or is_combined:
+        raise DataTypeError(f"int64 must not be narrowed, but {X64_OFF}")
+    types = [node.schema.inputs[min(i, len(node.schema.inputs) - 1)].type_str for i in range(len(values))]
+    wide = {kind for kind, value in zip(types, values, strict=True) if isinstance(value, Bounded)}
+    same = [kind in wide and value is not None for kind, value in zip(types, values, strict=True)]
+    ranges = [_range(value) for value, is_same in zip(values, same, strict=True) if is_same]
+    made = law(ranges, values[0].shape)
+    for low, high in (*ranges, made):
+        if not INT32.min <= low <= high <= INT32.max:
+            numbers = f"[{low}, {high}]"
+            raise DataTypeError(f"its int64 numbers must fit 32 bits, but they may be any in {numbers}, and {X64_OFF}")
+    narrow = [_narrow(value) if is_same else value for value, is_same in zip(values, same, strict=True)]
+    results = node.function(**node.keywords(narrow))
+    results = results if isinstance(results, tuple) else (results,)
+    outputs = node.schema.outputs
+    kinds = [outputs[min(i, len(outputs) - 1)].type_str for i in range(len(results))]
+    return tuple(Bounded(r, made) if kind in wide else r for kind, r in zip(kinds, results, strict=True))
+
+
+def _range(value: Any) -> Range:
+    if isinstance(value, Bounded):
+        return value.range
+    return (int(value.min()), int(value.max())) if value.size else (0, 0)
+
+
+def _narrow(value: Any) -> Any:
+    return value.array if isinstance(value, Bounded) else np.asarray(value).astype(np.int32)
+
+
+# The range of the results, by those of the inputs of their type and the sizes of the first.
+_Law = Callable[[Sequence[Range], tuple[int, ...]], Range]
+
+
+def _hull(ranges: Sequence[Range], _: Any = None) -> Range:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _extreme(ranges: Sequence[Range], sizes: tuple[int, ...]) -> Range:
+    """Over nothing it is the least or the greatest number of all."""
+    return (-(2**63), 2**63 - 1) if 0 in sizes else _hull(ranges)
+
+
+def _corners(function: Callable[[int, int], int]) -> _Law:
+    """A function that is monotonic in each operand has its extremes at the ends of the ranges."""
+
+    def law(ranges: Sequence[Range], _: Any) -> Range:
+        made = ranges[0]
+        for other in ranges[1:]:
+            ends = [function(a, b) for a in made for b in other]
+            made = min(ends), max(ends)
+        return made
+
+    return law
+
+
+def _magnitude(ranges: Sequence[Range], _: Any) -> Range:
+    return -max(map(abs, _hull(ranges))), max(map(abs, _hull(ranges)))
+
+
+def _summed(ranges: Sequence[Range], sizes: tuple[int, ...]) -> Range:
+    low, high = _hull(ranges)
+    return min(0, low * prod(sizes)), max(0, high * prod(sizes))
+
+
+_MOVES = (
+    "Clip Compress Concat Expand Flatten Gather GatherElements GatherND Identity Pad Reshape "
+    "ReverseSequence Scatter ScatterElements ScatterND Slice Split Squeeze Tile TopK Transpose Unsqueeze Where"
+)
+_READS = "ArgMax ArgMin Cast Equal Greater GreaterOrEqual Less LessOrEqual OneHot Shape Size"
+_LAWS: Mapping[str, _Law] = {
+    **dict.fromkeys((*_MOVES.split(), *_READS.split()), _hull),
+    **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),
+    **dict.fromkeys(("Abs", "Neg", "Mod"), _magnitude),
+    **dict.fromkeys(("CumSum", "ReduceSum"), _summed),
+    "Add": _corners(lambda a, b: a + b),
+    "Max": _corners(max),
+    "Min": _corners(min),
+    "Sub": _corners(lambda a, b: a - b),
+    "Mul": _corners(lambda a, b: a * b),
+}

@@ -1,0 +1,283 @@
+"""ONNX's arithmetic of each element: operands are broadcast, none is promoted, narrow floats are rounded once."""
+
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..errors import ConstraintError
+from ..lowering.combine import wide_type
+from .values import Array, Operators, arrays, on_device
+
+__all__ = ["OPERATORS", "add", "divide", "limited", "multiply", "subtract"]
+
+
+def _broadcast(*operands: Array) -> tuple[Any, ...]:
+    """The module to compute with, then the operands in one shape."""
+    xp, *operands_ = arrays(*operands)
+    sizes = jnp.broadcast_shapes(*(x.shape for x in operands_))
+    return xp, *(xp.broadcast_to(x, sizes) for x in operands_)
+
+
+def _exact(name: str, **operands: Array) -> Array:
+    """A function that both modules have, of which no operand needs more bits than it has."""
+    xp, *operands_ = _broadcast(*operands.values())
+    return getattr(xp, name)(*operands_)
+
+
+def _rounded(function: Callable[[jax.Array], jax.Array], **operand: Array) -> jax.Array:
+    """A function of one operand, computed in floats of 32 bits at least."""
+    (x,) = map(on_device, operand.values())
+    return function(x.astype(wide_type(x.dtype))).astype(x.dtype)
+
+
+add: Callable[..., Array] = partial(_exact, "add")
+subtract: Callable[..., Array] = partial(_exact, "subtract")
+multiply: Callable[..., Array] = partial(_exact, "multiply")
+
+
+def divide(*, a: Array, b: Array) -> Array:
+    """Integers are divided towards 0; XLA multiplies by the reciprocal of what is broadcast, which rounds twice."""
+    xp, a, b = _broadcast(a, b)
+    if a.dtype.kind not in "iu":
+        wide = wide_type(a.dtype)
+        return xp.divide(a.astype(wide), b.astype(wide)).astype(a.dtype)
+    if xp is jnp:
+        return lax.div(a, b)
+    quotient = np.floor_divide(a, b)
+    return quotient + ((quotient * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
+
+
+def limited(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The same with the broadcasting of opsets 1 to 6: of the second operand only, from `axis` on."""
+
+    def broadcast_second(*, broadcast: int = 0, axis: int | None = None, **operands: Array) -> Array:
+        (_, a), (name, b) = operands.items()
+        if not broadcast and a.shape != b.shape:
+            raise ConstraintError(f"without broadcast the shapes must be equal, but they are {a.shape} and {b.shape}")
+        if broadcast and axis is not None:
+            b = b.reshape((*b.shape, *(1,) * (a.ndim - axis % a.ndim - b.ndim)))
+        return function(**operands | {name: b})
+
+    return broadcast_second
+
+
+def _alike(function: Callable[..., Array]) -> Callable[..., Array]:
+    """The same of operands that have one shape, as opsets 1 to 7 want it."""
+
+    def of_one_shape(*, data_0: tuple[Array, ...]) -> Array:
+        if len({x.shape for x in data_0}) > 1:
+            shapes = ", ".join(str(x.shape) for x in data_0)
+            raise ConstraintError(f"before opset 8 the shapes must be equal, but they are {shapes}")
+        return function(data_0=data_0)
+
+    return of_one_shape
+
+
+def _extreme(name: str, *, data_0: tuple[Array, ...]) -> Array:
+    """A NaN is both the greatest and the least."""
+    xp, *operands = _broadcast(*data_0)
+    return reduce(getattr(xp, name), operands)
+
+
+def _sum(*, data_0: tuple[Array, ...]) -> Array:
+    xp, *operands = _broadcast(*data_0)
+    dtype = operands[0].dtype
+    return reduce(xp.add, (x.astype(wide_type(dtype)) for x in operands)).astype(dtype)
+
+
+def _mean(*, data_0: tuple[Array, ...]) -> Array:
+    xp, *operands = _broadcast(*data_0)
+    dtype, wide = operands[0].dtype, wide_type(operands[0].dtype)
+    total = reduce(xp.add, (x.astype(wide) for x in operands))
+    return (total / np.asarray(len(operands), wide)).astype(dtype)
+
+
+def clip(*, input: Array, min: Array | None = None, max: Array | None = None) -> Array:
+    """Where the least is greater than the greatest, it is the greatest."""
+    for name, bound in (("maximum", min), ("minimum", max)):
+        if bound is not None and bound.size != 1:
+            which = "min" if bound is min else "max"
+            raise ConstraintError(f"{which} must be one number, but its shape is {bound.shape}")
+        input = input if bound is None else _exact(name, input=input, bound=bound.reshape(()))
+    return input
+
+
+def _clip_by_attributes(*, input: Array, min: float | None = None, max: float | None = None) -> Array:
+    """The versions whose bounds are numbers, infinities of a type that has none so great."""
+    with np.errstate(over="ignore"):
+        least, most = (None if n is None else np.asarray(n).astype(input.dtype) for n in (min, max))
+    return clip(input=input, min=least, max=most)
+
+
+def power(*, x: Array, y: Array) -> jax.Array:
+    """In the type of the base: integers wrap to whole powers, and are cut off to others."""
+    _, base, exponent = _broadcast(on_device(x), on_device(y))
+    is_whole = jnp.issubdtype(exponent.dtype, jnp.integer)
+    if not jnp.issubdtype(base.dtype, jnp.integer):
+        wide = wide_type(base.dtype)
+        numbers = jnp.where((base == 0) & (exponent == 0), 1, base)  # whose derivative is 0, not NaN
+        return jnp.power(numbers.astype(wide), exponent.astype(wide)).astype(base.dtype)
+    return _whole_power(base, exponent) if is_whole else _cut_power(base, exponent)
+
+
+def _whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
+    """Integers by squaring; below 1 they are cut off to 0."""
+
+    def square(i: Any, state: Any) -> Any:
+        made, factor = state
+        is_set = (exponent >> i.astype(exponent.dtype)) & 1 == 1
+        return jnp.where(is_set, made * factor, made), factor * factor
+
+    bits = 8 * exponent.dtype.itemsize
+    made, _ = lax.fori_loop(0, bits, square, (jnp.ones_like(base), base))
+    inverse = jnp.where(base == 1, 1, jnp.where(base == -1, 1 - 2 * (exponent & 1).astype(base.dtype), 0))
+    return jnp.where(exponent < 0, inverse, made).astype(base.dtype)
+
+
+def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
+    """Integers to the power of fractions: whole ones are exact, others are computed in the widest floats."""
+    wide = jax.dtypes.canonicalize_dtype(np.float64)
+    whole = jnp.rint(exponent)
+    is_whole = exponent == whole
+    exact = _whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
+    near = jnp.power(base.astype(wide), jnp.where(is_whole, 1, exponent).astype(wide))
+    nearest = jnp.rint(near)
+    is_near = jnp.abs(near - nearest) <= 4 * jnp.finfo(wide).eps * jnp.abs(near)  # 9 ** 0.5 may be less than 3
+    return jnp.where(is_whole, exact, jnp.where(is_near, nearest, near).astype(base.dtype))
+
+
+def prelu(*, x: Array, slope: Array) -> jax.Array:
+    """The slope is broadcast to x; its derivative is 0 where x is not negative, infinite too."""
+    x, slope = on_device(x), on_device(slope)
+    if jnp.broadcast_shapes(x.shape, slope.shape) != x.shape:
+        raise ConstraintError(f"slope must broadcast to x, but their shapes are {slope.shape} and {x.shape}")
+    slope = jnp.broadcast_to(slope, x.shape)
+    return jnp.where(x < 0, slope * jnp.minimum(x, 0), x)
+
+
+def _prelu_of_channels(*, x: Array, slope: Array) -> jax.Array:
+    """The versions before 7: one slope, or one per channel, which is dimension 1."""
+    per_channel = slope.ndim == 1 and slope.size > 1 and x.ndim > 1
+    return prelu(x=x, slope=slope.reshape(-1, *(1,) * (x.ndim - 2)) if per_channel else slope)
+
+
+def modulo(*, a: Array, b: Array, fmod: int = 0) -> Array:
+    """The sign is that of b, with fmod that of a, also of zeros."""
+    if fmod or a.dtype.kind in "iu":
+        return _exact("fmod" if fmod else "mod", a=a, b=b)
+    xp, a, b = _broadcast(a, b)
+    return xp.copysign(xp.mod(a, b), b)
+
+
+def shift_bits(*, x: Array, y: Array, direction: str) -> Array:
+    """By as many bits as there are, or more, or less than 0, all go: what remains is the sign, to the right."""
+    if direction not in ("LEFT", "RIGHT"):
+        raise ConstraintError(f"direction must be LEFT or RIGHT, but it is {direction!r}")
+    xp, x, y = _broadcast(x, y)
+    bits = 8 * x.dtype.itemsize
+    is_far = (y < 0) | (y >= bits)
+    by = xp.where(is_far, bits - 1, y).astype(x.dtype)
+    if direction == "RIGHT":
+        moved = xp.right_shift(x, by)
+        return xp.where(is_far, xp.right_shift(moved, x.dtype.type(1)), moved)
+    return xp.where(is_far, xp.zeros_like(x), xp.left_shift(x, by))
+
+
+def sign(*, input: Array) -> Array:
+    """That of both zeros is 0."""
+    xp, x = arrays(input)
+    return xp.where(x == 0, xp.zeros_like(x), xp.sign(x))
+
+
+def is_infinite(*, x: Array, detect_negative: int = 1, detect_positive: int = 1) -> Array:
+    xp, x = arrays(x)
+    x = x.astype(wide_type(x.dtype))
+    return (xp.isposinf(x) & bool(detect_positive)) | (xp.isneginf(x) & bool(detect_negative))
+
+
+def is_nan(*, x: Array) -> Array:
+    xp, x = arrays(x)
+    return xp.isnan(x.astype(wide_type(x.dtype)))
+
+
+def error_function(*, input: Array) -> jax.Array:
+    """Of integers the nearest float64 is cut off to 0, or beyond 5 it is 1."""
+    x = on_device(input)
+    if not jnp.issubdtype(x.dtype, jnp.integer):
+        return _rounded(lax.erf, input=x)
+    least = 0 if jnp.issubdtype(x.dtype, jnp.unsignedinteger) else -5
+    return (x > 5).astype(x.dtype) - (x < least).astype(x.dtype)
+
+
+# The first version, and the name that both modules have.
+_EXACT = {
+    "Abs": (1, "abs"),
+    "BitwiseAnd": (18, "bitwise_and"),
+    "BitwiseNot": (18, "bitwise_not"),
+    "BitwiseOr": (18, "bitwise_or"),
+    "BitwiseXor": (18, "bitwise_xor"),
+    "Ceil": (1, "ceil"),
+    "Floor": (1, "floor"),
+    "GreaterOrEqual": (12, "greater_equal"),
+    "LessOrEqual": (12, "less_equal"),
+    "Neg": (1, "negative"),
+    "Not": (1, "logical_not"),
+    "Round": (11, "rint"),
+}
+# Those that opsets 1 to 6 broadcast in their own way.
+_LIMITED = {
+    "Add": add,
+    "And": partial(_exact, "logical_and"),
+    "Div": divide,
+    "Equal": partial(_exact, "equal"),
+    "Greater": partial(_exact, "greater"),
+    "Less": partial(_exact, "less"),
+    "Mul": multiply,
+    "Or": partial(_exact, "logical_or"),
+    "Pow": power,
+    "Sub": subtract,
+    "Xor": partial(_exact, "logical_xor"),
+}
+_ROUNDED = {
+    "Acos": (7, jnp.arccos),
+    "Acosh": (9, jnp.arccosh),
+    "Asin": (7, jnp.arcsin),
+    "Asinh": (9, jnp.arcsinh),
+    "Atan": (7, jnp.arctan),
+    "Atanh": (9, jnp.arctanh),
+    "Cos": (7, jnp.cos),
+    "Cosh": (9, jnp.cosh),
+    "Exp": (1, jnp.exp),
+    "Log": (1, jnp.log),
+    "Reciprocal": (1, jnp.reciprocal),
+    "Sin": (7, jnp.sin),
+    "Sinh": (9, jnp.sinh),
+    "Sqrt": (1, jnp.sqrt),
+    "Tan": (7, jnp.tan),
+}
+# Of any number of operands.
+_VARIADIC = {
+    "Max": partial(_extreme, "maximum"),
+    "Mean": _mean,
+    "Min": partial(_extreme, "minimum"),
+    "Sum": _sum,
+}
+OPERATORS: Operators = {
+    **{name: {since: partial(_exact, function)} for name, (since, function) in _EXACT.items()},
+    **{name: {1: limited(function), 7: function} for name, function in _LIMITED.items()},
+    **{name: {since: partial(_rounded, function)} for name, (since, function) in _ROUNDED.items()},
+    **{name: {1: _alike(function), 8: function} for name, function in _VARIADIC.items()},
+    "BitShift": {11: shift_bits},
+    "Clip": {1: _clip_by_attributes, 11: clip},
+    "Erf": {9: error_function},
+    "IsInf": {10: is_infinite},
+    "IsNaN": {9: is_nan},
+    "Mod": {10: modulo},
+    "PRelu": {1: _prelu_of_channels, 7: prelu},
+    "Sign": {9: sign},
+}

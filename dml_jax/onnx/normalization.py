@@ -1,0 +1,251 @@
+"""ONNX's normalizations, and Dropout where nothing is random: floats of 8 and 16 bits are computed in float32."""
+
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .. import operators
+from ..errors import ConstraintError
+from ..lowering.combine import wide_type
+from .values import Array, Operators, arrays, known, on_device
+
+__all__ = [
+    "OPERATORS",
+    "batch_normalization",
+    "batch_normalization_by_count",
+    "batch_normalization_by_is_test",
+    "dropout",
+    "dropout_by_is_test",
+    "dropout_with_booleans",
+    "dropout_with_numbers",
+    "instance_normalization",
+    "layer_normalization",
+    "lp_normalization",
+    "lrn",
+]
+
+
+def batch_normalization(
+    *,
+    x: Array,
+    scale: Array,
+    b: Array,
+    input_mean: Array,
+    input_var: Array,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+    count: int = 1,
+) -> tuple[Array, ...]:
+    """By the given mean and variance; in training by those of x, and the given ones come a bit nearer to these."""
+    if count > 1 and not training_mode:
+        raise ConstraintError(f"there must be 1 output unless training_mode is 1, but there are {count}")
+    if not training_mode:
+        return (_normalized(x, scale, b, input_mean, input_var, epsilon),)
+    mean, variance = _moments(x)
+    moved = (_moved(old, new, momentum) for old, new in ((input_mean, mean), (input_var, variance)))
+    return (_normalized(x, scale, b, mean, variance, epsilon), *moved)
+
+
+def batch_normalization_by_is_test(*, is_test: int = 0, **given: Any) -> tuple[Array, ...]:
+    """Of opsets 1 to 6: in training unless `is_test` is set."""
+    return _batch_normalization_of_five(training=not is_test, **given)
+
+
+def batch_normalization_by_count(*, count: int = 1, **given: Any) -> tuple[Array, ...]:
+    """Of opsets 7 to 13: in training if there are more outputs than one."""
+    return _batch_normalization_of_five(training=count > 1, count=count, **given)
+
+
+def _batch_normalization_of_five(
+    *,
+    x: Array,
+    scale: Array,
+    b: Array,
+    mean: Array,
+    var: Array,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    spatial: int = 1,
+    training: bool,
+    count: int = 1,
+) -> tuple[Array, ...]:
+    """The outputs are y, the moved mean and variance, and those of x; without `spatial` each element has its own."""
+    if count > 1 and not training:
+        raise ConstraintError(f"there must be 1 output unless is_test is 0, but there are {count}")
+    if not training:
+        return (_normalized(x, scale, b, mean, var, epsilon),)
+    now = _moments(x, per_element=not spatial)
+    moved = (_moved(old, new, momentum) for old, new in zip((mean, var), now, strict=True))
+    return (_normalized(x, scale, b, *now, epsilon), *moved, *(one.astype(x.dtype) for one in now))
+
+
+def instance_normalization(*, input: Array, scale: Array, b: Array, epsilon: float = 1e-5) -> Array:
+    _check_channels(input, scale.shape, b.shape)
+    axes = tuple(range(2, input.ndim))
+    y, *_ = _standardized(_wide(input), axes, epsilon)
+    return _scaled(y, scale, b).astype(input.dtype)
+
+
+def layer_normalization(
+    *,
+    x: Array,
+    scale: Array,
+    b: Array | None = None,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+    count: int = 1,
+) -> tuple[Array, ...]:
+    """Floats of 64 bits are computed as such, whatever `stash_type` says, which is the type of the mean."""
+    if not -x.ndim <= axis < x.ndim:
+        raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}), but it is {axis}")
+    factors = _spread("scale", scale, x.shape)
+    added = None if b is None else _spread("b", b, x.shape)
+    y, mean, inverse = _standardized(_wide(x), tuple(range(axis % x.ndim, x.ndim)), epsilon)
+    y = y * factors if added is None else y * factors + added
+    stash = jnp.bfloat16 if stash_type == 16 else np.float32
+    return (y.astype(x.dtype), mean.astype(stash), inverse.astype(stash))[:count]
+
+
+def lrn(*, x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Array:
+    """Channels are the second dimension, of any rank."""
+    if x.ndim < 2:
+        raise ConstraintError(f"x must have the dimensions N and C, but its shape is {x.shape}")
+    flat = on_device(x).reshape(*x.shape[:2], prod(x.shape[2:]), 1)
+    return operators.local_response_normalization(flat, size, alpha=alpha, beta=beta, bias=bias).reshape(x.shape)
+
+
+def lp_normalization(*, input: Array, axis: int = -1, p: int = 2) -> Array:
+    """What has no norm, zeros, stays as it is."""
+    if p not in (1, 2) or not -input.ndim <= axis < input.ndim:
+        rule = f"p must be 1 or 2, and axis in [{-input.ndim}, {input.ndim})"
+        raise ConstraintError(f"{rule}, but they are {p} and {axis}")
+    x = _wide(input)
+    total = jnp.sum(lax.square(x) if p == 2 else jnp.abs(x), axis, keepdims=True)
+    positive = jnp.where(total > 0, total, 1)
+    norm = jnp.where(total > 0, lax.sqrt(positive) if p == 2 else positive, jnp.where(total == 0, 1, total))
+    return (x / norm).astype(input.dtype)
+
+
+def dropout(
+    *,
+    data: Array,
+    ratio: Array | None = None,
+    training_mode: Array | None = None,
+    seed: int | None = None,
+    count: int = 1,
+) -> tuple[Array, ...]:
+    """Data as they are; in training only if the ratio is 0."""
+    trains = training_mode is not None and bool(known("training_mode", training_mode, "whether elements are dropped"))
+    if trains:
+        _check_unrandom(0.5 if ratio is None else float(known("ratio", ratio, "whether elements are dropped")))
+    return _kept(data, np.dtype(bool))[:count]
+
+
+def dropout_by_is_test(*, data: Array, is_test: int = 0, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
+    """Of opsets 1 to 6: in training unless `is_test` is set; the mask is of numbers."""
+    if not is_test:
+        _check_unrandom(ratio)
+    return _kept(data, data.dtype)[:count]
+
+
+def dropout_with_numbers(*, data: Array, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
+    """Of opsets 7 to 9, which drop nothing; the mask is of numbers."""
+    return _kept(data, data.dtype)[:count]
+
+
+def dropout_with_booleans(*, data: Array, ratio: float = 0.5, count: int = 1) -> tuple[Array, ...]:
+    """Of opsets 10 and 11, which drop nothing."""
+    return _kept(data, np.dtype(bool))[:count]
+
+
+def _check_unrandom(ratio: float) -> None:
+    if ratio:
+        rule = "in training the ratio must be 0, because nothing random is computed here"
+        raise ConstraintError(f"{rule}, but it is {ratio}; without training Dropout keeps every element")
+
+
+def _kept(data: Array, mask: np.dtype[Any]) -> tuple[Array, Array]:
+    xp, data = arrays(data)
+    return data, xp.ones(data.shape, mask)
+
+
+# What they share. A number per channel, or per element, is one that broadcasts from the second dimension of x on.
+
+
+def _normalized(x: Array, scale: Array, b: Array, mean: Array, variance: Array, epsilon: float) -> Array:
+    _check_channels(x, scale.shape, b.shape, mean.shape, variance.shape)
+    wide = np.result_type(*(wide_type(one.dtype) for one in (x, scale, b, mean, variance)))
+    x_, mean, inverse = _wide(x, wide), _wide(mean, wide), lax.rsqrt(_wide(variance, wide) + epsilon)
+    y = _scaled((x_ - _along_channels(mean, x)) * _along_channels(inverse, x), scale, b)
+    return y.astype(x.dtype)
+
+
+def _moments(x: Array, *, per_element: bool = False) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance of each channel, or of each element over the batch."""
+    axes = (0,) if per_element else tuple(d for d in range(x.ndim) if d != 1)
+    wide = _wide(x)
+    mean = jnp.mean(wide, axes, keepdims=True)
+    variance = jnp.mean(lax.square(wide - mean), axes)
+    shape = x.shape[1:] if per_element else (-1,)
+    return mean.reshape(shape), variance.reshape(shape)
+
+
+def _moved(old: Array, new: jax.Array, momentum: float) -> jax.Array:
+    wide = np.promote_types(wide_type(old.dtype), new.dtype)
+    return (_wide(old, wide) * momentum + new.astype(wide) * (1 - momentum)).astype(old.dtype)
+
+
+def _standardized(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """With mean 0 and variance 1 along some dimensions; the mean that x had, and one by its deviation."""
+    mean = jnp.mean(x, axes, keepdims=True)
+    centered = x - mean
+    inverse = lax.rsqrt(jnp.mean(lax.square(centered), axes, keepdims=True) + epsilon)
+    return centered * inverse, mean, inverse
+
+
+def _scaled(y: jax.Array, scale: Array, b: Array) -> jax.Array:
+    return y * _along_channels(_wide(scale, y.dtype), y) + _along_channels(_wide(b, y.dtype), y)
+
+
+def _along_channels(numbers: jax.Array, x: Array | jax.Array) -> jax.Array:
+    return numbers.reshape(((1,) * min(x.ndim - 1, 1) + numbers.shape + (1,) * x.ndim)[: x.ndim])
+
+
+def _spread(name: str, numbers: Array, shape: tuple[int, ...]) -> jax.Array:
+    """Numbers for the last dimensions, or for one element."""
+    fits = len(numbers.shape) <= len(shape)
+    if not fits or any(n not in (1, m) for n, m in zip(numbers.shape[::-1], shape[::-1], strict=False)):
+        raise ConstraintError(f"{name} must broadcast to {shape}, but its shape is {numbers.shape}")
+    return jnp.broadcast_to(_wide(numbers), shape)
+
+
+def _check_channels(x: Array, *shapes: tuple[int, ...]) -> None:
+    """A number per channel or per element; x of one dimension has one channel."""
+    wanted = x.shape[1:] or (1,)
+    if any(shape not in (wanted[:1], wanted) for shape in shapes):
+        rule = f"there must be one number for each of the {wanted[0]} channels"
+        raise ConstraintError(f"{rule}, but the shapes are {', '.join(map(str, shapes))}")
+
+
+def _wide(x: Array, wide: Any = None) -> jax.Array:
+    return on_device(x).astype(wide or wide_type(x.dtype))
+
+
+OPERATORS: Operators = {
+    "BatchNormalization": {
+        1: batch_normalization_by_is_test,
+        7: batch_normalization_by_count,
+        14: batch_normalization,
+    },
+    "Dropout": {1: dropout_by_is_test, 7: dropout_with_numbers, 10: dropout_with_booleans, 12: dropout},
+    "InstanceNormalization": {1: instance_normalization},
+    "LRN": {1: lrn},
+    "LayerNormalization": {17: layer_normalization},
+    "LpNormalization": {1: lp_normalization},
+}

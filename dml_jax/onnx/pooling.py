@@ -1,0 +1,202 @@
+"""ONNX's pooling: the greatest element, the mean or a norm of each window, or of all elements of a channel."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .. import operators
+from ..errors import ConstraintError
+from ..lowering.combine import wide_type
+from ..lowering.windows import Windows
+from .values import Array, Operators, on_device
+from .windows import rounded_up, windows_of
+
+__all__ = [
+    "OPERATORS",
+    "average_pool",
+    "global_average_pool",
+    "global_lp_pool",
+    "global_max_pool",
+    "lp_pool",
+    "max_pool",
+]
+
+
+def max_pool(
+    *,
+    x: Array,
+    kernel_shape: Any,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Any = None,
+    pads: Any = None,
+    storage_order: int = 0,
+    strides: Any = None,
+    count: int = 1,
+) -> Any:
+    """Of equal elements the first one counts; a NaN is greater than every number."""
+    declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
+    windows = _counted(declared, auto_pad, ceil_mode)
+    y = data = on_device(x)
+    for d in reversed(range(len(windows))):
+        y = _greatest(y, d + 2, windows[d])
+    return y if count == 1 else (y, _indices(data, windows, storage_order))
+
+
+def average_pool(
+    *,
+    x: Array,
+    kernel_shape: Any,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> Array:
+    """The mean of what is in a window, with `count_include_pad` of the zeros of the padding too."""
+    declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
+    windows = _counted(declared, auto_pad, ceil_mode)
+    total = _sum(_wide(x), windows)
+    for d, (one, made) in enumerate(zip(declared, windows, strict=True)):
+        counts = (_over_padding(one, made) if count_include_pad else made).sizes_inside()[: made.count]
+        total = total / np.maximum(counts, 1).astype(total.dtype).reshape(_at(d + 2, -1, x.ndim))
+    return total.astype(x.dtype)
+
+
+def lp_pool(
+    *,
+    x: Array,
+    kernel_shape: Any = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Any = None,
+    p: float = 2,
+    pads: Any = None,
+    strides: Any = None,
+) -> Array:
+    declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
+    total = _sum(_power(_wide(x), p), _counted(declared, auto_pad, ceil_mode))
+    return _root(total, p).astype(x.dtype)
+
+
+def global_average_pool(*, x: Array) -> Array:
+    return jnp.mean(_wide(x), _spatial(x), keepdims=True).astype(x.dtype)
+
+
+def global_max_pool(*, x: Array) -> Array:
+    return jnp.max(on_device(x), _spatial(x), keepdims=True)
+
+
+def global_lp_pool(*, x: Array, p: float = 2) -> Array:
+    return _root(jnp.sum(_power(_wide(x), p), _spatial(x), keepdims=True), p).astype(x.dtype)
+
+
+def _wide(x: Array) -> jax.Array:
+    return on_device(x).astype(wide_type(x.dtype))
+
+
+def _spatial(x: Array) -> tuple[int, ...]:
+    if x.ndim < 3 or 0 in x.shape[2:]:
+        rule = "x must have the dimensions N, C and one more at least, with elements"
+        raise ConstraintError(f"{rule}, but its shape is {x.shape}")
+    return tuple(range(2, x.ndim))
+
+
+def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[Windows]:
+    """As many windows as there are outputs; padding that follows from them is rounded already."""
+    made = [rounded_up(one) if ceil_mode and auto_pad == "NOTSET" else one for one in windows]
+    for d, one in enumerate(made):
+        if one.size < 1 or one.count < 1:
+            rule = "every window must fit into its padded dimension, which must have elements"
+            raise ConstraintError(f"{rule}, but that of spatial dimension {d} spans {one.span} of {one.padded}")
+    return made
+
+
+# Of the windows.
+
+
+def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:
+    """The greatest element of each window: of spans that become twice as long, of which two cover a window."""
+    needed = (windows.count - 1) * windows.stride + windows.span
+    edges = [(0, 0, 0)] * x.ndim
+    edges[axis] = (windows.start, needed - windows.start - windows.size, 0)
+    y, covered = lax.pad(x, _least(x.dtype), edges), 1
+    while covered < windows.window:
+        more = min(covered, windows.window - covered)
+        length = y.shape[axis] - more * windows.dilation
+        first, second = (lax.slice_in_dim(y, n, n + length, axis=axis) for n in (0, more * windows.dilation))
+        y, covered = jnp.where((first >= second) | (first != first), first, second), covered + more
+    return lax.slice_in_dim(y, 0, (windows.count - 1) * windows.stride + 1, windows.stride, axis)
+
+
+def _least(dtype: Any) -> np.ndarray:
+    return np.asarray(jnp.iinfo(dtype).min if jnp.issubdtype(dtype, jnp.integer) else -np.inf, dtype)
+
+
+def _indices(x: jax.Array, windows: Sequence[Windows], storage_order: int) -> jax.Array:
+    """Where the greatest elements lie in all of x; in column-major order the dimensions of a picture are reversed."""
+    names = {"strides": "stride", "dilations": "dilation", "start_padding": "start", "end_padding": "end"}
+    options: Any = {name: [getattr(one, field) for one in windows] for name, field in names.items()}
+    _, found = operators.max_pooling(x, [one.window for one in windows], **options)
+    if not storage_order:
+        return found
+    sizes = x.shape[2:]
+    picture, rest = found // np.uint32(prod(sizes)), found % np.uint32(prod(sizes))
+    number = jnp.zeros_like(rest)
+    for d in reversed(range(len(sizes))):
+        number, rest = number + rest % np.uint32(sizes[d]) * np.uint32(prod(sizes[:d])), rest // np.uint32(sizes[d])
+    return picture * np.uint32(prod(sizes)) + number
+
+
+def _sum(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:
+    for d, one in enumerate(windows):
+        edges = [(0, 0)] * x.ndim
+        edges[d + 2] = (one.start, one.end)
+        shape, steps, gaps = (_at(d + 2, n, x.ndim) for n in (one.window, one.stride, one.dilation))
+        x = lax.reduce_window(x, np.zeros((), x.dtype), lax.add, shape, steps, edges, window_dilation=gaps)
+    return x
+
+
+def _at(axis: int, number: int, rank: int) -> list[int]:
+    """The number for one dimension, 1 for the others."""
+    return [number if d == axis else 1 for d in range(rank)]
+
+
+def _over_padding(declared: Windows, made: Windows) -> Windows:
+    """The same windows over a dimension that its padding is a part of."""
+    return Windows(declared.padded, made.window, made.stride, made.dilation, 0, max(made.end - declared.end, 0))
+
+
+# Norms, whose derivative at 0 is 0.
+
+
+def _power(x: jax.Array, p: float) -> jax.Array:
+    return lax.square(x) if p == 2 else jnp.power(jnp.abs(x), _checked(p))
+
+
+def _root(total: jax.Array, p: float) -> jax.Array:
+    positive = jnp.where(total > 0, total, 1)
+    root = lax.sqrt(positive) if p == 2 else jnp.power(positive, np.asarray(1 / _checked(p), total.dtype))
+    return jnp.where(total > 0, root, total)
+
+
+def _checked(p: float) -> float:
+    if not p >= 1:
+        raise ConstraintError(f"p must be at least 1, but it is {p}")
+    return float(p)
+
+
+OPERATORS: Operators = {
+    "AveragePool": {1: average_pool},
+    "GlobalAveragePool": {1: global_average_pool},
+    "GlobalLpPool": {1: global_lp_pool},
+    "GlobalMaxPool": {1: global_max_pool},
+    "LpPool": {1: lp_pool},
+    "MaxPool": {1: max_pool},
+}

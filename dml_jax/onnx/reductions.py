@@ -1,0 +1,86 @@
+"""ONNX's reductions by `reduce`: over nothing they have a value too, and integers have every function."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..errors import ConstraintError
+from ..operators import reduce
+from ..operators._reduce import Name
+from .arrange import axes_of, axis_of
+from .values import Array, Operators, known_ints, on_device
+
+__all__ = ["OPERATORS"]
+
+
+def _reduction(function: Name) -> Callable[..., jax.Array]:
+    """One of them, of any version: axes are an attribute or an input."""
+
+    def reduced(*, data: Array, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> jax.Array:
+        given = [] if axes is None else known_ints("axes", axes, "axes")
+        along = axes_of("axes", given, data.ndim)
+        if not given and not noop_with_empty_axes:
+            along = list(range(data.ndim))
+        made = _reduce(on_device(data), function, tuple(along))
+        return made if keepdims else lax.squeeze(made, along)
+
+    return reduced
+
+
+def _reduce(data: jax.Array, function: Name, axes: tuple[int, ...]) -> jax.Array:
+    count = prod(data.shape[d] for d in axes)
+    if function in ("max", "min") and not count:
+        return jnp.full([1 if d in axes else n for d, n in enumerate(data.shape)], _bound(function, data.dtype))
+    if function == "average" and jnp.issubdtype(data.dtype, jnp.integer):
+        total = reduce(data, "sum", axes)
+        return lax.div(total, jnp.full_like(total, max(1, count)))
+    if function in ("l2", "log_sum", "log_sum_exp") and jnp.issubdtype(data.dtype, jnp.integer):
+        wide = jax.dtypes.canonicalize_dtype(np.float64)
+        return reduce(data.astype(wide), function, axes).astype(data.dtype)
+    return reduce(data, function, axes)
+
+
+def _bound(function: Name, dtype: Any) -> Any:
+    """What is less, or greater, than all numbers of a type."""
+    if dtype == np.bool_:
+        return np.asarray(function == "min")
+    if jnp.issubdtype(dtype, jnp.integer):
+        limits = jnp.iinfo(dtype)
+        return np.asarray(limits.min if function == "max" else limits.max, dtype)
+    return np.asarray(-np.inf if function == "max" else np.inf, dtype)
+
+
+def _place(function: Name) -> Callable[..., jax.Array]:
+    """Where an extreme lies: the first or the last one of equals."""
+
+    def placed(*, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> jax.Array:
+        at = axis_of("axis", axis, data.ndim)
+        if not data.shape[at]:
+            raise ConstraintError(f"data must have elements along axis {axis}, but its shape is {data.shape}")
+        x = on_device(data)
+        index = reduce(lax.rev(x, [at]) if select_last_index else x, function, (at,)).astype(np.int32)
+        index = data.shape[at] - 1 - index if select_last_index else index
+        return index if keepdims else lax.squeeze(index, [at])
+
+    return placed
+
+
+OPERATORS: Operators = {
+    "ArgMax": {1: _place("argmax")},
+    "ArgMin": {1: _place("argmin")},
+    "ReduceL1": {1: _reduction("l1")},
+    "ReduceL2": {1: _reduction("l2")},
+    "ReduceLogSum": {1: _reduction("log_sum")},
+    "ReduceLogSumExp": {1: _reduction("log_sum_exp")},
+    "ReduceMax": {1: _reduction("max")},
+    "ReduceMean": {1: _reduction("average")},
+    "ReduceMin": {1: _reduction("min")},
+    "ReduceProd": {1: _reduction("multiply")},
+    "ReduceSum": {1: _reduction("sum")},
+    "ReduceSumSquare": {1: _reduction("sum_square")},
+}

@@ -1,0 +1,68 @@
+"""The windows of ONNX's pooling: sizes, strides, dilations, and how the padding follows from `auto_pad` or `pads`."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..errors import ConstraintError
+from ..lowering.windows import Windows
+
+__all__ = ["padding", "per_dimension", "rounded_up", "windows_of"]
+
+
+def windows_of(
+    shape: Sequence[int], kernel_shape: Any, *, auto_pad: str, dilations: Any, pads: Any, strides: Any
+) -> list[Windows]:
+    """The windows along each dimension after the batch and the channels.
+
+    Raises:
+      ConstraintError: no number per dimension, one that is too small, or a window that is longer than its dimension.
+    """
+    if len(shape) < 3:
+        raise ConstraintError(f"x must have the dimensions N, C and one more at least, but its shape is {shape}")
+    sizes, rank = shape[2:], len(shape) - 2
+    if kernel_shape is None:
+        raise ConstraintError(f"kernel_shape must be {rank} numbers, but it is missing")
+    lengths, strides, dilations = (
+        per_dimension(name, value, rank)
+        for name, value in (("kernel_shape", kernel_shape), ("strides", strides), ("dilations", dilations))
+    )
+    reach = [(k - 1) * d + 1 for k, d in zip(lengths, dilations, strict=True)]
+    edges = padding(auto_pad, pads, sizes, reach, strides)
+    if any(edge < 0 for pair in edges for edge in pair):
+        raise ConstraintError(f"pads must be at least 0, but they are {list(pads)}")
+    columns = zip(sizes, lengths, strides, dilations, *zip(*edges, strict=True), strict=True)
+    return [Windows(*column) for column in columns]
+
+
+def rounded_up(windows: Windows) -> Windows:
+    """As many windows as begin before the padding behind a dimension, of which the last one may reach beyond that."""
+    whole = -((windows.span - windows.padded) // windows.stride)
+    last = min(whole, (windows.start + windows.size - 1) // windows.stride)
+    end = last * windows.stride + windows.span - windows.start - windows.size
+    return replace(windows, end=max(end, 0))
+
+
+def per_dimension(name: str, value: Any, rank: int) -> list[int]:
+    """A number of at least 1 for each of the dimensions, 1 where none is given."""
+    numbers = [1] * rank if value is None else list(value)
+    if len(numbers) != rank or min(numbers) < 1:
+        raise ConstraintError(f"{name} must be {rank} numbers of at least 1, but it is {numbers}")
+    return numbers
+
+
+def padding(
+    mode: str, pads: Any, sizes: Sequence[int], reach: Sequence[int], strides: Sequence[int]
+) -> list[tuple[int, int]]:
+    """How much is before and after each dimension; `reach` is from the first element of a window to its last one."""
+    rank = len(reach)
+    if mode == "NOTSET":
+        pads = [0] * 2 * rank if pads is None else list(pads)
+        if len(pads) != 2 * rank:
+            raise ConstraintError(f"pads must be {2 * rank} numbers, two per dimension, but they are {pads}")
+        return list(zip(pads[:rank], pads[rank:], strict=True))
+    if mode not in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+        raise ConstraintError(f"auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, but it is {mode!r}")
+    totals = [max(0, (-(-n // s) - 1) * s + r - n) for n, r, s in zip(sizes, reach, strides, strict=True)]
+    low = {"SAME_UPPER": lambda t: t // 2, "SAME_LOWER": lambda t: -(-t // 2), "VALID": lambda t: 0}[mode]
+    return [(0, 0) if mode == "VALID" else (low(t), t - low(t)) for t in totals]

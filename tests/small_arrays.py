@@ -11,7 +11,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 SHAPES = [shape for rank in (1, 2, 3) for shape in itertools.product((1, 2, 3), repeat=rank)]
 # Where sizes of 1, sizes that differ, and every position of the largest one occur.
-FEW = [(1,), (3,), (3, 1), (2, 3), (1, 3, 2), (2, 1, 3), (3, 2, 2)]
+FEW = [(1,), (3,), (2, 3), (1, 3, 2), (3, 2, 2)]
 every_small_shape = pytest.mark.parametrize(
     "shapes", [pytest.param(FEW, id="few"), pytest.param(SHAPES, id="all", marks=pytest.mark.exhaustive)]
 )

@@ -302,6 +302,7 @@ def test_writes_into_buffers_beyond_2_to_the_31():
 # Transformations; test_promises.py has more.
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("layout", (REPEATED | OVERLAPPING).values(), ids=REPEATED | OVERLAPPING)
 def test_the_gradient_counts_how_often_an_element_is_seen(layout):
     sizes, strides, offset, length = layout

@@ -259,6 +259,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_is(max_pooling(x, (3,), strides=(2,)), oracle(x, (3,), strides=(2,)))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "float16", "int4", "uint4", "int8", "uint32"])
 def test_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))

@@ -180,6 +180,7 @@ def test_subnormals_of_wide_floats(x64):
             nonzero_coordinates(np.float64([1]))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", [*INTEGERS, bool, ml_dtypes.int4, np.complex64], ids=lambda dtype: dtype.__name__)
 def test_other_types(dtype):
     x = np.array([0, 1, 0, 2, 7]).astype(dtype)

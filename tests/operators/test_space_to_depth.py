@@ -83,7 +83,7 @@ STRUCTS = (
 # Against the oracle.
 
 
-@pytest.mark.thinned(4)  # of which three would have but one of the leading sizes
+@pytest.mark.thinned
 @every_order_and_size
 def test_every_order_and_format(order, block, channels, lead):
     shape = (*lead, channels, 2 * block, 3 * block)

@@ -76,6 +76,38 @@ def test_every_type_of_jax_is_a_literal_and_is_read():
     assert {jnp.dtype(one).name for one in types} == {*read}
 
 
+CLASSES = {
+    name: value
+    for name, value in PUBLIC.items()
+    if isinstance(value, type) and not issubclass(value, enum.Enum | Exception) and value.__module__ != "builtins"
+}
+
+
+@pytest.mark.parametrize("name", [*CLASSES, *(f"dml_jax.{name}" for name in FUNCTIONS)])
+def test_a_missing_argument_is_told_with_the_public_name(name):
+    short = name.rpartition(".")[2]
+    try:
+        PUBLIC[name]()
+    except TypeError as error:
+        assert re.match(rf"{ALIASES.get(short, short)}(\.__init__)?\(\) ", str(error))
+        assert "missing" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: dml_jax.gather(x), "gather() missing a required argument: 'indices'"),
+        (lambda x: dml_jax.gather(x, x, axes=0), "gather() missing a required argument: 'axis'"),
+        (lambda x: dml_jax.gather(x, x, 0, axes=0), "gather() got an unexpected keyword argument 'axes'"),
+        (lambda x: dml_jax.gather_nd(x, x, 0), "gather_nd() too many positional arguments"),
+    ],
+)
+def test_a_wrong_call_is_told_with_the_name_of_the_function(call, message):
+    with pytest.raises(TypeError) as caught:
+        call(jnp.zeros(3, int))
+    assert str(caught.value) == message
+
+
 # What pyright says.
 
 

@@ -18,6 +18,13 @@ from dml_jax.lowering.windows import Windows
 SIZES = (11, 9, 7)
 
 
+@pytest.fixture(autouse=True)
+def in_full_precision():
+    """A GPU rounds the operands of products of float32 where JAX is not told otherwise."""
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
 def exact(x, w, windows, groups):
     """Tap by tap, in float64."""
     x = np.pad(x.astype(np.float64), [(0, 0)] * 2 + [(one.start, one.end) for one in windows])

@@ -18,6 +18,13 @@ from dml_jax.onnx.shapes import known_shapes
 CLOSE = 1e-4  # of the largest number
 
 
+@pytest.fixture(autouse=True)
+def in_full_precision():
+    """A GPU rounds the operands of products of float32 where JAX is not told otherwise."""
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
 def jitted(function, inputs):
     """What a function gives, its weights outside of the program."""
     weights = {name: value for name, value in function.parameters.items() if value.ndim}

@@ -81,7 +81,7 @@ STRUCTS = (
 )
 
 
-@pytest.mark.parametrize("order", [True, 1.0, np.float32(1), 1 + 0j, np.array([0, 1]), "DCR", None, 2])
+@pytest.mark.parametrize("order", [True, 1.0, np.float32(1), 1 + 0j, np.array([0, 1]), "RCD", None, 2])
 def test_orders_that_a_struct_refuses(order):
     with pytest.raises(dml_jax.ConstraintError, match="Order must be"):
         replace(STRUCTS[1].desc, order=order)

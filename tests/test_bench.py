@@ -14,7 +14,7 @@ from checks import sampled
 from click.testing import CliRunner
 
 from dml_jax import ConstraintError
-from dml_jax.bench import cases, contenders, measuring, peers, report, report, results, subjects
+from dml_jax.bench import cases, contenders, measuring, peers, report, results, subjects
 from dml_jax.bench.subjects import SUBJECTS
 from dml_jax.command import bench as command
 

@@ -29,7 +29,9 @@ from dml_jax.__main__ import main
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
 from dml_jax.catalogue import DESCS, STRUCTS
+from dml_jax.command.batch_options import batch_operators
 from dml_jax.command.main import command
+from dml_jax.command.names import function_names, struct_names
 from dml_jax.core.tensor import TENSOR
 
 PAGE = FOLDER.parent / "model_files.md"
@@ -390,6 +392,12 @@ def test_wrong_command_lines(arguments):
 
 
 # Completion: the protocol between a shell's function and the command.
+
+
+def test_names_are_completed_without_jax_as_the_catalogue_has_them():
+    assert struct_names() == {name: cls.summary() for name, cls in STRUCTS.items()}
+    first = {name: one.function.__doc__.splitlines()[0].replace("`", "") for name, one in batch_operators().items()}
+    assert function_names() == first
 
 
 def completed(monkeypatch, capsys, words, shell="bash"):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import geometric_mean
 
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
@@ -67,12 +68,24 @@ def _graphs(cases: dict[str, Case]) -> Iterator[str]:
     yield from _ratios({name.removeprefix("graph "): case for name, case in cases.items()})
 
 
+def _networks(cases: dict[str, Case]) -> Iterator[str]:
+    """Beside a product of matrices with as many operations, and the geometric mean of all."""
+    rows = [[name.removeprefix("network "), *_of_network(case)] for name, case in cases.items()]
+    means = [f"{geometric_mean([float(row[column]) for row in rows]):.2f}" for column in (1, 2)]
+    yield from _lines(["network", "of a matmul", "x ONNX Runtime"], [*rows, ["geometric mean", *means]])
+
+
+def _of_network(case: Case) -> list[str]:
+    return [f"{case['dml_jax'].of_copy:.2f}", _times(case, "ONNX Runtime")]
+
+
 TABLES: dict[str, Callable[[dict[str, Case]], Iterator[str]]] = {
     "depth and space": _depth_space,
     "other cases": _others,
     "calls": _calls,
     "gradients": _gradients,
     "graphs": _graphs,
+    "networks": _networks,
 }
 
 

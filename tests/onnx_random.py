@@ -2,6 +2,7 @@
 
 import numpy as np
 from onnx_building import helper, model, numpy_helper
+from onnx_random_numbers import NUMBER_RECIPES
 
 MOVED_TYPES = (np.float32, np.float64, np.float16, np.int8, np.uint8, np.int32, np.int64, np.bool_)
 NUMBERS = (np.float32, np.int32, np.int64)
@@ -571,4 +572,5 @@ RECIPES = (
     (7, gemm),
     (7, matmul),
     (7, conv),
+    *NUMBER_RECIPES,
 )

@@ -109,7 +109,7 @@ def test_an_owned_buffer_is_not_taken_by_name():
 # Calls.
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_struct
 def test_fresh_and_bound_agree(desc):
     run, inputs = compile_operator(desc), buffers(desc)
@@ -132,6 +132,7 @@ def test_large_outputs_are_flat_too(operator):
     assert_same_bits(longer, np.append(fresh, np.float32([7] * 5)))
 
 
+@pytest.mark.thinned
 @every_struct
 def test_the_outputs_are_written_into_the_memory_of_out(desc):
     for one in (desc, *([large(desc.operator_type)] if desc.operator_type in LARGE else [])):
@@ -228,6 +229,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("operator", [*(name for name in DESCS if name.startswith("GATHER")), *DEPTH_SPACE])
 def test_reads_and_depth_space_allocate_the_output_or_nothing(operator, layout):

@@ -8,7 +8,7 @@ import pytest
 from catalogue_cases import ORACLES
 from checks import assert_same_bits
 from jax.sharding import PartitionSpec as P
-from small_arrays import numbered, on_explicit_mesh
+from small_arrays import numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     AxisDirection,
@@ -150,7 +150,7 @@ def test_a_sharded_axis_needs_an_out_sharding(function):
     [
         ({"input": [1.0]}, DataTypeError, "input must be an array"),
         (
-            {"input": jax.random.key(0)[None]},
+            {"input": random_keys(1)},
             DataTypeError,
             "must be a type of numbers.* key<fry>, which are no numbers",
         ),

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_same_bits, sampled, together
+from checks import assert_same_bits, sampled, spread, together
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -40,18 +40,20 @@ def random_bits(shape, dtype):
     return RNG.integers(0, 256, (*shape, dtype.itemsize), dtype=np.uint8).view(dtype)[..., 0]
 
 
-def assert_form_equals_plain(form, calls):
+def assert_forms_equal_plain(forms, calls):
     """Of every call (function, *arrays)."""
-    calls, results = list(calls), []
-    for name in ("plain", form):
-        with use_form(name):
-            results.append(together(calls))
-    for call, expected, actual in zip(calls, *results, strict=True):
-        try:
-            assert_same_bits(actual, expected)
-        except AssertionError as error:
-            error.add_note(f"{call[0]} of {[describe(array) for array in call[1:]]}")
-            raise
+    calls = list(calls)
+    with use_form("plain"):
+        plain = together(calls)
+    for form in forms:
+        with use_form(form):
+            results = together(calls)
+        for call, expected, actual in zip(calls, plain, results, strict=True):
+            try:
+                assert_same_bits(actual, expected)
+            except AssertionError as error:
+                error.add_note(f"{form}: {call[0]} of {[describe(array) for array in call[1:]]}")
+                raise
 
 
 def changes(function, form, *arrays):
@@ -76,18 +78,22 @@ def depth_space_cases(sizes):
             yield (lambda x, f=function, b=block, o=order, d=data_format: f(x, b, order=o, data_format=d)), shape
 
 
+# Every fifth one has every block, order and data format, and every type.
+every_fifth = pytest.mark.parametrize("step", [1] if LARGE > 1 else sampled([5, 1], [5]), ids="one of {}".format)
+
+
+@every_fifth
 @pytest.mark.parametrize("sizes", [(2, 8, 3, 4), (1, 3, 5, 7)], ids=["aligned", "odd"])
-@pytest.mark.parametrize("form", ["words", "joined", "tiles", "element_tiles"])
-def test_depth_and_space(form, sizes, exhaustive):
+def test_depth_and_space(sizes, step):
     dtypes = itertools.cycle(DTYPES[:7])
-    # On CPUs, where each is compiled for a tenth of a second, every third one, which has every attribute and type.
-    cases = list(depth_space_cases(sizes))[:: 1 if exhaustive or LARGE > 1 else 3]
-    assert_form_equals_plain(form, [(function, random_bits(shape, next(dtypes))) for function, shape in cases])
+    calls = [(function, random_bits(shape, next(dtypes))) for function, shape in list(depth_space_cases(sizes))[::step]]
+    assert_forms_equal_plain(["words", "joined", "tiles", "element_tiles"], calls)
 
 
+@every_fifth
 @pytest.mark.parametrize("sizes", [(1, 3, 5, 7), (2, 8, 3, 4)], ids=["odd", "aligned"])
-def test_narrow_floats_move_like_integers(sizes):
-    calls = [(function, random_bits(shape, jnp.bfloat16)) for function, shape in list(depth_space_cases(sizes))[::3]]
+def test_narrow_floats_move_like_integers(sizes, step):
+    calls = [(function, random_bits(shape, jnp.bfloat16)) for function, shape in list(depth_space_cases(sizes))[::step]]
     integers = together([(function, x.view(np.uint16)) for function, x in calls])
     for floats, expected in zip(together(calls), integers, strict=True):
         assert_same_bits(floats.view(np.uint16), expected)
@@ -100,8 +106,8 @@ MODES = [(mode, dtype) for mode in ("clip", "fill") for dtype in DTYPES]
 MODES_SAMPLE = [("clip", "float8_e5m2"), ("fill", "int16"), ("clip", "bfloat16"), ("fill", "float32")]
 
 
-@pytest.mark.parametrize("case", sampled(MODES, MODES_SAMPLE), ids=str)
-def test_rows(case):
+@pytest.mark.parametrize(("case", "which"), spread(MODES, MODES_SAMPLE, 3))
+def test_rows(case, which):
     mode, dtype = case
     indices = RNG.integers(-9, 9, (2, 5), dtype=np.int32)
     gather, gather_nd = (partial(f, mode=mode) for f in (partial(dml_jax.gather, axis=0), dml_jax.gather_nd))
@@ -110,13 +116,13 @@ def test_rows(case):
         x, tuples = random_bits(shape, dtype), indices[..., None]
         calls += [(gather, x, indices), (gather_nd, x, tuples), (gather, np.stack([x, x], 1), indices)]
         calls += [(partial(dml_jax.gather_nd, batch_dims=1), np.stack([x, x[::-1]]), tuples)]
-    assert_form_equals_plain("words", calls)
+    assert_forms_equal_plain(["words"], calls[which])
 
 
 def test_a_last_dimension_that_is_shared_is_not_split():
     x, indices = random_bits((8, 4096), np.uint8), RNG.integers(0, 4096, (8, 1), dtype=np.int32)
-    for form in ("words", "joined"):  # the others are of other operators
-        assert_form_equals_plain(form, [(partial(dml_jax.gather_nd, batch_dims=1), x, indices)])
+    # The other forms are of other operators.
+    assert_forms_equal_plain(["words", "joined"], [(partial(dml_jax.gather_nd, batch_dims=1), x, indices)])
     assert_same_bits(dml_jax.gather_nd(x, indices, batch_dims=1), x[np.arange(8), indices[:, 0]])
 
 
@@ -149,7 +155,7 @@ def test_written_rows(dtype):
     calls = [(partial(dml_jax.scatter_nd, mode=mode), x, far, updates) for mode in ("drop", "clip")]
     calls += [(dml_jax.scatter_nd, x[:, :7], np.int32([[3], [0]]), updates[:2, :7])]
     calls += [(dml_jax.scatter_nd, x, np.int32([[3, 4], [0, 31]]), updates[0, :2])]
-    assert_form_equals_plain("words", calls)
+    assert_forms_equal_plain(["words"], calls)
 
 
 LAYOUTS = [((3, 8), (12, 1), 4), ((3, 8), (12, 1), 3), ((3, 8), (0, 1), 0), ((2, 3, 4), (40, 12, 1), 8)]
@@ -160,7 +166,7 @@ VIEWS = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n,
 @pytest.mark.parametrize("dtype", sampled(DTYPES, SAMPLE))
 def test_views(dtype):
     buffer = random_bits((99,), dtype)
-    assert_form_equals_plain("words", [(view, buffer) for view in VIEWS])
+    assert_forms_equal_plain(["words"], [(view, buffer) for view in VIEWS])
 
 
 @pytest.mark.parametrize("form", ["plain", "words"])
@@ -177,29 +183,27 @@ ELEMENTS_SAMPLE = [("joined", "float8_e5m2"), ("joined", "bfloat16"), ("joined",
 ELEMENTS_SAMPLE += [("axis_last", "uint8"), ("axis_last", "float16"), ("axis_last", "complex64")]
 
 
-@pytest.mark.parametrize("case", sampled(ELEMENTS, ELEMENTS_SAMPLE), ids=str)
-def test_elements(case, exhaustive):
+@pytest.mark.parametrize(("case", "which"), spread(ELEMENTS, ELEMENTS_SAMPLE, 3))
+def test_elements(case, which):
     (form, dtype), calls = case, []
     for shape, size in itertools.product([(6, 16), (5, 7), (3, 4, 8)], (1, 8)):
         x = random_bits(shape, dtype)
-        modes = ("clip", "fill") if exhaustive else ("clip", "fill")[size > 1 :][:1]
-        for axis, mode in itertools.product(range(len(shape)), modes):
+        for axis, mode in itertools.product(range(len(shape)), ("clip", "fill")):
             n = shape[axis]
             indices = RNG.integers(-n, n, (*shape[:axis], size, *shape[axis + 1 :]), dtype=np.int32)
             calls.append((partial(dml_jax.gather_elements, axis=axis, mode=mode), x, indices))
-    assert_form_equals_plain(form, calls)
+    assert_forms_equal_plain([form], calls[which])
 
 
-@pytest.mark.parametrize("dtype", sampled(DTYPES, SAMPLE))
-def test_slices_of_the_last_axis(dtype, exhaustive):
+@pytest.mark.parametrize(("dtype", "which"), spread(DTYPES, SAMPLE, 3))
+def test_slices_of_the_last_axis(dtype, which):
     calls = []
     for shape, mode in itertools.product([(6, 16), (5, 7), (3, 4, 8)], ("clip", "fill")):
         x, n = random_bits(shape, dtype), shape[-1]
-        sizes = (1, 8, (2, 4), 3) if exhaustive else ((1, (2, 4)) if mode == "clip" else (8, 3))
-        for size in sizes:
+        for size in (1, 8, (2, 4), 3):
             indices = RNG.integers(-n - 2, n + 2, size, dtype=np.int32)
             calls.append((partial(dml_jax.gather, axis=-1, mode=mode), x, indices))
-    assert_form_equals_plain("joined", calls)
+    assert_forms_equal_plain(["joined"], calls[which])
 
 
 def test_words_of_eight_bytes_apply():
@@ -227,8 +231,7 @@ def test_eight_bytes(dtype, exhaustive):
         calls += [(partial(dml_jax.gather, axis=0), rows, np.int32([3, -1]))]
         for sizes, strides, offset in (((3, 8), (12, 1), 3), ((3, 8), (0, 1), 1), ((2, 3, 4), (40, 12, 1), 7)):
             calls += [(partial(dml_jax.as_strided, sizes=sizes, strides=strides, offset=offset), buffer)]
-        for form in ("words", "tiles", "element_tiles"):
-            assert_form_equals_plain(form, calls)
+        assert_forms_equal_plain(["words", "tiles", "element_tiles"], calls)
 
 
 # What every form of one case must survive; that it does apply is checked.
@@ -328,6 +331,8 @@ APPLIED |= {
     ),
 }
 every_applied = pytest.mark.parametrize(("form", "function", "x"), APPLIED.values(), ids=APPLIED)
+FIRST_OF_FORM = [*{form: name for name, (form, _, _) in reversed(APPLIED.items())}.values()]
+first_of_every_form = pytest.mark.parametrize("name", sampled([*APPLIED], FIRST_OF_FORM))
 
 
 def test_every_form_is_applied_to_something():
@@ -345,9 +350,9 @@ def test_narrow_integers_are_combined_as_wide_ones():
             assert_same_bits(jax.jit(add)(x), expected)
 
 
-@pytest.mark.thinned
-@every_applied
-def test_transformations_see_the_plain_form(form, function, x):
+@first_of_every_form
+def test_transformations_see_the_plain_form(name):
+    form, function, x = APPLIED[name]
     assert changes(function, form, x)
     both = np.stack([x, -x])
     cotangent = np.asarray(RNG.standard_normal(jax.eval_shape(function, x).shape), x.dtype)
@@ -371,15 +376,15 @@ def test_transformations_see_the_plain_form(form, function, x):
     }
     with use_form(form):
         results = together(call for call, _ in calls.values())
-    for name, actual, (_, wanted) in zip(calls, results, calls.values(), strict=True):
+    for transformation, actual, (_, wanted) in zip(calls, results, calls.values(), strict=True):
         try:
             assert_same_bits(actual, wanted)
         except AssertionError as error:
-            error.add_note(name)
+            error.add_note(transformation)
             raise
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_applied
 def test_forms_are_exported(form, function, x):
     with use_form(form):
@@ -387,7 +392,7 @@ def test_forms_are_exported(form, function, x):
     assert_same_bits(jax.export.deserialize(exported.serialize()).call(x), function(x))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_applied
 def test_an_explicit_mesh(form, function, x):
     mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Explicit,), devices=jax.devices("cpu")[:2])

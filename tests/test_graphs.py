@@ -786,6 +786,7 @@ def spanned(data, tensor):
     return data[: tensor.element_span * tensor.dtype.itemsize].view(tensor.dtype)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("ends", EDGES_BETWEEN.values(), ids=EDGES_BETWEEN)
 def test_an_edge_is_the_bytes_that_are_written(ends, x64):
     """NumPy's view of them; between and behind the elements that are written there is 0."""

@@ -105,11 +105,11 @@ def test_errors_write_nothing(folder):
 
 
 def test_models_that_cannot_run_write_nothing(folder):
-    proto = model([helper.make_node("LSTM", ["x"], ["y"], name="memory")], {"x": np.zeros(1)}, ["y"])
-    (folder / "lstm.onnx").write_bytes(proto.SerializeToString())
+    proto = model([helper.make_node("Loop", ["x"], ["y"], name="memory")], {"x": np.zeros(1)}, ["y"])
+    (folder / "loop.onnx").write_bytes(proto.SerializeToString())
     (folder / "broken.onnx").write_bytes(b"nothing")
     for name, text in [
-        ("lstm.onnx", "  LSTM (node 'memory')"),
+        ("loop.onnx", "  Loop (node 'memory')"),
         ("broken.onnx", "is no ONNX model"),
         ("none.onnx", "cannot be read: No such file or directory"),
     ]:
@@ -395,8 +395,8 @@ def test_an_input_of_any_rank_needs_its_sizes(free):
         (["-f", "k:2"], "--onnx-free-dim-name-override: no free size of an input is called 'k'; known are m:o, n"),
         (["-F", "BATCH:2"], "--onnx-free-dim-denotation-override: no free size of an input is called 'BATCH'; "),
         (["-b", "c:2,2"], "--binding-shape: no input or output is named 'c'; known are a, b, y"),
-        (["-b", "a:2,3"], "input 'a': its sizes must be [None, 2], but they are [2, 3]"),
-        (["-b", "a:2"], "input 'a': its sizes must be [None, 2], but they are [2]"),
+        (["-b", "a:2,3"], "input 'a': its sizes must be [?, 2], but they are [2, 3]"),
+        (["-b", "a:2"], "input 'a': its sizes must be [?, 2], but they are [2]"),
         (["-b", "y:3,2"], "--binding-shape: 'y' must have its sizes, [2, 2], but they are [3, 2]"),
         (["--input", "a.npy", "-b", "a:4,2"], "--binding-shape: 'a' must have its sizes, [3, 2], but they are [4, 2]"),
         (["--input", "a.npy", "-f", "n:4"], "input 'a': its sizes must be [4, 2], but they are [3, 2]"),

@@ -247,6 +247,8 @@ def test_inputs_that_do_not_fit():
         ((X[:, :2], X), OnnxError, "input 'a': its sizes must be [n=2, 3], but they are [2, 2]"),
         ((X, X[:1]), OnnxError, "input 'b': its sizes must be [n=2, 3], but they are [1, 3]"),
         ((X, X[0]), OnnxError, "input 'b': its sizes must be [n=2, 3], but they are [3]"),
+        ((X[0], X), OnnxError, "input 'a': its sizes must be [n, 3], but they are [3]"),
+        ((X, X, {"w": X}), OnnxError, "but there are 3; a dict of parameters is given as parameters="),
         ((X, [[1.0]]), dml_jax.DataTypeError, "input 'b' must be an array"),
     ]:
         with pytest.raises(error) as caught:
@@ -259,6 +261,8 @@ def test_parameters_that_do_not_fit():
     function = to_jax(model([make("Add", ["x", "w"], ["y"])], {"x": X}, ["y"], {"w": X}))
     for parameters, text in [
         ({"v": X}, "parameters must be among the initializers, w, but there is 'v'"),
+        ([X], "parameters must be a dict of arrays by name, but it is list"),
+        (X, "parameters must be a dict of arrays by name, but it is ndarray"),
         ({"w": X[0]}, "parameter 'w': its sizes must be [2, 3], but they are [3]"),
         ({"w": X.astype(np.int8)}, "parameter 'w': its type must be float32, but it is int8"),
     ]:
@@ -408,7 +412,7 @@ NODES = {
     "flatten": ("Flatten", [X], {"axis": 3}, "axis must be in [-2, 2], but it is 3"),
     "cast": ("Cast", [X], {"to": 8}, "to: the elements must be numbers, but they are strings"),
     "constant": ("Constant", [], {"value_int": 1, "value_float": 1.0}, "a constant must have one attribute"),
-    "broadcast": ("Add", [X, X[:, :2]], {}, "shape mismatch"),
+    "broadcast": ("Add", [X, X[:, :2]], {}, "Incompatible shapes for broadcasting"),
 }
 
 

@@ -65,6 +65,8 @@ def test_announced_int32_are_data_under_jit():
     assert_same_bits(jax.jit(embed)(IDS), TABLE[np.clip(np.where(IDS < 0, IDS.astype(np.int64) + 10, IDS), 0, 9)])
     with pytest.raises(dml_jax.onnx.OnnxError, match="int32 must name int64 inputs, ids, but it has 'table'"):
         to_jax(ids_model(make("Identity", ["ids"], ["y"])), int32=["table"])
+    with pytest.raises(dml_jax.onnx.OnnxError, match=r"must be a list of names, such as \['ids'\], but it is 'ids'"):
+        to_jax(ids_model(make("Identity", ["ids"], ["y"])), int32="ids")
 
 
 def test_indices_that_a_node_makes_are_data_under_jit():

@@ -114,6 +114,63 @@ def test_derivatives_of_movement_and_layout_are_exact():
     check_grads(of_floats, (x, u, v), order=1, atol=0.05, rtol=0.05)
 
 
+# Symbolic sizes, in jax.export.
+
+
+def test_a_network_is_exported_for_pictures_of_any_size():
+    pytest.importorskip("flatbuffers")
+    proto, picture = super_resolution()
+    for size, name in zip(proto.graph.input[0].type.tensor_type.shape.dim, ("n", 1, "h", "w"), strict=True):
+        size.dim_param = name if isinstance(name, str) else ""
+    proto.graph.node[2].ClearField("attribute")
+    proto.graph.node[2].attribute.append(helper.make_attribute("pads", [1, 1, 1, 1]))
+    symbolic = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n, 1, h, w"), np.float32)
+    artifact = jax.export.export(jax.jit(to_jax(proto)))(symbolic).serialize()
+    for one in (picture, picture[:1, :, 1:]):
+        (expected,) = runtime(proto, {"picture": one})
+        np.testing.assert_allclose(jax.export.deserialize(artifact).call(one), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("op_type", ["Flatten", "Shape"])
+def test_what_computes_with_symbolic_sizes_is_refused_in_words(op_type):
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    proto = model([helper.make_node(op_type, ["x"], ["y"])], {"x": x}, ["y"])
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    function = to_jax(proto)
+    symbolic = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n, 3, 4"), np.float32)
+    with pytest.raises(OnnxError, match=rf"^{op_type} node #0: .*; sizes are symbolic: export a jax.vmap"):
+        jax.export.export(jax.jit(function))(symbolic)
+    exported = jax.export.export(jax.jit(jax.vmap(lambda one: function(one[None]))))(symbolic)
+    np.testing.assert_array_equal(exported.call(x), x.reshape(2, 1, 12) if op_type == "Flatten" else [[1, 3, 4]] * 2)
+
+
+# Parameters.
+
+
+def test_floats_that_sizes_follow_from_are_no_parameters():
+    """All parameters can be data under jit, those of a Resize included, whose scales may be computed."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        helper.make_node("Shape", ["a"], ["s"]),
+        helper.make_node("Cast", ["s"], ["f"], to=1),
+        helper.make_node("Mul", ["f", "twice"], ["g"]),
+        helper.make_node("Div", ["g", "f"], ["scales"]),
+        helper.make_node("Resize", ["a", "", "scales"], ["b"], mode="nearest"),
+        helper.make_node("Dropout", ["b", "ratio"], ["c"]),
+        helper.make_node("Range", ["first", "last", "step"], ["r"]),
+        helper.make_node("Add", ["c", "r"], ["y"]),
+    ]
+    x, w = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), np.float32([[[[3]]]])
+    floats = {"ratio": np.float32(0.5), "first": np.float32(0), "last": np.float32(4), "step": np.float32(1)}
+    proto = model(nodes, {"x": x}, ["y"], {"w": w, "twice": np.float32([1, 1, 2, 2]), **floats})
+    function = to_jax(proto)
+    assert list(function.parameters) == ["w"]
+    made = jax.jit(lambda p: function(x, parameters=p))(function.parameters)
+    assert_same_bits(made, runtime(proto, {"x": x})[0])
+    with pytest.raises(NotConstantError, match=r"^Resize .*: scales must be .* or on a parameter that is given"):
+        jax.jit(lambda p: function(x, parameters={"twice": p}))(np.float32([1, 1, 2, 2]))
+
+
 # Shapes, as exporters compute them.
 
 

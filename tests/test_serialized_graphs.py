@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from catalogue_cases import DESCS
+from checks import spread
 from serialized_graph_cases import ALEXNET, MATMUL_ADD, fused, real, tensor, uint, uints
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc
@@ -452,10 +453,10 @@ SMALL = SerializedGraph(
 )
 
 
-@pytest.mark.parametrize("value", [0, 1, 0x7F, 0xFF])
-def test_any_byte_may_be_wrong(value):
+@pytest.mark.parametrize(("value", "which"), spread([0, 1, 0x7F, 0xFF], [0, 1, 0x7F, 0xFF], 3))
+def test_any_byte_may_be_wrong(value, which):
     content = encode(SMALL)
-    outcomes = {outcome(content[:i] + bytes([value]) + content[i + 1 :]) for i in range(len(content))}
+    outcomes = {outcome(content[:i] + bytes([value]) + content[i + 1 :]) for i in range(len(content))[which]}
     assert len(outcomes) > 20  # different rules are broken
 
 

@@ -302,6 +302,7 @@ def test_writes_into_buffers_beyond_2_to_the_31():
 # Transformations; test_promises.py has more.
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("layout", (REPEATED | OVERLAPPING).values(), ids=REPEATED | OVERLAPPING)
 def test_the_gradient_counts_how_often_an_element_is_seen(layout):
     sizes, strides, offset, length = layout
@@ -337,6 +338,7 @@ def test_a_symbolic_length_that_is_long_enough_is_exported(exhaustive):
         assert_same_bits(exported.call(buffer), numpy_view(buffer, sizes, strides, offset))
 
 
+@pytest.mark.thinned
 @every_write
 def test_numpy_arrays_are_written_while_jit_is_off(layout):
     buffer, updates = operands(layout)

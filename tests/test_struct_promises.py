@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from catalogue_cases import STRUCTS
-from checks import assert_agrees, together
+from checks import assert_agrees, sampled, together
 from example_models import flat, model_of, printed
 from strided_cases import INPUT_CLASSES, OUTPUT_CLASSES, arrays, call, check, expected, make
 
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.device
 every_struct = pytest.mark.parametrize("struct", STRUCTS.values(), ids=STRUCTS)
 EXAMPLES = {f"{name} {i + 1}": one for name, struct in STRUCTS.items() for i, one in enumerate(struct.examples)}
 every_example = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+first_examples = pytest.mark.parametrize("name", sampled([*EXAMPLES], [f"{name} 1" for name in STRUCTS]))
 
 
 # Rules.
@@ -123,8 +124,9 @@ def test_json_round_trip(struct):
 # DirectML's documented examples: compiled, computed, and as a model file.
 
 
-@every_example
-def test_documented_examples(example):
+@first_examples
+def test_documented_examples(name):
+    example = EXAMPLES[name]
     desc, units = example.desc, STRUCTS[example.desc.operator_type].units
     inputs, outputs = flat(example.inputs, desc.input_ports()), flat(example.outputs, desc.output_ports())
     for actual, wanted in zip(jax.tree.leaves(dml_jax.compile_operator(desc)(*inputs)), outputs, strict=True):
@@ -182,6 +184,7 @@ def test_random_descriptors(struct, exhaustive):
     assert done == len(cases) > 0
 
 
+@pytest.mark.thinned
 @every_struct
 def test_the_random_descriptors_cover_everything(struct):
     """Every data type, rank and class of strides, in and out, bound and not, among those of an exhaustive run."""

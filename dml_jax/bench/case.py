@@ -28,6 +28,8 @@ class Case:
       attributes: keyword arguments of the function.
       make: real data, the data type's first.
       moved: bytes that have to move: what is needed read once, the output written once.
+      tolerance: how far results may be apart, as a part of the largest; 0 compares bits.
+      operations: that have to be computed; then a product of matrices with as many is the ceiling, not a copy.
     """
 
     operator: str
@@ -35,6 +37,8 @@ class Case:
     attributes: Mapping[str, Any]
     make: Callable[[], Arrays] = field(compare=False)
     moved: int
+    tolerance: float = 0.0
+    operations: int = 0
 
     @property
     def name(self) -> str:

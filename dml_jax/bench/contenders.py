@@ -12,7 +12,7 @@ import numpy as np
 from .case import Arrays, Case
 from .subjects import SUBJECTS
 
-__all__ = ["Contender", "HostRun", "JaxRun", "Run", "copy_of", "host_arrays", "own", "spread"]
+__all__ = ["Contender", "HostRun", "JaxRun", "Run", "ceiling_of", "host_arrays", "own", "spread"]
 
 
 class Run(Protocol):
@@ -100,6 +100,14 @@ def copy_of(moved: int, turns: int) -> Run:
     """The ceiling: a negation that reads and writes half of `moved` bytes each, into a bound output."""
     arrays = [(np.ones(max(1, moved // 8), np.float32),) for _ in range(turns)]
     return JaxRun(jnp.negative, arrays, bound=True)
+
+
+def ceiling_of(case: Case, turns: int) -> Run:
+    """What nobody beats: a copy of what a case has to move, or a product of matrices with as many operations."""
+    if not case.operations:
+        return copy_of(case.moved, turns)
+    n = max(1, round((case.operations / 2) ** (1 / 3)))
+    return JaxRun(jnp.matmul, [(np.ones((n, n), np.float32),) * 2] * turns, bound=True)
 
 
 def own(*, eager: bool) -> list[Contender]:

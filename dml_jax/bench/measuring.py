@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from .case import Case
-from .contenders import Contender, Run, copy_of
+from .contenders import Contender, Run, ceiling_of
 
 __all__ = ["Effort", "Measured", "measure"]
 
@@ -44,8 +44,8 @@ class Measured:
       seconds: of one call, the median.
       low: the first quartile.
       high: the third quartile.
-      of_copy: the bandwidth as a part of a copy's in the same rounds.
-      same_bits: whether the result is that of dml_jax.
+      of_copy: the speed as a part of the ceiling's in the same rounds: a copy, or a product of matrices.
+      same_bits: whether the result is that of dml_jax, by the tolerance of the case.
     """
 
     case: str
@@ -60,13 +60,13 @@ class Measured:
 
 
 def measure(case: Case, contenders: Sequence[Contender], effort: Effort) -> list[Measured]:
-    """Measures the contenders that offer the case, the first one among them, beside a copy."""
+    """Measures the contenders that offer the case, the first one among them, beside its ceiling."""
     arrays = case.make()
     with jax.enable_x64(arrays[0].dtype.itemsize == 8):
         turns = _rotated(case, arrays)
         runs = {c.name: run for c in contenders if (run := c.start(case, turns))}
-        same = _compare(runs)
-        timed = {"copy": copy_of(case.moved, len(turns)), **runs}
+        same = _compare(runs, case.tolerance)
+        timed = {"copy": ceiling_of(case, len(turns)), **runs}
         samples = _rounds(timed, effort)
     copied = median(samples.pop("copy"))
     return [_summary(case, name, times, copied, same[name]) for name, times in samples.items()]
@@ -78,16 +78,23 @@ def _rotated(case: Case, arrays: tuple[np.ndarray, ...]) -> list[tuple[np.ndarra
     return [arrays, *(tuple(array.copy() for array in arrays) for _ in range(count - 1))]
 
 
-def _compare(runs: dict[str, Run]) -> dict[str, bool]:
-    """Warms up, and compares the bits of every result with the first one's: all of them, or a million spread evenly."""
+def _compare(runs: dict[str, Run], tolerance: float) -> dict[str, bool]:
+    """Warms up, and compares every result with the first one's: all of it, or a million elements spread evenly."""
     values = {}
     for name, run in runs.items():
         for turn in (0, 1):
             run.step(turn)
         run.finish()
-        values[name] = np.ascontiguousarray(run.value(COMPARED)).view(np.uint8)
+        values[name] = run.value(COMPARED)
     first = next(iter(values.values()))
-    return {name: np.array_equal(value, first) for name, value in values.items()}
+    return {name: _is_same(value, first, tolerance) for name, value in values.items()}
+
+
+def _is_same(value: np.ndarray, first: np.ndarray, tolerance: float) -> bool:
+    if tolerance:
+        return bool(np.abs(value - first).max() <= tolerance * np.abs(first).max())
+    a, b = (np.ascontiguousarray(one).view(np.uint8) for one in (value, first))
+    return np.array_equal(a, b)
 
 
 def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:

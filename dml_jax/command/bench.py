@@ -118,6 +118,7 @@ class _Plan:
       calls: of small arrays.
       sums: gradients.
       graphs: several operators each.
+      networks: of ONNX.
       files: bytes of the input files.
       names: of all of them.
     """
@@ -126,12 +127,13 @@ class _Plan:
     calls: Sequence[Case]
     sums: Sequence[Case]
     graphs: Sequence[Case]
+    networks: Sequence[Case]
     files: Sequence[int]
     names: Sequence[str]
 
 
 def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
-    from ..bench import accumulate, graphs
+    from ..bench import accumulate, graphs, networks
     from ..bench.cases import small
     from ..bench.streaming import name_of
 
@@ -139,9 +141,10 @@ def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
     calls = [] if is_quick else list(_wanted(small(), only))
     sums = [] if is_quick else list(_wanted(accumulate.cases(_size(size)), only))
     several = [] if is_quick else list(_wanted(graphs.cases(_size(size)), only))
+    whole = [] if is_quick else list(_wanted(networks.cases(), only))
     files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
-    names = [*(case.name for case in (*cases, *calls, *sums, *several)), *map(name_of, files)]
-    return _Plan(cases, calls, sums, several, files, names)
+    names = [*(case.name for case in (*cases, *calls, *sums, *several, *whole)), *map(name_of, files)]
+    return _Plan(cases, calls, sums, several, whole, files, names)
 
 
 def _reported(
@@ -215,7 +218,7 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
     import jax
     from rich.console import Console
 
-    from ..bench import accumulate, graphs
+    from ..bench import accumulate, graphs, networks
     from ..bench.contenders import own
     from ..bench.peers import contenders, versions
     from ..bench.report import LEGEND
@@ -233,12 +236,14 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
         done = _each(cases, found, effort)
         _print(console, f"{device}, {title}", done, [c.name for c in found])
         rows += [*done] if not eager else [_as_call(row) for row in done]
+    moved = "beside a copy of what has to move"
     for title, cases, found in (
-        ("gradients", plan.sums, accumulate.contenders(peers=peers)),
-        ("graphs", plan.graphs, graphs.contenders(peers=peers)),
+        (f"gradients, {moved}", plan.sums, accumulate.contenders(peers=peers)),
+        (f"graphs, {moved}", plan.graphs, graphs.contenders(peers=peers)),
+        ("networks, beside a product of matrices", plan.networks, networks.contenders(peers=peers)),
     ):
         done = _each(cases, found, effort)
-        _print(console, f"{device}, {title}, beside a copy of what has to move", done, [c.name for c in found])
+        _print(console, f"{device}, {title}", done, [c.name for c in found])
         rows += done
     for size in plan.files:
         if not _interrupted:

@@ -1,11 +1,12 @@
 """ONNX's activations: those of DirectML by `activate`, others by jax.nn; narrow floats are rounded once."""
 
 from collections.abc import Callable
-from math import prod
+from math import floor, prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import nn
 
 from ..core.activation import Activation
@@ -13,7 +14,7 @@ from ..errors import ConstraintError
 from ..lowering.combine import wide_type
 from ..operators import activate
 from .arrange import axis_of
-from .values import Operators, on_device
+from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS"]
 
@@ -38,6 +39,15 @@ def _rounded(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
         return function(x.astype(wide_type(x.dtype)), **keywords).astype(x.dtype)
 
     return rounded
+
+
+def _shrink(*, input: Array, bias: float, lambd: float) -> jax.Array:
+    """Integers are exact, but that a fraction is taken off them as floats, and what remains is cut off."""
+    x = on_device(input)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        return activate(x, Activation("ACTIVATION_SHRINK", (bias, lambd)))
+    numbers = x.astype(jax.dtypes.canonicalize_dtype(np.float64)) if bias % 1 else x
+    return activate(numbers, Activation("ACTIVATION_SHRINK", (bias, float(floor(lambd))))).astype(x.dtype)
 
 
 def _gelu(x: jax.Array, approximate: str) -> jax.Array:
@@ -66,6 +76,8 @@ def _from(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.
 
 def _hardmax(x: jax.Array, axis: int) -> jax.Array:
     """1 for the first of the greatest."""
+    if not x.size:
+        return x
     return nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis)
 
 
@@ -81,7 +93,7 @@ OPERATORS: Operators = {
     "Mish": {18: _rounded(nn.mish)},
     "Relu": {1: _activation("RELU")},
     "Selu": {1: _activation("SCALED_ELU", "alpha", "gamma")},
-    "Shrink": {9: _activation("SHRINK", "bias", "lambd")},
+    "Shrink": {9: _shrink},
     "Sigmoid": {1: _activation("SIGMOID")},
     "Softmax": {1: _from(nn.softmax), 13: _along(nn.softmax)},
     "Softplus": {1: _activation("SOFTPLUS")},

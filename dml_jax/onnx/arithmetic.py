@@ -1,6 +1,4 @@
-"""ONNX's products of matrices, and convolution."""
-
-from typing import Any
+"""ONNX's products of matrices."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +10,7 @@ from ..lowering.combine import wide_type
 from .elementwise import add
 from .values import Array, Operators, arrays, on_device
 
-__all__ = ["OPERATORS", "conv", "gemm", "matmul"]
+__all__ = ["OPERATORS", "gemm", "matmul"]
 
 
 def gemm(
@@ -55,62 +53,7 @@ def matmul(*, a: Array, b: Array) -> Array:
     return made.astype(a.dtype)
 
 
-def conv(
-    *,
-    x: Array,
-    w: Array,
-    b: Array | None = None,
-    auto_pad: str = "NOTSET",
-    dilations: Any = None,
-    group: int = 1,
-    kernel_shape: Any = None,
-    pads: Any = None,
-    strides: Any = None,
-) -> Array:
-    rank = x.ndim - 2
-    if rank < 1 or w.ndim != x.ndim or kernel_shape not in (None, list(w.shape[2:])):
-        shapes = f"x is {x.shape}, w is {w.shape}, kernel_shape is {kernel_shape}"
-        raise ConstraintError(
-            f"x and w must have one rank of at least 3, and w the sizes of kernel_shape, but {shapes}"
-        )
-    if group < 1 or w.shape[1] * group != x.shape[1] or w.shape[0] % group:
-        raise ConstraintError(
-            f"channels must fit group: {group} * w.shape[1] = x.shape[1] and w.shape[0] % {group} = 0, "
-            f"but x is {x.shape} and w is {w.shape}"
-        )
-    strides, dilations = (_per_dimension(name, v, rank) for name, v in (("strides", strides), ("dilations", dilations)))
-    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
-    padding = _padding(auto_pad, pads, x.shape[2:], reach, strides)
-    y = lax.conv_general_dilated(
-        on_device(x), on_device(w), strides, padding, rhs_dilation=dilations, feature_group_count=group
-    )
-    return y if b is None else add(a=y, b=on_device(b).reshape((-1, *(1,) * rank)))
-
-
-def _per_dimension(name: str, value: Any, rank: int) -> list[int]:
-    numbers = [1] * rank if value is None else list(value)
-    if len(numbers) != rank or min(numbers) < 1:
-        raise ConstraintError(f"{name} must be {rank} numbers of at least 1, but it is {numbers}")
-    return numbers
-
-
-def _padding(mode: str, pads: Any, sizes: Any, reach: list[int], strides: list[int]) -> list[tuple[int, int]]:
-    """Zeros before and after each dimension."""
-    rank = len(reach)
-    if mode == "NOTSET":
-        pads = [0] * 2 * rank if pads is None else list(pads)
-        if len(pads) != 2 * rank:
-            raise ConstraintError(f"pads must be {2 * rank} numbers, two per dimension, but they are {pads}")
-        return list(zip(pads[:rank], pads[rank:], strict=True))
-    if mode not in ("SAME_UPPER", "SAME_LOWER", "VALID"):
-        raise ConstraintError(f"auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, but it is {mode!r}")
-    totals = [max(0, (-(-n // s) - 1) * s + r - n) for n, r, s in zip(sizes, reach, strides, strict=True)]
-    low = {"SAME_UPPER": lambda t: t // 2, "SAME_LOWER": lambda t: -(-t // 2), "VALID": lambda t: 0}[mode]
-    return [(0, 0) if mode == "VALID" else (low(t), t - low(t)) for t in totals]
-
-
 OPERATORS: Operators = {
-    "Conv": {1: conv},
     "Gemm": {1: gemm},
     "MatMul": {1: matmul},
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.errors import InconclusiveDimensionOperation
 from onnx import defs
 
 from ..errors import DataTypeError
@@ -211,7 +212,7 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
         return {name: _as_declared(step, i, results[i], values) for i, name in named}
     except UnsupportedError as error:  # in a body that depends on types
         raise UnsupportedError([f"{step.label}: {node}" for node in error.nodes], error.supported) from None
-    except (TypeError, ValueError, IndexError, OverflowError) as error:
+    except (TypeError, ValueError, IndexError, OverflowError, InconclusiveDimensionOperation) as error:
         kind = type(error) if isinstance(error, (OnnxError, DataTypeError)) else OnnxError
         raise kind(f"{step.label}: {error}") from error
 

@@ -19,7 +19,7 @@ __all__ = ["OPERATORS", "add", "divide", "limited", "multiply", "subtract"]
 def _broadcast(*operands: Array) -> tuple[Any, ...]:
     """The module to compute with, then the operands in one shape."""
     xp, *operands_ = arrays(*operands)
-    sizes = np.broadcast_shapes(*(x.shape for x in operands_))
+    sizes = jnp.broadcast_shapes(*(x.shape for x in operands_))
     return xp, *(xp.broadcast_to(x, sizes) for x in operands_)
 
 
@@ -41,10 +41,11 @@ multiply: Callable[..., Array] = partial(_exact, "multiply")
 
 
 def divide(*, a: Array, b: Array) -> Array:
-    """Integers are divided towards 0."""
+    """Integers are divided towards 0; XLA multiplies by the reciprocal of what is broadcast, which rounds twice."""
     xp, a, b = _broadcast(a, b)
     if a.dtype.kind not in "iu":
-        return xp.divide(a, b)
+        wide = wide_type(a.dtype)
+        return xp.divide(a.astype(wide), b.astype(wide)).astype(a.dtype)
     if xp is jnp:
         return lax.div(a, b)
     quotient = np.floor_divide(a, b)
@@ -119,7 +120,8 @@ def power(*, x: Array, y: Array) -> jax.Array:
     is_whole = jnp.issubdtype(exponent.dtype, jnp.integer)
     if not jnp.issubdtype(base.dtype, jnp.integer):
         wide = wide_type(base.dtype)
-        return jnp.power(base.astype(wide), exponent.astype(wide)).astype(base.dtype)
+        numbers = jnp.where((base == 0) & (exponent == 0), 1, base)  # whose derivative is 0, not NaN
+        return jnp.power(numbers.astype(wide), exponent.astype(wide)).astype(base.dtype)
     return _whole_power(base, exponent) if is_whole else _cut_power(base, exponent)
 
 
@@ -128,7 +130,7 @@ def _whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
 
     def square(i: Any, state: Any) -> Any:
         made, factor = state
-        is_set = (exponent >> i) & 1 == 1
+        is_set = (exponent >> i.astype(exponent.dtype)) & 1 == 1
         return jnp.where(is_set, made * factor, made), factor * factor
 
     bits = 8 * exponent.dtype.itemsize
@@ -142,8 +144,7 @@ def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
     wide = jax.dtypes.canonicalize_dtype(np.float64)
     whole = jnp.rint(exponent)
     is_whole = exponent == whole
-    limits = jnp.iinfo(np.int32)
-    exact = _whole_power(base, jnp.clip(whole.astype(np.float32), limits.min, limits.max).astype(np.int32))
+    exact = _whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
     near = jnp.power(base.astype(wide), jnp.where(is_whole, 1, exponent).astype(wide))
     nearest = jnp.rint(near)
     is_near = jnp.abs(near - nearest) <= 4 * jnp.finfo(wide).eps * jnp.abs(near)  # 9 ** 0.5 may be less than 3
@@ -151,9 +152,9 @@ def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def prelu(*, x: Array, slope: Array) -> jax.Array:
-    """The slope is broadcast to x; its derivative is 0 where x is not negative."""
+    """The slope is broadcast to x; its derivative is 0 where x is not negative, infinite too."""
     x, slope = on_device(x), on_device(slope)
-    if np.broadcast_shapes(x.shape, slope.shape) != x.shape:
+    if jnp.broadcast_shapes(x.shape, slope.shape) != x.shape:
         raise ConstraintError(f"slope must broadcast to x, but their shapes are {slope.shape} and {x.shape}")
     slope = jnp.broadcast_to(slope, x.shape)
     return jnp.where(x < 0, slope * jnp.minimum(x, 0), x)
@@ -187,6 +188,12 @@ def shift_bits(*, x: Array, y: Array, direction: str) -> Array:
     return xp.where(is_far, xp.zeros_like(x), xp.left_shift(x, by))
 
 
+def sign(*, input: Array) -> Array:
+    """That of both zeros is 0."""
+    xp, x = arrays(input)
+    return xp.where(x == 0, xp.zeros_like(x), xp.sign(x))
+
+
 def is_infinite(*, x: Array, detect_negative: int = 1, detect_positive: int = 1) -> Array:
     xp, x = arrays(x)
     x = x.astype(wide_type(x.dtype))
@@ -199,11 +206,12 @@ def is_nan(*, x: Array) -> Array:
 
 
 def error_function(*, input: Array) -> jax.Array:
-    """Of integers it is cut off, but that the nearest float to what is greater than 5 is 1."""
+    """Of integers the nearest float64 is cut off to 0, or beyond 5 it is 1."""
     x = on_device(input)
-    if jnp.issubdtype(x.dtype, jnp.integer):
-        return jnp.where(x > 5, 1, jnp.where(x < (-5 if x.dtype.kind == "i" else 0), -1, 0)).astype(x.dtype)
-    return _rounded(lax.erf, input=x)
+    if not jnp.issubdtype(x.dtype, jnp.integer):
+        return _rounded(lax.erf, input=x)
+    least = 0 if jnp.issubdtype(x.dtype, jnp.unsignedinteger) else -5
+    return (x > 5).astype(x.dtype) - (x < least).astype(x.dtype)
 
 
 # The first version, and the name that both modules have.
@@ -220,7 +228,6 @@ _EXACT = {
     "Neg": (1, "negative"),
     "Not": (1, "logical_not"),
     "Round": (11, "rint"),
-    "Sign": (9, "sign"),
 }
 # Those that opsets 1 to 6 broadcast in their own way.
 _LIMITED = {
@@ -272,4 +279,5 @@ OPERATORS: Operators = {
     "IsNaN": {9: is_nan},
     "Mod": {10: modulo},
     "PRelu": {1: _prelu_of_channels, 7: prelu},
+    "Sign": {9: sign},
 }

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import onnx
@@ -15,7 +16,7 @@ from jax.core import Tracer
 
 from ..core.arguments import as_array
 from ..errors import DataTypeError
-from .block import run
+from .block import Step, run
 from .bounded import Bounded
 from .errors import OnnxError
 from .graph import Graph, TensorSpec, read_graph
@@ -58,8 +59,10 @@ class OnnxFunction:
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
-        """The initializers of floating-point type by name: what training changes."""
-        return {n: v for n, v in self._graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
+        """The initializers of floating-point type by name, but those that sizes follow from: what training changes."""
+        fixed = _deciding_floats(self._graph.steps)
+        floats = {n: v for n, v in self._graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
+        return {name: value for name, value in floats.items() if name not in fixed}
 
     def __call__(self, *inputs: Any, parameters: Mapping[str, Any] | None = None, **named: Any) -> Any:
         """Runs the model.
@@ -82,13 +85,21 @@ class OnnxFunction:
         """
         sizes: dict[str, int] = {}
         values: dict[str, Any] = {**self._graph.initializers, **self._static}
+        if not (parameters is None or isinstance(parameters, Mapping)):
+            raise OnnxError(f"parameters must be a dict of arrays by name, but it is {type(parameters).__name__}")
         given = self._assigned(inputs, named)
         for spec in self._inputs:
             value = _as_input(f"input {spec.name!r}", spec, given[spec.name], sizes)
             values[spec.name] = _widened(value) if spec.name in self._wide else value
         for name, value in (parameters or {}).items():
             values[name] = self._as_parameter(name, value)
-        made = run(self._graph.steps, values, self.output_names)
+        try:
+            made = run(self._graph.steps, values, self.output_names)
+        except OnnxError as error:
+            if not any(jax.export.is_symbolic_dim(n) for value in given.values() for n in value.shape):
+                raise
+            hint = "sizes are symbolic: export a jax.vmap over the batch, so that the sizes of the model are numbers"
+            raise OnnxError(f"{str(error).splitlines()[0]}; {hint}") from error
         results = tuple(map(_as_output, self.output_names, made))
         return results[0] if len(results) == 1 else results
 
@@ -96,7 +107,8 @@ class OnnxFunction:
         """The inputs by name."""
         names = [spec.name for spec in self._inputs]
         if len(inputs) > len(names):
-            raise OnnxError(f"the inputs must be {', '.join(names) or 'none'}, but there are {len(inputs)}")
+            hint = "; a dict of parameters is given as parameters=" if isinstance(inputs[-1], Mapping) else ""
+            raise OnnxError(f"the inputs must be {', '.join(names) or 'none'}, but there are {len(inputs)}{hint}")
         given = dict(zip(names, inputs, strict=False))
         for name in named:
             if name in given:
@@ -163,6 +175,8 @@ def to_jax(
     Source: the operator specifications of ONNX, every version of each. An index out of range, an error there, reads
       the nearest element or writes nothing here.
     """
+    if isinstance(int32, str):
+        raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
     graph = read_graph(*load_model(model))
     wide = {spec.name for spec in graph.inputs if spec.dtype == np.int64}
     if unknown := [name for name in int32 if name not in wide]:
@@ -178,12 +192,28 @@ def _known_inputs(graph: Graph, static: Mapping[str, Any]) -> dict[str, np.ndarr
         if name not in specs:
             raise OnnxError(f"{what}: it must be of an input, {', '.join(specs) or 'of which there are none'}")
         given = np.asarray(value)
+        is_number = jnp.issubdtype(given.dtype, jnp.number) or given.dtype == bool
         with np.errstate(all="ignore"):
-            known[name] = given.astype(specs[name].dtype)
-        if given.dtype.kind not in "biuf" or not np.array_equal(known[name], given, equal_nan=given.dtype.kind == "f"):
+            known[name] = given.astype(specs[name].dtype) if is_number else given
+        if not is_number or not ((known[name] == given) | (given != given)).all():  # a NaN stays one
             raise DataTypeError(f"{what}: it must be {specs[name].dtype}, exactly, but it is {value!r:.60}")
         check_sizes(what, specs[name], given.shape, sizes)
     return known
+
+
+# Inputs that are floats and decide a shape or what is compiled, by position.
+_DECIDING: Mapping[str, Collection[int]] = {"Dropout": (1,), "Range": (0, 1, 2), "Resize": (1, 2), "Upsample": (1,)}
+
+
+def _deciding_floats(steps: Sequence[Step]) -> set[str]:
+    """The values that such inputs are computed of; a shape is known whatever the data are."""
+    names: set[str] = set()
+    for step in reversed(steps):
+        if names.isdisjoint(step.outputs):
+            names.update(step.inputs[i] for i in _DECIDING.get(step.op_type, ()) if i < len(step.inputs))
+        elif step.op_type not in ("Shape", "Size"):
+            names.update(step.inputs)
+    return names - {""}
 
 
 def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None = None) -> tuple[jax.Array, ...]:
@@ -251,13 +281,13 @@ def check_sizes(what: str, spec: TensorSpec, shape: Sequence[int], sizes: dict[s
     Raises:
       OnnxError: they differ.
     """
-    fits = spec.sizes is None or len(spec.sizes) == len(shape)
-    for wanted, size in zip(spec.sizes or (), shape, strict=False):
-        wanted = sizes.setdefault(wanted, size) if isinstance(wanted, str) else wanted
-        fits = fits and wanted in (None, size)
-    if not fits:
-        shown = tuple(f"{d}={sizes[d]}" if d in sizes else d for d in spec.sizes or ())
-        raise OnnxError(f"{what}: its sizes must be [{', '.join(map(str, shown))}], but they are {list(shape)}")
+    wanted = tuple(shape) if spec.sizes is None else spec.sizes
+    if len(wanted) == len(shape):
+        known = [sizes.setdefault(d, n) if isinstance(d, str) else d for d, n in zip(wanted, shape, strict=True)]
+        if all(d in (None, n) for d, n in zip(known, shape, strict=True)):
+            return
+    shown = ["?" if d is None else f"{d}={sizes[d]}" if d in sizes else str(d) for d in wanted]
+    raise OnnxError(f"{what}: its sizes must be [{', '.join(shown)}], but they are {list(shape)}")
 
 
 def _as_output(name: str, value: Array | Bounded) -> jax.Array:

@@ -30,6 +30,7 @@ from .values import Array, Operators, known, known_ints, on_device
 __all__ = [
     "OPERATORS",
     "col2im",
+    "compress",
     "cum_prod",
     "cum_sum",
     "depth_to_space",
@@ -65,6 +66,17 @@ def gather_elements(*, data: Array, indices: Array, axis: int) -> jax.Array:
 
 def gather_nd(*, data: Array, indices: Array, batch_dims: int = 0) -> jax.Array:
     return dml_gather_nd(on_device(data), indices, batch_dims=batch_dims)
+
+
+def compress(*, input: Array, condition: Array, axis: int | None = None) -> jax.Array:
+    """The elements whose condition holds; without an axis of all in one row."""
+    data = input.reshape(-1) if axis is None else input
+    along = 0 if axis is None else axis_of("axis", axis, input.ndim)
+    holds = known("condition", condition, "a size")
+    if holds.ndim != 1 or len(holds) > data.shape[along]:
+        rule = f"condition must be 1-D, of at most {data.shape[along]} elements"
+        raise ConstraintError(f"{rule}, but its shape is {holds.shape}")
+    return gather(data=data, indices=np.flatnonzero(holds), axis=along)
 
 
 def scatter_elements(*, data: Array, indices: Array, updates: Array, axis: int, reduction: str = "none") -> jax.Array:
@@ -240,6 +252,7 @@ OPERATORS: Operators = {
     "DepthToSpace": {1: depth_to_space},
     "SpaceToDepth": {1: space_to_depth},
     "Col2Im": {18: col2im},
+    "Compress": {9: compress},
     "CumProd": {26: cum_prod},
     "CumSum": {11: cum_sum},
     "EyeLike": {9: eye_like},

@@ -104,9 +104,10 @@ def layer_normalization(
     """Floats of 64 bits are computed as such, whatever `stash_type` says, which is the type of the mean."""
     if not -x.ndim <= axis < x.ndim:
         raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}), but it is {axis}")
+    factors = _spread("scale", scale, x.shape)
+    added = None if b is None else _spread("b", b, x.shape)
     y, mean, inverse = _standardized(_wide(x), tuple(range(axis % x.ndim, x.ndim)), epsilon)
-    y = y * _of_rank(_wide(scale), x.ndim)
-    y = y if b is None else y + _of_rank(_wide(b), x.ndim)
+    y = y * factors if added is None else y * factors + added
     stash = jnp.bfloat16 if stash_type == 16 else np.float32
     return (y.astype(x.dtype), mean.astype(stash), inverse.astype(stash))[:count]
 
@@ -179,7 +180,7 @@ def _kept(data: Array, mask: np.dtype[Any]) -> tuple[Array, Array]:
 
 def _normalized(x: Array, scale: Array, b: Array, mean: Array, variance: Array, epsilon: float) -> Array:
     _check_channels(x, scale.shape, b.shape, mean.shape, variance.shape)
-    wide = jnp.result_type(*(wide_type(one.dtype) for one in (x, scale, b, mean, variance)))
+    wide = np.result_type(*(wide_type(one.dtype) for one in (x, scale, b, mean, variance)))
     x_, mean, inverse = _wide(x, wide), _wide(mean, wide), lax.rsqrt(_wide(variance, wide) + epsilon)
     y = _scaled((x_ - _along_channels(mean, x)) * _along_channels(inverse, x), scale, b)
     return y.astype(x.dtype)
@@ -196,7 +197,7 @@ def _moments(x: Array, *, per_element: bool = False) -> tuple[jax.Array, jax.Arr
 
 
 def _moved(old: Array, new: jax.Array, momentum: float) -> jax.Array:
-    wide = jnp.promote_types(wide_type(old.dtype), new.dtype)
+    wide = np.promote_types(wide_type(old.dtype), new.dtype)
     return (_wide(old, wide) * momentum + new.astype(wide) * (1 - momentum)).astype(old.dtype)
 
 
@@ -216,8 +217,12 @@ def _along_channels(numbers: jax.Array, x: Array | jax.Array) -> jax.Array:
     return numbers.reshape(((1,) * min(x.ndim - 1, 1) + numbers.shape + (1,) * x.ndim)[: x.ndim])
 
 
-def _of_rank(numbers: jax.Array, rank: int) -> jax.Array:
-    return numbers.reshape((1,) * (rank - numbers.ndim) + numbers.shape)
+def _spread(name: str, numbers: Array, shape: tuple[int, ...]) -> jax.Array:
+    """Numbers for the last dimensions, or for one element."""
+    fits = len(numbers.shape) <= len(shape)
+    if not fits or any(n not in (1, m) for n, m in zip(numbers.shape[::-1], shape[::-1], strict=False)):
+        raise ConstraintError(f"{name} must broadcast to {shape}, but its shape is {numbers.shape}")
+    return jnp.broadcast_to(_wide(numbers), shape)
 
 
 def _check_channels(x: Array, *shapes: tuple[int, ...]) -> None:

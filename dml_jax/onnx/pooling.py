@@ -142,7 +142,7 @@ def _least(dtype: Any) -> np.ndarray:
 def _indices(x: jax.Array, windows: Sequence[Windows], storage_order: int) -> jax.Array:
     """Where the greatest elements lie in all of x; in column-major order the dimensions of a picture are reversed."""
     names = {"strides": "stride", "dilations": "dilation", "start_padding": "start", "end_padding": "end"}
-    options = {name: [getattr(one, field) for one in windows] for name, field in names.items()}
+    options: Any = {name: [getattr(one, field) for one in windows] for name, field in names.items()}
     _, found = operators.max_pooling(x, [one.window for one in windows], **options)
     if not storage_order:
         return found

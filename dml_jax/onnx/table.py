@@ -6,12 +6,17 @@ from . import (
     arrange,
     casting,
     control,
+    convolution,
+    detection,
     elementwise,
+    linear_algebra,
     movement,
     normalization,
     pooling,
+    recurrent,
     reductions,
     resizing,
+    sampling,
 )
 from .values import Operators
 
@@ -19,6 +24,6 @@ __all__ = ["ONNX_OPERATORS"]
 
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
-    *(pooling, normalization),
+    *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}

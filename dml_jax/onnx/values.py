@@ -55,7 +55,8 @@ def known(name: str, value: Array, decides: str = "a shape") -> np.ndarray:
         return np.asarray(value)
     raise NotConstantError(
         f"{name} must be a constant or follow from shapes, because it decides {decides}, but it depends on the data of "
-        "an input; outside jax.jit, jax.vmap and jax.grad, or as an initializer, it is known"
+        "an input, or on a parameter that is given; it is known outside jax.jit, jax.vmap and jax.grad, as an "
+        "initializer, and by `to_jax(model, static={name: value})`"
     )
 
 

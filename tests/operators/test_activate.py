@@ -27,7 +27,7 @@ from operator_cases import (
     level,
 )
 from oracles import coordinates
-from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     Activation,
@@ -349,7 +349,7 @@ def test_softmax_along_what_is_sharded_needs_a_sharding():
         ((X, jax.nn.relu), DataTypeError, "activation must be an Activation"),
         ((X > 0, RELU), DataTypeError, "one of floats, or of integers if activation takes them, but it is bool"),
         ((X.astype(np.complex64), RELU), DataTypeError, "it is complex64, and the activation ACTIVATION_RELU"),
-        ((jax.random.split(jax.random.key(0)), RELU), DataTypeError, "it is key<fry>"),
+        ((random_keys(2), RELU), DataTypeError, "it is key<fry>"),
         ((X.astype(np.int8), Activation("ACTIVATION_ELU")), DataTypeError, r"activation ACTIVATION_ELU\(Alpha=1\.0\)"),
         ((np.float32(1), SOFTMAX), ConstraintError, r"but they are \(-1,\) and there are 0 dimensions"),
     ],

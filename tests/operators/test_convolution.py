@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import FLOATS, RANKS_4_TO_5, Call, Example, Struct, f32, level
 from oracles import coordinates
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     Activation,
@@ -567,7 +567,7 @@ def test_what_is_added_up_is_sharded_only_if_the_output_says_how(which, spec):
         ({"filter": None}, DataTypeError, "filter must be an array"),
         ({"input": INPUT > 3}, DataTypeError, "input.dtype must be one of floats, but it is bool"),
         ({"input": INPUT.astype(np.complex64)}, DataTypeError, "it is complex64"),
-        ({"input": jax.random.split(jax.random.key(0), (2, 2, 3, 4))}, DataTypeError, "it is key<fry>"),
+        ({"input": random_keys(2, 2, 3, 4)}, DataTypeError, "it is key<fry>"),
         ({"filter": FILTER.astype(np.float16)}, DataTypeError, "filter.dtype must equal input.dtype"),
         ({"input": INPUT[0]}, ConstraintError, "filter.rank must equal input.rank, but they are 4 and 3"),
         ({"filter": np.float32(3)}, ConstraintError, "filter.rank must equal input.rank, but they are 0 and 4"),

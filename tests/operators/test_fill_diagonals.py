@@ -14,7 +14,7 @@ from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import ALL_TYPES, Call, Example, Struct, f32, level
 from oracles import coordinates
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     ConstraintError,
@@ -264,7 +264,7 @@ def test_every_dimension_keeps_its_sharding(spec, dtype):
         ({"value": "7"}, DataTypeError, "value must be a number, known while tracing, that float32 holds"),
         ({"value": 1e39}, DataTypeError, "that float32 holds"),
         ({"input": np.zeros((2, 2), np.uint8), "value": -1}, DataTypeError, "that uint8 holds, but it is -1"),
-        ({"input": jax.random.key(0)[None, None]}, DataTypeError, "value must be a number, .* that key<fry> holds"),
+        ({"input": random_keys(1, 1)}, DataTypeError, "value must be a number, .* that key<fry> holds"),
     ],
 )
 def test_mistakes_are_named(change, error, match):

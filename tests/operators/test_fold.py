@@ -12,7 +12,7 @@ from checks import assert_calls_agree, assert_same_bits
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
-from small_arrays import numbered, on_explicit_mesh
+from small_arrays import numbered, on_explicit_mesh, random_keys
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, levels, places, some_windows
 
 from dml_jax import ConstraintError, DataTypeError, FoldDesc, TensorDesc, compile_operator, fold, unfold
@@ -284,7 +284,7 @@ def test_sharded_columns_need_an_out_sharding():
     ("change", "error", "match"),
     [
         ({"input": [1.0]}, DataTypeError, "input must be an array"),
-        ({"input": jax.random.split(jax.random.key(0), 6).reshape(2, 3)}, DataTypeError, "which are no numbers"),
+        ({"input": random_keys(2, 3)}, DataTypeError, "which are no numbers"),
         ({"output_sizes": 4}, DataTypeError, "output_sizes must be a sequence of Python integers, .* it is int"),
         ({"output_sizes": ()}, ConstraintError, "one entry per output size, at least one, but there are 2 for 0 sizes"),
         ({"output_sizes": (4, 2**63)}, ConstraintError, r"must be fewer than 2\*\*63, but one would be"),

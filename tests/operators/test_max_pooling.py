@@ -12,7 +12,7 @@ from checks import assert_calls_agree, assert_is, assert_same_bits
 from jax.sharding import PartitionSpec as P
 from operator_cases import ALL_TYPES, FLOATS, RANKS_4_TO_5, Call, Example, Struct, f32, level, u32
 from oracles import coordinates
-from small_arrays import NARROW, numbered, on_explicit_mesh
+from small_arrays import narrow_floats, numbered, on_explicit_mesh
 from window_cases import (
     DILATED_BREAKS,
     DILATED_LEADING,
@@ -251,9 +251,7 @@ def test_strides_and_dilations_beyond_everything():
         assert_same_bits(max_pooling(x, (1,), dilations=(huge,))[0], x)
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.dtype(getattr(ml_dtypes, name)) for name in NARROW if name != "float8_e8m0fnu"], ids=str
-)
+@pytest.mark.parametrize("dtype", narrow_floats("float8_e8m0fnu"), ids=str)
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and zeros of both signs, each beside each of some."""
     every = np.arange(256).astype(np.uint8) if dtype.itemsize == 1 else np.arange(0, 2**16, 127).astype(np.uint16)
@@ -261,6 +259,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_is(max_pooling(x, (3,), strides=(2,)), oracle(x, (3,), strides=(2,)))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "float16", "int4", "uint4", "int8", "uint32"])
 def test_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))

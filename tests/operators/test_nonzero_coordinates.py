@@ -10,7 +10,7 @@ from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import RANKS_4_TO_5, UP_TO_32_BITS, Call, Example, Struct, f32, level, u32
 from oracles import coordinates
-from small_arrays import INTEGERS, NARROW, every_small_shape, numbered, on_explicit_mesh
+from small_arrays import INTEGERS, every_small_shape, narrow_floats, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import ConstraintError, DataTypeError, NonzeroCoordinatesDesc, TensorDesc, nonzero_coordinates
 
@@ -28,7 +28,7 @@ def oracle(input):
 X = np.float32([[1, 0, 0, 2], [-0.0, 3.5, 0, -5.2], [np.nan, 0, np.inf, 0]])
 CASE = Call(nonzero_coordinates, {"input": X}, is_linear=False)
 BREAKS = {
-    "numbers(input)": {"input": jax.random.split(jax.random.key(0), 3)},
+    "numbers(input)": {"input": random_keys(3)},
     "countable(input)": {"input": np.broadcast_to(np.int8(0), (2**16, 2**16))},
 }
 VARIANTS = {
@@ -159,10 +159,9 @@ def test_many_elements():
     assert not rows[len(found) :].any()
 
 
-@pytest.mark.parametrize("name", [*NARROW, "float16"])
-def test_every_narrow_float(name):
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), *narrow_floats()], ids=str)
+def test_every_narrow_float(dtype):
     """Subnormals and NaN are not zero, -0.0 is."""
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
     x = np.arange(256**dtype.itemsize).astype(f"uint{8 * dtype.itemsize}").view(dtype)
     with np.errstate(invalid="ignore"):
         wanted = np.flatnonzero(x.astype(np.float32) != 0)
@@ -181,6 +180,7 @@ def test_subnormals_of_wide_floats(x64):
             nonzero_coordinates(np.float64([1]))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", [*INTEGERS, bool, ml_dtypes.int4, np.complex64], ids=lambda dtype: dtype.__name__)
 def test_other_types(dtype):
     x = np.array([0, 1, 0, 2, 7]).astype(dtype)
@@ -242,7 +242,7 @@ def test_a_sharded_input_needs_an_out_sharding():
     ("input", "error", "match"),
     [
         ([1, 0], DataTypeError, "input must be an array"),
-        (jax.random.key(0), DataTypeError, "input.dtype must be a type of numbers, but it is key<fry>"),
+        (random_keys(), DataTypeError, "input.dtype must be a type of numbers, but it is key<fry>"),
         (np.array(["a"]), DataTypeError, "input.dtype must be a type that JAX has"),
         (
             np.broadcast_to(np.int8(0), (2**32,)),

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits
+from checks import assert_calls_agree, assert_same_bits, together
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
@@ -306,10 +306,9 @@ def test_every_scale_of_nearest(offsets, rounding):
 def test_every_scale_of_linear(offsets):
     """Within the last bits of float32."""
     x, law = numbered((5,)) % 4, dict(zip(OFFSETS, offsets, strict=True)) | {"mode": "linear"}
-    for scale in SCALES:
-        size = int(min(5 * scale, 30)) + 3
-        made = resample(x, (size,), (scale,), **law)
-        np.testing.assert_allclose(made, oracle(x, (size,), (scale,), **law), rtol=2e-6, atol=1e-6)
+    laws = [{"sizes": (int(min(5 * scale, 30)) + 3,), "scales": (scale,), **law} for scale in SCALES]
+    for made, of in zip(together([(partial(resample, **of), x) for of in laws]), laws, strict=True):
+        np.testing.assert_allclose(made, oracle(x, **of), rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -472,6 +471,7 @@ def matrix(input_size, *args, **kwargs):
     return np.stack([oracle(one, *args, **kwargs) for one in np.eye(input_size, dtype=np.float32)])
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize(
     ("sizes", "scales", "more"),
     [

@@ -159,6 +159,7 @@ def test_every_small_shape(shapes):
     assert_calls_agree(calls())
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_type_of_lengths_means_the_same(dtype, x64):
     """Eager or jitted, x64 on or off; far lengths too."""

@@ -14,7 +14,7 @@ from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Call, Example, Struct, f32, level
 from oracles import coordinates
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import ConstraintError, DataTypeError, SliceGradDesc, TensorDesc, compile_operator, slice, slice_grad
 
@@ -46,7 +46,7 @@ def reach(sizes, offsets, window_sizes, strides):
 X = numbered((2, 3))
 CASE = Call(slice_grad, {"input_gradient": X}, windows((4, 0, 4, -2), (7, 1, 5, 2)))
 BREAKS = {
-    "numbers(input_gradient)": {"input_gradient": jax.random.split(jax.random.key(0), (2, 3))},
+    "numbers(input_gradient)": {"input_gradient": random_keys(2, 3)},
     "one_per_dimension(sizes)": {"sizes": (4,)},
     "one_per_dimension(offsets)": {"offsets": (0, 1, 0)},
     "one_per_dimension(window_sizes)": {"window_sizes": ()},

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from numpy.lib.stride_tricks import sliding_window_view
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
-from small_arrays import NARROW, numbered, on_explicit_mesh
+from small_arrays import narrow_floats, numbered, on_explicit_mesh, random_keys
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, levels, places, some_windows
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, UnfoldDesc, compile_operator, fold, unfold
@@ -169,7 +169,7 @@ def test_strides_and_dilations_beyond_everything():
 # Types.
 
 
-@pytest.mark.parametrize("dtype", [np.dtype(getattr(ml_dtypes, n)) for n in NARROW if n != "float8_e8m0fnu"], ids=str)
+@pytest.mark.parametrize("dtype", narrow_floats("float8_e8m0fnu"), ids=str)
 @pytest.mark.parametrize("stride", [1, 5])
 def test_bits_of_narrow_floats(dtype, stride):
     """NaN payloads, subnormals and -0.0, by slices and by indices."""
@@ -270,7 +270,7 @@ def test_a_sharded_spatial_dimension_needs_an_out_sharding():
     ("change", "error", "match"),
     [
         ({"input": 3}, DataTypeError, "input must be an array"),
-        ({"input": jax.random.split(jax.random.key(0), 6).reshape(1, 2, 3)}, DataTypeError, "which are no numbers"),
+        ({"input": random_keys(1, 2, 3)}, DataTypeError, "which are no numbers"),
         ({"window_sizes": 2}, DataTypeError, "window_sizes must be a sequence of Python integers, .* it is int"),
         ({"window_sizes": ()}, ConstraintError, "at least one, .* but there are 0 and the rank is 3"),
         ({"window_sizes": (2, 1.5)}, DataTypeError, r"window_sizes\[1\] must be a Python integer, .* it is float"),

@@ -11,7 +11,7 @@ from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
 from oracles import coordinates
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, ValueScale2DDesc, compile_operator, value_scale_2d
 
@@ -205,7 +205,7 @@ def test_sharded_channels_have_their_own_bias():
         ({"input": 3}, DataTypeError, "input must be an array"),
         ({"input": X > 3}, DataTypeError, "input.dtype must be one of floats, but it is bool"),
         ({"input": X.astype(np.complex64)}, DataTypeError, "it is complex64"),
-        ({"input": jax.random.split(jax.random.key(0), (3, 1, 1))}, DataTypeError, "it is key<fry>"),
+        ({"input": random_keys(3, 1, 1)}, DataTypeError, "it is key<fry>"),
         ({"input": X[0, 0]}, ConstraintError, "input.rank must be at least 3, but it is 2"),
         ({"scale": True}, DataTypeError, "scale must be a real number"),
         ({"scale": np.float32([2])}, DataTypeError, "scale must be a real number"),

@@ -1,0 +1,115 @@
+"""Convolutions, on a CPU as products of matrices where those are faster than what XLA makes of a convolution.
+
+XLA:CPU transposes the filter of every convolution, element by element and in one thread: where the filter is large, or
+each place of it does little, that takes longer than the products. A product of matrices takes the filter as it is, and
+reads the elements under each place of the filter from columns, which are copied beside each other.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from itertools import product
+from math import prod
+from operator import add
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .combine import wide_type
+from .windows import Windows, unfold_windows
+
+__all__ = ["by_columns", "by_groups", "by_taps", "convolve", "form_on_cpu", "plain"]
+
+# A form: of x [N, C, *sizes], w [O, C / groups, *kernel], the windows and the groups to [N, O, *counts].
+_Form = Callable[[jax.Array, jax.Array, Sequence[Windows], int], jax.Array]
+
+MOST_TAPS = 128  # elements of a filter; more slices take seconds to compile
+MOST_COLUMNS = 2**22  # elements; the C library returns more memory to the system after every call
+FEW_CHANNELS = 16
+MOST_PARTS = 32  # convolutions, one per group
+
+
+def convolve(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int = 1) -> jax.Array:
+    """Convolves each group of channels, in the precision that JAX is set to.
+
+    On a CPU, floats of 16 bits are added up in float32 and rounded once.
+
+    Args:
+      x: [N, C, *sizes].
+      w: [O, C / groups, *kernel], of x's type.
+      windows: of the filter along each spatial dimension of x.
+      groups: divides C and O.
+
+    Returns:
+      [N, O, *counts], of x's type.
+    """
+    form = form_on_cpu(x, w, windows, groups)
+    return lax.platform_dependent(
+        x, w, cpu=lambda x, w: form(x, w, windows, groups), default=lambda x, w: plain(x, w, windows, groups)
+    )
+
+
+def form_on_cpu(x: Any, w: Any, windows: Sequence[Windows], groups: int) -> _Form:
+    """The fastest one, by shapes: on two cores, against ONNX Runtime's convolution of the same shapes."""
+    counts, taps = [one.count for one in windows], prod(w.shape[2:])
+    places = x.shape[0] * prod(counts)
+    if not isinstance(places, int) or min((*counts, *x.shape, *w.shape)) < 1 or taps > MOST_TAPS:
+        return plain
+    if taps > 1 and 1 < groups == x.shape[1]:
+        return by_taps
+    fits = x.shape[1] * taps * places <= MOST_COLUMNS
+    if taps == 1 or (fits and (groups > 1 or x.shape[1] <= FEW_CHANNELS or places <= 2 * w.shape[0])):
+        return by_columns
+    return by_groups if 1 < groups <= MOST_PARTS else plain
+
+
+def plain(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -> jax.Array:
+    """What XLA makes of a convolution."""
+    return lax.conv_general_dilated(
+        x,
+        w,
+        [one.stride for one in windows],
+        [(one.start, one.end) for one in windows],
+        rhs_dilation=[one.dilation for one in windows],
+        feature_group_count=groups,
+    )
+
+
+def by_groups(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -> jax.Array:
+    """A convolution for each group."""
+    parts = zip(jnp.split(x, groups, 1), jnp.split(w, groups, 0), strict=True)
+    return jnp.concatenate([plain(*part, windows, 1) for part in parts], 1)
+
+
+def by_taps(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -> jax.Array:
+    """Each channel times one number per element of its filters, moved and added up."""
+    counts, wide = [one.count for one in windows], wide_type(x.dtype)
+    numbers = jnp.moveaxis(w.astype(wide).reshape(groups, w.shape[0] // groups, -1), 2, 0)
+    parts = (
+        part[:, :, None] * number[None, ..., *(None,) * len(counts)]
+        for part, number in zip(_taps(x.astype(wide), windows), numbers, strict=True)
+    )
+    return reduce(add, parts).astype(x.dtype).reshape(x.shape[0], w.shape[0], *counts)
+
+
+def by_columns(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -> jax.Array:
+    """A product of matrices for each group: the filters by what lies under each of their places."""
+    counts, depth = [one.count for one in windows], prod(w.shape[1:])
+    columns = unfold_windows(x, windows).reshape(x.shape[0], groups, depth, -1)
+    filters = w.reshape(groups, -1, depth)
+    if x.shape[0] == 1:  # makes the result in its order: what has a batch is transposed
+        made = lax.dot_general(filters, columns[0], (((2,), (1,)), ((0,), (0,))))
+    else:
+        made = jnp.moveaxis(lax.dot_general(filters, columns, (((2,), (2,)), ((0,), (1,)))), 2, 0)
+    return made.reshape(x.shape[0], w.shape[0], *counts)
+
+
+def _taps(x: jax.Array, windows: Sequence[Windows]) -> Iterator[jax.Array]:
+    """What lies under each element of the filter: for one after the other, [N, C, *counts]."""
+    padded = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0)] * 2 + [(one.start, one.end, 0) for one in windows])
+    strides = [1, 1, *(one.stride for one in windows)]
+    for numbers in product(*(range(one.window) for one in windows)):
+        starts = [number * one.dilation for number, one in zip(numbers, windows, strict=True)]
+        limits = [s + (one.count - 1) * one.stride + 1 for s, one in zip(starts, windows, strict=True)]
+        yield lax.slice(padded, [0, 0, *starts], [*x.shape[:2], *limits], strides)

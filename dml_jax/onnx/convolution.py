@@ -1,0 +1,114 @@
+"""ONNX's convolution, and its transpose."""
+
+from typing import Any
+
+from .. import operators
+from ..errors import ConstraintError
+from ..lowering.convolve import convolve
+from .elementwise import add
+from .values import Array, Operators, on_device
+from .windows import padding, per_dimension, windows_of
+
+__all__ = ["OPERATORS", "conv", "conv_transpose"]
+
+
+def conv(
+    *,
+    x: Array,
+    w: Array,
+    b: Array | None = None,
+    auto_pad: str = "NOTSET",
+    dilations: Any = None,
+    group: int = 1,
+    kernel_shape: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> Array:
+    _check_ranks(x, w, kernel_shape)
+    if group < 1 or w.shape[1] * group != x.shape[1] or w.shape[0] % group:
+        raise ConstraintError(
+            f"channels must fit group: {group} * w.shape[1] = x.shape[1] and w.shape[0] % {group} = 0, "
+            f"but x is {x.shape} and w is {w.shape}"
+        )
+    _check_bias(b, w.shape[0])
+    steps = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
+    windows = windows_of(x.shape, w.shape[2:], **steps)
+    if any(isinstance(one.count, int) and one.count < 1 for one in windows):
+        spans, sizes = [one.span for one in windows], [one.padded for one in windows]
+        raise ConstraintError(f"the dilated w must fit into the padded x, but it is {spans} and that is {sizes}")
+    y = convolve(on_device(x), on_device(w), windows, group)
+    return y if b is None else add(a=y, b=on_device(b).reshape((-1, *(1,) * len(windows))))
+
+
+def conv_transpose(
+    *,
+    x: Array,
+    w: Array,
+    b: Array | None = None,
+    auto_pad: str = "NOTSET",
+    dilations: Any = None,
+    group: int = 1,
+    kernel_shape: Any = None,
+    output_padding: Any = None,
+    output_shape: Any = None,
+    pads: Any = None,
+    strides: Any = None,
+) -> Array:
+    """All sums, cropped by `pads` or to `output_shape`; what is larger has zeros behind them, before the bias."""
+    _check_ranks(x, w, kernel_shape)
+    if group < 1 or w.shape[0] != x.shape[1] or w.shape[0] % group:
+        raise ConstraintError(
+            f"channels must fit group: w.shape[0] = x.shape[1] and w.shape[0] % {group} = 0, "
+            f"but x is {x.shape} and w is {w.shape}"
+        )
+    _check_bias(b, w.shape[1] * group)
+    rank = x.ndim - 2
+    strides, dilations = (per_dimension(name, v, rank) for name, v in (("strides", strides), ("dilations", dilations)))
+    columns = zip(x.shape[2:], w.shape[2:], strides, dilations, strict=True)
+    sums = [s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in columns]
+    more = _at_least_0("output_padding", output_padding, rank)
+    edges = padding(auto_pad, _at_least_0("pads", pads, 2 * rank), sums, sums, strides)
+    if output_shape is not None or auto_pad.startswith("SAME"):
+        same = [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+        sizes = same if output_shape is None else per_dimension("output_shape", output_shape, rank)
+        totals = [max(0, n + m - size) for n, m, size in zip(sums, more, sizes, strict=True)]
+        edges = [(t // 2, t - t // 2) if auto_pad == "SAME_UPPER" else (t - t // 2, t // 2) for t in totals]
+    else:
+        sizes = [n + m - start - end for n, m, (start, end) in zip(sums, more, edges, strict=True)]
+    behind = [start + size - n for n, size, (start, _) in zip(sums, sizes, edges, strict=True)]
+    return operators.convolution(
+        *(on_device(each) for each in (x, w, b) if each is not None),
+        direction="backward",
+        strides=strides,
+        dilations=dilations,
+        start_padding=[start for start, _ in edges],
+        end_padding=[max(0, -n) for n in behind],
+        output_padding=[max(0, n) for n in behind],
+        group_count=group,
+    )
+
+
+def _check_ranks(x: Array, w: Array, kernel_shape: Any) -> None:
+    if x.ndim < 3 or w.ndim != x.ndim or kernel_shape not in (None, list(w.shape[2:])):
+        shapes = f"x is {x.shape}, w is {w.shape}, kernel_shape is {kernel_shape}"
+        raise ConstraintError(
+            f"x and w must have one rank of at least 3, and w the sizes of kernel_shape, but {shapes}"
+        )
+
+
+def _check_bias(b: Array | None, channels: int) -> None:
+    if b is not None and b.shape != (channels,):
+        raise ConstraintError(f"b must have a number for each of {channels} channels, but its shape is {b.shape}")
+
+
+def _at_least_0(name: str, value: Any, count: int) -> list[int]:
+    numbers = [0] * count if value is None else list(value)
+    if len(numbers) != count or min(numbers) < 0:
+        raise ConstraintError(f"{name} must be {count} numbers of at least 0, but it is {numbers}")
+    return numbers
+
+
+OPERATORS: Operators = {
+    "Conv": {1: conv},
+    "ConvTranspose": {1: conv_transpose},
+}

@@ -1,0 +1,37 @@
+"""ONNX's sums of products by an equation, and determinants."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..errors import ConstraintError
+from ..lowering.combine import wide_type
+from .values import Array, Operators, on_device
+
+__all__ = ["OPERATORS", "det", "einsum"]
+
+
+def einsum(*, inputs: tuple[Array, ...], equation: str) -> jax.Array:
+    """As exact as `matmul`: floats of 8 and 16 bits are rounded once; integers wrap."""
+    dtype = inputs[0].dtype
+    if not re.fullmatch(r"[A-Za-z., ]*(->[A-Za-z. ]*)?", equation):
+        rule = "equation must be of letters, commas, ellipses and at most one arrow"
+        raise ConstraintError(f"{rule}, but it is {equation!r}")
+    if equation.count(",") + 1 != len(inputs):
+        raise ConstraintError(f"equation must have {len(inputs)} terms, one per input, but it is {equation!r}")
+    wide = (on_device(one).astype(wide_type(dtype)) for one in inputs)
+    made = jnp.einsum(
+        equation, *wide, precision=lax.Precision.HIGHEST, preferred_element_type=wide_type(dtype), optimize="optimal"
+    )
+    return made.astype(dtype)
+
+
+def det(*, x: Array) -> jax.Array:
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ConstraintError(f"x must be square matrices, but its shape is {x.shape}")
+    return jnp.linalg.det(on_device(x).astype(wide_type(x.dtype))).astype(x.dtype)
+
+
+OPERATORS: Operators = {"Det": {11: det}, "Einsum": {12: einsum}}

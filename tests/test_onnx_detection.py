@@ -1,0 +1,63 @@
+"""ONNX's NonMaxSuppression against ONNX Runtime."""
+
+import jax
+import numpy as np
+import pytest
+from checks import sampled
+from onnx_building import assert_same_values, helper, model, runtime
+
+from dml_jax.onnx import Backend, NotConstantError, OnnxError, to_jax
+
+NAMES = ["boxes", "scores", "most", "overlap", "least"]
+
+
+def inputs_of(seed, *, batches=2, classes=3, count=20):
+    """Boxes that overlap, given by any two corners, and scores some of which are equal."""
+    rng = np.random.default_rng(seed)
+    return {
+        "boxes": rng.random((batches, count, 4), np.float32),
+        "scores": rng.integers(0, 12, (batches, classes, count)).astype(np.float32) / 12,
+        "most": np.array([5], np.int64),
+        "overlap": np.array([0.2], np.float32),
+        "least": np.array([0.3], np.float32),
+    }
+
+
+def node_of(count=5, **attributes):
+    return helper.make_node("NonMaxSuppression", NAMES[:count], ["y"], **attributes)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+@pytest.mark.parametrize("is_centered", [0, 1])
+@pytest.mark.parametrize("seed", sampled(range(5), [0]))
+def test_boxes_are_those_of_onnx_runtime(count, is_centered, seed):
+    """With all inputs, and without the last ones, of which the number of boxes is 0 by default."""
+    inputs = dict(list(inputs_of(seed).items())[:count])
+    proto = model([node_of(count, center_point_box=is_centered)], inputs, ["y"], opset=11)
+    (wanted,) = runtime(proto, inputs)
+    (y,) = Backend.run_model(proto, list(inputs.values()))
+    assert_same_values(y, wanted)
+    assert (len(y) > 0) == (count > 2)
+
+
+def test_inputs_must_be_known():
+    inputs = inputs_of(0)
+    function = to_jax(model([node_of()], inputs, ["y"], opset=11))
+    with jax.enable_x64(True), pytest.raises(NotConstantError, match="because it decides how many boxes are kept"):
+        jax.jit(function)(*inputs.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scores": np.zeros((2, 3, 4), np.float32)}, "boxes must be (batches, boxes, 4) and scores"),
+        ({"boxes": np.zeros((2, 20, 5), np.float32)}, "boxes must be (batches, boxes, 4) and scores"),
+        ({"overlap": np.array([1.5], np.float32)}, "iou_threshold must be in [0, 1], but it is 1.5"),
+        ({"least": np.zeros(2, np.float32)}, "score_threshold must be one number, but its shape is (2,)"),
+    ],
+)
+def test_what_does_not_fit(change, message):
+    inputs = inputs_of(0) | change
+    with pytest.raises(OnnxError) as caught:
+        Backend.run_model(model([node_of()], inputs, ["y"], opset=11), list(inputs.values()))
+    assert message in str(caught.value)

@@ -274,10 +274,14 @@ def test_check_as_json_lists_every_fault_of_every_file(models):
         "line": 36,
         "what": "'type' must be one of dispatch, print, writeFile, but it is 'show'",
     }
-    assert missing["faults"] == [{"where": "", "what": "cannot be read: No such file or directory"}]
+    assert missing["faults"] == [{"where": "", "line": None, "what": "cannot be read: No such file or directory"}]
     shown = dml_jax_command("check", *(models / name for name in names)).stderr.splitlines()
     faults = [(file["path"], fault) for file in printed["files"] for fault in file["faults"]]
-    assert shown == [f"error: {path}: {': '.join(filter(None, fault.values()))}" for path, fault in faults]
+    assert shown == [
+        f"error: {':'.join(map(str, filter(None, (path, fault['line']))))}: "
+        f"{': '.join(filter(None, (fault['where'], fault['what'])))}"
+        for path, fault in faults
+    ]
 
 
 def test_devices_as_json():

@@ -29,7 +29,9 @@ from dml_jax.__main__ import main
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
 from dml_jax.catalogue import DESCS, STRUCTS
+from dml_jax.command.batch_options import batch_operators
 from dml_jax.command.main import command
+from dml_jax.command.names import function_names, struct_names
 from dml_jax.core.tensor import TENSOR
 
 PAGE = FOLDER.parent / "model_files.md"
@@ -272,10 +274,14 @@ def test_check_as_json_lists_every_fault_of_every_file(models):
         "line": 36,
         "what": "'type' must be one of dispatch, print, writeFile, but it is 'show'",
     }
-    assert missing["faults"] == [{"where": "", "what": "cannot be read: No such file or directory"}]
+    assert missing["faults"] == [{"where": "", "line": None, "what": "cannot be read: No such file or directory"}]
     shown = dml_jax_command("check", *(models / name for name in names)).stderr.splitlines()
     faults = [(file["path"], fault) for file in printed["files"] for fault in file["faults"]]
-    assert shown == [f"error: {path}: {': '.join(filter(None, fault.values()))}" for path, fault in faults]
+    assert shown == [
+        f"error: {':'.join(map(str, filter(None, (path, fault['line']))))}: "
+        f"{': '.join(filter(None, (fault['where'], fault['what'])))}"
+        for path, fault in faults
+    ]
 
 
 def test_devices_as_json():
@@ -390,6 +396,12 @@ def test_wrong_command_lines(arguments):
 
 
 # Completion: the protocol between a shell's function and the command.
+
+
+def test_names_are_completed_without_jax_as_the_catalogue_has_them():
+    assert struct_names() == {name: cls.summary() for name, cls in STRUCTS.items()}
+    first = {name: one.function.__doc__.splitlines()[0].replace("`", "") for name, one in batch_operators().items()}
+    assert function_names() == first
 
 
 def completed(monkeypatch, capsys, words, shell="bash"):

@@ -70,6 +70,9 @@ def test_wrong_command_lines_import_no_jax(arguments):
         "dml-jax ba": ["batch"],
         "dml-jax run --i": ["--iterations", "--interval", "--input", "--input-path"],
         "dml-jax bench --j": ["--json"],
+        "dml-jax batch --h": ["--help"],
+        "dml-jax batch gather_": ["gather_elements", "gather_nd"],
+        "dml-jax ops SCATTER": ["SCATTER", "SCATTER_ELEMENTS", "SCATTER_ND"],
         **{
             f"dml-jax {subcommand} --feature-level ": [str(level) for level in FeatureLevel]
             for subcommand in ("run", "check", "ops")

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from ..errors import ConstraintError
 from .devices import devices
+from .names import function_names, items
 from .shared import FILE
 
 if TYPE_CHECKING:
@@ -60,6 +62,9 @@ class _Operators(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         self._make()
         return super().get_command(ctx, cmd_name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return [*items(function_names(), incomplete), *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _make(self) -> None:
         from .batch_options import batch_operators

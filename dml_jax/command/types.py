@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from ..core.feature_level import FeatureLevel
 from ..errors import ConstraintError, suggestion
+from .names import items, struct_names
 
 __all__ = ["ActivationType", "Level", "Milliseconds", "Named", "NumberType", "OperatorName", "Shape", "size", "sizes"]
 
@@ -45,10 +46,7 @@ class OperatorName(click.ParamType):
         return STRUCTS[key]
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        from ..catalogue import STRUCTS
-
-        found = {name: cls for name, cls in STRUCTS.items() if name.startswith(incomplete.upper())}
-        return [CompletionItem(name, help=cls.summary()) for name, cls in found.items()]
+        return items(struct_names(), incomplete.upper())
 
 
 class Milliseconds(click.ParamType):

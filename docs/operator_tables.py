@@ -81,7 +81,8 @@ def fields(cls: type[OperatorDesc]) -> nodes.table:
 def _kind(field: Field) -> str:
     indices = " of indices" if field.is_index else ""
     counted = f" counted by {field.counted_by}" if field.is_array else ""
-    return f"{field.kind}{indices}{counted}{', optional' if field.is_optional else ''}"
+    values = f": {', '.join(field.values)}" if field.values else ""
+    return f"{field.kind}{indices}{counted}{', optional' if field.is_optional else ''}{values}"
 
 
 def constraints(of: str, wordings: Mapping[str, str]) -> nodes.table:

@@ -14,7 +14,7 @@ from checks import sampled
 from click.testing import CliRunner
 
 from dml_jax import ConstraintError
-from dml_jax.bench import cases, contenders, measuring, peers, report, results, subjects
+from dml_jax.bench import cases, contenders, measuring, peers, report, report, results, subjects
 from dml_jax.bench.subjects import SUBJECTS
 from dml_jax.command import bench as command
 
@@ -128,6 +128,15 @@ def test_regressions_are_ratios():
     assert results.regressions(old, new, 0.3) == (1, [])
 
 
+def test_a_run_ends_with_a_legend_of_its_columns():
+    done = run("--quick", "--rounds", 1, "--no-peers", "-k", "gather rows")
+    assert done.exit_code == 0, done.output
+    assert done.output.endswith(f"\n\n{report.LEGEND}\n")
+    explained = [line[:9].strip() for line in report.LEGEND.splitlines()]
+    assert explained == [*report.columns(["dml_jax", "NAME", "fresh"])[1:]]
+    assert all(name in done.output.replace(report.LEGEND, "") for name in ("of copy", "spread", "x fresh"))
+
+
 @pytest.mark.exhaustive
 def test_the_quick_run_prints_writes_and_draws(tmp_path):
     files = [tmp_path / name for name in ("r.json", "r.csv", "r.svg")]
@@ -137,7 +146,7 @@ def test_the_quick_run_prints_writes_and_draws(tmp_path):
     wanted = ["x jnp", *(["x NumPy"] if jax.default_backend() == "cpu" else [])]
     for heading in [*wanted, *(f"x {name}" for name, found in others.items() if found)]:
         assert heading in done.output
-    assert "differs" not in done.output
+    assert "differs" not in done.output.replace(report.LEGEND, "")
     read = results.Results.read(files[0])
     assert {r.operator for r in read.rows} == MEASURED
     assert {r.contender for r in read.rows if "streamed from file to file" in r.case} == {"dml_jax", "memmap copy"}

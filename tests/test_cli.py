@@ -175,6 +175,23 @@ def test_ops_shows_rules_and_levels(name):
         assert f"\n{row.since} " in output
 
 
+@pytest.mark.parametrize("cls", DESCS, ids=lambda cls: cls.operator_type)
+def test_ops_lists_the_values_of_enumerations(cls):
+    values = {
+        cls.directml_names()[name]: [*field.values] for name, field in cls.fields().items() if field.kind == "enum"
+    }
+    (operator,) = printed_json("ops", cls.operator_type)["operators"]
+    assert {field["name"]: field["values"] for field in operator["fields"] if "values" in field} == values
+    output = dml_jax_command("ops", cls.operator_type).output
+    assert ("values:\n" in output) == bool(values)
+    for name, names in values.items():
+        assert f"  - {name}: {', '.join(names)}\n" in output
+
+
+def test_ops_names_the_orders_as_directml_does():
+    assert "  - Order: DEPTH_COLUMN_ROW, COLUMN_ROW_DEPTH\n" in dml_jax_command("ops", "DEPTH_TO_SPACE1").output
+
+
 def test_ops_says_which_functions_a_row_is_about():
     lines = dml_jax_command("ops", "REDUCE").stdout.split("\n\n")[-1].splitlines()
     assert re.search(r"^4_1 +ARGMAX, ARGMIN +1 to 8 ", "\n".join(lines), re.MULTILINE)
@@ -252,6 +269,7 @@ def test_check_as_json_lists_every_fault_of_every_file(models):
     assert (faulty["valid"], faulty["operators"]) == (False, [])
     assert faulty["faults"][0] == {
         "where": "command 1 (show)",
+        "line": 36,
         "what": "'type' must be one of dispatch, print, writeFile, but it is 'show'",
     }
     assert missing["faults"] == [{"where": "", "what": "cannot be read: No such file or directory"}]

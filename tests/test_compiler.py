@@ -53,6 +53,59 @@ def large(operator):
 LARGE = ("GATHER", "GATHER_ELEMENTS", "DEPTH_TO_SPACE", "SCATTER_ND")
 
 
+# Names.
+
+
+@pytest.mark.thinned
+@every_struct
+def test_its_repr_says_what_it_takes_and_makes(desc):
+    ports = {port: f"{port}: {tensor.dtype}[{tensor.element_span}]" for port, tensor in desc.ports().items()}
+    taken, made = (", ".join(ports[port] for port in some) for some in (desc.input_ports(), desc.output_ports()))
+    with jax.enable_x64(True):
+        run = compile_operator(desc)
+    assert repr(run) == f"CompiledOperator {desc.operator_type}({taken}) -> ({made})"
+
+
+@pytest.mark.thinned
+@every_struct
+def test_buffers_are_taken_by_name(desc):
+    with jax.enable_x64(True):
+        run, given = compile_operator(desc), buffers(desc)
+        by_name = {
+            name: value
+            for name, value in desc.by_field(dict(zip(desc.input_ports(), given, strict=True))).items()
+            if value is not None
+        }
+        assert_same_bits(run(**by_name), run(*given))
+        rest = dict([*by_name.items()][1:])
+        if given and not isinstance(next(iter(by_name.values())), tuple):
+            assert_same_bits(run(given[0], **rest), run(*given))
+
+
+@pytest.mark.parametrize(
+    ("by_place", "by_name", "message"),
+    [
+        (1, ["input", "indices"], "given by name must be of indices, but 'input' is given by place"),
+        (0, ["input", "indices", "axis"], "given by name must be of input, indices, but 'axis' is no input"),
+        (0, ["input"], "GATHER: a buffer must be given for IndicesTensor, but there is none"),
+        (2, ["input"], "given by name must be of nothing, but 'input' is given by place"),
+    ],
+)
+def test_wrong_names_are_refused(by_place, by_name, message):
+    given = buffers(GATHER)
+    with pytest.raises(ConstraintError, match=message):
+        compile_operator(GATHER)(*given[:by_place], **dict.fromkeys(by_name, given[0]))
+
+
+def test_an_owned_buffer_is_not_taken_by_name():
+    owned = replace(GATHER, input=replace(GATHER.input, flags="OWNED_BY_DML"))
+    table, indices = buffers(GATHER)
+    run = compile_operator(owned, input=table)
+    assert_same_bits(run(indices=indices), compile_operator(GATHER)(table, indices))
+    with pytest.raises(ConstraintError, match="'input' is bound at compilation"):
+        run(indices=indices, input=table)
+
+
 # Calls.
 
 

@@ -51,6 +51,25 @@ MAY_DIFFER = {
 PICTURE = TensorDesc("FLOAT32", (1, 4, 8, 8))
 
 
+def test_its_repr_says_what_it_has():
+    graph = GraphBuilder()
+    graph.space_to_depth(graph.input("x", PICTURE), block_size=2)
+    assert repr(graph) == "GraphBuilder(x: FLOAT32[1,4,8,8]) of 1 nodes"
+
+
+@pytest.mark.parametrize(("order", "name"), {"DCR": "DEPTH_COLUMN_ROW", "CRD": "COLUMN_ROW_DEPTH"}.items())
+@pytest.mark.parametrize("operator", ["depth_to_space1", "space_to_depth1"])
+def test_orders_are_taken_under_onnx_names(operator, order, name):
+    def built(order):
+        graph = GraphBuilder()
+        return graph.build({"y": getattr(graph, operator)(graph.input("x", PICTURE), block_size=2, order=order)})
+
+    assert built(order) == built(name)
+    (node,) = built(order).nodes.values()
+    assert type(node)(node.input, node.output, 2, order) == node
+    assert node.order.name == name
+
+
 def said(tensor, what):
     """What a call says of an output: its data type, its sizes, or (data type, sizes)."""
     both = tensor.data_type, tensor.sizes

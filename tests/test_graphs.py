@@ -87,6 +87,19 @@ def alone(desc):
     return GraphDesc({"op": desc}, edges)
 
 
+def test_its_repr_says_what_it_takes_and_makes():
+    assert repr(GRAPH) == "GraphDesc(x: FLOAT32[1,4,1,1]) -> (y: FLOAT32[1,1,2,2]) of 3 nodes"
+    assert repr(compile_operator(GRAPH)) == "CompiledOperator GRAPH(x: float32[4]) -> (y: float32[4])"
+
+
+def test_buffers_are_taken_by_the_names_of_inputs():
+    two = GraphDesc(
+        {"add": dml_jax.ElementWiseAddDesc(CHANNELS, CHANNELS, CHANNELS)},
+        {("add", "a"): "left", ("add", "b"): "right", "sum": ("add", "output")},
+    )
+    assert_is(compile_operator(two)(right=X, left=10 * X), 11 * X)
+
+
 # Rules.
 
 

@@ -262,7 +262,7 @@ def test_new_operators_print_all_kinds_of_fields_and_a_column_per_tensor_with_ty
         ["IndicesTensor", "indices", "input tensor of indices"],
         ["OutputTensors", "outputs", "output tensor array counted by OutputCount"],
         ["Repeats", "repeats", "uint array counted by RepeatsCount"],
-        ["Mode", "mode", "enum"],
+        ["Mode", "mode", "enum: FAIR"],
     ]
     assert levels["TOY"][1] == ["1_0", "4", "FLOAT32, FLOAT16", "FLOAT32, FLOAT16"]
     assert [len(cells) for cells in levels["TOY"]] == [4, 4]

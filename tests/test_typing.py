@@ -16,12 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import jax
+import jax.numpy as jnp
 import pytest
 from catalogue_cases import CASES
 
 import dml_jax
 import dml_jax.batch
+from dml_jax import DataType
 from dml_jax.catalogue import DESCS, FUNCTIONS
+from dml_jax.core.arguments import as_dtype
+from dml_jax.core.data_type import DataTypeName
+from dml_jax.core.kinds import TypeName
 
 CONSUMER = Path(__file__).parent / "consumer"
 PROGRAMS = sorted(path.stem for path in CONSUMER.glob("use_*.py"))
@@ -51,6 +57,55 @@ every_callable = pytest.mark.parametrize("name", CALLED)
 def test_the_modules_can_be_imported():
     pytest.importorskip("onnx")
     assert all(any(name.startswith(f"{module}.") for name in PUBLIC) for module in MODULES)
+
+
+# Names.
+
+
+def test_every_name_of_a_data_type_is_a_literal_and_is_read():
+    forms = [(t.name, f"DML_TENSOR_DATA_TYPE_{t.name}", t.name.lower()) for t in DataType]
+    assert {*get_args(DataTypeName)} == {name for names in forms for name in names}
+    assert {DataType.of(name) for name in get_args(DataTypeName)} == {*DataType}
+
+
+def test_every_type_of_jax_is_a_literal_and_is_read():
+    with jax.enable_x64(True):
+        read = {name: as_dtype("cast", "dtype", name) for name in get_args(TypeName)}
+    assert read == {name: jnp.dtype(name) for name in read}
+    types = (value for value in vars(jnp).values() if isinstance(value, type(jnp.float32)))
+    assert {jnp.dtype(one).name for one in types} == {*read}
+
+
+CLASSES = {
+    name: value
+    for name, value in PUBLIC.items()
+    if isinstance(value, type) and not issubclass(value, enum.Enum | Exception) and value.__module__ != "builtins"
+}
+
+
+@pytest.mark.parametrize("name", [*CLASSES, *(f"dml_jax.{name}" for name in FUNCTIONS)])
+def test_a_missing_argument_is_told_with_the_public_name(name):
+    short = name.rpartition(".")[2]
+    try:
+        PUBLIC[name]()
+    except TypeError as error:
+        assert re.match(rf"{ALIASES.get(short, short)}(\.__init__)?\(\) ", str(error))
+        assert "missing" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: dml_jax.gather(x), "gather() missing a required argument: 'indices'"),
+        (lambda x: dml_jax.gather(x, x, axes=0), "gather() missing a required argument: 'axis'"),
+        (lambda x: dml_jax.gather(x, x, 0, axes=0), "gather() got an unexpected keyword argument 'axes'"),
+        (lambda x: dml_jax.gather_nd(x, x, 0), "gather_nd() too many positional arguments"),
+    ],
+)
+def test_a_wrong_call_is_told_with_the_name_of_the_function(call, message):
+    with pytest.raises(TypeError) as caught:
+        call(jnp.zeros(3, int))
+    assert str(caught.value) == message
 
 
 # What pyright says.
@@ -196,8 +251,9 @@ def test_names_lead_back_to_the_object(name):
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_literal_types_are_what_the_function_accepts(case):
-    """By the message that a wrong name gets."""
-    literals = {name: _names(hint) for name, hint in get_type_hints(case.function).items() if _names(hint)}
+    """By the message that a wrong name gets; names of types have a test of their own."""
+    hints = {name: _names(hint) for name, hint in get_type_hints(case.function).items()}
+    literals = {name: names for name, names in hints.items() if names and names != {*get_args(TypeName)}}
     of_rules = {
         rule.name.removeprefix("one_of(")[:-1] for rule in case.function.rules if rule.name.startswith("one_of")
     }

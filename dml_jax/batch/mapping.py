@@ -39,12 +39,14 @@ class Progress:
       total: rows to write; None where an iterator has not ended.
       bytes: read and written by this run.
       seconds: since this run began to read.
+      resumed: of `rows`, those that earlier runs have written.
     """
 
     rows: int
     total: int | None
     bytes: int
     seconds: float
+    resumed: int = 0
 
 
 def map_batches(
@@ -138,7 +140,7 @@ def _run(
     job, started, moved = run.job, time.monotonic(), [0, 0]  # bytes read, bytes written
 
     def now(rows: int) -> Progress:
-        return Progress(rows, job.count, sum(moved), time.monotonic() - started)
+        return Progress(rows, job.count, sum(moved), time.monotonic() - started, run.done)
 
     if run.is_finished:
         run.clear()
@@ -159,7 +161,7 @@ def _run(
             report = lambda: progress(now(recorder.rows))  # noqa: E731
             run_pipeline(batches, function.compile(), function.new_output, write, report)
     run.finish(recorder.rows if job.total is None else job.total, lambda: progress(now(recorder.rows)))
-    last = Progress(recorder.rows, recorder.rows, sum(moved), time.monotonic() - started)
+    last = Progress(recorder.rows, recorder.rows, sum(moved), time.monotonic() - started, run.done)
     progress(last)
     return last
 

@@ -80,13 +80,13 @@ def _named(path: Path, stored: np.dtype, asked: Any) -> np.dtype:
     """The type of the elements: the one stored, or the one asked for where the file has no name for it."""
     if stored.kind != "V" or stored.names:
         if asked is not None and np.dtype(asked) != stored:
-            raise BatchError(f"{path}: the file holds {stored}, not {np.dtype(asked)}; leave the dtype out")
+            raise BatchError(f"{path}: the file holds {stored}, not {np.dtype(asked)}; leave out dtype")
         return stored
     what = (
         f"{path}: the file holds elements of {stored.itemsize} bytes without a type, as bfloat16 and float8 are saved"
     )
     if asked is None:
-        raise BatchError(f"{what}; say which type: NpyFile(path, dtype), or --dtype")
+        raise BatchError(f"{what}; say which type: NpyFile(path, dtype)")
     if np.dtype(asked).itemsize != stored.itemsize:
         raise BatchError(f"{what}, and {np.dtype(asked)} has {np.dtype(asked).itemsize}")
     return np.dtype(asked)

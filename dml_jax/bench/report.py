@@ -6,7 +6,13 @@ from rich.table import Table
 
 from .measuring import Measured
 
-__all__ = ["cells", "columns", "table"]
+__all__ = ["LEGEND", "cells", "columns", "table"]
+
+
+LEGEND = """of copy  the bandwidth of dml_jax as a part of that of a copy of as many bytes: 1.00 is as fast as a copy
+spread   half the distance of the quartiles of dml_jax's times, as a part of their median
+x NAME   how many times as fast dml_jax is as NAME, on the same data: above 1.00 it is faster
+x fresh  the same, beside dml_jax without a bound output; -: NAME has no such case; differs: its bits are others"""
 
 
 def columns(contenders: Sequence[str]) -> list[str]:

@@ -81,7 +81,7 @@ def batch() -> None:
 
     The leading dimension of every file counts the items; the operator sees one item at a time, so that --axis counts
     inside it. The output is written beside its name and renamed when it is whole; after an interruption the same
-    command goes on where it was.
+    command continues where it was.
 
     Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted.
     """
@@ -113,41 +113,43 @@ _COMMON = (
 )
 
 
-def _shared_option(operands: Sequence[str]) -> click.Option:
-    return click.Option(
+def _shared_options(operands: Sequence[str]) -> list[click.Option]:
+    """`--shared`, where another operand is left that has items."""
+    option = click.Option(
         ["--shared"],
         multiple=True,
         metavar="OPERAND",
         help=f"An operand that is read whole and used for every item; repeatable. One of {', '.join(operands)}.",
         shell_complete=lambda context, option, begun: [name for name in operands if name.startswith(begun)],
     )
+    return [option] if len(operands) > 1 else []
 
 
 def _subcommand(name: str, operator: BatchOperator) -> click.Command:
     arguments = {**operator.operands, "output": False}
     files = [click.Argument([a], type=FILE, nargs=-1 if lists else 1, required=True) for a, lists in arguments.items()]
+    shared = _shared_options(list(operator.operands))
     first, *_ = (operator.function.__doc__ or "").splitlines()
     first = first.replace("`", "").partition(";")[0].rstrip(".") + "."
     return click.Command(
         name,
         callback=partial(_run, name, operator),
-        params=[*files, *operator.attributes, _shared_option(list(operator.operands)), *_COMMON],
-        help=f"{first}\n\n{_FILES}",
+        params=[*files, *operator.attributes, *shared, *_COMMON],
+        help=f"{first}\n\n{_FILES.format(', but for those named by --shared' if shared else '')}",
         epilog=f"\b\nExample:\n  dml-jax batch {name} {' '.join(f'{a}.npy' for a in arguments)} {operator.example}",
         short_help=first,
     )
 
 
-_FILES = """All are .npy files, with the items along the leading dimension, but for those named by --shared.
+_FILES = """All are .npy files, with the items along the leading dimension{}.
 
-Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: the same command goes on."""
+Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted: run it again to continue."""
 
 
 def _run(
     name: str,
     operator: BatchOperator,
     output: Path,
-    shared: tuple[str, ...],
     dtype: Any,
     batch_size: int | None,
     restart: bool,
@@ -155,6 +157,7 @@ def _run(
     coordinator: str | None,
     num_processes: int | None,
     process_id: int | None,
+    shared: tuple[str, ...] = (),
     **rest: Any,
 ) -> None:
     import jax
@@ -190,7 +193,7 @@ def _run(
     except KeyboardInterrupt:
         _interruption.tell(output, share)
     except (BatchError, ConstraintError, OSError) as error:
-        _fail(str(error))
+        _fail(_in_options(str(error)))
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         text = str(error) or "out of memory"
         _fail(f"{jax.local_devices()[0].device_kind} failed: {text}; a smaller --batch-size needs less memory")
@@ -235,6 +238,21 @@ def _hosts(coordinator: str | None, count: int | None, index: int | None) -> Hos
     return Hosts(coordinator, index, count)
 
 
+# What messages of the library call the arguments of `map_batches`, and what they are here.
+_OPTIONS = {
+    "overwrite=True": "--overwrite",
+    "restart=True": "--restart",
+    "say which type: NpyFile(path, dtype)": "say which type with --dtype",
+    "leave out dtype": "leave out --dtype",
+}
+
+
+def _in_options(text: str) -> str:
+    for argument, option in _OPTIONS.items():
+        text = text.replace(argument, option)
+    return text
+
+
 def _fail(text: str) -> NoReturn:
     click.echo(f"error: {text}", err=True)
     sys.exit(1)
@@ -242,7 +260,9 @@ def _fail(text: str) -> NoReturn:
 
 def _summary(output: Path, last: Progress) -> str:
     speed = last.bytes / max(last.seconds, 1e-9)
-    return f"{output}: {last.rows} items; {last.bytes / 1e9:.3g} GB in {last.seconds:.3g} s, {speed / 1e9:.2f} GB/s"
+    earlier = f", {last.resumed} of them by earlier runs" if last.resumed else ""
+    moved = f"{last.bytes / 1e9:.3g} GB in {last.seconds:.3g} s, {speed / 1e9:.2f} GB/s"
+    return f"{output}: {last.rows} items{earlier}; {moved}"
 
 
 class _Display:
@@ -260,12 +280,17 @@ class _Display:
             TextColumn("{task.fields[speed]:.2f} GB/s"),
             TimeRemainingColumn(),
         )
+        self._output, self._has_begun = output, False
         console = Console(stderr=True)
         self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self._bar.add_task(output.name, total=1, speed=0.0)
 
     def show(self, progress: Progress) -> None:
         """Moves the bar, and ends the job if it was interrupted."""
+        if not self._has_begun and progress.resumed:
+            said = f"{self._output}: continues from item {progress.resumed} of {progress.total}"
+            self._bar.console.print(said, markup=False, highlight=False, soft_wrap=True)
+        self._has_begun = True
         speed = progress.bytes / max(progress.seconds, 1e-9) / 1e9
         self._bar.update(self._task, completed=progress.rows, total=progress.total, speed=speed)
         _interruption.seen(progress)
@@ -299,13 +324,13 @@ class _Interruption:
 
         rows = read_record(progress_path(output, share.index, share.count)).rows
         where = f"item {rows} of {self._last.total}" if self._last and self._last.total else "where it was"
-        click.echo(f"interrupted: {output}: the same command goes on from {where}", err=True)
+        click.echo(f"interrupted: {output}: run it again to continue from {where}", err=True)
         sys.exit(130)
 
     def _signalled(self, *_: Any) -> None:
         if self._asked or self._last is None:  # nothing is at work, or it takes too long
             shown = b"\x1b[?25h" if os.isatty(2) else b""  # the bar hides the cursor
-            os.write(2, shown + b"interrupted: the same command goes on\n")
+            os.write(2, shown + b"interrupted: run it again to continue\n")
             os._exit(130)
         self._asked = True
 

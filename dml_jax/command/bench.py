@@ -221,6 +221,7 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
     from ..bench import accumulate, graphs, networks
     from ..bench.contenders import own
     from ..bench.peers import contenders, versions
+    from ..bench.report import LEGEND
     from ..bench.results import Results
     from ..bench.streaming import streamed
 
@@ -249,6 +250,8 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
             done = streamed(size, effort.rounds)
             _print(console, f"{device}, from file to file, beside a NumPy copy", done, [row.contender for row in done])
             rows += done
+    if rows:
+        click.echo(f"\n{LEGEND}")
     return Results.now(device, versions(), rows)
 
 

@@ -146,7 +146,7 @@ class _Checked:
             "path": str(self.path),
             "valid": not self.faults,
             "operators": [{"where": where, "operator": operator} for where, operator in self.operators],
-            "faults": [{"where": fault.where, "what": fault.what} for fault in self.faults],
+            "faults": [{"where": fault.where, "line": fault.line, "what": fault.what} for fault in self.faults],
         }
 
 

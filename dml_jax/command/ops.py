@@ -67,6 +67,10 @@ def _show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:
     console = _console()
     console.print(f"[bold]DML_OPERATOR_{cls.operator_type}[/bold]  {escape(cls.summary())}\n")
     console.print(f"fields: {', '.join(cls.directml_names().values())}\n")
+    if values := {cls.directml_names()[name]: field.values for name, field in cls.fields().items() if field.values}:
+        console.print("values:")
+        _show_rules(console, (f"{name}: {', '.join(names)}" for name, names in values.items()))
+        console.print()
     console.print(f"rules at feature level {level}:")
     _show_rules(console, cls.wordings(level).values())
     console.print("\nrules of every tensor:")
@@ -95,6 +99,7 @@ def _operator(cls: type[OperatorDesc], level: FeatureLevel) -> dict[str, Any]:
         "summary": cls.summary(),
         "fields": [
             {"name": shown, "kind": field.kind, "tensor": field.is_tensor, "optional": field.is_optional}
+            | ({"values": list(field.values)} if field.values else {})
             for field, shown in zip(cls.fields().values(), cls.directml_names().values(), strict=True)
         ],
         "rules": [{"name": name, "text": text} for name, text in cls.wordings(level).items()],

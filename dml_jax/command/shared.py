@@ -77,4 +77,4 @@ def print_json(value: Any) -> None:
 def show_faults(path: Path, faults: Sequence[Fault]) -> None:
     """Prints a line per fault of a file, on the standard error."""
     for fault in faults:
-        click.echo(f"error: {path}: {fault}", err=True)
+        click.echo(f"error: {fault.at(path)}", err=True)

@@ -12,7 +12,7 @@ from ..core.computation import Computation
 from ..errors import ConstraintError, DataTypeError, message
 from .program import BufferSpec, Program
 
-__all__ = ["as_buffer", "as_outputs", "check_devices", "owned_ports"]
+__all__ = ["as_buffer", "as_outputs", "by_port", "check_devices", "owned_ports"]
 
 
 def as_buffer(program: Program, name: str, value: Any, shown: str | None = None) -> Any:
@@ -148,18 +148,32 @@ def _ports(of_keyword: Any) -> tuple[str, ...]:
     return of_keyword if isinstance(of_keyword, tuple) else ()
 
 
+def _by_keyword(program: Program) -> dict[str, Any]:
+    """The port of every input by the keyword that a caller gives it by, or those of an array of tensors."""
+    return program.desc.by_field({port: port for port in program.inputs})
+
+
+def by_port(program: Program, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given by keyword, by port; for an array of tensors a sequence is given, with None for what is not.
+
+    Raises:
+      ConstraintError: no such sequence.
+    """
+    by_keyword, ports = _by_keyword(program), {}
+    for name, value in given.items():
+        several = _ports(by_keyword.get(name))
+        ports |= _one_each(program.desc, name, several, value) if several else {name: value}
+    return ports
+
+
 def owned_ports(program: Program, given: Mapping[str, Any]) -> dict[str, Any]:
     """What is handed over for each input that is OWNED_BY_DML, by port; for an array of tensors a sequence is given.
 
     Raises:
       ConstraintError: one is missing, or is not owned.
     """
-    desc, inputs = program.desc, program.inputs
-    by_keyword = desc.by_field({port: port for port in inputs})
-    ports: dict[str, Any] = {}
-    for name, value in given.items():
-        several = _ports(by_keyword.get(name))
-        ports |= _one_each(desc, name, several, value) if several else {name: value}
+    desc, inputs, ports = program.desc, program.inputs, by_port(program, given)
+    by_keyword = _by_keyword(program)
     owned = [port for port, tensor in inputs.items() if tensor.flags]
     for port in sorted({*owned} ^ {*ports}):
         if port in owned:

@@ -16,7 +16,7 @@ from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forms import forced_form, forcing
 from . import artifact
 from .artifact import Executables, jit_forms
-from .buffers import as_buffer, as_outputs, check_devices, owned_ports
+from .buffers import as_buffer, as_outputs, by_port, check_devices, owned_ports
 from .program import BufferSpec, Program
 
 __all__ = ["CompiledOperator", "Memory", "compile_operator"]
@@ -89,8 +89,9 @@ class Memory:
 class CompiledOperator(Generic[R]):
     """An operator on flat buffers; `compile_operator` makes one.
 
-    Call it with one 1-D array per input that is not OWNED_BY_DML, in DirectML's order. Each has the data type of its
-    tensor and at least as many elements as the tensor spans; `buffers` lists both. While x64 is off, a buffer of a
+    Call it with one 1-D array per input that is not OWNED_BY_DML, in DirectML's order or by field name, such as
+    `input=table`; an array of tensors takes a sequence by its name. Each has the data type of its tensor and at least
+    as many elements as the tensor spans; `buffers` lists both. While x64 is off, a buffer of a
     64-bit type is a uint32 array of twice the length, low words first; a 64-bit NumPy array is taken as such.
 
     Without `out=` the result is a new array of the output's span; of several outputs, a tuple in DirectML's order, and
@@ -100,7 +101,8 @@ class CompiledOperator(Generic[R]):
     in place, `desc.in_place`, it may be the array of an input whose tensor is described as that of the output is.
 
     Raises:
-      ConstraintError: another number of buffers, or one that is too short, not 1-D, deleted, or bound twice.
+      ConstraintError: another number of buffers, an unknown name, or a buffer that is too short, not 1-D, deleted, or
+        bound twice.
       DataTypeError: another data type.
     """
 
@@ -113,6 +115,13 @@ class CompiledOperator(Generic[R]):
         with jax.enable_x64(not program.words):
             needed = {port: as_buffer(program, port, ports[port])[: program.buffers[port].length] for port in ports}
             self._owned = {port: jnp.array(buffer) for port, buffer in needed.items()}
+
+    def __repr__(self) -> str:
+        taken, made = (
+            ", ".join(f"{port}: {self._program.buffers[port]}" for port in ports)
+            for ports in (self._bound_at_call, self._program.outputs)
+        )
+        return f"CompiledOperator {self.desc.operator_type}({taken}) -> ({made})"
 
     @classmethod
     def deserialize(cls, content: bytes) -> CompiledOperator[Any]:
@@ -144,8 +153,14 @@ class CompiledOperator(Generic[R]):
         """
         return self._program.bytes_moved
 
-    def __call__(self, *buffers: jax.Array | np.ndarray, out: R | None = None) -> R:
-        inputs = self._inputs(buffers)
+    def __call__(
+        self,
+        /,
+        *buffers: jax.Array | np.ndarray,
+        out: R | None = None,
+        **named: jax.Array | np.ndarray | Sequence[jax.Array | np.ndarray | None],
+    ) -> R:
+        inputs = self._inputs((*buffers, *self._named(named, len(buffers))) if named else buffers)
         with jax.enable_x64(not self._program.words):
             if out is None:
                 return self._results(self._fresh(*inputs.values()))
@@ -206,6 +221,24 @@ class CompiledOperator(Generic[R]):
         """The outputs as flat buffers: a single one, or a tuple."""
         flat = [_flat(one) for one in jax.tree.leaves(made)]
         return tuple(flat) if self._program.has_several_outputs else flat[0]
+
+    def _named(self, named: Mapping[str, Any], count: int) -> list[Any]:
+        """The buffers of the inputs behind the first `count`, which are given by name."""
+        operator, wanted = self.desc.operator_type, self._bound_at_call[count:]
+        given = by_port(self._program, named)
+        for port in given:
+            if port not in wanted:
+                known = {
+                    **dict.fromkeys(self._owned, "bound at compilation"),
+                    **dict.fromkeys(self._bound_at_call, "given by place"),
+                }
+                rule = f"buffers that are given by name must be of {', '.join(wanted) or 'nothing'}"
+                fact = f"{port!r} is {known.get(port, 'no input')}"
+                raise ConstraintError(message(operator, rule, fact, named))
+        if missing := [port for port in wanted if port not in given]:
+            rule = f"a buffer must be given for {', '.join(map(self.desc.shown, missing))}"
+            raise ConstraintError(message(operator, rule, "there is none", named))
+        return [given[port] for port in wanted]
 
     def _inputs(self, buffers: Sequence[Any]) -> dict[str, Any]:
         """Every input's buffer by name, in order."""

@@ -31,6 +31,9 @@ class BufferSpec:
     dtype: np.dtype[Any]
     whole_length: int
 
+    def __str__(self) -> str:
+        return f"{self.dtype}[{self.length}]"
+
 
 @dataclass(frozen=True)
 class Program:

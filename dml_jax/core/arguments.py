@@ -113,7 +113,7 @@ def as_int(operator: str, name: str, value: Any) -> Any:
         if jax.export.is_symbolic_dim(symbolic):
             return symbolic
         rule = f"{name} must be a Python integer, known while tracing"
-        raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value})) from None
+        raise DataTypeError(message(operator, rule, _kind(value), {name: value})) from None
 
 
 def as_ints(operator: str, name: str, value: Any) -> tuple[int, ...]:
@@ -138,7 +138,8 @@ def as_real(operator: str, name: str, value: Any) -> Real:
         with suppress(OverflowError):
             return Real(number)
     rule = f"{name} must be a real number, known while tracing"
-    raise DataTypeError(message(operator, rule, f"it is {describe(value)}", {name: value}))
+    fact = _kind(value) if isinstance(value, Tracer) else f"it is {describe(value)}"
+    raise DataTypeError(message(operator, rule, fact, {name: value}))
 
 
 def as_reals(operator: str, name: str, value: Any) -> tuple[Real, ...]:
@@ -165,7 +166,7 @@ def _as_row(operator: str, name: str, value: Any, read: Any, what: str) -> tuple
     is_row = isinstance(value, Iterable) and not isinstance(value, str | bytes | Set | Mapping | Tracer)
     if not is_row or getattr(value, "ndim", 1) != 1:
         rule = f"{name} must be a sequence of {what}, known while tracing"
-        raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
+        raise DataTypeError(message(operator, rule, _kind(value), {name: value}))
     return tuple(read(operator, f"{name}[{i}]", item) for i, item in enumerate(value))
 
 
@@ -209,7 +210,14 @@ def as_flag(operator: str, name: str, value: Any) -> bool:
     if isinstance(value, bool | np.bool_):
         return bool(value)
     rule = f"{name} must be True or False, known while tracing"
-    raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
+    raise DataTypeError(message(operator, rule, _kind(value), {name: value}))
+
+
+def _kind(value: Any) -> str:
+    """What a value is that should be known while tracing; of a traced one, how it would be."""
+    if isinstance(value, Tracer):
+        return "it is traced: name it in static_argnums or static_argnames of jax.jit"
+    return f"it is {type(value).__name__}"
 
 
 def as_array(operator: str, name: str, value: Any) -> Any:

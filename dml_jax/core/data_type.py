@@ -6,13 +6,13 @@ import enum
 import operator
 from collections.abc import Sequence
 from functools import cache, reduce
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, describe, message
 
-__all__ = ["DataType", "DataTypeLike", "TensorFlags", "as_integer", "as_integers"]
+__all__ = ["DataType", "DataTypeLike", "DataTypeName", "TensorFlags", "as_integer", "as_integers"]
 
 
 class DataType(enum.IntEnum):
@@ -54,7 +54,7 @@ class DataType(enum.IntEnum):
         raise cls._unknown(name)
 
     @classmethod
-    def of(cls, value: DataTypeLike) -> DataType:
+    def of(cls, value: DataTypeLike | str) -> DataType:
         """Reads a data type: a `DataType`, its DirectML name in full or as suffix, or what numpy.dtype takes.
 
         Raises:
@@ -100,8 +100,44 @@ class TensorFlags(enum.IntFlag):
         raise ConstraintError(message("TENSOR", rule, f"it is {value!r}", {"Flags": value}))
 
 
+# For type checkers: DirectML's names as suffix and in full, and NumPy's.
+DataTypeName = Literal[
+    "FLOAT32",
+    "FLOAT16",
+    "UINT32",
+    "UINT16",
+    "UINT8",
+    "INT32",
+    "INT16",
+    "INT8",
+    "FLOAT64",
+    "UINT64",
+    "INT64",
+    "DML_TENSOR_DATA_TYPE_FLOAT32",
+    "DML_TENSOR_DATA_TYPE_FLOAT16",
+    "DML_TENSOR_DATA_TYPE_UINT32",
+    "DML_TENSOR_DATA_TYPE_UINT16",
+    "DML_TENSOR_DATA_TYPE_UINT8",
+    "DML_TENSOR_DATA_TYPE_INT32",
+    "DML_TENSOR_DATA_TYPE_INT16",
+    "DML_TENSOR_DATA_TYPE_INT8",
+    "DML_TENSOR_DATA_TYPE_FLOAT64",
+    "DML_TENSOR_DATA_TYPE_UINT64",
+    "DML_TENSOR_DATA_TYPE_INT64",
+    "float32",
+    "float16",
+    "uint32",
+    "uint16",
+    "uint8",
+    "int32",
+    "int16",
+    "int8",
+    "float64",
+    "uint64",
+    "int64",
+]
 # What `DataType.of` reads: types of JAX and NumPy too, such as jnp.float32.
-DataTypeLike = DataType | str | np.dtype[Any] | type[Any]
+DataTypeLike = DataType | DataTypeName | np.dtype[Any] | type[Any]
 
 
 def as_integer(operator_name: str, field: str, value: Any) -> int:

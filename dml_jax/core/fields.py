@@ -69,6 +69,7 @@ class Field:
       counted_by: the field of DirectML's struct that has the length of an array, which is no field here.
       is_optional: whether it may be None.
       is_index: of an input tensor, whether it holds indices: any 64-bit ones become 32-bit ones, no data.
+      values: of an enumeration, DirectML's names of its members.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class Field:
     counted_by: str | None = None
     is_optional: bool = False
     is_index: bool = False
+    values: tuple[str, ...] = ()
 
     @property
     def is_tensor(self) -> bool:
@@ -236,19 +238,34 @@ def counted_by(count: str, of: Field = UINT, what: str | None = None) -> Field:
 # Enumerations.
 
 
-def named(names: type[enum.IntEnum], prefix: str) -> Field:
-    """A member of an enumeration: itself, its number, or its DirectML name, in full with `prefix` or as suffix."""
+def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntEnum] | None = None) -> Field:
+    """A member of an enumeration: itself, its number, or its DirectML name, in full with `prefix` or as suffix.
+
+    Args:
+      names: the enumeration.
+      prefix: of the full names.
+      others: names of elsewhere, such as ONNX's, which programs may use and files may not.
+    """
+    values, elsewhere = tuple(names.__members__), others or {}
+    accepted = ", ".join(dict.fromkeys((*values, *elsewhere)))
 
     def read(struct: str, field: str, value: Any) -> enum.IntEnum:
         name = value.removeprefix(prefix) if isinstance(value, str) else ""
-        if name in names.__members__:
+        if name in values:
             return names[name]
+        if isinstance(value, str) and value in elsewhere:
+            return elsewhere[value]
         if not isinstance(value, str) and as_integer(struct, field, value) in list(names):
             return names(value)
-        rule = f"{field} must be one of {', '.join(names.__members__)}"
+        rule = f"{field} must be one of {accepted}"
         raise ConstraintError(message(struct, rule, f"it is {describe(value)}", {field: value}))
 
-    return Field("enum", read, to_json=lambda value: value.name)
+    def from_json(json: Any) -> Any:
+        if isinstance(json, str) and json in elsewhere and json not in values:
+            raise ConstraintError(f"its name must be one of {', '.join(values)}, but it is {json!r}")
+        return json
+
+    return Field("enum", read, from_json, to_json=lambda value: value.name, values=values)
 
 
 # Small structs.

@@ -121,7 +121,42 @@ Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True, 
 # A flag that rules look at; a plain bool is a promise or a wish, which messages do not name.
 Flag = Annotated[bool, attribute(as_flag, shown="bool")]
 RealOrReals = Annotated[float | Sequence[float], attribute(as_real_or_reals, shown="float | Sequence[float]")]
-DType = Annotated[np.dtype[Any] | type[Any] | str, attribute(as_dtype, shown="np.dtype | type | str")]
+# For type checkers: the types that JAX has.
+TypeName = Literal[
+    "bool",
+    "bfloat16",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "int1",
+    "int2",
+    "int4",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint1",
+    "uint2",
+    "uint4",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float4_e2m1fn",
+    "float6_e2m3fn",
+    "float6_e3m2fn",
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+]
+DType = Annotated[np.dtype[Any] | type[Any] | TypeName, attribute(as_dtype, shown="np.dtype | type | str")]
 Fill = Annotated[Number | None, fill_in("fill", "Number | None")]
 Value = Annotated[Number, number_of("dtype")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]

@@ -103,18 +103,24 @@ def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Cal
     arrays = _values_of([p for p, kind in kinds.items() if kind.is_array])
     count, most, forced, sharding = len(kinds), len(at_place), forced_form, SHARDING
 
+    def refuse(args: Any, kwargs: Any) -> None:
+        try:
+            of_python.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}() {error}") from None  # as Python words it
+
     def call(*args: Any, **kwargs: Any) -> Any:
         given = defaults.copy()
         if len(args) > most:
-            of_python.bind(*args, **kwargs)  # raises Python's own TypeError, as below
+            refuse(args, kwargs)
         for (p, read), value in zip(at_place, args):  # noqa: B905
             given[p] = read(name, p, value)
         for p, value in kwargs.items():
             if p not in readers or places.get(p, most) < len(args):
-                of_python.bind(*args, **kwargs)
+                refuse(args, kwargs)
             given[p] = readers[p](name, p, value)
         if len(given) < count:
-            of_python.bind(*args, **kwargs)
+            refuse(args, kwargs)
         if is_always_late or (kwargs and not causes.isdisjoint(kwargs)):
             for p, kind in late:
                 given[p] = kind.read(name, p, given[p], *[given[q] for q in kind.needs])

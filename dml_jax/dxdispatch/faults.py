@@ -11,16 +11,27 @@ __all__ = ["Fault", "ModelError"]
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with a model: where, such as "dispatchable 'depth'", and what."""
+    """One thing wrong with a model.
+
+    Args:
+      where: such as "dispatchable 'depth'".
+      what: is wrong.
+      line: of the file, from 1; None of the file as a whole.
+    """
 
     where: str
     what: str
+    line: int | None = None
 
     @classmethod
-    def of(cls, error: ConstraintError) -> "Fault":
+    def of(cls, error: ConstraintError, line: int | None = None) -> "Fault":
         """What an error says, and the outermost place that it names."""
         place, *inner = error.where or ("",)
-        return cls(place, located(error.what, inner))
+        return cls(place, located(error.what, inner), line)
+
+    def at(self, path: Path) -> str:
+        """What it says of a file, as editors and compilers do: "model.json:12: ..."."""
+        return f"{path}:{self.line}: {self}" if self.line else f"{path}: {self}"
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}" if self.where else self.what
@@ -30,7 +41,7 @@ class ModelError(ConstraintError):
     """A model file has faults; `faults` lists all of them."""
 
     def __init__(self, path: Path, faults: list[Fault]):
-        super().__init__("\n".join(f"{path}: {fault}" for fault in faults))
+        super().__init__("\n".join(fault.at(path) for fault in faults))
         self.path, self.faults = path, faults
 
     def __reduce__(self) -> Any:

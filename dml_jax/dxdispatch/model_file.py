@@ -14,6 +14,7 @@ from . import json_text as text
 from .commands import Command, Dispatchable, Print, WriteFile, read_bindings, read_command
 from .faults import Fault, ModelError
 from .json_fields import as_object, get, only
+from .json_lines import line_of, lines_of
 from .memory import check_memory
 from .onnx_dispatches import OnnxDispatch
 from .onnx_models import OnnxModel, read_onnx
@@ -82,7 +83,7 @@ def read_model(
     if not faults.errors:
         _look_into_pictures(buffers, faults)
     if faults.errors:
-        raise ModelError(path, list(map(Fault.of, faults.errors)))
+        raise ModelError(path, _with_lines(path, root, faults.errors))
     return Model(path, buffers, dispatchables, tuple(commands), tuple(root["commands"]))  # type: ignore[arg-type]  # no fault, so none is None
 
 
@@ -104,6 +105,27 @@ def _read_root(path: Path, faults: Faults) -> dict[str, Any]:
     elif not faults.errors:
         faults.add(ConstraintError("'commands' is missing or empty: the model does nothing"))
     return root
+
+
+def _with_lines(path: Path, root: Mapping[str, Any], errors: Sequence[ConstraintError]) -> list[Fault]:
+    """The faults, each with the line of what it is about."""
+    starts: dict[str, tuple[str | int, ...]] = {
+        **{f"resource {name!r}": ("resources", name) for name in root["resources"]},
+        **{f"dispatchable {name!r}": ("dispatchables", name) for name in root["dispatchables"]},
+        **{
+            place: ("commands", i)
+            for i, json in enumerate(root["commands"])
+            for place in (f"command {i}", _place(i, json))
+        },
+    }
+    placed = {error.where[0] for error in errors if error.where}
+    lines = lines_of(_read_text(path)) if placed & starts.keys() else {}
+    return [
+        Fault.of(error, line_of(lines, starts[error.where[0]], error.where[1:], error.what))
+        if error.where and error.where[0] in starts
+        else Fault.of(error)
+        for error in errors
+    ]
 
 
 def _read_text(path: Path) -> str:

@@ -59,6 +59,10 @@ class GraphBuilder:
         self._counts = Counter[str]()
         self._is_built = False
 
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {tensor.describe()}" for name, tensor in self._inputs.items())
+        return f"GraphBuilder({inputs}) of {len(self._nodes)} nodes"
+
     if TYPE_CHECKING:
 
         @overload

@@ -103,6 +103,13 @@ class GraphDesc(Computation[Any]):
     def _hash(self) -> int:
         return hash(self._key)
 
+    def __repr__(self) -> str:
+        taken, made = (
+            ", ".join(f"{name}: {tensor.describe()}" for name, tensor in tensors.items())
+            for tensors in (self.inputs, self.outputs)
+        )
+        return f"GraphDesc({taken}) -> ({made}) of {len(self.nodes)} nodes"
+
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, GraphDesc) and self._key == other._key)
 

@@ -6,7 +6,7 @@ reads the elements under each place of the filter from columns, which are copied
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial, reduce
+from functools import reduce
 from itertools import product
 from math import prod
 from operator import add
@@ -31,7 +31,9 @@ MOST_PARTS = 32  # convolutions, one per group
 
 
 def convolve(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int = 1) -> jax.Array:
-    """Convolves each group of channels; on a CPU, floats of 16 bits are added up in float32 and rounded once.
+    """Convolves each group of channels, in the precision that JAX is set to.
+
+    On a CPU, floats of 16 bits are added up in float32 and rounded once.
 
     Args:
       x: [N, C, *sizes].
@@ -43,8 +45,9 @@ def convolve(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int
       [N, O, *counts], of x's type.
     """
     form = form_on_cpu(x, w, windows, groups)
-    on_cpu = partial(_in_wide_type, partial(form, windows=windows, groups=groups))
-    return lax.platform_dependent(x, w, cpu=on_cpu, default=partial(plain, windows=windows, groups=groups))
+    return lax.platform_dependent(
+        x, w, cpu=lambda x, w: form(x, w, windows, groups), default=lambda x, w: plain(x, w, windows, groups)
+    )
 
 
 def form_on_cpu(x: Any, w: Any, windows: Sequence[Windows], groups: int) -> _Form:
@@ -61,11 +64,6 @@ def form_on_cpu(x: Any, w: Any, windows: Sequence[Windows], groups: int) -> _For
     return by_groups if 1 < groups <= MOST_PARTS else plain
 
 
-def _in_wide_type(form: Callable[..., jax.Array], x: jax.Array, w: jax.Array) -> jax.Array:
-    wide = wide_type(x.dtype)
-    return form(x.astype(wide), w.astype(wide)).astype(x.dtype)
-
-
 def plain(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -> jax.Array:
     """What XLA makes of a convolution."""
     return lax.conv_general_dilated(
@@ -75,7 +73,6 @@ def plain(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -
         [(one.start, one.end) for one in windows],
         rhs_dilation=[one.dilation for one in windows],
         feature_group_count=groups,
-        precision=lax.Precision.HIGHEST,
     )
 
 
@@ -87,13 +84,13 @@ def by_groups(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: in
 
 def by_taps(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -> jax.Array:
     """Each channel times one number per element of its filters, moved and added up."""
-    counts = [one.count for one in windows]
-    numbers = jnp.moveaxis(w.reshape(groups, w.shape[0] // groups, -1), 2, 0)
+    counts, wide = [one.count for one in windows], wide_type(x.dtype)
+    numbers = jnp.moveaxis(w.astype(wide).reshape(groups, w.shape[0] // groups, -1), 2, 0)
     parts = (
-        part[:, :, None] * number[..., *(None,) * len(counts)]
-        for part, number in zip(_taps(x, windows), numbers, strict=True)
+        part[:, :, None] * number[None, ..., *(None,) * len(counts)]
+        for part, number in zip(_taps(x.astype(wide), windows), numbers, strict=True)
     )
-    return reduce(add, parts).reshape(x.shape[0], w.shape[0], *counts)
+    return reduce(add, parts).astype(x.dtype).reshape(x.shape[0], w.shape[0], *counts)
 
 
 def by_columns(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -> jax.Array:
@@ -101,11 +98,10 @@ def by_columns(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: i
     counts, depth = [one.count for one in windows], prod(w.shape[1:])
     columns = unfold_windows(x, windows).reshape(x.shape[0], groups, depth, -1)
     filters = w.reshape(groups, -1, depth)
-    multiply = partial(lax.dot_general, precision=lax.Precision.HIGHEST)
     if x.shape[0] == 1:  # makes the result in its order: what has a batch is transposed
-        made = multiply(filters, columns[0], (((2,), (1,)), ((0,), (0,))))
+        made = lax.dot_general(filters, columns[0], (((2,), (1,)), ((0,), (0,))))
     else:
-        made = jnp.moveaxis(multiply(filters, columns, (((2,), (2,)), ((0,), (1,)))), 2, 0)
+        made = jnp.moveaxis(lax.dot_general(filters, columns, (((2,), (2,)), ((0,), (1,)))), 2, 0)
     return made.reshape(x.shape[0], w.shape[0], *counts)
 
 

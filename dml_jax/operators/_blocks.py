@@ -69,7 +69,7 @@ def _as_order(operator: str, name: str, order: Any) -> DepthSpaceOrder:
 
 
 Order = Annotated[DepthSpaceOrder | OrderName, attribute(_as_order, *ORDERS, shown="DepthSpaceOrder | str")]
-FieldOrder = Annotated[DepthSpaceOrder, named(DepthSpaceOrder, "DML_DEPTH_SPACE_ORDER_")]
+FieldOrder = Annotated[DepthSpaceOrder, named(DepthSpaceOrder, "DML_DEPTH_SPACE_ORDER_", ORDERS)]
 
 # The newest first, as DirectML's reference prints them.
 _ROWS = (("5_0", RANK_4, ALL_TYPES), ("2_1", RANK_4, UP_TO_32_BITS))

@@ -142,7 +142,7 @@ class DepthToSpace1Desc(OperatorDesc):
       input: exactly 4-D, (N, C, H, W); C is a multiple of block_size**2.
       output: (N, C / block_size**2, H * block_size, W * block_size).
       block_size: at least 1.
-      order: a `DepthSpaceOrder`, or its DirectML name in full or as suffix.
+      order: a `DepthSpaceOrder`, or its name: DirectML's, in full or as suffix, or ONNX's, "DCR" or "CRD".
 
     Raises:
       ConstraintError: a rule of `DepthToSpace1Desc.wordings()` is broken, or an unknown order.

@@ -141,7 +141,7 @@ class SpaceToDepth1Desc(OperatorDesc):
       input: exactly 4-D, (N, C, H, W); H and W are multiples of block_size.
       output: (N, C * block_size**2, H / block_size, W / block_size).
       block_size: at least 1.
-      order: a `DepthSpaceOrder`, or its DirectML name in full or as suffix.
+      order: a `DepthSpaceOrder`, or its name: DirectML's, in full or as suffix, or ONNX's, "DCR" or "CRD".
 
     Raises:
       ConstraintError: a rule of `SpaceToDepth1Desc.wordings()` is broken, or an unknown order.

@@ -42,6 +42,8 @@ MISUSES: Mapping[str, Callable[[], object]] = {
     "float strides": lambda: dml_jax.as_strided(DATA.ravel(), (4,), (1.0,)),  # pyright: ignore[reportArgumentType]
     "spec as text": lambda: dml_jax.gather(DATA, INDICES, 0, out_sharding="x"),  # pyright: ignore[reportArgumentType]
     "number for a data type": lambda: TensorDesc(1, (2, 3)),  # pyright: ignore[reportArgumentType]
+    "no such data type": lambda: TensorDesc("FLOAT31", (2, 3)),  # pyright: ignore[reportArgumentType]
+    "no such type": lambda: dml_jax.cast(DATA, "float31"),  # pyright: ignore[reportArgumentType]
     "float sizes": lambda: TensorDesc("INT8", (2.0,)),  # pyright: ignore[reportArgumentType]
     "missing field": lambda: dml_jax.DepthToSpaceDesc(DEPTH, SPACE),  # pyright: ignore[reportCallIssue]
     "sizes for a tensor": lambda: dml_jax.DepthToSpaceDesc((1, 4, 1, 1), SPACE, 2),  # pyright: ignore[reportArgumentType]

@@ -89,6 +89,8 @@ def tensors() -> None:
     assert_type(rows.guaranteed_base_offset_alignment, int)
     assert_type(rows.element_span, int)
     assert_type(rows.is_packed, bool)
+    named = TensorDesc("DML_TENSOR_DATA_TYPE_UINT8", (2,)), TensorDesc("uint8", (2,))
+    assert_type(named[0].data_type, DataType)
     for data_type in (DataType.INT8, np.int32, np.dtype("f4"), jnp.float32, on_device(np.zeros(1, np.int8)).dtype):
         assert_type(TensorDesc(data_type, rows.sizes).dtype, np.dtype[Any])
 

@@ -1,0 +1,65 @@
+"""The lines of a model file: where the fields stand that a fault is about."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from .json_text import blanked
+
+__all__ = ["line_of", "lines_of"]
+
+Path = tuple[str | int, ...]
+
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')
+# The name of a field in what is wrong.
+_UNKNOWN = re.compile(r"unknown field '([^']+)'")
+
+
+def lines_of(text: str) -> dict[Path, int]:
+    """The line, from 1, of every field, and of every object and array in an array, by its path: ("commands", 3).
+
+    Args:
+      text: of a model file that can be parsed.
+    """
+    found: dict[Path, int] = {}
+    path: list[str | int] = []  # the field or the place in each container that is open
+    keys: list[bool | None] = []  # whether the next string of each is a key; None of an array
+    line, last = 1, 0
+    for token in _TOKENS.finditer(blanked(text)):
+        line, last = line + text.count("\n", last, token.start()), token.start()
+        mark = token.group()
+        if mark in ("{", "["):
+            if path:
+                found.setdefault(tuple(path), line)
+            path.append("" if mark == "{" else 0)
+            keys.append(True if mark == "{" else None)
+        elif mark in ("}", "]"):
+            path.pop()
+            keys.pop()
+            if not path:
+                break  # text may follow
+        elif mark == ",":
+            path[-1] = path[-1] + 1 if isinstance(path[-1], int) else ""
+            keys[-1] = None if keys[-1] is None else True
+        elif keys[-1]:
+            path[-1], keys[-1] = json.loads(mark), False
+            found[tuple(path)] = line
+    return found
+
+
+def line_of(lines: Mapping[Path, int], start: Path, where: Sequence[str], what: str) -> int | None:
+    """The line of the innermost thing that a fault names.
+
+    Args:
+      lines: of the file.
+      start: the path of the outermost thing.
+      where: the places inside of it, such as "GATHER", "node 'blur'" and "InputTensors[1]".
+      what: is wrong.
+    """
+    path = start
+    for part in (*where, *_UNKNOWN.findall(what)):
+        quoted = re.fullmatch(r"\w+ '(.*)'", part)
+        name = quoted[1] if quoted else part.partition("[")[0]
+        inside = (one for one in lines if one[: len(path)] == path and one[-1] == name and len(one) > len(path))
+        path = min(inside, key=len, default=path)
+    return lines.get(path)

@@ -215,7 +215,7 @@ DERIVED = [*[("float32", r) for r in REDUCTIONS], *HALF, *COMPLEX]
 
 
 # A part has every mode and three of the four shapes.
-@pytest.mark.parametrize(("case", "which"), spread(DERIVED, [*DERIVED[:4], HALF[1], HALF[3], COMPLEX[1]], 4))
+@pytest.mark.parametrize(("case", "which"), spread(DERIVED, [*DERIVED[:4], HALF[3], COMPLEX[1]], 4))
 def test_derivatives_against_formulae(case, which):
     """Of sums 1, of products the product of all others, zeros or not, and of extremes a part for each that ties."""
     (dtype, reduction), rng, calls, expected = case, np.random.default_rng(1), [], []
@@ -342,7 +342,7 @@ REDUCED = [*HALF, *COMPLEX, ("float8_e5m2", "add"), *WIDE_SUMS]
 UFUNCS = {"add": (64, np.add), "mul": (3, np.multiply), "min": (4, np.minimum), "max": (1, np.maximum)}
 
 
-@pytest.mark.parametrize("case", sampled(REDUCED, [*HALF[:2], COMPLEX[1], WIDE_SUMS[0], *WIDE_SUMS[5:]]), ids=str)
+@pytest.mark.parametrize("case", sampled(REDUCED, [HALF[0], COMPLEX[1], WIDE_SUMS[0], *WIDE_SUMS[5:]]), ids=str)
 def test_forms_of_every_reduction(case):
     """Of floats signs alone, so that a product of any length is exact."""
     dtype, reduction = case

@@ -14,7 +14,7 @@ from checks import sampled
 from click.testing import CliRunner
 
 from dml_jax import ConstraintError
-from dml_jax.bench import cases, contenders, measuring, peers, report, results, subjects
+from dml_jax.bench import cases, contenders, measuring, networks, peers, report, results, subjects
 from dml_jax.bench.subjects import SUBJECTS
 from dml_jax.command import bench as command
 
@@ -80,7 +80,7 @@ def test_all_contenders_give_the_same_bits(name):
     with jax.enable_x64(arrays[0].dtype.itemsize == 8):
         runs = {c.name: r for c in peers.contenders(eager=False) if (r := c.start(case, [arrays, arrays]))}
         assert {"dml_jax", "fresh", "jnp"} <= set(runs)
-        same = measuring._compare(runs)
+        same = measuring._compare(runs, case.tolerance)
     assert same == dict.fromkeys(runs, True)
 
 
@@ -92,6 +92,28 @@ def test_a_case_is_measured_beside_a_copy():
         assert 0 < one.low <= one.seconds <= one.high
         assert one.of_copy > 0
         assert one.same_bits
+
+
+def test_what_is_computed_has_a_product_of_matrices_as_its_ceiling():
+    case = replace(next(cases.small()), operations=2 * 20**3)
+    run = contenders.ceiling_of(case, turns=2)
+    run.step(0)
+    run.finish()
+    np.testing.assert_array_equal(run.value(10**6), np.full(20 * 20, 20, np.float32))
+
+
+def test_numbers_that_are_rounded_are_compared_by_the_tolerance_of_their_case():
+    values = {"first": np.float32([1, -100]), "near": np.float32([1.05, -100]), "far": np.float32([1.2, -100])}
+    runs = {name: contenders.HostRun(lambda out: None, value, [()]) for name, value in values.items()}
+    assert measuring._compare(runs, 1e-3) == {"first": True, "near": True, "far": False}
+    assert measuring._compare(runs, 0.0) == {"first": True, "near": False, "far": False}
+
+
+@pytest.mark.exhaustive
+def test_a_network_is_measured_beside_onnx_runtime():
+    case = next(case for case in networks.cases() if case.detail == "squeezenet")
+    measured = measuring.measure(case, networks.contenders(peers=True), measuring.Effort(rounds=2, seconds=1e-4))
+    assert [(m.contender, m.same_bits) for m in measured] == [("dml_jax", True), ("ONNX Runtime", True)]
 
 
 def test_values_that_differ_are_told_and_not_compared():

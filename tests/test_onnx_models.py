@@ -9,7 +9,7 @@ from jax.test_util import check_grads
 from onnx_building import declared, helper, model, numpy_helper, onnx, runtime
 
 from dml_jax.onnx import NotConstantError, OnnxError, run_node, to_jax
-from dml_jax.onnx.nodes import Reader
+from dml_jax.onnx.reader import Reader
 from dml_jax.onnx.table import ONNX_OPERATORS
 
 

@@ -15,85 +15,12 @@ from onnx import defs
 from ..errors import DataTypeError
 from .bounded import Bounded, compute_bounded, index_bounded
 from .errors import OnnxError, UnsupportedError
-from .loading import type_name
+from .node import Node
 from .values import Array, is_narrowed, on_device
 
-__all__ = ["Block", "FunctionCall", "Node", "Step", "evaluate", "run"]
+__all__ = ["Block", "FunctionCall", "Step", "evaluate", "run"]
 
-_OPTION = defs.OpSchema.FormalParameterOption
 Scope = Mapping[str, Any]  # arrays, None for those that are left out
-
-
-@dataclass(frozen=True)
-class Node:
-    """One node of the operators that are done, valid by its schema as far as that is known without data.
-
-    Args:
-      label: for messages, such as "Gather node 'embed'".
-      op_type: its operator.
-      function: computes it from keywords, the schema's names in lower case.
-      inputs: names of values, "" for one that is left out.
-      outputs: names of values, "" for one that nothing needs.
-      attributes: by name, with the schema's defaults; a graph is a `Block`.
-      schema: of the version that the model asks for.
-      captured: names of values that the graphs among its attributes read.
-    """
-
-    label: str
-    op_type: str
-    function: Callable[..., Any]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: Mapping[str, Any]
-    schema: defs.OpSchema
-    captured: tuple[str, ...] = ()
-
-    def compute(self, values: Sequence[Any], scope: Scope) -> Any:
-        """Its outputs; the graphs among the attributes run in `scope`.
-
-        Raises:
-          OnnxError: the operator takes no such types, or not together.
-        """
-        self._check_types(values)
-        blocks = {name: partial(b.run, scope=scope) for name, b in self.attributes.items() if isinstance(b, Block)}
-        if any(isinstance(value, Bounded) for value in values):
-            return compute_bounded(self, values)
-        return self.function(**self.keywords(values) | blocks)
-
-    def bound(self, values: Sequence[Any]) -> dict[str, Any]:
-        """The keywords for `function`: the attributes, and the inputs that are not left out.
-
-        Raises:
-          OnnxError: the operator takes no such types, or not together.
-        """
-        self._check_types(values)
-        return self.keywords(values)
-
-    def keywords(self, values: Sequence[Any]) -> dict[str, Any]:
-        """The same, of values that are known to have the right types."""
-        keywords = dict(self.attributes)
-        if self.schema.outputs[-1].option != _OPTION.Single:
-            keywords["count"] = len(self.outputs)
-        if self.schema.inputs and self.schema.inputs[-1].option == _OPTION.Variadic:
-            return keywords | {self.schema.inputs[-1].name.lower(): tuple(values)}
-        return keywords | {p.name.lower(): v for p, v in zip(self.schema.inputs, values, strict=False) if v is not None}
-
-    def _check_types(self, values: Sequence[Any]) -> None:
-        accepted = {c.type_param_str: c.allowed_type_strs for c in self.schema.type_constraints}
-        seen: dict[str, str] = {}
-        for i, value in enumerate(values):
-            if value is None:
-                continue
-            parameter = self.schema.inputs[min(i, len(self.schema.inputs) - 1)]
-            variable, actual = parameter.type_str, type_name(value.dtype)
-            names = accepted.get(variable, [variable])
-            if actual not in names:
-                texts = ", ".join(n.removeprefix("tensor(").removesuffix(")") for n in names if n.startswith("tensor"))
-                version = f"{self.op_type}-{self.schema.since_version}"
-                raise OnnxError(f"{parameter.name} of {version} must be one of {texts}, but it is {value.dtype}")
-            if seen.setdefault(variable, actual) != actual and parameter.is_homogeneous:
-                rule = f"inputs of type {variable} must have one type"
-                raise OnnxError(f"{rule}, but they are {seen[variable]} and {actual}")
 
 
 @dataclass(frozen=True)
@@ -116,10 +43,6 @@ class FunctionCall:
     outputs: tuple[str, ...]
     schema: defs.OpSchema | None = None
     captured: tuple[str, ...] = ()
-
-    def compute(self, values: Sequence[Any], scope: Scope) -> tuple[Array, ...]:
-        """Its outputs; a function sees nothing but its inputs."""
-        return self.body([None if value is None else (value.dtype, value.shape) for value in values]).run(*values)
 
 
 Step = Node | FunctionCall
@@ -205,9 +128,9 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     try:
         if all(value is None or isinstance(value, np.ndarray) for value in read):
             with jax.ensure_compile_time_eval(), jax.enable_x64(True), np.errstate(all="ignore"):
-                results = [np.asarray(r) for r in _tuple(step.compute(values, scope))]
+                results = [np.asarray(r) for r in _results(step, values, scope)]
         else:
-            results = _tuple(step.compute(values, scope))
+            results = _results(step, values, scope)
         named = [(i, name) for i, name in enumerate(step.outputs) if name]
         return {name: _as_declared(step, i, results[i], values) for i, name in named}
     except UnsupportedError as error:  # in a body that depends on types
@@ -215,6 +138,23 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     except (TypeError, ValueError, IndexError, OverflowError, InconclusiveDimensionOperation) as error:
         kind = type(error) if isinstance(error, (OnnxError, DataTypeError)) else OnnxError
         raise kind(f"{step.label}: {error}") from error
+
+
+def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]:
+    """The outputs of a step; graphs among the attributes of a node run in `scope`, a function sees its inputs alone.
+
+    Raises:
+      OnnxError: the operator takes no such types, or not together.
+    """
+    if isinstance(step, FunctionCall):
+        types = [None if value is None else (value.dtype, value.shape) for value in values]
+        return step.body(types).run(*values)
+    step.check_types(values)
+    if any(isinstance(value, Bounded) for value in values):
+        return compute_bounded(step, values)
+    blocks = {name: partial(b.run, scope=scope) for name, b in step.attributes.items() if isinstance(b, Block)}
+    results = step.function(**step.keywords(values) | blocks)
+    return results if isinstance(results, tuple) else (results,)
 
 
 def _as_declared(step: Step, which: int, result: Any, values: Sequence[Any]) -> Any:
@@ -228,7 +168,3 @@ def _as_declared(step: Step, which: int, result: Any, values: Sequence[Any]) -> 
             return result.astype(np.int64)
         return index_bounded(result, values[0]) or on_device(np.zeros((), np.int64))  # which refuses 64 bits
     return result
-
-
-def _tuple(results: Any) -> tuple[Array, ...]:
-    return results if isinstance(results, tuple) else (results,)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from ..errors import DataTypeError
+from .node import Node
 from .values import X64_OFF
-
-if TYPE_CHECKING:
-    from .block import Node
 
 __all__ = ["Bounded", "compute_bounded", "index_bounded"]
 

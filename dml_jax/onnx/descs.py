@@ -48,12 +48,12 @@ from ..operators._blocks import ORDERS
 from . import arrange as layout
 from . import casting, movement, resizing
 from .arrange import PAD_MODES, axis_of, borders_of, lengths_of, parts_of, range_of, windows_of
-from .block import Node
 from .errors import OnnxError
 from .free_sizes import Sizes, with_sizes
 from .graph import Graph, read_graph
 from .loading import load_model
 from .movement import diagonals_of, lengths_among, number_of, order_of, sliding, unpooled_sizes
+from .node import Node
 from .resizing import CROP, NEAREST, Grid, grid_of, outside
 from .shapes import known_shapes
 from .values import known_ints

@@ -12,7 +12,7 @@ from onnx import defs
 from .block import Block, Step
 from .errors import OnnxError
 from .loading import dtype_of, read_tensor
-from .nodes import Reader, operator_name
+from .reader import Reader, operator_name
 
 __all__ = ["Graph", "TensorSpec", "read_graph"]
 

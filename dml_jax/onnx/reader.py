@@ -11,10 +11,11 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 
-from .block import Block, FunctionCall, Node, Step
+from .block import Block, FunctionCall, Step
 from .bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
 from .errors import OnnxError, UnsupportedError
 from .loading import read_tensor
+from .node import Node
 from .table import ONNX_OPERATORS
 
 __all__ = ["Reader", "operator_name"]

@@ -1,0 +1,79 @@
+"""`Node`: one node of a graph, bound to a function of `table.py` by the names in the schema of its version."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onnx import defs
+
+from .errors import OnnxError
+from .loading import type_name
+
+__all__ = ["Node"]
+
+_OPTION = defs.OpSchema.FormalParameterOption
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the operators that are done, valid by its schema as far as that is known without data.
+
+    Args:
+      label: for messages, such as "Gather node 'embed'".
+      op_type: its operator.
+      function: computes it from keywords, the schema's names in lower case.
+      inputs: names of values, "" for one that is left out.
+      outputs: names of values, "" for one that nothing needs.
+      attributes: by name, with the schema's defaults; a graph is a `Block`.
+      schema: of the version that the model asks for.
+      captured: names of values that the graphs among its attributes read.
+    """
+
+    label: str
+    op_type: str
+    function: Callable[..., Any]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    schema: defs.OpSchema
+    captured: tuple[str, ...] = ()
+
+    def bound(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The keywords for `function`: the attributes, and the inputs that are not left out.
+
+        Raises:
+          OnnxError: the operator takes no such types, or not together.
+        """
+        self.check_types(values)
+        return self.keywords(values)
+
+    def keywords(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The same, of values that are known to have the right types."""
+        keywords = dict(self.attributes)
+        if self.schema.outputs[-1].option != _OPTION.Single:
+            keywords["count"] = len(self.outputs)
+        if self.schema.inputs and self.schema.inputs[-1].option == _OPTION.Variadic:
+            return keywords | {self.schema.inputs[-1].name.lower(): tuple(values)}
+        return keywords | {p.name.lower(): v for p, v in zip(self.schema.inputs, values, strict=False) if v is not None}
+
+    def check_types(self, values: Sequence[Any]) -> None:
+        """Whether the operator takes values of such types.
+
+        Raises:
+          OnnxError: it does not, or not together.
+        """
+        accepted = {c.type_param_str: c.allowed_type_strs for c in self.schema.type_constraints}
+        seen: dict[str, str] = {}
+        for i, value in enumerate(values):
+            if value is None:
+                continue
+            parameter = self.schema.inputs[min(i, len(self.schema.inputs) - 1)]
+            variable, actual = parameter.type_str, type_name(value.dtype)
+            names = accepted.get(variable, [variable])
+            if actual not in names:
+                texts = ", ".join(n.removeprefix("tensor(").removesuffix(")") for n in names if n.startswith("tensor"))
+                version = f"{self.op_type}-{self.schema.since_version}"
+                raise OnnxError(f"{parameter.name} of {version} must be one of {texts}, but it is {value.dtype}")
+            if seen.setdefault(variable, actual) != actual and parameter.is_homogeneous:
+                rule = f"inputs of type {variable} must have one type"
+                raise OnnxError(f"{rule}, but they are {seen[variable]} and {actual}")

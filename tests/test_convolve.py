@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from checks import sampled
 
+import dml_jax
 from dml_jax.lowering import convolve as module
 from dml_jax.lowering.convolve import by_columns, by_groups, by_taps, convolve, form_on_cpu, plain
 from dml_jax.lowering.windows import Windows
@@ -159,3 +160,15 @@ def test_narrow_floats_are_added_up_wide_and_rounded_once(dtype, monkeypatch):
         assert y.dtype == dtype
         rtol, atol = (0.51 * step, 1e-5) if step > 1e-7 else (1e-12, 1e-12)
         np.testing.assert_allclose(np.asarray(y, np.float64), expected(x, w), rtol, atol)
+
+
+def test_the_plain_form_can_be_forced():
+    x, w = jnp.ones((1, 8, 9, 9)), jnp.ones((4, 8, 1, 1))
+    windows = [Windows(9, 1, 1, 1, 0, 0)] * 2
+
+    def program():
+        return jax.jit(lambda x, w: convolve(x, w, windows)).trace(x, w).lower(lowering_platforms=("cpu",)).as_text()
+
+    assert "dot_general" in program()
+    with dml_jax.use_form("plain"):
+        assert "dot_general" not in program()

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .combine import wide_type
+from .forms import forced_form
 from .windows import Windows, unfold_windows
 
 __all__ = ["by_columns", "by_groups", "by_taps", "convolve", "form_on_cpu", "plain"]
@@ -35,6 +36,8 @@ def convolve(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int
 
     On a CPU, floats of 16 bits are added up in float32 and rounded once.
 
+    Inside `use_form("plain")` it is what XLA makes of a convolution, everywhere.
+
     Args:
       x: [N, C, *sizes].
       w: [O, C / groups, *kernel], of x's type.
@@ -44,7 +47,7 @@ def convolve(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int
     Returns:
       [N, O, *counts], of x's type.
     """
-    form = form_on_cpu(x, w, windows, groups)
+    form = plain if forced_form() == "plain" else form_on_cpu(x, w, windows, groups)
     return lax.platform_dependent(
         x, w, cpu=lambda x, w: form(x, w, windows, groups), default=lambda x, w: plain(x, w, windows, groups)
     )

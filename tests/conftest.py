@@ -53,7 +53,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if thinned := item.get_closest_marker("thinned"):
             every, number = (thinned.args or (3,))[0], seen[item.function]
-            if (number + number // every) % every:  # one of each row, in another place from row to row
+            # One of each row, in another place from row to row, and from test to test.
+            if (number + number // every + len(item.function.__name__)) % every:
                 item.add_marker(pytest.mark.exhaustive)
             seen[item.function] += 1
     if not config.getoption("--exhaustive"):

@@ -146,7 +146,7 @@ class Struct:
     leading: Mapping[str, int] = field(default_factory=dict)
     fill: Callable[..., Any] | None = None
     units: float | None = None
-    by_default: int = 3
+    by_default: int = 2
 
     @property
     def name(self):

@@ -156,6 +156,7 @@ def test_the_oracle_agrees(name, which):
             raise
 
 
+@pytest.mark.thinned
 @first_of_each(VARIANTS)
 def test_eager_is_jitted_is_exported(case):
     arrays = case.leaves
@@ -168,7 +169,7 @@ def test_eager_is_jitted_is_exported(case):
     assert shapes == [(x.shape, x.dtype) for x in jax.tree.leaves(eager)]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @first_of_each(MAPPED)
 def test_eager_is_vmapped(case):
     batch = [np.stack([a, flipped(a)]) for a in case.leaves]
@@ -177,7 +178,7 @@ def test_eager_is_vmapped(case):
         assert_is(item(mapped, i), case(*(s[i] for s in batch)))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @first_of_each(MAPPED)
 def test_vmap_over_one_operand(case):
     arrays = case.leaves
@@ -221,7 +222,7 @@ def test_derivatives(case):
     assert inner(output, output) == inner(floats, cotangents)
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_linear_variant_and_bfloat16
 def test_linear_transpose(case, dtype):
     """It is the transpose: <f(x), y> = <x, f*(y)>, and what jax.vjp finds, also for each operand alone."""
@@ -238,7 +239,7 @@ def test_linear_transpose(case, dtype):
         assert_same_bits(jax.linear_transpose(of_one, x)(output)[0], transposed[which])
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @first_of_each(LINEAR)
 def test_jacfwd_equals_jacrev(case):
     function, floats = of_floats(case)
@@ -250,7 +251,7 @@ def test_jacfwd_equals_jacrev(case):
         assert case.is_weighted or {*np.unique(jacobian)} <= {0, 1}
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_linear_variant_and_bfloat16
 def test_nested_vmap_over_any_axes(case, dtype):
     function, floats = of_floats(case, dtype)
@@ -331,7 +332,7 @@ COMPOSITIONS = {
 }
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize(
     ("case", "dtype"),
     [
@@ -373,7 +374,7 @@ every_case_and_exhaustive_variant = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_case_and_exhaustive_variant
 def test_operands_are_mapped_one_by_one_under_shard_map(case):
     """Where one operand differs from device to device and the others do not."""
@@ -398,7 +399,7 @@ def test_operands_are_mapped_one_by_one_under_shard_map(case):
             assert_is(item(result, i), expected)
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @first_of_each(MAPPED)
 def test_a_symbolic_batch_is_exported(case):
     arrays = case.leaves
@@ -499,7 +500,7 @@ def compilations(caplog):
     return counted
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_case
 def test_a_second_call_compiles_nothing(case, compilations):
     arrays = case.leaves

@@ -166,7 +166,7 @@ VIEWS = {"repeated": ((3000, 2), (0, 1)), "overlapping": ((40, 7), (1, 1)), "int
 ADDED = list(itertools.product(["float32", "float16", "bfloat16", "float8_e5m2"], [False, True]))
 
 
-@pytest.mark.parametrize("case", sampled(ADDED, [ADDED[0], ADDED[3], ADDED[4], ADDED[7]]), ids=str)  # each in one way
+@pytest.mark.parametrize("case", sampled(ADDED, [ADDED[0], ADDED[7]]), ids=str)
 def test_the_gradient_of_a_view_is_added_in_float32(case):
     """Of elements that several coordinates see; ones, whose sums a narrow type would stop."""
     dtype, deterministic = jnp.dtype(case[0]), case[1]
@@ -342,7 +342,7 @@ REDUCED = [*HALF, *COMPLEX, ("float8_e5m2", "add"), *WIDE_SUMS]
 UFUNCS = {"add": (64, np.add), "mul": (3, np.multiply), "min": (4, np.minimum), "max": (1, np.maximum)}
 
 
-@pytest.mark.parametrize("case", sampled(REDUCED, [HALF[0], COMPLEX[1], WIDE_SUMS[0], *WIDE_SUMS[5:]]), ids=str)
+@pytest.mark.parametrize("case", sampled(REDUCED, [COMPLEX[1], WIDE_SUMS[0], *WIDE_SUMS[5:]]), ids=str)
 def test_forms_of_every_reduction(case):
     """Of floats signs alone, so that a product of any length is exact."""
     dtype, reduction = case
@@ -430,10 +430,15 @@ def test_promises_reach_xla(promises):
 def test_the_gradient_of_a_promised_permutation(name):
     order = np.random.default_rng(10).permutation(64).astype(np.int32)
     cotangent = jnp.arange(1, 65, dtype=np.float32)
-    for mode, form, ids in itertools.product(("clip", "fill"), ("plain", "inverse"), (order, order - 64)):
+    reads = [
+        partial(READS[name], i=ids, mode=mode, unique_indices=True)
+        for mode, ids in itertools.product(("clip", "fill"), (order, order - 64))
+    ]
+    backs = [(lambda c, read=read: jax.vjp(read, jnp.zeros(64))[1](c)[0], cotangent) for read in reads]
+    for form in ("plain", "inverse"):
         with dml_jax.use_form(form):
-            back = jax.vjp(partial(READS[name], i=ids, mode=mode, unique_indices=True), jnp.zeros(64))[1]
-            assert_same_bits(back(cotangent)[0][order], cotangent)
+            for gradient in together(backs):
+                assert_same_bits(gradient[order], cotangent)
 
 
 def reported(function, *arrays):
@@ -500,7 +505,7 @@ COPIED = 1 if jax.default_backend() == "cpu" else 0
 NARROW = list(itertools.product([(np.float16, 0), (jnp.bfloat16, COPIED)], REDUCTIONS))
 
 
-@pytest.mark.parametrize("case", sampled(NARROW, [NARROW[0], NARROW[2], NARROW[5], NARROW[7]]), ids=str)
+@pytest.mark.parametrize("case", sampled(NARROW, [NARROW[0], NARROW[7]]), ids=str)
 def test_few_updates_of_a_donated_table_of_narrow_floats(case):
     """Are computed beside the table, not in a wide copy of it."""
     (dtype, copies), reduction = case

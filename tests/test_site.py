@@ -47,9 +47,13 @@ def once(factory, name, make):
     return folder
 
 
+# As `python -m sphinx`, without looking for garbage, which took a fifth of the time.
+SPHINX = "import gc, sys; gc.disable(); from sphinx.cmd.build import main; sys.exit(main(sys.argv[1:]))"
+
+
 def build(root, folder):
     """Builds the site of a clone; returns what is wrong with it."""
-    built = python(root, "-m", "sphinx", "-q", "-W", "--keep-going", "docs", folder)
+    built = python(root, "-c", SPHINX, "-q", "-W", "--keep-going", "docs", folder)
     return built.stderr if built.returncode else ""
 
 

@@ -137,7 +137,7 @@ def test_documented_examples(name):
         assert_agrees(actual, wanted.reshape(tensor.sizes), units)
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_example
 def test_documented_examples_as_model_files(example, tmp_path):
     path, lines = tmp_path / "model.json", []

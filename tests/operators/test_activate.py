@@ -176,7 +176,7 @@ def struct_of(name):
         expected=expected,
         fill=fill,
         units=None if name in EXACT else 8,
-        by_default=2,
+        by_default=1,
     )
 
 

@@ -53,8 +53,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if thinned := item.get_closest_marker("thinned"):
             every, number = (thinned.args or (3,))[0], seen[item.function]
-            # One of each row, in another place from row to row, and from test to test.
-            if (number + number // every + len(item.function.__name__)) % every:
+            # One of each row, in another place from row to row, and from test to test, whose names differ in length.
+            if (number + number // every + len(item.nodeid.partition("[")[0])) % every:
                 item.add_marker(pytest.mark.exhaustive)
             seen[item.function] += 1
     if not config.getoption("--exhaustive"):

@@ -71,7 +71,7 @@ def test_far_numbers_have_numbers_and_derivatives(activation):
     assert np.isfinite(slopes).all()
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(12)
 @every_activation
 def test_derivatives(activation):
     away = np.float32([[-2.3, -0.8, -0.3, 0.2, 0.7, 1.7]])  # from corners

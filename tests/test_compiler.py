@@ -56,7 +56,7 @@ LARGE = ("GATHER", "GATHER_ELEMENTS", "DEPTH_TO_SPACE", "SCATTER_ND")
 # Names.
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_struct
 def test_its_repr_says_what_it_takes_and_makes(desc):
     ports = {port: f"{port}: {tensor.dtype}[{tensor.element_span}]" for port, tensor in desc.ports().items()}
@@ -66,7 +66,7 @@ def test_its_repr_says_what_it_takes_and_makes(desc):
     assert repr(run) == f"CompiledOperator {desc.operator_type}({taken}) -> ({made})"
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_struct
 def test_buffers_are_taken_by_name(desc):
     with jax.enable_x64(True):
@@ -132,7 +132,7 @@ def test_large_outputs_are_flat_too(operator):
     assert_same_bits(longer, np.append(fresh, np.float32([7] * 5)))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_struct
 def test_the_outputs_are_written_into_the_memory_of_out(desc):
     for one in (desc, *([large(desc.operator_type)] if desc.operator_type in LARGE else [])):

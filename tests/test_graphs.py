@@ -438,7 +438,7 @@ def operations(function, *arrays):
     return STORED.findall(jax.jit(function).lower(*arrays).as_text())
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("desc", DESCS.values(), ids=DESCS)
 def test_a_graph_of_one_operator_is_that_operator(desc):
     """The same operations on the same buffers, in both forms."""
@@ -786,7 +786,7 @@ def spanned(data, tensor):
     return data[: tensor.element_span * tensor.dtype.itemsize].view(tensor.dtype)
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("ends", EDGES_BETWEEN.values(), ids=EDGES_BETWEEN)
 def test_an_edge_is_the_bytes_that_are_written(ends, x64):
     """NumPy's view of them; between and behind the elements that are written there is 0."""

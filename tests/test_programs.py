@@ -49,12 +49,14 @@ def lines(function, *arrays, **options):
         return programs.canonical(ir.Module.parse(text))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("outer", OUTER.values(), ids=OUTER)
 @pytest.mark.parametrize("inner", INNER.values(), ids=INNER)
 def test_functions_and_their_names_make_no_difference(inner, outer):
     assert lines(outer(inner)) == lines(outer(scaled))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("outer", OUTER.values(), ids=OUTER)
 @pytest.mark.parametrize("other", OTHER.values(), ids=OTHER)
 def test_what_they_do_makes_one(other, outer):

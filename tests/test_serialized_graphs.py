@@ -548,7 +548,7 @@ def overlapping_constants(count):
 
 @pytest.mark.parametrize("bomb", [shared_strings, shared_nodes, shared_arrays, overlapping_constants])
 def test_shared_parts_take_no_more_than_the_size_of_the_file(bomb):
-    content = bomb(20_000)  # squared, gigabytes
+    content = bomb(8_000)  # squared, half a gigabyte
     tracemalloc.start()
     try:
         assert "its parts overlap" in outcome(content)

@@ -338,7 +338,7 @@ def test_a_symbolic_length_that_is_long_enough_is_exported(exhaustive):
         assert_same_bits(exported.call(buffer), numpy_view(buffer, sizes, strides, offset))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(7)
 @every_write
 def test_numpy_arrays_are_written_while_jit_is_off(layout):
     buffer, updates = operands(layout)

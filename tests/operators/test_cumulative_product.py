@@ -125,7 +125,7 @@ def jacobian(x, direction="increasing", exclusive=False):
     return found
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("x", [[2, 3, 5, 7], [2, 0, 3, 5], [2, 0, 3, 0, 5], [0, 0, 0], [0]], ids=str)
 @pytest.mark.parametrize("direction", ["increasing", "decreasing"])
 @pytest.mark.parametrize("exclusive", [False, True])

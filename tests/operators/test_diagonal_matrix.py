@@ -141,7 +141,7 @@ def test_what_the_struct_refuses(make, error, match):
 # Against the oracle.
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("rows", [0, 1, 2, 4])
 @pytest.mark.parametrize("columns", [0, 1, 3, 4])
 def test_every_offset_of_small_matrices(rows, columns):

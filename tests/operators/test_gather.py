@@ -155,7 +155,7 @@ def test_larger_shapes(shape, axis, count, dtype, seed):
     assert_same_bits(gather(x, indices, axis), oracle(x, indices, axis))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("how", [{}, {"mode": "fill", "fill_value": -1}], ids=["clip", "fill"])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_index_type_means_the_same(dtype, how, x64):

@@ -122,7 +122,7 @@ def test_larger_shapes(shape, axis, along, dtype, seed):
     assert_same_bits(gather_elements(x, indices, axis), oracle(x, indices, axis))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_index_type_means_the_same(dtype, x64):
     """Eager or jitted, x64 on or off."""

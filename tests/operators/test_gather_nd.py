@@ -182,7 +182,7 @@ def test_larger_shapes(shape, batch, t, count, dtype, seed):
     assert_same_bits(gather_nd(x, indices, batch_dims=batch), oracle(x, indices, batch))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_index_type_means_the_same(dtype, x64):
     """Eager or jitted, x64 on or off."""

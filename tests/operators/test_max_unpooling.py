@@ -117,7 +117,7 @@ def test_every_small_shape(shapes):
     assert_calls_agree(calls())
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
 def test_indices_of_every_type(dtype, x64):
     """Those that overflow, wrap or truncate in a careless implementation; 64-bit ones of NumPy without x64 too."""

@@ -283,7 +283,7 @@ def test_every_small_shape(shapes):
     assert_calls_agree(itertools.islice(every, 0, None, 4 if shapes is FEW else 1))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_every_border_of_a_row(mode, size):
@@ -314,7 +314,7 @@ def test_many_dimensions_and_none():
         assert_same_bits(pad(np.float32(3), (), (), mode=mode), np.float32(3))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(4)
 @every_narrow_float
 @pytest.mark.parametrize("mode", MODES)
 def test_bits_of_narrow_floats(mode, dtype):
@@ -397,7 +397,7 @@ def test_empty_arrays():
 # Transformations.
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients_of_all_copies_are_added(mode, dtype):

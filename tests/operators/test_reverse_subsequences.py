@@ -159,7 +159,7 @@ def test_every_small_shape(shapes):
     assert_calls_agree(calls())
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_type_of_lengths_means_the_same(dtype, x64):
     """Eager or jitted, x64 on or off; far lengths too."""

@@ -138,7 +138,7 @@ def test_larger_shapes_without_duplicates(shape, axis, data):
     assert_same_bits(scatter_elements(x, indices, updates, axis), expected)
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("mode", ["drop", "clip"])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_index_type_means_the_same(dtype, mode, x64):

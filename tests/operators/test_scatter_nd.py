@@ -149,7 +149,7 @@ def test_larger_shapes_without_duplicates(shape, t, data):
     assert_same_bits(scatter_nd(x, tuples, slices), expected)
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("mode", ["drop", "clip"])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_index_type_means_the_same(dtype, mode, x64):

@@ -125,7 +125,7 @@ def test_many_dimensions_and_none():
     assert_same_bits(select(np.bool_(False), np.float32(3), np.float32(4)), np.float32(4))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_number_but_0_is_true(dtype, x64):
     """Also where only the high bits are set, and x64 is off."""

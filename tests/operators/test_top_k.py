@@ -253,7 +253,7 @@ def test_every_kind_of_float32():
         assert_is(jax.jit(partial(top_k, axis=0, k=len(x), direction=way))(x), wanted)
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", [bool, *INTEGERS, ml_dtypes.int4, ml_dtypes.uint4], ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_type_of_integer(dtype, way):

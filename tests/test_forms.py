@@ -183,7 +183,7 @@ ELEMENTS_SAMPLE = [("joined", "float8_e5m2"), ("joined", "bfloat16"), ("joined",
 ELEMENTS_SAMPLE += [("axis_last", "uint8"), ("axis_last", "float16"), ("axis_last", "complex64")]
 
 
-@pytest.mark.parametrize(("case", "which"), spread(ELEMENTS, ELEMENTS_SAMPLE, 3))
+@pytest.mark.parametrize(("case", "which"), spread(ELEMENTS, ELEMENTS_SAMPLE, 6))
 def test_elements(case, which):
     (form, dtype), calls = case, []
     for shape, size in itertools.product([(6, 16), (5, 7), (3, 4, 8)], (1, 8)):

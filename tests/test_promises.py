@@ -169,7 +169,7 @@ def test_eager_is_jitted_is_exported(case):
     assert shapes == [(x.shape, x.dtype) for x in jax.tree.leaves(eager)]
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(2)
 @first_of_each(MAPPED)
 def test_eager_is_vmapped(case):
     batch = [np.stack([a, flipped(a)]) for a in case.leaves]

@@ -124,6 +124,7 @@ def test_json_round_trip(struct):
 # DirectML's documented examples: compiled, computed, and as a model file.
 
 
+@pytest.mark.thinned(2)
 @first_examples
 def test_documented_examples(name):
     example = EXAMPLES[name]

@@ -142,6 +142,29 @@ def test_a_domain_that_is_not_imported_or_not_known():
     refused(model([node], {"x": X}, ["y"]), "'flex': the model must import a version of the domain 'ai.onnx.preview'")
 
 
+def test_an_output_that_is_an_input_left_out():
+    late = function("Late", ["a", "b"], ["b"], [])
+    proto = with_functions(model([own("Late", ["x"], ["y"])], {"x": X}, ["y"]), late)
+    with pytest.raises(OnnxError, match="Late node 'call': every output that is read must be computed, but 'y' is not"):
+        to_jax(proto)(X)
+
+
+def test_floats_that_decide_sizes_in_functions_and_branches_are_no_parameters():
+    """A function that is called as an operator of ONNX's is none of them."""
+    scales, picture = np.float32([1, 1, 2, 2]), np.ones((1, 1, 2, 2), np.float32)
+    resize = make("Resize", ["p", "", "s"], ["r"], mode="nearest")
+    enlarge = function("Enlarge", ["p", "s"], ["r"], [resize])
+    called = with_functions(model([own("Enlarge", ["p", "s"], ["y"])], {"p": picture}, ["y"], {"s": scales}), enlarge)
+    branches = {name: helper.make_graph([resize], name, [], [value("r")]) for name in ("then_branch", "else_branch")}
+    chosen = model([make("If", ["b"], ["y"], **branches)], {"p": picture, "b": np.array(True)}, ["y"], {"s": scales})
+    assert not to_jax(called).parameters
+    assert not to_jax(chosen).parameters
+    assert jax.jit(lambda p: to_jax(called)(p, parameters={}))(picture).shape == (1, 1, 4, 4)
+    times = function("Dropout", ["a", "w"], ["b"], [make("Mul", ["a", "w"], ["b"])])
+    trained = with_functions(model([own("Dropout", ["x", "w"], ["y"])], {"x": X}, ["y"], {"w": np.float32(2)}), times)
+    assert list(to_jax(trained).parameters) == ["w"]
+
+
 # ONNX's own.
 
 
@@ -283,6 +306,11 @@ def test_inputs_by_name():
         assert text in str(caught.value)
 
 
+def test_an_input_may_be_called_self():
+    f = to_jax(model([make("Neg", ["self"], ["y"])], {"self": X}, ["y"]))
+    assert_same_bits(f(self=X), -X)
+
+
 def test_static_inputs():
     nodes = [make("Reshape", ["x", "shape"], ["y"])]
     proto = model(nodes, {"x": X, "shape": np.int64([3, 2])}, ["y"])
@@ -297,6 +325,7 @@ def test_static_inputs():
             dml_jax.DataTypeError,
             "static value 'shape': it must be int64, exactly, but it is [1.5, 2]",
         ),
+        ({"shape": [np.nan, 2]}, dml_jax.DataTypeError, "static value 'shape': it must be int64, exactly"),
         ({"shape": "six"}, dml_jax.DataTypeError, "static value 'shape': it must be int64, exactly, but it is 'six'"),
         ({"shape": [6]}, OnnxError, "static value 'shape': its sizes must be [2], but they are [1]"),
     ]:

@@ -108,6 +108,7 @@ CALLS = {
     "negate_beyond": ([make("Neg", ["ids"], ["y"])], False),
     "magnitude_beyond": ([make("Abs", ["ids"], ["y"])], False),
     "remainder": ([make("Mod", ["small", "seven"], ["y"])], True),
+    "remainder_of_any": ([make("Mod", ["ids", "seven"], ["y"])], True),
     "clip": ([make("Clip", ["ids", "seven"], ["y"])], True),
     "reduce": ([make("ReduceSum", ["small"], ["y"])], True),
     "reduce_beyond": ([make("ReduceSum", ["ids"], ["y"])], False),
@@ -167,3 +168,40 @@ def test_a_scatter_that_adds_is_refused_but_by_indices():
     assert_same_bits(jax.jit(to_jax(proto, int32=["ids"]))(IDS), wanted)
     added = make("ScatterElements", ["ids", "rows", "ids"], ["y"], reduction="add")
     assert outcome(to_jax(ids_model(added, rows=np.zeros((2, 3), np.int64)), int32=["ids"]), IDS) is None
+
+
+def test_updates_that_are_added_to_constants_may_not_fit():
+    into = make("ScatterElements", ["most", "zero", "u"], ["y"], reduction="add")
+    constants = {"most": np.int64([2**31 - 1]), "zero": np.int64([0])}
+    proto = model([into], {"u": np.int64([1])}, ["y"], constants)
+    assert outcome(to_jax(proto, int32=["u"]), np.int32([1])) is None
+    into.attribute[0].s = b"max"
+    greatest = to_jax(model([into], {"u": np.int64([1])}, ["y"], constants), int32=["u"])
+    assert_same_bits(outcome(greatest, np.int32([1])), np.int32([2**31 - 1]))
+
+
+def test_padding_brings_zeros_in():
+    nodes = [
+        make("Max", ["x", "ten"], ["a"]),
+        make("Pad", ["a", "one"], ["b"]),
+        make("Sub", ["b", "most"], ["c"]),
+        make("Sub", ["c", "eight"], ["y"]),
+    ]
+    constants = {"ten": [10], "one": [1, 0], "most": [2**31 - 1], "eight": [8]}
+    proto = model(nodes, {"x": np.int64([10])}, ["y"], {name: np.int64(value) for name, value in constants.items()})
+    assert outcome(to_jax(proto, int32=["x"]), np.int32([10])) is None
+
+
+def test_branches_give_int64_that_fits():
+    """Of an unknown condition: the range is that of both."""
+    output = helper.make_tensor_value_info("k", TensorProto.INT64, None)
+    numbers = [make("Constant", [], ["k"], value_ints=[n]) for n in (0, 3)]
+    branches = [helper.make_graph([number], "g", [], [output]) for number in numbers]
+    choose = make("If", ["c"], ["k"], then_branch=branches[0], else_branch=branches[1])
+    proto = model([choose, make("Gather", ["t", "k"], ["y"])], {"c": np.array(True), "t": TABLE}, ["y"])
+    for known, row in ((True, 0), (False, 3)):
+        assert_same_bits(jax.jit(to_jax(proto))(np.array(known), TABLE), TABLE[[row]])
+    nodes = [choose, make("Add", ["k", "far"], ["y"])]
+    for far, fits in ((2**31 - 4, True), (2**31 - 3, False)):
+        added = to_jax(model(nodes, {"c": np.array(True)}, ["y"], {"far": np.int64([far])}))
+        assert (outcome(added, np.array(False)) is not None) == fits

@@ -557,3 +557,60 @@ def test_run_node_takes_one_name_twice():
     assert_same_bits(run_node(node, [np.float32([1]), np.float32([1])])[0], np.float32([2]))
     with pytest.raises(OnnxError, match="the inputs must be x, x, but there are 1"):
         run_node(node, [np.float32([1])])
+
+
+# Constants and data.
+
+CUT = np.float32([-300.7, -129, -1.5, 300, 2.0**31, np.nan])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32])
+def test_floats_beyond_an_integer_are_cut_alike_as_constants_and_as_data(dtype):
+    node = helper.make_node("Cast", ["x"], ["y"], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    assert_same_bits(to_jax(model([node], {}, ["y"], {"x": CUT}))(), to_jax(model([node], {"x": CUT}, ["y"]))(CUT))
+
+
+def test_integers_that_float32_cannot_hold_are_refused_while_x64_is_off():
+    x = np.int32([16777217])
+    for node in (
+        helper.make_node("ReduceL2", ["x"], ["y"], keepdims=0),
+        helper.make_node("Shrink", ["x"], ["y"], bias=0.5, lambd=0.5),
+        helper.make_node("Pow", ["x", "half"], ["y"]),
+    ):
+        constants = {"half": np.float32(0.5)} if "half" in node.input else {}
+        function = to_jax(model([node], {"x": x}, ["y"], constants))
+        with pytest.raises(TypeError, match=r"int32 must be computed with as float64, .* jax_enable_x64 is off"):
+            function(x)
+        known = to_jax(model([node], {}, ["y"], {"x": x, **constants}))()
+        with jax.enable_x64(True):
+            assert_same_bits(function(x), known)
+    square = to_jax(model([helper.make_node("Pow", ["x", "two"], ["y"])], {"x": x}, ["y"], {"two": np.float32(2)}))
+    assert_same_bits(square(np.int32([4097])), np.int32([4097**2]))
+
+
+def test_what_a_size_of_minus_one_cannot_follow_from():
+    empty = np.zeros((0, 3), np.float32)
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"], name="flat")
+    function = to_jax(model([node], {"x": empty}, ["y"], {"shape": np.int64([0, -1])}))
+    with pytest.raises(OnnxError, match=r"'flat': the size for -1 must follow from the others, but"):
+        function(empty)
+
+
+def test_inputs_of_a_list_cannot_be_left_out():
+    with pytest.raises(OnnxError, match="Max node #0: it must have the input data_0, but that is left out"):
+        to_jax(model([helper.make_node("Max", ["x", ""], ["y"])], {"x": X}, ["y"]))
+
+
+def test_old_broadcasting_stays_in_the_first_operand():
+    a, b = np.ones((2, 3, 4), np.float32), np.ones((3, 4), np.float32)
+    for first, second, attributes in ((a, b, {"axis": 2}), (b, a, {}), (a[0, 0, 0], a[0, 0, 0], {"axis": 1})):
+        node = helper.make_node("Add", ["a", "b"], ["y"], broadcast=1, **attributes)
+        function = to_jax(model([node], {"a": np.asarray(first), "b": np.asarray(second)}, ["y"], opset=6))
+        with pytest.raises(OnnxError, match="the second operand must lie in the dimensions of the first one"):
+            function(np.asarray(first), np.asarray(second))
+
+
+def test_an_infinite_slope_has_a_derivative_where_it_does_not_count():
+    x, slope = np.float32([1, 2, -1]), np.float32([np.inf, 1, 3])
+    function = to_jax(model([helper.make_node("PRelu", ["x", "slope"], ["y"])], {"x": x, "slope": slope}, ["y"]))
+    assert_same_bits(jax.grad(lambda x: function(x, slope).sum())(x), np.float32([1, 1, 3]))

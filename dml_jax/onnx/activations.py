@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import nn
 
 from ..core.activation import Activation
@@ -14,7 +13,7 @@ from ..errors import ConstraintError
 from ..lowering.combine import wide_type
 from ..operators import activate
 from .arrange import axis_of
-from .values import Array, Operators, on_device
+from .values import Array, Operators, float_for, on_device
 
 __all__ = ["OPERATORS"]
 
@@ -46,7 +45,7 @@ def _shrink(*, input: Array, bias: float, lambd: float) -> jax.Array:
     x = on_device(input)
     if jnp.issubdtype(x.dtype, jnp.floating):
         return activate(x, Activation("ACTIVATION_SHRINK", (bias, lambd)))
-    numbers = x.astype(jax.dtypes.canonicalize_dtype(np.float64)) if bias % 1 else x
+    numbers = x.astype(float_for(x.dtype)) if bias % 1 else x
     return activate(numbers, Activation("ACTIVATION_SHRINK", (bias, float(floor(lambd))))).astype(x.dtype)
 
 

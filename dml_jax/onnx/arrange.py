@@ -117,6 +117,8 @@ def reshape(*, data: Array, shape: Any, allowzero: int = 0) -> Array:
     if min(wanted, default=0) < -1 or wanted.count(-1) > 1:
         raise ConstraintError(f"shape must be sizes, of which one may be -1, but it is {wanted}")
     sizes = [data.shape[d] if n == 0 and not allowzero else n for d, n in enumerate(wanted)]
+    if -1 in sizes and 0 in sizes:
+        raise ConstraintError(f"the size for -1 must follow from the others, but these are {sizes}, and one is 0")
     xp, data = arrays(data)
     return xp.reshape(data, sizes)
 
@@ -243,6 +245,7 @@ def tile(*, input: Array, repeats: Any) -> Array:
 def tile_along(*, input: Array, tiles: Array, axis: Array) -> Array:
     """The first version: one axis."""
     (count,), (along,) = known_ints("tiles", tiles), known_ints("axis", axis)
+    along = axis_of("axis", along, input.ndim)
     return tile(input=input, repeats=[count if d == along else 1 for d in range(input.ndim)])
 
 

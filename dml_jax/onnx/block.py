@@ -34,6 +34,7 @@ class FunctionCall:
       inputs: names of values, "" for one that is left out.
       outputs: names of values, "" for one that nothing needs.
       schema: of ONNX's own function, else None.
+      own: the body of a function of the model, whatever the inputs are.
     """
 
     label: str
@@ -42,6 +43,7 @@ class FunctionCall:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     schema: defs.OpSchema | None = None
+    own: Block | None = None
     captured: tuple[str, ...] = ()
 
 
@@ -128,14 +130,16 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     try:
         if all(value is None or isinstance(value, np.ndarray) for value in read):
             with jax.ensure_compile_time_eval(), jax.enable_x64(True), np.errstate(all="ignore"):
-                results = [np.asarray(r) for r in _results(step, values, scope)]
+                results = [None if r is None else np.asarray(r) for r in _results(step, values, scope)]
         else:
             results = _results(step, values, scope)
         named = [(i, name) for i, name in enumerate(step.outputs) if name]
+        if absent := [name for i, name in named if i >= len(results) or results[i] is None]:
+            raise OnnxError(f"every output that is read must be computed, but {absent[0]!r} is not")
         return {name: _as_declared(step, i, results[i], values) for i, name in named}
     except UnsupportedError as error:  # in a body that depends on types
         raise UnsupportedError([f"{step.label}: {node}" for node in error.nodes], error.supported) from None
-    except (TypeError, ValueError, IndexError, OverflowError, InconclusiveDimensionOperation) as error:
+    except (TypeError, ValueError, IndexError, ArithmeticError, InconclusiveDimensionOperation) as error:
         kind = type(error) if isinstance(error, (OnnxError, DataTypeError)) else OnnxError
         raise kind(f"{step.label}: {error}") from error
 

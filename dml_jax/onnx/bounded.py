@@ -8,13 +8,14 @@ from math import prod
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..errors import DataTypeError
 from .node import Node
-from .values import X64_OFF
+from .values import X64_OFF, is_narrowed
 
-__all__ = ["Bounded", "compute_bounded", "index_bounded"]
+__all__ = ["Bounded", "Range", "as_bounded", "compute_bounded", "index_bounded"]
 
 INT32 = np.iinfo(np.int32)
 Range = tuple[int, int]
@@ -55,6 +56,14 @@ class Bounded:
         return self.array.ndim
 
 
+def as_bounded(value: Any) -> Any:
+    """A known int64 array that fits 32 bits, as data while x64 is off; else the value."""
+    if not isinstance(value, np.ndarray) or value.dtype != np.int64 or not is_narrowed(np.int64):
+        return value
+    low, high = _range(value)
+    return Bounded(jnp.asarray(_narrow(value)), (low, high)) if INT32.min <= low <= high <= INT32.max else value
+
+
 def index_bounded(result: jax.Array, indexed: Any) -> Bounded | None:
     """Indices of elements, computed in 32 bits, as int64; None if there are too many elements."""
     greatest = max(0, prod(indexed.shape) - 1)
@@ -68,11 +77,11 @@ def compute_bounded(node: Node, values: Sequence[Any]) -> tuple[Any, ...]:
       DataTypeError: they may not.
     """
     law = _LAWS.get(node.op_type)
-    is_combined = isinstance(values[0], Bounded) and node.attributes.get("reduction", "none") != "none"
-    if law is None or is_combined:
-        raise DataTypeError(f"int64 must not be narrowed, but {X64_OFF}")
     types = [node.schema.inputs[min(i, len(node.schema.inputs) - 1)].type_str for i in range(len(values))]
     wide = {kind for kind, value in zip(types, values, strict=True) if isinstance(value, Bounded)}
+    is_combined = types[0] in wide and node.attributes.get("reduction", "none") in ("add", "mul")
+    if law is None or is_combined:
+        raise DataTypeError(f"int64 must not be narrowed, but {X64_OFF}")
     same = [kind in wide and value is not None for kind, value in zip(types, values, strict=True)]
     ranges = [_range(value) for value, is_same in zip(values, same, strict=True) if is_same]
     made = law(ranges, values[0].shape)
@@ -124,6 +133,17 @@ def _corners(function: Callable[[int, int], int]) -> _Law:
     return law
 
 
+def _with_zero(ranges: Sequence[Range], _: Any = None) -> Range:
+    low, high = _hull(ranges)
+    return min(0, low), max(0, high)
+
+
+def _remainder(ranges: Sequence[Range], _: Any) -> Range:
+    """Nearer to 0 than the divisor."""
+    greatest = max(0, *(abs(n) - 1 for n in ranges[1]))
+    return -greatest, greatest
+
+
 def _magnitude(ranges: Sequence[Range], _: Any) -> Range:
     return -max(map(abs, _hull(ranges))), max(map(abs, _hull(ranges)))
 
@@ -134,14 +154,16 @@ def _summed(ranges: Sequence[Range], sizes: tuple[int, ...]) -> Range:
 
 
 _MOVES = (
-    "Clip Compress Concat Expand Flatten Gather GatherElements GatherND Identity Pad Reshape "
+    "Clip Compress Concat Expand Flatten Gather GatherElements GatherND Identity Reshape "
     "ReverseSequence Scatter ScatterElements ScatterND Slice Split Squeeze Tile TopK Transpose Unsqueeze Where"
 )
 _READS = "ArgMax ArgMin Cast Equal Greater GreaterOrEqual Less LessOrEqual OneHot Shape Size"
 _LAWS: Mapping[str, _Law] = {
     **dict.fromkeys((*_MOVES.split(), *_READS.split()), _hull),
     **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),
-    **dict.fromkeys(("Abs", "Neg", "Mod"), _magnitude),
+    **dict.fromkeys(("Abs", "Neg"), _magnitude),
+    "Mod": _remainder,
+    "Pad": _with_zero,
     **dict.fromkeys(("CumSum", "ReduceSum"), _summed),
     "Add": _corners(lambda a, b: a + b),
     "Max": _corners(max),

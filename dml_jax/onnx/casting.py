@@ -34,7 +34,8 @@ def cast(*, input: Array, to: int, saturate: int = 1, round_mode: str = "up") ->
         x = xp.clip(x, -limit, limit) if saturate else x
     if target.name.startswith(("int4", "uint4", "int2", "uint2")) and jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(np.int32)  # of which the low bits are kept; XLA would take the nearest
-    return x.astype(target) if xp is np else dml_cast(x, target)
+    is_cut = jnp.issubdtype(x.dtype, jnp.floating) and jnp.issubdtype(target, jnp.integer)
+    return x.astype(target) if xp is np and not is_cut else dml_cast(x, target)  # beyond the range NumPy wraps
 
 
 def cast_like(*, input: Array, target_type: Array, saturate: int = 1, round_mode: str = "up") -> Array | Bounded:

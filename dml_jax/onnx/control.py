@@ -7,30 +7,46 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..errors import ConstraintError
+from .bounded import Bounded, Range, as_bounded
 from .errors import NotConstantError
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS"]
 
-Branch = Callable[[], tuple[Array, ...]]
+Branch = Callable[[], tuple[Any, ...]]
 
 
-def if_(*, cond: Array, then_branch: Branch, else_branch: Branch, count: int) -> tuple[Array, ...]:
+def if_(*, cond: Array, then_branch: Branch, else_branch: Branch, count: int) -> tuple[Any, ...]:
     """One branch alone where the condition is known; else both, of one type, through `jax.lax.cond`."""
-    if not isinstance(cond, Tracer):
+    if not isinstance(cond, Tracer) and np.size(cond) == 1:
         return (then_branch if np.asarray(cond).item() else else_branch)()
-    branches = [_on_device(branch) for branch in (then_branch, else_branch)]
+    if np.shape(cond) not in ((), (1,)):
+        raise ConstraintError(f"cond must have one element, but its shape is {np.shape(cond)}")
+    ranges: dict[int, Range] = {}
+    branches = [_on_device(branch, ranges) for branch in (then_branch, else_branch)]
     first, second = (jax.eval_shape(branch) for branch in branches)
     if [(y.shape, y.dtype) for y in first] != [(y.shape, y.dtype) for y in second]:
         raise NotConstantError(
             f"cond must be known, because its branches give other types, {_text(first)} and {_text(second)}, but it "
             "depends on the data of an input; `to_jax(model, static={name: value})` makes an input known"
         )
-    return jax.lax.cond(cond.reshape(()), *branches)
+    results = jax.lax.cond(cond.reshape(()), *branches)
+    return tuple(Bounded(y, ranges[i]) if i in ranges else y for i, y in enumerate(results))
 
 
-def _on_device(branch: Branch) -> Branch:
-    return lambda: tuple(map(on_device, branch()))
+def _on_device(branch: Branch, ranges: dict[int, Range]) -> Branch:
+    """The branch on data of JAX; int64 that fits 32 bits is int32, and the range of it by number, in all branches."""
+
+    def run() -> tuple[jax.Array, ...]:
+        made = [as_bounded(y) for y in branch()]
+        for i, y in enumerate(made):
+            if isinstance(y, Bounded):
+                low, high = ranges.get(i, y.range)
+                ranges[i] = min(low, y.range[0]), max(high, y.range[1])
+        return tuple(y.array if isinstance(y, Bounded) else on_device(y) for y in made)
+
+    return run
 
 
 def _text(results: Any) -> str:

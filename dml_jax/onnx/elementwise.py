@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..lowering.combine import wide_type
-from .values import Array, Operators, arrays, on_device
+from .values import Array, Operators, arrays, float_for, on_device
 
 __all__ = ["OPERATORS", "add", "divide", "limited", "multiply", "subtract"]
 
@@ -59,8 +60,11 @@ def limited(function: Callable[..., Array]) -> Callable[..., Array]:
         (_, a), (name, b) = operands.items()
         if not broadcast and a.shape != b.shape:
             raise ConstraintError(f"without broadcast the shapes must be equal, but they are {a.shape} and {b.shape}")
-        if broadcast and axis is not None:
-            b = b.reshape((*b.shape, *(1,) * (a.ndim - axis % a.ndim - b.ndim)))
+        at = a.ndim - b.ndim if axis is None else axis + a.ndim * (axis < 0)
+        if not 0 <= at <= a.ndim - b.ndim:
+            rule = "the second operand must lie in the dimensions of the first one from axis on"
+            raise ConstraintError(f"{rule}, but they are {b.shape} and {a.shape}, and axis is {axis}")
+        b = b.reshape((*b.shape, *(1,) * (a.ndim - at - b.ndim)))
         return function(**operands | {name: b})
 
     return broadcast_second
@@ -141,9 +145,11 @@ def _whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
 
 def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
     """Integers to the power of fractions: whole ones are exact, others are computed in the widest floats."""
-    wide = jax.dtypes.canonicalize_dtype(np.float64)
     whole = jnp.rint(exponent)
     is_whole = exponent == whole
+    if not isinstance(is_whole, Tracer) and is_whole.all():
+        return _whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
+    wide = float_for(base.dtype)
     exact = _whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
     near = jnp.power(base.astype(wide), jnp.where(is_whole, 1, exponent).astype(wide))
     nearest = jnp.rint(near)
@@ -157,7 +163,7 @@ def prelu(*, x: Array, slope: Array) -> jax.Array:
     if jnp.broadcast_shapes(x.shape, slope.shape) != x.shape:
         raise ConstraintError(f"slope must broadcast to x, but their shapes are {slope.shape} and {x.shape}")
     slope = jnp.broadcast_to(slope, x.shape)
-    return jnp.where(x < 0, slope * jnp.minimum(x, 0), x)
+    return jnp.where(x < 0, jnp.where(x < 0, slope, 1) * jnp.minimum(x, 0), x)
 
 
 def _prelu_of_channels(*, x: Array, slope: Array) -> jax.Array:

@@ -16,8 +16,9 @@ from jax.core import Tracer
 
 from ..core.arguments import as_array
 from ..errors import DataTypeError
-from .block import Step, run
+from .block import run
 from .bounded import Bounded
+from .deciding import deciding_floats
 from .errors import OnnxError
 from .graph import Graph, TensorSpec, read_graph
 from .loading import load_model
@@ -60,11 +61,11 @@ class OnnxFunction:
     @property
     def parameters(self) -> dict[str, np.ndarray]:
         """The initializers of floating-point type by name, but those that sizes follow from: what training changes."""
-        fixed = _deciding_floats(self._graph.steps)
+        fixed = deciding_floats(self._graph.steps)
         floats = {n: v for n, v in self._graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
         return {name: value for name, value in floats.items() if name not in fixed}
 
-    def __call__(self, *inputs: Any, parameters: Mapping[str, Any] | None = None, **named: Any) -> Any:
+    def __call__(self, /, *inputs: Any, parameters: Mapping[str, Any] | None = None, **named: Any) -> Any:
         """Runs the model.
 
         Args:
@@ -195,25 +196,11 @@ def _known_inputs(graph: Graph, static: Mapping[str, Any]) -> dict[str, np.ndarr
         is_number = jnp.issubdtype(given.dtype, jnp.number) or given.dtype == bool
         with np.errstate(all="ignore"):
             known[name] = given.astype(specs[name].dtype) if is_number else given
-        if not is_number or not ((known[name] == given) | (given != given)).all():  # a NaN stays one
+        is_kept = (known[name] == given) | ((given != given) & (known[name] != known[name]))  # a NaN stays one
+        if not is_number or not is_kept.all():
             raise DataTypeError(f"{what}: it must be {specs[name].dtype}, exactly, but it is {value!r:.60}")
         check_sizes(what, specs[name], given.shape, sizes)
     return known
-
-
-# Inputs that are floats and decide a shape or what is compiled, by position.
-_DECIDING: Mapping[str, Collection[int]] = {"Dropout": (1,), "Range": (0, 1, 2), "Resize": (1, 2), "Upsample": (1,)}
-
-
-def _deciding_floats(steps: Sequence[Step]) -> set[str]:
-    """The values that such inputs are computed of; a shape is known whatever the data are."""
-    names: set[str] = set()
-    for step in reversed(steps):
-        if names.isdisjoint(step.outputs):
-            names.update(step.inputs[i] for i in _DECIDING.get(step.op_type, ()) if i < len(step.inputs))
-        elif step.op_type not in ("Shape", "Size"):
-            names.update(step.inputs)
-    return names - {""}
 
 
 def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None = None) -> tuple[jax.Array, ...]:

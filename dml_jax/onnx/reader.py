@@ -167,7 +167,7 @@ class Reader:
             raise
         except OnnxError as error:
             raise OnnxError(f"{label}: {error}") from None
-        return FunctionCall(label, proto.op_type, lambda _: block, tuple(proto.input), outputs)
+        return FunctionCall(label, proto.op_type, lambda _: block, tuple(proto.input), outputs, own=block)
 
     def _function(self, function: FunctionProto, given: Mapping[str, AttributeProto], outputs: Sequence[str]) -> Block:
         """A body, for the outputs that a call wants."""
@@ -229,8 +229,9 @@ def _counted(label: str, proto: NodeProto, schema: defs.OpSchema) -> tuple[tuple
     ):
         if not least <= len(names) <= most:
             raise OnnxError(f"{label}: it must have from {least} to {most} {what}, but it has {len(names)}")
-    for name, parameter in zip(proto.input, schema.inputs, strict=False):
-        if not name and parameter.option == _OPTION.Single:
+    for number, name in enumerate(proto.input):
+        parameter = schema.inputs[min(number, len(schema.inputs) - 1)]
+        if not name and parameter.option != _OPTION.Optional:
             raise OnnxError(f"{label}: it must have the input {parameter.name}, but that is left out")
     return tuple(proto.input), tuple(proto.output)
 

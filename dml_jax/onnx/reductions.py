@@ -13,7 +13,7 @@ from ..errors import ConstraintError
 from ..operators import reduce
 from ..operators._reduce import Name
 from .arrange import axes_of, axis_of
-from .values import Array, Operators, known_ints, on_device
+from .values import Array, Operators, float_for, known_ints, on_device
 
 __all__ = ["OPERATORS"]
 
@@ -40,8 +40,7 @@ def _reduce(data: jax.Array, function: Name, axes: tuple[int, ...]) -> jax.Array
         total = reduce(data, "sum", axes)
         return lax.div(total, jnp.full_like(total, max(1, count)))
     if function in ("l2", "log_sum", "log_sum_exp") and jnp.issubdtype(data.dtype, jnp.integer):
-        wide = jax.dtypes.canonicalize_dtype(np.float64)
-        return reduce(data.astype(wide), function, axes).astype(data.dtype)
+        return reduce(data.astype(float_for(data.dtype)), function, axes).astype(data.dtype)
     return reduce(data, function, axes)
 
 

@@ -12,7 +12,18 @@ from ..errors import ConstraintError, DataTypeError
 from ..lowering.bits import carry_bits
 from .errors import NotConstantError
 
-__all__ = ["X64_OFF", "Array", "Operators", "arrays", "is_narrowed", "known", "known_ints", "move_bits", "on_device"]
+__all__ = [
+    "X64_OFF",
+    "Array",
+    "Operators",
+    "arrays",
+    "float_for",
+    "is_narrowed",
+    "known",
+    "known_ints",
+    "move_bits",
+    "on_device",
+]
 
 Array = np.ndarray | jax.Array
 # Functions of an operator, by the first version of ONNX's that each serves.
@@ -22,6 +33,18 @@ Operators = Mapping[str, Mapping[int, Callable[..., Any]]]
 def is_narrowed(dtype: Any) -> bool:
     """Whether JAX has a type in 32 bits only, as x64 is off."""
     return jax.dtypes.canonicalize_dtype(dtype) != dtype
+
+
+def float_for(dtype: Any) -> np.dtype[Any]:
+    """Floats that hold every integer of a type but the largest of 64 bits.
+
+    Raises:
+      DataTypeError: they have 64 bits, and x64 is off.
+    """
+    wide = np.dtype(np.float32 if dtype.itemsize <= 2 else np.float64)
+    if is_narrowed(wide):
+        raise DataTypeError(f"{dtype} must be computed with as {wide}, which must not be narrowed, but {X64_OFF}")
+    return wide
 
 
 X64_OFF = "jax_enable_x64 is off: call the function with jax.enable_x64(True) around it"

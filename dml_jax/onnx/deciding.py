@@ -1,0 +1,46 @@
+"""Which floats decide a shape, or something else that a program is compiled for: they cannot be its arguments."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from .block import Block, FunctionCall, Step
+from .node import Node
+
+__all__ = ["deciding_floats"]
+
+# Inputs of that kind which are floats, by position.
+_DECIDING: Mapping[str, Collection[int]] = {
+    "Dropout": (1,),
+    "NonMaxSuppression": range(5),
+    "NonZero": (0,),
+    "OneHot": (1,),
+    "Range": (0, 1, 2),
+    "Resize": (1, 2),
+    "Upsample": (1,),
+}
+
+
+def deciding_floats(steps: Sequence[Step]) -> set[str]:
+    """The values that such inputs are computed of, inside of branches and functions too."""
+    names: set[str] = set()
+    for step in reversed(steps):
+        if not names.isdisjoint(step.outputs) and not _tells_a_shape(step):
+            names.update((*step.inputs, *step.captured))
+        names.update(_read_by(step))
+    return names - {""}
+
+
+def _tells_a_shape(step: Step) -> bool:
+    """Its outputs are known whatever the data are."""
+    return isinstance(step, Node) and step.op_type in ("Shape", "Size")
+
+
+def _read_by(step: Step) -> set[str]:
+    """The values that a step itself reads as such inputs."""
+    if isinstance(step, FunctionCall):
+        block = step.own
+        inside = deciding_floats(block.steps) if block else set()
+        pairs = zip(step.inputs, block.inputs if block else (), strict=False)
+        return {given for given, name in pairs if name in inside}
+    blocks = [value for value in step.attributes.values() if isinstance(value, Block)]
+    captured = {name for block in blocks for name in deciding_floats(block.steps).intersection(block.captured)}
+    return captured.union(step.inputs[i] for i in _DECIDING.get(step.op_type, ()) if i < len(step.inputs))

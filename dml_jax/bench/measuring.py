@@ -66,8 +66,9 @@ def measure(case: Case, contenders: Sequence[Contender], effort: Effort) -> list
         turns = _rotated(case, arrays)
         runs = {c.name: run for c in contenders if (run := c.start(case, turns))}
         same = _compare(runs, case.tolerance)
-        timed = {"copy": ceiling_of(case, len(turns)), **runs}
-        samples = _rounds(timed, effort)
+        ceiling = ceiling_of(case, len(turns))
+        _warm_up(ceiling)
+        samples = _rounds({"copy": ceiling, **runs}, effort)
     copied = median(samples.pop("copy"))
     return [_summary(case, name, times, copied, same[name]) for name, times in samples.items()]
 
@@ -82,12 +83,16 @@ def _compare(runs: dict[str, Run], tolerance: float) -> dict[str, bool]:
     """Warms up, and compares every result with the first one's: all of it, or a million elements spread evenly."""
     values = {}
     for name, run in runs.items():
-        for turn in (0, 1):
-            run.step(turn)
-        run.finish()
+        _warm_up(run)
         values[name] = run.value(COMPARED)
     first = next(iter(values.values()))
     return {name: _is_same(value, first, tolerance) for name, value in values.items()}
+
+
+def _warm_up(run: Run) -> None:
+    for turn in (0, 1):
+        run.step(turn)
+    run.finish()
 
 
 def _is_same(value: np.ndarray, first: np.ndarray, tolerance: float) -> bool:

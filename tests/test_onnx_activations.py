@@ -1,9 +1,11 @@
 """ONNX's activations: against its reference in float64, ONNX Runtime's special values, and at their corners."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_same_bits, sampled
+from onnx_building import helper, model
 from onnx_calls import (
     assert_derivatives,
     assert_like,
@@ -17,7 +19,7 @@ from onnx_calls import (
     run,
 )
 
-from dml_jax.onnx import OnnxError, activations
+from dml_jax.onnx import OnnxError, activations, to_jax
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-4, 4, (3, 4, 5))
@@ -152,3 +154,13 @@ def test_old_defaults():
         run("Selu", x, opset=1), np.where(x > 0, 1.0507 * x, 1.0507 * 1.6732 * np.expm1(x)), rtol=1e-6
     )
     np.testing.assert_allclose(run("Elu", x, opset=1, consumed_inputs=[0]), np.where(x > 0, x, np.expm1(x)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Softmax", "LogSoftmax"])
+def test_large_numbers_that_are_computed_before_are_stored(name):
+    """Their mean may be fused with what is computed of it, and rounded otherwise than in the maximum."""
+    x = np.full((1, 1000, 13, 13), 9.4756894e9, np.float32)
+    nodes = [helper.make_node("GlobalAveragePool", ["x"], ["mean"]), helper.make_node(name, ["mean"], ["y"], axis=1)]
+    function = to_jax(model(nodes, {"x": x}, ["y"]))
+    wanted = {"Softmax": 1e-3, "LogSoftmax": np.log(1e-3)}[name]
+    np.testing.assert_allclose(jax.jit(function)(x), np.full((1, 1000, 1, 1), wanted), rtol=1e-5)

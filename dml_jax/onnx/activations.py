@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import nn
+from jax import lax, nn
 
 from ..core.activation import Activation
 from ..errors import ConstraintError
@@ -73,6 +73,15 @@ def _from(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.
     return _rounded(flattened)
 
 
+def _stored(function: Callable[[jax.Array, int], jax.Array]) -> Callable[[jax.Array, int], jax.Array]:
+    """The same of numbers that are stored once.
+
+    XLA may compute them twice and round once less beside their maximum: what is left of 1e10 may be 500, and its
+    exponential infinite.
+    """
+    return lambda x, axis: function(lax.optimization_barrier(x), axis)
+
+
 def _hardmax(x: jax.Array, axis: int) -> jax.Array:
     """1 for the first of the greatest."""
     if not x.size:
@@ -88,13 +97,13 @@ OPERATORS: Operators = {
     "HardSwish": {14: _rounded(nn.hard_swish)},
     "Hardmax": {1: _from(_hardmax), 13: _along(_hardmax)},
     "LeakyRelu": {1: _activation("LEAKY_RELU", "alpha")},
-    "LogSoftmax": {1: _from(nn.log_softmax), 13: _along(nn.log_softmax)},
+    "LogSoftmax": {1: _from(_stored(nn.log_softmax)), 13: _along(_stored(nn.log_softmax))},
     "Mish": {18: _rounded(nn.mish)},
     "Relu": {1: _activation("RELU")},
     "Selu": {1: _activation("SCALED_ELU", "alpha", "gamma")},
     "Shrink": {9: _shrink},
     "Sigmoid": {1: _activation("SIGMOID")},
-    "Softmax": {1: _from(nn.softmax), 13: _along(nn.softmax)},
+    "Softmax": {1: _from(_stored(nn.softmax)), 13: _along(_stored(nn.softmax))},
     "Softplus": {1: _activation("SOFTPLUS")},
     "Softsign": {1: _activation("SOFTSIGN")},
     "Swish": {24: _rounded(lambda x, alpha: x * nn.sigmoid(alpha * x))},

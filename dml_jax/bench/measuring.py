@@ -9,7 +9,7 @@ from statistics import median, quantiles
 import jax
 import numpy as np
 
-from .case import Case
+from .case import Arrays, Case
 from .contenders import Contender, Run, ceiling_of
 
 __all__ = ["Effort", "Measured", "measure"]
@@ -64,11 +64,13 @@ def measure(case: Case, contenders: Sequence[Contender], effort: Effort) -> list
     arrays = case.make()
     with jax.enable_x64(arrays[0].dtype.itemsize == 8):
         turns = _rotated(case, arrays)
-        runs = {c.name: run for c in contenders if (run := c.start(case, turns))}
-        same = _compare(runs, case.tolerance)
-        ceiling = ceiling_of(case, len(turns))
-        _warm_up(ceiling)
-        samples = _rounds({"copy": ceiling, **runs}, effort)
+        if case.operations:
+            ceiling = Contender("copy", lambda case, turns: ceiling_of(case, len(turns)))
+            samples, same = _one_by_one(case, [*contenders, ceiling], turns, effort)
+        else:
+            runs = {c.name: run for c in contenders if (run := c.start(case, turns))}
+            same = _compare(runs, case.tolerance)
+            samples = _rounds({"copy": _warm(ceiling_of(case, len(turns))), **runs}, effort)
     copied = median(samples.pop("copy"))
     return [_summary(case, name, times, copied, same[name]) for name, times in samples.items()]
 
@@ -83,16 +85,34 @@ def _compare(runs: dict[str, Run], tolerance: float) -> dict[str, bool]:
     """Warms up, and compares every result with the first one's: all of it, or a million elements spread evenly."""
     values = {}
     for name, run in runs.items():
-        _warm_up(run)
-        values[name] = run.value(COMPARED)
+        values[name] = _warm(run).value(COMPARED)
+    return _same(values, tolerance)
+
+
+def _one_by_one(
+    case: Case, contenders: Sequence[Contender], turns: Sequence[Arrays], effort: Effort
+) -> tuple[dict[str, list[float]], dict[str, bool]]:
+    """Each contender alone: idle threads of others, which spin, cost XLA a third of its speed on two cores."""
+    samples, values = {}, {}
+    for contender in contenders:
+        run = contender.start(case, turns)
+        if run is not None:
+            values[contender.name] = _warm(run).value(COMPARED)
+            samples |= _rounds({contender.name: run}, effort)
+        del run
+    return samples, _same(values, case.tolerance)
+
+
+def _same(values: dict[str, np.ndarray], tolerance: float) -> dict[str, bool]:
     first = next(iter(values.values()))
-    return {name: _is_same(value, first, tolerance) for name, value in values.items()}
+    return {name: value.shape == first.shape and _is_same(value, first, tolerance) for name, value in values.items()}
 
 
-def _warm_up(run: Run) -> None:
+def _warm(run: Run) -> Run:
     for turn in (0, 1):
         run.step(turn)
     run.finish()
+    return run
 
 
 def _is_same(value: np.ndarray, first: np.ndarray, tolerance: float) -> bool:

@@ -73,13 +73,18 @@ def _from(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.
     return _rounded(flattened)
 
 
-def _stored(function: Callable[[jax.Array, int], jax.Array]) -> Callable[[jax.Array, int], jax.Array]:
-    """The same of numbers that are stored once.
+def _shifted(function: Callable[[jax.Array, int], jax.Array]) -> Callable[[jax.Array, int], jax.Array]:
+    """The same of numbers less their maximum, which is 0 at most.
 
-    XLA may compute them twice and round once less beside their maximum: what is left of 1e10 may be 500, and its
-    exponential infinite.
+    Where XLA computes a number twice, and rounds once less beside the maximum, the difference may be 500 of 1e10, and
+    its exponential infinite.
     """
-    return lambda x, axis: function(lax.optimization_barrier(x), axis)
+
+    def shifted(x: jax.Array, axis: int) -> jax.Array:
+        less = x - lax.stop_gradient(jnp.max(x, axis, keepdims=True, initial=-jnp.inf))
+        return function(jnp.where(less > 0, 0, less), axis)
+
+    return shifted
 
 
 def _hardmax(x: jax.Array, axis: int) -> jax.Array:
@@ -97,13 +102,13 @@ OPERATORS: Operators = {
     "HardSwish": {14: _rounded(nn.hard_swish)},
     "Hardmax": {1: _from(_hardmax), 13: _along(_hardmax)},
     "LeakyRelu": {1: _activation("LEAKY_RELU", "alpha")},
-    "LogSoftmax": {1: _from(_stored(nn.log_softmax)), 13: _along(_stored(nn.log_softmax))},
+    "LogSoftmax": {1: _from(_shifted(nn.log_softmax)), 13: _along(_shifted(nn.log_softmax))},
     "Mish": {18: _rounded(nn.mish)},
     "Relu": {1: _activation("RELU")},
     "Selu": {1: _activation("SCALED_ELU", "alpha", "gamma")},
     "Shrink": {9: _shrink},
     "Sigmoid": {1: _activation("SIGMOID")},
-    "Softmax": {1: _from(_stored(nn.softmax)), 13: _along(_stored(nn.softmax))},
+    "Softmax": {1: _from(_shifted(nn.softmax)), 13: _along(_shifted(nn.softmax))},
     "Softplus": {1: _activation("SOFTPLUS")},
     "Softsign": {1: _activation("SOFTSIGN")},
     "Swish": {24: _rounded(lambda x, alpha: x * nn.sigmoid(alpha * x))},

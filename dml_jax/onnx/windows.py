@@ -1,4 +1,4 @@
-"""The windows of ONNX's convolutions and pooling: sizes, strides, dilations, and how the padding follows from `auto_pad` or `pads`."""
+"""The windows of ONNX's convolutions and pooling: sizes, strides, dilations, and padding by `auto_pad` or `pads`."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -29,6 +29,7 @@ from batch_jobs import (
     started,
 )
 from checks import sampled
+from small_arrays import random_keys
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError
@@ -448,7 +449,7 @@ RESULTS = {
     "a row too many": (lambda x: jnp.concatenate([x, x[:1]]), "but for 8 rows it returns float32"),
     "a number": (lambda x: x.sum(), r"but for 8 rows it returns float32\[\]"),
     "two arrays": (lambda x: (x, x), "but it returns tuple; write one file per call"),
-    "keys": (lambda x: jax.random.split(jax.random.key(0), 8), "which no .npy file holds"),
+    "keys": (lambda x: random_keys(8), "which no .npy file holds"),
     "refused by the operator": (lambda x: dml_jax.depth_to_space(x, 3), "the channels of input must be a multiple"),
 }
 

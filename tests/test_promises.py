@@ -16,7 +16,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from catalogue_cases import BREAKS, CASES, FILES, ORACLES, STRUCTS, VARIANTS
+from catalogue_cases import BREAKS, CASES, FILES, ORACLES, STRUCTS, VARIANTS, WITHOUT_EFFECT
 from checks import assert_is, assert_same_bits, sampled, together
 from jax.experimental import checkify
 from jax.sharding import PartitionSpec as P
@@ -29,8 +29,6 @@ from dml_jax.errors import describe
 pytestmark = pytest.mark.device
 
 PAGES = Path(__file__).parents[1] / "docs" / "operators"
-# Promises about bits and sharding, which change no value and which no oracle knows.
-WITHOUT_EFFECT = ("deterministic", "unique_indices", "indices_are_sorted", "out_sharding")
 
 
 def by_name(cases):

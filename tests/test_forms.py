@@ -78,22 +78,33 @@ def depth_space_cases(sizes):
             yield (lambda x, f=function, b=block, o=order, d=data_format: f(x, b, order=o, data_format=d)), shape
 
 
-# Every fifth one has every block, order and data format, and every type.
-every_fifth = pytest.mark.parametrize("step", [1] if LARGE > 1 else sampled([5, 1], [5]), ids="one of {}".format)
+# By default one of each block, among which are every direction, order and data format, with other blocks from sizes to
+# sizes.
+ALIGNED, ODD = (2, 8, 3, 4), (1, 3, 5, 7)
+SOME = {"aligned, some": (ALIGNED, slice(0, None, 9)), "odd, some": (ODD, slice(7, None, 7))}
+WHOLE = {"aligned": (ALIGNED, slice(None)), "odd": (ODD, slice(None))}
+some_of_every_block = pytest.mark.parametrize(
+    ("sizes", "which"),
+    [
+        *(pytest.param(*case, id=name) for name, case in ({} if LARGE > 1 else SOME).items()),
+        *(
+            pytest.param(*case, id=name, marks=[] if LARGE > 1 else pytest.mark.exhaustive)
+            for name, case in WHOLE.items()
+        ),
+    ],
+)
 
 
-@every_fifth
-@pytest.mark.parametrize("sizes", [(2, 8, 3, 4), (1, 3, 5, 7)], ids=["aligned", "odd"])
-def test_depth_and_space(sizes, step):
+@some_of_every_block
+def test_depth_and_space(sizes, which):
     dtypes = itertools.cycle(DTYPES[:7])
-    calls = [(function, random_bits(shape, next(dtypes))) for function, shape in list(depth_space_cases(sizes))[::step]]
+    calls = [(function, random_bits(shape, next(dtypes))) for function, shape in list(depth_space_cases(sizes))[which]]
     assert_forms_equal_plain(["words", "joined", "tiles", "element_tiles"], calls)
 
 
-@every_fifth
-@pytest.mark.parametrize("sizes", [(1, 3, 5, 7), (2, 8, 3, 4)], ids=["odd", "aligned"])
-def test_narrow_floats_move_like_integers(sizes, step):
-    calls = [(function, random_bits(shape, jnp.bfloat16)) for function, shape in list(depth_space_cases(sizes))[::step]]
+@some_of_every_block
+def test_narrow_floats_move_like_integers(sizes, which):
+    calls = [(function, random_bits(shape, jnp.bfloat16)) for function, shape in list(depth_space_cases(sizes))[which]]
     integers = together([(function, x.view(np.uint16)) for function, x in calls])
     for floats, expected in zip(together(calls), integers, strict=True):
         assert_same_bits(floats.view(np.uint16), expected)

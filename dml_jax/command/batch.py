@@ -53,24 +53,29 @@ class _Address(click.ParamType):
 
 
 class _Operators(click.Group):
-    """A subcommand per operator; they are made when one is wanted, since they need the operators and so JAX."""
+    """A subcommand per operator. It is made when it is wanted, since it needs the operator and so JAX; help does not."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        self._make()
-        return super().list_commands(ctx)
+        return sorted(function_names())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        self._make()
-        return super().get_command(ctx, cmd_name)
+        if cmd_name not in function_names():
+            return None
+        from .batch_options import batch_operators
+
+        return _subcommand(cmd_name, batch_operators()[cmd_name])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _sentence(does)) for name, does in sorted(function_names().items())])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         return [*items(function_names(), incomplete), *click.Command.shell_complete(self, ctx, incomplete)]
 
-    def _make(self) -> None:
-        from .batch_options import batch_operators
 
-        if not self.commands:
-            self.commands = {name: _subcommand(name, operator) for name, operator in batch_operators().items()}
+def _sentence(line: str) -> str:
+    """The first line of a docstring, up to what it adds."""
+    return line.partition(";")[0].rstrip(".") + "."
 
 
 @click.group(
@@ -134,15 +139,13 @@ def _subcommand(name: str, operator: BatchOperator) -> click.Command:
     arguments = {**operator.operands, "output": False}
     files = [click.Argument([a], type=FILE, nargs=-1 if lists else 1, required=True) for a, lists in arguments.items()]
     shared = _shared_options(list(operator.operands))
-    first, *_ = (operator.function.__doc__ or "").splitlines()
-    first = first.replace("`", "").partition(";")[0].rstrip(".") + "."
+    first = _sentence(function_names()[name])
     return click.Command(
         name,
         callback=partial(_run, name, operator),
         params=[*files, *operator.attributes, *shared, *_COMMON],
         help=f"{first}\n\n{_FILES.format(', but for those named by --shared' if shared else '')}",
         epilog=f"\b\nExample:\n  dml-jax batch {name} {' '.join(f'{a}.npy' for a in arguments)} {operator.example}",
-        short_help=first,
     )
 
 

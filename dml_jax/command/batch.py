@@ -53,7 +53,7 @@ class _Address(click.ParamType):
 
 
 class _Operators(click.Group):
-    """A subcommand per operator. It is made when it is wanted, since it needs the operator and so JAX; help does not."""
+    """A subcommand per operator. Making one needs the operator, and so JAX; listing them does not."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(function_names())

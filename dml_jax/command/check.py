@@ -83,7 +83,7 @@ def check(
     They are DxDispatch model files (.json), ONNX models (.onnx) and serialized graphs (.bin). Of an ONNX model, it says
     for each node that DirectML has an operator for whether the feature level takes it; of a graph, for each operator.
 
-    Exit status: 0 all are valid, 1 one has faults or no picture, 2 the command line is wrong.
+    Exit status: 0 all are valid, 1 one has faults or no picture, 2 the command line is wrong, 130 interrupted.
     """
     if any(is_onnx(path) or is_graph(path) for path in models):
         refuse_options("DxDispatch model files", "output_dir")

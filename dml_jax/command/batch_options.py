@@ -124,7 +124,7 @@ def _operator(function: Any) -> BatchOperator:
         if kind.is_array and not kind.needs:
             operands[name] = kind.is_list
         elif name not in _LEFT_OUT and (name != "deterministic" or "reduction" in parameters):
-            text = _HELP.get(name) or _of_modes(kind.names) or described[name]
+            text = _HELP.get(name) or _of_modes(kind.names) or described.get(name, "")
             attributes.append(_option(function.__name__, name, kind, parameters[name], text))
             if attributes[-1].required:
                 shown = _EXAMPLES.get(name) or _EXAMPLES.get(kind.reader) or (kind.names or ("1",))[-1]

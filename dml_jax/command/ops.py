@@ -24,7 +24,7 @@ UNBROKEN = 1 << 16  # columns: one line per row where a program reads
 
 
 @click.command(
-    short_help="List the operators, or one's fields, rules and feature levels.",
+    short_help="List the operators, or the fields, rules and feature levels of one.",
     epilog="""\b
 Examples:
   dml-jax ops

@@ -361,7 +361,7 @@ def test_sizes_must_follow_from_the_model():
         ({"n": 4}, "every size must be known, which can be given by name, but not all of input 'x0'"),
         (
             {"m": 4},
-            "sizes must give one number for a free size, or all sizes of an input, but 'm' is neither; known are n, x0, x1",
+            "or all sizes of an input, but 'm' is neither; known are n, x0, x1",
         ),
         ({"n": (4, 5)}, "but 'n' is neither"),
         ({"n": -4}, "sizes must be at least 0, but those of 'n' are [-4]"),

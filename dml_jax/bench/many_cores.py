@@ -20,7 +20,7 @@ from .contenders import Contender, JaxRun, Run, spread
 from .peers import torch_run
 from .subjects.pictures import copy_torch, depth_to_space, with_view
 
-__all__ = ["BatchCase", "cases", "contenders", "copied", "versions"]
+__all__ = ["BatchCase", "cases", "contenders", "copied", "torch_threads"]
 
 ROWS, WIDTH = 1024, 64  # of each table that a scatter writes to, and an eighth of the rows
 BLOCKS = {"block_size": 2, "order": "CRD", "data_format": "NCHW"}
@@ -98,8 +98,8 @@ def copied(case: Case, turns: int) -> Run:
     return ShardedRun(jnp.negative, [(ones,) for _ in range(turns)], (True,))
 
 
-def versions(cores: int) -> dict[str, str]:
-    """How many threads torch has from now on: one per core."""
+def torch_threads(cores: int) -> dict[str, str]:
+    """Gives torch a thread per core, and says how many it has."""
     if not find_spec("torch"):
         return {}
     import torch  # pyright: ignore[reportMissingImports]

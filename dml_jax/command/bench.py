@@ -55,7 +55,7 @@ Examples:
     "--cpu-devices",
     type=CPU_DEVICES,
     metavar="N",
-    help="Measure batches that are sharded over so many devices of the CPU, of which each is best a core, instead.",
+    help="Measure batches that are sharded over so many devices of the CPU instead; best one per core.",
 )
 @click.option("--peers/--no-peers", default=True, help="Measure the other libraries that are installed, or none.")
 @click.option("--list", "only_list", is_flag=True, help="List the cases and exit.")
@@ -287,12 +287,12 @@ def _measured_on_cores(plan: _Plan, effort: Effort, peers: bool) -> Results:
     from ..bench.results import Results
 
     device = f"{jax.devices()[0].device_kind}, {jax.local_device_count()} devices on {cores()} cores"
-    found, told = many_cores.contenders(peers=peers), many_cores.versions(cores())
+    found, threads = many_cores.contenders(peers=peers), many_cores.torch_threads(cores())
     rows = _each(plan.sharded, found, effort, ceiling=many_cores.copied, in_turn=False)
     _print(Console(), f"{device}, batches sharded over all, beside a copy that is", rows, [c.name for c in found])
     if rows:
         click.echo(f"\n{LEGEND}")
-    return Results.now(device, {**versions(), **told}, rows)
+    return Results.now(device, {**versions(), **threads}, rows)
 
 
 def _print(console: Console, title: str, rows: Sequence[Measured], contenders: Sequence[str]) -> None:

@@ -116,7 +116,7 @@ def test_rows(case, which):
         x, tuples = random_bits(shape, dtype), indices[..., None]
         calls += [(gather, x, indices), (gather_nd, x, tuples), (gather, np.stack([x, x], 1), indices)]
         calls += [(partial(dml_jax.gather_nd, batch_dims=1), np.stack([x, x[::-1]]), tuples)]
-    assert_forms_equal_plain(["words"], calls[which])
+    assert_forms_equal_plain(["words", "bounded"], calls[which])
 
 
 def test_a_last_dimension_that_is_shared_is_not_split():
@@ -155,7 +155,7 @@ def test_written_rows(dtype):
     calls = [(partial(dml_jax.scatter_nd, mode=mode), x, far, updates) for mode in ("drop", "clip")]
     calls += [(dml_jax.scatter_nd, x[:, :7], np.int32([[3], [0]]), updates[:2, :7])]
     calls += [(dml_jax.scatter_nd, x, np.int32([[3, 4], [0, 31]]), updates[0, :2])]
-    assert_forms_equal_plain(["words"], calls)
+    assert_forms_equal_plain(["words", "copied"], calls)
 
 
 LAYOUTS = [((3, 8), (12, 1), 4), ((3, 8), (12, 1), 3), ((3, 8), (0, 1), 0), ((2, 3, 4), (40, 12, 1), 8)]
@@ -259,6 +259,22 @@ APPLIED = {
     "space_to_depth joined": ("joined", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
     "gather words": ("words", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
     "gather_nd words": ("words", lambda x: dml_jax.gather_nd(x, np.int32([[1], [-1]])), TABLE_ROWS),
+    "gather bounded": ("bounded", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
+    "gather_nd bounded": (
+        "bounded",
+        lambda x: dml_jax.gather_nd(x, np.int32([[1], [-1]]), mode="fill"),
+        TABLE_ROWS.reshape(6, 2, 4),
+    ),
+    "scatter_nd copied": (
+        "copied",
+        lambda x: dml_jax.scatter_nd(x, np.int32([[1], [-1], [9]]), x[:3] + x[:3]),
+        TABLE_ROWS,
+    ),
+    "scatter_elements copied": (
+        "copied",
+        lambda x: dml_jax.scatter_elements(x, COLUMNS[:2], x[:2] + x[:2], 0),
+        TABLE_ROWS,
+    ),
     "scatter_nd words": (
         "words",
         lambda x: dml_jax.scatter_nd(x, np.int32([[1], [-1], [9]]), x[:3] + x[:3]),

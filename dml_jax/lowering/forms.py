@@ -48,6 +48,8 @@ FormName = Literal[
     "runs",
     "parts",
     "wide",
+    "copied",
+    "bounded",
 ]
 FORMS: Mapping[FormName, str] = {
     "plain": "the jax.numpy form",
@@ -64,6 +66,8 @@ FORMS: Mapping[FormName, str] = {
     "runs": "updates are sorted by row and added in blocks, always in one order",
     "parts": "halves of the updates are added one after the other",
     "wide": "narrow integers are combined as 32-bit ones",
+    "copied": "what is written into is copied by a loop of its own",
+    "bounded": "elements of a short row pass bounds that change none, and their loop is vectorised",
 }
 
 _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
@@ -78,8 +82,9 @@ def use_form(name: FormName) -> Iterator[None]:
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "joined", "axis_last", "concatenated" or "gathered"; of what
-        adds up, such as gradients of gathers, "inverse", "compared", "copies", "runs", "parts" or "wide".
+      name: "plain", "words", "tiles", "element_tiles", "joined", "axis_last", "concatenated", "gathered", "copied" or
+        "bounded"; of what adds up, such as gradients of gathers, "inverse", "compared", "copies", "runs", "parts" or
+        "wide".
 
     Raises:
       ConstraintError: another name.

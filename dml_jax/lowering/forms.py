@@ -50,6 +50,7 @@ FormName = Literal[
     "wide",
     "copied",
     "bounded",
+    "branched",
 ]
 FORMS: Mapping[FormName, str] = {
     "plain": "the jax.numpy form",
@@ -68,6 +69,7 @@ FORMS: Mapping[FormName, str] = {
     "wide": "narrow integers are combined as 32-bit ones",
     "copied": "what is written into is copied by a loop of its own",
     "bounded": "elements of a short row pass bounds that change none, and their loop is vectorised",
+    "branched": "a permutation is compiled alone, in a branch",
 }
 
 _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
@@ -82,9 +84,9 @@ def use_form(name: FormName) -> Iterator[None]:
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "joined", "axis_last", "concatenated", "gathered", "copied" or
-        "bounded"; of what adds up, such as gradients of gathers, "inverse", "compared", "copies", "runs", "parts" or
-        "wide".
+      name: "plain", "words", "tiles", "element_tiles", "joined", "axis_last", "concatenated", "gathered", "copied",
+        "bounded" or "branched"; of what adds up, such as gradients of gathers, "inverse", "compared", "copies", "runs",
+        "parts" or "wide".
 
     Raises:
       ConstraintError: another name.

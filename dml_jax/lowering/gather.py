@@ -1,4 +1,4 @@
-"""The forms of a read through lax.gather: plainly, as words, joined to words, within bounds, and the axis moved last."""
+"""The forms of a read through lax.gather: plainly, as words, joined to words, within bounds, the axis moved last."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -19,7 +19,7 @@ __all__ = ["TABLE", "scatter_slices"]
 # donated table in place, words in a third of the time. Not on CPUs, where words would copy it.
 # On two cores of an EPYC, an eighth of a table of 32 MB, bound output. XLA:CPU copies a table that is not donated to
 # fresh memory in one thread, scatters there and copies that to the output. The loop that copies instead has both cores
-# and the output, and nothing to do in place: a donated table of 256 MB takes 0.06 ms longer. Not for the fewest updates.
+# and the output; in place it is empty, and a donated table of 256 MB takes 0.06 ms longer: not for the fewest updates.
 TABLE = (
     Choice("cuda", "words", {"itemsize": {1, 2, 8}}, "0.91-0.93; plain 0.52-0.55"),
     Choice("cpu", "copied", {"is_tiny": {False}}, "1.6-1.7 ms of rows of 256 bytes; plain 9, torch 1.8-3.3"),

@@ -52,6 +52,6 @@ def within_bounds(rows: jax.Array, zero: jax.Array) -> jax.Array:
       zero: of `never_one`.
     """
     least = zero.astype(rows.dtype)
-    for number in range(ceil((_UNROLLED / max(1, rows.shape[-1]) - _COPY) / _BOUND)):
+    for number in range(ceil((_UNROLLED / max(SHORT.start, rows.shape[-1]) - _COPY) / _BOUND)):
         rows = jnp.maximum(rows, least) if number % 2 else jnp.minimum(rows, ~least)
     return rows

@@ -74,7 +74,7 @@ FIRST, OTHERS = ({name: case for name, case in MAPPED.items() if (name in CASES)
 def test_operands_may_be_constants_of_a_program(cases, dtype):
     """XLA computes what it can while it compiles; what moves has the same bits, what is rounded may round elsewhere."""
     calls = [
-        (case, *(jnp.asarray(x, dtype if x.dtype.kind == "f" else None) for x in case.leaves))
+        (case, *(jnp.asarray(x.astype(dtype) if x.dtype.kind == "f" else x) for x in case.leaves))
         for case in cases.values()
     ]
     given = together(calls)

@@ -1,6 +1,7 @@
 """Meshes: how the sharding of an output follows from those of the operands, and `out_sharding` where it does not."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes, get_
 
 from ..errors import ConstraintError, DataTypeError, message
 
-__all__ = ["Dims", "OutSharding", "as_out_sharding", "has_mesh", "on_mesh"]
+__all__ = ["OUTPUT", "Dims", "OutSharding", "as_out_sharding", "has_mesh", "local_specs", "on_mesh"]
 
 OutSharding = NamedSharding | PartitionSpec | None
 Arrays = Mapping[str, jax.Array]
@@ -25,10 +26,22 @@ class Dims:
     Args:
       operands: by operand, a name per dimension; an operand that is not here is never sharded.
       output: a name per dimension of the output; of all outputs, where there are several.
+      local: the names along which a part of the output is the operator of that part of the operands, and whose
+        lowering reads `local_specs`.
     """
 
     operands: Mapping[str, Sequence[str]]
     output: Sequence[str]
+    local: Sequence[str] = ()
+
+
+OUTPUT = "output"
+_LOCAL: ContextVar[Mapping[str, PartitionSpec] | None] = ContextVar("local", default=None)
+
+
+def local_specs() -> Mapping[str, PartitionSpec] | None:
+    """How the operands and "output" are sharded, while an operator is traced of which each device computes its part."""
+    return _LOCAL.get()
 
 
 def as_out_sharding(operator: str, value: Any) -> OutSharding:
@@ -72,6 +85,8 @@ def on_mesh(
         out_sharding = NamedSharding(mesh, _spec(dims.output, axes_of))
         for operand, names in dims.operands.items():  # one that every device has is cut, which costs nothing
             arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
+        if axes_of.keys() <= set(dims.local) and all(kind == AxisType.Explicit for kind in mesh.axis_types):
+            function = _knowing({name: _spec(names, axes_of) for name, names in _all(dims).items()}, function)
     shardings = jax.tree.map(lambda _: out_sharding, results)
     partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
     return partitioned(*arrays.values())
@@ -124,6 +139,21 @@ def _followed(
     if fact := _no_fit(mesh, _spec(dims.output, axes_of), sizes):
         raise ConstraintError(message(operator, rule, fact, arrays))
     return axes_of
+
+
+def _all(dims: Dims) -> Mapping[str, Sequence[str]]:
+    return {**dims.operands, OUTPUT: dims.output}
+
+
+def _knowing(specs: Mapping[str, PartitionSpec], function: Callable[..., Any]) -> Callable[..., Any]:
+    def known(*arrays: Any) -> Any:
+        token = _LOCAL.set(specs)
+        try:
+            return function(*arrays)
+        finally:
+            _LOCAL.reset(token)
+
+    return known
 
 
 def _fitting(

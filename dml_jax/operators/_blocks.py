@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..core.fields import named
 from ..core.kinds import attribute
 from ..core.rules import Operands, Rule, at_least, custom, minimum_rank, one_of
-from ..core.sharding import Dims
+from ..core.sharding import OUTPUT, Dims, local_specs
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, message
@@ -116,14 +116,15 @@ def dims_of(to: str) -> Callable[[Operands], Dims]:
     def dims(x: Operands) -> Dims:
         blocks, lead = _blocks(x, to), [f"input {d}" for d in range(x["input"].ndim - 3)]
         before, after = ([*lead, *(word[0] for word in side)] for side in (blocks.source, blocks.target))
-        return Dims({"input": before}, after)
+        return Dims({"input": before}, after, after)
 
     return dims
 
 
 def move_blocks(input: Any, to: str, **attributes: Any) -> jax.Array:
     """Moves the blocks of `input` to "space" or to "depth"."""
-    return rearrange(input, _blocks(attributes, to))
+    specs = local_specs()
+    return rearrange(input, _blocks(attributes, to), (specs["input"], specs[OUTPUT]) if specs else None)
 
 
 def run_in_memory_format(desc: Any, function: Callable[..., jax.Array], input: jax.Array) -> jax.Array:

@@ -1,0 +1,84 @@
+"""What the devices of a mesh compute each on its own, where the sharding is known while tracing."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+from jax.custom_batching import custom_vmap
+from jax.sharding import PartitionSpec, get_abstract_mesh
+
+from .device_count import by_devices
+
+__all__ = ["Shards", "on_each_device", "shape_of_shard"]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """How a read or write through lax.gather or lax.scatter is sharded, where every device has its part of each array.
+
+    Args:
+      table: that is read, or written.
+      indices: with or without their last dimension, that of the tuples.
+      slices: what is read, or the updates.
+    """
+
+    table: PartitionSpec
+    indices: PartitionSpec
+    slices: PartitionSpec
+
+
+def on_each_device(
+    function: Callable[..., jax.Array], operands: Sequence[PartitionSpec], output: PartitionSpec
+) -> Callable[..., jax.Array]:
+    """`function`, which each device computes of its shards where that is its shard of the output; has no derivative.
+
+    Only the program is divided so, when it is lowered: what transforms it before sees whole arrays.
+
+    Args:
+      function: of arrays, of any sizes.
+      operands: how they are sharded, on an Explicit mesh.
+      output: how what the function returns is.
+    """
+    axes = _axes(output)
+    if not axes or not all(_axes(spec) <= axes for spec in operands):
+        return function
+
+    def divided(devices: int, manual: frozenset[str]) -> Callable[..., jax.Array]:
+        if devices == 1:
+            return function
+        return jax.shard_map(function, in_specs=tuple(operands), out_specs=output, axis_names=manual, check_vma=False)
+
+    @custom_vmap
+    def bound(*arrays: jax.Array) -> jax.Array:
+        return by_devices(lambda devices: divided(devices, frozenset(get_abstract_mesh().axis_names)), function)(
+            *arrays
+        )
+
+    @bound.def_vmap
+    def batched(size: int, is_batched: Sequence[bool], *arrays: jax.Array) -> tuple[jax.Array, bool]:
+        """Other axes of the mesh may shard the new dimension."""
+        where = [0 if each else None for each in is_batched]
+
+        def mapped(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+            return jax.vmap(function, where, axis_size=size)
+
+        return by_devices(lambda devices: mapped(divided(devices, axes)), mapped(function))(*arrays), True
+
+    return bound
+
+
+def shape_of_shard(shape: Sequence[Any], spec: PartitionSpec) -> tuple[Any, ...]:
+    """The shape of what a device has, inside of what it computes on its own; elsewhere that of the whole."""
+    mesh = get_abstract_mesh()
+    parts = [prod(mesh.shape[axis] for axis in _names(axes) if axis in mesh.manual_axes) for axes in spec]
+    return tuple(n // part for n, part in zip(shape, [*parts, *[1] * (len(shape) - len(parts))], strict=True))
+
+
+def _axes(spec: PartitionSpec) -> frozenset[str]:
+    return frozenset(axis for axes in spec for axis in _names(axes))
+
+
+def _names(axes: Any) -> tuple[str, ...]:
+    return axes if isinstance(axes, tuple) else () if axes is None else (axes,)

@@ -26,8 +26,8 @@ class Dims:
     Args:
       operands: by operand, a name per dimension; an operand that is not here is never sharded.
       output: a name per dimension of the output; of all outputs, where there are several.
-      local: the names along which a part of the output is the operator of that part of the operands, and whose
-        lowering reads `local_specs`.
+      local: the names along which a part of the output is the operator of that part of the operands; of operators
+        whose lowering asks for `local_specs`.
     """
 
     operands: Mapping[str, Sequence[str]]
@@ -40,7 +40,7 @@ _LOCAL: ContextVar[Mapping[str, PartitionSpec] | None] = ContextVar("local", def
 
 
 def local_specs() -> Mapping[str, PartitionSpec] | None:
-    """How the operands and "output" are sharded, while an operator is traced of which each device computes its part."""
+    """How operands and OUTPUT are sharded, while an operator is traced of which each device computes its part."""
     return _LOCAL.get()
 
 
@@ -85,8 +85,9 @@ def on_mesh(
         out_sharding = NamedSharding(mesh, _spec(dims.output, axes_of))
         for operand, names in dims.operands.items():  # one that every device has is cut, which costs nothing
             arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
-        if axes_of.keys() <= set(dims.local) and all(kind == AxisType.Explicit for kind in mesh.axis_types):
-            function = _knowing({name: _spec(names, axes_of) for name, names in _all(dims).items()}, function)
+        if dims.local and axes_of.keys() <= set(dims.local) and set(mesh.axis_types) == {AxisType.Explicit}:
+            every = {**dims.operands, OUTPUT: dims.output}
+            function = _knowing({name: _spec(names, axes_of) for name, names in every.items()}, function)
     shardings = jax.tree.map(lambda _: out_sharding, results)
     partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
     return partitioned(*arrays.values())
@@ -139,10 +140,6 @@ def _followed(
     if fact := _no_fit(mesh, _spec(dims.output, axes_of), sizes):
         raise ConstraintError(message(operator, rule, fact, arrays))
     return axes_of
-
-
-def _all(dims: Dims) -> Mapping[str, Sequence[str]]:
-    return {**dims.operands, OUTPUT: dims.output}
 
 
 def _knowing(specs: Mapping[str, PartitionSpec], function: Callable[..., Any]) -> Callable[..., Any]:

@@ -42,23 +42,24 @@ def on_each_device(
       output: how what the function returns is.
     """
     axes = _axes(output)
-    if not axes or not all(_axes(spec) <= axes for spec in operands):
+    if not all(_axes(spec) <= axes for spec in operands):
         return function
 
     def divided(devices: int, manual: frozenset[str]) -> Callable[..., jax.Array]:
-        if devices == 1:
+        if devices == 1 or not manual:
             return function
         return jax.shard_map(function, in_specs=tuple(operands), out_specs=output, axis_names=manual, check_vma=False)
 
     @custom_vmap
     def bound(*arrays: jax.Array) -> jax.Array:
-        return by_devices(lambda devices: divided(devices, frozenset(get_abstract_mesh().axis_names)), function)(
-            *arrays
-        )
+        def on_whole_mesh(devices: int) -> Callable[..., jax.Array]:
+            return divided(devices, frozenset(get_abstract_mesh().axis_names))
+
+        return by_devices(on_whole_mesh, function)(*arrays)
 
     @bound.def_vmap
     def batched(size: int, is_batched: Sequence[bool], *arrays: jax.Array) -> tuple[jax.Array, bool]:
-        """Other axes of the mesh may shard the new dimension."""
+        """The axes that are left may shard the new dimension."""
         where = [0 if each else None for each in is_batched]
 
         def mapped(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:

@@ -35,6 +35,9 @@ elements = partial(dml_jax.gather_elements, axis=1)
 rows = partial(dml_jax.gather, axis=1)
 tuples = partial(dml_jax.gather_nd, batch_dims=1)
 add = partial(dml_jax.scatter_elements, axis=1, reduction="add")
+pad = partial(dml_jax.pad, start_padding=(0, 0, 3, 3), end_padding=(0, 0, 3, 3))
+HALVES, ODD = {"sizes": (32, 32), "axis": 1}, [((8, 64, 64, 36), np.uint8)]
+WINDOW = {"input_window_offsets": (0, 0, 0, 4), "input_window_strides": (1,) * 4}
 # By name: the function, its operands with eight parts along dimension 0, and a form that words or dimensions which
 # eight devices share would rule out. What has no batch along dimension 0 is the same on every device.
 CASES = {
@@ -46,6 +49,18 @@ CASES = {
     "gather_nd": (tuples, [((8, 1024, 36), np.uint8), ((8, 4096, 1), INDEX)], "words"),
     "the gradient of gather": (gradient(rows), [((8, 1024, 256), jnp.bfloat16), ((40000,), INDEX)], "runs"),
     "scatter_elements": (add, [((8, 4096, 36), np.uint8), *[((8, 512, 36), t) for t in (INDEX, np.uint8)]], "wide"),
+    "pad": (partial(pad, mode="edge"), ODD, "gathered"),
+    "pad with zeros": (pad, [((8, 64, 64, 38), np.uint8)], "joined"),
+    "tile": (partial(dml_jax.tile, repeats=(1, 1, 2, 1)), ODD, "words"),
+    "join": (lambda *x: dml_jax.join(x, 1), ODD * 2, "words"),
+    "split": (lambda x: dml_jax.split(x, **HALVES)[1], ODD, "words"),
+    "slice": (lambda x: dml_jax.slice(x, input_window_sizes=(*x.shape[:3], 32), **WINDOW), ODD, "words"),
+    "upsample_2d": (partial(dml_jax.upsample_2d, scale_size=(2, 2)), [((8, 64, 32, 18), np.uint8)], "joined"),
+    "reverse_subsequences": (
+        partial(dml_jax.reverse_subsequences, axis=1),
+        [((8, 4096, 16388), np.uint8), ((8, 1, 16388), INDEX)],
+        "axis_last",
+    ),
 }
 every_case = pytest.mark.parametrize("case", CASES)
 
@@ -122,6 +137,14 @@ SMALL = {
     "gather_nd": [((8, 16, 36), np.uint8), ((8, 24, 1), INDEX)],
     "the gradient of gather": [((8, 16, 32), jnp.bfloat16), ((64,), INDEX)],
     "scatter_elements": [((8, 16, 36), np.uint8), *[((8, 24, 36), t) for t in (INDEX, np.uint8)]],
+    "pad": [((8, 2, 4, 36), np.uint8)],
+    "pad with zeros": [((8, 2, 4, 38), np.uint8)],
+    "tile": [((8, 2, 4, 36), np.uint8)],
+    "join": [((8, 2, 4, 36), np.uint8)] * 2,
+    "split": [((8, 64, 2, 36), np.uint8)],
+    "slice": [((8, 2, 4, 36), np.uint8)],
+    "upsample_2d": [((8, 2, 4, 18), np.uint8)],
+    "reverse_subsequences": [((8, 4, 36), np.uint8), ((8, 1, 36), INDEX)],
 }
 
 

@@ -15,11 +15,10 @@ from ..lowering.gather import Read, gather_slices
 from ..lowering.reduce import reduce_slices
 from ..lowering.rows import Write
 from ..lowering.scatter import scatter_slices
-from ..lowering.shards import Shards
+from ..lowering.shards import TableShards, known_shards
 from ..lowering.slices import Slices
 from .promises import Promises, show_indices
 from .rules import Operands, Rule, custom, one_of
-from .sharding import OUTPUT, local_specs
 
 __all__ = [
     "READ_MODE",
@@ -85,8 +84,9 @@ def read(
     )
     if mode == "fill" and is_narrow(input.dtype):  # whose bits are cast below: see hide_constant
         indices = indices + hide_constant(np.zeros((), indices.dtype))
-    if specs := local_specs():
-        how = replace(how, shards=Shards(specs["input"], specs["indices"], specs[OUTPUT]))
+    if shards := known_shards():
+        of = shards.operands
+        how = replace(how, shards=TableShards(of["input"], of["indices"], shards.output))
     indices = show_indices(indices, input.shape, how.transpose)
     values = gather_slices(indices, input, how, forced_form())
     if mode != "fill":
@@ -120,8 +120,9 @@ def write(
         indices = resolve(indices, sizes)
     lax_mode = "fill" if mode == "drop" else mode
     how = Write(slices, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
-    if specs := local_specs():
-        how = replace(how, shards=Shards(specs["input"], specs["indices"], specs["updates"]))
+    if shards := known_shards():
+        of = shards.operands
+        how = replace(how, shards=TableShards(of["input"], of["indices"], of["updates"]))
     indices = show_indices(indices, input.shape, how)
     if reduction is None:
         return scatter_slices(indices, input, updates, how, forced_form())

@@ -1,7 +1,6 @@
 """Meshes: how the sharding of an output follows from those of the operands, and `out_sharding` where it does not."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -12,8 +11,9 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes, get_abstract_mesh, reshard
 
 from ..errors import ConstraintError, DataTypeError, message
+from ..lowering.shards import Shards, knowing
 
-__all__ = ["OUTPUT", "Dims", "OutSharding", "as_out_sharding", "has_mesh", "local_specs", "on_mesh"]
+__all__ = ["Dims", "OutSharding", "as_out_sharding", "has_mesh", "on_mesh"]
 
 OutSharding = NamedSharding | PartitionSpec | None
 Arrays = Mapping[str, jax.Array]
@@ -27,21 +27,12 @@ class Dims:
       operands: by operand, a name per dimension; an operand that is not here is never sharded.
       output: a name per dimension of the output; of all outputs, where there are several.
       local: the names along which a part of the output is the operator of that part of the operands; of operators
-        whose lowering asks for `local_specs`.
+        whose lowering asks for `known_shards`.
     """
 
     operands: Mapping[str, Sequence[str]]
     output: Sequence[str]
     local: Sequence[str] = ()
-
-
-OUTPUT = "output"
-_LOCAL: ContextVar[Mapping[str, PartitionSpec] | None] = ContextVar("local", default=None)
-
-
-def local_specs() -> Mapping[str, PartitionSpec] | None:
-    """How operands and OUTPUT are sharded, while an operator is traced of which each device computes its part."""
-    return _LOCAL.get()
 
 
 def as_out_sharding(operator: str, value: Any) -> OutSharding:
@@ -86,8 +77,7 @@ def on_mesh(
         for operand, names in dims.operands.items():  # one that every device has is cut, which costs nothing
             arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
         if dims.local and axes_of.keys() <= set(dims.local) and set(mesh.axis_types) == {AxisType.Explicit}:
-            every = {**dims.operands, OUTPUT: dims.output}
-            function = _knowing({name: _spec(names, axes_of) for name, names in every.items()}, function)
+            function = _knowing(_shards(dims, axes_of), function)
     shardings = jax.tree.map(lambda _: out_sharding, results)
     partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
     return partitioned(*arrays.values())
@@ -142,13 +132,14 @@ def _followed(
     return axes_of
 
 
-def _knowing(specs: Mapping[str, PartitionSpec], function: Callable[..., Any]) -> Callable[..., Any]:
+def _shards(dims: Dims, axes_of: Mapping[str, Any]) -> Shards:
+    return Shards({n: _spec(names, axes_of) for n, names in dims.operands.items()}, _spec(dims.output, axes_of))
+
+
+def _knowing(shards: Shards, function: Callable[..., Any]) -> Callable[..., Any]:
     def known(*arrays: Any) -> Any:
-        token = _LOCAL.set(specs)
-        try:
+        with knowing(shards):
             return function(*arrays)
-        finally:
-            _LOCAL.reset(token)
 
     return known
 

@@ -8,12 +8,11 @@ from math import prod
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import PartitionSpec as P
 
 from .bits import as_bits, carry_bits
 from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, known_bytes, shapes_of
 from .linear import linear
-from .shards import on_each_device
+from .shards import known_shards, move_on_each_device
 from .tiles import permute_in_tiles
 from .words import as_integers, becomes_words, from_words, join_lanes, lanes, to_words
 
@@ -176,29 +175,24 @@ class Blocks:
         return replace(self, to="space" if self.to == "depth" else "depth")
 
 
-def rearrange(input: jax.Array, blocks: Blocks, shards: Sequence[P] | None) -> jax.Array:
-    """Splits the last three dimensions of `input` and merges their parts, as `blocks` says.
-
-    Args:
-      input: rank >= 3.
-      blocks: which.
-      shards: of input and output, where every device moves the blocks of its own.
-    """
+def rearrange(input: jax.Array, blocks: Blocks) -> jax.Array:
+    """Splits the last three dimensions of `input` and merges their parts, as `blocks` says."""
     form = forced_form()
     if is_plain(partial(_options, *shapes_of(input), blocks), TABLE, form):
         plain = partial(_plain, blocks=blocks)
         is_bfloat16 = input.dtype == jnp.bfloat16
         return carry_bits(_fence(plain), None, input) if is_bfloat16 else plain(input)
-    back = _form(blocks.inverse, form, shards and shards[::-1])
-    return linear(_form(blocks, form, shards), lambda _, cotangent, like: [back(None, cotangent)])(None, input)
+    shards = known_shards()
+    forward = move_on_each_device(_form(blocks, form), shards)
+    back = move_on_each_device(_form(blocks.inverse, form), shards and shards.inverse)
+    return linear(forward, lambda _, cotangent, like: [back(None, cotangent)])(None, input)
 
 
-def _form(blocks: Blocks, forced: str | None, shards: Sequence[P] | None) -> Form:
-    def form(input: jax.Array) -> jax.Array:
+def _form(blocks: Blocks, forced: str | None) -> Form:
+    def form(_: None, input: jax.Array) -> jax.Array:
         return choose_form(partial(_options, *shapes_of(input), blocks), TABLE, forced)(None, input)
 
-    moved = on_each_device(form, shards[:1], shards[1]) if shards else form
-    return lambda _, input: moved(input)
+    return form
 
 
 def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:

@@ -13,7 +13,7 @@ from .combine import ADD, combine_updates
 from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .linear import linear
 from .rows import Write
-from .shards import Shards, on_each_device
+from .shards import TableShards, on_each_device
 from .slices import Slices
 from .words import as_integers, from_words, join_elements, lanes, to_words
 
@@ -86,7 +86,7 @@ class Read:
     unique_indices: bool = False
     drops: bool = False
     deterministic: bool = False
-    shards: Shards | None = None
+    shards: TableShards | None = None
 
     def __call__(self, indices: jax.Array, input: jax.Array) -> jax.Array:
         return lax.gather(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .shards import Shards
+from .shards import TableShards
 from .slices import Slices
 
 __all__ = ["Rows", "Write"]
@@ -34,7 +34,7 @@ class Write:
     unique_indices: bool = False
     indices_are_sorted: bool = False
     deterministic: bool = False
-    shards: Shards | None = None
+    shards: TableShards | None = None
 
     @property
     def numbers(self) -> lax.ScatterDimensionNumbers:

@@ -1,7 +1,10 @@
 """What the devices of a mesh compute each on its own, where the sharding is known while tracing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -11,11 +14,56 @@ from jax.sharding import PartitionSpec, get_abstract_mesh
 
 from .device_count import by_devices
 
-__all__ = ["Shards", "on_each_device", "shape_of_shard"]
+__all__ = [
+    "Shards",
+    "TableShards",
+    "knowing",
+    "known_shards",
+    "move_on_each_device",
+    "on_each_device",
+    "shape_of_shard",
+]
 
 
 @dataclass(frozen=True)
 class Shards:
+    """How the arrays of an operator are sharded, of which each device computes its part.
+
+    Args:
+      operands: by name; of what is not here every device has the whole.
+      output: one for all of several.
+    """
+
+    operands: Mapping[str, PartitionSpec]
+    output: PartitionSpec
+
+    @property
+    def inverse(self) -> "Shards":
+        """Those of what undoes an operator of one operand."""
+        (name, spec), *_ = self.operands.items()
+        return Shards({name: self.output}, spec)
+
+
+_KNOWN: ContextVar[Shards | None] = ContextVar("shards", default=None)
+
+
+@contextmanager
+def knowing(shards: Shards) -> Iterator[None]:
+    """Tells the lowering of the operator that is traced inside how its arrays are sharded."""
+    token = _KNOWN.set(shards)
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
+
+
+def known_shards() -> Shards | None:
+    """What the innermost `knowing` says; None outside."""
+    return _KNOWN.get()
+
+
+@dataclass(frozen=True)
+class TableShards:
     """How a read or write through lax.gather or lax.scatter is sharded, where every device has its part of each array.
 
     Args:
@@ -68,6 +116,19 @@ def on_each_device(
         return by_devices(lambda devices: mapped(divided(devices, axes)), mapped(function))(*arrays), True
 
     return bound
+
+
+def move_on_each_device(form: Callable[..., jax.Array], shards: Shards | None) -> Callable[..., jax.Array]:
+    """`form`, of None and the operands in their order; see `on_each_device`."""
+    if shards is None:
+        return form
+    specs, output = list(shards.operands.values()), shards.output
+
+    def moved(where: None, *operands: jax.Array) -> jax.Array:
+        whole = [PartitionSpec()] * (len(operands) - len(specs))
+        return on_each_device(partial(form, where), [*specs, *whole], output)(*operands)
+
+    return moved
 
 
 def shape_of_shard(shape: Sequence[Any], spec: PartitionSpec) -> tuple[Any, ...]:

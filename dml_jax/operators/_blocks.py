@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..core.fields import named
 from ..core.kinds import attribute
 from ..core.rules import Operands, Rule, at_least, custom, minimum_rank, one_of
-from ..core.sharding import OUTPUT, Dims, local_specs
+from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, message
@@ -123,8 +123,7 @@ def dims_of(to: str) -> Callable[[Operands], Dims]:
 
 def move_blocks(input: Any, to: str, **attributes: Any) -> jax.Array:
     """Moves the blocks of `input` to "space" or to "depth"."""
-    specs = local_specs()
-    return rearrange(input, _blocks(attributes, to), (specs["input"], specs[OUTPUT]) if specs else None)
+    return rearrange(input, _blocks(attributes, to))
 
 
 def run_in_memory_format(desc: Any, function: Callable[..., jax.Array], input: jax.Array) -> jax.Array:

@@ -16,6 +16,7 @@ import dml_jax
 
 RNG = np.random.default_rng(11)
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
+OPERATION = re.compile(r'= "?stablehlo\.(?!convert %\w+ : \(tensor<[a-z])(\w+)')
 MESHES = {"8": ((8,), P("a")), "2x4": ((2, 4), P(("a", "b"))), "4 of 4x2": ((4, 2), P("a"))}
 INDEX = np.dtype(np.int32)
 
@@ -80,9 +81,9 @@ def spec_of(shape, spec):
 
 
 def cuda_operations(function, operands):
-    """What the program for a GPU is made of, before XLA compiles it."""
+    """What the program for a GPU is made of, before XLA compiles it; without casts of scalars, which are constants."""
     text = jax.jit(lambda *x: function(*x)).trace(*operands).lower(lowering_platforms=("cuda",)).as_text()
-    return Counter(re.findall(r"= \"?stablehlo\.(\w+)", text))
+    return Counter(OPERATION.findall(text))
 
 
 def described(operands, mesh, spec):

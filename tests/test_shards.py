@@ -16,7 +16,7 @@ import dml_jax
 
 RNG = np.random.default_rng(11)
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
-OPERATION = re.compile(r'= "?stablehlo\.(?!convert %\w+ : \(tensor<[a-z])(\w+)')
+OPERATION = re.compile(r'= "?stablehlo\.(?!convert %c)(\w+)')
 MESHES = {"8": ((8,), P("a")), "2x4": ((2, 4), P(("a", "b"))), "4 of 4x2": ((4, 2), P("a"))}
 INDEX = np.dtype(np.int32)
 
@@ -81,7 +81,7 @@ def spec_of(shape, spec):
 
 
 def cuda_operations(function, operands):
-    """What the program for a GPU is made of, before XLA compiles it; without casts of scalars, which are constants."""
+    """What the program for a GPU is made of, before XLA compiles it; without casts of constants."""
     text = jax.jit(lambda *x: function(*x)).trace(*operands).lower(lowering_platforms=("cuda",)).as_text()
     return Counter(OPERATION.findall(text))
 

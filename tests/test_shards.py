@@ -158,7 +158,7 @@ def drawn(shape, dtype):
     return RNG.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype)[..., 0]
 
 
-@pytest.mark.thinned(11)
+@pytest.mark.thinned(17)
 @pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
 @pytest.mark.parametrize("name", MESHES)
 @every_case

@@ -22,7 +22,7 @@ from dml_jax.core.activation import ACTIVATIONS
 from dml_jax.core.support import columns
 from dml_jax.core.tensor import FIELDS, TENSOR
 
-for package in ("sphinx", "furo", "myst_parser", "onnx"):
+for package in ("sphinx", "furo", "myst_parser", "sphinx_copybutton", "onnx"):
     pytest.importorskip(package, reason="the site needs the extra docs")
 
 ROOT = Path(__file__).parents[1]

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 from itertools import count
@@ -14,6 +15,7 @@ OPTIONS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
     "--remote-debugging-pipe",
 )
+PATIENCE = 60  # seconds
 
 
 class Browser:
@@ -60,9 +62,10 @@ class Browser:
         """The next message that is wanted; events that come before it are kept."""
         while True:
             while b"\0" not in self.received:
-                read = os.read(self.answers, 1 << 16)
+                ready, _, _ = select.select([self.answers], [], [], PATIENCE)
+                read = os.read(self.answers, 1 << 16) if ready else b""
                 if not read:
-                    raise RuntimeError(f"{PROGRAM} has ended")
+                    raise RuntimeError(f"{PROGRAM} has ended, or is silent for {PATIENCE} s")
                 self.received += read
             one, _, self.received = self.received.partition(b"\0")
             message = json.loads(one)
@@ -83,13 +86,14 @@ class Browser:
             self._next(lambda message: message.get("method") == "Page.loadEventFired")
 
     def run(self, script):
-        """The value of a JavaScript expression, awaited."""
-        told = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        """The value of a JavaScript expression, awaited, as if a user had asked for it."""
+        how = {"awaitPromise": True, "returnByValue": True, "userGesture": True}
+        told = self.call("Runtime.evaluate", expression=script, **how)
         if "exceptionDetails" in told:
             raise RuntimeError(told["exceptionDetails"]["exception"].get("description", "an exception"))
         return told["result"].get("value")
 
-    def picture(self, **options):
-        """A screenshot as a PNG file's bytes."""
-        return base64.b64decode(self.call("Page.captureScreenshot", **options)["data"])
-
+    def picture(self, **clip):
+        """A PNG file of a rectangle of the page, such as x=0, y=0, width=420, height=900."""
+        shot = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip={**clip, "scale": 1})
+        return base64.b64decode(shot["data"])

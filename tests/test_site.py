@@ -32,7 +32,12 @@ PAGES = {path.stem: path.read_text() for path in ROOT.glob("docs/operators/*.md"
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
     """The folder of the built site of a copy of this clone with two operators more."""
-    return once(tmp_path_factory, "clone", enlarge) / "site"
+    return enlarged_site(tmp_path_factory)
+
+
+def enlarged_site(factory):
+    """The same, for other files of tests too, which build it once with this one."""
+    return once(factory, "clone", enlarge) / "site"
 
 
 def once(factory, name, make):

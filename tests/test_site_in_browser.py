@@ -38,20 +38,26 @@ def browser(tmp_path_factory):
 # the others.
 LAYOUT = """[...document.querySelectorAll("article table:not(.indextable)")].map(table => {
     const frame = table.closest(".table-wrapper"), cells = [...table.querySelectorAll("tr > :first-child")];
+    cells.at(-1).scrollIntoView({block: "center", behavior: "instant"});
     frame.scrollLeft = 1e6;
     const left = frame.getBoundingClientRect().left, places = cells.map(cell => cell.getBoundingClientRect());
-    const told = {
+    const {x, y, width, height} = places.at(-1);
+    return {
         hidden: frame.scrollLeft,
-        left: Math.max(...places.map(place => place.left - left)),
+        left: Math.max(...places.map(place => Math.abs(place.left - left))),
         part: Math.max(...places.map(place => place.width)) / frame.clientWidth,
         opaque: cells.every(cell => getComputedStyle(cell).backgroundColor.startsWith("rgb(")),
+        above: cells.at(-1).contains(document.elementFromPoint(x + width - 2, y + height / 2)),
     };
-    cells.at(-1).scrollIntoView({block: "center", behavior: "instant"});
-    const {x, y, width, height} = cells.at(-1).getBoundingClientRect();
-    told.above = cells.at(-1).contains(document.elementFromPoint(x + width - 2, y + height / 2));
-    return told;
 })"""
-SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+# Of the page, or of what the theme lets scroll or cuts around the article.
+SIDEWAYS = """(() => {
+    let over = 0;
+    for (let one = document.querySelector("[role=main]"); one; one = one.parentElement)
+        if (!one.parentElement || getComputedStyle(one).overflowX !== "visible")
+            over = Math.max(over, one.scrollWidth - one.clientWidth);
+    return over;
+})()"""
 SHRUNK = "[...document.querySelectorAll('article img')].map(image => image.width / Math.min(720, image.naturalWidth))"
 # The text of every block of code, and what its button copies.
 COPIED = """(() => {

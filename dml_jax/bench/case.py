@@ -11,11 +11,13 @@ import numpy as np
 
 import dml_jax
 
-__all__ = ["DTYPES", "Arrays", "Case", "data", "mega", "random_indices"]
+__all__ = ["DTYPES", "Arrays", "Case", "Form", "data", "mega", "random_indices"]
 
 DTYPES = {1: np.dtype("uint8"), 2: np.dtype("float16"), 4: np.dtype("float32"), 8: np.dtype("float64")}
 
 Arrays = tuple[np.ndarray, ...]
+# A module, such as torch, and a case's attributes to a function of an output and arrays; None where it has none.
+Form = Callable[[Any, Mapping[str, Any]], Callable[..., Any] | None]
 
 
 @dataclass(frozen=True)

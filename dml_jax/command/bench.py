@@ -51,7 +51,11 @@ Examples:
 @click.option(
     "--rounds", type=click.IntRange(1), default=9, metavar="N", help="Samples of each contender, taken in turn."
 )
-@click.option("--peers/--no-peers", default=True, help="Measure the other libraries that are installed, or none.")
+@click.option(
+    "--peers/--no-peers",
+    default=True,
+    help="Measure the other libraries that are installed, or none; torch.compile not with --quick.",
+)
 @click.option("--list", "only_list", is_flag=True, help="List the cases and exit.")
 @click.option("--json", "json_file", type=FILE, help="Write all that was measured to this file as JSON.")
 @click.option("--csv", "csv_file", type=FILE, help="Write the same as CSV.")
@@ -121,6 +125,7 @@ class _Plan:
       networks: of ONNX.
       files: bytes of the input files.
       names: of all of them.
+      is_quick: whether nothing is compiled for seconds only to be compared.
     """
 
     cases: Sequence[Case]
@@ -130,6 +135,7 @@ class _Plan:
     networks: Sequence[Case]
     files: Sequence[int]
     names: Sequence[str]
+    is_quick: bool
 
 
 def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
@@ -144,7 +150,7 @@ def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
     whole = [] if is_quick else list(_wanted(networks.cases(), only))
     files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
     names = [*(case.name for case in (*cases, *calls, *sums, *several, *whole)), *map(name_of, files)]
-    return _Plan(cases, calls, sums, several, whole, files, names)
+    return _Plan(cases, calls, sums, several, whole, files, names, is_quick)
 
 
 def _reported(
@@ -232,7 +238,7 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
         ("calls of small arrays, eager against jitted", plan.calls, True),
     ]
     for title, cases, eager in kinds:
-        found = contenders(eager=eager) if peers else own(eager=eager)
+        found = contenders(eager=eager, compiled=not plan.is_quick and bool(cases)) if peers else own(eager=eager)
         done = _each(cases, found, effort)
         _print(console, f"{device}, {title}", done, [c.name for c in found])
         rows += [*done] if not eager else [_as_call(row) for row in done]

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega
+from ..case import DTYPES, Case, Form, data, mega
 
 Attributes = Mapping[str, Any]
 
@@ -32,8 +32,17 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return write
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    return lambda out, x: out.copy_(x.as_strided(a["sizes"], a["strides"]))
+TORCH: Mapping[str, Form] = {
+    "copy_": lambda torch, a: lambda out, x: out.copy_(x.as_strided(a["sizes"], a["strides"])),
+}
+
+
+def of_cupy(cupy: Any, a: Attributes) -> Callable[..., Any]:
+    def write(out: Any, x: Any) -> None:
+        strides = [s * x.itemsize for s in a["strides"]]
+        cupy.copyto(out, cupy.lib.stride_tricks.as_strided(x, a["sizes"], strides))
+
+    return write
 
 
 def _offsets(attributes: Attributes) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega, random_indices
+from ..case import DTYPES, Case, Form, data, mega, random_indices
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -40,15 +40,18 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return lambda out, x, i: np.take(x, i, axis=a["axis"], out=out, mode="clip")
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    import torch  # pyright: ignore[reportMissingImports]
+TORCH: Mapping[str, Form] = {
+    "index_select": lambda torch, a: lambda out, x, i: torch.index_select(x, a["axis"], i, out=out),
+    "embedding": lambda torch, a: _embedding(torch) if a["axis"] == 0 else None,
+    "compile": lambda torch, a: lambda out, x, i: out.copy_(torch.index_select(x, a["axis"], i)),
+}
 
-    return lambda out, x, i: torch.index_select(x, a["axis"], i, out=out)
+
+def _embedding(torch: Any) -> Callable[..., Any]:
+    return lambda out, x, i: torch.nn.functional.embedding(i, x)
 
 
-def of_cupy(a: Attributes) -> Callable[..., Any]:
-    import cupy  # pyright: ignore[reportMissingImports]
-
+def of_cupy(cupy: Any, a: Attributes) -> Callable[..., Any]:
     return lambda out, x, i: cupy.take(x, i, axis=a["axis"], out=out)
 
 

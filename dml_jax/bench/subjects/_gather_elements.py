@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Arrays, Case, data, random_indices
+from ..case import DTYPES, Arrays, Case, Form, data, random_indices
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -39,15 +39,13 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return lambda out, x, i: np.copyto(out, np.take_along_axis(x, i, a["axis"]))
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    import torch  # pyright: ignore[reportMissingImports]
+TORCH: Mapping[str, Form] = {
+    "gather": lambda torch, a: lambda out, x, i: torch.gather(x, a["axis"], i, out=out),
+    "compile": lambda torch, a: lambda out, x, i: out.copy_(torch.gather(x, a["axis"], i)),
+}
 
-    return lambda out, x, i: torch.gather(x, a["axis"], i, out=out)
 
-
-def of_cupy(a: Attributes) -> Callable[..., Any]:
-    import cupy  # pyright: ignore[reportMissingImports]
-
+def of_cupy(cupy: Any, a: Attributes) -> Callable[..., Any]:
     return lambda out, x, i: cupy.copyto(out, cupy.take_along_axis(x, i, a["axis"]))
 
 

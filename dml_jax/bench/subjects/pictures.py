@@ -9,7 +9,7 @@ import numpy as np
 
 from ..case import DTYPES, Case, data, mega
 
-__all__ = ["Rearranged", "depth_to_space", "pictures", "space_to_depth", "with_view"]
+__all__ = ["Rearranged", "depth_to_space", "pictures", "space_to_depth", "with_channels_first", "with_view"]
 
 Attributes = Mapping[str, Any]
 # What a library gets: the array, attributes, and whether the last reshape is made.
@@ -89,5 +89,15 @@ def copy_torch(out: Any, view: Any) -> None:
     out.copy_(view)
 
 
-def copy_cupy(out: Any, view: Any) -> None:
-    out[...] = view
+def with_channels_first(function: Callable[[Any, int], Any], attributes: Attributes) -> Callable[..., Any] | None:
+    """torch's own function, which knows one order, and takes pictures of either format as its memory formats."""
+    if attributes["order"] != "CRD":
+        return None
+    if attributes["data_format"] == "NCHW":
+        return lambda out, x: function(x, attributes["block_size"])
+
+    def channels_last(out: Any, x: Any) -> Any:
+        made = function(x.permute(0, 3, 1, 2), attributes["block_size"])
+        return made.permute(0, 2, 3, 1).contiguous()  # which copies nothing where the format was kept
+
+    return channels_last

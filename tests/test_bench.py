@@ -69,11 +69,22 @@ def test_bytes_are_what_the_arrays_need():
             assert case.moved == arrays[0].nbytes + arrays[1].nbytes + written
 
 
-FULL = {case.name: case for case in list(cases.full(2**16))[::9]}
+def test_shapes_of_real_programs_have_names_of_their_own():
+    """`-k real` takes them, and no other."""
+    real, others = ([case.name for case in one] for one in (cases.real(2**26), [*cases.full(2**26), *cases.small()]))
+    assert len(real) == len(set(real)) >= 100
+    assert all(" real " in name for name in real)
+    assert not any("real" in name for name in others)
+    texts = " ".join(real)
+    for part in ("b=14", "b=16", "b=5", "b=32", "540x479", "3x640x640", "bfloat16", "Zipf", "128256", "tubelets"):
+        assert part in texts
+
+
+FULL = {case.name: case for case in [*list(cases.full(2**16))[::9], *cases.real(2**16)]}
 
 
 @pytest.mark.thinned
-@pytest.mark.parametrize("name", sampled(FULL, list(FULL)[::2]))
+@pytest.mark.parametrize("name", sampled(FULL, list(FULL)[::5]))
 def test_all_contenders_give_the_same_bits(name):
     case = FULL[name]
     arrays = case.make()

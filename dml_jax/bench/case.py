@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import dml_jax
@@ -63,15 +64,19 @@ def _bytes(count: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 0x40, count, dtype=np.uint8)
 
 
-def data(shape: Sequence[int], itemsize: int) -> np.ndarray:
-    """An array of finite numbers."""
-    count = prod(shape) * itemsize
-    return _bytes(max(2**20, 1 << (count - 1).bit_length()))[:count].view(DTYPES[itemsize]).reshape(shape)
+def data(shape: Sequence[int], kind: int | str) -> np.ndarray:
+    """An array of finite numbers, of a type or of the usual one of so many bytes."""
+    dtype = DTYPES[kind] if isinstance(kind, int) else jnp.dtype(kind)
+    count = prod(shape) * dtype.itemsize
+    return _bytes(max(2**20, 1 << (count - 1).bit_length()))[:count].view(dtype).reshape(shape)
 
 
 def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: int = 0) -> np.ndarray:
-    """Indices below `n`; "sorted" along an axis."""
-    indices = np.random.default_rng(2).integers(0, n, shape, dtype=np.int32)
+    """Indices below `n`: uniform, "sorted" along an axis, or as words of a language, by the law of "Zipf"."""
+    random = np.random.default_rng(2)
+    if order == "Zipf":
+        return np.minimum(random.zipf(1.3, shape) - 1, n - 1).astype(np.int32)
+    indices = random.integers(0, n, shape, dtype=np.int32)
     return np.sort(indices, axis=axis) if order == "sorted" else indices
 
 

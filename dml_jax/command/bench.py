@@ -191,12 +191,12 @@ def _check_writable(path: Path) -> None:
 
 
 def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:
-    from ..bench.cases import full, quick, sweep
+    from ..bench.cases import full, quick, real, sweep
 
     if is_quick:
         return quick()
     count = _size(size)
-    return {case.name: case for case in (*full(count), *sweep(count))}.values()
+    return {case.name: case for case in (*full(count), *real(count), *sweep(count))}.values()
 
 
 def _size(size: int | None) -> int:

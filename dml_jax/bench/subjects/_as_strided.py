@@ -11,6 +11,17 @@ from ..case import DTYPES, Case, Form, data, mega
 
 Attributes = Mapping[str, Any]
 
+# What is seen in another order, behind the batch: the order, the sizes, and types.
+_NARROW = ("uint8", "bfloat16")
+REAL = (
+    ("pictures, NHWC as NCHW", (3, 1, 2), (224, 224, 3), _NARROW),
+    ("pictures, NCHW as NHWC", (2, 3, 1), (3, 224, 224), _NARROW),
+    ("features, NHWC as NCHW", (3, 1, 2), (56, 56, 256), _NARROW),
+    ("weights, transposed", (2, 1), (11008, 4096), _NARROW),
+    ("heads of attention", (2, 1, 3), (2048, 32, 128), ("bfloat16",)),
+    ("tubelets of 2x16x16", (2, 4, 1, 3, 5, 6), (2, 14, 16, 14, 16, 3), _NARROW),
+)
+
 
 def quick(size: int) -> Iterator[Case]:
     yield from _views(size, 4)
@@ -19,6 +30,13 @@ def quick(size: int) -> Iterator[Case]:
 def full(size: int) -> Iterator[Case]:
     for itemsize in DTYPES:
         yield from _views(size, itemsize)
+
+
+def real(size: int) -> Iterator[Case]:
+    for what, order, sizes, dtypes in REAL:
+        for dtype in dtypes:
+            n = max(1, round(size / (prod(sizes) * jnp.dtype(dtype).itemsize)))
+            yield _permuted(f"real {what}", (n, *sizes), (0, *order), dtype)
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -76,4 +94,15 @@ def _views(size: int, itemsize: int) -> Iterator[Case]:
         {"sizes": (h * w, n * c), "strides": (0, 1)},
         lambda: (data((n * c,), itemsize),),
         buffer * itemsize,
+    )
+
+
+def _permuted(what: str, shape: tuple[int, ...], order: tuple[int, ...], dtype: str) -> Case:
+    strides = [prod(shape[d + 1 :]) for d in order]
+    return Case(
+        "as_strided",
+        f"{what}, {'x'.join(map(str, shape))} {dtype}",
+        {"sizes": tuple(shape[d] for d in order), "strides": tuple(strides)},
+        lambda: (data((prod(shape),), dtype),),
+        2 * prod(shape) * jnp.dtype(dtype).itemsize,
     )

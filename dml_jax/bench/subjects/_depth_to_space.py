@@ -5,7 +5,7 @@ from typing import Any
 
 from ..case import DTYPES, Case, Form
 from ..onnx_node import OnnxNode
-from .pictures import copy_numpy, copy_torch, depth_to_space, pictures, with_channels_first, with_view
+from .pictures import copy_numpy, copy_torch, depth_to_space, pictures, real_pictures, with_channels_first, with_view
 
 Attributes = Mapping[str, Any]
 
@@ -19,6 +19,10 @@ def full(size: int) -> Iterator[Case]:
     for itemsize in DTYPES:
         blocks = (2, 3, 4, 8) if itemsize < 8 else (2,)
         yield from pictures("depth_to_space", size, itemsize, ("DCR", "CRD"), ("NCHW", "NHWC"), blocks)
+
+
+def real(size: int) -> Iterator[Case]:
+    return real_pictures("depth_to_space", size)
 
 
 def small(size: int) -> Iterator[Case]:

@@ -76,7 +76,7 @@ def test_shapes_of_real_programs_have_names_of_their_own():
     assert all(" real " in name for name in real)
     assert not any("real" in name for name in others)
     texts = " ".join(real)
-    for part in ("b=14", "b=16", "b=5", "b=32", "540x479", "3x640x640", "bfloat16", "Zipf", "128256", "tubelets"):
+    for part in ("b=14", "b=16", "b=5", "b=32", "270x479", "3x640x640", "bfloat16", "Zipf", "128256", "tubelets"):
         assert part in texts
 
 

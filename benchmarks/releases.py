@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         try:
             pythons = {release: environment(given.folder or Path(temporary), release) for release in given.releases}
-            runs = [_run(pythons, Path(temporary), given.k) for _ in range(given.runs)]
+            runs = [_run(pythons, Path(temporary), given.k, f"run {i + 1} of {given.runs}") for i in range(given.runs)]
         except (OSError, RuntimeError) as error:
             sys.exit(f"error: {error}")
         except KeyboardInterrupt:
@@ -88,11 +88,13 @@ def _requirements() -> list[str]:
     return [one for one in needed if not one.startswith("jax")]
 
 
-def _run(pythons: dict[str, Path], folder: Path, pattern: str | None) -> dict[str, Results]:
+def _run(pythons: dict[str, Path], folder: Path, pattern: str | None, which: str) -> dict[str, Results]:
     """One run of each release, one after the other."""
-    return {
-        release: _measured(python, release, folder / "results.json", pattern) for release, python in pythons.items()
-    }
+    found = {}
+    for release, python in pythons.items():
+        print(f"jax {release}, {which}", file=sys.stderr, flush=True)  # noqa: T201
+        found[release] = _measured(python, release, folder / "results.json", pattern)
+    return found
 
 
 def _measured(python: Path, release: str, file: Path, pattern: str | None) -> Results:

@@ -87,7 +87,23 @@ every_fifth = pytest.mark.parametrize("step", [1] if LARGE > 1 else sampled([5, 
 def test_depth_and_space(sizes, step):
     dtypes = itertools.cycle(DTYPES[:7])
     calls = [(function, random_bits(shape, next(dtypes))) for function, shape in list(depth_space_cases(sizes))[::step]]
-    assert_forms_equal_plain(["words", "joined", "tiles", "element_tiles"], calls)
+    assert_forms_equal_plain(["words", "joined", "tiles", "element_tiles", "double_words"], calls)
+
+
+# Primes, and numbers that make stacks of 2, 3 and 4.
+LARGE_BLOCKS = [(block, order) for block in (5, 7, 9, 10, 12, 14) for order in ("DCR", "CRD")]
+
+
+@pytest.mark.parametrize("step", sampled([3, 1], [3]), ids="one of {}".format)
+@pytest.mark.parametrize("form", ["rows_first", "ranges", "tiles", "joined"])
+def test_large_blocks(form, step):
+    calls = []
+    for (block, order), dtype in list(zip(LARGE_BLOCKS, itertools.cycle(DTYPES[:7]), strict=False))[::step]:
+        to_depth = partial(dml_jax.space_to_depth, block_size=block, order=order)
+        to_space = partial(dml_jax.depth_to_space, block_size=block, order=order)
+        calls.append((to_depth, random_bits((2, 3, 2 * block, 4 * block), dtype)))
+        calls.append((to_space, random_bits((2, 2 * block**2, 3, 4), dtype)))
+    assert_forms_equal_plain([form], calls)
 
 
 @every_fifth
@@ -160,6 +176,7 @@ def test_written_rows(dtype):
 
 LAYOUTS = [((3, 8), (12, 1), 4), ((3, 8), (12, 1), 3), ((3, 8), (0, 1), 0), ((2, 3, 4), (40, 12, 1), 8)]
 LAYOUTS += [((3, 8), (13, 1), 4), ((3, 6), (12, 1), 4), ((3, 8), (4, 1), 0), ((8, 3), (1, 12), 4)]
+DENSE = [((2, 12, 3), (36, 1, 12), 5), ((2, 3, 12), (36, 1, 3), 0), ((4, 8), (1, 4), 2), ((3, 2), (1, 3), 0)]
 VIEWS = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in LAYOUTS]
 
 
@@ -167,6 +184,8 @@ VIEWS = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n,
 def test_views(dtype):
     buffer = random_bits((99,), dtype)
     assert_forms_equal_plain(["words"], [(view, buffer) for view in VIEWS])
+    dense = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in DENSE]
+    assert_forms_equal_plain(["joined"], [(view, buffer) for view in dense])
 
 
 @pytest.mark.parametrize("form", ["plain", "words"])
@@ -248,12 +267,19 @@ APPLIED = {
         lambda x: dml_jax.space_to_depth(x, 8),
         np.concatenate([SPACE, SPACE], -1),
     ),
+    "space_to_depth rows first": ("rows_first", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
+    "space_to_depth in ranges": ("ranges", lambda x: dml_jax.space_to_depth(x, 8, order="CRD"), SPACE),
     "space_to_depth words": ("words", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
     "depth_to_space tiles": ("tiles", lambda x: dml_jax.depth_to_space(x, 2), DEPTH),
     "depth_to_space NHWC": (
         "tiles",
         lambda x: dml_jax.depth_to_space(x, 2, order="CRD", data_format="NHWC"),
         np.moveaxis(np.concatenate([DEPTH, DEPTH], 1), 1, -1),
+    ),
+    "depth_to_space double words": (
+        "double_words",
+        lambda x: dml_jax.depth_to_space(x, 2, order="CRD", data_format="NHWC"),
+        np.moveaxis(DEPTH, 1, -1),
     ),
     "depth_to_space element tiles": ("element_tiles", lambda x: dml_jax.depth_to_space(x, 2, order="CRD"), DEPTH),
     "space_to_depth joined": ("joined", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
@@ -265,6 +291,7 @@ APPLIED = {
         TABLE_ROWS,
     ),
     "as_strided words": ("words", lambda x: dml_jax.as_strided(x.reshape(-1), (3, 4), (10, 1), offset=2), TABLE_ROWS),
+    "as_strided joined": ("joined", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
     "gather joined": ("joined", lambda x: dml_jax.gather(x, np.int32([[1, -1, 3, 0]]), -1), TABLE_ROWS),
     "gather_nd joined": (
         "joined",

@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .bits import as_bits, carry_bits
+from .bits import as_bits, carry_bits, is_narrow
 from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, known_bytes, shapes_of
 from .linear import linear
+from .ranges import permute_in_ranges
+from .stacks import LONGEST_STACK
 from .tiles import permute_in_tiles
 from .words import as_integers, becomes_words, from_words, join_lanes, lanes, to_words
 
@@ -22,6 +24,8 @@ __all__ = ["TABLE", "Blocks", "rearrange"]
 _NCHW = {"data_format": {"NCHW"}}
 _DCR = {"data_format": {"NHWC"}, "order": {"DCR"}}
 _CRD = {"data_format": {"NHWC"}, "order": {"CRD"}}
+_MANY = 2**62
+_LONG = range(33, _MANY)  # bytes; XLA:GPU has a plain form of its own for shorter rows
 _WHOLE = {"devices": {1}}  # not where a dimension may be sharded that the form merges with another
 TABLE = (
     Choice("cuda", "words", {**_DCR, "itemsize": {1, 2, 8}}, "0.90-1.0; plain 0.40 of 1 byte, 0.77 of 2, 0.84 of 8"),
@@ -77,14 +81,79 @@ TABLE = (
         " XLA:GPU has a plain form of 0.86-0.97",
     ),
     Choice(
-        "cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {1}, "block_size": {2}}, "0.80; plain 0.42"
+        "cuda",
+        "tiles",
+        {**_NCHW, "to": {"depth"}, "itemsize": {1}, "block_size": {6}, "row_bytes": _LONG, **_WHOLE},
+        "0.80; plain 0.53",
     ),
-    Choice("cuda", "element_tiles", {**_CRD, "to": {"space"}, "itemsize": {1}, "block_size": {3}}, "0.80; plain 0.42"),
     Choice(
-        "cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {2}, "block_size": {3}}, "0.98; plain 0.83"
+        "cuda",
+        "tiles",
+        {**_NCHW, "to": {"depth"}, "itemsize": {2, 4}, "block_size": {9, 12}, **_WHOLE},
+        "0.67-0.80; plain 0.45 of b=9, 0.59 of b=12",
     ),
     Choice(
-        "cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {4}, "block_size": {3}}, "0.92; plain 0.58"
+        "cuda",
+        "tiles",
+        {**_NCHW, "to": {"depth"}, "itemsize": {4}, "block_size": {10}, **_WHOLE},
+        "0.70-0.73; plain 0.50",
+    ),
+    Choice(
+        "cuda",
+        "rows_first",
+        {**_NCHW, "to": {"depth"}, "itemsize": {4, 8}, "block_size": {14}, "behind_x": range(768, _MANY), **_WHOLE},
+        "0.79-0.93; plain 0.64-0.72. Of 256 elements behind x 0.45",
+    ),
+    Choice(
+        "cuda",
+        "ranges",
+        {**_NCHW, "to": {"depth"}, "itemsize": {1}, "block_size": {5, 7, 9, 10}, "row_bytes": _LONG, **_WHOLE},
+        "0.62-0.82; plain 0.40-0.54, but 0.66-0.73 of rows of up to 32 bytes",
+    ),
+    Choice(
+        "cuda",
+        "ranges",
+        {**_NCHW, "to": {"depth"}, "itemsize": {2, 4}, "block_size": {7}, **_WHOLE},
+        "0.65-0.78; plain 0.34-0.54",
+    ),
+    Choice(
+        "cuda",
+        "joined",
+        {**_NCHW, "to": {"space"}, "itemsize": {1}, "block_size": {7, 10, 12}, "row_bytes": _LONG},
+        "0.49-0.73; plain 0.34-0.59",
+    ),
+    Choice(
+        "cuda",
+        "double_words",
+        {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {1, 2}, "block_size": {2}},
+        "0.90-0.98 of 1 byte, 0.84-0.94 of 2; tiles 0.75, plain 0.40 and 0.76",
+    ),
+    Choice(
+        "cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {1}, "block_size": {2}}, "0.75; plain 0.40"
+    ),
+    Choice(
+        "cuda",
+        "element_tiles",
+        {**_CRD, "to": {"space"}, "itemsize": {1, 2, 4}, "block_size": {3}},
+        "0.61-0.85 of 1 byte, 0.86-0.89 of 2, 0.83-0.93 of 4; plain 0.45, 0.75 and 0.47-0.69",
+    ),
+    Choice(
+        "cuda",
+        "element_tiles",
+        {**_CRD, "to": {"space"}, "itemsize": {1, 2}, "block_size": {4}, "channels": range(33)},
+        "0.77-0.79 of 1 byte, 0.83-0.90 of 2; plain 0.41 and 0.74, and of 64 channels 0.77 of both",
+    ),
+    Choice(
+        "cuda",
+        "element_tiles",
+        {**_CRD, "to": {"space"}, "itemsize": {4}, "block_size": {4}, "channels": range(17)},
+        "0.92-0.97; plain 0.60-0.80",
+    ),
+    Choice(
+        "cuda",
+        "joined",
+        {**_CRD, "to": {"depth"}, "itemsize": {1, 2}, "block_size": {2, 4}, "channels": range(4)},
+        "0.76-0.93; plain 0.28-0.59 of 1 byte, 0.49-0.75 of 2",
     ),
     Choice("cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {8}, "block_size": {2}}, "1.0; plain 0.63"),
     Choice(
@@ -124,9 +193,6 @@ TABLE = (
 
 # Elements that are unrolled; larger tiles take too long to compile.
 LARGEST_TILE = 64
-# Parts of a concatenation that XLA:GPU writes in one thread.
-LONGEST_STACK = 4
-
 
 # The dimensions of both sides, outermost first: c channel, h row of blocks, w column of blocks,
 # y row inside a block, x column inside a block. The letters of one word are one dimension.
@@ -207,12 +273,19 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
         "block_size": block_size,
         "itemsize": itemsize,
         "fills_lines": sizes["w"] * itemsize % 64 == 0,
+        "channels": sizes["c"],
+        "row_bytes": sizes["w"] * itemsize,
+        "behind_x": prod(sizes[letter] for letter in "".join(blocks.target).partition("x")[2]),
         "bytes": 2 * known_bytes(input),
         "devices": devices,
     }
+    if blocks.to == "depth" and blocks.data_format == "NCHW" and devices == 1:
+        forms["rows_first"] = lambda _, input: _rows_first(input, blocks)
+        forms["ranges"] = as_bits(lambda _, input: _in_ranges(input, blocks), is_narrow)
     lane, tile = ("c", "yxl") if blocks.data_format == "NHWC" else ("w", "xl")
     if blocks.to == "depth" and block_size > count and block_size % count == 0:
         tile = "xl"  # the row of a block fills words
+    to_channels = blocks.to == "space" and blocks.data_format == "NHWC" and count > 1
     in_words = count * devices  # however a dimension is sharded, no word is torn
     if count > 1 and prod(sizes[letter] for letter in blocks.target[2]) % in_words == 0:
         forms["joined"] = lambda _, input: join_lanes(plain(as_integers(input)), input.dtype)
@@ -223,6 +296,8 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
         elif block_size ** (len(tile) - 1) * count <= LARGEST_TILE:
             in_tiles = partial(_in_tiles, blocks=blocks, lane=lane, tile=tile)
             forms["element_tiles"] = lambda _, input: in_tiles(input, read_words=False)
+            if to_channels and sizes[lane] % (2 * in_words) == 0:
+                forms["double_words"] = lambda _, input: _in_double_words(input, blocks, lane, tile)
             if (block_size, count) != (3, 4):  # XLA:GPU of jaxlib 0.11.2 gets words of bytes of three words wrong
                 forms["tiles"] = lambda _, input: in_tiles(input, read_words=True)
     return forms, case
@@ -244,19 +319,50 @@ def _plain(input: jax.Array, blocks: Blocks) -> jax.Array:
     return _merge(jnp.transpose(_split(input, blocks), (*range(lead), *order)), blocks.target)
 
 
-def _in_tiles(input: jax.Array, blocks: Blocks, lane: str, tile: str, *, read_words: bool) -> jax.Array:
-    """With the dimension `lane` in words, whose elements are "l", and x in halves "X" where it is too long a stack."""
+def _in_tiles(
+    input: jax.Array, blocks: Blocks, lane: str, tile: str, *, read_words: bool, write_double: bool = False
+) -> jax.Array:
+    """With the dimension `lane` in words, whose elements are "l", and x in parts "X" where it is too long a stack."""
     split, block_size = _split(input, blocks), blocks.size
     sides: Sequence[Sequence[str]] = (blocks.source, blocks.target)
-    splits, chosen = {lane: (lane + "l", lanes(input.dtype))}, ""
-    if blocks.target[-1] == "w" and block_size > LONGEST_STACK and block_size % 2 == 0:
-        splits["x"], tile, chosen = ("Xx", block_size // 2), tile + "X", "X"
+    splits, chosen = {lane: (lane + "l", lanes(input.dtype) * (2 if write_double else 1))}, ""
+    stacked = max(n for n in range(1, LONGEST_STACK + 1) if block_size % n == 0)
+    if blocks.target[-1] == "w" and block_size > LONGEST_STACK and stacked > 1:
+        splits["x"], tile, chosen = ("Xx", stacked), tile + "X", "X"
     for letter, (letters, inner) in splits.items():
         at = input.ndim - 3 + "".join(sides[0]).index(letter)
         split = split.reshape(*split.shape[:at], split.shape[at] // inner, inner, *split.shape[at + 1 :])
         sides = tuple([word.replace(letter, letters) for word in side] for side in sides)
     before, after = ("".join(side) for side in sides)
-    return _merge(permute_in_tiles(split, before, after, tile, chosen, read_words=read_words), sides[1])
+    moved = permute_in_tiles(split, before, after, tile, chosen, read_words=read_words, write_double=write_double)
+    return _merge(moved, sides[1])
+
+
+def _in_double_words(input: jax.Array, blocks: Blocks, lane: str, tile: str) -> jax.Array:
+    with jax.enable_x64(True):
+        return _in_tiles(input, blocks, lane, tile, read_words=True, write_double=True)
+
+
+def _rows_first(input: jax.Array, blocks: Blocks) -> jax.Array:
+    """Whole rows of pixels move before their pixels: XLA:GPU tiles the second transpose and fuses the first.
+
+    DCR moves (c, h, y, row) to (y, c, h, row), and then (w, x) of all rows behind a y to (x, w).
+    """
+    lead, size = input.ndim - 3, blocks.size
+    *outer, channels, height, width = input.shape
+    first = "ychW" if blocks.order == "DCR" else "cyhW"
+    rows = input.reshape(*outer, channels, height // size, size, width)
+    rows = jnp.transpose(rows, (*range(lead), *(lead + "chyW".index(letter) for letter in first)))
+    before = rows.shape[: lead + 1 + first.index("y")]
+    behind = rows.shape[len(before) : -1]
+    columns = rows.reshape(prod(before), prod(behind) * (width // size), size).swapaxes(1, 2)
+    return _merge(columns.reshape(*before, size, *behind, width // size), blocks.target)
+
+
+def _in_ranges(input: jax.Array, blocks: Blocks) -> jax.Array:
+    return _merge(
+        permute_in_ranges(_split(input, blocks), "".join(blocks.source), "".join(blocks.target), "x"), blocks.target
+    )
 
 
 def _sizes(input: jax.Array, blocks: Blocks) -> dict[str, int]:

@@ -40,8 +40,11 @@ FormName = Literal[
     "words",
     "tiles",
     "element_tiles",
+    "double_words",
     "joined",
     "axis_last",
+    "rows_first",
+    "ranges",
     "concatenated",
     "gathered",
     "inverse",
@@ -56,8 +59,11 @@ FORMS: Mapping[FormName, str] = {
     "words": "elements move as 32-bit words",
     "tiles": "words of a small tile are taken apart and put together in one thread",
     "element_tiles": "elements of a small tile are put together to words in one thread",
+    "double_words": "64-bit words of the result are put together in one thread",
     "joined": "neighbouring results are put together to a word before it is written",
     "axis_last": "the indexed axis is moved last, and back",
+    "rows_first": "rows are moved first, then the elements of each",
+    "ranges": "a dimension is cut into ranges, which are put one after the other",
     "concatenated": "copies are put one after the other",
     "gathered": "where each result comes from is computed, and read there",
     "inverse": "what is written once per row is read through the inverse permutation",
@@ -81,8 +87,9 @@ def use_form(name: FormName) -> Iterator[None]:
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "joined", "axis_last", "concatenated" or "gathered"; of what
-        adds up, such as gradients of gathers, "inverse", "compared", "copies", "runs", "parts" or "wide".
+      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "axis_last", "rows_first", "ranges",
+        "concatenated" or "gathered"; of what adds up, such as gradients of gathers, "inverse", "compared", "copies",
+        "runs", "parts" or "wide".
 
     Raises:
       ConstraintError: another name.

@@ -10,13 +10,13 @@ With the tile (x, l), where w is split into words of 4 lanes l, a thread reads 2
             x=1: b0 b1 b2 b3                a2 b2 a3 b3
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import prod
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from .stacks import choose_one, concatenate_rows
 from .words import as_integers, element, from_words, join_elements, lanes, to_words
 
 __all__ = ["permute_in_tiles"]
@@ -26,7 +26,14 @@ Reader = Callable[[Mapping[str, int]], jax.Array]
 
 
 def permute_in_tiles(
-    array: jax.Array, source: str, target: str, tile: str, chosen: str = "", *, read_words: bool
+    array: jax.Array,
+    source: str,
+    target: str,
+    tile: str,
+    chosen: str = "",
+    *,
+    read_words: bool,
+    write_double: bool = False,
 ) -> jax.Array:
     """Permutes the last dimensions of `array` from the letters of `source` to those of `target`.
 
@@ -38,10 +45,12 @@ def permute_in_tiles(
       chosen: those of the tile along which threads choose one of the values that they read, instead of writing all.
       read_words: reads words and shifts elements out of them, and stacks flat rows, which no mesh can shard, where
         nothing is chosen; otherwise reads the elements and keeps all dimensions apart.
+      write_double: writes words of 64 bits, of twice as many narrow elements, and stacks no flat rows. JAX has them in
+        jax.enable_x64 alone.
     """
     lead = array.ndim - len(source)
     sizes = dict(zip(source, array.shape[lead:], strict=True))
-    run, count = _ending(target, tile), lanes(array.dtype)
+    run, count = _ending(target, tile), lanes(array.dtype) * (2 if write_double else 1)
     outer = target[: len(target) - len(run)]
     integers = as_integers(array)
     read = _word_reader(integers, source, tile) if read_words and count > 1 else _element_reader(integers, source, tile)
@@ -61,8 +70,10 @@ def permute_in_tiles(
         axis = lead + sum(other not in tile or other in inner for other in outer[: outer.index(letter)])
         parts = [assemble({**at, letter: value}, inner) for value in range(sizes[letter])]
         if letter in chosen:
-            return _choose(parts, axis)
-        return (_stack_as_rows if read_words and words == 1 and not inner else jnp.stack)(parts, axis)
+            return choose_one(parts, axis)
+        if read_words and words == 1 and not inner and not write_double:
+            return concatenate_rows([jnp.expand_dims(part, axis) for part in parts], axis)
+        return jnp.stack(parts, axis)
 
     words = prod(sizes[letter] for letter in run) // count
     # Chosen letters come last, so that what XLA sees outermost is a stack.
@@ -105,20 +116,3 @@ def _coordinates(position: int, letters: str, sizes: Mapping[str, int]) -> dict[
     for letter in reversed(letters):
         position, at[letter] = divmod(position, sizes[letter])
     return at
-
-
-def _stack_as_rows(parts: Sequence[jax.Array], axis: int) -> jax.Array:
-    """Stacks along a new axis: of up to four rows, XLA:GPU writes all parts in one thread."""
-    before, after = parts[0].shape[:axis], parts[0].shape[axis:]
-    rows = [part.reshape(prod(before), prod(after)) for part in parts]
-    return jnp.concatenate(rows, axis=1).reshape(*before, len(parts), *after)
-
-
-def _choose(parts: Sequence[jax.Array], axis: int) -> jax.Array:
-    """Stacks along a new axis: every thread has all parts and takes the one of its coordinate."""
-    shape = (*parts[0].shape[:axis], len(parts), *parts[0].shape[axis:])
-    coordinate = lax.broadcasted_iota(jnp.int32, shape, axis)
-    result, *others = (jnp.expand_dims(part, axis) for part in parts)
-    for number, part in enumerate(others, 1):
-        result = jnp.where(coordinate == number, part, result)
-    return result

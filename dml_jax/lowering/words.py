@@ -55,13 +55,13 @@ def to_words(array: jax.Array) -> jax.Array:
 
 
 def from_words(words: jax.Array, dtype: Any) -> jax.Array:
-    """Undoes `to_words`."""
+    """Undoes `to_words`; of narrow elements words of 64 bits too."""
     *outer, last = words.shape
     if words_per_element(dtype) == 2:
         return lax.bitcast_convert_type(words.reshape(*outer, last // 2, 2), dtype)
-    count = lanes(dtype)
-    if count == 1:
+    if lanes(dtype) == 1:
         return words
+    count = words.dtype.itemsize // dtype.itemsize
     narrow = lax.bitcast_convert_type(words, _INTEGERS[dtype.itemsize]).reshape(*outer, last * count)
     return narrow != 0 if dtype == jnp.bool_ else lax.bitcast_convert_type(narrow, dtype)
 
@@ -73,10 +73,14 @@ def element(words: jax.Array, lane: int, dtype: Any) -> jax.Array:
 
 
 def join_elements(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
-    """The words whose lanes are `elements`, lowest first: of `dtype`, or what `element` returned."""
+    """The words whose lanes are `elements`, lowest first: of `dtype`, or what `element` returned.
+
+    As many as `lanes` make words of 32 bits, twice as many words of 64, which JAX has in jax.enable_x64 alone.
+    """
     if lanes(dtype) == 1:
         return elements[0]
-    width, numbers = 8 * dtype.itemsize, [as_integers(e).astype(jnp.uint32) for e in elements]
+    word = jnp.uint32 if len(elements) == lanes(dtype) else jnp.uint64
+    width, numbers = 8 * dtype.itemsize, [as_integers(e).astype(word) for e in elements]
     return reduce(or_, [number << (width * lane) for lane, number in enumerate(numbers)])
 
 

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.page import PAGE, rewritten
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
+from dml_jax.lowering.forms import FORMS
 
 TEXT = PAGE.read_text()
 
@@ -72,6 +73,11 @@ def test_the_best_of_torch_is_named(tmp_path):
     assert "| case | of a copy | x best of torch | which is |" in page
     assert "| rows | 0.50 | 1.50 | embedding |" in page
     assert "<summary>gather: 1 case, 0.50 of a copy</summary>" in page
+
+
+def test_every_form_is_on_the_page():
+    table = TEXT.partition("## Forms")[2].partition("\n## ")[0]
+    assert {*re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)} == {*FORMS}
 
 
 def test_a_changed_number_is_found():

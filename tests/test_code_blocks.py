@@ -3,7 +3,7 @@
 | language | how |
 | --- | --- |
 | `python`, `pycon` with `>>>` | by pytest's doctests, which collect the page |
-| `python` without | as a script |
+| `python` without | as a script, in a process of its own |
 | `console` | each `$` line is executed, and what it prints compared; one that fails is followed by `$ echo $?` |
 | `json` | a whole model file, which `dml-jax check` accepts |
 | `sh` | lines that .ci/run executes; `pip install`: its extras exist; `dml-jax` on several hosts: it is parsed |
@@ -11,9 +11,7 @@
 Scripts, consoles and model files have a folder of their own, with a copy of `docs/models` in it.
 """
 
-import contextlib
 import doctest
-import io
 import os
 import re
 import shlex
@@ -118,9 +116,10 @@ def test_pytest_collects_the_page(page, collected):
 
 
 def run_script(block):
-    code = compile("\n" * (block.line - 1) + block.code, block.page, "exec")
-    with contextlib.redirect_stdout(io.StringIO()):
-        exec(code, {"__name__": "__main__"})
+    """In a process of its own, which may say how many devices there are."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", block.code], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, f"{block}\n{run.stderr}"
 
 
 def check_model(block):

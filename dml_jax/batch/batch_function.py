@@ -13,19 +13,22 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from ..errors import ConstraintError, DataTypeError, describe
 from .sources import Source
 
-__all__ = ["BatchFunction", "host_rows", "suitable_size"]
+__all__ = ["BatchFunction", "host_rows", "replicated", "suitable_size"]
 
 BATCH_BYTES = 64 * 10**6  # smaller batches cost calls and smaller writes
+ALIGNMENT = 64  # bytes; XLA:CPU copies arrays that do not begin at a multiple
 
 
 class BatchFunction:
     """`fn` for batches of one size.
 
+    Every device has rows of its own, with which `fn` runs as on one device: XLA puts no communication between them.
+
     Args:
       fn: takes one array per source, then the shared ones; gives one array of as many rows.
       sources: whose rows are batched.
       shared: arrays that every batch gets whole.
-      batch_size: rows per batch; rounded up to a multiple of the local devices.
+      batch_size: rows per batch; rounded up to a multiple of the devices that share it.
 
     Raises:
       ConstraintError: `fn` gives something else, or refuses its operands.
@@ -34,15 +37,23 @@ class BatchFunction:
     def __init__(
         self, fn: Callable[..., jax.Array], sources: Sequence[Source], shared: Sequence[np.ndarray], batch_size: int
     ):
-        mesh = Mesh(np.array(jax.local_devices()), ("batch",), axis_types=(AxisType.Auto,))
-        self.batch_size: int = -(-batch_size // mesh.size) * mesh.size
-        self._split, self._whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
-        self._fn = jax.jit(fn)  # its trace for the shapes is found again when it is compiled
+        mesh = Mesh(np.array(_devices(batch_size)), ("batch",), axis_types=(AxisType.Auto,))
+        rows, split, whole = -(-batch_size // mesh.size), PartitionSpec("batch"), PartitionSpec()
+        self.batch_size: int = rows * mesh.size
+        self._split, self._whole = NamedSharding(mesh, split), NamedSharding(mesh, whole)
+
+        def local(*arrays: jax.Array) -> jax.Array:
+            return _one_array(fn(*arrays), rows)
+
+        specs = (*(split for _ in sources), *(whole for _ in shared))
+        # Not check_vma: a scan that begins with zeros would have to say that they vary.
+        mapped = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
+        self._fn = jax.jit(mapped)  # its trace for the shapes is found again when it is compiled
         self._arguments = [
             *(jax.ShapeDtypeStruct((self.batch_size, *s.item), s.dtype, sharding=self._split) for s in sources),
             *(jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=self._whole) for a in shared),
         ]
-        self._result = _one_array(jax.eval_shape(self._fn, *self._arguments), self.batch_size)
+        self._result = jax.eval_shape(self._fn, *self._arguments)
         self._shared = shared
         self.dtype: np.dtype[Any] = np.dtype(self._result.dtype)
         self.item: tuple[int, ...] = self._result.shape[1:]
@@ -60,7 +71,7 @@ class BatchFunction:
         result = jax.ShapeDtypeStruct(self._result.shape, self._result.dtype, sharding=self._split)
         jitted = jax.jit(into, donate_argnums=0, keep_unused=True, out_shardings=self._split)
         compiled = jitted.lower(result, *self._arguments).compile()
-        shared = [jax.device_put(array, self._whole) for array in self._shared]
+        shared = [replicated(array, self._whole) for array in self._shared]
 
         def run(old: jax.Array, *rows: np.ndarray) -> jax.Array:
             placed = [jax.device_put(self._padded(r), self._split, may_alias=True) for r in rows]
@@ -88,15 +99,33 @@ def suitable_size(fn: Callable[..., jax.Array], sources: Sequence[Source], share
     return max(1, BATCH_BYTES // max(row, 1))
 
 
-def _one_array(result: Any, batch_size: int) -> jax.ShapeDtypeStruct:
+def _devices(rows: int) -> list[Any]:
+    """Those that share a batch: all, but of CPU devices no more than it has rows, as they share cores and memory."""
+    devices = jax.local_devices()
+    return devices[:rows] if devices[0].platform == "cpu" else devices
+
+
+def replicated(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    """The array on every device; CPU devices share one copy of it."""
+    if array.ctypes.data % ALIGNMENT or not array.flags.c_contiguous:
+        memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % ALIGNMENT
+        aligned = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        np.copyto(aligned, array)
+        array = aligned
+    return jax.device_put(array, sharding, may_alias=True)
+
+
+def _one_array(result: Any, rows: int) -> jax.Array:
     rule = "map_batches: fn must return one array with a row per row of its batch"
-    if not isinstance(result, jax.ShapeDtypeStruct):
+    if not jax.tree_util.treedef_is_leaf(jax.tree.structure(result)):
         raise ConstraintError(f"{rule}, but it returns {type(result).__name__}; write one file per call")
-    if jnp.issubdtype(result.dtype, jax.dtypes.extended):
-        raise DataTypeError(f"{rule}, but it returns {result.dtype}, which no .npy file holds")
-    if result.shape[:1] != (batch_size,):
-        raise ConstraintError(f"{rule}, but for {batch_size} rows it returns {describe(result)}")
-    return result
+    array = jnp.asarray(result)
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
+        raise DataTypeError(f"{rule}, but it returns {array.dtype}, which no .npy file holds")
+    if array.shape[:1] != (rows,):
+        raise ConstraintError(f"{rule}, but for a batch of {rows} it returns {describe(array)}")
+    return array
 
 
 def host_rows(result: jax.Array, count: int) -> list[np.ndarray]:

@@ -75,14 +75,16 @@ def map_batches(
 
     Args:
       fn: takes one array [batch, ...] per input, then the shared ones, and returns one array [batch, ...]. A row of it
-        must depend on the same rows of the inputs only: the last batch is filled up with zeros, and its result cut. It
-        is traced and compiled once.
+        must depend on the same rows of the inputs only: the last batch is filled up with zeros, and its result cut.
+        Every local device runs it on rows of its own, as jax.shard_map without check_vma does: it sees only these, and
+        uses no mesh. It is traced and compiled once.
       inputs: one input, or a tuple of them, with the same number of rows: a path of a .npy file, an `NpyFile`, a NumPy
         array, or an iterable of arrays of any leading sizes. An iterable is read in another thread. An array is
         read once more, for a checksum; a file is known by its size and time.
       output: path of a .npy file.
-      batch_size: rows per batch; rounded up to a multiple of the local devices, over which batches are sharded. By
-        default a batch of the inputs and its output have 64 MB together, or one row per device.
+      batch_size: rows per batch; rounded up to a multiple of the devices that share it, which are all local ones, but
+        no more CPU devices than there are rows. By default a batch of the inputs and its output have 64 MB together,
+        or one row; on GPUs one row per device.
       shared: arrays that `fn` gets whole with every batch.
       identity: what else makes this another job, such as attributes that `fn` has bound; JSON types.
       overwrite: lets an existing output be replaced, once the new one is complete.

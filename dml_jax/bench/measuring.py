@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
@@ -59,18 +59,34 @@ class Measured:
     same_bits: bool
 
 
-def measure(case: Case, contenders: Sequence[Contender], effort: Effort) -> list[Measured]:
-    """Measures the contenders that offer the case, the first one among them, beside its ceiling."""
+def measure(
+    case: Case,
+    contenders: Sequence[Contender],
+    effort: Effort,
+    ceiling: Callable[[Case, int], Run] = ceiling_of,
+    *,
+    in_turn: bool = True,
+) -> list[Measured]:
+    """Measures the contenders that offer the case, the first one among them, beside its ceiling.
+
+    Args:
+      case: what is measured.
+      contenders: by whom.
+      effort: how often.
+      ceiling: makes the run of what nobody beats, of a case and the number of turns.
+      in_turn: in the same rounds, but for products of matrices; else one after the other.
+    """
     arrays = case.make()
     with jax.enable_x64(arrays[0].dtype.itemsize == 8):
         turns = _rotated(case, arrays)
-        if case.operations:
-            ceiling = Contender("copy", lambda case, turns: ceiling_of(case, len(turns)))
-            samples, same = _one_by_one(case, [*contenders, ceiling], turns, effort)
+        if case.operations or not in_turn:
+            first, *others = contenders
+            copy = Contender("copy", lambda case, turns: ceiling(case, len(turns)))
+            samples, same = _one_by_one(case, [first, copy, *others], turns, effort)
         else:
             runs = {c.name: run for c in contenders if (run := c.start(case, turns))}
             same = _compare(runs, case.tolerance)
-            samples = _rounds({"copy": _warm(ceiling_of(case, len(turns))), **runs}, effort)
+            samples = _rounds({"copy": _warm(ceiling(case, len(turns))), **runs}, effort)
     copied = median(samples.pop("copy"))
     return [_summary(case, name, times, copied, same[name]) for name, times in samples.items()]
 

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ..errors import ConstraintError
-from .devices import devices
+from .devices import CPU_DEVICES, arrange_cpu_devices, devices
 from .names import function_names, items
 from .shared import FILE
 
@@ -106,6 +106,13 @@ _COMMON = (
         show_default="64 MB of them, read and written",
         help="How many items are computed at a time.",
     ),
+    click.Option(
+        ["--cpu-devices"],
+        type=CPU_DEVICES,
+        metavar="N",
+        show_default="one per core",
+        help="How many devices JAX makes of the CPU; they share every batch. On a GPU it does nothing.",
+    ),
     click.Option(["--restart"], is_flag=True, help="Forget the progress of an earlier run."),
     click.Option(["--overwrite"], is_flag=True, help="Replace an existing output, once the new one is whole."),
     click.Option(
@@ -157,6 +164,7 @@ def _run(
     output: Path,
     dtype: Any,
     batch_size: int | None,
+    cpu_devices: int | None,
     restart: bool,
     overwrite: bool,
     coordinator: str | None,
@@ -174,6 +182,7 @@ def _run(
 
     paths = operator.slots({operand: rest.pop(operand) for operand in operator.operands})
     _check_shared(operator, shared)
+    arrange_cpu_devices(cpu_devices)
     hosts = _hosts(coordinator, num_processes, process_id)
     attributes = operator.named(rest)
     files = {slot: NpyFile(path, None if operator.is_index(slot) else dtype) for slot, path in paths.items()}

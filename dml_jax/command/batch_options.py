@@ -75,7 +75,7 @@ _MODES = {"clip": "the nearest element is meant", "fill": "--fill-value is read"
 _EXAMPLES: dict[Any, str] = {"axis": "0", "block_size": "2", "strides": "3,1", as_ints: "2,3", as_dtype: "float16"}
 _EXAMPLES |= {as_reals: "2,0.5", as_activation: "LEAKY_RELU:0.1"}
 # The options of every subcommand; an attribute of such a name has the operator's name before it.
-_RUNNING = ("dtype", "batch_size", "restart", "overwrite", "coordinator", "num_processes", "process_id")
+_RUNNING = ("dtype", "batch_size", "cpu_devices", "restart", "overwrite", "coordinator", "num_processes", "process_id")
 COMMON = frozenset(("output", "shared", *_RUNNING))
 _RENAMED = "attribute_"
 # Attributes that mean nothing here: promises are about gradients, or make wrong files where they are broken.

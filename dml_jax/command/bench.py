@@ -15,7 +15,7 @@ import click
 
 from ..errors import ConstraintError
 from ..files import write_whole
-from .devices import devices
+from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices
 from .shared import FILE
 
 if TYPE_CHECKING:
@@ -52,6 +52,12 @@ Examples:
     "--rounds", type=click.IntRange(1), default=9, metavar="N", help="Samples of each contender, taken in turn."
 )
 @click.option(
+    "--cpu-devices",
+    type=CPU_DEVICES,
+    metavar="N",
+    help="Measure batches that are sharded over so many devices of the CPU instead; best one per core.",
+)
+@click.option(
     "--peers/--no-peers",
     default=True,
     help="Measure the other libraries that are installed, or none; torch.compile not with --quick.",
@@ -75,6 +81,7 @@ def bench(
     only: tuple[str, ...],
     size: int | None,
     rounds: int,
+    cpu_devices: int | None,
     peers: bool,
     only_list: bool,
     json_file: Path | None,
@@ -93,8 +100,12 @@ def bench(
     """
     from ..batch import BatchError
 
-    devices()
-    plan = _planned(is_quick, size, only)
+    if cpu_devices:
+        arrange_cpu_devices(cpu_devices)
+    platform = devices()[0].platform
+    if cpu_devices and platform != "cpu":
+        raise click.UsageError(f"--cpu-devices needs JAX to run on a CPU, not on {platform}: set JAX_PLATFORMS=cpu")
+    plan = _planned_for_cores(cpu_devices, size, only) if cpu_devices else _planned(is_quick, size, only)
     if not plan.names:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
     if only_list:
@@ -125,6 +136,7 @@ class _Plan:
       networks: of ONNX.
       files: bytes of the input files.
       names: of all of them.
+      sharded: over several devices of a CPU, where these are measured instead.
       is_quick: whether nothing is compiled for seconds only to be compared.
     """
 
@@ -135,7 +147,8 @@ class _Plan:
     networks: Sequence[Case]
     files: Sequence[int]
     names: Sequence[str]
-    is_quick: bool
+    sharded: Sequence[Case] = ()
+    is_quick: bool = False
 
 
 def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
@@ -150,7 +163,14 @@ def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
     whole = [] if is_quick else list(_wanted(networks.cases(), only))
     files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
     names = [*(case.name for case in (*cases, *calls, *sums, *several, *whole)), *map(name_of, files)]
-    return _Plan(cases, calls, sums, several, whole, files, names, is_quick)
+    return _Plan(cases, calls, sums, several, whole, files, names, is_quick=is_quick)
+
+
+def _planned_for_cores(devices: int, size: int | None, only: Sequence[str]) -> _Plan:
+    from ..bench.many_cores import cases
+
+    found = list(_wanted(cases(_size(size), devices), only))
+    return _Plan((), (), (), (), (), (), [case.name for case in found], found)
 
 
 def _reported(
@@ -172,7 +192,8 @@ def _reported(
     old = Results.read(compare) if compare else None
     if picture:
         check_drawable(picture)
-    results = _measured(plan, Effort(rounds, seconds=0.01), peers)
+    measured = _measured_on_cores if plan.sharded else _measured
+    results = measured(plan, Effort(rounds, seconds=0.01), peers)
     for path, text in ((json_file, results.json), (csv_file, results.csv)):
         if path:
             write_whole(path, text().encode())
@@ -261,6 +282,25 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
     return Results.now(device, versions(), rows)
 
 
+def _measured_on_cores(plan: _Plan, effort: Effort, peers: bool) -> Results:
+    """The same for what is sharded."""
+    import jax
+    from rich.console import Console
+
+    from ..bench import many_cores
+    from ..bench.peers import versions
+    from ..bench.report import LEGEND
+    from ..bench.results import Results
+
+    device = f"{jax.devices()[0].device_kind}, {jax.local_device_count()} devices on {cores()} cores"
+    found, threads = many_cores.contenders(peers=peers), many_cores.torch_threads(cores())
+    rows = _each(plan.sharded, found, effort, ceiling=many_cores.copied, in_turn=False)
+    _print(Console(), f"{device}, batches sharded over all, beside a copy that is", rows, [c.name for c in found])
+    if rows:
+        click.echo(f"\n{LEGEND}")
+    return Results.now(device, {**versions(), **threads}, rows)
+
+
 def _print(console: Console, title: str, rows: Sequence[Measured], contenders: Sequence[str]) -> None:
     from rich.console import Console
 
@@ -276,7 +316,7 @@ def _as_call(row: Measured) -> Measured:
     return replace(row, case=f"{row.case}, call")
 
 
-def _each(cases: Sequence[Case], found: Sequence[Contender], effort: Effort) -> list[Measured]:
+def _each(cases: Sequence[Case], found: Sequence[Contender], effort: Effort, **how: Any) -> list[Measured]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -291,7 +331,7 @@ def _each(cases: Sequence[Case], found: Sequence[Contender], effort: Effort) -> 
             if _interrupted:
                 break
             progress.update(task, description=case.name)
-            rows += measure(case, found, effort)
+            rows += measure(case, found, effort, **how)
             progress.advance(task)
     return rows
 

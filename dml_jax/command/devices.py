@@ -1,4 +1,4 @@
-"""The devices that the command can run on: all of them, or the first whose name has a part in it."""
+"""The devices that the command can run on: all of them, or the first whose name has a part in it; a CPU as many."""
 
 import os
 import sys
@@ -7,7 +7,36 @@ from typing import Any
 
 import click
 
-__all__ = ["choose", "devices", "label"]
+__all__ = ["CPU_DEVICES", "arrange_cpu_devices", "choose", "cores", "devices", "label"]
+
+CPU_DEVICES = click.IntRange(1, 4096)  # as many as any host has cores
+
+
+def arrange_cpu_devices(count: int | None) -> None:
+    """Lets JAX make so many devices of the CPU; None is one per core, unless the environment says how many.
+
+    XLA gives an operator the square root of the cores as threads on each device, or one: several use all cores.
+
+    Raises:
+      UsageError: this process uses another number already.
+    """
+    import jax
+
+    said: Any = jax.config  # whose types do not name its settings
+    is_forced = "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if count is None and (is_forced or said.jax_num_cpu_devices > 0):
+        return
+    try:
+        jax.config.update("jax_num_cpu_devices", count or cores())
+    except RuntimeError:  # as JAX runs already, where Python calls the command
+        if count is not None:
+            have = f"this process uses {len(jax.devices('cpu'))} already"
+            raise click.UsageError(f"--cpu-devices {count}: {have}; start another one") from None
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def devices() -> list[Any]:

@@ -1,0 +1,239 @@
+"""Batches sharded over several devices of a CPU, with which all its cores work, beside a copy that is sharded too."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+import dml_jax
+
+from ..batch.batch_function import replicated
+from .case import DTYPES, Arrays, Case, data, mega, random_indices
+from .contenders import Contender, JaxRun, Run, spread
+from .peers import torch_run
+from .subjects.pictures import copy_torch, depth_to_space, with_view
+
+__all__ = ["BatchCase", "cases", "contenders", "copied", "torch_threads"]
+
+ROWS, WIDTH = 1024, 64  # of each table that a scatter writes to, and an eighth of the rows
+BLOCKS = {"block_size": 2, "order": "CRD", "data_format": "NCHW"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchCase(Case):
+    """A function of batches, of which every device computes a part.
+
+    Args:
+      function: of any part of the batch.
+      split: which operands have the batch as their first dimension; every device gets the others whole.
+      torch: the same, written into its first argument.
+    """
+
+    function: Callable[..., jax.Array] = field(compare=False)
+    split: tuple[bool, ...]
+    torch: Callable[..., Any] = field(compare=False)
+
+    def call(self, *arrays: Any) -> Any:
+        return self.function(*arrays)
+
+
+class ShardedRun(JaxRun):
+    """Calls into a donated output; every device has a part of the batch and of the output."""
+
+    def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays], split: Sequence[bool]):
+        mesh = Mesh(np.array(jax.local_devices()), ("batch",), axis_types=(AxisType.Auto,))
+        batch, whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
+        specs = tuple(batch.spec if is_split else whole.spec for is_split in split)
+        local = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=batch.spec, check_vma=False)
+
+        def placed(array: np.ndarray, is_split: bool) -> jax.Array:
+            return jax.device_put(array, batch) if is_split else replicated(array, whole)
+
+        self.turns = [jax.block_until_ready(tuple(map(placed, arrays, split))) for arrays in turns]
+        self.bound = True
+        self.called = jax.jit(lambda out, *arrays: local(*arrays), donate_argnums=0, keep_unused=True)
+        out = jax.eval_shape(local, *self.turns[0])
+        self.out = jax.device_put(np.zeros(out.shape, out.dtype), batch)
+
+    def value(self, most: int) -> np.ndarray:
+        return spread(np.asarray(self.out), most)
+
+
+def cases(size: int, devices: int) -> Iterator[BatchCase]:
+    """What moves; batches are a multiple of the devices.
+
+    Args:
+      size: bytes of the data, about.
+      devices: how many share a batch.
+    """
+    yield _copy(size, devices)
+    yield _pictures(size, devices, 4)
+    yield _pictures(size, devices, 1)
+    yield _rows(size, devices)
+    yield _elements(size, devices)
+    yield _scattered_elements(size, devices)
+    yield _scattered_rows(size, devices)
+
+
+def contenders(*, peers: bool) -> list[Contender]:
+    """This library on all devices first, then on one, then torch with a thread per core."""
+    found = [
+        Contender("dml_jax", _sharded),
+        Contender("one device", lambda case, turns: JaxRun(case.call, turns, bound=True)),
+    ]
+    return [*found, Contender("torch", _torch)] if peers and find_spec("torch") else found
+
+
+def copied(case: Case, turns: int) -> Run:
+    """The ceiling: a negation that reads and writes half of the case's bytes each, on all devices."""
+    devices = jax.local_device_count()
+    ones = np.ones((devices, max(1, case.moved // 8 // devices)), np.float32)
+    return ShardedRun(jnp.negative, [(ones,) for _ in range(turns)], (True,))
+
+
+def torch_threads(cores: int) -> dict[str, str]:
+    """Gives torch a thread per core, and says how many it has."""
+    if not find_spec("torch"):
+        return {}
+    import torch  # pyright: ignore[reportMissingImports]
+
+    torch.set_num_threads(cores)
+    return {"threads of torch": str(torch.get_num_threads())}
+
+
+def _sharded(case: Any, turns: Sequence[Arrays]) -> Run:
+    return ShardedRun(case.call, turns, case.split)
+
+
+def _torch(case: Any, turns: Sequence[Arrays]) -> Run:
+    out = case.output(turns[0])
+    return torch_run(case.torch, np.zeros(out.shape, out.dtype), turns)
+
+
+def _number(size: int, item: int, devices: int) -> int:
+    """How many items of so many bytes."""
+    return max(1, round(size / item / devices)) * devices
+
+
+def _copy(size: int, devices: int) -> BatchCase:
+    shape = (_number(size, 2**16, devices), 2**14)
+    return BatchCase(
+        "copy",
+        f"(negation) float32 {mega(4 * prod(shape))}",
+        {},
+        lambda: (data(shape, 4),),
+        8 * prod(shape),
+        function=jnp.negative,
+        split=(True,),
+        torch=_negated,
+    )
+
+
+def _pictures(size: int, devices: int, itemsize: int) -> BatchCase:
+    shape = (_number(size, itemsize * 64**3, devices), 64, 64, 64)
+    return BatchCase(
+        "depth_to_space",
+        f"NCHW CRD b=2 {DTYPES[itemsize].name} {mega(itemsize * prod(shape))}",
+        {},
+        lambda: (data(shape, itemsize),),
+        2 * itemsize * prod(shape),
+        function=partial(dml_jax.depth_to_space, **BLOCKS),
+        split=(True,),
+        torch=with_view(depth_to_space, BLOCKS, copy_torch),  # pixel_shuffle takes three to five times as long
+    )
+
+
+def _rows(size: int, devices: int) -> BatchCase:
+    rows = _number(size, 4 * WIDTH, devices)
+    return BatchCase(
+        "gather",
+        f"rows of 256 bytes float32 {mega(4 * WIDTH * rows)}, of one table",
+        {},
+        lambda: (data((rows, WIDTH), 4), random_indices(rows, (rows,))),
+        2 * 4 * WIDTH * rows + 4 * rows,
+        function=partial(dml_jax.gather, axis=0),
+        split=(False, True),
+        torch=_index_selected,
+    )
+
+
+def _elements(size: int, devices: int) -> BatchCase:
+    shape = (_number(size, 4 * 4096, devices), 4096)
+    return BatchCase(
+        "gather_elements",
+        f"last axis of 4096 float32 {mega(4 * prod(shape))}",
+        {},
+        lambda: (data(shape, 4), random_indices(4096, shape)),
+        12 * prod(shape),
+        function=partial(dml_jax.gather_elements, axis=1),
+        split=(True, True),
+        torch=_gathered,
+    )
+
+
+def _scattered_elements(size: int, devices: int) -> BatchCase:
+    shape, few = (_number(size, 4 * ROWS * WIDTH, devices), ROWS, WIDTH), ROWS // 8
+
+    def make() -> Arrays:
+        indices = np.broadcast_to(_written(shape[0], few)[..., None], (shape[0], few, WIDTH))
+        return data(shape, 4), np.ascontiguousarray(indices), _updates(shape[0], few)
+
+    return BatchCase(
+        "scatter_elements",
+        f"an eighth along axis 1 of {ROWS}x{WIDTH} float32 {mega(4 * prod(shape))}",
+        {},
+        make,
+        8 * prod(shape) + 8 * shape[0] * few * WIDTH,
+        function=partial(dml_jax.scatter_elements, axis=1),
+        split=(True, True, True),
+        torch=lambda out, x, i, u: out.copy_(x).scatter_(1, i, u),
+    )
+
+
+def _scattered_rows(size: int, devices: int) -> BatchCase:
+    shape, few = (_number(size, 4 * ROWS * WIDTH, devices), ROWS, WIDTH), ROWS // 8
+    return BatchCase(
+        "scatter_nd",
+        f"an eighth of {ROWS} rows of 256 bytes float32 {mega(4 * prod(shape))}",
+        {},
+        lambda: (data(shape, 4), _written(shape[0], few)[..., None], _updates(shape[0], few)),
+        8 * prod(shape) + 4 * shape[0] * few * (WIDTH + 1),
+        function=jax.vmap(dml_jax.scatter_nd),
+        split=(True, True, True),
+        torch=lambda out, x, i, u: out.copy_(x).scatter_(1, i.expand(-1, -1, WIDTH), u),
+    )
+
+
+def _written(tables: int, few: int) -> np.ndarray:
+    """The rows of each table that are written, once each."""
+    drawn = np.random.default_rng(1).random((tables, ROWS), np.float32)
+    return np.argsort(drawn, axis=1)[:, :few].astype(np.int32)
+
+
+def _updates(tables: int, few: int) -> np.ndarray:
+    return data((tables, few, WIDTH), 4)[::-1]
+
+
+def _negated(out: Any, x: Any) -> None:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    torch.neg(x, out=out)
+
+
+def _index_selected(out: Any, x: Any, i: Any) -> None:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    torch.index_select(x, 0, i, out=out)
+
+
+def _gathered(out: Any, x: Any, i: Any) -> None:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    torch.gather(x, 1, i, out=out)

@@ -1,4 +1,4 @@
-"""DirectML's data movement as pure JAX functions."""
+"""DirectML's operators as pure JAX functions."""
 
 from importlib import import_module
 

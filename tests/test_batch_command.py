@@ -214,13 +214,13 @@ def test_help_is_complete(arguments):
 WRONG = {
     "no attribute": (["depth_to_space", "a", "b"], "Missing option '--block-size'"),
     "no number": (["gather", "a", "b", "c", "--axis", "1", "--fill-value", "x"], "'x' is no number"),
-    "no list": (["as_strided", "a", "b", "--sizes", "2;3", "--strides", "1"], "'2;3' is no list of integers"),
+    "no list": (["as_strided", "a", "b", "--sizes", "2;3", "--strides", "1"], "'2;3' is not a list of integers"),
     "no operand": (["gather", "a", "b", "c", "--axis", "1", "--shared", "x"], "the operands are input, indices"),
     "all shared": (["gather_nd", "a", "b", "c", "--shared", "input", "--shared", "indices"], "at least one must have"),
     "only one to share": (["depth_to_space", "a", "b", "--block-size", "2", "--shared", "input"], "No such option"),
-    "no type": (["depth_to_space", "a", "b", "--block-size", "2", "--dtype", "real"], "'real' is no type"),
+    "no type": (["depth_to_space", "a", "b", "--block-size", "2", "--dtype", "real"], "'real' is not a type"),
     "no host": (["depth_to_space", "a", "b", "--block-size", "2", "--process-id", "0"], "go together"),
-    "no address": (["gather_nd", "a", "b", "c", "--coordinator", "here"], "'here' is no HOST:PORT"),
+    "no address": (["gather_nd", "a", "b", "c", "--coordinator", "here"], "'here' is not a HOST:PORT"),
     "no such process": (
         ["gather_nd", "a", "b", "c", "--coordinator", "h:1", "--num-processes", "2", "--process-id", "2"],
         "must be below --num-processes 2",
@@ -242,7 +242,7 @@ def test_failures_are_told_in_a_line_and_leave_nothing(tmp_path):
         "none.npy: an input cannot be read": [tmp_path / "none.npy", out, "--block-size", 2],
         "the channels of input must be a multiple": [path, out, "--block-size", 3],
         "the output must not be an input": [path, path, "--block-size", 2, "--overwrite"],
-        "the output exists; --overwrite replaces it once": [path, path.with_name("in2.npy"), "--block-size", 2],
+        "the output exists; --overwrite replaces it when": [path, path.with_name("in2.npy"), "--block-size", 2],
     }
     saved(tmp_path / "in2.npy", random_rows(N))
     for message, arguments in cases.items():

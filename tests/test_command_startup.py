@@ -9,6 +9,7 @@ from model_cases import FOLDER
 
 import dml_jax
 from dml_jax import FeatureLevel
+from dml_jax.command.batch_options import batch_operators
 
 # Prints on the standard error, after what the command does, the packages that it imported.
 TELLING = """
@@ -32,7 +33,7 @@ def started(*arguments, status=0, **variables):
     return done.stdout + errors
 
 
-@pytest.mark.parametrize("subcommand", ["run", "check", "ops", "bench"])
+@pytest.mark.parametrize("subcommand", ["run", "check", "ops", "batch", "bench"])
 def test_help_of_a_subcommand_imports_no_jax(subcommand):
     assert started(subcommand, "--help").startswith(f"Usage: dml-jax {subcommand} [OPTIONS]")
 
@@ -41,6 +42,14 @@ def test_help_imports_no_jax():
     page = started("--help")
     for name in ("batch", "bench", "check", "ops", "run"):
         assert f"\n  {name} " in page
+
+
+def test_the_help_of_batch_lists_the_operators_that_it_has():
+    """By the first sentences of their docstrings."""
+    listed = started("batch", "--help").partition("\nCommands:\n")[2].partition("\n  Examples:")[0]
+    said = {name: one.function.__doc__.splitlines()[0].replace("`", "") for name, one in batch_operators().items()}
+    expected = [f"{name} {text.partition(';')[0].rstrip('.')}." for name, text in sorted(said.items())]
+    assert "".join(listed.split()) == "".join(" ".join(expected).split())  # lines break at hyphens too
 
 
 def test_the_version_imports_no_jax():
@@ -56,6 +65,7 @@ def test_the_version_imports_no_jax():
         ["check", "--feature-level", "9"],
         ["check", "m.json", "--picture", "graph.png"],
         ["bench", "x"],
+        ["batch", "fly"],
     ],
 )
 def test_wrong_command_lines_import_no_jax(arguments):
@@ -129,7 +139,7 @@ raise RuntimeError("it went on")
         ["ops"],
         ["ops", "GATHER"],
         ["bench", "--list"],
-        ["batch", "--help"],
+        ["batch", "gather", "--help"],
         ["batch", "gather", "x.npy", "i.npy", "y.npy", "--axis", "0"],
     ],
     ids=lambda arguments: " ".join(map(str, arguments[:2])).replace(str(FOLDER), ""),

@@ -422,7 +422,7 @@ def test_large_and_64_bit_operators_are_serialised(x64):
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"not a zip file at all"])
 def test_what_is_no_artifact_is_refused(content):
-    with pytest.raises(ConstraintError, match="the content is no serialised operator"):
+    with pytest.raises(ConstraintError, match="the content is not a serialised operator"):
         dml_jax.CompiledOperator.deserialize(content)
 
 
@@ -430,7 +430,7 @@ def test_a_damaged_artifact_is_refused(artifact):
     for at in (len(artifact) // 4, len(artifact) // 2):
         damaged = bytearray(artifact)
         damaged[at] ^= 255
-        with pytest.raises(ConstraintError, match="the content is no serialised operator"):
+        with pytest.raises(ConstraintError, match="the content is not a serialised operator"):
             dml_jax.CompiledOperator.deserialize(bytes(damaged))
 
 
@@ -444,7 +444,7 @@ def test_a_descriptor_that_is_not_that_of_the_forms_is_refused(artifact):
         with zipfile.ZipFile(content, "w") as file:
             for name, member in {**members, "operator.json": json.dumps(changed)}.items():
                 file.writestr(name, member)
-        with pytest.raises(ConstraintError, match="the content is no serialised operator: its"):
+        with pytest.raises(ConstraintError, match="the content is not a serialised operator: its"):
             dml_jax.CompiledOperator.deserialize(content.getvalue())
 
 

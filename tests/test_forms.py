@@ -132,7 +132,7 @@ def test_rows(case, which):
         x, tuples = random_bits(shape, dtype), indices[..., None]
         calls += [(gather, x, indices), (gather_nd, x, tuples), (gather, np.stack([x, x], 1), indices)]
         calls += [(partial(dml_jax.gather_nd, batch_dims=1), np.stack([x, x[::-1]]), tuples)]
-    assert_forms_equal_plain(["words"], calls[which])
+    assert_forms_equal_plain(["words", "bounded"], calls[which])
 
 
 def test_a_last_dimension_that_is_shared_is_not_split():
@@ -171,12 +171,13 @@ def test_written_rows(dtype):
     calls = [(partial(dml_jax.scatter_nd, mode=mode), x, far, updates) for mode in ("drop", "clip")]
     calls += [(dml_jax.scatter_nd, x[:, :7], np.int32([[3], [0]]), updates[:2, :7])]
     calls += [(dml_jax.scatter_nd, x, np.int32([[3, 4], [0, 31]]), updates[0, :2])]
-    assert_forms_equal_plain(["words"], calls)
+    assert_forms_equal_plain(["words", "copied"], calls)
 
 
 LAYOUTS = [((3, 8), (12, 1), 4), ((3, 8), (12, 1), 3), ((3, 8), (0, 1), 0), ((2, 3, 4), (40, 12, 1), 8)]
 LAYOUTS += [((3, 8), (13, 1), 4), ((3, 6), (12, 1), 4), ((3, 8), (4, 1), 0), ((8, 3), (1, 12), 4)]
 DENSE = [((2, 12, 3), (36, 1, 12), 5), ((2, 3, 12), (36, 1, 3), 0), ((4, 8), (1, 4), 2), ((3, 2), (1, 3), 0)]
+DENSE += [((8, 3), (1, 8), 2), ((2, 4, 1, 9), (36, 1, 7, 4), 2), ((5, 2, 3), (1, 15, 5), 2), ((2, 2), (0, 3), 2)]
 VIEWS = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in LAYOUTS]
 
 
@@ -185,7 +186,7 @@ def test_views(dtype):
     buffer = random_bits((99,), dtype)
     assert_forms_equal_plain(["words"], [(view, buffer) for view in VIEWS])
     dense = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in DENSE]
-    assert_forms_equal_plain(["joined"], [(view, buffer) for view in dense])
+    assert_forms_equal_plain(["joined", "branched"], [(view, buffer) for view in dense])
 
 
 @pytest.mark.parametrize("form", ["plain", "words"])
@@ -285,6 +286,23 @@ APPLIED = {
     "space_to_depth joined": ("joined", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
     "gather words": ("words", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
     "gather_nd words": ("words", lambda x: dml_jax.gather_nd(x, np.int32([[1], [-1]])), TABLE_ROWS),
+    "as_strided branched": ("branched", lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)), TABLE_ROWS),
+    "gather bounded": ("bounded", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
+    "gather_nd bounded": (
+        "bounded",
+        lambda x: dml_jax.gather_nd(x, np.int32([[1], [-1]]), mode="fill"),
+        TABLE_ROWS.reshape(6, 2, 4),
+    ),
+    "scatter_nd copied": (
+        "copied",
+        lambda x: dml_jax.scatter_nd(x, np.int32([[1], [-1], [9]]), x[:3] + x[:3]),
+        TABLE_ROWS,
+    ),
+    "scatter_elements copied": (
+        "copied",
+        lambda x: dml_jax.scatter_elements(x, COLUMNS[:2], x[:2] + x[:2], 0),
+        TABLE_ROWS,
+    ),
     "scatter_nd words": (
         "words",
         lambda x: dml_jax.scatter_nd(x, np.int32([[1], [-1], [9]]), x[:3] + x[:3]),
@@ -567,6 +585,62 @@ def test_what_is_chosen_on_a_gpu(function, shape, dtype, mark, expected):
         assert (mark in lowered()) == expected
         with use_form("plain"):
             assert mark not in lowered()
+
+
+TURNED_BYTES = lambda x: dml_jax.as_strided(x, (2048, 64), (1, 2048))  # noqa: E731
+TURNED_ODDLY = lambda x: dml_jax.as_strided(x, (2000, 66), (1, 2000))  # noqa: E731
+MUCH_WRITTEN = lambda x: dml_jax.scatter_nd(x, np.arange(16, dtype=np.int32)[:, None], x[:16])  # noqa: E731
+CHOSEN_ON_A_CPU = {
+    "short rows": (ROWS_AT, (4096, 64), np.uint8, "minimum", True),
+    "short rows of two dimensions": (ROWS_AT, (4096, 4, 8), np.float32, "minimum", True),
+    "long rows": (ROWS_AT, (4096, 80), np.uint8, "minimum", False),
+    "shortest rows": (ROWS_AT, (4096, 31), np.uint8, "minimum", False),
+    "complex rows": (ROWS_AT, (4096, 64), np.complex64, "minimum", False),
+    "written rows": (MUCH_WRITTEN, (4096, 64), np.float32, "optimization_barrier", True),
+    "few written rows": (WRITTEN, (4096, 64), np.float32, "optimization_barrier", False),
+    "written bfloat16, which is copied anyway": (
+        MUCH_WRITTEN,
+        (4096, 64),
+        jnp.bfloat16,
+        "optimization_barrier",
+        False,
+    ),
+    "turned": (TURNED_BYTES, (2**17,), np.uint8, "stablehlo.case", True),
+    "turned, 4 bytes": (TURNED_BYTES, (2**17,), np.float32, "stablehlo.case", False),
+    "turned, neighbours in many sets": (TURNED_ODDLY, (132000,), np.uint8, "stablehlo.case", False),
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "dtype", "mark", "expected"), CHOSEN_ON_A_CPU.values(), ids=CHOSEN_ON_A_CPU
+)
+def test_what_is_chosen_on_a_cpu(function, shape, dtype, mark, expected):
+    x = jax.ShapeDtypeStruct(shape, dtype)
+    assert (mark in jax.jit(function).trace(x).lower(lowering_platforms=("cpu",)).as_text()) == expected
+
+
+def test_a_table_is_copied_once_into_a_bound_output_and_never_where_it_is_donated():
+    """XLA:CPU of its own copies it to a temporary, and that to the output."""
+    table, at, rows = np.zeros((4096, 64), np.float32), np.zeros((64, 1), np.int32), np.ones((64, 64), np.float32)
+    write = dml_jax.scatter_nd
+    with jax.default_device(jax.devices("cpu")[0]):
+        bound = jax.jit(lambda _, *x: write(*x), donate_argnums=0, keep_unused=True).lower(table, table, at, rows)
+        donated = jax.jit(lambda *x: write(*x), donate_argnums=0).lower(table, at, rows)
+        for program in (bound.compile(), donated.compile()):
+            assert program.memory_analysis().alias_size_in_bytes == table.nbytes
+            assert program.memory_analysis().temp_size_in_bytes < table.nbytes / 8
+            assert "f32[4096,64]{1,0} copy(" not in program.as_text()
+
+
+@pytest.mark.parametrize("width", [31, 32, 48, 64, 76, 77])
+def test_rows_of_every_width_within_bounds(width):
+    """The least and the greatest integers pass, and signalling NaNs."""
+    at = RNG.integers(-50, 60, 40, dtype=np.int32)
+    for dtype in ("uint8", "int16", "float32", "bool"):
+        x = random_bits((50, width), dtype)
+        expected = x[np.clip(np.where(at < 0, at + 50, at), 0, 49)]
+        with use_form("bounded"):
+            assert_same_bits(jax.jit(lambda x, i: dml_jax.gather(x, i, 0))(x, at), expected)
 
 
 def test_words_hold_back_where_devices_could_tear_them():

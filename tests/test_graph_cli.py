@@ -95,7 +95,7 @@ def renamed(folder, name):
 
 BREAKS = {
     "no such constant": (lambda f: (f / "table.bin").unlink(), "constant 'table': "),
-    "a folder": (lambda f: ((f / "table.bin").unlink(), (f / "table.bin").mkdir()), "but it is no file"),
+    "a folder": (lambda f: ((f / "table.bin").unlink(), (f / "table.bin").mkdir()), "but it is not a file"),
     "too short": (lambda f: np.zeros(5, np.float16).tofile(f / "table.bin"), "must have the 12 bytes of FLOAT16[2,3]"),
     "too long": (lambda f: np.zeros(7, np.float16).tofile(f / "table.bin"), "but it has 14"),
     "another folder": (lambda f: renamed(f, "../up"), "constant '../up': it must be named as a file beside that of"),
@@ -135,7 +135,7 @@ def test_a_constant_may_be_as_long_as_its_tensor_or_its_elements(folder):
     [
         (
             ["x.npy", "x.npy"],
-            "--input must be given once at most to each input of the model, x, but x.npy is left over",
+            "--input must be given at most once for each input of the model, x, but x.npy is left over",
         ),
         (["x.npy", "table=x.npy"], "--input table=x.npy: no input is named 'table'; known are x"),
         (["none.npy"], "input 'x': "),

@@ -299,6 +299,23 @@ HEADERS += [
 ]
 
 
+def test_a_model_file_may_read_any_file(tmp_path):
+    """docs/security.md warns of it: a path may be absolute or lead out of the folder, as in DxDispatch."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "secret").write_bytes(b"\7\11")
+    for name in (str(tmp_path / "secret"), "../secret"):
+        source = {"initialValuesDataType": "UINT8", "initialValues": {"sourcePath": name}}
+        assert lines_of(tmp_path / "model", model(show("p"), p=source)) == ["Resource 'p': 7, 9"]
+
+
+def test_names_with_control_characters_are_escaped(tmp_path):
+    name = "\x1b[2J\n"
+    (line,) = lines_of(tmp_path, model(show(name), **{name: {"initialValuesDataType": "UINT8", "initialValues": [1]}}))
+    assert line == r"Resource '\x1b[2J\n': 1"
+    (fault,) = faults(tmp_path, model(show(name)))
+    assert not set("\x1b\n").intersection(fault)
+
+
 @pytest.mark.parametrize("header", HEADERS)
 def test_broken_npy_headers(tmp_path, header):
     content = header.encode().ljust(118) + b"\n"

@@ -85,7 +85,7 @@ def test_errors_write_nothing(folder):
     (folder / "text.npy").write_text("1 2 3")
     before = files(folder)
     for given, text in [
-        ((table, rows, rows), "--input must be given once at most to each input of the model, table, rows, but"),
+        ((table, rows, rows), "--input must be given at most once for each input of the model, table, rows, but"),
         ((f"rows={rows}", f"rows={rows}"), "every input must be given once, but 'rows' is given twice"),
         ((f"row={rows}",), f"--input row={rows}: no input is named 'row'; did you mean 'rows'?"),
         ((f"tabel={table}", rows), "tabel="),
@@ -110,7 +110,7 @@ def test_models_that_cannot_run_write_nothing(folder):
     (folder / "broken.onnx").write_bytes(b"nothing")
     for name, text in [
         ("loop.onnx", "  Loop (node 'memory')"),
-        ("broken.onnx", "is no ONNX model"),
+        ("broken.onnx", "is not an ONNX model"),
         ("none.onnx", "cannot be read: No such file or directory"),
     ]:
         result = run_with(folder, model=name)
@@ -568,7 +568,7 @@ def test_check_takes_sizes_that_a_model_leaves_open(folder):
         assert (fine.exit_code, fine.stderr) == (0, "")
     for wrong, code, text in [
         ("x=1x4x2", 1, "sizes must fit the input x: float32[n, 4, h, w], but they are [1, 4, 2]"),
-        ("z=1", 1, "but 'z' is none; known are h, n, w, x"),
+        ("z=1", 1, "but 'z' is neither; known are h, n, w, x"),
         ("x", 2, "'x' is not NAME=SIZES, such as n=2 or image=1x3x224x224"),
         ("x=1xa", 2, "'x=1xa' is not NAME=SIZES: 'a' is no integer"),
     ]:

@@ -322,7 +322,7 @@ REFUSED = {
     "bool": (single("Cast", [zeros((3,))], to=TensorProto.BOOL), "the target must not be bool"),
     "both_directions": (
         single("Upsample", [zeros((3, 4))], opset=7, scales=[2.0, 0.5]),
-        "scales must not shrink and enlarge in one in DirectML, but they are (2.0, 0.5)",
+        "scales must not both shrink and enlarge in DirectML, but they are (2.0, 0.5)",
     ),
     "unpooled": (
         with_constant(single("MaxUnpool", [zeros((1, 1, 2)), zeros((1, 1, 2), I)], kernel_shape=[1]), [1, 1, 3]),
@@ -359,8 +359,11 @@ def test_sizes_must_follow_from_the_model():
     for sizes, text in [
         ({}, "every size must be known, which can be given by name, but not all of input 'x0', 'n' of input 'x1'"),
         ({"n": 4}, "every size must be known, which can be given by name, but not all of input 'x0'"),
-        ({"m": 4}, "sizes must be of a free size, one, or of an input, all, but 'm' is none; known are n, x0, x1"),
-        ({"n": (4, 5)}, "but 'n' is none"),
+        (
+            {"m": 4},
+            "or all sizes of an input, but 'm' is neither; known are n, x0, x1",
+        ),
+        ({"n": (4, 5)}, "but 'n' is neither"),
         ({"n": -4}, "sizes must be at least 0, but those of 'n' are [-4]"),
         ({"n": 4, "x1": (5,)}, "sizes must fit the input x1: int64[4], but they are [5]"),
         ({"x1": (5, 6)}, "sizes must fit the input x1: int64[n], but they are [5, 6]"),

@@ -182,7 +182,7 @@ def test_bindings_at_fault(concat, bindings, found):
     ("fields", "found"),
     [
         ({"sourcePath": "none.onnx"}, 'no file "none.onnx" in the model\'s folder'),
-        ({"sourcePath": "model.json"}, "'model.json': is no ONNX model"),
+        ({"sourcePath": "model.json"}, "'model.json': is not an ONNX model"),
         ({"bindings": {}}, "unknown field 'bindings'"),
         ({"loggingLevel": "high"}, "'loggingLevel' must be an integer"),
         ({"sessionOptionsConfigEntries": {"key": 1}}, "'sessionOptionsConfigEntries': 'key' must be a string"),
@@ -212,7 +212,7 @@ def test_what_is_for_onnx_runtime_is_read(concat):
 def test_operators_that_are_missing_are_listed(tmp_path):
     save(tmp_path, [helper.make_node("Loop", ["a"], ["y"], name="n")], [value("a", [2, 2])], [value("y", [])])
     (fault,) = faults(tmp_path, model(dispatch()))
-    assert fault.startswith("dispatchable 'm': 'm.onnx': the model must have operators only that are done here")
+    assert fault.startswith("dispatchable 'm': 'm.onnx': the model must have only operators that are supported here")
     assert fault.endswith("\n  Loop (node 'n')")
 
 

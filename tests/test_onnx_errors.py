@@ -46,7 +46,7 @@ def test_all_unsupported_operators_are_listed_with_their_nodes():
     ]
     proto = model(nodes, {"x": X}, ["a"])
     proto.functions.append(onnx.FunctionProto(name="Relu", domain="", node=[loop]))
-    error = refused(proto, "the model must have operators only that are done here, ", UnsupportedError)
+    error = refused(proto, "the model must have only operators that are supported here, ", UnsupportedError)
     assert "Gather" in error.supported
     assert error.nodes == (
         "Loop (node 'memory')",
@@ -107,8 +107,8 @@ BROKEN = {
     "too_many": (nodes_with(make("Relu", ["x", "x"], ["y"])), "it must have from 1 to 1 inputs, but it has 2"),
     "left_out": (nodes_with(make("Gather", ["", "x"], ["y"])), "it must have the input data, but that is left out"),
     "no_outputs": (model([make("Relu", ["x"], ["y"])], {"x": X}, []), "the graph must have an output, but it has none"),
-    "empty": (b"", "is no ONNX model: it must have a graph and an opset version, and lacks one"),
-    "garbage": (b"\x0a\xff\xff not a model", "is no ONNX model"),
+    "empty": (b"", "is not an ONNX model: it must have a graph and an opset version, and lacks one"),
+    "garbage": (b"\x0a\xff\xff not a model", "is not an ONNX model"),
 }
 
 
@@ -171,7 +171,7 @@ def test_files_that_cannot_be_read(tmp_path):
     refused(tmp_path / "none.onnx", "none.onnx: cannot be read: No such file or directory")
     refused(tmp_path, ": cannot be read: Is a directory")
     (tmp_path / "text.onnx").write_text("hello")
-    refused(tmp_path / "text.onnx", "text.onnx: is no ONNX model")
+    refused(tmp_path / "text.onnx", "text.onnx: is not an ONNX model")
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
+from trove_classifiers import classifiers
 
 import dml_jax
 
@@ -61,6 +62,13 @@ def sdist(folder):
 
 
 @pytest.fixture(scope="session")
+def unpacked(sdist, folder):
+    """The folder that the sdist unpacks to."""
+    sdist.extractall(folder / "unpacked", filter="data")
+    return folder / "unpacked" / NAME
+
+
+@pytest.fixture(scope="session")
 def metadata(wheel):
     return email.message_from_bytes(wheel.read(f"{NAME}.dist-info/METADATA"))
 
@@ -84,14 +92,21 @@ def test_the_sdist_has_what_is_listed_and_the_tests(sdist):
     listed = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     assert {name.partition("/")[0] for name in inside} == {*listed, "pyproject.toml", "PKG-INFO", ".gitignore"}
     assert sources(*(ROOT / name for name in listed if (ROOT / name).is_dir())) <= inside
-    assert {"docs/models/gather.json", "docs/models/grace_hopper.jpg", "tests/consumer/pyrightconfig.json"} <= inside
+    others = (".ci/run", ".github/CITATION.cff", "docs/models/gather.json", "docs/models/grace_hopper.jpg")
+    assert {*others, "tests/consumer/pyrightconfig.json"} <= inside
     assert not [name for name in inside if "__pycache__" in name or name.endswith(".pyc")]
 
 
-def test_the_sdist_builds_the_same_wheel(sdist, wheel, folder):
-    sdist.extractall(folder / "unpacked", filter="data")
-    with zipfile.ZipFile(built("build_wheel", folder / "unpacked" / NAME, folder / "again")) as again:
+def test_the_sdist_builds_the_same_wheel(unpacked, wheel, folder):
+    with zipfile.ZipFile(built("build_wheel", unpacked, folder / "again")) as again:
         assert {i.filename: i.CRC for i in again.infolist()} == {i.filename: i.CRC for i in wheel.infolist()}
+
+
+def test_the_sdist_runs_its_tests(unpacked):
+    """Some that read files all over it; they import the package that lies beside them."""
+    pytest_quietly = (sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider")
+    done = run(*pytest_quietly, "tests/test_readme.py", "tests/test_policies.py", cwd=unpacked)
+    assert done.returncode == 0, done.stdout
 
 
 # Metadata.
@@ -103,7 +118,19 @@ def test_the_metadata_says_what_is_needed(metadata):
     assert metadata["Name"].replace("-", "_") == "dml_jax"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert {"Typing :: Typed"} <= {*metadata.get_all("Classifier")}
+    assert metadata["Author"] == "The dml_jax contributors"
+    assert metadata["Summary"].count(" ") > 5
+    assert "jax" in metadata["Keywords"].split(",")
+
+
+def test_the_classifiers_are_known_and_of_what_was_tested(metadata):
+    stated = {*metadata.get_all("Classifier")}
+    assert "Typing :: Typed" in stated
+    assert stated <= classifiers
+    page = (ROOT / "docs/contributing.md").read_text().partition("### Where the tests passed")[2].partition("\n## ")[0]
+    tested = {cells[1] for cells in (line.split(" | ") for line in page.splitlines()) if len(cells) == 4}
+    minors = re.findall(r"Python :: (3\.\d+)$", "\n".join(stated), re.MULTILINE)
+    assert {*minors} == {version for version in tested if version[0] == "3"}
 
 
 def test_every_extra_that_is_named_exists(metadata):

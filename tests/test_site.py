@@ -224,17 +224,30 @@ TOY_PAGE = """
 
 
 def enlarge(clone):
-    """Copies this clone, adds of each operator a source, a line and a page, and builds the site."""
-    for folder in ("dml_jax", "docs"):
-        shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__", "out"))
-    page = "docs/contributing.md"
-    source, example = (b.code for b in blocks_of((ROOT / page).read_text(), page) if b.language == "{code-block}")
-    for name, file, text in (("roll", source, example), ("toy", TOY, TOY_PAGE)):
-        (clone / f"dml_jax/operators/_{name}.py").write_text(file)
-        (clone / f"docs/operators/{name}.md").write_text(text)
-        with open(clone / "dml_jax/operators/__init__.py", "a") as lines:
-            lines.write(f"from ._{name} import *\n")
+    """Copies this clone, adds both operators, and builds the site."""
+    copy_clone(clone, "dml_jax", "docs")
+    source, _, page = new_operator()
+    add_operator(clone, "roll", source, page)
+    add_operator(clone, "toy", TOY, TOY_PAGE)
     (clone / "failure").write_text(build(clone, clone / "site"))
+
+
+def copy_clone(clone, *folders):
+    for folder in folders:
+        shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__", "out"))
+
+
+def new_operator():
+    """The source, the test and the page that docs/contributing.md has."""
+    page = "docs/contributing.md"
+    return [b.code for b in blocks_of((ROOT / page).read_text(), page) if b.language == "{code-block}"]
+
+
+def add_operator(clone, name, source, page):
+    (clone / f"dml_jax/operators/_{name}.py").write_text(source)
+    (clone / f"docs/operators/{name}.md").write_text(page)
+    with open(clone / "dml_jax/operators/__init__.py", "a") as lines:
+        lines.write(f"from ._{name} import *\n")
 
 
 def test_new_operators_are_in_the_table_and_the_contents(site):
@@ -291,3 +304,20 @@ def test_the_example_of_a_new_operator_computes(site):
         "roll: shifts must have one entry per dimension of input, but there are 1 for 2 dimensions.",
         "ROLL: Shifts must have one entry per dimension of InputTensor, but there are 1 for 2 dimensions.",
     ]
+
+
+@pytest.mark.exhaustive
+def test_the_example_of_a_new_operator_passes_the_tests_of_all_operators(tmp_path):
+    copy_clone(tmp_path, "dml_jax", "docs", "tests")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    source, test, page = new_operator()
+    add_operator(tmp_path, "roll", source, page)
+    (tmp_path / "tests/operators/test_roll.py").write_text(test)
+    wrote = python(tmp_path, "tests/example_models.py")
+    assert f"wrote {tmp_path / 'docs/models/roll.json'}" in wrote.stdout, wrote.stderr
+    names = [
+        f"tests/{name}.py" for name in ("operators/test_roll", "test_promises", "test_struct_promises", "test_cli")
+    ]
+    done = python(tmp_path, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-k", "roll or models", *names)
+    assert done.returncode == 0, done.stdout
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 30

@@ -38,7 +38,7 @@ def assigned(names: Sequence[str], given: Sequence[str], folder: Path) -> dict[s
     free = [name for name in names if name not in named]
     if len(unnamed) > len(free):
         wanted, fact = ", ".join(names) or "none", f"{unnamed[len(free)]} is left over"
-        raise ConstraintError(f"--input must be given once at most to each input of the model, {wanted}, but {fact}")
+        raise ConstraintError(f"--input must be given at most once for each input of the model, {wanted}, but {fact}")
     files = named | dict(zip(free, map(Path, unnamed), strict=False))
     return {name: folder / file for name, file in files.items()}
 

@@ -1,4 +1,4 @@
-"""Functions over .npy files that need not fit in memory, in batches that overlap, resumable after an interruption."""
+"""Functions over .npy files larger than memory, batch by batch; an interrupted job can be continued."""
 
 from .errors import BatchError
 from .mapping import Progress, map_batches

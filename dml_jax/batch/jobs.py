@@ -148,7 +148,7 @@ def refuse_existing(output: Path, share: Share, overwrite: bool) -> None:
         raise BatchError(f"{output}: {_EXISTS}")
 
 
-_EXISTS = "the output exists; overwrite=True replaces it once a new one is whole"
+_EXISTS = "the output exists; overwrite=True replaces it when the new one is complete"
 
 
 @contextmanager
@@ -179,8 +179,8 @@ def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> tuple[
         raise BatchError(f"{job.output}: {_EXISTS}")
     if journal.job is not None and not same and not restart and job.resumable:
         changed = "; ".join(_differences(journal.job, job.record))
-        again = "undo that to go on, or start over with restart=True"
-        raise BatchError(f"{journal.path}: the progress there is of another job: {changed}; {again}")
+        again = "undo this change to continue, or start over with restart=True"
+        raise BatchError(f"{journal.path}: this progress belongs to another job: {changed}; {again}")
     _clear_strangers(job, restart)
     goes_on = same and job.count is not None and job.resumable and journal.rows <= job.count
     token = _token(job, journal if goes_on else None)
@@ -235,8 +235,8 @@ def _clear_strangers(job: Job, restart: bool) -> None:
     found = {job.output.with_name(name) for name in os.listdir(job.output.parent) if names.fullmatch(name)}
     for path in found.difference(job.progress_paths()):
         if not restart:
-            what = "it is of a run with another number of processes"
-            raise BatchError(f"{path}: {what}; run with as many, or start over with restart=True")
+            what = "it belongs to a run with another number of processes"
+            raise BatchError(f"{path}: {what}; use the same number, or start over with restart=True")
         with suppress(FileNotFoundError):
             stranger = Journal(path)
             stranger.remove()

@@ -85,7 +85,7 @@ class Journal(Record):
             os.write(self._file, b"\n" * torn + json.dumps(facts).encode() + b"\n")
             sync_data(self._file)
         except OSError as error:
-            what = "what was recorded is kept: mend that and run the same again"
+            what = "what was recorded is kept: fix this and run the same again"
             raise BatchError(f"{self.path}: the progress cannot be written: {error.strerror}; {what}") from None
         self._lines.append(facts)
 

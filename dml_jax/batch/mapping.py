@@ -35,8 +35,8 @@ class Progress:
     """How far a job is.
 
     Args:
-      rows: written, those of earlier runs included; where several processes share the work, by this one.
-      total: rows to write; None where an iterator has not ended.
+      rows: written so far, also by earlier runs; if several processes share the work, only those of this process.
+      total: rows to write; None while an iterator has not ended.
       bytes: read and written by this run.
       seconds: since this run began to read.
       resumed: of `rows`, those that earlier runs have written.
@@ -65,13 +65,13 @@ def map_batches(
 ) -> Progress:
     """Applies `fn` to batches of rows of `inputs` and writes what it returns to the .npy file `output`.
 
-    Reading, computing and writing overlap. At most three batches are held: the inputs and the output of each. A file is
-    mapped a window at a time, which a CPU computes on where it lies; what is not aligned to 64 bytes, the last
-    batch, and the batches of iterators are copied, so that their inputs count twice.
+    Reading, computing and writing overlap. At most three batches are in memory, each with its inputs and its output.
+    A file is mapped into memory a window at a time, and a CPU computes on the mapped bytes. Inputs that are not aligned
+    to 64 bytes, the last batch, and the batches of iterators are copied, so they count twice.
 
-    The output is written as `output`.partial and gets its name when it is complete. While it is written,
-    `output`.progress keeps how many rows the disk has. After an interruption, a crash or a loss of power the same call
-    goes on from there, to the same bits, if every input is a file or an array; iterators start over.
+    The output is written as `output`.partial and renamed when it is complete. Meanwhile, `output`.progress records how
+    many rows are on the disk. After an interruption, a crash or a loss of power, make the same call again: it continues
+    from there and gives the same bits, if every input is a file or an array. With iterators it starts over.
 
     Args:
       fn: takes one array [batch, ...] per input, then the shared ones, and returns one array [batch, ...]. A row of it
@@ -86,12 +86,12 @@ def map_batches(
         no more CPU devices than there are rows. By default a batch of the inputs and its output have 64 MB together,
         or one row; on GPUs one row per device.
       shared: arrays that `fn` gets whole with every batch.
-      identity: what else makes this another job, such as attributes that `fn` has bound; JSON types.
-      overwrite: lets an existing output be replaced, once the new one is complete.
+      identity: what else distinguishes this job from others, such as attributes that `fn` has bound; JSON types.
+      overwrite: replaces an existing output when the new one is complete.
       restart: forgets what an earlier run has recorded.
-      progress: called with a `Progress` after each batch, in the caller's thread. What it raises ends the job, which
-        can go on later.
-      checkpoint_seconds: between two records.
+      progress: called with a `Progress` after each batch, in the caller's thread. If it raises, the
+        job ends, and the same call can continue it later.
+      checkpoint_seconds: time between two records of the progress.
       share: (i, n) writes only the i-th of n contiguous parts of the rows; n processes, on a shared file system, with
         the same arguments otherwise, write the file. Process 0 waits for the others.
 

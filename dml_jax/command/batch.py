@@ -39,7 +39,7 @@ class _DataType(click.ParamType):
         try:
             return jnp.dtype(value)
         except TypeError:
-            raise click.BadParameter(f"{value!r} is no type such as bfloat16", ctx, param) from None
+            raise click.BadParameter(f"{value!r} is not a type such as bfloat16", ctx, param) from None
 
 
 class _Address(click.ParamType):
@@ -48,29 +48,34 @@ class _Address(click.ParamType):
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
         host, _, port = value.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-            raise click.BadParameter(f"{value!r} is no HOST:PORT such as 10.0.0.1:1234", ctx, param)
+            raise click.BadParameter(f"{value!r} is not a HOST:PORT such as 10.0.0.1:1234", ctx, param)
         return value
 
 
 class _Operators(click.Group):
-    """A subcommand per operator; they are made when one is wanted, since they need the operators and so JAX."""
+    """A subcommand per operator. Making one needs the operator, and so JAX; listing them does not."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        self._make()
-        return super().list_commands(ctx)
+        return sorted(function_names())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        self._make()
-        return super().get_command(ctx, cmd_name)
+        if cmd_name not in function_names():
+            return None
+        from .batch_options import batch_operators
+
+        return _subcommand(cmd_name, batch_operators()[cmd_name])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _sentence(does)) for name, does in sorted(function_names().items())])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         return [*items(function_names(), incomplete), *click.Command.shell_complete(self, ctx, incomplete)]
 
-    def _make(self) -> None:
-        from .batch_options import batch_operators
 
-        if not self.commands:
-            self.commands = {name: _subcommand(name, operator) for name, operator in batch_operators().items()}
+def _sentence(line: str) -> str:
+    """The first line of a docstring, up to what it adds."""
+    return line.partition(";")[0].rstrip(".") + "."
 
 
 @click.group(
@@ -84,9 +89,9 @@ Examples:
 def batch() -> None:
     """Apply an operator to every item of .npy files that need not fit in memory.
 
-    The leading dimension of every file counts the items; the operator sees one item at a time, so that --axis counts
-    inside it. The output is written beside its name and renamed when it is whole; after an interruption the same
-    command continues where it was.
+    The leading dimension of every file counts the items. The operator sees one item at a time, so --axis counts the
+    dimensions of an item. The output is written under a temporary name and renamed when it is complete. After an
+    interruption, run the same command again to continue.
 
     Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted.
     """
@@ -97,7 +102,7 @@ _COMMON = (
         ["--dtype"],
         type=_DataType(),
         show_default="the files'",
-        help="Type of the data where a file does not name it, as with bfloat16 and float8 of numpy.save.",
+        help="Type of the data, if a file does not name it: numpy.save does not name bfloat16 and float8.",
     ),
     click.Option(
         ["--batch-size"],
@@ -114,14 +119,16 @@ _COMMON = (
         help="How many devices JAX makes of the CPU; they share every batch. On a GPU it does nothing.",
     ),
     click.Option(["--restart"], is_flag=True, help="Forget the progress of an earlier run."),
-    click.Option(["--overwrite"], is_flag=True, help="Replace an existing output, once the new one is whole."),
+    click.Option(["--overwrite"], is_flag=True, help="Replace an existing output when the new one is complete."),
     click.Option(
         ["--coordinator"],
         type=_Address(),
-        help="Address of process 0, where several processes share the work; goes with the next two.",
+        help="Address of process 0, if several share the work; needs the next two options.",
     ),
     click.Option(["--num-processes"], type=click.IntRange(1), metavar="N", help="How many processes share the work."),
-    click.Option(["--process-id"], type=click.IntRange(0), metavar="I", help="Which of them this one is, from 0."),
+    click.Option(
+        ["--process-id"], type=click.IntRange(0), metavar="I", help="Which of these processes this one is, from 0."
+    ),
 )
 
 
@@ -131,7 +138,7 @@ def _shared_options(operands: Sequence[str]) -> list[click.Option]:
         ["--shared"],
         multiple=True,
         metavar="OPERAND",
-        help=f"An operand that is read whole and used for every item; repeatable. One of {', '.join(operands)}.",
+        help=f"Read this operand whole and use it for every item; repeatable. One of {', '.join(operands)}.",
         shell_complete=lambda context, option, begun: [name for name in operands if name.startswith(begun)],
     )
     return [option] if len(operands) > 1 else []
@@ -141,15 +148,13 @@ def _subcommand(name: str, operator: BatchOperator) -> click.Command:
     arguments = {**operator.operands, "output": False}
     files = [click.Argument([a], type=FILE, nargs=-1 if lists else 1, required=True) for a, lists in arguments.items()]
     shared = _shared_options(list(operator.operands))
-    first, *_ = (operator.function.__doc__ or "").splitlines()
-    first = first.replace("`", "").partition(";")[0].rstrip(".") + "."
+    first = _sentence(function_names()[name])
     return click.Command(
         name,
         callback=partial(_run, name, operator),
         params=[*files, *operator.attributes, *shared, *_COMMON],
         help=f"{first}\n\n{_FILES.format(', but for those named by --shared' if shared else '')}",
         epilog=f"\b\nExample:\n  dml-jax batch {name} {' '.join(f'{a}.npy' for a in arguments)} {operator.example}",
-        short_help=first,
     )
 
 

@@ -61,11 +61,11 @@ class BatchOperator:
 
 # What an option says of an item; others say what the docstring does. And an example of it, where it is required.
 _HELP = {
-    "axis": "Dimension of an item that is meant, from 0; negative counts from the end.",
+    "axis": "Dimension of an item, from 0; a negative number counts from the end.",
     "fill_value": "What an index out of range reads with --mode fill; 0 if left out.",
-    "reduction": "Combine updates with what is there, any number of them, instead of replacing it.",
-    "deterministic": "The same bits in every run, also of sums of floats on a GPU; slower there.",
-    "batch_dims": "How many leading dimensions of an item input and indices share.",
+    "reduction": "Combine any number of updates with each element instead of replacing it.",
+    "deterministic": "Make sums of floats the same in every run, also on a GPU, where this is slower.",
+    "batch_dims": "How many leading dimensions of an item are a batch, which input and indices share.",
     "block_size": "Height and width of a block, in pixels.",
     "order": "How channels become pixels: DCR is DEPTH_COLUMN_ROW, CRD is COLUMN_ROW_DEPTH.",
     "data_format": "Order of dimensions: an item is CHW, or HWC.",
@@ -97,7 +97,7 @@ class _Row(click.ParamType):
         try:
             return tuple(self.number(part) for part in value.split(",") if part)
         except ValueError:
-            raise click.BadParameter(f"{value!r} is no list of {self.what}s such as 2,3", ctx, param) from None
+            raise click.BadParameter(f"{value!r} is not a list of {self.what}s such as 2,3", ctx, param) from None
 
 
 class _OneOrRow(_Row):
@@ -124,7 +124,7 @@ def _operator(function: Any) -> BatchOperator:
         if kind.is_array and not kind.needs:
             operands[name] = kind.is_list
         elif name not in _LEFT_OUT and (name != "deterministic" or "reduction" in parameters):
-            text = _HELP.get(name) or _of_modes(kind.names) or described[name]
+            text = _HELP.get(name) or _of_modes(kind.names) or described.get(name, "")
             attributes.append(_option(function.__name__, name, kind, parameters[name], text))
             if attributes[-1].required:
                 shown = _EXAMPLES.get(name) or _EXAMPLES.get(kind.reader) or (kind.names or ("1",))[-1]

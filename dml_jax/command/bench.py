@@ -43,7 +43,7 @@ Examples:
     "--only",
     multiple=True,
     metavar="PATTERN",
-    help="Measure the cases whose name has this in it, where * is any text; repeatable.",
+    help="Measure the cases whose name contains this text, where * is any text; repeatable.",
 )
 @click.option(
     "--size", type=click.IntRange(1), metavar="MIB", show_default="64 on a CPU, else 256", help="MiB of data per case."
@@ -74,7 +74,7 @@ Examples:
     type=click.FloatRange(0, 1),
     default=0.15,
     metavar="PART",
-    help="Part of the old ratio to a copy that may be lost before --compare calls a case slower.",
+    help="Part of its old ratio to the copy that a case may lose before --compare reports it as slower.",
 )
 def bench(
     is_quick: bool,
@@ -92,9 +92,9 @@ def bench(
 ) -> None:
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
 
-    All contenders take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth as a part of the
-    copy's; `x NAME` says how many times as fast dml_jax is, `x fresh` than without a bound output. Ctrl-C ends it
-    after the case at hand, and what there is is reported.
+    All contenders take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth divided by
+    that of the copy. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh` how many times as fast as
+    without a bound output. Ctrl-C ends it after the current case and prints the results so far.
 
     Exit status: 0 done, 1 failed or slower than --compare allows, 2 the command line is wrong, 130 interrupted.
     """

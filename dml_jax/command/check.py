@@ -38,7 +38,7 @@ __all__ = ["check"]
 
 
 @click.command(
-    short_help="List every fault of model files, running nothing.",
+    short_help="List every fault of model files, without running them.",
     epilog="""\b
 Examples:
   dml-jax check docs/models/*.json
@@ -53,12 +53,12 @@ Examples:
     "--output-dir",
     type=FOLDER,
     show_default="the model's folder",
-    help="Folder that `run` would write to: whether files can be written there is checked.",
+    help="Check whether files can be written to this folder, which `run` would write to.",
 )
 @click.option(
     "--picture",
     type=PictureFile(),
-    help="Draw the graphs of the only model, unless it has faults: as .svg, or as .dot or .gv for graphviz.",
+    help="Draw the graphs of one model without faults, as .svg, or as .dot or .gv for graphviz.",
 )
 @click.option(
     "--shape",
@@ -66,7 +66,7 @@ Examples:
     type=Shape(),
     multiple=True,
     metavar="NAME=SIZES",
-    help="Sizes that an ONNX model leaves open: n=2 of a size, img=1x3x224x224 of an input; once each.",
+    help="Set sizes that an ONNX model leaves open: n=2 for a size, img=1x3x224x224 for an input; once each.",
 )
 @feature_level
 @json_output
@@ -78,12 +78,12 @@ def check(
     feature_level: FeatureLevel,
     as_json: bool,
 ) -> None:
-    """Check MODELS and list every fault; run nothing, and write nothing but the picture that is asked for.
+    """Check MODELS and list every fault. Nothing runs, and nothing is written except the picture of --picture.
 
-    They are DxDispatch model files (.json), ONNX models (.onnx) and serialized graphs (.bin). Of an ONNX model, it says
-    for each node that DirectML has an operator for whether the feature level takes it; of a graph, for each operator.
+    MODELS are DxDispatch model files (.json), ONNX models (.onnx) and serialized graphs (.bin). For each operator of a
+    graph, and each node of an ONNX model that DirectML has an operator for, it says whether the feature level has it.
 
-    Exit status: 0 all are valid, 1 one has faults or no picture, 2 the command line is wrong.
+    Exit status: 0 all are valid, 1 one has faults or no picture, 2 the command line is wrong, 130 interrupted.
     """
     if any(is_onnx(path) or is_graph(path) for path in models):
         refuse_options("DxDispatch model files", "output_dir")

@@ -26,7 +26,7 @@ Examples:
 )
 @click.version_option(__version__)
 def command() -> None:
-    """Run DirectML's data movement on any device that JAX has.
+    """Run DirectML's operators, models and benchmarks on any device that JAX has.
 
     Results go to the standard output, errors and progress to the standard error. Exit status: 0 done, 1 failed,
     2 the command line is wrong, 130 interrupted.

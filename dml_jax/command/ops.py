@@ -24,7 +24,7 @@ UNBROKEN = 1 << 16  # columns: one line per row where a program reads
 
 
 @click.command(
-    short_help="List the operators, or one's fields, rules and feature levels.",
+    short_help="List the operators, or the fields, rules and feature levels of one.",
     epilog="""\b
 Examples:
   dml-jax ops
@@ -37,7 +37,7 @@ Examples:
 def ops(operator: type[OperatorDesc] | None, feature_level: FeatureLevel, as_json: bool) -> None:
     """List the operators; or the fields, rules and feature levels of OPERATOR, such as GATHER_ND1.
 
-    Exit status: 0 done, 2 the command line is wrong.
+    Exit status: 0 done, 1 failed, 2 the command line is wrong, 130 interrupted.
     """
     from ..catalogue import DESCS
 

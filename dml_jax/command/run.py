@@ -63,14 +63,14 @@ Examples:
     default="",
     metavar="PART",
     show_default="the first one listed",
-    help="Run on the first device whose line in --show-devices has this in it.",
+    help="Run on the first device whose line in --show-devices contains this text.",
 )
 @click.option("-s", "--show-devices", is_flag=True, help="List the devices and exit; no MODEL is needed.")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print the times, or with --show-devices the devices, as JSON, and all else on the standard error.",
+    help="Print the times, or with --show-devices the devices, as JSON; other text to the standard error.",
 )
 @timing_options
 @click.option(
@@ -87,7 +87,10 @@ Examples:
     help="Folder that the files of --input, and every sourcePath of a model file, are relative to.",
 )
 @click.option(
-    "--output-dir", type=FOLDER, show_default="the model's folder", help="Folder that files go to; made when needed."
+    "--output-dir",
+    type=FOLDER,
+    show_default="the model's folder",
+    help="Folder to write files to; it is created if needed.",
 )
 @click.option("--print-commands", is_flag=True, help="Print a line before each command, and one after it.")
 @onnx_options
@@ -106,14 +109,14 @@ def run(
 ) -> None:
     """Run MODEL: a DxDispatch model file (.json), an ONNX model (.onnx) or a serialized graph (.bin).
 
-    A model file is checked first; if it has faults, they are listed and nothing runs. The constants of a graph that
-    have names are read from NAME.bin beside it.
+    A model file is checked first; if it has faults, they are listed and nothing runs. A constant of a graph that has a
+    name is read from NAME.bin beside the graph.
 
-    The outputs of an ONNX model or a graph are written as .npy files. With an option of times, or where an input has
-    no file and becomes zeros, it is a benchmark, which writes outputs only to --output-dir.
+    The outputs of an ONNX model or a graph are written as .npy files. With an option about times, or if an input
+    has no file, it is a benchmark: such inputs are zeros, and outputs are written only to --output-dir.
 
-    Files are written to the folder of the model, or to --output-dir, and nowhere else. Options are also taken as
-    DxDispatch spells them, such as --dispatch_iterations.
+    Files are written only to the folder of the model, or to --output-dir. Options are also accepted in DxDispatch's
+    spelling, such as --dispatch_iterations.
 
     Exit status: 0 done, 1 the model has faults or failed, 2 the command line is wrong, 130 interrupted.
     """

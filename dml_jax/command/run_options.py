@@ -33,7 +33,7 @@ ALIASES = {
     "onnx_session_config_entry": "onnx-session-config-entry",
 }
 # Settings of ONNX Runtime: they have no meaning here.
-IGNORED = "Read and ignored: a setting of ONNX Runtime."
+IGNORED = "Accepted and ignored: a setting of ONNX Runtime."
 ONNX_SETTINGS = ("optimization_level", "logging_level", "config_entries")
 ONNX = ("names", "denotations", "shapes", "shows_bindings", *ONNX_SETTINGS)
 TIMES = ("iterations", "repeat", "milliseconds", "warmup", "interval", "verbosity")
@@ -59,7 +59,7 @@ _TIMING = (
         type=click.IntRange(1),
         default=1,
         metavar="N",
-        help="Dispatch and wait this often, for every dispatch command.",
+        help="Number of iterations of every dispatch command.",
     ),
     click.option(
         "-r",
@@ -67,13 +67,13 @@ _TIMING = (
         type=click.IntRange(1),
         default=1,
         metavar="N",
-        help="Dispatches in one iteration, before it waits; an iteration's time is divided by it.",
+        help="Dispatches that one iteration starts before it waits for them; its time is divided by this number.",
     ),
     click.option(
         "-t",
         "--milliseconds",
         type=Milliseconds(),
-        help="Go on with iterations for so many milliseconds, instead of --iterations.",
+        help="Repeat iterations for this many milliseconds, instead of --iterations.",
     ),
     click.option(
         "-w",
@@ -81,14 +81,14 @@ _TIMING = (
         type=click.IntRange(0),
         default=1,
         metavar="N",
-        help="Leave out the first iterations as warm-up: at most so many, never the last one.",
+        help="Leave at most this many first iterations out of the statistics, as warm-up; the last one always counts.",
     ),
     click.option(
         "-I",
         "--interval",
         type=Milliseconds(),
         default=0.0,
-        help="Least milliseconds from the beginning of one iteration to that of the next.",
+        help="Least time between the beginnings of two iterations, in milliseconds.",
     ),
     click.option(
         "-v",
@@ -96,7 +96,7 @@ _TIMING = (
         type=click.IntRange(0, 2),
         default=0,
         metavar="N",
-        help="What is said of times: 0 the median; 1 cold and hot statistics, and memory in a model file; 2 every "
+        help="Print of the times: 0 the median; 1 cold and hot statistics, and memory in a model file; 2 every "
         "iteration too.",
     ),
 )
@@ -107,7 +107,7 @@ _ONNX = (
         "names",
         metavar="NAME:SIZE",
         read=size,
-        help="A free size of inputs by its name in the model, such as N:5; once per name.",
+        help="Set a free size of the inputs by its name in the model, such as N:5; once per name.",
     ),
     _by_name(
         "-F",
@@ -115,7 +115,7 @@ _ONNX = (
         "denotations",
         metavar="NAME:SIZE",
         read=size,
-        help="Free sizes of inputs by what they mean, such as DATA_BATCH:5; once per denotation.",
+        help="Set free sizes of the inputs by their denotation, such as DATA_BATCH:5; once per denotation.",
     ),
     _by_name(
         "-b",
@@ -123,14 +123,14 @@ _ONNX = (
         "shapes",
         metavar="NAME:SIZES",
         read=sizes,
-        help="The shape of a generated input, such as x:1,3,224,224, or one that a tensor must have; once per tensor.",
+        help="Set the shape of a generated input, such as x:1,3,224,224, or check that of a tensor; once per tensor.",
     ),
     click.option(
         "-p",
         "--print-onnx-bindings",
         "shows_bindings",
         is_flag=True,
-        help="Say of every input and output where it comes from, its type and its shape.",
+        help="Print where every input and output comes from, its type and its shape.",
     ),
     click.option(
         "-l",

@@ -33,7 +33,10 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 MODEL = click.Path(path_type=Path)
 
 feature_level = click.option(
-    "--feature-level", type=Level(), default=str(NEWEST), help="DirectML feature level whose rules hold, such as 3_0."
+    "--feature-level",
+    type=Level(),
+    default=str(NEWEST),
+    help="Apply the rules of this DirectML feature level, such as 3_0.",
 )
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 

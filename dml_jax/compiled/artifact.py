@@ -94,7 +94,7 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
         owned = {ports.get(name, name): np.load(io.BytesIO(member)) for name, member in members.items()}
         _check_forms(program, fresh, bound)
     except Exception as error:
-        raise ConstraintError(f"the content is no serialised operator: {error}") from None
+        raise ConstraintError(f"the content is not a serialised operator: {error}") from None
     here = {jax.export.default_export_platform(), "cpu"}
     if here.isdisjoint(fresh.platforms):
         raise ConstraintError(f"the serialised operator is for {fresh.platforms}, and this process has {sorted(here)}")

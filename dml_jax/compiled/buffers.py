@@ -109,7 +109,7 @@ def as_outputs(program: Program, out: Any, inputs: Mapping[str, Any]) -> dict[st
 def _as_output(program: Program, port: str, out: Any, bound: Mapping[str, Any]) -> jax.Array:
     name = program.desc.shown(port)
     if not isinstance(out, jax.Array):
-        rule = f"out= for {name} must be a jax.Array, whose memory can be given away"
+        rule = f"out= for {name} must be a jax.Array, whose memory can be reused"
         raise DataTypeError(message(program.desc.operator_type, rule, f"it is {type(out).__name__}", {"out": out}))
     as_buffer(program, port, out, f"{name} (out=)")
     address = _address(out)

@@ -27,8 +27,8 @@ def compile_operator(
 ) -> CompiledOperator[R]:
     """Compiles an operator, or a graph of operators, for flat buffers, of any strides.
 
-    XLA compiles at the first call for given lengths and a device, or ahead of it in `CompiledOperator.prepare`. Equal
-    descriptors share what is compiled.
+    XLA compiles at the first call for given lengths and a device, or earlier in `CompiledOperator.prepare`. Equal
+    descriptors share the compiled program.
 
     Args:
       desc: a descriptor, or a `GraphDesc`.
@@ -66,7 +66,7 @@ def compile_operator(
 
 @dataclass(frozen=True)
 class Memory:
-    """What one call needs, in bytes, as XLA says.
+    """The memory that one call needs, in bytes, according to XLA.
 
     Args:
       inputs: the buffers that are read.
@@ -128,10 +128,10 @@ class CompiledOperator(Generic[R]):
         """Restores what `serialize` made; calls take the same buffers, and nothing of the operator is traced again.
 
         It can be called and jitted, on the platforms it was made for; `compile_operator(restored.desc)` gives one that
-        jax.vmap and jax.grad take too.
+        jax.vmap and jax.grad take too. The content holds a program: restore only what you trust.
 
         Raises:
-          ConstraintError: no such content, damaged, or for none of this process's platforms.
+          ConstraintError: something else, damaged content, or content for other platforms than those of this process.
         """
         return cls(*artifact.load(content))
 

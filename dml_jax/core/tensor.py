@@ -35,7 +35,7 @@ class TensorDesc:
 
     Raises:
       ConstraintError: a rule above is broken.
-      DataTypeError: `data_type` is none of DirectML's, or a number is no integer.
+      DataTypeError: `data_type` is none of DirectML's, or a number is not an integer.
 
     Example:
       >>> from dml_jax import TensorDesc

@@ -33,7 +33,7 @@ class GraphBuilder:
     """Writes a graph: every operator is a method, under its DirectML name in lower case.
 
     A method takes the fields of the struct in DirectML's order, expressions for its inputs, and returns an expression,
-    or a tuple of several; outputs are left out. What does not follow from the rest is given by the name of the output,
+    or a tuple of several. Outputs need not be given. If one does not follow from the rest, give it by its name,
     `output="FLOAT16"`, `output=(1, 4)`, `outputs=[(1, 2), (1, 3)]`; a TensorDesc may have strides. `name=` names the
     node. An operator that breaks a rule is refused by the call that adds it.
 
@@ -178,7 +178,7 @@ class GraphBuilder:
           outputs: the outputs of the graph by name, in their order; or in a sequence, named output_0, output_1, ...
 
         Returns:
-          The graph; the builder has done its work then.
+          The graph. The builder cannot be used afterwards.
 
         Raises:
           ConstraintError: nothing reads an input, a constant or an output of a node, a rule of graphs is broken, or the

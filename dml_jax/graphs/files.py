@@ -68,7 +68,7 @@ def _constant_file(name: str, tensor: TensorDesc, folder: Path) -> Path:
     least, most = tensor.element_span * tensor.data_type.itemsize, tensor.total_tensor_size_in_bytes
     if not is_file or not least <= size <= most:
         wanted = f"{least}" if least == most else f"{least} to {most}"
-        fact = f"it has {size}" if is_file else "it is no file"
+        fact = f"it has {size}" if is_file else "it is not a file"
         raise ConstraintError(f"{path} must have the {wanted} bytes of {tensor.describe()}, but {fact}")
     return path
 

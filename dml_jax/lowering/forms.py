@@ -53,6 +53,9 @@ FormName = Literal[
     "runs",
     "parts",
     "wide",
+    "copied",
+    "bounded",
+    "branched",
 ]
 FORMS: Mapping[FormName, str] = {
     "plain": "the jax.numpy form",
@@ -72,6 +75,9 @@ FORMS: Mapping[FormName, str] = {
     "runs": "updates are sorted by row and added in blocks, always in one order",
     "parts": "halves of the updates are added one after the other",
     "wide": "narrow integers are combined as 32-bit ones",
+    "copied": "what is written into is copied by a loop of its own",
+    "bounded": "elements of a short row pass bounds that change none, and their loop is vectorised",
+    "branched": "a permutation is compiled alone, in a branch",
 }
 
 _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
@@ -88,8 +94,8 @@ def use_form(name: FormName) -> Iterator[None]:
 
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "axis_last", "rows_first", "ranges",
-        "concatenated" or "gathered"; of what adds up, such as gradients of gathers, "inverse", "compared", "copies",
-        "runs", "parts" or "wide".
+        "concatenated", "gathered", "copied", "bounded" or "branched"; of what adds up, such as gradients of gathers,
+        "inverse", "compared", "copies", "runs", "parts" or "wide".
 
     Raises:
       ConstraintError: another name.

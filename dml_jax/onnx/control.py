@@ -28,8 +28,8 @@ def if_(*, cond: Array, then_branch: Branch, else_branch: Branch, count: int) ->
     first, second = (jax.eval_shape(branch) for branch in branches)
     if [(y.shape, y.dtype) for y in first] != [(y.shape, y.dtype) for y in second]:
         raise NotConstantError(
-            f"cond must be known, because its branches give other types, {_text(first)} and {_text(second)}, but it "
-            "depends on the data of an input; `to_jax(model, static={name: value})` makes an input known"
+            f"cond must be known, because its branches give different types, {_text(first)} and {_text(second)}, but "
+            "it depends on the data of an input; `to_jax(model, static={name: value})` makes an input known"
         )
     results = jax.lax.cond(cond.reshape(()), *branches)
     return tuple(Bounded(y, ranges[i]) if i in ranges else y for i, y in enumerate(results))

@@ -283,7 +283,7 @@ def _where(out: Outputs, *, condition: Tensor, x: Tensor, y: Tensor) -> Desc:
 
 def _cast(out: Outputs, *, input: Tensor, **rest: Any) -> Desc:
     if out[0].dtype == bool != input.dtype:
-        raise OnnxError("the target must not be bool, which DirectML casts to as to a byte, but it is")
+        raise OnnxError("the target must not be bool, because DirectML casts to it as to a byte, but it is")
     return CastDesc(_tensor(input), _tensor(out[0]))
 
 
@@ -443,7 +443,7 @@ def _resize_by_scales(out: Outputs, *, x: Tensor, scales: Any, mode: str) -> Des
     grid = grid_of(x.shape, "asymmetric", scales=np.asarray(scales, np.float32))
     shrinks, grows = min(grid.asked, default=1) < 1, max(grid.asked, default=1) > 1
     if mode == "nearest" and shrinks and grows:
-        raise OnnxError(f"scales must not shrink and enlarge in one in DirectML, but they are {grid.asked}")
+        raise OnnxError(f"scales must not both shrink and enlarge in DirectML, but they are {grid.asked}")
     return _resampled(x, out[0], grid, mode, "increasing" if shrinks else "decreasing", 0.0)
 
 

@@ -28,7 +28,9 @@ class UnsupportedError(OnnxError):
 
     def __init__(self, nodes: Sequence[str], supported: Sequence[str]):
         lines = "\n".join(f"  {node}" for node in nodes)
-        rule = f"the model must have operators only that are done here, {len(supported)} and functions of them"
+        rule = (
+            f"the model must have only operators that are supported here, {len(supported)} and functions made of them"
+        )
         super().__init__(f"{rule}, but has\n{lines}")
         self.nodes: tuple[str, ...] = tuple(nodes)
         self.supported: tuple[str, ...] = tuple(supported)

@@ -71,7 +71,9 @@ def with_sizes(graph: Graph, sizes: Sizes) -> Graph:
         numbers = (value,) if isinstance(value, int) else tuple(value)
         if name not in inputs and (name not in names or len(numbers) != 1):
             near = suggestion(name, [*sorted(names), *inputs])
-            raise OnnxError(f"sizes must be of a free size, one, or of an input, all, but {name!r} is none; {near}")
+            raise OnnxError(
+                f"sizes must give one number for a free size, or all sizes of an input, but {name!r} is neither; {near}"
+            )
         if min(numbers, default=0) < 0:
             raise OnnxError(f"sizes must be at least 0, but those of {name!r} are {list(numbers)}")
         given[name] = numbers

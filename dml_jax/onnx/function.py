@@ -60,7 +60,7 @@ class OnnxFunction:
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
-        """The initializers of floating-point type by name, but those that sizes follow from: what training changes."""
+        """The weights, which training changes: floating-point initializers by name, without those that decide sizes."""
         fixed = deciding_floats(self._graph.steps)
         floats = {n: v for n, v in self._graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
         return {name: value for name, value in floats.items() if name not in fixed}
@@ -150,7 +150,7 @@ def to_jax(
       floating-point initializers by name, and the keyword `parameters` puts arrays in their place.
 
     Raises:
-      UnsupportedError: the model has operators that are not done here; all are listed.
+      UnsupportedError: the model has operators that are not supported; the message lists all of them.
       OnnxError: it cannot be read or breaks ONNX's rules, or a static value is of no input or of other sizes.
       DataTypeError: a static value is not of the type of its input, exactly.
 
@@ -215,7 +215,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None =
       One array per output that is not left out.
 
     Raises:
-      OnnxError: the operator is not done here, or the node breaks ONNX's rules.
+      OnnxError: the operator is not supported, or the node breaks ONNX's rules.
       DataTypeError: 64-bit data while x64 is off.
 
     Example:

@@ -22,7 +22,7 @@ def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
     """A model, and the folder that its external data lies in: that of the file, else the working directory.
 
     Raises:
-      UnreadableError: it cannot be read, or is no ONNX model.
+      UnreadableError: it cannot be read, or is not an ONNX model.
     """
     if isinstance(source, onnx.ModelProto):
         return _checked(source, "the model"), Path()
@@ -102,12 +102,12 @@ def _parsed(content: bytes, name: str) -> onnx.ModelProto:
     try:
         return _checked(onnx.ModelProto.FromString(content), name)
     except google.protobuf.message.DecodeError as error:
-        raise UnreadableError(name, f"is no ONNX model: {error}") from None
+        raise UnreadableError(name, f"is not an ONNX model: {error}") from None
 
 
 def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     if not model.opset_import or not model.HasField("graph"):
-        raise UnreadableError(name, "is no ONNX model: it must have a graph and an opset version, and lacks one")
+        raise UnreadableError(name, "is not an ONNX model: it must have a graph and an opset version, and lacks one")
     return model
 
 

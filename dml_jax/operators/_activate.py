@@ -62,7 +62,7 @@ def activate(input: Data, activation: Fusion, *, out_sharding: OutSharding = Non
     Args:
       input: any rank, floats of any width; integers where the activation takes them, whose parameters are truncated.
       activation: an `Activation`: its DirectML name, and its numbers.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
         Where a softmax runs along a dimension that is sharded it must be given.
 
     Returns:
@@ -70,8 +70,8 @@ def activate(input: Data, activation: Fusion, *, out_sharding: OutSharding = Non
 
     Raises:
       ConstraintError: `input` lacks a dimension that the activation runs along.
-      DataTypeError: the activation is not of this dtype, `activation` is no `Activation`, or 64-bit numbers while x64
-        is off.
+      DataTypeError: the activation is not of this dtype, `activation` is not an `Activation`, or 64-bit numbers while
+        x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

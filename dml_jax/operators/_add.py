@@ -55,15 +55,15 @@ def add(a: Data, b: Data, *, activation: Fusion | None = None, out_sharding: Out
       a: any rank, any dtype of numbers. Of bools "or" is the sum.
       b: the shape and dtype of `a`.
       activation: an `Activation` that takes this dtype, or None.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of the shape and dtype of `a`.
 
     Raises:
       ConstraintError: the shapes differ.
-      DataTypeError: the dtypes differ, are no numbers or none of the activation, `activation` is no `Activation`, or
-        64-bit numbers while x64 is off.
+      DataTypeError: the dtypes differ, are no numbers or none of the activation, `activation` is not an `Activation`,
+        or 64-bit numbers while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

@@ -58,14 +58,14 @@ def as_strided(
       offset: of the first element.
       deterministic: whether the gradient has the same bits in every run of a program on one kind of device; without it
         sums over overlapping windows may differ in their last bits on a GPU.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of shape `sizes` and the dtype of `buffer`.
 
     Raises:
       ConstraintError: `buffer` is not 1-D, a coordinate lies beyond it, a number is negative, or 2**63 elements.
-      DataTypeError: a number is no integer, or 64-bit `buffer` while x64 is off.
+      DataTypeError: a number is not an integer, or 64-bit `buffer` while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

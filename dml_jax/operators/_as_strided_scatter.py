@@ -60,7 +60,7 @@ def as_strided_scatter(
       strides: elements, not bytes, from one coordinate to the next, one per dimension of `updates`; every coordinate
         has an element of its own.
       offset: of the first element.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of the shape and dtype of `buffer`; elements that no coordinate addresses are those of `buffer`.

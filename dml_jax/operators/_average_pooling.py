@@ -37,7 +37,7 @@ def average_pooling(
     include_padding: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
-    """Makes the mean of each window that slides over the last dimensions.
+    """Computes the mean of each window that slides over the last dimensions.
 
     output[..., b] = the sum over w of input[..., b * strides + w * dilations - start_padding], where that is no
     padding, divided by how many these are or, with `include_padding`, by the elements of a window
@@ -45,12 +45,12 @@ def average_pooling(
     Args:
       input: [..., S_1, ..., S_d], floats of any width, with 0 among them.
       window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1.
-      strides: elements from a window to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: elements from one of a window to its next one, at least 1; 1 by default.
+      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default.
+      dilations: distance between the elements of a window, at least 1; 1 by default.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default.
       end_padding: how far windows may reach behind it, likewise.
       include_padding: whether padding counts, as zeros.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       An array with the number of windows for each spatial size, and the dtype of `input`. A window that lies in the
@@ -59,7 +59,7 @@ def average_pooling(
 
     Raises:
       ConstraintError: not a number per spatial dimension, one that is too small, or a window that does not fit.
-      DataTypeError: a number is no integer, `input` has no floats, no 0, or 64-bit ones while x64 is off.
+      DataTypeError: a number is not an integer, `input` has no floats, no 0, or 64-bit ones while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax
@@ -111,7 +111,7 @@ class AveragePoolingDesc(OperatorDesc):
     Args:
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
-      strides: elements from a window to the next one, per spatial dimension; at least 1.
+      strides: distance from a window to the next one, per spatial dimension; at least 1.
       window_size: elements of a window, likewise.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach behind it.
@@ -157,7 +157,7 @@ class AveragePooling1Desc(OperatorDesc):
     Args:
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
-      strides: elements from a window to the next one, per spatial dimension; at least 1.
+      strides: distance from a window to the next one, per spatial dimension; at least 1.
       window_size: elements of a window, likewise.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach behind it.

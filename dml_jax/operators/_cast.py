@@ -58,7 +58,7 @@ def cast(
     Args:
       input: any rank, any dtype of numbers; a complex one becomes a complex one only.
       dtype: of the output: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of the shape of `input` and of `dtype`.

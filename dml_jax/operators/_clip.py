@@ -62,7 +62,7 @@ def clip(
     bias: float | None = None,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
-    """Brings every element of `input` between two bounds, which it may equal.
+    """Limits every element of `input` to the range between two bounds, which it may equal.
 
     output[c] = minimum(max, maximum(min, input[c] * scale + bias))
 
@@ -75,7 +75,7 @@ def clip(
       max: the same; where it is less than `min`, it is everywhere.
       scale: a real number, known while tracing; left out, nothing is multiplied. See `identity` for integers.
       bias: the same; left out, nothing is added.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       An array of the shape and dtype of `input`. NaN stays NaN; a bound that is NaN makes NaN of everything.

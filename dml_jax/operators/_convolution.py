@@ -250,7 +250,7 @@ def convolution(
     activation: Fusion | None = None,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
-    """Convolves `input` with `filter`, or transposes that; adds a bias, and applies an activation.
+    """Convolves `input` with `filter`, or computes the transpose; then adds a bias and applies an activation.
 
     forward: sums[n, o, p] = the sum over c and k of input[n, c, q] * filter[o, c, k]
     backward: sums[n, o, q] = the sum over c, p and k of input[n, c, p] * filter[c, o, k]
@@ -268,8 +268,8 @@ def convolution(
       bias: [O], the dtype of `input`; or None, which adds nothing.
       mode: whether `filter` is reversed along every spatial dimension, as "convolution" has it, or not.
       direction: whether it is the convolution or, "backward", its transpose, which makes larger arrays of smaller ones.
-      strides: elements from a place of the filter to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: elements from one of the filter to its next one, at least 1; 1 by default.
+      strides: distance from a place of the filter to the next one, per spatial dimension, at least 1; 1 by default.
+      dilations: distance between the elements of the filter, at least 1; 1 by default.
       start_padding: zeros before each spatial dimension of the larger array, at least 0; 0 by default.
       end_padding: zeros behind it, likewise.
       output_padding: zeros that are appended to the sums, before the bias; at least 0, 0 by default.
@@ -277,7 +277,7 @@ def convolution(
         more than the default, the least: all these are sizes of which forward makes those of `input`.
       group_count: how many groups there are; at least 1, by which C and O can be divided.
       activation: an `Activation`, or None.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
         Where what is added up is sharded it must be given.
 
     Returns:
@@ -287,8 +287,8 @@ def convolution(
 
     Raises:
       ConstraintError: sizes that do not fit each other, not a number per spatial dimension, or one that is too small.
-      DataTypeError: `input` has no floats, `filter` or `bias` has others, a number is no integer, `activation` is no
-        `Activation`, or 64-bit floats while x64 is off.
+      DataTypeError: `input` has no floats, `filter` or `bias` has others, a number is not an integer, `activation` is
+        no `Activation`, or 64-bit floats while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax
@@ -393,7 +393,7 @@ class ConvolutionDesc(OperatorDesc):
       output: (N, O, spatial sizes): those of `convolution`.
       mode: a `ConvolutionMode`, or its DirectML name in full or as suffix.
       direction: a `ConvolutionDirection`, likewise.
-      strides: elements from a place of the filter to the next one, per spatial dimension; at least 1.
+      strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
       dilations: elements from one of the filter to its next one; at least 1.
       start_padding: zeros before each spatial dimension.
       end_padding: zeros behind it.

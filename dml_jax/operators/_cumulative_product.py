@@ -29,7 +29,7 @@ def cumulative_product(
     exclusive: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
-    """Multiplies the elements of `input` along `axis`, up to each one.
+    """Computes the running products of `input` along `axis`: of all elements up to each one.
 
     output[k] = input[0] * ... * input[k] along the axis, or input[k] * ... * input[n-1] for direction="decreasing";
     exclusive leaves out input[k] itself.
@@ -39,7 +39,7 @@ def cumulative_product(
       axis: -rank <= axis < rank of `input`.
       direction: where to start, "increasing" at the first element and "decreasing" at the last one.
       exclusive: whether the product ends before the element itself; the one that comes first is then 1.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of the shape and dtype of `input`. Integers wrap. Floats of 8 and 16 bits are multiplied in float32 and

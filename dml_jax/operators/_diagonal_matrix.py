@@ -41,7 +41,7 @@ def _dims(x: Operands) -> Dims:
 def diagonal_matrix(
     sizes: Sequence[int], dtype: DType, *, offset: int = 0, value: Value = 1, out_sharding: OutSharding = None
 ) -> jax.Array:
-    """Makes matrices of zeros with one number on a diagonal.
+    """Makes matrices that hold one number on a diagonal and zeros elsewhere.
 
     output[..., y, x] = value if x - y == offset else 0
 

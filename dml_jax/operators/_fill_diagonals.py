@@ -46,7 +46,7 @@ def fill_diagonals(input: Data, *, begin: int, end: int, value: Value, out_shard
       end: the diagonal after the last one; with begin == end nothing is replaced.
       value: a number that the dtype of `input` holds, known while tracing; floats are rounded. Another one compiles
         nothing new.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       An array of the shape and dtype of `input`.

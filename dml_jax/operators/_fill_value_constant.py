@@ -35,7 +35,7 @@ def _dims(x: Operands) -> Dims:
 def fill_value_constant(
     sizes: Sequence[int], value: Value, dtype: DType, *, out_sharding: OutSharding = None
 ) -> jax.Array:
-    """Makes an array of one number.
+    """Makes an array that holds one number everywhere.
 
     output[c] = value
 
@@ -51,8 +51,8 @@ def fill_value_constant(
 
     Raises:
       ConstraintError: a negative size, or too many elements.
-      DataTypeError: a size is no integer, `dtype` does not hold `value`, is no type that JAX has, or has 64 bits while
-        x64 is off.
+      DataTypeError: a size is not an integer, `dtype` does not hold `value`, is no type that JAX has, or has 64 bits
+        while x64 is off.
 
     Example:
       >>> import dml_jax

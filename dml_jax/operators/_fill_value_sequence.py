@@ -82,7 +82,7 @@ def fill_value_sequence(
 
     Raises:
       ConstraintError: a negative size, or too many elements.
-      DataTypeError: a size is no integer, `dtype` does not hold a number, is no type of integers or floats that JAX
+      DataTypeError: a size is not an integer, `dtype` does not hold a number, is no type of integers or floats that JAX
         has, or has 64 bits while x64 is off.
 
     Example:

@@ -89,11 +89,11 @@ def fold(
         "or" is the sum.
       output_sizes: of the d spatial dimensions of the output, d >= 1.
       window_sizes: elements of a window along each of them; integers, at least 1.
-      strides: elements from a window to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: elements from one of a window to its next one, at least 1; 1 by default.
+      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default.
+      dilations: distance between the elements of a window, at least 1; 1 by default.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default.
       end_padding: how far windows may reach behind it, likewise.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of shape [..., C, S_1, ..., S_d], with S the output sizes, and the dtype of `input`. Integers wrap.
@@ -102,7 +102,7 @@ def fold(
     Raises:
       ConstraintError: not a number per spatial dimension, one that is too small, a window that does not fit, or
         other rows or columns than the windows have.
-      DataTypeError: a number is no integer, `input` has no numbers, no 0, or 64-bit ones while x64 is off.
+      DataTypeError: a number is not an integer, `input` has no numbers, no 0, or 64-bit ones while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

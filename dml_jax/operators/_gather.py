@@ -67,7 +67,7 @@ def gather(
       deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
         the indices; without it sums of floats may differ in their last bits on a GPU. For known sizes and fewer than
         2**31 elements; others are refused.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of shape input.shape[:axis] + indices.shape + input.shape[axis+1:] and the dtype of `input`.

@@ -129,7 +129,7 @@ def gemm(
       alpha: a real number, known while tracing; it is rounded to the type that is computed in.
       beta: the same. If it is 0, `c` is not read: its infinities and NaNs do no harm.
       activation: an `Activation`, or None.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
         Where what is added up is sharded it must be given.
 
     Returns:

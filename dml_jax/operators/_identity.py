@@ -51,7 +51,7 @@ def identity(
       input: any rank, any dtype that JAX moves; one of numbers with a `scale` or a `bias`.
       scale: a real number, known while tracing; left out, nothing is multiplied.
       bias: a real number, known while tracing; left out, nothing is added.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       An array of the shape and dtype of `input`.

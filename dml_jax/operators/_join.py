@@ -73,14 +73,14 @@ def _dims(x: Operands) -> Dims:
 
 @operator(*RULES, dims=_dims)
 def join(inputs: DataList, axis: int, *, out_sharding: OutSharding = None) -> jax.Array:
-    """Puts arrays behind each other along `axis`; inverts `split`.
+    """Concatenates arrays along `axis`; inverts `split`.
 
     output = inputs[0], then inputs[1] and so on, along `axis`.
 
     Args:
       inputs: one array or more, of one dtype that JAX moves, one rank >= 1, and one size in all other dimensions.
       axis: -rank <= axis < rank of `inputs`.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of the sizes of `inputs`, those along `axis` added up, and their dtype.

@@ -94,7 +94,7 @@ def local_response_normalization(
       alpha: a real number, known while tracing; it is rounded to the type that is computed in.
       beta: the same.
       bias: the same.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       An array of the shape and dtype of `input`. Floats of 8 and 16 bits are computed in float32 and rounded once, at

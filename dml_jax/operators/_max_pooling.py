@@ -64,11 +64,11 @@ def max_pooling(
     Args:
       input: [..., S_1, ..., S_d], any dtype of numbers that have an order, with 0 among them.
       window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1.
-      strides: elements from a window to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: elements from one of a window to its next one, at least 1; 1 by default.
+      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default.
+      dilations: distance between the elements of a window, at least 1; 1 by default.
       start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default.
       end_padding: how far windows may reach behind it, likewise.
-      out_sharding: of both outputs on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of both outputs on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       values: an array with the number of windows for each spatial size, and the dtype of `input`; bits arrive as they
@@ -78,7 +78,7 @@ def max_pooling(
 
     Raises:
       ConstraintError: not a number per spatial dimension, one that is too small, or a window that does not fit.
-      DataTypeError: a number is no integer, complex `input`, or 64-bit `input` while x64 is off.
+      DataTypeError: a number is not an integer, complex `input`, or 64-bit `input` while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax
@@ -179,7 +179,7 @@ class MaxPoolingDesc(OperatorDesc):
     Args:
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
-      strides: elements from a window to the next one, per spatial dimension; at least 1.
+      strides: distance from a window to the next one, per spatial dimension; at least 1.
       window_size: elements of a window, likewise.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach behind it.
@@ -227,7 +227,7 @@ class MaxPooling1Desc(OneOrSeveralOutputs):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       output_indices: the sizes of `output`; which elements of `input` were found, counted over all of it. Or None.
-      strides: elements from a window to the next one, per spatial dimension; at least 1.
+      strides: distance from a window to the next one, per spatial dimension; at least 1.
       window_size: elements of a window, likewise.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach behind it.
@@ -277,7 +277,7 @@ class MaxPooling2Desc(OneOrSeveralOutputs):
       input: (N, C, H, W), or (N, C, D, H, W).
       output: N, C, and the number of windows along each spatial dimension.
       output_indices: the sizes of `output`; which elements of `input` were found, counted over all of it. Or None.
-      strides: elements from a window to the next one, per spatial dimension; at least 1.
+      strides: distance from a window to the next one, per spatial dimension; at least 1.
       window_size: elements of a window, likewise.
       start_padding: how far the first window starts before each spatial dimension.
       end_padding: how far windows may reach behind it.

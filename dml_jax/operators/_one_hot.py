@@ -85,7 +85,7 @@ def one_hot(indices: Indices, values: Data, size: int, axis: int, *, out_shardin
       values: two elements, what is off and what is on, of any dtype that JAX moves.
       size: of the output along `axis`, at least 0.
       axis: -rank <= axis < rank of `indices`.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of the sizes of `indices` but `size` along `axis`, and the dtype of `values`.

@@ -108,7 +108,7 @@ def pad(
     value: PaddingValue = 0,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
-    """Puts elements before and behind `input` along each dimension.
+    """Adds elements before and after `input` along each dimension.
 
     output[c] = input[source(c - start_padding)], which counts the elements 0, 1, 2 of a dimension of three so:
 
@@ -124,7 +124,7 @@ def pad(
       end_padding: how many come behind, per dimension.
       mode: what the border is: "constant", "edge", "reflection", "symmetric" or "wrap".
       value: of a constant border: a number that the dtype of `input` holds. For mode="constant" only.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of sizes start_padding + input.shape + end_padding and the dtype of `input`.
@@ -132,7 +132,8 @@ def pad(
     Raises:
       ConstraintError: not a number per dimension, a negative one, another `mode`, a `value` without mode="constant", or
         no element to copy: reflection needs two.
-      DataTypeError: a number is no integer, `value` is none that the dtype holds, or 64-bit `input` while x64 is off.
+      DataTypeError: a number is not an integer, `value` is none that the dtype holds, or 64-bit `input` while x64 is
+        off.
 
     Example:
       >>> import numpy as np, dml_jax

@@ -180,7 +180,7 @@ def _dims(x: Operands) -> Dims:
 def reduce(
     input: Data, function: FunctionName, axes: Sequence[int] | None = None, *, out_sharding: OutSharding = None
 ) -> jax.Array:
-    """Makes one number of all that lie along `axes`: their sum, product, extreme, norm, or the place of an extreme.
+    """Reduces all elements along `axes` to one number: a sum, product, extreme, norm, or the place of an extreme.
 
     | function | output |
     | --- | --- |
@@ -201,7 +201,7 @@ def reduce(
         product.
       function: the name of what is computed.
       axes: dimensions, -rank <= axis < rank, each once; one for "argmax" and "argmin". All by default.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
         Where a dimension of `axes` is sharded it must be given.
 
     Returns:

@@ -184,7 +184,7 @@ def resample(
     antialias: Flag = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
-    """Makes an array of `sizes` out of `input`, whose dimensions are scaled.
+    """Resizes `input` to `sizes` by scaling its dimensions.
 
     An element o of the output lies at x = (o - output_pixel_offset) / scale - input_pixel_offset along a dimension of
     `input`, computed in float32. "nearest" copies the element at floor(x + 0.5), or at x rounded as `rounding` says.
@@ -201,7 +201,7 @@ def resample(
       rounding: of "nearest": "increasing" takes ceil(x), "decreasing" floor(x), None the nearest, halves up.
       antialias: DirectML's filter for "linear", which acts for scales below 0.5 only and is refused there, as its
         numbers are not known; elsewhere the same as False.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       An array of `sizes` and the dtype of `input`.

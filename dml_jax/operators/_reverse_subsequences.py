@@ -71,7 +71,7 @@ def reverse_subsequences(
       sequence_lengths: the sizes of `input`, but 1 along `axis`; any integer dtype. What is longer than the axis counts
         as long as it, a negative number as 0.
       axis: -rank <= axis < rank of `input`.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of the shape and dtype of `input`.

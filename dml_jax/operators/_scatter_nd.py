@@ -82,7 +82,7 @@ def scatter_nd(
       deterministic: whether sums and products of floats, and gradients, have the same bits in every run of a program on
         one kind of device, whatever the indices. For known sizes and fewer than 2**31 elements, as is the derivative of
         "mul"; others are refused.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of the shape and dtype of `input`.

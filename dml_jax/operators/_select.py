@@ -52,7 +52,7 @@ def select(condition: Condition, a: Data, b: Data, *, out_sharding: OutSharding 
       condition: any rank; bool or any integer dtype, of which every number but 0 is true.
       a: the sizes of `condition`, any dtype that JAX moves.
       b: the sizes of `condition`, the dtype of `a`.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of the sizes of `condition` and the dtype of `a`.

@@ -60,15 +60,15 @@ def slice(
       input: any rank, any dtype that JAX moves.
       input_window_offsets: first element of the window, per dimension; an integer, at least 0.
       input_window_sizes: length of the window per dimension, at least 1; it must lie inside `input`.
-      input_window_strides: elements from one that is copied to the next, per dimension; not 0.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      input_window_strides: distance between elements that are copied, per dimension; not 0.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of sizes 1 + (input_window_sizes - 1) // abs(input_window_strides) and the dtype of `input`.
 
     Raises:
       ConstraintError: not a number per dimension, a window that is empty or reaches out of `input`, or a stride of 0.
-      DataTypeError: a number is no integer, or 64-bit `input` while x64 is off.
+      DataTypeError: a number is not an integer, or 64-bit `input` while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

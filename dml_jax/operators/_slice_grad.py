@@ -62,8 +62,8 @@ def slice_grad(
       sizes: of the output, per dimension.
       offsets: first element of the window, per dimension; an integer, at least 0.
       window_sizes: length of the window per dimension, at least 1; it must lie inside `sizes`.
-      strides: elements from one that is written to the next, per dimension; not 0.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      strides: distance between elements that are written, per dimension; not 0.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of `sizes` and the dtype of `input_gradient`.
@@ -71,7 +71,7 @@ def slice_grad(
     Raises:
       ConstraintError: not a number per dimension, a window that is empty or reaches out of `sizes`, a stride of 0, or
         more elements than the strides reach.
-      DataTypeError: a number is no integer, `input_gradient` has no 0, or has 64 bits while x64 is off.
+      DataTypeError: a number is not an integer, `input_gradient` has no 0, or has 64 bits while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

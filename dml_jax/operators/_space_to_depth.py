@@ -61,14 +61,14 @@ def space_to_depth(
       block_size: height and width of a block, at least 1.
       order: a `DepthSpaceOrder`, or its name: ONNX's, "DCR" or "CRD", or DirectML's.
       data_format: "NCHW" or "NHWC".
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of shape [..., C*B*B, H/B, W/B] (its NHWC counterpart) and the dtype of `input`.
 
     Raises:
       ConstraintError: rank below 3, H or W is no such multiple, or an unknown `order` or `data_format`.
-      DataTypeError: `block_size` is no integer, or 64-bit `input` while x64 is off.
+      DataTypeError: `block_size` is not an integer, or 64-bit `input` while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

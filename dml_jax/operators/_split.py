@@ -51,7 +51,7 @@ def _dims(x: Operands) -> Dims:
 
 @operator(*RULES, dims=_dims)
 def split(input: Data, sizes: Sequence[int], axis: int, *, out_sharding: OutSharding = None) -> tuple[jax.Array, ...]:
-    """Takes `input` apart along `axis`; inverts `join`.
+    """Splits `input` into parts along `axis`; inverts `join`.
 
     outputs[i] = the next sizes[i] of `input` along `axis`.
 
@@ -59,14 +59,14 @@ def split(input: Data, sizes: Sequence[int], axis: int, *, out_sharding: OutShar
       input: rank >= 1, any dtype that JAX moves.
       sizes: of the parts along `axis`, in order; integers, at least 0, that add up to the size of `input` there.
       axis: -rank <= axis < rank of `input`.
-      out_sharding: of each output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of each output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       A tuple of arrays, one per size, of the sizes of `input` except along `axis` and its dtype.
 
     Raises:
       ConstraintError: no size, a negative one, sizes that do not add up, or `axis` out of range.
-      DataTypeError: a size is no integer, or 64-bit `input` while x64 is off.
+      DataTypeError: a size is not an integer, or 64-bit `input` while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

@@ -45,14 +45,14 @@ def tile(input: Data, repeats: Sequence[int], *, out_sharding: OutSharding = Non
     Args:
       input: any rank, any dtype that JAX moves.
       repeats: how often, per dimension; integers, at least 0, of which 1 leaves a dimension as it is.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of sizes input.shape * repeats and the dtype of `input`.
 
     Raises:
       ConstraintError: not a number per dimension, or a negative one.
-      DataTypeError: a number is no integer, or 64-bit `input` while x64 is off.
+      DataTypeError: a number is not an integer, or 64-bit `input` while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

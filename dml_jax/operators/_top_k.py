@@ -73,7 +73,7 @@ def top_k(
       axis: -rank <= axis < rank of `input`.
       k: how many, from 0 to the size of `input` along `axis`.
       direction: "decreasing" finds the greatest elements, "increasing" the least.
-      out_sharding: of both outputs on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of both outputs on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       values: an array of the sizes of `input` but `k` along `axis`, and its dtype; bits arrive as they are.

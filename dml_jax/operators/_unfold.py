@@ -69,11 +69,11 @@ def unfold(
     Args:
       input: [..., C, S_1, ..., S_d], any dtype that has a zero.
       window_sizes: elements of a window along each of the d spatial dimensions, d >= 1; integers, at least 1.
-      strides: elements from a window to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: elements from one of a window to its next one, at least 1; 1 by default.
+      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default.
+      dilations: distance between the elements of a window, at least 1; 1 by default.
       start_padding: zeros before each spatial dimension, at least 0; 0 by default.
       end_padding: zeros behind it, likewise.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operands.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
       An array of shape [..., C * W, B_1 * ... * B_d] and the dtype of `input`, with B = (S + start_padding +
@@ -81,7 +81,7 @@ def unfold(
 
     Raises:
       ConstraintError: not a number per spatial dimension, one that is too small, or a window that does not fit.
-      DataTypeError: a number is no integer, `input` has no numbers, no 0, or 64-bit ones while x64 is off.
+      DataTypeError: a number is not an integer, `input` has no numbers, no 0, or 64-bit ones while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

@@ -79,7 +79,7 @@ def _dims(x: Operands) -> Dims:
 def upsample_2d(
     input: Data, scale_size: Sequence[int], *, mode: Mode = "nearest", out_sharding: OutSharding = None
 ) -> jax.Array:
-    """Enlarges the last two dimensions of `input` by whole numbers: scale_size is (height, width), in this order.
+    """Enlarges the last two dimensions of `input` by integer factors: scale_size is (height, width), in this order.
 
     output[..., h, w] = input[..., h // scale_size[0], w // scale_size[1]] for "nearest". For "linear" an element lies
     at ((h + 0.5) / scale_size[0] - 0.5, (w + 0.5) / scale_size[1] - 0.5) of `input`, and is made of its neighbours by
@@ -91,14 +91,14 @@ def upsample_2d(
         struct has, is Width, Height.
       mode: how elements are made: "nearest" copies bits, "linear" computes narrow types in float32 and rounds once,
         integers to the nearest one, halves to even.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       An array of sizes [..., H * scale_size[0], W * scale_size[1]] and the dtype of `input`.
 
     Raises:
       ConstraintError: rank below 2, not two numbers, one below 1, or an unknown `mode`.
-      DataTypeError: a number is no integer, `input` cannot be interpolated, or has 64 bits while x64 is off.
+      DataTypeError: a number is not an integer, `input` cannot be interpolated, or has 64 bits while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax

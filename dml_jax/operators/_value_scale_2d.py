@@ -56,7 +56,7 @@ def _dims(x: Operands) -> Dims:
 
 @operator(*RULES, dims=_dims)
 def value_scale_2d(input: Data, scale: float, bias: Sequence[float], *, out_sharding: OutSharding = None) -> jax.Array:
-    """Multiplies `input` by a number, and adds one per channel.
+    """Multiplies `input` by a number and adds another number to each channel.
 
     output[n, c, h, w] = input[n, c, h, w] * scale + bias[c]
 
@@ -66,7 +66,7 @@ def value_scale_2d(input: Data, scale: float, bias: Sequence[float], *, out_shar
       input: [..., C, H, W], floats of any width.
       scale: a real number, known while tracing; it is rounded to the type that is computed in.
       bias: C of them.
-      out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default it follows from the operand.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       An array of the shape and dtype of `input`.

@@ -67,7 +67,7 @@ class Layout:
     @property
     def is_dense(self) -> bool:
         """Whether the elements lie without gaps, each addressed once."""
-        return prod(self.sizes) == self.span and self.is_nested
+        return prod(self.sizes) == self.span and self.is_nested and not self.repeats
 
     def in_words(self, elements: int, words: int) -> "Layout | None":
         """The layout of words, so many `words` for so many `elements`, if the last dimension is a run of whole ones."""

@@ -1,0 +1,104 @@
+"""What the project says about itself: its stability, security, changelog and citation."""
+
+import datetime
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+import dml_jax
+from dml_jax.command.main import command
+from dml_jax.compiled.artifact import VERSION
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+STABILITY, SECURITY, CHANGES = (
+    (ROOT / f"docs/{name}.md").read_text() for name in ("stability", "security", "changelog")
+)
+
+
+# Stability. The page's own examples are doctests.
+
+
+@pytest.mark.parametrize("module", ["dml_jax", "dml_jax.batch", "dml_jax.onnx"])
+def test_every_public_name_exists_and_is_documented(module):
+    """What `dir` and `__all__` list, and the page speaks of these modules and no other."""
+    found = importlib.import_module(module)
+    names = {*dir(dml_jax)} if module == "dml_jax" else {*found.__all__}
+    assert all(getattr(found, name, None) is not None for name in names)
+    assert f"`{module}" in STABILITY
+    silent = {name for name in names - {"__version__"} if not getattr(found, name).__doc__}
+    assert not silent
+
+
+def test_versions_are_those_of_the_metadata():
+    stated = re.search(
+        r"needs Python ([\d.]+) or newer, jax and jaxlib ([\d.]+) or newer, and numpy ([\d.]+)", STABILITY
+    )
+    python, jax, numpy = stated.groups()
+    assert PROJECT["requires-python"] == f">={python}"
+    assert set(PROJECT["dependencies"]) == {f"jax>={jax}", f"jaxlib>={jax}", f"numpy>={numpy}"}
+
+
+def test_the_version_of_artifacts_is_the_one_written():
+    assert f"all that write artifact version {VERSION};" in STABILITY
+
+
+def test_the_exit_statuses_are_those_of_the_help():
+    stated = set(re.findall(r"^\| (\d+) \|", STABILITY, re.MULTILINE))
+    for name, one in {"dml-jax": command, **command.commands}.items():
+        (line,) = re.findall(r"Exit status: (.*?)\.$", click.unstyle(one.help), re.MULTILINE | re.DOTALL)
+        assert set(re.findall(r"\b\d+\b", line)) == stated, name
+
+
+# Security.
+
+
+def test_every_test_that_the_page_names_exists():
+    named = [
+        (file, test)
+        for tests, file in re.findall(r"((?:`test_\w+`(?:, )?)+) in\s+`(tests/\w+\.py)`", SECURITY)
+        for test in re.findall(r"`(test_\w+)`", tests)
+    ]
+    assert len(named) == len(re.findall(r"`test_\w+`", SECURITY)) > 20
+    for file, test in named:
+        assert f"\ndef {test}(" in (ROOT / file).read_text(), (file, test)
+
+
+# Changelog, in the form of keepachangelog.com.
+
+KINDS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+HEADS = re.findall(r"^## (.*)$", CHANGES, re.MULTILINE)
+
+
+def test_the_newest_version_comes_first():
+    first, *released = HEADS
+    assert first == "Unreleased"
+    pairs = [re.fullmatch(r"(\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)", head).groups() for head in released]
+    versions, dates = zip(*pairs, strict=True)
+    numbers = [tuple(map(int, version.split("."))) for version in versions]
+    assert numbers == sorted(set(numbers), reverse=True)
+    assert [*dates] == sorted(map(str, map(datetime.date.fromisoformat, dates)), reverse=True)
+    assert dml_jax.__version__ in versions
+
+
+def test_changes_are_of_the_usual_kinds_in_the_usual_order():
+    for head, body in zip(HEADS, re.split(r"^## .*$", CHANGES, flags=re.MULTILINE)[1:], strict=True):
+        kinds = re.findall(r"^### (.*)$", body, re.MULTILINE)
+        assert kinds == [kind for kind in KINDS if kind in kinds], head
+
+
+# Citation.
+
+
+def test_the_citation_is_valid_and_agrees_with_the_metadata():
+    cited = yaml.safe_load((ROOT / ".github/CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= cited.keys()
+    assert cited["title"] == PROJECT["name"]
+    assert cited["license"] == PROJECT["license"]
+    assert cited["authors"] == PROJECT["authors"]
+    assert cited["abstract"].rstrip(".") == PROJECT["description"]

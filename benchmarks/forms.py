@@ -7,7 +7,7 @@ own values. Needs a quiet machine, and no network.
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import product, zip_longest
 from math import prod
@@ -181,10 +181,15 @@ def _choices(candidate: Candidate) -> list[Any]:
     return seen
 
 
-def _spread(groups: Any, most: int) -> list[Candidate]:
-    """One of each group, then a second one of each, and so on; no case twice."""
-    turns = [one for turn in zip_longest(*groups) for one in turn if one is not None]
+def _spread(groups: Iterable[Sequence[Candidate]], most: int) -> list[Candidate]:
+    """One of each group, then a second one of each, and so on, far apart in their group; no case twice."""
+    turns = [one for turn in zip_longest(*(_far_apart(group, most) for group in groups)) for one in turn if one]
     return list({one.case.name: one for one in turns}.values())[:most]
+
+
+def _far_apart(group: Sequence[Candidate], most: int) -> list[Candidate]:
+    count = min(most, len(group))
+    return [group[(len(group) - 1) * i // max(1, count - 1)] for i in range(count)]
 
 
 # Measuring.

@@ -35,6 +35,14 @@ def test_a_row_is_measured_in_cases_that_choose_it():
     assert dtypes == {"uint8", "float16"}  # one of each value first
 
 
+def test_cases_are_far_apart_in_their_groups():
+    few, many = tiles(2**20)[:2], tiles(2**20)[2:11]
+    assert forms._spread([few], 3) == few
+    assert forms._spread([many], 3) == [many[0], many[4], many[8]]
+    assert forms._spread([few, many], 3) == [few[0], many[0], few[1]]
+    assert forms._spread([few, few], 3) == few
+
+
 def test_what_a_row_gains_is_printed_and_stored(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(forms, "candidates", lambda rows, size: iter(tiles(size)))
     forms.main(["-k", "repeats", "--most", "1", "--rounds", "1", "--size", "1", "--json", str(tmp_path / "f.json")])

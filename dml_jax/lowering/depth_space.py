@@ -13,6 +13,7 @@ from .bits import as_bits, carry_bits, is_narrow
 from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, known_bytes, shapes_of
 from .linear import linear
 from .ranges import permute_in_ranges
+from .shards import known_shards, move_on_each_device
 from .stacks import LONGEST_STACK
 from .tiles import permute_in_tiles
 from .words import as_integers, becomes_words, from_words, join_lanes, lanes, to_words
@@ -247,8 +248,10 @@ def rearrange(input: jax.Array, blocks: Blocks) -> jax.Array:
         plain = partial(_plain, blocks=blocks)
         is_bfloat16 = input.dtype == jnp.bfloat16
         return carry_bits(_fence(plain), None, input) if is_bfloat16 else plain(input)
-    back = _form(blocks.inverse, form)
-    return linear(_form(blocks, form), lambda _, cotangent, like: [back(None, cotangent)])(None, input)
+    shards = known_shards()
+    forward = move_on_each_device(_form(blocks, form), shards)
+    back = move_on_each_device(_form(blocks.inverse, form), shards and shards.inverse)
+    return linear(forward, lambda _, cotangent, like: [back(None, cotangent)])(None, input)
 
 
 def _form(blocks: Blocks, forced: str | None) -> Form:

@@ -368,6 +368,17 @@ APPLIED |= {
         lambda x: dml_jax.scatter_nd(x, np.int32([[1], [-1], [1]]), x[:3], reduction="add"),
         SMALL_INTEGERS,
     ),
+    "gradient chunks": ("chunks", gradient_of(lambda x: dml_jax.gather(x, MET, 0)), SMALL_INTEGERS),
+    "gradient pulled": (
+        "pulled",
+        gradient_of(lambda x: dml_jax.gather(x, MET, 0, mode="fill")),
+        SMALL_INTEGERS.astype(jnp.bfloat16),
+    ),
+    "gradient numbered": (
+        "numbered",
+        gradient_of(lambda x: dml_jax.gather_elements(x, COLUMNS // 2, 0)),
+        SMALL_INTEGERS.astype(jnp.bfloat16),
+    ),
     "gradient parts": ("parts", gradient_of(lambda x: dml_jax.gather_elements(x, COLUMNS // 2, 0)), SMALL_INTEGERS),
     "gradient inverse": (
         "inverse",
@@ -519,8 +530,26 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize(("shape", "dtype", "count", "promises", "form"), GRADIENTS.values(), ids=GRADIENTS)
-def test_which_form_the_gradient_of_a_gather_has_on_a_gpu(shape, dtype, count, promises, form):
+ON_CPUS = {
+    "tokens sent to experts": ((8192, 4096), jnp.bfloat16, 8192, {}, "pulled"),
+    "tokens, float32": ((8192, 4096), jnp.float32, 8192, {}, "plain"),
+    "items of a shop": ((125000, 64), jnp.bfloat16, 125000, {}, "pulled"),
+    "fewer items, whose sums stay in kept memory": ((60000, 64), jnp.bfloat16, 60000, {}, "plain"),
+    "a position for many": ((1000, 1024), jnp.float16, 20000, {}, "pulled"),
+    "classes": ((1000, 128), jnp.bfloat16, 125000, {}, "chunks"),
+    "fewer of a class": ((1000, 128), jnp.bfloat16, 60000, {}, "plain"),
+    "a permutation": ((2048, 2048), jnp.float32, 2048, {"unique_indices": True}, "inverse"),
+    "a permutation of short rows": ((125000, 64), jnp.float32, 125000, {"unique_indices": True}, "plain"),
+}
+BY_PLATFORM = {
+    f"{p}: {name}": (p, *case) for p, table in (("cuda", GRADIENTS), ("cpu", ON_CPUS)) for name, case in table.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("platform", "shape", "dtype", "count", "promises", "form"), BY_PLATFORM.values(), ids=BY_PLATFORM
+)
+def test_which_form_the_gradient_of_a_gather_has(platform, shape, dtype, count, promises, form):
     """The program is that of the forced form, and no plain one."""
     table, ids = jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct((count,), np.int32)
 
@@ -530,7 +559,7 @@ def test_which_form_the_gradient_of_a_gather_has_on_a_gpu(shape, dtype, count, p
             return jax.vjp(read, table)[1](jnp.ones((count, *shape[1:]), dtype))[0]
 
         with use_form(name) if name else contextlib.nullcontext():
-            text = jax.jit(gradient).trace(table, ids).lower(lowering_platforms=("cuda",)).as_text()
+            text = jax.jit(gradient).trace(table, ids).lower(lowering_platforms=(platform,)).as_text()
         of_platforms = ("case", "constant", "return")
         return Counter(op for op in re.findall(r"stablehlo\.(\w+)", text) if op not in of_platforms)
 

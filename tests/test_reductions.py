@@ -127,7 +127,7 @@ def test_every_type_against_exact_numbers(dtype, exhaustive):
             assert (abs(exact(actual) - found) <= bound.astype(float)).all()
 
 
-@pytest.mark.parametrize("form", ["plain", "runs", "copies"])
+@pytest.mark.parametrize("form", ["plain", "runs", "copies", "chunks", "pulled"])
 def test_a_long_sum_of_narrow_floats_is_rounded_once(form):
     """One by one in bfloat16 they would stop at 256."""
     ones, zero = np.ones(3000, jnp.bfloat16), np.zeros(1, jnp.bfloat16)
@@ -310,14 +310,15 @@ def flown_back(read, ids, cotangents):
 
 
 FORMS = [  # of what is read, with which promise; the forms of its gradient, and the widths of rows
-    (rows, {}, ("plain", "runs", "copies"), (1, 3, 4, 64)),
+    (rows, {}, ("plain", "runs", "copies", "chunks", "pulled"), (1, 3, 4, 64)),
     (rows, {"unique_indices": True}, ("plain", "inverse"), (1, 3, 4, 64)),
     (elements, {}, ("plain", "parts", "copies"), (1, 3)),
+    (elements, {}, ("plain", "numbered"), (4, 7)),
 ]
 # By default, and by the number of the read: each with two types, and each width of rows once.
 FEW = {
     "float32": {0: (4,), 1: (3, 64)},
-    "bfloat16": {0: (64,), 2: (3,)},
+    "bfloat16": {0: (64,), 2: (3,), 3: (7,)},
     "complex64": {1: (1,), 2: (1,)},
 }
 
@@ -336,6 +337,33 @@ def test_forms_of_gradients(dtype, exhaustive):
                 expected = np.zeros_like(exact(cotangent))
                 np.add.at(expected, ids, exact(cotangent))
                 assert_same_bits(actual, as_type(expected, dtype))
+
+
+SUMMED = list(itertools.product(("bfloat16", "float16", "float8_e4m3fn"), ("chunks", "pulled"), ("clip", "fill")))
+
+
+@pytest.mark.parametrize("case", sampled(SUMMED, [SUMMED[0], SUMMED[3], SUMMED[4]]), ids=str)
+def test_sums_of_many_turns_are_rounded_once(case):
+    """Several chunks and a rest, many more updates than a row reads itself, and indices out of range."""
+    dtype, form, mode = case
+    dtype, rng = jnp.dtype(dtype), np.random.default_rng(12)
+    updates, (count, info) = rng.normal(size=(600, 1024)).astype(dtype), (20, jnp.finfo(dtype))
+    table = jnp.zeros((count, 1024), dtype)
+    back = jax.jit(lambda ids, u: jax.vjp(lambda x: dml_jax.gather(x, ids, 0, mode=mode), table)[1](u)[0])
+    with dml_jax.use_form(form):
+        program = back.lower(np.zeros(600, np.int32), updates).compile()
+    zipf = (rng.zipf(1.3, 600) - 1) % (count + 9)
+    for ids in (zipf, rng.integers(0, count, 600), np.full(600, 7), np.full(600, count), -1 - zipf):
+        ids = ids.astype(np.int32)
+        at = np.where(ids < 0, ids + count, ids)
+        is_inside, at = (at >= 0) & (at < count), np.clip(at, 0, count - 1)
+        kept = np.ones_like(is_inside) if mode == "clip" else is_inside
+        sums, most = np.zeros((2, count, 1024))
+        np.add.at(sums, at[kept], exact(updates)[kept])
+        np.add.at(most, at[kept], abs(exact(updates))[kept])
+        unit = np.ldexp(1.0, np.maximum(np.frexp(sums)[1] - 1, info.minexp) - info.nmant)
+        found = exact(np.asarray(program(ids, updates)))
+        assert (abs(found - sums) <= unit / 2 + 600 * 2.0**-24 * most).all()
 
 
 WIDE_SUMS = list(itertools.product(("int8", "uint16"), REDUCTIONS))

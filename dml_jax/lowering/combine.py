@@ -1,8 +1,9 @@
 """The forms of a scatter that combines what it writes: sums, products and extremes, and the gradients of gathers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -10,10 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
 
 from ..errors import ConstraintError
 from .bits import as_bits
+from .bounded import SHORT
+from .chunks import add_chunks, as_image, widen
 from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
+from .pulled import pull_sums
 from .ranks import number_of_rank, rank
 from .rows import Rows, Write
 from .runs import combine_runs
@@ -103,7 +108,9 @@ MAX = Reduction(
 
 _MANY = 2**62
 COPIES = 16
+PARTS = 4
 _NARROW = {"rounds": {True}, "itemsize": {1, 2}}
+_FRESH = {"itemsize": {2}, "takes": {"rows"}, "widened_bytes": range(2**25, _MANY)}
 # On an H200; milliseconds for ids that are uniform / Zipf 1.3 / all one, of updates of bfloat16 and float32.
 TABLE = (
     Choice(
@@ -152,6 +159,45 @@ TABLE = (
         "compared",
         {"itemsize": {1, 2}},
         "labels of 4096x32000 0.092 of bfloat16; plain, which stores zeros one by one, 0.17",
+    ),
+    # On two cores of an EPYC, bound output. XLA:CPU widens updates and table to memory that is fresh in every call if
+    # both take 32 MiB together, as the C library keeps no more; a page of it costs 0.1 us and more.
+    Choice(
+        "cpu",
+        "inverse",
+        {"width": range(SHORT.stop, _MANY), "itemsize": {2, 4}},
+        "5.9 of bfloat16 8192x4096 and 7.9 of float32; plain, which stores, 23 and 14, torch 9.9 and 12",
+    ),
+    Choice(
+        "cpu",
+        "pulled",
+        {"itemsize": {2}, "takes": {"rows"}, "updates_per_row": range(4), "width": range(256, _MANY)},
+        "7.2/11/7.7 of 8192 into 8192x4096 and 1.0/1.0/0.8 of 2048 into 4000x1024; plain 61/59/57 and 1.9/1.7/1.6",
+    ),
+    Choice(
+        "cpu",
+        "pulled",
+        {**_FRESH, "updates_per_row": range(4), "width": range(64, _MANY)},
+        "8.5/8.1/7.5 of 125000 into 125000x64; plain 17/15/14. Below 64 chunks are as fast",
+    ),
+    Choice(
+        "cpu",
+        "pulled",
+        {**_FRESH, "updates_per_row": range(32), "width": range(512, _MANY)},
+        "1.8/-/1.7 of 8192 into 1024x1024; plain 8.7/-/8.5, chunks 2.5/-/2.3",
+    ),
+    Choice(
+        "cpu",
+        "chunks",
+        {**_FRESH, "updates_per_row": range(1, _MANY)},
+        "2.6/3.8/2.2 of 125000 into 1000x128; plain 16/15/15. With kept memory plain is 1.3 times as fast",
+    ),
+    Choice(
+        "cpu",
+        "numbered",
+        {"takes": {"elements"}, "is_float": {True}, "itemsize": {2, 4}, "updates_per_row": range(1, _MANY)},
+        "2.3/2.9/4.7 of float32 (256, 8192) along axis 1 and 4.1/4.3/3.2 of (1024, 2048) along axis 0; plain, which"
+        " adds in one thread, 4.2/6.7/8.1 and 7.5/8.6/2.7",
     ),
     Choice("cuda", "wide", {"is_float": {False}}, "plain compares and swaps words: 58 times as long where ids meet"),
 )
@@ -238,14 +284,18 @@ def _options(
         "updates": number,
         "updates_per_row": number // max(1, rows.count),
         "is_few": has_table and is_float and 8 * number <= rows.count and _encodes(reduction, updates),
+        "width": rows.width,
         "row_bytes": rows.width * dtype.itemsize,
         "copies_bytes": COPIES * prod(shape) * wide_type(dtype).itemsize,
         "wide_bytes": prod(shape) * wide_type(dtype).itemsize,
+        "widened_bytes": (prod(shape) + number * rows.width) * wide_type(dtype).itemsize,
         "bytes": known_bytes(updates, indices) + prod(shape) * dtype.itemsize,
     }
     adds_to_zeros = reduction is ADD and is_float and not has_table
     applies = {
         "inverse": not has_table and write.unique_indices and write.mode != "fill" and number == rows.count,
+        **dict.fromkeys(("chunks", "pulled"), adds_to_zeros and not write.unique_indices and rows.are_stored),
+        "numbered": adds_to_zeros and not write.unique_indices and takes == "elements" and _parted(rows) is not None,
         "compared": reduction is ADD and not has_table and _one_index_per_word_row(indices, shape, dtype, write),
         "copies": adds_to_zeros and not write.unique_indices and COPIES * rows.count < 2**31,
         "runs": is_float and not write.unique_indices and rows.are_stored,
@@ -259,6 +309,9 @@ def _options(
         "runs": in_runs,
         "parts": partial(_in_parts, *of),
         "wide": partial(_wide, *of),
+        "chunks": _unless_mapped(partial(_in_chunks, *of), plain),
+        "pulled": _unless_mapped(partial(_pulled, *of), plain),
+        "numbered": partial(_numbered, *of),
     }
     found = {name: form for name, form in forms.items() if applies[name] and devices == 1 and number > 0}
     return {"plain": plain, **found}, case
@@ -330,6 +383,57 @@ def _in_parts(
     return lax.concatenate(parts, len(shape) - 1).astype(updates.dtype)
 
 
+def _unless_mapped(form: Form, plain: Form) -> Form:
+    """`form`, and under jax.vmap `plain`: loops would go on for all of a batch until the last one is done."""
+    alone = custom_vmap(form)
+
+    @alone.def_vmap
+    def _(size: int, is_batched: Sequence[bool], *arrays: jax.Array) -> tuple[jax.Array, bool]:
+        return jax.vmap(plain, [0 if each else None for each in is_batched], axis_size=size)(*arrays), True
+
+    return alone
+
+
+def _in_chunks(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+) -> jax.Array:
+    rows, wide = Rows(shape, write), wide_type(updates.dtype)
+    return rows.unfold(add_chunks(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, wide))
+
+
+def _pulled(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+) -> jax.Array:
+    rows, wide = Rows(shape, write), wide_type(updates.dtype)
+    return rows.unfold(pull_sums(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, wide))
+
+
+def _parted(rows: Rows) -> int | None:
+    """Which of the dimensions that go along is cut into parts: the first that is long enough; None if none is."""
+    sizes = [rows.shape[d] for d in rows.slices.along]
+    return next((i for i, size in enumerate(sizes) if size >= PARTS), None)
+
+
+def _numbered(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+) -> jax.Array:
+    """Tables of one dimension, which XLA:CPU adds to at once."""
+    which, wide = _parted(Rows(shape, write)), wide_type(updates.dtype)
+    assert which is not None
+    dim, of_indices = write.slices.along[which], write.slices.indices_along[which]
+    bounds = [shape[dim] * part // PARTS for part in range(PARTS + 1)]
+    mode = "drop" if write.mode == "fill" else "promise_in_bounds"
+    parts = []
+    for start, stop in pairwise(bounds):
+        of = (*shape[:dim], stop - start, *shape[dim + 1 :])
+        own, added = (lax.slice_in_dim(x, start, stop, axis=of_indices) for x in (indices, updates))
+        at = Rows(of, write).element_of_each(own)
+        numbers = widen(as_image(added), wide).reshape(-1)
+        sums = jnp.zeros(prod(of), wide).at[at].add(numbers, mode=mode)
+        parts.append(sums.reshape(of))
+    return lax.concatenate(parts, dim).astype(updates.dtype)
+
+
 def _wide(
     shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, *data: jax.Array
 ) -> jax.Array:
@@ -370,8 +474,16 @@ def _through_inverse(
     source = jnp.zeros(rows.count, jnp.int32)
     number = lax.iota(jnp.int32, rows.count)
     source = source.at[rows.row_of_each(indices)].set(number, mode="promise_in_bounds", unique_indices=True)
-    folded = rows.fold_updates(updates)
-    is_whole = folded.shape[1] % lanes(folded.dtype) == 0
-    words = to_words(folded) if is_whole else folded
-    read = words.at[source].get(mode="promise_in_bounds")
-    return rows.unfold(from_words(read, folded.dtype) if is_whole else read)
+    read = lax.platform_dependent(source, rows.fold_updates(updates), cpu=_read_rows, default=_read_words)
+    return rows.unfold(read)
+
+
+def _read_words(source: jax.Array, rows: jax.Array) -> jax.Array:
+    if rows.shape[1] % lanes(rows.dtype):
+        return rows.at[source].get(mode="promise_in_bounds")
+    return from_words(to_words(rows).at[source].get(mode="promise_in_bounds"), rows.dtype)
+
+
+@as_bits
+def _read_rows(source: jax.Array, rows: jax.Array) -> jax.Array:
+    return rows.at[lax.optimization_barrier(source)].get(mode="promise_in_bounds")

@@ -56,6 +56,9 @@ FormName = Literal[
     "copied",
     "bounded",
     "branched",
+    "chunks",
+    "pulled",
+    "numbered",
 ]
 FORMS: Mapping[FormName, str] = {
     "plain": "the jax.numpy form",
@@ -78,6 +81,9 @@ FORMS: Mapping[FormName, str] = {
     "copied": "what is written into is copied by a loop of its own",
     "bounded": "elements of a short row pass bounds that change none, and their loop is vectorised",
     "branched": "a permutation is compiled alone, in a branch",
+    "chunks": "narrow updates are widened and added in chunks that stay in the cache",
+    "pulled": "each row reads its first updates itself, and the sum of the others",
+    "numbered": "elements are added by one number each, in four parts at once",
 }
 
 _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
@@ -95,7 +101,7 @@ def use_form(name: FormName) -> Iterator[None]:
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "axis_last", "rows_first", "ranges",
         "concatenated", "gathered", "copied", "bounded" or "branched"; of what adds up, such as gradients of gathers,
-        "inverse", "compared", "copies", "runs", "parts" or "wide".
+        "inverse", "compared", "copies", "runs", "parts", "wide", "chunks", "pulled" or "numbered".
 
     Raises:
       ConstraintError: another name.

@@ -115,7 +115,15 @@ class Rows:
 
     def row_of_each(self, indices: jax.Array) -> jax.Array:
         """The number of the row that each update writes; `count` for one that is dropped."""
-        grid, strides = indices.shape[:-1], _strides([self.shape[d] for d in self.row_dims])
+        return self._numbers(indices, _strides([self.shape[d] for d in self.row_dims]))
+
+    def element_of_each(self, indices: jax.Array) -> jax.Array:
+        """The same for rows of one element, in the order in which the table stores them."""
+        strides = _strides(self.shape)
+        return self._numbers(indices, [strides[d] for d in self.row_dims])
+
+    def _numbers(self, indices: jax.Array, strides: Sequence[int]) -> jax.Array:
+        grid = indices.shape[:-1]
         batch, along = len(self.slices.along), self.slices.indices_along
         at = [lax.broadcasted_iota(jnp.int32, grid, d) * np.int32(s) for d, s in zip(along, strides, strict=False)]
         inside = jnp.ones(grid, bool)

@@ -128,6 +128,19 @@ def test_a_number_that_cannot_be_is_refused(tmp_path, count, message):
     assert not (tmp_path / "out.npy").exists()
 
 
+USED = """
+import jax
+from dml_jax.command.devices import arrange_cpu_devices
+used = len(jax.devices("cpu"))
+arrange_cpu_devices(used)
+print(used)
+"""
+
+
+def test_the_number_that_a_process_has_is_accepted():
+    assert script(USED).split() == ["1"]
+
+
 # What they do.
 
 

@@ -466,6 +466,27 @@ def test_an_explicit_mesh(form, function, x):
         assert_same_bits(jax.vmap(function)(sharded), np.stack([function(x), function(-x)]))
 
 
+@pytest.mark.parametrize("name", ["as_strided branched", "gather bounded", "scatter_nd copied"])
+def test_inside_of_a_shard_map(name):
+    """What is chosen on CPUs, where JAX checks what varies among the devices."""
+    form, function, x = APPLIED[name]
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("cpu")[:2])
+    with use_form(form):
+        mapped = jax.shard_map(lambda rows: function(rows[0])[None], mesh=mesh, in_specs=P("d"), out_specs=P("d"))
+        assert_same_bits(jax.jit(mapped)(np.stack([x, x[::-1]])), np.stack([function(x), function(x[::-1])]))
+
+
+@pytest.mark.parametrize("name", ["space_to_depth words", "depth_to_space double words", "gather words"])
+def test_words_of_a_symbolic_batch(name):
+    """Which JAX cannot call: the plain form is exported."""
+    form, function, x = APPLIED[name]
+    batch = jax.ShapeDtypeStruct(jax.export.symbolic_shape(", ".join(["b", *map(str, x.shape)])), x.dtype)
+    with use_form(form):
+        exported = jax.export.export(jax.jit(jax.vmap(lambda x: function(x))), platforms=["cpu", "cuda"])(batch)
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert_same_bits(exported.call(np.stack([x, x])), np.stack([function(x)] * 2))
+
+
 def test_a_promise_of_order_keeps_the_axis_where_it_is():
     """Sorted indices are read faster along a first axis than moved last."""
     x, indices = jax.ShapeDtypeStruct((8192, 8192), np.float32), jax.ShapeDtypeStruct((8192, 8192), np.int32)

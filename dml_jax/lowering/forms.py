@@ -193,7 +193,7 @@ def choose_form(options: Callable[[int], Options], table: Sequence[Choice], forc
             forms, case = options(devices)
             return of_leaves(_choose(forms, table, case, forced))
 
-        return by_devices(by_number, of_leaves(options(1)[0]["plain"]))(*leaves)
+        return by_devices(by_number, lambda devices: of_leaves(options(devices)[0]["plain"]))(*leaves)
 
     return form
 

@@ -190,8 +190,7 @@ def _is_turned(layout: Layout, itemsize: int) -> bool:
 def _branched(buffer: jax.Array, layout: Layout) -> jax.Array:
     """Permutes a dense view in a branch, which XLA:CPU fuses with nothing."""
     stored, turn = _stored(buffer, layout), partial(_turn, layout=layout)
-    made = jax.eval_shape(turn, stored)
-    turned = lax.cond(hide_constant(True), turn, lambda _: jnp.zeros(made.shape, made.dtype), stored)
+    turned = lax.cond(hide_constant(True), turn, lambda stored: jnp.zeros_like(turn(stored)), stored)
     return lax.broadcast_in_dim(turned, layout.sizes, sorted(layout.dims))
 
 

@@ -1,24 +1,28 @@
 """Writes the tables of docs/benchmarks.md from the results stored beside it: `python -m benchmarks.page`."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import geometric_mean
 
 from dml_jax.bench.measuring import Measured
+from dml_jax.bench.report import BEST, WHICH, with_best
 from dml_jax.bench.results import Results
 
 __all__ = ["PAGE", "rewritten"]
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
-# A table stands between two comments, the first of which names it: <!-- h200.json: other cases --> ... <!-- end -->
+# A table stands between two comments, the first of which names it: <!-- h200.json: operators --> ... <!-- end -->
 TABLE = re.compile(r"(<!-- ([\w.]+): ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-DEPTH_SPACE = re.compile(r"(\w+_to_\w+ \w+ \w+) (b=\d) (uint8|float16|float32|float64) \d+ MiB")
 FIRST = ["one each", "fresh", "jnp"]
+COPY = "copy"
+SUMMED = [COPY, "jnp", "torch"]
+LARGE = 2**24  # bytes moved; what moves fewer is left out of geometric means
 
 # One case: the contenders by name.
-Case = dict[str, Measured]
+Case = Mapping[str, Measured]
+Cases = Mapping[str, Case]
 
 
 def rewritten(page: str, folder: Path) -> str:
@@ -26,100 +30,166 @@ def rewritten(page: str, folder: Path) -> str:
 
     def made(found: re.Match[str]) -> str:
         head, file, table, end = found.groups()
-        cases: dict[str, Case] = {}
-        for row in Results.read(folder / file).rows:
-            cases.setdefault(row.case, {})[row.contender] = row
-        return "\n".join([head, *TABLES[table](cases), "", end])
+        if table == "summary":
+            lines = _summary(*(_read(folder / file.replace(".", f"{kind}.")) for kind in ("", "_gradients", "_graphs")))
+        else:
+            lines = TABLES[table](_read(folder / file))
+        return "\n".join([head, *lines, "", end])
 
     return TABLE.sub(made, page)
 
 
-def _depth_space(cases: dict[str, Case]) -> Iterator[str]:
-    """One line per operator, format and order; a cell has the part of a copy, and how much plain jax.numpy takes."""
-    cells: dict[str, dict[str, str]] = {}
-    for name, case in _large_depth_space(cases).items():
-        line, block, dtype = DEPTH_SPACE.fullmatch(name).groups()  # type: ignore[union-attr]
-        cells.setdefault(line, {})[f"{dtype} {block}"] = f"{case['dml_jax'].of_copy:.2f} ({_times(case, 'jnp')})"
-    columns = list(next(iter(cells.values())))
-    yield from _lines(["", *columns], [[line, *(row.get(c, "-") for c in columns)] for line, row in cells.items()])
+def _read(file: Path) -> Cases:
+    return dict(Results.read(file).by_case())
 
 
-def _others(cases: dict[str, Case]) -> Iterator[str]:
-    shown = {name: case for name, case in cases.items() if name not in _large_depth_space(cases)}
-    yield from _ratios({name: case for name, case in shown.items() if not _is_call(name) and "file" not in name})
+def _summary(cases: Cases, gradients: Cases, graphs: Cases) -> Iterator[str]:
+    """Geometric means: a line per operator, and one for each of the other groups."""
+    usual, large = _usual(_of_operators(cases)), _large(_of_operators(cases))
+    groups = {
+        **{operator: _large(of) for operator, of in _by_operator(usual).items()},
+        "shapes of real programs": {name: case for name, case in large.items() if _is_real(name)},
+        "eager calls on 1 KB": {name: case for name, case in cases.items() if _is_call(name)},
+        **{f"gradients, {d}": {n: c for n, c in gradients.items() if d in n} for d in ("float32", "bfloat16")},
+        "graphs of three operators": graphs,
+    }
+    rows = [[name, str(len(of)), *(_mean(of, other) or "-" for other in SUMMED)] for name, of in groups.items() if of]
+    yield from _lines(["", "cases", *(f"x {name}" if name != COPY else "of a copy" for name in SUMMED)], rows)
 
 
-def _calls(cases: dict[str, Case]) -> Iterator[str]:
-    yield from _ratios({name.removesuffix(", call"): case for name, case in cases.items() if _is_call(name)})
+def _operators(cases: Cases) -> Iterator[str]:
+    """A fold for each operator."""
+    for operator, of in _by_operator(_of_operators(cases)).items():
+        yield from _folded(_told(operator, of), _ratios(_without(operator, of)))
 
 
-def _gradients(cases: dict[str, Case]) -> Iterator[str]:
-    """The part of a copy of what has to move, and how many times as fast dml_jax is as others and deterministic."""
-    rows = []
-    for name, case in cases.items():
-        torch = [contender for contender in case if contender.startswith("torch")]
-        best = min(torch, key=lambda contender, case=case: case[contender].seconds, default="")
-        ratios = [_times(case, contender) for contender in ("deterministic", "jnp", best)]
-        rows.append([name.replace(" gradient,", ":"), f"{case['dml_jax'].of_copy:.2f}", *ratios, best[6:] or "-"])
-    yield from _lines(["gradient", "of a copy", "x deterministic", "x jnp", "x best of torch", "which is"], rows)
+def _calls(cases: Cases) -> Iterator[str]:
+    calls = {name.removesuffix(", call"): case for name, case in cases.items() if _is_call(name)}
+    yield from _folded(f"{len(calls)} cases", _ratios(calls))
 
 
-def _graphs(cases: dict[str, Case]) -> Iterator[str]:
-    yield from _ratios({name.removeprefix("graph "): case for name, case in cases.items()})
+def _gradients(cases: Cases) -> Iterator[str]:
+    """A fold for each operator."""
+    for operator, of in _by_operator(cases).items():
+        yield from _folded(_told(operator, of), _ratios(_without(f"{operator} gradient,", of)))
 
 
-def _networks(cases: dict[str, Case]) -> Iterator[str]:
+def _graphs(cases: Cases) -> Iterator[str]:
+    yield from _ratios(_without("graph", cases))
+
+
+def _networks(cases: Cases) -> Iterator[str]:
     """Beside a product of matrices with as many operations, and the geometric mean of all."""
-    rows = [[name.removeprefix("network "), *_of_network(case)] for name, case in cases.items()]
+    rows = [[name, f"{_ours(case).of_copy:.2f}", _times(case, "ONNX Runtime")] for name, case in cases.items()]
     means = [f"{geometric_mean([float(row[column]) for row in rows]):.2f}" for column in (1, 2)]
-    yield from _lines(["network", "of a matmul", "x ONNX Runtime"], [*rows, ["geometric mean", *means]])
+    named = [[name.removeprefix("network "), *numbers] for name, *numbers in rows]
+    yield from _lines(["network", "of a matmul", "x ONNX Runtime"], [*named, ["geometric mean", *means]])
 
 
-def _of_network(case: Case) -> list[str]:
-    return [f"{case['dml_jax'].of_copy:.2f}", _times(case, "ONNX Runtime")]
-
-
-TABLES: dict[str, Callable[[dict[str, Case]], Iterator[str]]] = {
-    "depth and space": _depth_space,
-    "other cases": _others,
+TABLES: dict[str, Callable[[Cases], Iterator[str]]] = {
+    "operators": _operators,
     "calls": _calls,
     "gradients": _gradients,
     "graphs": _graphs,
     "networks": _networks,
 }
 
+# Which cases.
 
-def _large_depth_space(cases: dict[str, Case]) -> dict[str, Case]:
-    """The largest of each operator, format, order, block and type: smaller ones are of the sweep."""
-    largest: dict[tuple[str, ...], str] = {}
+
+def _of_operators(cases: Cases) -> Cases:
+    """Those with data in memory, into bound outputs."""
+    return {name: case for name, case in cases.items() if not _is_call(name) and "file" not in name}
+
+
+def _by_operator(cases: Cases) -> dict[str, dict[str, Case]]:
+    found: dict[str, dict[str, Case]] = {}
     for name, case in cases.items():
-        if found := DEPTH_SPACE.fullmatch(name):
-            other = largest.setdefault(found.groups(), name)
-            if case["dml_jax"].moved > cases[other]["dml_jax"].moved:
-                largest[found.groups()] = name
-    return {name: case for name, case in cases.items() if name in largest.values()}
+        found.setdefault(_ours(case).operator, {})[name] = case
+    return dict(sorted(found.items()))
+
+
+def _usual(cases: Cases) -> Cases:
+    return {name: case for name, case in cases.items() if not _is_real(name)}
+
+
+def _large(cases: Cases) -> Cases:
+    return {name: case for name, case in cases.items() if _ours(case).moved >= LARGE}
+
+
+def _is_real(name: str) -> bool:
+    return " real " in name
 
 
 def _is_call(name: str) -> bool:
     return name.endswith(", call")
 
 
-def _ratios(cases: dict[str, Case]) -> Iterator[str]:
-    found = {contender for case in cases.values() for contender in case} - {"dml_jax"}
-    contenders = [*(c for c in FIRST if c in found), *sorted(found.difference(FIRST), key=str.lower)]
-    rows = [
-        [name, f"{case['dml_jax'].of_copy:.2f}", *(_times(case, c) for c in contenders)] for name, case in cases.items()
-    ]
-    yield from _lines(["case", "of a copy", *(f"x {c}" for c in contenders)], rows)
+def _without(prefix: str, cases: Cases) -> Cases:
+    return {name.removeprefix(prefix).strip(): case for name, case in cases.items()}
+
+
+# What is shown of them.
+
+
+def _ours(case: Case) -> Measured:
+    return case["dml_jax"]
+
+
+def _shown(case: Case) -> dict[str, Measured]:
+    return with_best(case)[0]
+
+
+def _told(operator: str, cases: Cases) -> str:
+    """How many cases, and the geometric mean of the large ones."""
+    mean = _mean(_large(cases), COPY)
+    count = f"{len(cases)} case{'s' * (len(cases) > 1)}"
+    return f"{operator}: {count}{f', {mean} of a copy' if mean else ''}"
+
+
+def _mean(cases: Cases, name: str) -> str:
+    """The geometric mean of the parts of a copy, or of how many times as fast dml_jax is; empty for no case."""
+    if name == COPY:
+        found = [_ours(case).of_copy for case in cases.values()]
+    else:
+        found = [other.seconds / ours.seconds for ours, other in _pairs(cases, name)]
+    return f"{geometric_mean(found):.2f}" if found else ""
+
+
+def _pairs(cases: Cases, name: str) -> Iterator[tuple[Measured, Measured]]:
+    """dml_jax and another contender, where there is one; torch is the best of its ways where it has several."""
+    for case in cases.values():
+        shown = _shown(case)
+        if other := shown.get(name) or (shown.get(BEST) if name == "torch" else None):
+            yield _ours(case), other
+
+
+def _ratios(cases: Cases) -> Iterator[str]:
+    """A line for each case: the part of a copy, and how many times as fast dml_jax is as others."""
+    found = {contender for case in cases.values() for contender in _shown(case)} - {"dml_jax"}
+    others = sorted(found.difference([*FIRST, BEST]), key=str.lower)
+    contenders = [*(c for c in FIRST if c in found), *others, *([BEST] if BEST in found else [])]
+    which = [WHICH] if BEST in found else []
+    rows = []
+    for name, case in cases.items():
+        ways = [with_best(case)[1]] if which else []
+        rows.append([name, f"{_ours(case).of_copy:.2f}", *(_times(case, c) for c in contenders), *ways])
+    yield from _lines(["case", "of a copy", *(f"x {c}" for c in contenders), *which], rows)
 
 
 def _times(case: Case, contender: str) -> str:
     """How many times as fast dml_jax is."""
-    return f"{case[contender].seconds / case['dml_jax'].seconds:.2f}" if contender in case else "-"
+    other = _shown(case).get(contender)
+    return f"{other.seconds / _ours(case).seconds:.2f}" if other else "-"
+
+
+def _folded(summary: str, lines: Iterator[str]) -> Iterator[str]:
+    """A fold, on GitHub as on the site; Markdown inside of it begins behind an empty line."""
+    yield from ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>", ""]
 
 
 def _lines(head: list[str], rows: list[list[str]]) -> Iterator[str]:
-    for row in (head, ["---"] * len(head), *rows):
+    for row in (head, ["---", *["---:"] * (len(head) - 1)], *rows):
         yield f"| {' | '.join(row)} |"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 project = "dml_jax"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "operator_tables", "docstring_sections"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "operator_tables", "docstring_sections"]
 
 # Every reference must resolve; what other packages document is not looked up, since a build needs no network.
 nitpicky = True
@@ -28,9 +28,14 @@ smartquotes_action = "D"  # dashes only: quotes here are Python's
 
 highlight_options = {"python": {"stripnl": True}}  # doctests end with an empty line
 
+# Only what one types is copied: neither prompts nor what is printed.
+copybutton_prompt_text = r">>> |\.\.\. |\$ |> "
+copybutton_prompt_is_regexp = True
+
 html_theme = "furo"
 html_title = "dml_jax"
 html_static_path = ["style"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "style" / "scorer.js")
 html_copy_source = False
 html_show_copyright = False

@@ -17,6 +17,8 @@ def _said(what):
 
 
 ORACLES = _said("oracle")
+# Promises about bits and sharding, which change no value and which no oracle knows.
+WITHOUT_EFFECT = ("deterministic", "unique_indices", "indices_are_sorted", "out_sharding")
 CASES = _said("CASE")
 BREAKS = _said("BREAKS")
 # The calls that all promises hold for: CASE, then each of VARIANTS as a change of it.

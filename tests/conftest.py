@@ -7,6 +7,7 @@ from collections import Counter
 import jax
 import pytest
 from hypothesis import settings
+from jax.experimental.compilation_cache import compilation_cache
 
 jax.config.update("jax_num_cpu_devices", 8)  # for the tests of meshes
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -29,6 +30,23 @@ def handlers():
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory):
+    """For tests that run one job again and again, which compiles each time: jax finds the program in a folder."""
+
+    def use(options):
+        for name, value in options.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+
+    folder = str(tmp_path_factory.mktemp("compiled"))
+    options = {"jax_compilation_cache_dir": folder, "jax_persistent_cache_min_compile_time_secs": 0}
+    before = {name: getattr(jax.config, name) for name in options}
+    use(options)
+    yield
+    use(before)
 
 
 def pytest_addoption(parser):

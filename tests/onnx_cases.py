@@ -1,13 +1,14 @@
-"""ONNX's own test cases of the operators that are done, made by its package."""
+"""ONNX's own test cases of the operators that are done, made by its package, which takes seconds: when first asked."""
 
 import warnings
+from functools import cache
 
 import pytest
 from onnx_building import numpy_helper, onnx
 
 from dml_jax.onnx import UnsupportedError, to_jax
 
-__all__ = ["ALL_CASES", "CASES", "as_array", "operators"]
+__all__ = ["all_cases", "as_array", "cases", "operators"]
 
 
 def operators(model):
@@ -25,10 +26,19 @@ def as_array(value):
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
-def _cases():
+@cache
+def all_cases():
+    """Every case of ONNX's, by name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of other operators' cases
-        return pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None)
+        found = pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None)
+    return {case.name: case for case in found}
+
+
+@cache
+def cases():
+    """Those whose operators are done."""
+    return {name: case for name, case in all_cases().items() if _is_done(case.model)}
 
 
 def _is_done(model):
@@ -41,7 +51,3 @@ def _is_done(model):
     except UnsupportedError:
         return False
     return True
-
-
-ALL_CASES = {case.name: case for case in _cases()}
-CASES = {name: case for name, case in ALL_CASES.items() if _is_done(case.model)}

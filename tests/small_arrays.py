@@ -66,8 +66,8 @@ every_narrow_float = pytest.mark.parametrize("dtype", narrow_floats(), ids=str)
 
 
 def random_keys(*shape):
-    """Made without a compilation, which jax.random.split needs; nobody looks at their numbers."""
-    return jax.random.wrap_key_data(np.zeros((*shape, 2), np.uint32))
+    """Keys that differ, made without the compilation that jax.random.split needs."""
+    return jax.random.wrap_key_data(numbered((*shape, 2), np.uint32))
 
 
 # Meshes.

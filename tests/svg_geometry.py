@@ -10,6 +10,23 @@ import pytest
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+SCHEMES = ("light", "dark")
+
+
+def seen_in(scheme, root):
+    """A picture with the colours that its style gives it; each must have one there."""
+    if scheme == "light":
+        return root
+    (style,) = root.iter(f"{SVG}style")
+    rules = re.findall(r"\.dml_jax \[(fill|stroke)=\"(#\w+)\"\] \{ \1: (#\w+) \}", style.text)
+    dark = {(key, light): colour for key, light, colour in rules}
+    for element in root.iter():
+        for key in {"fill", "stroke"} & element.attrib.keys():
+            if element.get(key) != "none":
+                element.set(key, dark[key, element.get(key)])
+    return root
+
+
 class Text(NamedTuple):
     """A line of text and the box that its letters fill."""
 

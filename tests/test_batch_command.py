@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from batch_jobs import blocks_oracle, environment, names, random_rows, saved
 from catalogue_cases import CASES as CALLS
-from catalogue_cases import ORACLES
+from catalogue_cases import ORACLES, WITHOUT_EFFECT
 from checks import assert_is, sampled
 from click.testing import CliRunner
 
@@ -117,7 +117,7 @@ def test_every_operator_of_arrays_and_one_output_has_a_subcommand():
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_call_of_an_operator_is_applied_to_every_item(tmp_path, name):
-    """That of the operator's own tests, on items that differ."""
+    """That of the operator's own tests, on items that differ: each is what the operator's oracle says of it alone."""
     call, out = CALLS[name], tmp_path / "out.npy"
     arrays = [np.stack([np.roll(a, i, -1) if a.ndim else a for i in range(N)]) for a in call.leaves]
     given = []
@@ -131,8 +131,11 @@ def test_the_call_of_an_operator_is_applied_to_every_item(tmp_path, name):
     assert done.exit_code == 0, done.output
     written = np.load(out)
     assert len(written) == N
+    known = {key: value for key, value in call.static.items() if key not in WITHOUT_EFFECT}
+    as_given = jax.tree.structure([*call.arrays.values()])
     for i, items in enumerate(zip(*arrays, strict=True)):
-        assert_is(written[i], call(*items))
+        operands = dict(zip(call.arrays, jax.tree.unflatten(as_given, items), strict=True))
+        assert_is(written[i], ORACLES[name](**operands, **known), operands.get("input"))
 
 
 def as_text(value):
@@ -225,7 +228,9 @@ WRONG = {
         ["gather_nd", "a", "b", "c", "--coordinator", "h:1", "--num-processes", "2", "--process-id", "2"],
         "must be below --num-processes 2",
     ),
-    "no operator": (["transpose"], "No such command 'transpose'"),
+    "no operator": (["transpose"], "No such command 'transpose'; known are activate, add"),
+    "misspelt operator": (["depth_to_spce"], "No such command 'depth_to_spce'; did you mean 'depth_to_space'?"),
+    "hyphens": (["depth-to-space"], "No such command 'depth-to-space'; did you mean 'depth_to_space'?"),
 }
 
 

@@ -31,6 +31,9 @@ def leave(path, out, index=0, count=2, **options):
         part(path, out, index, count, progress=progress, **options)
 
 
+pytestmark = pytest.mark.usefixtures("compiled_once")
+
+
 @pytest.fixture
 def job(tmp_path):
     """An input, its array, and where the output goes."""

@@ -52,7 +52,7 @@ def test_every_file_of_the_benchmark_is_of_an_operator_and_has_its_peers():
     files = {path.stem[1:] for path in Path(subjects.__file__).parent.glob("_[a-z]*.py")}
     assert files == MEASURED
     for name, subject in SUBJECTS.items():
-        missing = [what for what in ("quick", "full", "of_jnp", "of_numpy", "of_torch") if not hasattr(subject, what)]
+        missing = [what for what in ("quick", "full", "of_jnp", "of_numpy", "TORCH") if not hasattr(subject, what)]
         assert not missing, f"dml_jax/bench/subjects/_{name}.py lacks {missing}"
 
 
@@ -69,19 +69,107 @@ def test_bytes_are_what_the_arrays_need():
             assert case.moved == arrays[0].nbytes + arrays[1].nbytes + written
 
 
+def test_shapes_of_real_programs_have_names_of_their_own():
+    """`-k real` takes them, and no other."""
+    real, others = ([case.name for case in one] for one in (cases.real(2**26), [*cases.full(2**26), *cases.small()]))
+    assert len(real) == len(set(real)) >= 100
+    assert all(" real " in name for name in real)
+    assert not any("real" in name for name in others)
+    texts = " ".join(real)
+    for part in ("b=14", "b=16", "b=5", "b=32", "270x479", "3x640x640", "bfloat16", "Zipf", "128256", "tubelets"):
+        assert part in texts
+
+
 FULL = {case.name: case for case in list(cases.full(2**16))[::9]}
+REAL = {case.name: case for case in cases.real(2**16)}
+SMALL = [name for name in REAL if "224x224" in name or "ids" in name]
 
 
 @pytest.mark.thinned
-@pytest.mark.parametrize("name", sampled(FULL, list(FULL)[::2]))
+@pytest.mark.parametrize("name", sampled({**FULL, **REAL}, [*list(FULL)[::2], *SMALL[::9]]))
 def test_all_contenders_give_the_same_bits(name):
-    case = FULL[name]
+    case = {**FULL, **REAL}[name]
     arrays = case.make()
     with jax.enable_x64(arrays[0].dtype.itemsize == 8):
         runs = {c.name: r for c in peers.contenders(eager=False) if (r := c.start(case, [arrays, arrays]))}
         assert {"dml_jax", "fresh", "jnp"} <= set(runs)
         same = measuring._compare(runs, case.tolerance)
     assert same == dict.fromkeys(runs, True)
+
+
+TINY = {case.name: case for case in cases.full(2**16) if "float32" in case.name}
+
+
+@pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
+def test_every_way_of_torch_is_taken():
+    """A form that raises counts as a type that torch lacks: each has a case that it does."""
+    for operator, subject in SUBJECTS.items():
+        cases = [case for case in TINY.values() if case.operator == operator]
+        for way in [way for way in subject.TORCH if way != peers.COMPILED]:
+            assert any(peers._torch(way, case, [case.make()]) for case in cases), (operator, way)
+
+
+@pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
+@pytest.mark.parametrize("name", ["NCHW CRD b=2", "NHWC CRD b=2"])
+@pytest.mark.parametrize("operator", ["depth_to_space", "space_to_depth"])
+def test_pixel_shuffle_takes_both_formats(operator, name):
+    case = next(case for case in TINY.values() if case.operator == operator and name in case.name)
+    arrays = case.make()
+    run = peers._torch("pixel_shuffle" if operator == "depth_to_space" else "pixel_unshuffle", case, [arrays])
+    np.testing.assert_array_equal(run.value(10**9), np.asarray(case.call(*arrays)).ravel())
+    assert run.out.is_contiguous()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
+@pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if "compile" in subject.TORCH])
+def test_what_torch_compiles_gives_the_same_bits(name):
+    case = next(case for case in TINY.values() if case.operator == name)
+    arrays = case.make()
+    run = peers._compiled(case, [arrays])
+    np.testing.assert_array_equal(run.value(10**9), np.asarray(case.call(*arrays)).ravel())
+
+
+@pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
+def test_what_torch_cannot_compile_is_left_out_and_told(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("no compiler is here\nand more")
+
+    monkeypatch.setattr("torch.compile", lambda function, **_: fails)
+    monkeypatch.setattr("torch.compiler.reset", lambda: None)
+    with pytest.warns(UserWarning, match="torch.compile is left out of all cases: no compiler is here$"):
+        found = peers.contenders(eager=False, compiled=True)
+    assert "torch compile" not in [contender.name for contender in found]
+    assert "torch index_select" in [contender.name for contender in found]
+    case = next(case for case in TINY.values() if case.operator == "gather")
+    with pytest.warns(UserWarning, match="left out of gather .*: no compiler is here$"):
+        assert peers._compiled(case, [case.make()]) is None
+
+
+OF_CUPY = {case.name: case for case in TINY.values() if hasattr(SUBJECTS[case.operator], "of_cupy")}
+
+
+@pytest.mark.thinned
+@pytest.mark.parametrize("name", sampled(OF_CUPY, list(OF_CUPY)[::4]))
+def test_what_cupy_runs_is_right_as_numpy_runs_it(name):
+    case = OF_CUPY[name]
+    arrays = case.make()
+    out, like = (contenders.host_arrays(case, arrays) for _ in range(2))
+    SUBJECTS[case.operator].of_cupy(np, case.attributes)(out, *arrays)
+    SUBJECTS[case.operator].of_numpy(case.attributes)(like, *arrays)
+    np.testing.assert_array_equal(out, like)
+
+
+def test_the_best_of_torch_counts_and_has_a_name():
+    ours, slow, fast = row(), replace(row(contender="torch a"), seconds=3e-3), replace(row(contender="torch b"))
+    named = ["dml_jax", "torch a", "torch b"]
+    assert report.columns(named)[3:] == ["x best of torch", "which is"]
+    assert report.cells("a case", {"dml_jax": ours, "torch a": slow, "torch b": fast}, named)[3:] == ["1.00", "b"]
+    wrong = replace(fast, same_bits=False)
+    assert report.cells("a case", {"dml_jax": ours, "torch a": slow, "torch b": wrong}, named)[3:] == ["3.00", "a"]
+    assert report.cells("a case", {"dml_jax": ours, "torch b": wrong}, named)[3:] == ["differs", "b"]
+    assert report.cells("a case", {"dml_jax": ours}, named)[3:] == ["-", "-"]
 
 
 def test_a_case_is_measured_beside_a_copy():
@@ -154,8 +242,8 @@ def test_a_run_ends_with_a_legend_of_its_columns():
     done = run("--quick", "--rounds", 1, "--no-peers", "-k", "gather rows")
     assert done.exit_code == 0, done.output
     assert done.output.endswith(f"\n\n{report.LEGEND}\n")
-    explained = [line[:9].strip() for line in report.LEGEND.splitlines()]
-    assert explained == [*report.columns(["dml_jax", "NAME", "fresh"])[1:]]
+    explained = [line[:15].strip() for line in report.LEGEND.splitlines()]
+    assert explained == [*report.columns(["dml_jax", "NAME", "fresh", "torch NAME"])[1:]]
     assert all(name in done.output.replace(report.LEGEND, "") for name in ("of copy", "spread", "x fresh"))
 
 

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from checks import assert_same_bits, sampled, together
+from small_arrays import random_keys
 
 import dml_jax
 
@@ -85,5 +86,5 @@ def test_four_and_two_bit_integers(name):
 
 
 def test_random_keys_are_gathered():
-    keys = jax.random.split(jax.random.key(0), 4)
+    keys = random_keys(4)
     assert jnp.array_equal(jax.random.key_data(dml_jax.gather(keys, np.int32([2]), 0)), jax.random.key_data(keys[2:3]))

@@ -220,6 +220,14 @@ def check_directive(block):
     assert not DISGUISED.search(block.code)
 
 
+def check_program(block):
+    """A program that Sphinx puts there: `test_examples.py` and `test_onnx_examples.py` run it."""
+    line = (ROOT / block.page).read_text().splitlines()[block.line - 2]
+    assert re.fullmatch(r"```\{literalinclude\} examples/\w+\.py", line)
+    assert (ROOT / "docs" / line.partition(" ")[2]).exists()
+    assert block.code == "\n"
+
+
 def check_cpp(block):
     """DirectML in C++, beside what replaces it: nothing here compiles it."""
 
@@ -241,6 +249,7 @@ KINDS = {
     "sh": check_lines,
     "cpp": check_cpp,
     "{code-block}": check_file,
+    "{literalinclude}": check_program,
     **dict.fromkeys(DIRECTIVES, check_directive),
 }
 

@@ -78,15 +78,27 @@ def depth_space_cases(sizes):
             yield (lambda x, f=function, b=block, o=order, d=data_format: f(x, b, order=o, data_format=d)), shape
 
 
-# Every fifth one has every block, order and data format, and every type.
-every_fifth = pytest.mark.parametrize("step", [1] if LARGE > 1 else sampled([5, 1], [5]), ids="one of {}".format)
+# By default one of each block, among which are every direction, order and data format, with other blocks from sizes to
+# sizes.
+ALIGNED, ODD = (2, 8, 3, 4), (1, 3, 5, 7)
+SOME = {"aligned, some": (ALIGNED, slice(0, None, 9)), "odd, some": (ODD, slice(7, None, 7))}
+WHOLE = {"aligned": (ALIGNED, slice(None)), "odd": (ODD, slice(None))}
+some_of_every_block = pytest.mark.parametrize(
+    ("sizes", "which"),
+    [
+        *(pytest.param(*case, id=name) for name, case in ({} if LARGE > 1 else SOME).items()),
+        *(
+            pytest.param(*case, id=name, marks=[] if LARGE > 1 else pytest.mark.exhaustive)
+            for name, case in WHOLE.items()
+        ),
+    ],
+)
 
 
-@every_fifth
-@pytest.mark.parametrize("sizes", [(2, 8, 3, 4), (1, 3, 5, 7)], ids=["aligned", "odd"])
-def test_depth_and_space(sizes, step):
+@some_of_every_block
+def test_depth_and_space(sizes, which):
     dtypes = itertools.cycle(DTYPES[:7])
-    calls = [(function, random_bits(shape, next(dtypes))) for function, shape in list(depth_space_cases(sizes))[::step]]
+    calls = [(function, random_bits(shape, next(dtypes))) for function, shape in list(depth_space_cases(sizes))[which]]
     assert_forms_equal_plain(["words", "joined", "tiles", "element_tiles", "double_words"], calls)
 
 
@@ -95,21 +107,19 @@ LARGE_BLOCKS = [(block, order) for block in (5, 7, 9, 10, 12, 14) for order in (
 
 
 @pytest.mark.parametrize("step", sampled([3, 1], [3]), ids="one of {}".format)
-@pytest.mark.parametrize("form", ["rows_first", "ranges", "tiles", "joined"])
-def test_large_blocks(form, step):
+def test_large_blocks(step):
     calls = []
     for (block, order), dtype in list(zip(LARGE_BLOCKS, itertools.cycle(DTYPES[:7]), strict=False))[::step]:
         to_depth = partial(dml_jax.space_to_depth, block_size=block, order=order)
         to_space = partial(dml_jax.depth_to_space, block_size=block, order=order)
         calls.append((to_depth, random_bits((2, 3, 2 * block, 4 * block), dtype)))
         calls.append((to_space, random_bits((2, 2 * block**2, 3, 4), dtype)))
-    assert_forms_equal_plain([form], calls)
+    assert_forms_equal_plain(["rows_first", "ranges", "split", "tiles", "joined"], calls)
 
 
-@every_fifth
-@pytest.mark.parametrize("sizes", [(1, 3, 5, 7), (2, 8, 3, 4)], ids=["odd", "aligned"])
-def test_narrow_floats_move_like_integers(sizes, step):
-    calls = [(function, random_bits(shape, jnp.bfloat16)) for function, shape in list(depth_space_cases(sizes))[::step]]
+@some_of_every_block
+def test_narrow_floats_move_like_integers(sizes, which):
+    calls = [(function, random_bits(shape, jnp.bfloat16)) for function, shape in list(depth_space_cases(sizes))[which]]
     integers = together([(function, x.view(np.uint16)) for function, x in calls])
     for floats, expected in zip(together(calls), integers, strict=True):
         assert_same_bits(floats.view(np.uint16), expected)
@@ -269,6 +279,7 @@ APPLIED = {
         np.concatenate([SPACE, SPACE], -1),
     ),
     "space_to_depth rows first": ("rows_first", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
+    "space_to_depth split first": ("split", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
     "space_to_depth in ranges": ("ranges", lambda x: dml_jax.space_to_depth(x, 8, order="CRD"), SPACE),
     "space_to_depth words": ("words", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
     "depth_to_space tiles": ("tiles", lambda x: dml_jax.depth_to_space(x, 2), DEPTH),
@@ -309,6 +320,11 @@ APPLIED = {
         TABLE_ROWS,
     ),
     "as_strided words": ("words", lambda x: dml_jax.as_strided(x.reshape(-1), (3, 4), (10, 1), offset=2), TABLE_ROWS),
+    "as_strided split first, joined": (
+        "split_joined",
+        lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)),
+        TABLE_ROWS,
+    ),
     "as_strided joined": ("joined", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
     "gather joined": ("joined", lambda x: dml_jax.gather(x, np.int32([[1, -1, 3, 0]]), -1), TABLE_ROWS),
     "gather_nd joined": (
@@ -708,7 +724,7 @@ def test_large_pictures(dtype, block):
         back.append(partial(dml_jax.depth_to_space, **attributes))
     with use_form("plain"):
         depths = together(calls)
-    for form in (None, "words", "joined", "tiles", "element_tiles", "double_words", "rows_first", "ranges"):
+    for form in (None, "words", "joined", "tiles", "element_tiles", "double_words", "rows_first", "ranges", "split"):
         with use_form(form) if form else contextlib.nullcontext():
             made = together(calls)
             returned = together(zip(back, made, strict=True))

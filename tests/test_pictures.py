@@ -9,7 +9,21 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from svg_geometry import SVG, Box, Text, apart, contrast, hits, laid_out, linear, load_fonts, points, within
+from svg_geometry import (
+    SCHEMES,
+    SVG,
+    Box,
+    Text,
+    apart,
+    contrast,
+    hits,
+    laid_out,
+    linear,
+    load_fonts,
+    points,
+    seen_in,
+    within,
+)
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 NAMES = sorted(path.stem for path in PICTURES.glob("*.svg") if path.stem != "graph")  # which is of no operator
@@ -83,10 +97,10 @@ class Cell(NamedTuple):
     colour: str
 
 
-def arrays(name):
+def arrays(name, scheme="light"):
     """The cells of every array of a picture, in row-major order."""
     found = {}
-    for group in root(name).iter(f"{SVG}g"):
+    for group in seen_in(scheme, root(name)).iter(f"{SVG}g"):
         if "data-array" in group.attrib:
             assert group.attrib["data-array"] not in found
             found[group.attrib["data-array"]] = [cell(child) for child in group]
@@ -506,7 +520,7 @@ def test_a_picture_stands_alone_and_is_described(name):
     assert title.text.startswith(f"{name}(")
     assert len(description.text) > 40
     assert {element.tag.removeprefix(SVG) for element in picture.iter()} <= {
-        *("svg", "title", "desc", "rect", "g", "text", "path", "polygon")
+        *("svg", "title", "desc", "style", "rect", "g", "text", "path", "polygon")
     }
     assert not any("href" in key or "url(" in value for element in picture.iter() for key, value in element.items())
 
@@ -562,9 +576,10 @@ def test_arrows_of_single_elements_keep_the_label(name):
         assert first == last
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", NAMES)
-def test_text_has_contrast(name, fonts):
-    drawn = list(laid_out(root(name), {}, fonts))
+def test_text_has_contrast(name, scheme, fonts):
+    drawn = list(laid_out(seen_in(scheme, root(name)), {}, fonts))
     for text in (one for one in drawn if isinstance(one, Text)):
         behind = [one for one in drawn if isinstance(one, Box) and within(text, one)][-1]
         assert contrast(text.colour, behind.colour) >= 4.5, text
@@ -587,9 +602,17 @@ def lab(linear):
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_lines_have_contrast_on_dark_pages(name):
+    picture = seen_in("dark", root(name))
+    for line in (path for path in picture.iter(f"{SVG}path") if path.get("fill") == "none"):
+        assert contrast(line.get("stroke"), picture.find(f"{SVG}rect").get("fill")) >= 3
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("vision", VISIONS)
-def test_the_colours_of_cells_are_told_apart(vision):
-    colours = {cell.colour for name in NAMES for cells in arrays(name).values() for cell in cells}
+def test_the_colours_of_cells_are_told_apart(vision, scheme):
+    colours = {cell.colour for name in NAMES for cells in arrays(name, scheme).values() for cell in cells}
     assert len(colours) == 9
     seen = {colour: lab(np.array(VISIONS[vision]) @ linear(colour)) for colour in colours}
     assert min(np.linalg.norm(seen[one] - seen[other]) for one, other in combinations(colours, 2)) > 10

@@ -16,7 +16,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from catalogue_cases import BREAKS, CASES, FILES, ORACLES, STRUCTS, VARIANTS
+from catalogue_cases import BREAKS, CASES, FILES, ORACLES, STRUCTS, VARIANTS, WITHOUT_EFFECT
 from checks import assert_is, assert_same_bits, sampled, together
 from jax.experimental import checkify
 from jax.sharding import PartitionSpec as P
@@ -29,8 +29,6 @@ from dml_jax.errors import describe
 pytestmark = pytest.mark.device
 
 PAGES = Path(__file__).parents[1] / "docs" / "operators"
-# Promises about bits and sharding, which change no value and which no oracle knows.
-WITHOUT_EFFECT = ("deterministic", "unique_indices", "indices_are_sorted", "out_sharding")
 
 
 def by_name(cases):
@@ -76,7 +74,7 @@ FIRST, OTHERS = ({name: case for name, case in MAPPED.items() if (name in CASES)
 def test_operands_may_be_constants_of_a_program(cases, dtype):
     """XLA computes what it can while it compiles; what moves has the same bits, what is rounded may round elsewhere."""
     calls = [
-        (case, *(jnp.asarray(x, dtype if x.dtype.kind == "f" else None) for x in case.leaves))
+        (case, *(jnp.asarray(x.astype(dtype) if x.dtype.kind == "f" else x) for x in case.leaves))
         for case in cases.values()
     ]
     given = together(calls)

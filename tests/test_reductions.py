@@ -14,6 +14,7 @@ from catalogue_cases import ORACLES
 from checks import assert_same_bits, sampled, spread, together
 from jax.experimental import checkify
 from jax.test_util import check_grads
+from small_arrays import random_keys
 
 import dml_jax
 
@@ -178,7 +179,7 @@ def test_the_gradient_of_a_view_is_added_in_float32(case):
 
 
 def test_what_has_no_such_reduction_is_refused():
-    e8, keys, of_complex = jnp.ones(3, jnp.float8_e8m0fnu), jax.random.split(jax.random.key(0), 3), jnp.ones(3, "c8")
+    e8, keys, of_complex = jnp.ones(3, jnp.float8_e8m0fnu), random_keys(3), jnp.ones(3, "c8")
     refused = [(x, r) for x in (e8, keys) for r in REDUCTIONS] + [(of_complex, r) for r in ("min", "max")]
     functions = (partial(dml_jax.scatter_elements, axis=0), np.int32([0])), (dml_jax.scatter_nd, np.int32([[0]]))
     for function, at in functions:

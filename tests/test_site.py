@@ -22,7 +22,7 @@ from dml_jax.core.activation import ACTIVATIONS
 from dml_jax.core.support import columns
 from dml_jax.core.tensor import FIELDS, TENSOR
 
-for package in ("sphinx", "furo", "myst_parser", "onnx"):
+for package in ("sphinx", "furo", "myst_parser", "sphinx_copybutton", "onnx"):
     pytest.importorskip(package, reason="the site needs the extra docs")
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +32,12 @@ PAGES = {path.stem: path.read_text() for path in ROOT.glob("docs/operators/*.md"
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
     """The folder of the built site of a copy of this clone with two operators more."""
-    return once(tmp_path_factory, "clone", enlarge) / "site"
+    return enlarged_site(tmp_path_factory)
+
+
+def enlarged_site(factory):
+    """The same, for other files of tests too, which build it once with this one."""
+    return once(factory, "clone", enlarge) / "site"
 
 
 def once(factory, name, make):

@@ -14,6 +14,7 @@ from checks import assert_same_bits, sampled, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib import stride_tricks
+from small_arrays import random_keys
 from test_bits import DIRECTML, OTHERS, SAMPLE, every_pattern
 
 import dml_jax
@@ -168,7 +169,7 @@ def test_every_class_moves_bits(name):
 def test_four_bit_integers_and_keys():
     four = np.arange(12).astype(ml_dtypes.int4)
     assert_same_bits(dml_jax.as_strided(four, (2, 3), (5, 1)), numpy_view(four, (2, 3), (5, 1)))
-    keys = jax.random.split(jax.random.key(0), 8)
+    keys = random_keys(8)
     taken = dml_jax.as_strided(keys, (2, 3), (5, 1))
     chex.assert_trees_all_equal(jax.random.key_data(taken[1]), jax.random.key_data(keys[5:8]))
     put = dml_jax.as_strided_scatter(keys, taken[::-1], (5, 1))

@@ -4,6 +4,7 @@ The descriptors come from the operators' own test files.
 """
 
 import copy
+import itertools
 import json
 import pickle
 from collections import Counter
@@ -12,7 +13,6 @@ from functools import partial
 
 import example_models
 import jax
-import jax.numpy as jnp
 import pytest
 from catalogue_cases import STRUCTS
 from checks import assert_agrees, sampled, together
@@ -80,28 +80,26 @@ def test_the_newest_row_of_the_table_is_first(struct):
 
 
 @every_struct
-@pytest.mark.parametrize("level", FeatureLevel, ids=str)
-def test_feature_level_tables(struct, level):
+def test_feature_level_tables(struct):
     """Every data type of every tensor, at four dimensions, at those that newer levels take, and at its own."""
-    desc = struct.desc
-    row = next((row for row in struct.levels if FeatureLevel.of(row.since) <= level), None)
-    if row is None:
-        since = struct.levels[-1].since
-        with pytest.raises(
-            ConstraintError, match=f"must exist at feature level {level}, but .* from feature level {since}"
-        ):
+    desc, oldest = struct.desc, struct.levels[-1].since
+    rows = {of: next((row for row in struct.levels if FeatureLevel.of(row.since) <= of), None) for of in FeatureLevel}
+    for level in [of for of, row in rows.items() if row is None]:
+        match = f"must exist at feature level {level}, but .* from feature level {oldest}"
+        with pytest.raises(ConstraintError, match=match):
             desc.validate(level)
-        return
     own_rank = len(struct.listed(desc).sizes)
+    tensors = [*struct.levels[0].types]
     for rank in {own_rank, 4, 5, 8} - set(range(own_rank)):
         fields = struct.padded(rank)
-        for name, accepted in row.types.items():
-            others = all(types_of(fields[n]) <= row.types[n] for n in row.types if n != name)
-            for data_type in DataType:
-                errors = list(desc.faults(struct.retyped(fields, name, data_type), level))
+        for name, data_type in itertools.product(tensors, DataType):
+            changed = struct.retyped(fields, name, data_type)
+            for level, row in [(of, row) for of, row in rows.items() if row]:
+                errors = list(desc.faults(changed, level))
                 assert all(f"at feature level {level}" in str(error) for error in errors)
-                wanted = rank in row.ranks and data_type.name in accepted and others
-                assert (not errors) == wanted, (name, rank, data_type)
+                others = all(types_of(fields[n]) <= row.types[n] for n in tensors if n != name)
+                wanted = rank in row.ranks and data_type.name in row.types[name] and others
+                assert (not errors) == wanted, (level, name, rank, data_type)
 
 
 def types_of(value):
@@ -132,10 +130,27 @@ def test_documented_examples(name):
     inputs, outputs = flat(example.inputs, desc.input_ports()), flat(example.outputs, desc.output_ports())
     for actual, wanted in zip(jax.tree.leaves(dml_jax.compile_operator(desc)(*inputs)), outputs, strict=True):
         assert_agrees(actual, wanted, units)
-    shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.input_ports().values(), strict=True)]
-    computed = jax.tree.leaves(desc.compute(*map(jnp.asarray, shaped)))
-    for actual, wanted, tensor in zip(computed, outputs, desc.output_ports().values(), strict=True):
-        assert_agrees(actual, wanted.reshape(tensor.sizes), units)
+
+
+def test_documented_examples_of_arrays(exhaustive):
+    """As arrays of the tensors' sizes: the first one of each struct, and with --exhaustive all."""
+    examples = {name: example for name, example in EXAMPLES.items() if exhaustive or name.endswith(" 1")}
+    calls = [
+        (example.desc.compute, *shaped(example.inputs, example.desc.input_ports())) for example in examples.values()
+    ]
+    for made, (name, example) in zip(together(calls), examples.items(), strict=True):
+        outputs = shaped(example.outputs, example.desc.output_ports())
+        for actual, wanted in zip(jax.tree.leaves(made), outputs, strict=True):
+            try:
+                assert_agrees(actual, wanted, STRUCTS[example.desc.operator_type].units)
+            except AssertionError as error:
+                error.add_note(name)
+                raise
+
+
+def shaped(numbers, ports):
+    """What an example says, as arrays of the sizes of its tensors."""
+    return [b.reshape(tensor.sizes) for b, tensor in zip(flat(numbers, ports), ports.values(), strict=True)]
 
 
 @pytest.mark.thinned(6)

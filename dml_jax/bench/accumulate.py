@@ -17,7 +17,7 @@ from .case import Case
 from .contenders import Contender, JaxRun, Run
 from .peers import torch_run
 
-__all__ = ["cases", "contenders"]
+__all__ = ["cases", "contenders", "gradient_of"]
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -60,8 +60,8 @@ def cases(size: int) -> Iterator[Case]:
 def contenders(*, peers: bool) -> list[Contender]:
     """This library first; peers in their best form, which for jax.numpy is to add in float32."""
     found = [
-        Contender("dml_jax", lambda case, turns: JaxRun(_ours(case), turns, bound=True)),
-        Contender("deterministic", lambda case, turns: JaxRun(_ours(_deterministic(case)), turns, bound=True)),
+        Contender("dml_jax", lambda case, turns: JaxRun(gradient_of(case), turns, bound=True)),
+        Contender("deterministic", lambda case, turns: JaxRun(gradient_of(_deterministic(case)), turns, bound=True)),
         Contender("jnp", lambda case, turns: JaxRun(_plain(case), turns, bound=True)),
     ]
     if peers and find_spec("torch"):
@@ -139,7 +139,8 @@ def _deterministic(case: Case) -> Case:
     return replace(case, attributes={**case.attributes, "deterministic": True})
 
 
-def _ours(case: Case) -> Callable[..., jax.Array]:
+def gradient_of(case: Case) -> Callable[..., jax.Array]:
+    """What dml_jax does in a case: updates and indices to the gradient of the table."""
     attributes = dict(case.attributes)
     shape, function = attributes.pop("shape"), getattr(dml_jax, case.operator)
 

@@ -7,15 +7,18 @@ from math import prod
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import dml_jax
 
-__all__ = ["DTYPES", "Arrays", "Case", "data", "mega", "random_indices"]
+__all__ = ["DTYPES", "Arrays", "Case", "Form", "data", "mega", "random_indices"]
 
 DTYPES = {1: np.dtype("uint8"), 2: np.dtype("float16"), 4: np.dtype("float32"), 8: np.dtype("float64")}
 
 Arrays = tuple[np.ndarray, ...]
+# A module, such as torch, and a case's attributes to a function of an output and arrays; None where it has none.
+Form = Callable[[Any, Mapping[str, Any]], Callable[..., Any] | None]
 
 
 @dataclass(frozen=True)
@@ -61,15 +64,19 @@ def _bytes(count: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 0x40, count, dtype=np.uint8)
 
 
-def data(shape: Sequence[int], itemsize: int) -> np.ndarray:
-    """An array of finite numbers."""
-    count = prod(shape) * itemsize
-    return _bytes(max(2**20, 1 << (count - 1).bit_length()))[:count].view(DTYPES[itemsize]).reshape(shape)
+def data(shape: Sequence[int], kind: int | str) -> np.ndarray:
+    """An array of finite numbers, of a type or of the usual one of so many bytes."""
+    dtype = DTYPES[kind] if isinstance(kind, int) else jnp.dtype(kind)
+    count = prod(shape) * dtype.itemsize
+    return _bytes(max(2**20, 1 << (count - 1).bit_length()))[:count].view(dtype).reshape(shape)
 
 
 def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: int = 0) -> np.ndarray:
-    """Indices below `n`; "sorted" along an axis."""
-    indices = np.random.default_rng(2).integers(0, n, shape, dtype=np.int32)
+    """Indices below `n`: uniform, "sorted" along an axis, or as words of a language, by the law of "Zipf"."""
+    random = np.random.default_rng(2)
+    if order == "Zipf":
+        return np.minimum(random.zipf(1.3, shape) - 1, n - 1).astype(np.int32)
+    indices = random.integers(0, n, shape, dtype=np.int32)
     return np.sort(indices, axis=axis) if order == "sorted" else indices
 
 

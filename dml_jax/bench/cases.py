@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from .case import Case
 from .subjects import SUBJECTS
 
-__all__ = ["full", "quick", "small", "sweep"]
+__all__ = ["full", "quick", "real", "small", "sweep"]
 
 
 def quick() -> Iterator[Case]:
@@ -20,6 +20,11 @@ def full(size: int) -> Iterator[Case]:
       size: bytes of the data, about.
     """
     return _of_all("full", size)
+
+
+def real(size: int) -> Iterator[Case]:
+    """Shapes of real programs, with "real" in their names; batches as large as the data may be."""
+    return _of_all("real", size)
 
 
 def small() -> Iterator[Case]:

@@ -1,6 +1,8 @@
 """Other libraries, where they are installed: torch with out=, ONNX Runtime with IO binding (ORT), CuPy with out=."""
 
+import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,15 +17,21 @@ from .subjects import SUBJECTS
 __all__ = ["contenders", "torch_run", "versions"]
 
 Start = Callable[[Case, Sequence[Arrays]], Run | None]
+COMPILED = "compile"  # the form of torch's that torch.compile takes
 
 
-def contenders(*, eager: bool) -> list[Contender]:
-    """All that are installed, this library first; `eager` for calls of small arrays."""
-    others = {} if eager else _installed()
+def contenders(*, eager: bool, compiled: bool = False) -> list[Contender]:
+    """All that are installed, this library first.
+
+    Args:
+      eager: for calls of small arrays.
+      compiled: also what torch.compile makes, which takes seconds for every case.
+    """
+    others = {} if eager else _installed(compiled)
     return [*own(eager=eager), *(Contender(name, start) for name, start in others.items())]
 
 
-def _installed() -> dict[str, Start]:
+def _installed(compiled: bool) -> dict[str, Start]:
     """Those for the platform that JAX runs on."""
     on_cpu, found = jax.default_backend() == "cpu", {}
     if find_spec("onnxruntime") and find_spec("onnx") and on_cpu:
@@ -32,7 +40,10 @@ def _installed() -> dict[str, Start]:
         import torch  # pyright: ignore[reportMissingImports]
 
         if on_cpu or torch.cuda.is_available():
-            found["torch"] = _torch
+            names = dict.fromkeys(name for subject in SUBJECTS.values() for name in subject.TORCH if name != COMPILED)
+            found |= {f"torch {name}": partial(_torch, name) for name in names}
+            if compiled and _compiles():
+                found[f"torch {COMPILED}"] = _compiled
     if find_spec("cupy") and not on_cpu:
         found["CuPy"] = _cupy
     return found
@@ -58,6 +69,10 @@ class _DeviceRun(HostRun):
         super().__init__(write, out, turns)
         self.wait, self.fetch = wait, fetch
 
+    def step(self, turn: int) -> None:
+        made = self.write(self.out, *self.turns[turn % len(self.turns)])
+        self.out = self.out if made is None else made
+
     def finish(self) -> None:
         self.wait()
 
@@ -70,7 +85,7 @@ def torch_run(write: Callable[..., Any], out: Any, turns: Sequence[Arrays]) -> R
     """Calls of a function of torch's that writes into its first argument, beside JAX's device."""
     import torch  # pyright: ignore[reportMissingImports]
 
-    device = "cpu" if jax.default_backend() == "cpu" else "cuda"
+    device = _device()
 
     def tensor(array: np.ndarray) -> Any:
         is_bfloat16 = array.dtype.name == "bfloat16"  # which torch takes from no array
@@ -87,29 +102,87 @@ def torch_run(write: Callable[..., Any], out: Any, turns: Sequence[Arrays]) -> R
     return _DeviceRun(write, jax.tree.map(tensor, out), [tuple(map(tensor, arrays)) for arrays in turns], wait, fetched)
 
 
-def _torch(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    write = SUBJECTS[case.operator].of_torch(case.attributes)
-    run = torch_run(write, host_arrays(case, turns[0]), turns)
+def _device() -> str:
+    """Where torch runs: beside JAX."""
+    return "cpu" if jax.default_backend() == "cpu" else "cuda"
+
+
+def _torch(name: str, case: Case, turns: Sequence[Arrays]) -> Run | None:
+    """One of its forms."""
+    run = _run_of_torch(name, case, turns)
     try:
-        run.step(0)
+        if run:
+            run.step(0)
     except (NotImplementedError, RuntimeError):  # a data type that it does not offer
         return None
     return run
+
+
+def _compiled(case: Case, turns: Sequence[Arrays]) -> Run | None:
+    """What torch.compile makes; what it cannot compile is told."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    torch.compiler.reset()  # it compiles a function for eight shapes, and no longer for the ninth
+    run = _run_of_torch(COMPILED, case, turns, lambda write: torch.compile(write, dynamic=False))
+    try:
+        if run:
+            run.step(0)
+    except Exception as error:  # of the compilers below it, too
+        _tell("torch.compile", case.name, error)
+        return None
+    return run
+
+
+def _compiles() -> bool:
+    """Whether torch.compile works here: it needs a C++ compiler on a CPU, and Triton on a GPU."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    try:
+        torch.compile(lambda x: x + 1)(torch.zeros(8, device=_device()))
+    except Exception as error:
+        _tell("torch.compile", "all cases", error)
+        return False
+    return True
+
+
+def _tell(what: str, where: str, error: Exception) -> None:
+    warnings.warn(f"{what} is left out of {where}: {str(error).partition(chr(10))[0]}", stacklevel=2)
+
+
+def _is_foreign(arrays: Arrays) -> bool:
+    """Whether the numbers are of a type that NumPy itself has not, such as bfloat16."""
+    return any(array.dtype.kind == "V" for array in arrays)
+
+
+def _run_of_torch(
+    name: str, case: Case, turns: Sequence[Arrays], change: Callable[[Any], Any] = lambda write: write
+) -> Run | None:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    form = SUBJECTS[case.operator].TORCH.get(name)
+    write = form(torch, case.attributes) if form else None
+    return torch_run(change(write), host_arrays(case, turns[0]), turns) if write else None
 
 
 def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
     import cupy  # pyright: ignore[reportMissingImports]
 
     form = getattr(SUBJECTS[case.operator], "of_cupy", None)
-    if form is None:
+    if form is None or _is_foreign(turns[0]):
         return None
-    return _DeviceRun(
-        form(case.attributes),
+    run = _DeviceRun(
+        form(cupy, case.attributes),
         jax.tree.map(cupy.asarray, host_arrays(case, turns[0])),
         [tuple(map(cupy.asarray, arrays)) for arrays in turns],
         cupy.cuda.get_current_stream().synchronize,
         lambda out, most: cupy.asnumpy(spread(out, most)),
     )
+    try:
+        run.step(0)
+    except (NotImplementedError, TypeError, ValueError) as error:
+        _tell("CuPy", case.name, error)
+        return None
+    return run
 
 
 def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
@@ -117,7 +190,7 @@ def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
 
     form = getattr(SUBJECTS[case.operator], "of_onnx", None)
     node = form(case.attributes) if form else None
-    if node is None:
+    if node is None or _is_foreign(turns[0]):
         return None
     outs = jax.tree.leaves(host_arrays(case, turns[0]))
     turns = [node.arrays(arrays) for arrays in turns]

@@ -1,5 +1,6 @@
 """The roofline: bandwidth over the bytes moved, beneath that of a copy of as many bytes in the same rounds."""
 
+import io
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,15 @@ from ..errors import ConstraintError
 from .results import Results
 
 __all__ = ["check_drawable", "draw"]
+
+# What matplotlib's colours are for viewers who prefer dark pages; letters are filled with what the root has.
+DARK = {
+    "fill: #ffffff": "fill: #0d1117",
+    "stroke: #000000": "stroke: #f0f6fc",
+    "stroke: #b0b0b0": "stroke: #6e7681",
+    "fill: #8c564b": "fill: #c49c94",
+    "stroke: #8c564b": "stroke: #c49c94",
+}
 
 
 def check_drawable(path: Path) -> None:
@@ -30,7 +40,20 @@ def draw(results: Results, path: Path) -> None:
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     FigureCanvasAgg(figure)
     _fill(figure.add_subplot(), results)
-    figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+    if path.suffix.lower() == ".svg":
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None})
+        path.write_text(with_dark_mode(text.getvalue()))
+    else:
+        figure.savefig(path)
+
+
+def with_dark_mode(svg: str) -> str:
+    """A picture of matplotlib with a style for viewers who prefer dark pages."""
+    rules = (f'[style*="{light}"] {{ {dark} !important }}' for light, dark in DARK.items())
+    lines = ("@media (prefers-color-scheme: dark) {", " svg { fill: #f0f6fc }", *(f" {rule}" for rule in rules), "}")
+    style = "\n".join(("<style>", *lines, "</style>"))
+    return svg.replace(" <metadata>", f" {style}\n <metadata>", 1)
 
 
 def _fill(axes: Any, results: Results) -> None:

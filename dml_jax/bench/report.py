@@ -6,30 +6,56 @@ from rich.table import Table
 
 from .measuring import Measured
 
-__all__ = ["LEGEND", "cells", "columns", "table"]
+__all__ = ["BEST", "LEGEND", "cells", "columns", "ratio", "table", "with_best"]
 
-
-LEGEND = """of copy  the bandwidth of dml_jax as a part of that of a copy of as many bytes: 1.00 is as fast as a copy
-spread   half the distance of the quartiles of dml_jax's times, as a part of their median
-x NAME   how many times as fast dml_jax is as NAME, on the same data: above 1.00 it is faster
-x fresh  the same, beside dml_jax without a bound output; -: NAME has no such case; differs: its bits are others"""
+BEST, WHICH = "best of torch", "which is"
+LEGEND = """\
+of copy          the bandwidth of dml_jax as a part of that of a copy of as many bytes: 1.00 is as fast as a copy
+spread           half the distance of the quartiles of dml_jax's times, as a part of their median
+x NAME           how many times as fast dml_jax is as NAME, on the same data: above 1.00 it is faster
+x fresh          the same, beside dml_jax without a bound output; -: NAME has no such case; differs: its bits are others
+x best of torch  the same, beside the fastest of the ways in which torch does it
+which is         the name of that way; "compile" is what torch.compile makes of it"""
 
 
 def columns(contenders: Sequence[str]) -> list[str]:
-    """The headings: after dml_jax, how many times as fast it is as each other contender."""
-    others = contenders[1:]
-    return ["case", "of copy", "spread", *(f"x {name}" for name in others)]
+    """The headings: after dml_jax, how many times as fast it is as each other contender, and the best of torch's."""
+    others = dict.fromkeys(_grouped(name) for name in contenders[1:])
+    return ["case", "of copy", "spread", *(f"x {name}" for name in others), *([WHICH] if BEST in others else [])]
 
 
 def cells(case: str, measured: Mapping[str, Measured], contenders: Sequence[str]) -> list[str]:
     """One row; a dash where a contender lacks the case, "differs" where its bits do."""
-    first, *others = contenders
+    _, _, _, *others = columns(contenders)
+    first, (shown, which) = contenders[0], with_best(measured)
     ours = measured[first]
     spread = f"±{(ours.high - ours.low) / 2 / ours.seconds:.0%}"
-    return [case, f"{ours.of_copy:.2f}", spread, *(_ratio(ours, measured.get(name)) for name in others)]
+    found = [which if name == WHICH else ratio(ours, shown.get(name.removeprefix("x "))) for name in others]
+    return [case, f"{ours.of_copy:.2f}", spread, *found]
 
 
-def _ratio(ours: Measured, other: Measured | None) -> str:
+def with_best(measured: Mapping[str, Measured]) -> tuple[dict[str, Measured], str]:
+    """The contenders of a case with the best of torch's ways instead of all of them, and the name of that way.
+
+    One whose result differs counts only where all do.
+    """
+    ways = [name for name in measured if _grouped(name) == BEST]
+    others = {name: one for name, one in measured.items() if name not in ways}
+    if not ways:
+        return others, "-"
+    best = min(ways, key=lambda name: (not measured[name].same_bits, measured[name].seconds))
+    return {**others, BEST: measured[best]}, best.removeprefix(_PREFIX)
+
+
+_PREFIX = "torch "
+
+
+def _grouped(name: str) -> str:
+    return BEST if name.startswith(_PREFIX) else name
+
+
+def ratio(ours: Measured, other: Measured | None) -> str:
+    """How many times as fast dml_jax is."""
     if other is None:
         return "-"
     return f"{other.seconds / ours.seconds:.2f}" if other.same_bits else "differs"

@@ -57,7 +57,11 @@ Examples:
     metavar="N",
     help="Measure batches that are sharded over so many devices of the CPU instead; best one per core.",
 )
-@click.option("--peers/--no-peers", default=True, help="Measure the other libraries that are installed, or none.")
+@click.option(
+    "--peers/--no-peers",
+    default=True,
+    help="Measure the other libraries that are installed, or none; torch.compile not with --quick.",
+)
 @click.option("--list", "only_list", is_flag=True, help="List the cases and exit.")
 @click.option("--json", "json_file", type=FILE, help="Write all that was measured to this file as JSON.")
 @click.option("--csv", "csv_file", type=FILE, help="Write the same as CSV.")
@@ -133,6 +137,7 @@ class _Plan:
       files: bytes of the input files.
       names: of all of them.
       sharded: over several devices of a CPU, where these are measured instead.
+      is_quick: whether nothing is compiled for seconds only to be compared.
     """
 
     cases: Sequence[Case]
@@ -143,6 +148,7 @@ class _Plan:
     files: Sequence[int]
     names: Sequence[str]
     sharded: Sequence[Case] = ()
+    is_quick: bool = False
 
 
 def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
@@ -157,7 +163,7 @@ def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
     whole = [] if is_quick else list(_wanted(networks.cases(), only))
     files = [count for count in _file_sizes(is_quick, size) if _is_wanted(name_of(count), only)]
     names = [*(case.name for case in (*cases, *calls, *sums, *several, *whole)), *map(name_of, files)]
-    return _Plan(cases, calls, sums, several, whole, files, names)
+    return _Plan(cases, calls, sums, several, whole, files, names, is_quick=is_quick)
 
 
 def _planned_for_cores(devices: int, size: int | None, only: Sequence[str]) -> _Plan:
@@ -206,12 +212,12 @@ def _check_writable(path: Path) -> None:
 
 
 def _cases(is_quick: bool, size: int | None) -> Iterable[Case]:
-    from ..bench.cases import full, quick, sweep
+    from ..bench.cases import full, quick, real, sweep
 
     if is_quick:
         return quick()
     count = _size(size)
-    return {case.name: case for case in (*full(count), *sweep(count))}.values()
+    return {case.name: case for case in (*full(count), *real(count), *sweep(count))}.values()
 
 
 def _size(size: int | None) -> int:
@@ -253,7 +259,7 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
         ("calls of small arrays, eager against jitted", plan.calls, True),
     ]
     for title, cases, eager in kinds:
-        found = contenders(eager=eager) if peers else own(eager=eager)
+        found = contenders(eager=eager, compiled=not plan.is_quick and bool(cases)) if peers else own(eager=eager)
         done = _each(cases, found, effort)
         _print(console, f"{device}, {title}", done, [c.name for c in found])
         rows += [*done] if not eager else [_as_call(row) for row in done]

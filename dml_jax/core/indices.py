@@ -1,6 +1,7 @@
 """DirectML's index rule for every gather and scatter: wrap a negative index once, then decide per coordinate."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import jax
@@ -14,6 +15,7 @@ from ..lowering.gather import Read, gather_slices
 from ..lowering.reduce import reduce_slices
 from ..lowering.rows import Write
 from ..lowering.scatter import scatter_slices
+from ..lowering.shards import TableShards, known_shards
 from ..lowering.slices import Slices
 from .promises import Promises, show_indices
 from .rules import Operands, Rule, custom, one_of
@@ -82,6 +84,9 @@ def read(
     )
     if mode == "fill" and is_narrow(input.dtype):  # whose bits are cast below: see hide_constant
         indices = indices + hide_constant(np.zeros((), indices.dtype))
+    if shards := known_shards():
+        of = shards.operands
+        how = replace(how, shards=TableShards(of["input"], of["indices"], shards.output))
     indices = show_indices(indices, input.shape, how.transpose)
     values = gather_slices(indices, input, how, forced_form())
     if mode != "fill":
@@ -115,6 +120,9 @@ def write(
         indices = resolve(indices, sizes)
     lax_mode = "fill" if mode == "drop" else mode
     how = Write(slices, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
+    if shards := known_shards():
+        of = shards.operands
+        how = replace(how, shards=TableShards(of["input"], of["indices"], of["updates"]))
     indices = show_indices(indices, input.shape, how)
     if reduction is None:
         return scatter_slices(indices, input, updates, how, forced_form())

@@ -11,6 +11,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes, get_abstract_mesh, reshard
 
 from ..errors import ConstraintError, DataTypeError, message
+from ..lowering.shards import Shards, knowing
 
 __all__ = ["Dims", "OutSharding", "as_out_sharding", "has_mesh", "on_mesh"]
 
@@ -25,10 +26,13 @@ class Dims:
     Args:
       operands: by operand, a name per dimension; an operand that is not here is never sharded.
       output: a name per dimension of the output; of all outputs, where there are several.
+      local: the names along which a part of the output is the operator of that part of the operands; of operators
+        whose lowering asks for `known_shards`.
     """
 
     operands: Mapping[str, Sequence[str]]
     output: Sequence[str]
+    local: Sequence[str] = ()
 
 
 def as_out_sharding(operator: str, value: Any) -> OutSharding:
@@ -72,6 +76,8 @@ def on_mesh(
         out_sharding = NamedSharding(mesh, _spec(dims.output, axes_of))
         for operand, names in dims.operands.items():  # one that every device has is cut, which costs nothing
             arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
+        if dims.local and axes_of.keys() <= set(dims.local) and set(mesh.axis_types) == {AxisType.Explicit}:
+            function = _knowing(_shards(dims, axes_of), function)
     shardings = jax.tree.map(lambda _: out_sharding, results)
     partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
     return partitioned(*arrays.values())
@@ -124,6 +130,18 @@ def _followed(
     if fact := _no_fit(mesh, _spec(dims.output, axes_of), sizes):
         raise ConstraintError(message(operator, rule, fact, arrays))
     return axes_of
+
+
+def _shards(dims: Dims, axes_of: Mapping[str, Any]) -> Shards:
+    return Shards({n: _spec(names, axes_of) for n, names in dims.operands.items()}, _spec(dims.output, axes_of))
+
+
+def _knowing(shards: Shards, function: Callable[..., Any]) -> Callable[..., Any]:
+    def known(*arrays: Any) -> Any:
+        with knowing(shards):
+            return function(*arrays)
+
+    return known
 
 
 def _fitting(

@@ -1,4 +1,4 @@
-"""Pictures of graphs as SVG: boxes for nodes, lines for edges, on a light card."""
+"""Pictures of graphs as SVG: boxes for nodes, lines for edges, on a card that is light or dark as pages are."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from unicodedata import combining, east_asian_width
 from xml.etree import ElementTree
 
 from . import layout
+from .dark import add_dark_mode
 from .desc import GraphDesc
 from .diagram import Box, Diagram, diagram, printable
 from .layout import Layout, Point, Rect, Size
@@ -25,6 +26,19 @@ COLOURS = {
     "output": ("#e0f2ec", "#00694d"),
     "constant": ("#fbf0da", "#b87d00"),
     "operator": ("#e4f0f8", "#0072b2"),
+}
+# What each colour is for viewers who prefer dark pages.
+DARK = {
+    INK: "#f0f6fc",
+    FAINT: "#b1bac4",
+    RULE: "#3d444d",
+    CARD: "#0d1117",
+    "#e0f2ec": "#0f3329",
+    "#00694d": "#4cc9a0",
+    "#fbf0da": "#3d2e0a",
+    "#b87d00": "#e0a93a",
+    "#e4f0f8": "#10304a",
+    "#0072b2": "#6cb6e6",
 }
 FONT = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 # The size of the font in boxes, in labels and of headings; the width of a character at most, and of a line, for size 1.
@@ -46,7 +60,7 @@ def draw_graph(graph: GraphDesc, name: str = "graph") -> str:
       name: the heading.
 
     Returns:
-      The text of an SVG file, which needs no other file.
+      The text of an SVG file, which needs no other file, and is dark for viewers who prefer dark pages.
 
     Raises:
       DataTypeError: `graph` is no GraphDesc.
@@ -167,7 +181,7 @@ def _told(said: Diagram) -> str:
 
 
 def _card(width: float, height: float, title: str, told: str, drawn: list[Element]) -> Element:
-    return _element(
+    card = _element(
         "svg",
         _element("title", content=title, id="graph-title"),
         _element("desc", content=told, id="graph-description"),
@@ -180,6 +194,8 @@ def _card(width: float, height: float, title: str, told: str, drawn: list[Elemen
         role="img",
         aria_labelledby="graph-title graph-description",
     )
+    add_dark_mode(card, DARK)
+    return card
 
 
 # Elements.

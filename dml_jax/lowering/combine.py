@@ -17,6 +17,7 @@ from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .ranks import number_of_rank, rank
 from .rows import Rows, Write
 from .runs import combine_runs
+from .shards import on_each_device, shape_of_shard
 from .words import as_integers, from_words, lanes, to_words
 
 __all__ = [
@@ -185,8 +186,17 @@ def combine_updates(
     if write.deterministic and rounds and not write.unique_indices:
         check_sortable("deterministic", indices, shape, write)
     data = (updates,) if table is None else (table, updates)
-    options = partial(_options, *shapes_of(indices, updates), shape, write, reduction, len(data) > 1)
-    return choose_form(options, TABLE, forced)(indices, *data)
+    shards = write.shards
+
+    def chosen(indices: jax.Array, *data: jax.Array) -> jax.Array:
+        table = shape_of_shard(shape, shards.table) if shards else shape
+        options = partial(_options, *shapes_of(indices, data[-1]), table, write, reduction, len(data) > 1)
+        return choose_form(options, TABLE, forced)(indices, *data)
+
+    if shards:
+        tables = [shards.table] * (len(data) - 1)
+        chosen = on_each_device(chosen, (shards.indices, *tables, shards.slices), shards.table)
+    return chosen(indices, *data)
 
 
 def check_sortable(what: str, indices: Any, shape: tuple[Any, ...], write: Write) -> None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 from jax import lax
@@ -16,6 +16,7 @@ from .device_count import by_devices
 __all__ = [
     "FORMS",
     "Choice",
+    "Chosen",
     "Form",
     "Options",
     "choose_form",
@@ -25,6 +26,7 @@ __all__ = [
     "known_bytes",
     "shapes_of",
     "use_form",
+    "watch_choices",
 ]
 
 SMALL = 2**17  # bytes, read and written
@@ -40,6 +42,8 @@ FormName = Literal[
     "element_tiles",
     "double_words",
     "joined",
+    "split",
+    "split_joined",
     "axis_last",
     "rows_first",
     "ranges",
@@ -62,6 +66,8 @@ FORMS: Mapping[FormName, str] = {
     "element_tiles": "elements of a small tile are put together to words in one thread",
     "double_words": "64-bit words of the result are put together in one thread",
     "joined": "neighbouring results are put together to a word before it is written",
+    "split": "dimensions are split before the transpose, not with it",
+    "split_joined": "the same, and neighbouring results are put together to a word",
     "axis_last": "the indexed axis is moved last, and back",
     "rows_first": "rows are moved first, then the elements of each",
     "ranges": "a dimension is cut into ranges, which are put one after the other",
@@ -79,6 +85,7 @@ FORMS: Mapping[FormName, str] = {
 }
 
 _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
+_WATCHED: ContextVar[list["Chosen"] | None] = ContextVar("watched", default=None)
 
 
 @contextmanager
@@ -90,9 +97,9 @@ def use_form(name: FormName) -> Iterator[None]:
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "axis_last", "rows_first", "ranges",
-        "concatenated", "gathered", "copied", "bounded" or "branched"; of what adds up, such as gradients of gathers,
-        "inverse", "compared", "copies", "runs", "parts" or "wide".
+      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "split_joined", "axis_last",
+        "rows_first", "ranges", "concatenated", "gathered", "bounded", "copied" or "branched"; of what adds up, such as
+        gradients of gathers, "inverse", "compared", "copies", "runs", "parts" or "wide".
 
     Raises:
       ConstraintError: another name.
@@ -147,6 +154,24 @@ class Choice:
         return all(case[field] in allowed for field, allowed in self.where.items())
 
 
+class Chosen(NamedTuple):
+    """What a table said: the row of each platform that has one, and the fields of the case that it is about."""
+
+    rows: Mapping[str, Choice]
+    case: Mapping[str, Any]
+
+
+@contextmanager
+def watch_choices() -> Iterator[list[Chosen]]:
+    """Collects what tables choose for whatever is lowered inside, so that each row can be measured."""
+    seen: list[Chosen] = []
+    token = _WATCHED.set(seen)
+    try:
+        yield seen
+    finally:
+        _WATCHED.reset(token)
+
+
 def choose_form(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> Form:
     """The forced form, or what the table chooses on each platform, for the devices of the program; no derivative.
 
@@ -185,8 +210,10 @@ def _choose(forms: Mapping[str, Form], table: Sequence[Choice], case: Mapping[st
         return forms.get(forced, plain)
     if case["bytes"] < SMALL:
         return plain
-    rows = [row for row in reversed(table) if row.form in forms and row.applies(case)]
-    by_platform = {row.platform: forms[row.form] for row in rows}
+    rows = {row.platform: row for row in reversed(table) if row.form in forms and row.applies(case)}
+    if (seen := _WATCHED.get()) is not None:
+        seen.append(Chosen(rows, case))
+    by_platform = {platform: forms[row.form] for platform, row in rows.items()}
     return _by_platform({"default": plain, **by_platform}) if by_platform else plain
 
 

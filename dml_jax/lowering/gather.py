@@ -14,6 +14,7 @@ from .combine import ADD, combine_updates
 from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .linear import linear
 from .rows import Write
+from .shards import TableShards, on_each_device
 from .slices import Slices
 from .words import as_integers, from_words, join_elements, lanes, to_words
 
@@ -31,9 +32,14 @@ TABLE = (
     Choice(
         "cuda",
         "words",
-        {"itemsize": {1, 2}, "row_bytes": range(4, _MANY)},
-        "rows of 32 bytes 0.48, of 128 and more 0.77-0.88; plain at most 0.40 of 1 byte, 0.67 of 2. Shorter ones in"
-        " ascending order 0.79-0.88; plain 0.39-0.56 and 0.73-0.84; in random order as plain",
+        {"itemsize": {1, 2}, "row_bytes": range(32, _MANY)},
+        "rows of 32 bytes 0.48, of 128 and more 0.77-0.88; plain at most 0.40 of 1 byte, 0.67 of 2",
+    ),
+    Choice(
+        "cuda",
+        "words",
+        {"itemsize": {1}, "row_bytes": range(4, 32)},
+        "in ascending order 0.84-0.98, plain 0.44-0.55; in random order both read 64 bytes a row, 0.12-0.32",
     ),
     Choice(
         "cuda",
@@ -84,6 +90,7 @@ class Read:
       unique_indices: whether no two that are in range address one element.
       drops: whether nothing flows back from an index out of range, although it reads the nearest element.
       deterministic: whether what flows back has the same bits in every run.
+      shards: where every device reads on its own.
     """
 
     slices: Slices
@@ -93,6 +100,7 @@ class Read:
     unique_indices: bool = False
     drops: bool = False
     deterministic: bool = False
+    shards: TableShards | None = None
 
     def __call__(self, indices: jax.Array, input: jax.Array) -> jax.Array:
         return lax.gather(
@@ -109,12 +117,12 @@ class Read:
     def transpose(self) -> Write:
         """What adds up again what was read."""
         mode = "fill" if self.drops else self.mode
-        return Write(self.slices, mode, self.unique_indices, self.indices_are_sorted, self.deterministic)
+        return Write(self.slices, mode, self.unique_indices, self.indices_are_sorted, self.deterministic, self.shards)
 
 
 def read_of(write: Write) -> Read:
     """What reads where `write` writes, and zeros where it drops."""
-    return Read(write.slices, write.mode, write.indices_are_sorted)
+    return Read(write.slices, write.mode, write.indices_are_sorted, shards=write.shards)
 
 
 def gather_slices(indices: jax.Array, input: jax.Array, read: Read, form: str | None) -> jax.Array:
@@ -139,7 +147,8 @@ def reading(read: Read, forced: str | None) -> Form:
     def form(indices: jax.Array, input: jax.Array) -> jax.Array:
         return choose_form(partial(_options, read, *shapes_of(indices, input)), TABLE, forced)(indices, input)
 
-    return form
+    shards = read.shards
+    return on_each_device(form, (shards.indices, shards.table), shards.slices) if shards else form
 
 
 def _options(read: Read, indices: jax.Array, input: jax.Array, devices: int) -> Options:

@@ -9,6 +9,7 @@ import jax
 from .bits import as_bits, carry_bits, is_key
 from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, known_bytes, shapes_of
 from .linear import Back, Move, linear, transpose_of
+from .shards import known_shards, move_on_each_device
 from .words import as_integers, from_words, join_lanes, lanes, to_words
 
 __all__ = ["TABLE", "join_form", "move_narrow", "per_word"]
@@ -56,11 +57,17 @@ def move_narrow(
       in_bytes: see `carry_bits`.
     """
     form = forced_form()
-    made, *shapes = shapes_of(jax.eval_shape(move, where, *data), *data)  # x64 may be off again while it is lowered
-    options = partial(_options, move, words, in_runs, in_bytes, made, shapes)
-    if back is None and is_plain(options, TABLE, form):
+
+    def options(where: Any, *data: Any) -> Callable[[int], Options]:
+        made, *shapes = shapes_of(jax.eval_shape(move, where, *data), *data)  # x64 may be off again while it is lowered
+        return partial(_options, move, words, in_runs, in_bytes, made, shapes)
+
+    def chosen(where: Any, *data: Any) -> jax.Array:
+        return choose_form(options(where, *data), TABLE, form)(where, *data)
+
+    if back is None and is_plain(options(where, *data), TABLE, form):
         return carry_bits(move, where, *data, in_bytes=in_bytes)
-    return linear(choose_form(options, TABLE, form), back or transpose_of(move))(where, *data)
+    return linear(move_on_each_device(chosen, known_shards()), back or transpose_of(move))(where, *data)
 
 
 def _options(

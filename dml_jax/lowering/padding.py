@@ -15,6 +15,7 @@ from .forms import Choice, Form, Options, choose_form, forced_form, known_bytes,
 from .gather import Read
 from .linear import Move, linear
 from .narrow import join_form
+from .shards import known_shards, move_on_each_device
 from .slices import Slices
 
 __all__ = ["TABLE", "pad_with_copies"]
@@ -52,7 +53,7 @@ def pad_with_copies(array: jax.Array, start: Sequence[int], end: Sequence[int], 
         made = jax.eval_shape(move, None, array)
         return choose_form(partial(_options, *shapes_of(array, made), move, start, end, mode), TABLE, form)(None, array)
 
-    return linear(forward, back)(None, array)
+    return linear(move_on_each_device(forward, known_shards()), back)(None, array)
 
 
 def _options(

@@ -13,6 +13,7 @@ from .combine import wide_type
 from .forms import Choice, Form, Options, choose_form, forced_form, known_bytes, shapes_of
 from .linear import linear
 from .narrow import join_form
+from .shards import known_shards, move_on_each_device
 from .words import becomes_words, from_words, lanes, to_words
 
 __all__ = ["TABLE", "repeat_whole"]
@@ -45,7 +46,7 @@ def repeat_whole(input: jax.Array, repeats: Sequence[int]) -> jax.Array:
         wide = cotangent.astype(wide_type(cotangent.dtype)).reshape(apart)
         return [wide.sum(range(0, len(apart), 2)).astype(cotangent.dtype)]
 
-    return linear(forward, back)(None, input)
+    return linear(move_on_each_device(forward, known_shards()), back)(None, input)
 
 
 def _options(input: Any, made: Any, repeats: Sequence[int], devices: int) -> Options:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from .shards import TableShards
 from .slices import Slices
 
 __all__ = ["Rows", "Write"]
@@ -25,6 +26,7 @@ class Write:
       unique_indices: whether no two indices in range address one element.
       indices_are_sorted: what XLA is promised, about all indices in row-major order.
       deterministic: whether sums of floats have the same bits in every run.
+      shards: where every device writes on its own.
     """
 
     slices: Slices
@@ -32,6 +34,7 @@ class Write:
     unique_indices: bool = False
     indices_are_sorted: bool = False
     deterministic: bool = False
+    shards: TableShards | None = None
 
     @property
     def numbers(self) -> lax.ScatterDimensionNumbers:

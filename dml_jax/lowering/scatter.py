@@ -10,6 +10,7 @@ from .bits import as_bits, hide_constant, is_key, is_narrow
 from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .linear import linear, transpose_of
 from .rows import Write
+from .shards import on_each_device
 from .slices import Slices
 from .words import becomes_words, from_words, lanes, to_words
 
@@ -36,8 +37,12 @@ def scatter_slices(
     def plain(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
         return lax.scatter(input, indices, updates, write.numbers, **write.promises)
 
-    options = partial(_options, plain, write, *shapes_of(indices, input, updates))
-    return linear(choose_form(options, TABLE, form), transpose_of(plain))(indices, input, updates)
+    def chosen(*operands: jax.Array) -> jax.Array:
+        return choose_form(partial(_options, plain, write, *shapes_of(*operands)), TABLE, form)(*operands)
+
+    if shards := write.shards:
+        chosen = on_each_device(chosen, (shards.indices, shards.table, shards.slices), shards.table)
+    return linear(chosen, transpose_of(plain))(indices, input, updates)
 
 
 def _options(

@@ -254,7 +254,10 @@ def _as_input(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) ->
             text += ", as JAX makes it while x64 is off: put jax.enable_x64(True) around the call, its jit included"
             text += f", or say to_jax(model, int32=[{spec.name!r}])" if spec.dtype == np.int64 else ""
         raise DataTypeError(text)
-    return array if narrowed else jnp.asarray(array)
+    if narrowed or not isinstance(array, np.ndarray):
+        return array
+    # A copy, as the caller may write into the array; jnp.asarray would compile a program for each shape to make one.
+    return jax.device_put(array.copy())
 
 
 def _widened(array: Array) -> Any:

@@ -116,7 +116,7 @@ def dims_of(to: str) -> Callable[[Operands], Dims]:
     def dims(x: Operands) -> Dims:
         blocks, lead = _blocks(x, to), [f"input {d}" for d in range(x["input"].ndim - 3)]
         before, after = ([*lead, *(word[0] for word in side)] for side in (blocks.source, blocks.target))
-        return Dims({"input": before}, after)
+        return Dims({"input": before}, after, after)
 
     return dims
 

@@ -35,7 +35,7 @@ RULES = (
 def _dims(x: Operands) -> Dims:
     kept, picked = ([f"{name} {d}" for d in range(x[name].ndim)] for name in ("input", "indices"))
     axis = x["axis"] % len(kept)
-    return Dims({"input": kept, "indices": picked}, [*kept[:axis], *picked, *kept[axis + 1 :]])
+    return Dims({"input": kept, "indices": picked}, [*kept[:axis], *picked, *kept[axis + 1 :]], [*kept, *picked])
 
 
 @operator(*RULES, dims=_dims)

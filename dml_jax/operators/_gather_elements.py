@@ -36,7 +36,7 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     names, picked = along_axis(x["input"].ndim, x["axis"])
-    return Dims({"input": names, "indices": picked}, picked)
+    return Dims({"input": names, "indices": picked}, picked, picked)
 
 
 @operator(*RULES, dims=_dims)

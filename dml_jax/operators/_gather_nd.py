@@ -39,7 +39,8 @@ def _dims(x: Operands) -> Dims:
     batch, rank = x["batch_dims"], x["indices"].ndim
     names = [f"input {d}" for d in range(x["input"].ndim)]
     picked = [*names[:batch], *(f"q {d}" for d in range(batch, rank - 1))]
-    return Dims({"input": names, "indices": [*picked, "tuple"]}, [*picked, *names[batch + tuple_size(x) :]])
+    made = [*picked, *names[batch + tuple_size(x) :]]
+    return Dims({"input": names, "indices": [*picked, "tuple"]}, made, made)
 
 
 @operator(*RULES, dims=_dims)

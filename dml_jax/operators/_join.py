@@ -68,7 +68,7 @@ def _dims(x: Operands) -> Dims:
     names = [f"input {d}" for d in range(rank)]
     axis = x["axis"] % rank
     parts = {f"inputs[{i}]": [*names[:axis], f"part {i}", *names[axis + 1 :]] for i in range(len(x["inputs"]))}
-    return Dims(parts, [*names[:axis], "joined", *names[axis + 1 :]])
+    return Dims(parts, [*names[:axis], "joined", *names[axis + 1 :]], names)
 
 
 @operator(*RULES, dims=_dims)

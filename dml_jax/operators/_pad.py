@@ -95,7 +95,8 @@ def _dims(x: Operands) -> Dims:
     """A dimension without a border keeps its sharding."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
     lines = zip(names, x["start_padding"], x["end_padding"], strict=True)
-    return Dims({"input": names}, [f"padded {name}" if start or end else name for name, start, end in lines])
+    padded = [f"padded {name}" if start or end else name for name, start, end in lines]
+    return Dims({"input": names}, padded, names)
 
 
 @operator(*RULES, dims=_dims)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import jax
@@ -24,6 +24,7 @@ from ..lowering.bits import index_dtype
 from ..lowering.forms import forced_form
 from ..lowering.gather import Read, reading
 from ..lowering.linear import linear
+from ..lowering.shards import TableShards, known_shards
 from ..lowering.slices import Slices
 
 __all__ = ["ReverseSubsequencesDesc", "reverse_subsequences"]
@@ -54,7 +55,7 @@ def _dims(x: Operands) -> Dims:
     """The axis keeps no sharding: its elements come from the parts of other devices."""
     names, axis = [f"input {d}" for d in range(x["input"].ndim)], x["axis"] % x["input"].ndim
     one, reversed_ = ([*names[:axis], name, *names[axis + 1 :]] for name in ("one", "reversed"))
-    return Dims({"input": names, LENGTHS: one}, reversed_)
+    return Dims({"input": names, LENGTHS: one}, reversed_, reversed_)
 
 
 @operator(*RULES, dims=_dims)
@@ -95,7 +96,10 @@ def reverse_subsequences(
     if 0 in array.shape:
         return array
     others = tuple(d for d in range(array.ndim) if d != axis)
-    read = reading(Read(Slices(array.ndim, (axis,), others, others), "promise_in_bounds"), forced_form())
+    how = Read(Slices(array.ndim, (axis,), others, others), "promise_in_bounds")
+    if shards := known_shards():  # each element has an index of its own
+        how = replace(how, shards=TableShards(*[shards.output] * 3))
+    read = reading(how, forced_form())
 
     def back(indices: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> list[jax.Array]:
         return [read(indices, cotangent)]  # what is reversed twice is what it was

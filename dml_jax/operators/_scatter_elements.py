@@ -41,7 +41,7 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     names, written = along_axis(x["input"].ndim, x["axis"])
-    return Dims({"input": names, "indices": written, "updates": written}, names)
+    return Dims({"input": names, "indices": written, "updates": written}, names, written)
 
 
 @operator(*RULES, dims=_dims)

@@ -41,7 +41,7 @@ def _dims(x: Operands) -> Dims:
     names = [f"input {d}" for d in range(x["input"].ndim)]
     written = [f"q {d}" for d in range(x["indices"].ndim - 1)]
     updates = [*written, *names[tuple_size(x) :]]
-    return Dims({"input": names, "indices": [*written, "tuple"], "updates": updates}, names)
+    return Dims({"input": names, "indices": [*written, "tuple"], "updates": updates}, names, names[tuple_size(x) :])
 
 
 @operator(*RULES, dims=_dims)

@@ -38,9 +38,8 @@ def _dims(x: Operands) -> Dims:
     names = [f"input {d}" for d in range(x["input"].ndim)]
     windows = zip(x[SIZES], x[STRIDES], x["input"].shape, strict=True)
     is_whole = [(length, stride) == (size, 1) for length, stride, size in windows]
-    return Dims(
-        {"input": names}, [name if whole else f"cut {name}" for name, whole in zip(names, is_whole, strict=True)]
-    )
+    cut = [name if whole else f"cut {name}" for name, whole in zip(names, is_whole, strict=True)]
+    return Dims({"input": names}, cut, names)
 
 
 @operator(*RULES, dims=_dims)
@@ -90,9 +89,12 @@ def slice(
     reached = zip(strides, input_window_sizes, strict=True)
     steps = tuple(min(abs(s), n) if isinstance(n, int) else abs(s) for s, n in reached)
     backwards = [d for d, stride in enumerate(strides) if stride < 0]
+    reaches_end = [end == n for end, n in zip(ends, input.shape, strict=True)]  # so does the part of a device
 
     def copy(_: None, input: jax.Array, count: int = 1) -> jax.Array:
-        turned = lax.rev(lax.slice(input, per_word(offsets, count), per_word(ends, count)), backwards)
+        lines = zip(input.shape, per_word(ends, count), reaches_end, strict=True)
+        limits = [n if is_last else end for n, end, is_last in lines]
+        turned = lax.rev(lax.slice(input, per_word(offsets, count), limits), backwards)
         return lax.slice(turned, (0,) * input.ndim, turned.shape, steps)
 
     def copy_words(count: int) -> Move | None:

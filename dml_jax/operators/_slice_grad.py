@@ -36,10 +36,8 @@ def _dims(x: Operands) -> Dims:
     """A dimension that becomes no larger keeps its sharding."""
     names = [f"input {d}" for d in range(x["input_gradient"].ndim)]
     lines = zip(names, x["input_gradient"].shape, x["sizes"], x["strides"], strict=True)
-    return Dims(
-        {"input_gradient": names},
-        [name if n == size and (stride == 1 or n == 1) else f"spread {name}" for name, n, size, stride in lines],
-    )
+    spread = [name if n == size and (stride == 1 or n == 1) else f"spread {name}" for name, n, size, stride in lines]
+    return Dims({"input_gradient": names}, spread, names)
 
 
 @operator(*RULES, dims=_dims)

@@ -46,7 +46,7 @@ RULES = (
 def _dims(x: Operands) -> Dims:
     names = [f"input {d}" for d in range(x["input"].ndim)]
     axis = x["axis"] % len(names)
-    return Dims({"input": names}, [*names[:axis], "part", *names[axis + 1 :]])
+    return Dims({"input": names}, [*names[:axis], "part", *names[axis + 1 :]], names)
 
 
 @operator(*RULES, dims=_dims)

@@ -33,7 +33,8 @@ RULES = (COUNT, each_at_least("repeats", 0), representable("repeats", _tiled))
 def _dims(x: Operands) -> Dims:
     """A dimension that is not repeated keeps its sharding; the copies of another one may lie anywhere."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
-    return Dims({"input": names}, [n if r == 1 else f"tiled {n}" for n, r in zip(names, x["repeats"], strict=True)])
+    tiled = [n if r == 1 else f"tiled {n}" for n, r in zip(names, x["repeats"], strict=True)]
+    return Dims({"input": names}, tiled, names)
 
 
 @operator(*RULES, dims=_dims)

@@ -72,7 +72,8 @@ def _dims(x: Operands) -> Dims:
     """A dimension whose elements are repeated keeps its sharding: every device has what its part is made of."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
     mixed = {d for d, _ in _grown(x)} if x["mode"] == "linear" else set()
-    return Dims({"input": names}, [f"enlarged {name}" if d in mixed else name for d, name in enumerate(names)])
+    enlarged = [f"enlarged {name}" if d in mixed else name for d, name in enumerate(names)]
+    return Dims({"input": names}, enlarged, names)
 
 
 @operator(*RULES, dims=_dims)

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from cells import PITCH, Grid, capsules, cells, heading, pills
+from colours import FAINT
 from sources import LETTERS, NOWHERE, positions
-from svg import FAINT, MARGIN, Element, arrow, card, code
+from svg import MARGIN, Element, arrow, card, code
 
 import dml_jax
 

@@ -1,39 +1,12 @@
 """Arrays as grids of cells. A cell's colour says where its element came from, its label which element it is."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from sources import NOWHERE
-from svg import FAINT, INK, MONO, RULE, Element, Point, arrow, code, element, text
+from colours import FAINT, INK, Colour, colour_of
+from svg import MONO, Element, Point, arrow, code, element, text
 
 CELL, PITCH = 22, 24
-
-
-class Colour(NamedTuple):
-    """A tint that dark text is read on, and the line around it."""
-
-    tint: str
-    line: str
-
-
-# Tints of the hues of Okabe and Ito, each as strong as keeps all of them apart with any colour vision.
-HUES = (
-    Colour("#74b2d5", "#0072b2"),  # blue
-    Colour("#eebf56", "#b87d00"),  # orange
-    Colour("#48b99a", "#00694d"),  # green
-    Colour("#edd1e1", "#a8558a"),  # purple
-    Colour("#9fd4f2", "#2f8fc4"),  # sky blue
-    Colour("#e59c62", "#ad4b00"),  # vermilion
-    Colour("#f3e965", "#998f00"),  # yellow
-    Colour("#b6babf", "#59636e"),  # grey
-)
-PLAIN = Colour("#f6f8fa", RULE)
-
-
-def colour_of(source: int) -> Colour:
-    """The colour of a source; that of NOWHERE is plain."""
-    return PLAIN if source == NOWHERE else HUES[source]
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 import numpy as np
 from cells import Grid, cells, outline
+from colours import FAINT
 from sources import LETTERS, positions
-from svg import FAINT, MARGIN, Element, card, code, element, rule, text
+from svg import MARGIN, Element, card, code, element, rule, text
 
 import dml_jax
 

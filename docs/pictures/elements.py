@@ -1,7 +1,8 @@
 """The pictures of `gather_elements` and `scatter_elements`: an index per element, in its own column."""
 
 import numpy as np
-from cells import Grid, cells, colour_of, flows, heading, note, pills, row_numbers, why
+from cells import Grid, cells, flows, heading, note, pills, row_numbers, why
+from colours import colour_of
 from sources import LETTERS, named_updates, positions
 from svg import MARGIN, Element, arrow, card, element, rule, text
 

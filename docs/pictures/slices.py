@@ -1,9 +1,10 @@
 """The picture of `gather`: an index is a whole slice."""
 
 import numpy as np
-from cells import Grid, cells, colour_of, flows, heading, note, pills, why
+from cells import Grid, cells, flows, heading, note, pills, why
+from colours import FAINT, colour_of
 from sources import LETTERS, positions
-from svg import FAINT, MARGIN, Element, arrow, card, code, divider, element, text
+from svg import MARGIN, Element, arrow, card, code, divider, element, text
 
 import dml_jax
 

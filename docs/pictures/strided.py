@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 from cells import Grid, cells, column_numbers, note
+from colours import FAINT
 from sources import CAPITALS, NOWHERE, positions
-from svg import FAINT, MARGIN, Element, card, code, element, text
+from svg import MARGIN, Element, card, code, element, text
 
 import dml_jax
 

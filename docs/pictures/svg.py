@@ -3,11 +3,14 @@
 from itertools import pairwise
 from xml.etree import ElementTree
 
+from colours import CARD, DARK, FAINT, INK, RULE
+
+from dml_jax.graphs.dark import add_dark_mode
+
 Element = ElementTree.Element
 Point = tuple[float, float]
 
 WIDTH, MARGIN = 720, 28
-INK, FAINT, RULE, CARD = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
 SANS = "system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
@@ -73,7 +76,7 @@ def _at(point: Point) -> str:
 
 
 def card(title: str, formula: str, lines: tuple[str, ...], description: str, height: float, *drawn: Element) -> Element:
-    """A whole picture: a light card with a call, its rule and lines of prose on top, and what screen readers say."""
+    """A whole picture: a card with a call, its rule and lines of prose on top, and what screen readers say."""
     name = title.partition("(")[0]
     labels = f"{name}-title", f"{name}-description"
     head = [
@@ -81,7 +84,7 @@ def card(title: str, formula: str, lines: tuple[str, ...], description: str, hei
         code(MARGIN, 66, formula, fill=FAINT),
         *(text(MARGIN, 90 + 18 * line, content) for line, content in enumerate(lines)),
     ]
-    return element(
+    picture = element(
         "svg",
         element("title", content=title, id=labels[0]),
         element("desc", content=description, id=labels[1]),
@@ -94,6 +97,8 @@ def card(title: str, formula: str, lines: tuple[str, ...], description: str, hei
         role="img",
         aria_labelledby=" ".join(labels),
     )
+    add_dark_mode(picture, DARK)
+    return picture
 
 
 def written(picture: Element) -> str:

@@ -1,7 +1,8 @@
 """The pictures of `gather_nd` and `scatter_nd`: a tuple of indices is an address."""
 
 import numpy as np
-from cells import Grid, capsules, cells, colour_of, column_numbers, flows, heading, note, row_numbers
+from cells import Grid, capsules, cells, column_numbers, flows, heading, note, row_numbers
+from colours import colour_of
 from sources import LETTERS, NOWHERE, first_readers, named_updates, positions
 from svg import MARGIN, Element, arrow, card, divider
 

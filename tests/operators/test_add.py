@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import ALL_TYPES, FLOATS, INDEX_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, Call, Example, Struct, f32, level
 from oracles import coordinates
-from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     Activation,
@@ -54,7 +54,7 @@ RELU = Activation("ACTIVATION_RELU")
 A, B = numbered((2, 3)), np.float32([[5, -8, 1], [-9, -5, 0.5]])
 CASE = Call(add, {"a": A, "b": B})
 BREAKS = {
-    "numbers(a)": {"a": jax.random.split(jax.random.key(0), (2, 3))},
+    "numbers(a)": {"a": random_keys(2, 3)},
     "same_dtype(b, a)": {"b": B.astype(np.float16)},
     "same_sizes(b, a)": {"b": B[:1]},
     "computed_by(activation)": {

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
 from oracles import coordinates
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import Activation, ConstraintError, DataTypeError, GemmDesc, MatrixTransform, compile_operator, gemm
 from dml_jax.core.fields import ScaleAndBias
@@ -394,7 +394,7 @@ def test_rows_and_columns_cannot_share_a_mesh_axis():
         ({"b": None}, DataTypeError, "b must be an array"),
         ({"a": A > 3}, DataTypeError, "a.dtype must be one of floats, but it is bool"),
         ({"a": A.astype(np.complex64)}, DataTypeError, "it is complex64"),
-        ({"a": jax.random.split(jax.random.key(0), (2, 3))}, DataTypeError, "it is key<fry>"),
+        ({"a": random_keys(2, 3)}, DataTypeError, "it is key<fry>"),
         ({"b": B.astype(np.float16)}, DataTypeError, "b.dtype must equal a.dtype, but they are float16 and float32"),
         ({"a": A[0]}, ConstraintError, "a.rank must be at least 2, but it is 1"),
         (

@@ -24,7 +24,7 @@ from operator_cases import (
     level,
 )
 from oracles import coordinates
-from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     CompiledOperator,
@@ -267,7 +267,7 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
 
 
 def test_random_keys():
-    keys = jax.random.split(jax.random.key(0), 2)
+    keys = random_keys(2)
     assert_same_bits(jax.random.key_data(identity(keys)), np.asarray(jax.random.key_data(keys)))
     with pytest.raises(DataTypeError, match="must be one of numbers to scale or shift, but it is key"):
         identity(keys, 2)

@@ -24,7 +24,7 @@ from operator_cases import (
     level,
 )
 from oracles import coordinates
-from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import ConstraintError, DataTypeError, JoinDesc, TensorDesc, compile_operator, join
 
@@ -207,7 +207,7 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
 
 
 def test_random_keys():
-    keys = jax.random.split(jax.random.key(0), 4)
+    keys = random_keys(4)
     joined = join([keys[2:], keys[:1]], 0)
     assert_same_bits(jax.random.key_data(joined), np.asarray(jax.random.key_data(keys))[[2, 3, 0]])
 

@@ -32,6 +32,7 @@ from small_arrays import (
     indices_around,
     numbered,
     on_explicit_mesh,
+    random_keys,
     telling_indices,
 )
 
@@ -195,7 +196,7 @@ def test_64_bit_values_need_x64_in_a_function_and_not_in_a_descriptor(x64):
 
 
 def test_random_keys():
-    keys = jax.random.split(jax.random.key(0), 2)
+    keys = random_keys(2)
     data = np.asarray(jax.random.key_data(keys))
     made = one_hot(np.int32([[1], [7]]), keys, 2, 1)
     assert_same_bits(jax.random.key_data(made), data[[[0, 1], [0, 0]]])

@@ -25,7 +25,7 @@ from operator_cases import (
     level,
 )
 from oracles import coordinates
-from small_arrays import FEW, every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+from small_arrays import FEW, every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     ConstraintError,
@@ -374,7 +374,7 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(mode, x64):
 
 def test_random_keys():
     """There is no number among them."""
-    keys = jax.random.split(jax.random.key(0), 3)
+    keys = random_keys(3)
     data = np.asarray(jax.random.key_data(keys))
     made = pad(keys, (2,), (1,), mode="symmetric")
     assert_same_bits(jax.random.key_data(made), data[[1, 0, 0, 1, 2, 2]])

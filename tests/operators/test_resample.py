@@ -13,7 +13,7 @@ from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
 from oracles import clamp, coordinates
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     AxisDirection,
@@ -409,7 +409,7 @@ def test_bits_of_other_types(name):
 
 
 def test_random_keys():
-    keys = jax.random.split(jax.random.key(0), 2)
+    keys = random_keys(2)
     data = np.asarray(jax.random.key_data(keys))
     assert_same_bits(jax.random.key_data(resample(keys, (3,), (1.5,))), data[[0, 1, 1]])
 

@@ -32,6 +32,7 @@ from small_arrays import (
     every_small_shape,
     numbered,
     on_explicit_mesh,
+    random_keys,
     telling_indices,
 )
 
@@ -222,7 +223,7 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
 
 
 def test_random_keys():
-    keys = jax.random.split(jax.random.key(0), 4)
+    keys = random_keys(4)
     data = np.asarray(jax.random.key_data(keys))
     reversed_ = reverse_subsequences(keys, np.int32([3]), 0)
     assert_same_bits(jax.random.key_data(reversed_), data[[2, 1, 0, 3]])

@@ -13,7 +13,7 @@ from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
 from oracles import coordinates
-from small_arrays import INTEGERS, every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+from small_arrays import INTEGERS, every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import ConstraintError, DataTypeError, ElementWiseIfDesc, TensorDesc, compile_operator, select
 
@@ -181,7 +181,7 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
 
 
 def test_random_keys():
-    keys = jax.random.split(jax.random.key(0), 4)
+    keys = random_keys(4)
     data = np.asarray(jax.random.key_data(keys))
     chosen = select(np.array([True, False]), keys[:2], keys[2:])
     assert_same_bits(jax.random.key_data(chosen), data[[0, 3]])

@@ -25,7 +25,7 @@ from operator_cases import (
     level,
 )
 from oracles import coordinates
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError, Slice1Desc, SliceDesc, TensorDesc, compile_operator, slice
@@ -271,7 +271,7 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
 
 
 def test_random_keys():
-    keys = jax.random.split(jax.random.key(0), 4)
+    keys = random_keys(4)
     turned = slice(keys, (1,), (3,), (-2,))
     assert_same_bits(jax.random.key_data(turned), np.asarray(jax.random.key_data(keys))[[3, 1]])
 

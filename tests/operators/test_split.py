@@ -12,7 +12,7 @@ from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Call, Example, Struct, f32, level
 from oracles import coordinates
-from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import ConstraintError, DataTypeError, SplitDesc, TensorDesc, compile_operator, join, split
 
@@ -197,7 +197,7 @@ def test_64_bit_data_needs_x64_in_a_function_and_not_in_a_descriptor(x64):
 
 
 def test_random_keys():
-    keys = jax.random.split(jax.random.key(0), 4)
+    keys = random_keys(4)
     parts = split(keys, (1, 3), 0)
     data = np.asarray(jax.random.key_data(keys))
     assert_is(tuple(map(jax.random.key_data, parts)), (data[:1], data[1:]))

@@ -14,7 +14,7 @@ from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import FLOATS, RANKS_4_TO_5, Call, Example, Struct, f32, level
 from oracles import clamp, coordinates
-from small_arrays import every_narrow_float, numbered, on_explicit_mesh
+from small_arrays import every_narrow_float, numbered, on_explicit_mesh, random_keys
 
 from dml_jax import (
     ConstraintError,
@@ -209,7 +209,7 @@ def test_bits_of_other_types(name):
 
 
 def test_random_keys():
-    keys = jax.random.split(jax.random.key(0), (1, 2))
+    keys = random_keys(1, 2)
     data = np.asarray(jax.random.key_data(keys))
     assert_same_bits(jax.random.key_data(upsample_2d(keys, (1, 2))), data.repeat(2, 1))
 

@@ -1,9 +1,10 @@
 """What the benchmark knows of an operator: one file each, with cases and how others do the same.
 
-A file has generators of cases of about so many bytes, `quick`, `full`, `small` and `sweep`, those that it wants; and
-the best form of each peer, made of a case's attributes: `of_jnp` a function of the arrays; `of_numpy`, `of_torch` and
-`of_cupy` one that writes into its first argument, a tuple if there are several outputs; `of_onnx` a node, or None.
-An operator without a file is not measured.
+A file has generators of cases of about so many bytes, `quick`, `full`, `real`, `small` and `sweep`, those it wants; and
+the best form of each peer, made of a case's attributes: `of_jnp` a function of the arrays; `of_numpy` and `of_cupy` one
+that writes into its first argument, a tuple if there are several outputs; `of_onnx` a node, or None. `TORCH` has forms
+by name, of which the fastest counts: each returns what holds the result, or None where that is the first argument. The
+one called "compile" is compiled by torch. An operator without a file is not measured.
 """
 
 from collections.abc import Mapping

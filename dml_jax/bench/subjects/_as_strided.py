@@ -7,9 +7,20 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega
+from ..case import DTYPES, Case, Form, data, mega
 
 Attributes = Mapping[str, Any]
+
+# What is seen in another order, behind the batch: the order, the sizes, and types.
+_NARROW = ("uint8", "bfloat16")
+REAL = (
+    ("pictures, NHWC as NCHW", (3, 1, 2), (224, 224, 3), _NARROW),
+    ("pictures, NCHW as NHWC", (2, 3, 1), (3, 224, 224), _NARROW),
+    ("features, NHWC as NCHW", (3, 1, 2), (56, 56, 256), _NARROW),
+    ("weights, transposed", (2, 1), (11008, 4096), _NARROW),
+    ("heads of attention", (2, 1, 3), (2048, 32, 128), ("bfloat16",)),
+    ("tubelets of 2x16x16", (2, 4, 1, 3, 5, 6), (2, 14, 16, 14, 16, 3), _NARROW),
+)
 
 
 def quick(size: int) -> Iterator[Case]:
@@ -19,6 +30,13 @@ def quick(size: int) -> Iterator[Case]:
 def full(size: int) -> Iterator[Case]:
     for itemsize in DTYPES:
         yield from _views(size, itemsize)
+
+
+def real(size: int) -> Iterator[Case]:
+    for what, order, sizes, dtypes in REAL:
+        for dtype in dtypes:
+            n = max(1, round(size / (prod(sizes) * jnp.dtype(dtype).itemsize)))
+            yield _permuted(f"real {what}", (n, *sizes), (0, *order), dtype)
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -32,8 +50,17 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return write
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    return lambda out, x: out.copy_(x.as_strided(a["sizes"], a["strides"]))
+TORCH: Mapping[str, Form] = {
+    "copy_": lambda torch, a: lambda out, x: out.copy_(x.as_strided(a["sizes"], a["strides"])),
+}
+
+
+def of_cupy(cupy: Any, a: Attributes) -> Callable[..., Any]:
+    def write(out: Any, x: Any) -> None:
+        strides = [s * x.itemsize for s in a["strides"]]
+        cupy.copyto(out, cupy.lib.stride_tricks.as_strided(x, a["sizes"], strides))
+
+    return write
 
 
 def _offsets(attributes: Attributes) -> Any:
@@ -67,4 +94,15 @@ def _views(size: int, itemsize: int) -> Iterator[Case]:
         {"sizes": (h * w, n * c), "strides": (0, 1)},
         lambda: (data((n * c,), itemsize),),
         buffer * itemsize,
+    )
+
+
+def _permuted(what: str, shape: tuple[int, ...], order: tuple[int, ...], dtype: str) -> Case:
+    strides = [prod(shape[d + 1 :]) for d in order]
+    return Case(
+        "as_strided",
+        f"{what}, {'x'.join(map(str, shape))} {dtype}",
+        {"sizes": tuple(shape[d] for d in order), "strides": tuple(strides)},
+        lambda: (data((prod(shape),), dtype),),
+        2 * prod(shape) * jnp.dtype(dtype).itemsize,
     )

@@ -7,10 +7,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega, random_indices
+from ..case import DTYPES, Case, Form, data, mega, random_indices
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
+
+TABLES = ((32000, 4096, "bfloat16"), (32000, 4096, "float32"), (50257, 768, "float32"), (128256, 4096, "bfloat16"))
 
 
 def quick(size: int) -> Iterator[Case]:
@@ -20,8 +22,15 @@ def quick(size: int) -> Iterator[Case]:
 def full(size: int) -> Iterator[Case]:
     for itemsize in DTYPES:
         yield from _rows(size, itemsize, (4, 16, 64, 128, 256, 1024, 4096), ("random",))
-        yield from _rows(size, itemsize, (512,), ("random", "sorted"))
+        yield from _rows(size, itemsize, (16, 512), ("sorted",))
+        yield from _rows(size, itemsize, (512,), ("random",))
         yield from _axes(size, itemsize)
+
+
+def real(size: int) -> Iterator[Case]:
+    """Embeddings of language models, whose words follow Zipf's law; a table has at most four times as many bytes."""
+    for rows, width, dtype in TABLES:
+        yield _embedding_of(min(rows, 4 * size // (width * jnp.dtype(dtype).itemsize)), width, dtype, size)
 
 
 def small(size: int) -> Iterator[Case]:
@@ -40,15 +49,18 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return lambda out, x, i: np.take(x, i, axis=a["axis"], out=out, mode="clip")
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    import torch  # pyright: ignore[reportMissingImports]
+TORCH: Mapping[str, Form] = {
+    "index_select": lambda torch, a: lambda out, x, i: torch.index_select(x, a["axis"], i, out=out),
+    "embedding": lambda torch, a: _embedding(torch) if a["axis"] == 0 else None,
+    "compile": lambda torch, a: lambda out, x, i: out.copy_(torch.index_select(x, a["axis"], i)),
+}
 
-    return lambda out, x, i: torch.index_select(x, a["axis"], i, out=out)
+
+def _embedding(torch: Any) -> Callable[..., Any]:
+    return lambda out, x, i: torch.nn.functional.embedding(i, x)
 
 
-def of_cupy(a: Attributes) -> Callable[..., Any]:
-    import cupy  # pyright: ignore[reportMissingImports]
-
+def of_cupy(cupy: Any, a: Attributes) -> Callable[..., Any]:
     return lambda out, x, i: cupy.take(x, i, axis=a["axis"], out=out)
 
 
@@ -84,3 +96,15 @@ def _axes(size: int, itemsize: int) -> Iterator[Case]:
             lambda axis=axis: (data(shape, itemsize), random_indices(shape[axis], (shape[axis],))),
             2 * size + 4 * shape[axis],
         )
+
+
+def _embedding_of(rows: int, width: int, dtype: str, size: int) -> Case:
+    row_bytes = width * jnp.dtype(dtype).itemsize
+    ids = random_indices(rows, (max(1, size // row_bytes),), "Zipf")
+    return Case(
+        "gather",
+        f"real embedding of {len(ids)} ids, {rows}x{width} {dtype} Zipf",
+        {"axis": 0},
+        lambda: (data((rows, width), dtype), ids),
+        (len(np.unique(ids)) + len(ids)) * row_bytes + ids.nbytes,
+    )

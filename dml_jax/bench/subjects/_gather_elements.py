@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Arrays, Case, data, random_indices
+from ..case import DTYPES, Arrays, Case, Form, data, random_indices
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -22,6 +22,15 @@ def full(size: int) -> Iterator[Case]:
     for itemsize in DTYPES:
         yield from _cube(size // 2, itemsize, (0, 1, 2), ("random", "sorted"))
         yield from _slabs(size // 2, itemsize)
+
+
+def real(size: int) -> Iterator[Case]:
+    """Sorted columns and rows, and the logit of each label: a table has at most eight times as many bytes."""
+    count = max(1, size // 8 // 32768)
+    yield _along((32768, count), 4, 0, "sorted", "real ")
+    yield _along((count, 32768), 4, 1, "sorted", "real ")
+    for dtype in ("bfloat16", "float32"):
+        yield _labels(max(1, min(8192, 8 * size // (128256 * jnp.dtype(dtype).itemsize))), 128256, dtype)
 
 
 def small(size: int) -> Iterator[Case]:
@@ -39,15 +48,13 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return lambda out, x, i: np.copyto(out, np.take_along_axis(x, i, a["axis"]))
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    import torch  # pyright: ignore[reportMissingImports]
+TORCH: Mapping[str, Form] = {
+    "gather": lambda torch, a: lambda out, x, i: torch.gather(x, a["axis"], i, out=out),
+    "compile": lambda torch, a: lambda out, x, i: out.copy_(torch.gather(x, a["axis"], i)),
+}
 
-    return lambda out, x, i: torch.gather(x, a["axis"], i, out=out)
 
-
-def of_cupy(a: Attributes) -> Callable[..., Any]:
-    import cupy  # pyright: ignore[reportMissingImports]
-
+def of_cupy(cupy: Any, a: Attributes) -> Callable[..., Any]:
     return lambda out, x, i: cupy.copyto(out, cupy.take_along_axis(x, i, a["axis"]))
 
 
@@ -69,14 +76,24 @@ def _slabs(size: int, itemsize: int) -> Iterator[Case]:
         yield _along((count // length, length), itemsize, 1, "random")
 
 
-def _along(shape: tuple[int, ...], itemsize: int, axis: int, order: str) -> Case:
+def _labels(rows: int, width: int, dtype: str) -> Case:
+    return Case(
+        "gather_elements",
+        f"real label of each row of {rows}x{width} {dtype}",
+        {"axis": 1},
+        lambda: (data((rows, width), dtype), random_indices(width, (rows, 1))),
+        rows * (2 * jnp.dtype(dtype).itemsize + 4),
+    )
+
+
+def _along(shape: tuple[int, ...], itemsize: int, axis: int, order: str, kind: str = "") -> Case:
     def make() -> Arrays:
         return data(shape, itemsize), random_indices(shape[axis], shape, order, axis)
 
     is_sorted = {"indices_are_sorted": True} if order == "sorted" else {}
     return Case(
         "gather_elements",
-        f"axis {axis} of {'x'.join(map(str, shape))} {DTYPES[itemsize].name} {order}",
+        f"{kind}axis {axis} of {'x'.join(map(str, shape))} {DTYPES[itemsize].name} {order}",
         {"axis": axis, **is_sorted},
         make,
         prod(shape) * (2 * itemsize + 4),

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega, random_indices
+from ..case import DTYPES, Case, Form, data, mega, random_indices
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -32,13 +32,24 @@ def of_numpy(_: Attributes) -> Callable[..., Any]:
     return lambda out, x, i: np.copyto(out, x[tuple(np.moveaxis(i, -1, 0))])
 
 
-def of_torch(_: Attributes) -> Callable[..., Any]:
-    import torch  # pyright: ignore[reportMissingImports]
+TORCH: Mapping[str, Form] = {
+    "index_select": lambda torch, _: lambda out, x, i: torch.index_select(*_flat(x, i), out=out),
+    "index": lambda torch, _: lambda out, x, i: torch.ops.aten.index.Tensor_out(x, [i[:, 0], i[:, 1]], out=out),
+    "compile": lambda torch, _: lambda out, x, i: out.copy_(x[i[:, 0], i[:, 1]]),
+}
 
+
+def of_cupy(cupy: Any, _: Attributes) -> Callable[..., Any]:
     def write(out: Any, x: Any, i: Any) -> None:
-        torch.index_select(x.reshape(-1, x.shape[-1]), 0, i[:, 0] * x.shape[1] + i[:, 1], out=out)
+        rows, axis, flat = _flat(x, i)
+        cupy.take(rows, flat, axis, out=out)
 
     return write
+
+
+def _flat(x: Any, i: Any) -> tuple[Any, int, Any]:
+    """The rows of a matrix, its axis, and one index instead of each pair."""
+    return x.reshape(-1, x.shape[-1]), 0, i[:, 0] * x.shape[1] + i[:, 1]
 
 
 def of_onnx(_: Attributes) -> OnnxNode:

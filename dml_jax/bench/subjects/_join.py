@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega
+from ..case import DTYPES, Case, Form, data, mega
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -34,10 +34,13 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return lambda out, *arrays: np.concatenate(arrays, a["axis"], out=out)
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    import torch  # pyright: ignore[reportMissingImports]
+TORCH: Mapping[str, Form] = {
+    "cat": lambda torch, a: lambda out, *arrays: torch.cat(arrays, a["axis"], out=out),
+}
 
-    return lambda out, *arrays: torch.cat(arrays, a["axis"], out=out)
+
+def of_cupy(cupy: Any, a: Attributes) -> Callable[..., Any]:
+    return lambda out, *arrays: cupy.concatenate(arrays, a["axis"], out=out)
 
 
 def of_onnx(a: Attributes) -> OnnxNode:

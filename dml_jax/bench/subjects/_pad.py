@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data
+from ..case import DTYPES, Case, Form, data
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -41,25 +41,35 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return lambda out, x: np.copyto(out, np.pad(x, _widths(a), mode=mode))
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    if a["mode"] == "constant":
-        return _constant(a, torch.Tensor.fill_, torch.Tensor.copy_)
-    ends = [n for pair in reversed(_widths(a)[-2:]) for n in pair]
-    operators = {"edge": "replication_pad2d", "reflection": "reflection_pad2d"}
-    if a["mode"] in operators:
-        pad = getattr(torch.ops.aten, operators[a["mode"]]).out
-        return lambda out, x: pad(x, ends, out=out)
-    if a["mode"] == "wrap":
-        return lambda out, x: out.copy_(torch.nn.functional.pad(x, ends, mode="circular"))
-    return lambda out, x: out.copy_(_symmetric(x, ends))
+def _filled(torch: Any, a: Attributes) -> Callable[..., Any] | None:
+    return _constant(a, torch.Tensor.fill_, torch.Tensor.copy_) if a["mode"] == "constant" else None
 
 
-def _symmetric(x: Any, ends: list[int]) -> Any:
+def _padded(torch: Any, a: Attributes) -> Callable[..., Any] | None:
+    """The function of that mode, with out= where there is one."""
+    ends, aten = _ends(a), torch.ops.aten
+    with_out = {"edge": aten.replication_pad2d.out, "reflection": aten.reflection_pad2d.out}
+    if a["mode"] in with_out:
+        return lambda out, x: with_out[a["mode"]](x, ends, out=out)
+    modes = {"constant": "constant", "wrap": "circular"}
+    mode = modes.get(a["mode"])
+    return (lambda out, x: torch.nn.functional.pad(x, ends, mode=mode)) if mode else None
+
+
+def _joined(torch: Any, a: Attributes) -> Callable[..., Any] | None:
+    return (lambda out, x: _symmetric(torch, x, _ends(a))) if a["mode"] == "symmetric" else None
+
+
+TORCH: Mapping[str, Form] = {"copy_": _filled, "pad": _padded, "cat": _joined}
+
+
+def _ends(a: Attributes) -> list[int]:
+    """Before and behind, the last dimension first."""
+    return [n for pair in reversed(_widths(a)[-2:]) for n in pair]
+
+
+def _symmetric(torch: Any, x: Any, ends: list[int]) -> Any:
     """What torch has no mode for: the edges turned round, joined to it."""
-    import torch  # pyright: ignore[reportMissingImports]
-
     for axis, (start, end) in ((3, ends[:2]), (2, ends[2:])):
         size = x.shape[axis]
         parts = [x.narrow(axis, 0, start).flip(axis), x, x.narrow(axis, size - end, end).flip(axis)]

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data
+from ..case import DTYPES, Case, Form, data
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -35,13 +35,21 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return lambda out, x, lengths: np.copyto(out, np.take_along_axis(x, _sources(np, x.shape, lengths, axis), axis))
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    import torch  # pyright: ignore[reportMissingImports]
-
+def _gathered(torch: Any, a: Attributes) -> Callable[..., Any]:
     def write(out: Any, x: Any, lengths: Any) -> None:
         torch.gather(x, a["axis"], _sources(torch, x.shape, lengths, a["axis"], device=x.device), out=out)
 
     return write
+
+
+def _copied(torch: Any, a: Attributes) -> Callable[..., Any]:
+    def write(out: Any, x: Any, lengths: Any) -> None:
+        out.copy_(torch.gather(x, a["axis"], _sources(torch, x.shape, lengths, a["axis"], device=x.device)))
+
+    return write
+
+
+TORCH: Mapping[str, Form] = {"gather": _gathered, "compile": _copied}
 
 
 def of_onnx(a: Attributes) -> OnnxNode:

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, mega
+from ..case import DTYPES, Case, Form, mega
 from ..onnx_node import OnnxNode
 from .scattered import tables
 
@@ -32,8 +32,10 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return lambda out, x, i, u: (np.copyto(out, x), np.put_along_axis(out, i, u, a["axis"]))
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    return lambda out, x, i, u: out.copy_(x).scatter_(a["axis"], i, u)
+TORCH: Mapping[str, Form] = {
+    "scatter_": lambda torch, a: lambda out, x, i, u: out.copy_(x).scatter_(a["axis"], i, u),
+    "scatter": lambda torch, a: lambda out, x, i, u: torch.scatter(x, a["axis"], i, u, out=out),
+}
 
 
 def of_onnx(a: Attributes) -> OnnxNode:

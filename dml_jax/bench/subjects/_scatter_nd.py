@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, mega
+from ..case import DTYPES, Case, Form, mega
 from ..onnx_node import OnnxNode
 from .scattered import tables
 
@@ -36,8 +36,18 @@ def of_numpy(_: Attributes) -> Callable[..., Any]:
     return write
 
 
-def of_torch(_: Attributes) -> Callable[..., Any]:
-    return lambda out, x, i, u: out.copy_(x).index_copy_(0, i[:, 0], u)
+TORCH: Mapping[str, Form] = {
+    "index_copy_": lambda torch, _: lambda out, x, i, u: out.copy_(x).index_copy_(0, i[:, 0], u),
+    "index_put_": lambda torch, _: lambda out, x, i, u: out.copy_(x).index_put_((i[:, 0],), u),
+}
+
+
+def of_cupy(cupy: Any, _: Attributes) -> Callable[..., Any]:
+    def write(out: Any, x: Any, i: Any, u: Any) -> None:
+        cupy.copyto(out, x)
+        out[i[:, 0]] = u
+
+    return write
 
 
 def of_onnx(_: Attributes) -> OnnxNode:

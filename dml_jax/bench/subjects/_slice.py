@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..case import DTYPES, Case, data
+from ..case import DTYPES, Case, Form, data
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -35,9 +35,7 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return lambda out, x: np.copyto(out, x[window])
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    import torch  # pyright: ignore[reportMissingImports]
-
+def _copy(torch: Any, a: Attributes) -> Callable[..., Any]:
     forwards = tuple(
         np.s_[o : o + n : abs(s)] if s > 0 else np.s_[o + (n - 1) % -s : o + n : -s] for o, n, s in _triples(a)
     )
@@ -45,6 +43,14 @@ def of_torch(a: Attributes) -> Callable[..., Any]:
     if turned:
         return lambda out, x: out.copy_(torch.flip(x[forwards], turned))
     return lambda out, x: out.copy_(x[forwards])
+
+
+TORCH: Mapping[str, Form] = {"copy_": _copy}
+
+
+def of_cupy(cupy: Any, a: Attributes) -> Callable[..., Any]:
+    window = _window(a)
+    return lambda out, x: cupy.copyto(out, x[window])
 
 
 def of_onnx(a: Attributes) -> OnnxNode:

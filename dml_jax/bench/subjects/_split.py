@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega
+from ..case import DTYPES, Case, Form, data, mega
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -42,12 +42,15 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return write
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    def write(outs: Any, x: Any) -> None:
-        for out, part in zip(outs, x.split(a["sizes"], a["axis"]), strict=True):
-            out.copy_(part)
+TORCH: Mapping[str, Form] = {
+    "copy_": lambda torch, a: lambda outs, x: _copy_parts(outs, x.split(a["sizes"], a["axis"])),
+    "split_copy": lambda torch, a: lambda outs, x: torch.split_with_sizes_copy(x, a["sizes"], a["axis"], out=outs),
+}
 
-    return write
+
+def _copy_parts(outs: Any, parts: Any) -> None:
+    for out, part in zip(outs, parts, strict=True):
+        out.copy_(part)
 
 
 def of_onnx(a: Attributes) -> OnnxNode:

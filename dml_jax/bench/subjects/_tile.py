@@ -1,13 +1,13 @@
 """tile: batches, columns, both, and short rows; most of what is written repeats."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data
+from ..case import DTYPES, Case, Form, data
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -38,12 +38,15 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return write
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    def write(out: Any, x: Any) -> None:
-        apart = [n for pair in zip(a["repeats"], x.shape, strict=True) for n in pair]
-        out.view(apart).copy_(x.view([n for size in x.shape for n in (1, size)]).expand(apart))
+TORCH: Mapping[str, Form] = {
+    "copy_": lambda torch, a: lambda out, x: _expand(out, x, a["repeats"]),
+    "tile": lambda torch, a: lambda out, x: x.tile(a["repeats"]),
+}
 
-    return write
+
+def _expand(out: Any, x: Any, repeats: Sequence[int]) -> None:
+    apart = [n for pair in zip(repeats, x.shape, strict=True) for n in pair]
+    out.view(apart).copy_(x.view([n for size in x.shape for n in (1, size)]).expand(apart))
 
 
 def of_onnx(a: Attributes) -> OnnxNode:

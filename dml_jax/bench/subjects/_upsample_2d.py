@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data
+from ..case import DTYPES, Case, Form, data
 from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
@@ -38,12 +38,20 @@ def of_numpy(a: Attributes) -> Callable[..., Any]:
     return write
 
 
-def of_torch(a: Attributes) -> Callable[..., Any]:
-    def write(out: Any, x: Any) -> None:
-        apart = _apart(out, a)
-        apart.copy_(x[..., :, None, :, None].expand(apart.shape))
+TORCH: Mapping[str, Form] = {
+    "copy_": lambda torch, a: lambda out, x: _expand(_apart(out, a), x),
+    "upsample_nearest2d": lambda torch, _: (
+        lambda out, x: torch.ops.aten.upsample_nearest2d.out(x, out.shape[-2:], out=out)
+    ),
+}
 
-    return write
+
+def _expand(apart: Any, x: Any) -> None:
+    apart.copy_(x[..., :, None, :, None].expand(apart.shape))
+
+
+def of_cupy(cupy: Any, a: Attributes) -> Callable[..., Any]:
+    return lambda out, x: cupy.copyto(_apart(out, a), x[..., :, None, :, None])
 
 
 def of_onnx(a: Attributes) -> OnnxNode:

@@ -3,13 +3,22 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, Case, data, mega
 
-__all__ = ["Rearranged", "depth_to_space", "pictures", "space_to_depth", "with_view"]
+__all__ = [
+    "Rearranged",
+    "depth_to_space",
+    "pictures",
+    "real_pictures",
+    "space_to_depth",
+    "with_channels_first",
+    "with_view",
+]
 
 Attributes = Mapping[str, Any]
 # What a library gets: the array, attributes, and whether the last reshape is made.
@@ -34,6 +43,51 @@ def pictures(
             lambda laid=laid: (data(laid, itemsize),),
             2 * prod(shape) * itemsize,
         )
+
+
+class Real(NamedTuple):
+    """Pictures of a real program: what they are, channels, height and width, the block, layouts and types."""
+
+    what: str
+    picture: tuple[int, int, int]
+    block: int
+    layouts: Sequence[tuple[str, str]]
+    dtypes: Sequence[str]
+
+
+_FIRST, _LAST, _BLOCKS = ("NCHW", "CRD"), ("NHWC", "DCR"), ("NCHW", "DCR")
+_ALL = (_FIRST, _LAST, _BLOCKS, ("NHWC", "CRD"))
+_SIDES = {5: 500, 6: 576, 7: 448, 10: 640, 12: 768, 20: 1000, 32: 1024}
+REAL = (
+    Real("ViT patches", (3, 224, 224), 14, (_FIRST, _LAST), ("bfloat16", "float16")),
+    Real("ViT patches", (3, 518, 518), 14, (_FIRST, _LAST), ("bfloat16",)),
+    Real("ViT patches", (3, 896, 896), 14, _ALL, ("bfloat16",)),
+    Real("ViT patches", (3, 224, 224), 16, (_FIRST, _LAST), ("bfloat16", "float16")),
+    Real("ViT patches", (3, 592, 592), 16, (_FIRST, _LAST), ("bfloat16",)),
+    Real("ViT patches", (3, 1024, 1024), 16, _ALL, ("bfloat16",)),
+    Real("tubelets of two frames", (6, 224, 224), 16, (_FIRST, _LAST), ("bfloat16",)),
+    *(Real("blocks", (3, n, n), b, (_BLOCKS,), ("uint8", "bfloat16", "float32")) for b, n in _SIDES.items()),
+    Real("odd width", (64, 540, 958), 2, (_BLOCKS,), ("uint8", "bfloat16", "float32")),
+    Real("focus of YOLO", (3, 640, 640), 2, (_BLOCKS,), ("uint8", "float16", "float32")),
+    *(Real("super-resolution", (3, 1080, 1920), b, (_FIRST,), ("uint8", "float16")) for b in (2, 3, 4)),
+)
+
+
+def real_pictures(operator: str, size: int) -> Iterator[Case]:
+    """Batches of the pictures of real programs, split into blocks or made of them."""
+    for what, (c, h, w), b, layouts, dtypes in REAL:
+        for (data_format, order), dtype in product(layouts, dtypes):
+            itemsize = jnp.dtype(dtype).itemsize
+            n = max(1, round(size / (itemsize * c * h * w)))
+            shape = (n, c, h, w) if operator == "space_to_depth" else (n, c * b * b, h // b, w // b)
+            laid = shape if data_format == "NCHW" else (shape[0], *shape[2:], shape[1])
+            yield Case(
+                operator,
+                f"real {what}, {data_format} {order} b={b} of {'x'.join(map(str, laid))} {dtype}",
+                {"block_size": b, "order": order, "data_format": data_format},
+                lambda laid=laid, dtype=dtype: (data(laid, dtype),),
+                2 * prod(shape) * itemsize,
+            )
 
 
 def with_view(function: Rearranged, attributes: Attributes, copy: Callable[[Any, Any], Any]) -> Callable[..., None]:
@@ -89,5 +143,15 @@ def copy_torch(out: Any, view: Any) -> None:
     out.copy_(view)
 
 
-def copy_cupy(out: Any, view: Any) -> None:
-    out[...] = view
+def with_channels_first(function: Callable[[Any, int], Any], attributes: Attributes) -> Callable[..., Any] | None:
+    """torch's own function, which knows one order, and takes pictures of either format as its memory formats."""
+    if attributes["order"] != "CRD":
+        return None
+    if attributes["data_format"] == "NCHW":
+        return lambda out, x: function(x, attributes["block_size"])
+
+    def channels_last(out: Any, x: Any) -> Any:
+        made = function(x.permute(0, 3, 1, 2), attributes["block_size"])
+        return made.permute(0, 2, 3, 1).contiguous()  # which copies nothing where the format was kept
+
+    return channels_last

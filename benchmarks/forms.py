@@ -1,0 +1,291 @@
+"""What every form gains here: `python -m benchmarks.forms` measures each row of each table of forms beside plain.
+
+A row is measured in cases that choose it, which are looked for among those of the benchmark and some made of the row's
+own values. Needs a quiet machine, and no network.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import product, zip_longest
+from math import prod
+from pathlib import Path
+from pkgutil import iter_modules
+from statistics import geometric_mean
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dml_jax import lowering, use_form
+from dml_jax.bench import accumulate, cases
+from dml_jax.bench.case import Case, data, random_indices
+from dml_jax.bench.contenders import Contender, JaxRun
+from dml_jax.bench.measuring import Effort, Measured, measure
+from dml_jax.lowering.forms import Choice, watch_choices
+
+__all__ = ["PAYS", "Gain", "Row", "candidates", "cases_of", "main", "report", "rows_of"]
+
+PAYS = 1.15  # times as fast as plain; a row that gains less is marked
+
+# Rows of tables.
+
+
+class Row(NamedTuple):
+    """A row of the table of a file of dml_jax/lowering/."""
+
+    table: str
+    number: int
+    choice: Choice
+
+    @property
+    def name(self) -> str:
+        """Table, number, form, and where it is chosen."""
+        where = ", ".join(f"{field} {_shown(allowed)}" for field, allowed in self.choice.where.items())
+        return f"{self.table}[{self.number}] {self.choice.form}: {where}"
+
+
+def rows_of(platform: str) -> list[Row]:
+    """The rows of all tables that are of a platform, as jax.lax.platform_dependent names it."""
+    modules = {
+        found.name: import_module(f"{lowering.__name__}.{found.name}") for found in iter_modules(lowering.__path__)
+    }
+    tables = {name: module.TABLE for name, module in modules.items() if hasattr(module, "TABLE")}
+    rows = [Row(name, number, choice) for name, table in tables.items() for number, choice in enumerate(table)]
+    return [row for row in rows if row.choice.platform == platform]
+
+
+def _shown(allowed: Any) -> str:
+    if isinstance(allowed, range):
+        return f"{allowed.start} to {allowed.stop - 1}" if allowed.stop < 2**60 else f"from {allowed.start}"
+    return "/".join(map(str, sorted(allowed)))
+
+
+# Cases that may choose them.
+
+
+class Candidate(NamedTuple):
+    """A case, and what of it runs: the operator or its gradient."""
+
+    case: Case
+    function: Callable[..., Any]
+
+
+def candidates(rows: Sequence[Row], size: int) -> Iterator[Candidate]:
+    """Cases of about `size` bytes, those of the rows' own values first."""
+    of_operators = [
+        *(case for row in rows if row.table == "depth_space" for case in _blocks(row.choice.where, size)),
+        *_others(size),
+        *cases.full(size),
+        *cases.real(size),
+    ]
+    # Sorted indices that nobody has promised are another program's case, but for rows.
+    distinct = {case.name: case for case in of_operators if "sorted" not in case.name or case.operator == "gather"}
+    yield from (Candidate(case, case.call) for case in distinct.values())
+    for case in accumulate.cases(size) if any(row.table == "combine" for row in rows) else ():
+        if case.moved <= 8 * size and "one id" not in case.name:
+            yield Candidate(case, accumulate.gradient_of(case))
+
+
+# What a row of depth_space that does not name a field is measured with.
+FREE = {
+    "to": ("space", "depth"),
+    "data_format": ("NCHW", "NHWC"),
+    "order": ("DCR", "CRD"),
+    "block_size": (2, 4),
+    "itemsize": (1, 2, 4),
+    "channels": (16, 12, 3),
+}
+
+
+def _blocks(where: Mapping[str, Any], size: int) -> Iterator[Case]:
+    """Pictures whose rows of blocks fill lines of 64 bytes."""
+    values = [_values(where.get(field), usual) for field, usual in FREE.items()]
+    for to, data_format, order, b, itemsize, c in product(*values):
+        side = b * max(64, 768 // b // 64 * 64)
+        n = max(1, round(size / (itemsize * c * side * side)))
+        shape = (n, c, side, side) if to == "depth" else (n, c * b * b, side // b, side // b)
+        laid = shape if data_format == "NCHW" else (shape[0], *shape[2:], shape[1])
+        yield Case(
+            "depth_to_space" if to == "space" else "space_to_depth",
+            f"{data_format} {order} b={b} of {'x'.join(map(str, laid))}, {itemsize} bytes",
+            {"block_size": b, "order": order, "data_format": data_format},
+            lambda laid=laid, itemsize=itemsize: (data(laid, itemsize),),
+            2 * prod(shape) * itemsize,
+        )
+
+
+def _values(allowed: Any, usual: Sequence[Any]) -> Sequence[Any]:
+    """What a field may be: all that a row lists, the usual values that lie in its range, or all usual ones."""
+    if isinstance(allowed, range):
+        return [value for value in usual if value in allowed]
+    return sorted(allowed) if allowed else usual
+
+
+def _others(size: int) -> Iterator[Case]:
+    """What no benchmark of an operator has: reductions into a table, and rows of a buffer that fills no words."""
+    rows = size // 256
+    for dtype, reduction, count in (
+        ("int8", "add", rows),
+        ("int16", "max", rows),
+        ("uint16", "add", rows),
+        ("float32", "max", rows // 64),
+        ("bfloat16", "add", rows // 64),
+    ):
+        width = 256 // jnp.dtype(dtype).itemsize
+        yield Case(
+            "scatter_nd",
+            f"{reduction} {count} rows of 256 bytes into {rows}, {dtype}",
+            {"reduction": reduction},
+            lambda dtype=dtype, count=count, width=width: (
+                data((rows, width), dtype),
+                random_indices(rows, (count, 1)),
+                data((count, width), dtype),
+            ),
+            512 * rows + 256 * count,
+            tolerance=1e-2 if dtype == "bfloat16" else 0.0,
+        )
+    columns = 2**16
+    for itemsize in (1, 2):
+        yield Case(
+            "as_strided",
+            f"broadcast rows of an odd buffer, {itemsize} bytes",
+            {"sizes": (size // itemsize // columns, columns), "strides": (0, 1)},
+            lambda itemsize=itemsize: (data((columns + 1,), itemsize),),
+            size,
+        )
+
+
+def cases_of(rows: Sequence[Row], found: Iterator[Candidate], platform: str, most: int) -> list[list[Candidate]]:
+    """For each row up to `most` cases that choose it, first one for each of its values."""
+    by_values: list[dict[tuple[Any, ...], list[Candidate]]] = [{} for _ in rows]
+    for candidate in found:
+        for chosen in _choices(candidate):
+            for row, of in zip(rows, by_values, strict=True):
+                if chosen.rows.get(platform) is row.choice:
+                    values = tuple(chosen.case[field] for field in row.choice.where if _is_listed(row, field))
+                    of.setdefault(values, []).append(candidate)
+    return [_spread(of.values(), most) for of in by_values]
+
+
+def _is_listed(row: Row, field: str) -> bool:
+    return not isinstance(row.choice.where[field], range)
+
+
+def _choices(candidate: Candidate) -> list[Any]:
+    arrays = candidate.case.make()
+    with jax.enable_x64(arrays[0].dtype.itemsize == 8), watch_choices() as seen:
+        shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+        jax.jit(candidate.function).trace(*shapes).lower(lowering_platforms=("cpu",))
+    return seen
+
+
+def _spread(groups: Iterable[Sequence[Candidate]], most: int) -> list[Candidate]:
+    """One of each group, then a second one of each, and so on, far apart in their group; no case twice."""
+    turns = [one for turn in zip_longest(*(_far_apart(group, most) for group in groups)) for one in turn if one]
+    return list({one.case.name: one for one in turns}.values())[:most]
+
+
+def _far_apart(group: Sequence[Candidate], most: int) -> list[Candidate]:
+    count = min(most, len(group))
+    return [group[(len(group) - 1) * i // max(1, count - 1)] for i in range(count)]
+
+
+# Measuring.
+
+
+class Gain(NamedTuple):
+    """How many times as fast as plain a row is, by case."""
+
+    row: Row
+    measured: Mapping[str, float]
+
+    @property
+    def least(self) -> float:
+        return min(self.measured.values())
+
+    @property
+    def mean(self) -> float:
+        return geometric_mean(self.measured.values())
+
+    @property
+    def pays(self) -> bool:
+        return self.mean >= PAYS
+
+
+def _gain(row: Row, found: Sequence[Candidate], effort: Effort) -> Gain:
+    return Gain(row, {candidate.case.name: _ratio(candidate, effort) for candidate in found})
+
+
+def _ratio(candidate: Candidate, effort: Effort) -> float:
+    def plain(*arrays: jax.Array) -> Any:
+        with use_form("plain"):
+            return candidate.function(*arrays)
+
+    contenders = [
+        Contender(name, lambda _, turns, function=function: JaxRun(function, turns, bound=True))
+        for name, function in (("dml_jax", candidate.function), ("plain", plain))
+    ]
+    chosen, other = measure(candidate.case, contenders, effort)
+    _check_bits(other)
+    return other.low / chosen.low  # the quartile that other programs disturb least
+
+
+def _check_bits(plain: Measured) -> None:
+    if not plain.same_bits:
+        raise ArithmeticError(f"{plain.case}: the form that the tables choose gives other bits than the plain one")
+
+
+def report(gain: Gain) -> str:
+    """The row, the least gain and the geometric mean, a mark if it does not pay, and every case."""
+    mark = "" if gain.pays else f"  gains less than {PAYS}"
+    lines = [f"{gain.row.name}\n  least {gain.least:.2f}, geometric mean {gain.mean:.2f}{mark}"]
+    return "\n".join([*lines, *(f"    {ratio:.2f}  {name}" for name, ratio in gain.measured.items())])
+
+
+def _stored(gain: Gain) -> dict[str, Any]:
+    of = gain.row
+    return {
+        "row": of.name,
+        "platform": of.choice.platform,
+        "least": gain.least,
+        "mean": gain.mean,
+        "pays": gain.pays,
+        "cases": dict(gain.measured),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints what each row gains. Exit status: 0 done, 1 a row has no case or other bits than plain, 2 misused."""
+    platform = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.forms", description=__doc__)
+    parser.add_argument("-k", metavar="TEXT", default="", help="only rows with this in their names")
+    parser.add_argument("--most", type=int, default=3, metavar="N", help="cases of a row (3)")
+    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="samples of each form in a case (7)")
+    parser.add_argument("--size", type=int, metavar="MIB", help="of the data of a case (16 on a CPU, else 128)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured here, too")
+    given = parser.parse_args(arguments)
+    size = (given.size or (16 if platform == "cpu" else 128)) * 2**20
+    rows = [row for row in rows_of(platform) if given.k in row.name]
+    if not rows:
+        parser.error(f"no row of a table for {platform} has {given.k!r} in its name")
+    found = cases_of(rows, candidates(rows, size), platform, given.most)
+    if missing := [row.name for row, each in zip(rows, found, strict=True) if not each]:
+        sys.exit("error: no case chooses these rows; add one to benchmarks/forms.py:\n" + "\n".join(missing))
+    gains = []
+    for row, each in zip(rows, found, strict=True):
+        try:
+            gains.append(_gain(row, each, Effort(given.rounds, seconds=0.01)))
+        except ArithmeticError as error:
+            sys.exit(f"error: {row.name}: {error}")
+        print(report(gains[-1]), flush=True)  # noqa: T201
+    if given.json:
+        given.json.write_text(json.dumps([_stored(gain) for gain in gains], indent=1) + "\n")
+    few = [gain.row.name for gain in gains if not gain.pays]
+    print(f"{len(gains)} rows on {jax.devices()[0].device_kind}, {len(few)} gain less than {PAYS}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

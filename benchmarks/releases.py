@@ -1,0 +1,147 @@
+"""What became slower from one release of jax to another: `python -m benchmarks.releases 0.10.2 0.11.2`.
+
+Runs the quick cases of the benchmark under each release, in an environment of its own that pip fills, with this Python.
+Each case is measured in units of a copy in the same run; the first release named is what the others are compared with.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from dml_jax.bench.results import Results, regressions
+
+__all__ = ["compared", "environment", "main", "median_of"]
+
+ROOT = Path(__file__).resolve().parent.parent
+COMPLETE = "complete"  # a file that an environment has when all of it is installed
+TOO_LATE = 130  # the exit status after Ctrl-C
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints what got slower. Exit status: 0 nothing, 1 something or an error, 2 misused, 130 interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.releases", description=__doc__)
+    parser.add_argument("releases", nargs="+", type=_release, metavar="RELEASE", help="of jax, two or more: 0.10.2")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="keep the environments here, for another time")
+    parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each release, in turn; medians count (3)")
+    parser.add_argument("--tolerance", type=float, default=0.15, metavar="PART", help="that may be lost (0.15)")
+    parser.add_argument("-k", metavar="PATTERN", help="only cases with this in their names, as of dml-jax bench")
+    given = parser.parse_args(arguments)
+    if len(set(given.releases)) < 2:
+        parser.error("two releases or more are compared; name another one")
+    with tempfile.TemporaryDirectory() as temporary:
+        try:
+            pythons = {release: environment(given.folder or Path(temporary), release) for release in given.releases}
+            runs = [_run(pythons, Path(temporary), given.k, f"run {i + 1} of {given.runs}") for i in range(given.runs)]
+        except (OSError, RuntimeError) as error:
+            sys.exit(f"error: {error}")
+        except KeyboardInterrupt:
+            sys.exit(TOO_LATE)
+    results = {release: median_of([run[release] for run in runs]) for release in pythons}
+    lines, slower = compared(results, given.tolerance)
+    print("\n".join(lines))  # noqa: T201
+    if slower:
+        sys.exit(1)
+
+
+def _release(text: str) -> str:
+    if not re.fullmatch(r"\d+(\.\d+)+", text):
+        raise argparse.ArgumentTypeError(f"a release is numbers with dots, such as 0.10.2, but it is {text!r}")
+    return text
+
+
+def environment(folder: Path, release: str) -> Path:
+    """The Python of an environment with a release of jax and what the benchmark needs, which is made if need be.
+
+    Raises:
+      RuntimeError: it cannot be installed.
+    """
+    home = folder.absolute() / f"jax-{release}-python{sys.version_info.major}.{sys.version_info.minor}"
+    python, complete = home / "bin" / "python", home / COMPLETE
+    if complete.exists():
+        return python
+    shutil.rmtree(home, ignore_errors=True)  # what an interruption left
+    try:
+        _checked([sys.executable, "-m", "venv", str(home)], f"an environment for jax {release} cannot be made")
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        this = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+        _checked([*pip, f"jax=={release}", *_requirements()], f"jax {release} cannot be installed for {this}")
+        complete.touch()
+    finally:
+        if not complete.exists():
+            shutil.rmtree(home, ignore_errors=True)
+    return python
+
+
+def _requirements() -> list[str]:
+    """What dml_jax and its command need, but for jax, whose release is given."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["cli"]]
+    return [one for one in needed if not one.startswith("jax")]
+
+
+def _run(pythons: dict[str, Path], folder: Path, pattern: str | None, which: str) -> dict[str, Results]:
+    """One run of each release, one after the other."""
+    found = {}
+    for release, python in pythons.items():
+        print(f"jax {release}, {which}", file=sys.stderr, flush=True)  # noqa: T201
+        found[release] = _measured(python, release, folder / "results.json", pattern)
+    return found
+
+
+def _measured(python: Path, release: str, file: Path, pattern: str | None) -> Results:
+    only = ["--only", pattern] if pattern else []
+    command = [str(python), "-m", "dml_jax", "bench", "--quick", "--no-peers", "--json", str(file), *only]
+    _checked(command, f"the benchmark failed under jax {release}", env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return Results.read(file)
+
+
+def _checked(command: Sequence[str], failure: str, env: dict[str, str] | None = None) -> None:
+    """Runs a command that must succeed; the last line that it wrote says why it did not."""
+    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
+    if done.returncode:
+        *_, last = ["it wrote nothing", *(done.stderr or done.stdout).strip().splitlines()]
+        raise RuntimeError(f"{failure}: {last}")
+
+
+def median_of(runs: Sequence[Results]) -> Results:
+    """The last run, with the median of every case's part of a copy."""
+    of_copy: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        for row in run.rows:
+            of_copy.setdefault((row.case, row.contender), []).append(row.of_copy)
+    last = runs[-1]
+    return replace(last, rows=tuple(replace(r, of_copy=median(of_copy[r.case, r.contender])) for r in last.rows))
+
+
+def compared(results: dict[str, Results], tolerance: float) -> tuple[list[str], int]:
+    """Each release beside the first one: lines to print, and how many measurements are slower.
+
+    Args:
+      results: of each release.
+      tolerance: the part of the ratio to a copy that may be lost.
+    """
+    (first, old), *others = results.items()
+    lines, slower = [], 0
+    for release, new in others:
+        count, found = regressions(old, new, tolerance)
+        missing = {row.case for row in old.rows} ^ {row.case for row in new.rows}
+        lines.append(
+            f"jax {release} beside {first}: {count} measurements, {len(found)} slower by more than {tolerance:.0%}"
+        )
+        lines += [f"  slower: {line}" for line in found]
+        lines += [f"  measured under one of them only: {case}" for case in sorted(missing)]
+        slower += len(found)
+    return lines, slower
+
+
+if __name__ == "__main__":
+    main()

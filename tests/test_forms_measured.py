@@ -1,0 +1,98 @@
+"""Every row of the tables of forms has a case that chooses it, and what it gains is told."""
+
+import json
+
+import jax.numpy as jnp
+import pytest
+
+import dml_jax
+from benchmarks import forms
+from dml_jax.bench.subjects import SUBJECTS
+from dml_jax.lowering import depth_space, repeats
+from dml_jax.lowering.forms import Choice, forced_form
+
+
+def tiles(size):
+    return [forms.Candidate(case, case.call) for case in SUBJECTS["tile"].full(size)]
+
+
+def test_the_rows_are_those_of_every_table():
+    on = {platform: forms.rows_of(platform) for platform in ("cpu", "cuda")}
+    for table in (depth_space, repeats):
+        name = table.__name__.rpartition(".")[2]
+        found = [row.choice for rows in on.values() for row in rows if row.table == name]
+        assert sorted(map(id, found)) == sorted(map(id, table.TABLE))
+    assert {row.table for row in on["cuda"]} >= {"combine", "depth_space", "gather", "narrow", "padding", "strided"}
+    names = [row.name for rows in on.values() for row in rows]
+    assert len(names) == len(set(names))
+
+
+def test_a_row_is_measured_in_cases_that_choose_it():
+    rows = [row for row in forms.rows_of("cpu") if row.table == "repeats"]
+    (found,) = forms.cases_of(rows, iter(tiles(2**20)), "cpu", 3)
+    assert len(found) == 3
+    dtypes = {candidate.case.name.split()[-1] for candidate in found}
+    assert dtypes == {"uint8", "float16"}  # one of each value first
+
+
+def test_cases_are_far_apart_in_their_groups():
+    few, many = tiles(2**20)[:2], tiles(2**20)[2:11]
+    assert forms._spread([few], 3) == few
+    assert forms._spread([many], 3) == [many[0], many[4], many[8]]
+    assert forms._spread([few, many], 3) == [few[0], many[0], few[1]]
+    assert forms._spread([few, few], 3) == few
+
+
+def test_what_a_row_gains_is_printed_and_stored(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(forms, "candidates", lambda rows, size: iter(tiles(size)))
+    forms.main(["-k", "repeats", "--most", "1", "--rounds", "1", "--size", "1", "--json", str(tmp_path / "f.json")])
+    (stored,) = json.loads((tmp_path / "f.json").read_text())
+    assert stored["row"] == "repeats[0] concatenated: itemsize 1/2"
+    assert list(stored["cases"].values()) == [stored["least"]]
+    assert f"least {stored['least']:.2f}, geometric mean {stored['mean']:.2f}" in capsys.readouterr().out
+
+
+def test_a_row_that_gains_little_is_marked():
+    row = forms.Row("t", 3, Choice("cpu", "words", {"itemsize": {2, 1}, "row_bytes": range(32, 2**62)}, ""))
+    gain = forms.Gain(row, {"a": 1.0, "b": 1.21})
+    assert forms.report(gain).splitlines() == [
+        "t[3] words: itemsize 1/2, row_bytes from 32",
+        "  least 1.00, geometric mean 1.10  gains less than 1.15",
+        "    1.00  a",
+        "    1.21  b",
+    ]
+    assert "gains less" not in forms.report(forms.Gain(row, {"a": 1.1, "b": 1.4}))
+
+
+def test_a_row_without_a_case_is_an_error_that_names_it(monkeypatch):
+    monkeypatch.setattr(forms, "candidates", lambda rows, size: iter(tiles(2**16)))
+    with pytest.raises(SystemExit) as left:
+        forms.main(["-k", "depth_space"])
+    assert "no case chooses these rows" in str(left.value)
+    for row in forms.rows_of("cpu"):
+        assert (row.name in str(left.value)) == (row.table == "depth_space")
+
+
+def test_other_bits_than_plain_are_an_error_that_names_the_row(monkeypatch):
+    def wrong(x):
+        return jnp.tile(x, (8, 1)) if forced_form() else dml_jax.tile(x, (8, 1)) * jnp.asarray(2, x.dtype)
+
+    case = tiles(2**20)[0].case
+    monkeypatch.setattr(forms, "candidates", lambda rows, size: iter([forms.Candidate(case, wrong)]))
+    with pytest.raises(SystemExit, match=r"error: repeats\[0\].*other bits"):
+        forms.main(["-k", "repeats", "--most", "1", "--rounds", "1", "--size", "1"])
+
+
+def test_no_row_is_an_error(capsys):
+    with pytest.raises(SystemExit) as left:
+        forms.main(["-k", "nothing"])
+    assert left.value.code == 2
+    assert "no row of a table for cpu has 'nothing' in its name" in capsys.readouterr().err
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("platform", "size"), [("cpu", 2**24), ("cuda", 2**27)])
+def test_every_row_has_a_case(platform, size):
+    rows = forms.rows_of(platform)
+    found = forms.cases_of(rows, forms.candidates(rows, size), platform, 1)
+    assert [row.name for row, each in zip(rows, found, strict=True) if not each] == []

@@ -1,0 +1,126 @@
+"""Releases of jax beside each other: medians, what is slower, and environments that are complete or made anew."""
+
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import releases
+from dml_jax.bench.measuring import Measured
+from dml_jax.bench.results import Results
+
+
+def row(case="a case", of_copy=0.5, contender="dml_jax"):
+    return Measured(case, "gather", contender, 2**20, 1e-3, 0.9e-3, 1.2e-3, of_copy, True)
+
+
+def run(*rows):
+    return Results("a device", "2026-01-01T00:00:00+00:00", {"jax": "0.10.2"}, rows)
+
+
+def test_the_median_of_the_runs_counts():
+    of = releases.median_of([run(row(of_copy=part), row("other", 1.0)) for part in (0.1, 0.8, 0.7)])
+    assert [(r.case, r.of_copy) for r in of.rows] == [("a case", 0.7), ("other", 1.0)]
+
+
+def test_what_is_slower_than_under_the_first_release_is_told():
+    results = {
+        "1.0": run(row(), row("even"), row("gone")),
+        "1.1": run(row(of_copy=0.4), row("even", 0.45)),
+        "1.2": run(row(of_copy=0.6), row("even", 0.1), row("gone"), row("even", 0.1, "jnp")),
+    }
+    lines, slower = releases.compared(results, 0.15)
+    assert lines == [
+        "jax 1.1 beside 1.0: 2 measurements, 1 slower by more than 15%",
+        "  slower: a case, dml_jax: 0.40 of a copy, and it was 0.50",
+        "  measured under one of them only: gone",
+        "jax 1.2 beside 1.0: 3 measurements, 1 slower by more than 15%",
+        "  slower: even, dml_jax: 0.10 of a copy, and it was 0.50",
+    ]
+    assert slower == 2
+    assert releases.compared({"1.0": results["1.0"], "1.1": results["1.0"]}, 0.15)[1] == 0
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """What would be run; `commands.result` says how it ends."""
+
+    class Commands(list):
+        result = subprocess.CompletedProcess([], 0, "", "")
+
+    run = Commands()
+
+    def called(command, **_):
+        run.append(command)
+        if command[1:3] == ["-m", "venv"]:
+            (releases.Path(command[3]) / "bin").mkdir(parents=True)
+            return subprocess.CompletedProcess(command, 0, "", "")
+        if isinstance(run.result, BaseException):
+            raise run.result
+        return run.result
+
+    monkeypatch.setattr(releases.subprocess, "run", called)
+    return run
+
+
+def test_an_environment_is_made_once(tmp_path, commands):
+    python = releases.environment(tmp_path, "0.10.2")
+    assert commands[0][2:] == ["venv", str(python.parent.parent)]
+    asked = commands[1][commands[1].index("install") :]
+    assert "jax==0.10.2" in asked
+    assert any(one.startswith("click") for one in asked)
+    assert not any(one.startswith(("jax>", "jaxlib")) for one in asked)
+    assert releases.environment(tmp_path, "0.10.2") == python
+    assert len(commands) == 2
+
+
+def test_one_that_an_interruption_left_is_made_anew(tmp_path, commands):
+    commands.result = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        releases.environment(tmp_path, "0.10.2")
+    assert not list(tmp_path.iterdir())
+    commands.result = subprocess.CompletedProcess([], 0, "", "")
+    half = releases.environment(tmp_path, "0.10.2").parent.parent
+    (half / releases.COMPLETE).unlink()  # as one that was killed
+    (half / "old").touch()
+    releases.environment(tmp_path, "0.10.2")
+    assert not (half / "old").exists()
+    assert (half / releases.COMPLETE).exists()
+
+
+def test_a_release_that_cannot_be_installed_is_told(tmp_path, commands, capsys):
+    commands.result = subprocess.CompletedProcess([], 1, "", "ERROR: several lines\nERROR: No jax==9.9 was found\n")
+    with pytest.raises(SystemExit) as told:
+        releases.main(["9.9", "9.8", "--folder", str(tmp_path)])
+    assert "jax 9.9 cannot be installed for Python 3." in str(told.value)
+    assert str(told.value).endswith("ERROR: No jax==9.9 was found")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["0.10.2"], "two releases or more"),
+        (["0.10.2", "newest"], "numbers with dots, such as 0.10.2"),
+        ([], "RELEASE"),
+    ],
+)
+def test_mistakes_are_told(arguments, message, capsys):
+    with pytest.raises(SystemExit) as left:
+        releases.main(arguments)
+    assert left.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("part", "code"), [(0.5, None), (0.1, 1)])
+def test_slower_releases_end_with_1(tmp_path, monkeypatch, commands, capsys, part, code):
+    found = {"0.10.0": run(row()), "0.10.2": run(replace(row(), of_copy=part))}
+    monkeypatch.setattr(releases, "_measured", lambda python, release, *_: found[release])
+    arguments = ["0.10.0", "0.10.2", "--folder", str(tmp_path), "--runs", "1"]
+    if code:
+        with pytest.raises(SystemExit) as left:
+            releases.main(arguments)
+        assert left.value.code == code
+    else:
+        releases.main(arguments)
+    assert "jax 0.10.2 beside 0.10.0: 1 measurements" in capsys.readouterr().out

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .lowering.forms import use_form as use_form
     from .operators import *
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 # Where a name is, beside those of `operators`: nothing is imported before it is used, JAX neither.
 _PLACES = {

@@ -136,7 +136,8 @@ class Operators(Printed):
     def printed(self) -> Iterator[str]:
         rows = [(f"[`{name}`]({name}.md)", _summary(one), _called(one.structs)) for name, one in PAGES.items()]
         head = ("operator", "what it does", "DirectML"), ("---",) * 3
-        yield "\n".join("|".join(("", *row, "")) for row in (*head, *rows))
+        lines = ("|".join(("", *row, "")) for row in (*head, *rows))
+        yield "\n".join(["```{table}", ":class: operators", "", *lines, "```"])
         yield "\n".join(["```{toctree}", ":hidden:", "", *PAGES, "```"])
 
 

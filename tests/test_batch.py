@@ -452,6 +452,8 @@ RESULTS = {
     "a row too many": (lambda x: jnp.concatenate([x, x[:1]]), r"but for a batch of \d it returns float32"),
     "a number": (lambda x: x.sum(), r"but for a batch of \d it returns float32\[\]"),
     "two arrays": (lambda x: (x, x), "but it returns tuple; write one file per call"),
+    "nothing": (lambda x: None, "but it returns NoneType; write one file per call"),
+    "a text": (lambda x: "x", "but it returns str; write one file per call"),
     "keys": (lambda x: random_keys(8), "which no .npy file holds"),
     "refused by the operator": (lambda x: dml_jax.depth_to_space(x, 3), "the channels of input must be a multiple"),
 }

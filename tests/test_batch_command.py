@@ -228,7 +228,9 @@ WRONG = {
         ["gather_nd", "a", "b", "c", "--coordinator", "h:1", "--num-processes", "2", "--process-id", "2"],
         "must be below --num-processes 2",
     ),
-    "no operator": (["transpose"], "No such command 'transpose'"),
+    "no operator": (["transpose"], "No such command 'transpose'; known are activate, add"),
+    "misspelt operator": (["depth_to_spce"], "No such command 'depth_to_spce'; did you mean 'depth_to_space'?"),
+    "hyphens": (["depth-to-space"], "No such command 'depth-to-space'; did you mean 'depth_to_space'?"),
 }
 
 

@@ -128,6 +128,19 @@ def test_a_number_that_cannot_be_is_refused(tmp_path, count, message):
     assert not (tmp_path / "out.npy").exists()
 
 
+USED = """
+import jax
+from dml_jax.command.devices import arrange_cpu_devices
+used = len(jax.devices("cpu"))
+arrange_cpu_devices(used)
+print(used)
+"""
+
+
+def test_the_number_that_a_process_has_is_accepted():
+    assert script(USED).split() == ["1"]
+
+
 # What they do.
 
 
@@ -183,3 +196,11 @@ def test_cpu_devices_share_one_copy_of_what_is_shared(shape, start):
     for shard in placed.addressable_shards:
         assert_same_bits(shard.data, array)
     assert not array.size or len({shard.data.unsafe_buffer_pointer() for shard in placed.addressable_shards}) == 1
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_mesh_of_the_caller_is_not_the_functions(tmp_path, kind):
+    rows, result = np.arange(20, dtype=np.float32), tmp_path / "result.npy"
+    with jax.set_mesh(jax.make_mesh((len(jax.devices()),), ("model",), axis_types=(kind,))):
+        map_batches(lambda x: 2 * x, rows, result, batch_size=8)
+    assert_same_bits(np.load(result), 2 * rows)

@@ -18,7 +18,7 @@ from dml_jax.lowering.device_count import by_devices
 
 def times_devices(x):
     """An array times the number of devices that the function is told."""
-    return by_devices(lambda devices: lambda x: x * devices, lambda x: x)(x)
+    return by_devices(lambda devices: lambda x: x * devices, lambda _: lambda x: x)(x)
 
 
 def mesh_of(shape, kind=AxisType.Auto):

@@ -114,7 +114,7 @@ def test_large_blocks(step):
         to_space = partial(dml_jax.depth_to_space, block_size=block, order=order)
         calls.append((to_depth, random_bits((2, 3, 2 * block, 4 * block), dtype)))
         calls.append((to_space, random_bits((2, 2 * block**2, 3, 4), dtype)))
-    assert_forms_equal_plain(["rows_first", "ranges", "tiles", "joined"], calls)
+    assert_forms_equal_plain(["rows_first", "ranges", "split", "tiles", "joined"], calls)
 
 
 @some_of_every_block
@@ -279,6 +279,7 @@ APPLIED = {
         np.concatenate([SPACE, SPACE], -1),
     ),
     "space_to_depth rows first": ("rows_first", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
+    "space_to_depth split first": ("split", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
     "space_to_depth in ranges": ("ranges", lambda x: dml_jax.space_to_depth(x, 8, order="CRD"), SPACE),
     "space_to_depth words": ("words", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
     "depth_to_space tiles": ("tiles", lambda x: dml_jax.depth_to_space(x, 2), DEPTH),
@@ -319,6 +320,11 @@ APPLIED = {
         TABLE_ROWS,
     ),
     "as_strided words": ("words", lambda x: dml_jax.as_strided(x.reshape(-1), (3, 4), (10, 1), offset=2), TABLE_ROWS),
+    "as_strided split first, joined": (
+        "split_joined",
+        lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)),
+        TABLE_ROWS,
+    ),
     "as_strided joined": ("joined", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
     "gather joined": ("joined", lambda x: dml_jax.gather(x, np.int32([[1, -1, 3, 0]]), -1), TABLE_ROWS),
     "gather_nd joined": (
@@ -469,6 +475,27 @@ def test_an_explicit_mesh(form, function, x):
         if x.ndim == 4:  # leading dimensions belong to the operator
             assert_same_bits(function(sharded), np.stack([function(x), function(-x)]))
         assert_same_bits(jax.vmap(function)(sharded), np.stack([function(x), function(-x)]))
+
+
+@pytest.mark.parametrize("name", ["as_strided branched", "gather bounded", "scatter_nd copied"])
+def test_inside_of_a_shard_map(name):
+    """What is chosen on CPUs, where JAX checks what varies among the devices."""
+    form, function, x = APPLIED[name]
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("cpu")[:2])
+    with use_form(form):
+        mapped = jax.shard_map(lambda rows: function(rows[0])[None], mesh=mesh, in_specs=P("d"), out_specs=P("d"))
+        assert_same_bits(jax.jit(mapped)(np.stack([x, x[::-1]])), np.stack([function(x), function(x[::-1])]))
+
+
+@pytest.mark.parametrize("name", ["space_to_depth words", "depth_to_space double words", "gather words"])
+def test_words_of_a_symbolic_batch(name):
+    """Which JAX cannot call: the plain form is exported."""
+    form, function, x = APPLIED[name]
+    batch = jax.ShapeDtypeStruct(jax.export.symbolic_shape(", ".join(["b", *map(str, x.shape)])), x.dtype)
+    with use_form(form):
+        exported = jax.export.export(jax.jit(jax.vmap(lambda x: function(x))), platforms=["cpu", "cuda"])(batch)
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert_same_bits(exported.call(np.stack([x, x])), np.stack([function(x)] * 2))
 
 
 def test_a_promise_of_order_keeps_the_axis_where_it_is():
@@ -726,7 +753,7 @@ def test_large_pictures(dtype, block):
         back.append(partial(dml_jax.depth_to_space, **attributes))
     with use_form("plain"):
         depths = together(calls)
-    for form in (None, "words", "joined", "tiles", "element_tiles", "double_words", "rows_first", "ranges"):
+    for form in (None, "words", "joined", "tiles", "element_tiles", "double_words", "rows_first", "ranges", "split"):
         with use_form(form) if form else contextlib.nullcontext():
             made = together(calls)
             returned = together(zip(back, made, strict=True))

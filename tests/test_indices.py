@@ -109,3 +109,8 @@ def test_masks_and_plain_numbers_are_no_data():
         dml_jax.scatter_nd(X, np.int32([0]), 5)
     with pytest.raises(dml_jax.DataTypeError, match="input must be an array"):
         dml_jax.gather(type("Class", (), {"__jax_array__": lambda self: X}), np.int32([0]), 0)
+
+
+def test_indices_of_numpy_without_jit():
+    with jax.disable_jit():
+        assert dml_jax.gather(np.float32([10, 11, 12]), np.array([-1, 7, 2**40]), axis=0).tolist() == [12, 12, 12]

@@ -356,8 +356,8 @@ def test_sizes_must_follow_from_the_model():
     assert to_descs(proto, sizes={"n": 4, "x0": (3, 2)}) == wanted
     assert to_descs(proto, sizes={"x1": [4], "x0": (3, 2)}) == wanted
     for sizes, text in [
-        ({}, "every size must be known, which can be given by name, but not all of input 'x0', 'n' of input 'x1'"),
-        ({"n": 4}, "every size must be known, which can be given by name, but not all of input 'x0'"),
+        ({}, "by sizes= in Python or --shape in the command, but not all of input 'x0', 'n' of input 'x1'"),
+        ({"n": 4}, "by sizes= in Python or --shape in the command, but not all of input 'x0'"),
         (
             {"m": 4},
             "or all sizes of an input, but 'm' is neither; known are n, x0, x1",

@@ -94,7 +94,11 @@ def test_a_missing_argument_is_told_with_the_public_name(name):
         (lambda x: dml_jax.gather(x), "gather() missing a required argument: 'indices'"),
         (lambda x: dml_jax.gather(x, x, axes=0), "gather() missing a required argument: 'axis'"),
         (lambda x: dml_jax.gather(x, x, 0, axes=0), "gather() got an unexpected keyword argument 'axes'"),
-        (lambda x: dml_jax.gather_nd(x, x, 0), "gather_nd() too many positional arguments"),
+        (
+            lambda x: dml_jax.depth_to_space(x, 2, "CRD"),
+            "depth_to_space() takes 2 positional arguments, but 3 were given; "
+            "by name: order, data_format, out_sharding",
+        ),
     ],
 )
 def test_a_wrong_call_is_told_with_the_name_of_the_function(call, message):

@@ -53,7 +53,9 @@ class BatchFunction:
             *(jax.ShapeDtypeStruct((self.batch_size, *s.item), s.dtype, sharding=self._split) for s in sources),
             *(jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=self._whole) for a in shared),
         ]
-        self._result = jax.eval_shape(self._fn, *self._arguments)
+        self._mesh = mesh
+        with jax.set_mesh(mesh):  # also where the caller has set another one
+            self._result = jax.eval_shape(self._fn, *self._arguments)
         self._shared = shared
         self.dtype: np.dtype[Any] = np.dtype(self._result.dtype)
         self.item: tuple[int, ...] = self._result.shape[1:]
@@ -70,7 +72,8 @@ class BatchFunction:
 
         result = jax.ShapeDtypeStruct(self._result.shape, self._result.dtype, sharding=self._split)
         jitted = jax.jit(into, donate_argnums=0, keep_unused=True, out_shardings=self._split)
-        compiled = jitted.lower(result, *self._arguments).compile()
+        with jax.set_mesh(self._mesh):
+            compiled = jitted.lower(result, *self._arguments).compile()
         shared = [replicated(array, self._whole) for array in self._shared]
 
         def run(old: jax.Array, *rows: np.ndarray) -> jax.Array:
@@ -118,7 +121,7 @@ def replicated(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
 
 def _one_array(result: Any, rows: int) -> jax.Array:
     rule = "map_batches: fn must return one array with a row per row of its batch"
-    if not jax.tree_util.treedef_is_leaf(jax.tree.structure(result)):
+    if not isinstance(result, jax.Array | np.ndarray):
         raise ConstraintError(f"{rule}, but it returns {type(result).__name__}; write one file per call")
     array = jnp.asarray(result)
     if jnp.issubdtype(array.dtype, jax.dtypes.extended):

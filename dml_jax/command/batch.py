@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from ..errors import ConstraintError
+from ..errors import ConstraintError, suggestion
 from .devices import CPU_DEVICES, arrange_cpu_devices, devices
 from .names import function_names, items
 from .shared import FILE
@@ -64,6 +64,14 @@ class _Operators(click.Group):
         from .batch_options import batch_operators
 
         return _subcommand(cmd_name, batch_operators()[cmd_name])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # Click suggests only subcommands that are made already, which is none of them.
+        if args[0][:1] != "-" and args[0] not in (names := function_names()) and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}; {suggestion(args[0].replace('-', '_'), names)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -29,8 +29,9 @@ def arrange_cpu_devices(count: int | None) -> None:
     try:
         jax.config.update("jax_num_cpu_devices", count or cores())
     except RuntimeError:  # as JAX runs already, where Python calls the command
-        if count is not None:
-            have = f"this process uses {len(jax.devices('cpu'))} already"
+        used = len(jax.devices("cpu"))
+        if count not in (None, used):
+            have = f"this process uses {used} already"
             raise click.UsageError(f"--cpu-devices {count}: {have}; start another one") from None
 
 

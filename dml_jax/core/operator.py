@@ -104,6 +104,9 @@ def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Cal
     count, most, forced, sharding = len(kinds), len(at_place), forced_form, SHARDING
 
     def refuse(args: Any, kwargs: Any) -> None:
+        if len(args) > most and (by_name := [p for p in parameters if p not in places]):
+            taken = f"{most} positional argument{'s' * (most != 1)}"
+            raise TypeError(f"{name}() takes {taken}, but {len(args)} were given; by name: {', '.join(by_name)}")
         try:
             of_python.bind(*args, **kwargs)
         except TypeError as error:

@@ -10,13 +10,15 @@ from jax.custom_batching import custom_vmap
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
+from .words import becomes_words
+
 __all__ = ["by_devices"]
 
 # The number of devices to a function of arrays.
 ByDevices = Callable[[int], Callable[..., jax.Array]]
 
 
-def by_devices(function: ByDevices, alike: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+def by_devices(function: ByDevices, plain: ByDevices) -> Callable[..., jax.Array]:
     """`function(devices)` of arrays, with the number of devices among which the program may divide an array.
 
     An array on one device of eight makes a program of one device; so do an export, and what is inside of a
@@ -24,22 +26,24 @@ def by_devices(function: ByDevices, alike: Callable[..., jax.Array]) -> Callable
 
     Args:
       function: returns functions of equal shapes and types for all numbers.
-      alike: one of equal shapes and types, quick to trace.
+      plain: the same, quick to trace and without words: jax.export cannot refine casts to them in a symbolic batch.
     """
 
     @custom_vmap
     def bound(*arrays: jax.Array) -> jax.Array:
-        aval = jax.make_jaxpr(alike)(*arrays).out_avals[0]
+        aval = jax.make_jaxpr(plain(1))(*arrays).out_avals[0]
         return _by_devices.bind(*arrays, function=function, aval=aval)
 
     @bound.def_vmap
     def batched(size: int, is_batched: Sequence[bool], *arrays: jax.Array) -> tuple[jax.Array, bool]:
         axes = [0 if each else None for each in is_batched]
 
-        def mapped(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-            return jax.vmap(function, axes, axis_size=size)
+        def mapped(function: ByDevices) -> ByDevices:
+            return lambda devices: jax.vmap(function(devices), axes, axis_size=size)
 
-        return by_devices(lambda devices: mapped(function(devices)), mapped(alike))(*arrays), True
+        has_words = any(becomes_words(array.dtype) for array in arrays)
+        chosen = function if isinstance(size, int) or not has_words else plain
+        return by_devices(mapped(chosen), mapped(plain))(*arrays), True
 
     return bound
 

@@ -42,6 +42,8 @@ FormName = Literal[
     "element_tiles",
     "double_words",
     "joined",
+    "split",
+    "split_joined",
     "axis_last",
     "rows_first",
     "ranges",
@@ -67,6 +69,8 @@ FORMS: Mapping[FormName, str] = {
     "element_tiles": "elements of a small tile are put together to words in one thread",
     "double_words": "64-bit words of the result are put together in one thread",
     "joined": "neighbouring results are put together to a word before it is written",
+    "split": "dimensions are split before the transpose, not with it",
+    "split_joined": "the same, and neighbouring results are put together to a word",
     "axis_last": "the indexed axis is moved last, and back",
     "rows_first": "rows are moved first, then the elements of each",
     "ranges": "a dimension is cut into ranges, which are put one after the other",
@@ -99,9 +103,10 @@ def use_form(name: FormName) -> Iterator[None]:
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "axis_last", "rows_first", "ranges",
-        "concatenated", "gathered", "copied", "bounded" or "branched"; of what adds up, such as gradients of gathers,
-        "inverse", "compared", "copies", "runs", "parts", "wide", "chunks", "pulled" or "numbered".
+      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "split_joined", "axis_last",
+        "rows_first", "ranges", "concatenated", "gathered", "bounded", "copied" or "branched"; of what adds up, such as
+        gradients of gathers, "inverse", "compared", "copies", "runs", "parts", "wide", "chunks", "pulled" or
+        "numbered".
 
     Raises:
       ConstraintError: another name.
@@ -195,7 +200,7 @@ def choose_form(options: Callable[[int], Options], table: Sequence[Choice], forc
             forms, case = options(devices)
             return of_leaves(_choose(forms, table, case, forced))
 
-        return by_devices(by_number, of_leaves(options(1)[0]["plain"]))(*leaves)
+        return by_devices(by_number, lambda devices: of_leaves(options(devices)[0]["plain"]))(*leaves)
 
     return form
 

@@ -103,7 +103,7 @@ def on_each_device(
         def on_whole_mesh(devices: int) -> Callable[..., jax.Array]:
             return divided(devices, frozenset(get_abstract_mesh().axis_names))
 
-        return by_devices(on_whole_mesh, function)(*arrays)
+        return by_devices(on_whole_mesh, lambda _: function)(*arrays)
 
     @bound.def_vmap
     def batched(size: int, is_batched: Sequence[bool], *arrays: jax.Array) -> tuple[jax.Array, bool]:
@@ -113,7 +113,7 @@ def on_each_device(
         def mapped(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
             return jax.vmap(function, where, axis_size=size)
 
-        return by_devices(lambda devices: mapped(divided(devices, axes)), mapped(function))(*arrays), True
+        return by_devices(lambda devices: mapped(divided(devices, axes)), lambda _: mapped(function))(*arrays), True
 
     return bound
 

@@ -153,7 +153,9 @@ def _desc(
     try:
         if missing := [name for name in filter(None, (*node.inputs, *outputs)) if name not in tensors]:
             open_ones = list(dict.fromkeys(text for name in missing for text in open_sizes.get(name, ())))
-            rule = "every size must be known" + (", which can be given by name" if open_ones else "")
+            rule = "every size must be known"
+            if open_ones:
+                rule += ", or be given by sizes= in Python or --shape in the command"
             raise OnnxError(f"{rule}, but not {', '.join(open_ones) or f'those of {missing[0]!r}'}")
         given = node.bound([tensors[name] if name else None for name in node.inputs])
         return _DESCRIBED[node.function]([tensors[name] if name else None for name in outputs], **given)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from ..core.desc import OperatorDesc
 from ..core.fields import IndexInput, Input, Output, UInt
@@ -88,7 +89,7 @@ def gather(
     Source: DML_GATHER_OPERATOR_DESC. DirectML promises only that a bad index reads inside the input;
       reading the nearest element along `axis` is the choice made here.
     """
-    assert isinstance(indices, jax.Array)  # a scalar was made one when it was read
+    indices = jnp.asarray(indices)  # under jax.disable_jit they may be NumPy's
     axis %= input.ndim
     behind = axis + indices.ndim
     placed = (*range(axis), *range(behind, behind + input.ndim - 1 - axis))

@@ -22,7 +22,8 @@ def quick(size: int) -> Iterator[Case]:
 def full(size: int) -> Iterator[Case]:
     for itemsize in DTYPES:
         yield from _rows(size, itemsize, (4, 16, 64, 128, 256, 1024, 4096), ("random",))
-        yield from _rows(size, itemsize, (512,), ("random", "sorted"))
+        yield from _rows(size, itemsize, (16, 512), ("sorted",))
+        yield from _rows(size, itemsize, (512,), ("random",))
         yield from _axes(size, itemsize)
 
 

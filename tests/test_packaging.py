@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
-from trove_classifiers import classifiers
 
 import dml_jax
 
@@ -124,9 +123,10 @@ def test_the_metadata_says_what_is_needed(metadata):
 
 
 def test_the_classifiers_are_known_and_of_what_was_tested(metadata):
+    known = pytest.importorskip("trove_classifiers", reason="it comes with the build backend").classifiers
     stated = {*metadata.get_all("Classifier")}
     assert "Typing :: Typed" in stated
-    assert stated <= classifiers
+    assert stated <= known
     page = (ROOT / "docs/contributing.md").read_text().partition("### Where the tests passed")[2].partition("\n## ")[0]
     tested = {cells[1] for cells in (line.split(" | ") for line in page.splitlines()) if len(cells) == 4}
     minors = re.findall(r"Python :: (3\.\d+)$", "\n".join(stated), re.MULTILINE)

@@ -116,7 +116,7 @@ def test_another_number_of_processes_is_refused(job):
     leave(path, out, count=3)
     with pytest.raises(BatchError, match=r"process.of was 3 and is 2"):
         part(path, out, 0)
-    with pytest.raises(BatchError, match="of a run with another number of processes"):
+    with pytest.raises(BatchError, match="it belongs to a run with another number of processes"):
         map_batches(blocks, path, out, batch_size=8)
     map_batches(blocks, path, out, batch_size=8, restart=True)
     is_right(out, array)

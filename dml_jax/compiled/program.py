@@ -12,6 +12,8 @@ from jax import lax
 from ..core.computation import Computation
 from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
+from ..lowering.forms import forced_form
+from ..lowering.scatter import copies_table
 from ..lowering.strided import in_storage_order, update
 
 __all__ = ["BufferSpec", "Program"]
@@ -145,13 +147,16 @@ class Program:
         return layout.is_dense and out.size == layout.span
 
     def _replace_in(self, out: jax.Array, inputs: dict[str, jax.Array]) -> None:
-        """Moves the input that is copied into the output's memory first, where both lie alike."""
+        """Moves the input that is copied into the output's memory first, where both lie alike and no form does that."""
         name = self.desc.replaces_in
         if name is None:
             return
         (port,) = self.outputs
         if self._fills(port, out) and self.ports[name].is_packed and self.ports[port].is_packed:
-            inputs[name] = _move_into(out, self._stored[name].view(inputs[name])).ravel()
+            (updates,) = (inputs[other] for other in self.inputs if other != name and not self.desc.is_index(other))
+            view = self._stored[name].view(inputs[name])
+            on_cpu = _leave if forced_form() is None and copies_table(view, updates) else _move_into
+            inputs[name] = lax.platform_dependent(out, view, cpu=on_cpu, default=_move_into).ravel()
 
     @cached_property
     def _stored(self) -> dict[str, StoredTensor]:
@@ -162,6 +167,10 @@ def _distinct(tensor: TensorDesc) -> int:
     """Elements of the buffer that coordinates address, at most: a stride of 0 addresses one."""
     strides = tensor.strides or packed_strides(tensor.sizes)
     return min(tensor.element_span, prod(n for n, s in zip(tensor.sizes, strides, strict=True) if s))
+
+
+def _leave(_: jax.Array, input: jax.Array) -> jax.Array:
+    return input
 
 
 def _move_into(out: jax.Array, input: jax.Array) -> jax.Array:

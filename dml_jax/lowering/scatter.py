@@ -7,14 +7,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from .bits import as_bits, hide_constant, is_key, is_narrow
-from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
+from .forms import SMALL, Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .linear import linear, transpose_of
 from .rows import Write
 from .shards import on_each_device
 from .slices import Slices
 from .words import becomes_words, from_words, lanes, to_words
 
-__all__ = ["TABLE", "scatter_slices"]
+__all__ = ["TABLE", "copies_table", "scatter_slices"]
 
 # On an H200, an eighth of the rows of a table of 256 MB; bandwidth as a part of a copy's in the same run. Both write a
 # donated table in place, words in a third of the time. Not on CPUs, where words would copy it.
@@ -56,10 +56,19 @@ def _options(
         forms["copied"] = lambda indices, input, updates: plain(indices, _copy(input), updates)
     case = {
         "itemsize": input.dtype.itemsize,
-        "is_tiny": TINY * known_bytes(updates) < known_bytes(input),
+        "is_tiny": _is_tiny(input, updates),
         "bytes": 2 * known_bytes(input),
     }
     return forms, case
+
+
+def copies_table(input: jax.Array, updates: jax.Array) -> bool:
+    """Whether a CPU copies a table that is not donated straight into the result, unless another form is forced."""
+    return 2 * known_bytes(input) >= SMALL and not is_narrow(input.dtype) and not _is_tiny(input, updates)
+
+
+def _is_tiny(input: jax.Array, updates: jax.Array) -> bool:
+    return TINY * known_bytes(updates) < known_bytes(input)
 
 
 def _copy(input: jax.Array) -> jax.Array:

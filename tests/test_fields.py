@@ -35,18 +35,12 @@ from dml_jax.core.fields import (
     OptionalInput,
     OptionalOutput,
     Output,
-    Scalar,
-    ScalarType,
-    ScaleAndBias,
-    ScaleBias,
-    Size,
-    Size2D,
     UInt,
     counted_by,
     named,
-    scalar_of,
-    truncated,
 )
+from dml_jax.core.scalar import Scalar, ScalarType, scalar_of, truncated
+from dml_jax.core.small_structs import ScaleAndBias, ScaleBias, Size, Size2D
 from dml_jax.core.support import ALL_TYPES, RANKS_1_TO_8, levels
 from dml_jax.desc_json import read_desc
 from dml_jax.dxdispatch.faults import ModelError

@@ -13,9 +13,10 @@ from jax import lax, nn
 
 from ..errors import ConstraintError, DataTypeError, describe, message, suggestion
 from .feature_level import FeatureLevel
-from .fields import FLOAT, SCALE_BIAS, Field, ScaleAndBias, counted_by
+from .fields import FLOAT, Field, counted_by
 from .kinds import attribute
 from .rules import Fact, Operands, Rule, custom
+from .small_structs import SCALE_BIAS, ScaleAndBias
 
 __all__ = [
     "ACTIVATIONS",

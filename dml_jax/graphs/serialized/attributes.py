@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.activation import ACTIVATIONS
 from ...core.activation import Activation as Fused
+from ...core.activation_table import ACTIVATIONS
 from ...core.data_type import DataType
 from ...core.desc import OperatorDesc
 from ...core.fields import Field

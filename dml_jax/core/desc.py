@@ -16,6 +16,7 @@ from .computation import Computation, R
 from .feature_level import NEWEST, FeatureLevel
 from .fields import Field, fields_of
 from .fusion import supported_activation
+from .ports import argument_of, by_argument, ports_of
 from .rules import Rule, faults
 from .stored import StoredTensor, saturate
 from .struct_rules import shared_by_all
@@ -154,21 +155,15 @@ class OperatorDesc(Computation[R]):
 
     def shown(self, port: str) -> str:
         """DirectML's name of a port: InputTensors[0] of `inputs[0]`."""
-        name, bracket, number = port.partition("[")
-        return f"{self.directml_names()[name]}{bracket}{number}"
+        name = argument_of(port)
+        return self.directml_names()[name] + port.removeprefix(name)
 
     def is_index(self, port: str) -> bool:
-        return self.fields()[port.partition("[")[0]].is_index
+        return self.fields()[argument_of(port)].is_index
 
     def _ports(self, names: Sequence[str]) -> dict[str, TensorDesc]:
-        ports: dict[str, TensorDesc] = {}
-        for name in names:
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                ports |= {f"{name}[{i}]": tensor for i, tensor in enumerate(value)}
-            elif value is not None:
-                ports[name] = value
-        return ports
+        given = {name: getattr(self, name) for name in names}
+        return ports_of({name: value for name, value in given.items() if value is not None})
 
     def fields_bound(self) -> dict[str, str | tuple[str, ...]]:
         names, bound = self.directml_names(), {}
@@ -180,12 +175,7 @@ class OperatorDesc(Computation[R]):
 
     def by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
         """What belongs to ports by the fields that take it: a tuple for an array, None for a tensor left out."""
-        found: dict[str, Any] = {}
-        for name in self.input_names():
-            value = getattr(self, name)
-            several = isinstance(value, tuple)
-            found[name] = tuple(ports[f"{name}[{i}]"] for i in range(len(value))) if several else ports.get(name)
-        return found
+        return by_argument(ports, like={name: getattr(self, name) for name in self.input_names()})
 
     # Running.
 

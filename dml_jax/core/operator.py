@@ -13,6 +13,7 @@ import jax
 
 from ..lowering.forms import forced_form, forcing
 from .kinds import Kind, kinds_of
+from .ports import by_argument, ports_of
 from .rules import Operands, Rule, check
 from .sharding import Dims, has_mesh, on_mesh
 
@@ -60,13 +61,14 @@ def _traced(
 
     def traced(fixed: tuple[Any, ...], *given: Any) -> Any:
         form, sharding, attributes = fixed
-        values = dict(zip(arrays, given, strict=True)) | dict(zip(static, attributes, strict=True))
+        by_name = dict(zip(arrays, given, strict=True))
+        values = by_name | dict(zip(static, attributes, strict=True))
         operands = {p: values[p] for p, kind in kinds.items() if kind.is_shown}
         check(name, rules, operands)
-        flat = _flat(arrays, given)
+        flat = ports_of(by_name)
 
-        def compute(*arrays_: Any) -> Any:
-            return function(**values | _grouped(arrays, given, arrays_))
+        def compute(*ports: Any) -> Any:
+            return function(**values | by_argument(dict(zip(flat, ports, strict=True)), like=by_name))
 
         with forcing(form):
             if has_mesh(sharding, flat):
@@ -75,23 +77,6 @@ def _traced(
 
     traced.__name__ = name
     return jax.jit(traced, static_argnums=0)
-
-
-def _flat(names: list[str], given: tuple[Any, ...]) -> dict[str, Any]:
-    """Returns every array by name; those of a sequence are named `inputs[0]`, `inputs[1]` and so on."""
-    flat: dict[str, Any] = {}
-    for name, value in zip(names, given, strict=True):
-        flat |= {f"{name}[{i}]": one for i, one in enumerate(value)} if isinstance(value, tuple) else {name: value}
-    return flat
-
-
-def _grouped(names: list[str], like: tuple[Any, ...], flat: tuple[Any, ...]) -> dict[str, Any]:
-    """Returns arrays in the order of `_flat` as the arguments `like`, where a sequence is one argument."""
-    rest = iter(flat)
-    return {
-        name: tuple(next(rest) for _ in value) if isinstance(value, tuple) else next(rest)
-        for name, value in zip(names, like, strict=True)
-    }
 
 
 def _reader(function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Callable[..., Any]) -> Callable[..., Any]:

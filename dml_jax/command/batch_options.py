@@ -14,6 +14,7 @@ from ..core.arguments import as_dtype, as_indices, as_int, as_ints, as_real, as_
 from ..core.fusion import as_activation
 from ..core.kinds import Kind
 from ..core.operator import SHARDING
+from ..core.ports import argument_of
 from .types import ActivationType, NumberType
 
 __all__ = ["COMMON", "BatchOperator", "batch_operators"]
@@ -35,28 +36,13 @@ class BatchOperator:
     attributes: tuple[click.Option, ...]
     example: str
 
-    def slots(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Every file by its operand, those of a list as `inputs[0]`."""
-        slots: dict[str, Any] = {}
-        for name, value in given.items():
-            slots |= {f"{name}[{i}]": one for i, one in enumerate(value)} if self.operands[name] else {name: value}
-        return slots
-
-    def grouped(self, slots: Mapping[str, Any]) -> dict[str, Any]:
-        """What `slots` took apart."""
-        found: dict[str, Any] = {name: slots[name] for name, is_list in self.operands.items() if not is_list}
-        for name in self.operands.keys() - found.keys():
-            count = sum(slot.startswith(f"{name}[") for slot in slots)
-            found[name] = [slots[f"{name}[{i}]"] for i in range(count)]
-        return found
-
     def named(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes that were given, by the names that the function has for them."""
         return {name.removeprefix(_RENAMED): value for name, value in options.items() if value is not None}
 
-    def is_index(self, slot: str) -> bool:
-        """Whether a file holds indices."""
-        return self.function.kinds[slot.partition("[")[0]].read is as_indices
+    def is_index(self, port: str) -> bool:
+        """Whether the file of a port holds indices."""
+        return self.function.kinds[argument_of(port)].read is as_indices
 
 
 # What an option says of an item; others say what the docstring does. And an example of it, where it is required.

@@ -54,13 +54,14 @@ class Field:
     """The kind of a field.
 
     Args:
-      kind: as DirectML's schema calls it, "input tensor", "uint array".
-      read: takes the struct, the field's DirectML name and the value given; returns the value that is kept.
-      from_json: what is read, from its JSON form.
-      to_json: the JSON form of what is kept.
-      counted_by: the field of DirectML's struct that has the length of an array, which is no field here.
+      kind: what DirectML's schema calls it: "input tensor", "uint array".
+      read: takes the name of the struct, DirectML's name of the field, and the value given; returns the value that the
+        descriptor keeps, or raises an error.
+      from_json: takes the JSON form; returns a value that `read` takes.
+      to_json: takes the value that the descriptor keeps; returns its JSON form.
+      counted_by: of an array, the field of DirectML's struct that has its length. Here it is no field of its own.
       is_optional: whether it may be None.
-      is_index: of an input tensor, whether it holds indices: any 64-bit ones become 32-bit ones, no data.
+      is_index: whether it is a tensor of indices. These may become 32-bit ones while x64 is off; data never do.
       values: of an enumeration, DirectML's names of its members.
     """
 
@@ -91,18 +92,18 @@ class Field:
         return self.counted_by is not None
 
     def directml_name(self, name: str) -> str:
-        """Our name to DirectML's: `block_size` to BlockSize, `input` to InputTensor, `inputs` to InputTensors."""
+        """Returns DirectML's name: BlockSize of `block_size`, InputTensor of `input`, InputTensors of `inputs`."""
         words = "".join(word.capitalize() for word in name.split("_"))
         if not self.is_tensor:
             return words
         return f"{words.removesuffix('s')}Tensors" if self.is_array else f"{words}Tensor"
 
     def kept(self, struct: str, name: str, value: Any) -> Any:
-        """The value as it is kept.
+        """Returns the value that the descriptor keeps.
 
         Raises:
-          DataTypeError: of the wrong type.
-          ConstraintError: out of the range of DirectML's field.
+          DataTypeError: the value has the wrong type.
+          ConstraintError: the value is out of the range of DirectML's field.
         """
         if value is None and self.is_optional:
             return None
@@ -151,7 +152,7 @@ def _elements(field: Field, json: Sequence[Any]) -> list[Any]:
 
 
 def _array_of(field: Field, what: str, count: str) -> Field:
-    """An array of such values, in JSON too."""
+    """Returns the kind of an array of these; messages call them `what`, and `count` is the field of its length."""
     return replace(
         field,
         kind=f"{field.kind} array",
@@ -199,14 +200,14 @@ def as_real(struct: str, field: str, value: Any) -> Real:
 
 
 def _as_bool(struct: str, field: str, value: Any) -> bool:
-    """C's BOOL is an integer, so 1 and 0 are True and False too."""
+    """Reads a bool; 1 and 0 are taken too, because the BOOL of C is an integer."""
     if isinstance(value, bool | int | np.bool_ | np.integer) and value in (0, 1):
         return bool(value)
     raise DataTypeError(message(struct, f"{field} must be True or False", f"it is {describe(value)}", {field: value}))
 
 
 def number_from_json(json: Any) -> Any:
-    """JSON has no infinities: they are written as strings."""
+    """Reads a number; NaN and the infinities, which JSON lacks, are strings."""
     names = {"nan": float("nan"), "inf": float("inf"), "-inf": -float("inf")}
     return names.get(json.lower(), json) if isinstance(json, str) else json
 
@@ -223,7 +224,7 @@ Bool = Annotated[bool, Field("bool", _as_bool)]
 
 
 def counted_by(count: str, of: Field = UINT, what: str | None = None) -> Field:
-    """An array, of integers or `what`; `count` is the field of DirectML's struct that has its length."""
+    """Returns the kind of an array, of unsigned integers by default; `count` is DirectML's field of its length."""
     return _array_of(of, what or ("integers" if of is not FLOAT else "numbers"), count)
 
 
@@ -235,8 +236,8 @@ def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntE
 
     Args:
       names: the enumeration.
-      prefix: of the full names.
-      others: names of elsewhere, such as ONNX's, which programs may use and files may not.
+      prefix: what DirectML's full names begin with.
+      others: more names of members, such as ONNX's, which Python programs may use and model files may not.
     """
     values, elsewhere = tuple(names.__members__), others or {}
     accepted = ", ".join(dict.fromkeys((*values, *elsewhere)))

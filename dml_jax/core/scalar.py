@@ -60,7 +60,7 @@ _TYPE_NAME = named(DataType, "DML_TENSOR_DATA_TYPE_")
 
 
 def _as_scalar_type(struct: str, field: str, value: Any) -> DataType:
-    """A member, or a type of NumPy, as TensorDesc takes them."""
+    """Reads a data type as TensorDesc does: a member, a name, or a type of NumPy."""
     name = np.dtype(value).name.upper() if isinstance(value, type | np.dtype) else value
     return _TYPE_NAME.read(struct, field, name)
 
@@ -70,9 +70,10 @@ Scalar = Annotated[Any, Field("scalar union", _as_scalar, _scalar_from_json, _sc
 
 
 def scalar_of(value: Any, data_type: DataType) -> np.generic:
-    """The element of `data_type` that a scalar union holds: a number as that type, the bits of one of NumPy.
+    """Returns the element of `data_type` that a scalar union holds.
 
-    UInt16 is how DirectML's union holds a FLOAT16, which it has no member for.
+    A Python number is converted to the type. A number of NumPy that has the width of the type gives its bits: a UInt16
+    gives those of a FLOAT16, for which DirectML's union has no member.
 
     Raises:
       DataTypeError: the type cannot hold the number.
@@ -93,7 +94,10 @@ def scalar_of(value: Any, data_type: DataType) -> np.generic:
 
 
 def truncated(value: float, data_type: DataType) -> np.generic:
-    """The element of `data_type` that a FLOAT means: of integers its whole part, or the nearest one, and 0 for NaN."""
+    """Returns the element of `data_type` that a FLOAT means.
+
+    For an integer type that is the whole part, the nearest integer of the type if that is out of range, and 0 for NaN.
+    """
     dtype = data_type.dtype
     with np.errstate(over="ignore"):
         single = np.float32(value)

@@ -15,7 +15,7 @@ __all__ = ["SCALE_BIAS", "ScaleAndBias", "ScaleBias", "Size", "Size2D"]
 
 @dataclass(frozen=True)
 class Size:
-    """DML_SIZE_2D."""
+    """DML_SIZE_2D: a width and a height."""
 
     width: int
     height: int

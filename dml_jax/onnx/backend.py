@@ -1,4 +1,4 @@
-"""`Backend`: this library in the shape of `onnx.backend.base.Backend`, that ONNX's test runner drives."""
+"""`Backend`: the interface `onnx.backend.base.Backend`, by which ONNX's test runner runs this library."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def compute(function: OnnxFunction, inputs: Sequence[Any]) -> tuple[np.ndarray, 
 
 
 def runner(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
-    """What runs a function on inputs: compiled, or node by node where the data of an input decides a shape.
+    """Returns what runs a function on inputs: compiled, or node by node if the data of an input decide a shape.
 
     x64 must be on, here and when it runs.
     """
@@ -44,7 +44,7 @@ def runner(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[
 
 
 def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
-    """What runs a function, compiled, on inputs; x64 must be on, here and when it runs.
+    """Compiles a function for inputs, and returns what runs it; x64 must be on, here and when it runs.
 
     Raises:
       NotConstantError: the data of an input decides a shape.
@@ -56,7 +56,7 @@ def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tupl
 
 
 def node_by_node(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
-    """What runs a function on inputs without compiling it; x64 must be on when it runs."""
+    """Returns what runs a function on inputs without compiling it; x64 must be on when it runs."""
     return lambda: _tuple(function(*inputs))
 
 

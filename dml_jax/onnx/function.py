@@ -29,8 +29,8 @@ class OnnxFunction:
     """A model as a function: call it with its inputs in order or by name; `jax.jit`, `jax.vmap` and `jax.grad` apply.
 
     Args:
-      graph: the model, taken apart.
-      static: inputs that are known, by name.
+      graph: of the model.
+      static: the values of inputs that callers do not give, by name.
       int32: names of int64 inputs that are given as int32.
     """
 
@@ -103,7 +103,7 @@ class OnnxFunction:
         return results[0] if len(results) == 1 else results
 
     def _assigned(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs by name."""
+        """Returns the inputs by name."""
         names = [spec.name for spec in self._inputs]
         if len(inputs) > len(names):
             hint = "; a dict of parameters is given as parameters=" if isinstance(inputs[-1], Mapping) else ""

@@ -1,4 +1,4 @@
-"""`Graph`: a model taken apart, whose operators are all done and whose values exist before they are read."""
+"""`Graph`: a model that is read. All of its operators are supported, and every value exists before it is read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ __all__ = ["Graph", "TensorSpec", "read_graph"]
 
 @dataclass(frozen=True)
 class Graph:
-    """A model whose operators are all supported.
+    """A model that is read.
 
     Args:
       name: of the graph.
@@ -37,10 +37,10 @@ class Graph:
 
 
 def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
-    """Takes a model apart.
+    """Reads the graph of a model.
 
     Raises:
-      UnsupportedError: it has operators that are not done; all are listed.
+      UnsupportedError: it has operators that are not supported; the message lists all of them.
       OnnxError: it breaks ONNX's rules, or a tensor cannot be read.
     """
     graph = model.graph
@@ -64,7 +64,7 @@ def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:
-    """The versions of operators by domain."""
+    """Returns the version of each domain."""
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     newest = defs.onnx_opset_version()
     if versions and not 1 <= versions[0] <= newest:
@@ -84,7 +84,7 @@ def _spec(info: onnx.ValueInfoProto) -> TensorSpec:
 
 
 def _size(dimension: onnx.TensorShapeProto.Dimension) -> int | str | None:
-    """A size, its name, or None; exporters write sizes that they do not know as -1 and "?" too."""
+    """Returns a size, its name, or None. Some exporters write -1 or "?" for a size that they do not know."""
     if dimension.HasField("dim_value"):
         return None if dimension.dim_value == -1 else dimension.dim_value
     return None if dimension.dim_param == "?" else dimension.dim_param or None

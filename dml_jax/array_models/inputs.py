@@ -46,7 +46,7 @@ def make_inputs(
 
 
 def _read(spec: TensorSpec, path: Path) -> np.ndarray:
-    """An array of a .npy file; numpy.save keeps of types such as bfloat16 only their size."""
+    """Reads a .npy file; it names a type such as bfloat16 only by its size."""
     array = read_array(spec.name, path)
     if array.dtype.kind == "V" and array.dtype.itemsize == spec.dtype.itemsize:
         array = array.view(spec.dtype)
@@ -56,14 +56,14 @@ def _read(spec: TensorSpec, path: Path) -> np.ndarray:
 
 
 def _named_sizes(inputs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """The sizes that have names, where an array says them."""
+    """Returns the sizes that have names, as far as arrays fix them."""
     found = [spec for spec in inputs if spec.name in arrays]
     pairs = (pair for spec in found for pair in zip(spec.sizes or (), arrays[spec.name].shape, strict=False))
     return {size: n for size, n in pairs if isinstance(size, str)}
 
 
 def _shape(spec: TensorSpec, sizes: Mapping[Any, int]) -> Shape:
-    """The shape of an input without a file."""
+    """Returns the shape of an input without a file."""
     if spec.sizes is None:
         rule = f"input {spec.name!r}: the model must say how many dimensions it has"
         raise ConstraintError(f"{rule}, but does not: give a file, or its sizes as --binding-shape {spec.name}:1,3,8")

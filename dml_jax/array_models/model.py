@@ -1,4 +1,4 @@
-"""`ArrayModel`: what an ONNX model and a serialized graph have in common when they run on arrays."""
+"""`ArrayModel`: an ONNX model or a serialized graph, as `dml-jax run` runs both on arrays."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -96,20 +96,20 @@ class BatchFunction:
 
 
 def suitable_size(fn: Callable[..., jax.Array], sources: Sequence[Source], shared: Sequence[np.ndarray]) -> int:
-    """How many rows of all inputs and of the output have BATCH_BYTES together."""
+    """Returns the batch size at which a batch of all inputs and of the output has BATCH_BYTES, one row at least."""
     one = BatchFunction(fn, sources, shared, 1)
     row = sum(prod(rows.item) * rows.dtype.itemsize for rows in (*sources, one))
     return max(1, BATCH_BYTES // max(row, 1))
 
 
 def _devices(rows: int) -> list[Any]:
-    """Those that share a batch: all, but of CPU devices no more than it has rows, as they share cores and memory."""
+    """The devices that share a batch: all, but no more CPU devices than rows, as they share cores and memory."""
     devices = jax.local_devices()
     return devices[:rows] if devices[0].platform == "cpu" else devices
 
 
 def replicated(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
-    """The array on every device; CPU devices share one copy of it."""
+    """Returns the array on every device; CPU devices share one copy of it."""
     if array.ctypes.data % ALIGNMENT or not array.flags.c_contiguous:
         memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % ALIGNMENT
@@ -132,6 +132,6 @@ def _one_array(result: Any, rows: int) -> jax.Array:
 
 
 def host_rows(result: jax.Array, count: int) -> list[np.ndarray]:
-    """The first `count` rows as they lie in memory, one array per device; a view where the device is the host."""
+    """Returns the first `count` rows, one array per device; on a CPU they are views of its memory."""
     parts = {shard.index[0].start or 0: shard.data for shard in result.addressable_shards}
     return [np.asarray(parts[start])[: count - start] for start in sorted(parts) if start < count]

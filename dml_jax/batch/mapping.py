@@ -171,7 +171,7 @@ def _run(
 def _batches(
     sources: Sequence[Source], rows: range | None, size: int, count_read: Callable[[int], None]
 ) -> Iterator[tuple[int, list[np.ndarray]]]:
-    """The rows in batches; all that there are where `rows` is None.
+    """Yields the rows in batches with their counts; all rows until an iterator ends if `rows` is None.
 
     Raises:
       BatchError: an input has changed.
@@ -205,7 +205,7 @@ def _agreed(sources: Sequence[Source], counts: Sequence[int], start: int) -> int
 
 
 def _rows(sources: Sequence[Source], share: Share) -> int | None:
-    """How many rows the inputs have; None where only iterators are left to tell.
+    """Returns how many rows the inputs have; None if all of them are iterators.
 
     Raises:
       ConstraintError: they differ, or an iterator is to be shared among processes.

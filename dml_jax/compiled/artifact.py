@@ -1,4 +1,4 @@
-"""Compiled operators as bytes: a zip file of the descriptor, what jax.export makes of both forms, and owned buffers."""
+"""Artifacts of compiled operators: a zip file of the descriptor, two programs of jax.export, and owned buffers."""
 
 import io
 import json
@@ -25,7 +25,7 @@ VERSION = 2
 
 
 def jit_forms(fresh: Callable[..., Any], bound: Callable[..., Any], outputs: int) -> Executables:
-    """Jits both forms; the bound outputs, which come first, are given away, even where what they hold is not needed."""
+    """Jits both forms; the bound outputs, which come first, are donated even if what they hold is not needed."""
     return jax.jit(fresh), jax.jit(bound, donate_argnums=range(outputs), keep_unused=True)
 
 
@@ -52,7 +52,7 @@ def dump(
 
 
 def _member(port: str) -> str:
-    """The file that holds an owned buffer: an input of a graph may have a name that no file can have."""
+    """Returns the name of the file of an owned buffer; it is quoted, because inputs of graphs may have any name."""
     return f"{quote(port, safe='[]', errors='surrogatepass')}.npy"
 
 
@@ -110,7 +110,7 @@ def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export
 
 
 def _restore(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> Executables:
-    """Both forms for buffers of any length: exported ones take the least lengths only."""
+    """Returns both forms for buffers of any length; exported programs take the least lengths only."""
     lengths, made = [struct.size for struct in program.input_structs], program.stored_structs
 
     def cut(buffers: Sequence[jax.Array]) -> list[jax.Array]:

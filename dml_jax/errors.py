@@ -118,7 +118,7 @@ def message(operator: str, rule: str, fact: str, operands: Mapping[str, Any]) ->
 
 
 def describe(value: Any) -> str:
-    """Returns an operand in at most 80 characters: an array by dtype and shape, an enum by its name, others by repr."""
+    """Returns an operand in brief: an array by dtype and shape, an enum by its name, anything else by its repr."""
     if isinstance(value, enum.Enum):
         return value.name
     if hasattr(value, "describe"):

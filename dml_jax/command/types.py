@@ -1,4 +1,4 @@
-"""What the command reads from its command line, with what a shell completes: levels, operators, times."""
+"""The types of options and arguments of the command: levels, operators, times, shapes and numbers."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whether a model fits the machine, before anything of it is made."""
+"""Checks, before any buffer is made, that a model fits into the memory of the machine and of the device."""
 
 import os
 from collections.abc import Mapping

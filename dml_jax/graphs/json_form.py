@@ -101,7 +101,7 @@ def _read_nodes(
 
 
 def _by_name(section: str, json: Any, faults: Faults) -> Iterator[tuple[str, Any]]:
-    """Yields the entries of an object whose keys are strings; other keys, which a Python mapping may have, are faults."""
+    """Yields the entries of an object whose keys are strings; other keys, which a mapping may have, are faults."""
     for name, form in as_object(section, json).items():
         if isinstance(name, str):
             yield name, form

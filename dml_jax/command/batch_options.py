@@ -10,8 +10,8 @@ import click
 import jax
 
 from ..catalogue import FUNCTIONS
-from ..core.activation import as_activation
 from ..core.arguments import as_dtype, as_indices, as_int, as_ints, as_real, as_real_or_reals, as_reals
+from ..core.fusion import as_activation
 from ..core.kinds import Kind
 from ..core.operator import SHARDING
 from .types import ActivationType, NumberType

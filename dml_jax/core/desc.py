@@ -12,10 +12,10 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
-from .activation import supported_activation
 from .computation import Computation, R
 from .feature_level import NEWEST, FeatureLevel
 from .fields import Field, fields_of
+from .fusion import supported_activation
 from .rules import Rule, faults
 from .stored import StoredTensor, saturate
 from .struct_rules import shared_by_all

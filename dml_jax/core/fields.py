@@ -9,7 +9,6 @@ class Slice1Desc(OperatorDesc):
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,15 +18,14 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, Faults, describe, message
-from .data_type import DataType, as_integer
-from .exact import Real, TypedNumber
+from .data_type import as_integer
+from .exact import Real
 from .tensor import TensorDesc
-from .tensor_json import refuse_unknown, tensor_from_json, tensor_to_json
+from .tensor_json import tensor_from_json, tensor_to_json
 
 __all__ = [
     "FLOAT",
     "INT",
-    "SCALE_BIAS",
     "UINT",
     "Bool",
     "Field",
@@ -39,19 +37,13 @@ __all__ = [
     "OptionalOutput",
     "Output",
     "Outputs",
-    "Scalar",
-    "ScalarType",
-    "ScaleAndBias",
-    "ScaleBias",
-    "Size2D",
     "UInt",
     "as_real",
     "counted_by",
     "fields_of",
     "named",
     "number_from_json",
-    "scalar_of",
-    "truncated",
+    "number_to_json",
 ]
 
 Reader = Callable[[str, str, Any], Any]
@@ -219,13 +211,13 @@ def number_from_json(json: Any) -> Any:
     return names.get(json.lower(), json) if isinstance(json, str) else json
 
 
-def _number_to_json(value: Any) -> Any:
+def number_to_json(value: Any) -> Any:
     return value if value - value == 0 else str(float(value))
 
 
 UINT = Field("uint", partial(_as_ranged, 0, 2**32 - 1, "[0, 2**32 - 1]"))
 INT = Field("int", partial(_as_ranged, -(2**31), 2**31 - 1, "[-2**31, 2**31 - 1]"))
-FLOAT = Field("float", as_real, number_from_json, _number_to_json)
+FLOAT = Field("float", as_real, number_from_json, number_to_json)
 UInt = Annotated[int, UINT]
 Bool = Annotated[bool, Field("bool", _as_bool)]
 
@@ -266,143 +258,3 @@ def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntE
         return json
 
     return Field("enum", read, from_json, to_json=lambda value: value.name, values=values)
-
-
-# Small structs.
-
-
-@dataclass(frozen=True)
-class Size:
-    """DML_SIZE_2D."""
-
-    width: int
-    height: int
-
-
-@dataclass(frozen=True)
-class ScaleAndBias:
-    """DML_SCALE_BIAS: x * scale + bias."""
-
-    scale: float
-    bias: float
-
-
-def _small_struct(cls: type, number: Field, kind: str, *, is_optional: bool = False) -> Field:
-    names = list(cls.__dataclass_fields__)  # type: ignore[attr-defined]
-    shown = {name: UINT.directml_name(name) for name in names}
-
-    def read(struct: str, field: str, value: Any) -> Any:
-        values = [getattr(value, name, None) for name in names] if isinstance(value, cls) else value
-        if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != len(names):
-            rule = f"{field} must be a {cls.__name__} of {' and '.join(names)}"
-            raise DataTypeError(message(struct, rule, f"it is {describe(value)}", {field: value}))
-        return cls(*(number.read(struct, f"{field}.{shown[n]}", v) for n, v in zip(names, values, strict=True)))
-
-    def from_json(json: Any) -> Any:
-        if not isinstance(json, Mapping):
-            return json
-        faults = Faults()
-        refuse_unknown(json, list(shown.values()), faults)
-        for field in shown.values():
-            if field not in json:
-                faults.add(ConstraintError(f"{field} is missing"))
-        faults.finish()
-        return [number.from_json(json[field]) for field in shown.values()]
-
-    def to_json(value: Any) -> Any:
-        return {field: number.to_json(getattr(value, name)) for name, field in shown.items()}
-
-    return Field(kind, read, from_json, to_json, is_optional=is_optional)
-
-
-Size2D = Annotated[Size, _small_struct(Size, UINT, "size 2d")]
-SCALE_BIAS = _small_struct(ScaleAndBias, FLOAT, "scale bias", is_optional=True)
-ScaleBias = Annotated[ScaleAndBias | None, SCALE_BIAS]
-
-
-# A number whose type another field names.
-
-# The members of DML_SCALAR_UNION that are numbers.
-_MEMBERS = {
-    name: np.dtype(name.lower())
-    for name in ("Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64", "Float32", "Float64")
-}
-
-
-def _as_scalar(struct: str, field: str, value: Any) -> int | Real | TypedNumber:
-    if isinstance(value, np.integer | np.floating):
-        return TypedNumber.of(value)
-    if isinstance(value, TypedNumber | Real) or type(value) is int:
-        return value
-    if type(value) is float:
-        return Real(value)
-    rule = f"{field} must be a number, or one of NumPy whose bits are meant"
-    raise DataTypeError(message(struct, rule, f"it is {describe(value)}", {field: value}))
-
-
-def _scalar_from_json(json: Any) -> Any:
-    if not isinstance(json, Mapping):
-        return number_from_json(json)
-    if len(json) != 1 or (member := next(iter(json))) not in _MEMBERS:
-        raise ConstraintError(f"a scalar must be a number, or an object with one of {', '.join(_MEMBERS)}")
-    number, dtype = number_from_json(json[member]), _MEMBERS[member]
-    is_number = isinstance(number, int | float) and not isinstance(number, bool)
-    limits = np.iinfo(dtype) if dtype.kind in "iu" else None
-    if not is_number or (limits and not (number == number // 1 and limits.min <= number <= limits.max)):
-        raise ConstraintError(f"{member} must be a number that it holds, but it is {json[member]!r:.60}")
-    return dtype.type(number)
-
-
-def _scalar_to_json(value: Any) -> Any:
-    if not isinstance(value, TypedNumber):
-        return _number_to_json(value)
-    member = next((name for name, dtype in _MEMBERS.items() if dtype == value.dtype), None)
-    number = _number_to_json(value.number.item())
-    return number if member is None else {member: number}
-
-
-_TYPE_NAME = named(DataType, "DML_TENSOR_DATA_TYPE_")
-
-
-def _as_scalar_type(struct: str, field: str, value: Any) -> DataType:
-    """A member, or a type of NumPy, as TensorDesc takes them."""
-    name = np.dtype(value).name.upper() if isinstance(value, type | np.dtype) else value
-    return _TYPE_NAME.read(struct, field, name)
-
-
-ScalarType = Annotated[DataType, replace(_TYPE_NAME, read=_as_scalar_type)]
-Scalar = Annotated[Any, Field("scalar union", _as_scalar, _scalar_from_json, _scalar_to_json)]
-
-
-def scalar_of(value: Any, data_type: DataType) -> np.generic:
-    """The element of `data_type` that a scalar union holds: a number as that type, the bits of one of NumPy.
-
-    UInt16 is how DirectML's union holds a FLOAT16, which it has no member for.
-
-    Raises:
-      DataTypeError: the type cannot hold the number.
-    """
-    dtype = data_type.dtype
-    if isinstance(value, TypedNumber) and value.dtype != dtype and value.dtype.itemsize == dtype.itemsize:
-        return value.number.view(dtype)
-    number = value.number.item() if isinstance(value, TypedNumber) else value
-    if dtype.kind == "f":
-        with np.errstate(over="ignore"), suppress(OverflowError):
-            element = dtype.type(number)
-            if math.isinf(element) <= math.isinf(number):
-                return element
-    limits = np.iinfo(dtype) if dtype.kind != "f" else None
-    if limits and limits.min <= number <= limits.max and number == int(number):
-        return dtype.type(int(number))
-    raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
-
-
-def truncated(value: float, data_type: DataType) -> np.generic:
-    """The element of `data_type` that a FLOAT means: of integers its whole part, or the nearest one, and 0 for NaN."""
-    dtype = data_type.dtype
-    with np.errstate(over="ignore"):
-        single = np.float32(value)
-        if dtype.kind == "f":
-            return dtype.type(single)
-    limits = np.iinfo(dtype)
-    return dtype.type(0 if np.isnan(single) else int(min(max(float(single), limits.min), limits.max)))

@@ -5,8 +5,8 @@ from typing import Any
 
 from ..errors import ConstraintError, DataTypeError
 from ..strides.injective import collision
-from .fields import scalar_of
 from .rules import Fact, Law, Operands, Rule
+from .scalar import scalar_of
 from .tensor import TensorDesc
 
 __all__ = [

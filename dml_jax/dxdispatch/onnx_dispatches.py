@@ -16,7 +16,8 @@ from .onnx_models import OnnxModel
 from .resources import Buffer
 
 if TYPE_CHECKING:
-    from ..onnx.graph import Graph, TensorSpec
+    from ..core.tensor_spec import TensorSpec
+    from ..onnx.graph import Graph
 
 __all__ = ["BoundInput", "BoundOutput", "OnnxDispatch", "read_onnx_dispatch"]
 
@@ -121,7 +122,7 @@ def _known(graph: Graph, inputs: Mapping[str, BoundInput]) -> Mapping[str, Any]:
 
 
 def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, int]) -> BoundInput:
-    from ..onnx.function import check_sizes
+    from ..onnx.arguments import check_sizes
 
     if json is None:
         raise ConstraintError("it is not bound")

@@ -12,7 +12,8 @@ import numpy as np
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
-from ..core.fields import number_from_json, scalar_of
+from ..core.fields import number_from_json
+from ..core.scalar import scalar_of
 from ..core.tensor import TensorDesc
 from ..core.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
 from ..errors import ConstraintError, Faults, suggestion

@@ -14,7 +14,8 @@ from onnx.backend.base import BackendRep, namedtupledict
 
 from ..dxdispatch.memory import check_program
 from .errors import NotConstantError
-from .function import OnnxFunction, run_node, to_jax
+from .function import OnnxFunction, to_jax
+from .single_node import run_node
 
 __all__ = ["Backend", "Prepared", "compiled", "compute", "node_by_node", "runner"]
 

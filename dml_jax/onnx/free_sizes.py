@@ -6,9 +6,10 @@ from typing import Literal
 
 import onnx
 
+from ..core.tensor_spec import TensorSpec
 from ..errors import ConstraintError, suggestion
 from .errors import OnnxError
-from .graph import Graph, TensorSpec
+from .graph import Graph
 
 __all__ = ["Sizes", "forget_names", "override_sizes", "with_sizes"]
 

@@ -3,45 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import defs
 
+from ..core.tensor_spec import TensorSpec
 from .block import Block, Step
 from .errors import OnnxError
 from .loading import dtype_of, read_tensor
 from .reader import Reader, operator_name
 
 __all__ = ["Graph", "TensorSpec", "read_graph"]
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """What a model says about an input.
-
-    Args:
-      name: in the model.
-      dtype: of the elements.
-      sizes: a size, the name of one, or None if any will do; None for any rank.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    sizes: tuple[int | str | None, ...] | None
-
-    @property
-    def open_sizes(self) -> tuple[str, ...]:
-        """The sizes that the model leaves open, in words."""
-        if self.sizes is None:
-            return (f"all of input {self.name!r}",)
-        is_open = [(d, n) for d, n in enumerate(self.sizes) if not isinstance(n, int)]
-        return tuple(f"{repr(n) if n else f'dimension {d}'} of input {self.name!r}" for d, n in is_open)
-
-    def __str__(self) -> str:
-        sizes = "" if self.sizes is None else f"[{', '.join('?' if n is None else str(n) for n in self.sizes)}]"
-        return f"{self.name}: {self.dtype}{sizes}"
 
 
 @dataclass(frozen=True)

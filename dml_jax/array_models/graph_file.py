@@ -8,6 +8,7 @@ import jax
 
 from ..core.feature_level import FeatureLevel
 from ..core.tensor_spec import TensorSpec
+from ..dxdispatch.memory import check_program
 from ..errors import ConstraintError, Faults
 from ..graphs.files import constant_files, owned_inputs, read_constants, read_graph_file
 from .model import ArrayModel, Program
@@ -40,6 +41,7 @@ def read_graph_model(path: Path, feature_level: FeatureLevel | str) -> ArrayMode
         given = dict(zip((one.name for one in inputs), arrays, strict=True)) | read_constants(constants, owned)
         ordered = [given[name] for name in graph.inputs]
         program = jax.jit(lambda *x: jax.tree.leaves(graph.compute(*x))).lower(*ordered).compile()
+        check_program(program)
         return Program(lambda: tuple(program(*ordered)))
 
     return ArrayModel(path, inputs, tuple(graph.outputs), (path, *constants.values()), prepare)

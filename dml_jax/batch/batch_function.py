@@ -1,6 +1,7 @@
 """One compiled function for every batch: sharded over the local devices, into buffers that are used again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -49,18 +50,18 @@ class BatchFunction:
         # Not check_vma: a scan that begins with zeros would have to say that they vary.
         mapped = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
         self._fn = jax.jit(mapped)  # its trace for the shapes is found again when it is compiled
-        self._arguments = [
+        arguments = [
             *(jax.ShapeDtypeStruct((self.batch_size, *s.item), s.dtype, sharding=self._split) for s in sources),
             *(jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=self._whole) for a in shared),
         ]
         self._mesh = mesh
-        with jax.set_mesh(mesh):  # also where the caller has set another one
-            self._result = jax.eval_shape(self._fn, *self._arguments)
+        with self._own_context():
+            self._result = jax.eval_shape(self._fn, *arguments)
         self._shared = shared
         self.dtype: np.dtype[Any] = np.dtype(self._result.dtype)
         self.item: tuple[int, ...] = self._result.shape[1:]
 
-    def compile(self) -> Callable[..., jax.Array]:
+    def jitted(self) -> Callable[..., jax.Array]:
         """Returns a function of an output that is no longer needed and of one NumPy array per source.
 
         The old output is written over: fresh memory would cost a page fault per 4 KiB of every batch.
@@ -70,17 +71,22 @@ class BatchFunction:
             del old
             return lax.optimization_barrier(self._fn(*arguments))  # an argument is never handed through as the result
 
-        result = jax.ShapeDtypeStruct(self._result.shape, self._result.dtype, sharding=self._split)
+        # Called, not compiled ahead: jax 0.10 wants another layout of 4-bit arguments then than it gives them.
         jitted = jax.jit(into, donate_argnums=0, keep_unused=True, out_shardings=self._split)
-        with jax.set_mesh(self._mesh):
-            compiled = jitted.lower(result, *self._arguments).compile()
         shared = [replicated(array, self._whole) for array in self._shared]
 
         def run(old: jax.Array, *rows: np.ndarray) -> jax.Array:
             placed = [jax.device_put(self._padded(r), self._split, may_alias=True) for r in rows]
-            return compiled(old, *placed, *shared)
+            with self._own_context():
+                return jitted(old, *placed, *shared)
 
         return run
+
+    @contextmanager
+    def _own_context(self) -> Iterator[None]:
+        """Also where the caller has set another mesh, or disabled what divides and compiles `fn`."""
+        with jax.set_mesh(self._mesh), jax.disable_jit(False):
+            yield
 
     def new_output(self) -> jax.Array:
         """A buffer for one result."""

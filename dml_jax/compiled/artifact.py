@@ -83,8 +83,7 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
       ConstraintError: something else, damaged, or for none of this process's platforms.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as file:
-            members = {name: file.read(name) for name in file.namelist()}
+        members = _members(content)
         head = json.loads(members.pop(HEAD))
         if head["version"] != VERSION:
             raise ConstraintError(f"its version is {head['version']}, and {VERSION} is known")
@@ -99,6 +98,17 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
     if here.isdisjoint(fresh.platforms):
         raise ConstraintError(f"the serialised operator is for {fresh.platforms}, and this process has {sorted(here)}")
     return program, owned, _restore(program, fresh, bound)
+
+
+def _members(content: bytes) -> dict[str, bytes]:
+    """The files in a zip file, which together are no longer than it: what claims more is refused before it is read."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in file.infolist()):
+            raise ConstraintError("its members are compressed, and those of one are stored as they are")
+        claimed = sum(member.file_size for member in file.infolist())
+        if claimed > len(content):
+            raise ConstraintError(f"its members claim {claimed} bytes, and it has {len(content)}")
+        return {name: file.read(name) for name in file.namelist()}
 
 
 def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> None:

@@ -12,6 +12,7 @@ import onnx
 from onnx.backend.base import Backend as Base
 from onnx.backend.base import BackendRep, namedtupledict
 
+from ..dxdispatch.memory import check_program
 from .errors import NotConstantError
 from .function import OnnxFunction, to_jax
 from .single_node import run_node
@@ -48,10 +49,12 @@ def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tupl
 
     Raises:
       NotConstantError: the data of an input decides a shape.
+      ConstraintError: it needs more memory than there is.
     """
     # Weights in a program take long to compile; a few numbers may decide a shape, as the scales of a Resize do.
     weights = {name: jnp.asarray(value) for name, value in function.parameters.items() if value.size > FEW}
     program = jax.jit(lambda p, x: _tuple(function(*x, parameters=p))).lower(weights, list(inputs)).compile()
+    check_program(program)
     return lambda: program(weights, list(inputs))
 
 

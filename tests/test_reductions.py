@@ -366,6 +366,35 @@ def test_sums_of_many_turns_are_rounded_once(case):
         assert (abs(found - sums) <= unit / 2 + 600 * 2.0**-24 * most).all()
 
 
+@pytest.mark.parametrize("dtype", sampled(["float32", "bfloat16"], ["bfloat16"]))
+@pytest.mark.parametrize("mode", ["clip", "fill"])
+def test_an_element_that_many_neighbours_meet(mode, dtype):
+    """Along the last axis `numbered` gives it several places; what is dropped may be met most often, too."""
+    dtype, rng, shape = jnp.dtype(dtype), np.random.default_rng(13), (6, 70)
+    cotangent, table = small(rng, dtype, shape), jnp.zeros((6, 30), dtype)
+    read = partial(dml_jax.gather_elements, axis=1, mode=mode)
+    back = lambda at, c: jax.vjp(lambda x: read(x, at), table)[1](c)[0]  # noqa: E731
+    zipf = (rng.zipf(1.3, shape) - 1) % 33
+    program = programs(("plain", "numbered"), back, zipf.astype(np.int32), cotangent)[1]
+    for at in (zipf, rng.integers(0, 30, shape), np.full(shape, 29), np.full(shape, 30), np.repeat(zipf[:, :1], 70, 1)):
+        kept, expected = (at < 30) | (mode == "clip"), np.zeros(table.shape)
+        np.add.at(expected, (np.nonzero(kept)[0], np.minimum(at, 29)[kept]), exact(cotangent)[kept])
+        assert_same_bits(program(at.astype(np.int32), cotangent), as_type(expected, dtype))
+
+
+@pytest.mark.parametrize("form", sampled(["chunks", "pulled"], ["chunks"]))
+def test_one_update_that_goes_elsewhere_is_not_lost(form):
+    """Where all go to one row they are added up by columns."""
+    updates = np.random.default_rng(14).normal(size=(300, 64)).astype(jnp.bfloat16)
+    read = lambda x, ids: dml_jax.gather(x, ids, 0)  # noqa: E731
+    back = lambda ids, u: flown_back(read, ids, [u])[0][:40]  # noqa: E731
+    program = programs(("plain", form), back, np.zeros(300, np.int32), updates)[1]
+    for ids in np.where(np.arange(300) == np.array([[-1], [0], [150], [299]]), 3, 39).astype(np.int32):
+        expected = np.zeros((40, 64))
+        np.add.at(expected, ids, exact(updates))
+        np.testing.assert_allclose(exact(np.asarray(program(ids, updates))), expected, rtol=2**-8, atol=1e-4)
+
+
 WIDE_SUMS = list(itertools.product(("int8", "uint16"), REDUCTIONS))
 REDUCED = [*HALF, *COMPLEX, ("float8_e5m2", "add"), *WIDE_SUMS]
 UFUNCS = {"add": (64, np.add), "mul": (3, np.multiply), "min": (4, np.minimum), "max": (1, np.maximum)}

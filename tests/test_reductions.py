@@ -576,6 +576,38 @@ def test_few_updates_of_a_donated_table_of_narrow_floats(case):
     assert memory.temp_size_in_bytes < (copies + 1 / 4) * size
 
 
+READ_ROWS = {
+    "gather": lambda x, i, **how: dml_jax.gather(x, i, 0, **how),
+    "gather_elements": lambda x, i, **how: dml_jax.gather_elements(x, jnp.tile(i[:, None], x.shape[1]), 0, **how),
+    "gather_nd": lambda x, i, **how: dml_jax.gather_nd(x, i[:, None], **how),
+}
+
+
+def test_gradients_are_added_to_a_ref_in_place():
+    """In every mode: XLA adds the updates to what the ref holds, and makes no table of zeros for them."""
+    ids, rng, count = np.int32([1, 8191, -1, 1, 9000, 5]), np.random.default_rng(15), 1 << 13
+    reads = [partial(f, i=ids, mode=m) for f in READ_ROWS.values() for m in ("clip", "promise_in_bounds", "fill")]
+    kept = [ids < (count if read.keywords["mode"] != "clip" else 9001) for read in reads]
+    totals, cotangents = [small(rng, np.float32, (len(reads), n, 16)) for n in (count, ids.size)]
+
+    def added(totals, cotangents):
+        refs = [jax.new_ref(total) for total in totals]
+        for read, ref, cotangent in zip(reads, refs, cotangents, strict=True):
+            jax.vjp(read, jnp.zeros((count, 16)))[1].with_refs(ref)(cotangent)
+        return [jax.ref.freeze(ref) for ref in refs]
+
+    program = jax.jit(added, donate_argnums=0).lower([*totals], [*cotangents]).compile()
+    memory = program.memory_analysis()
+    assert memory.alias_size_in_bytes == totals.nbytes
+    assert memory.temp_size_in_bytes < totals[0].nbytes / 4
+    expected = totals.copy()
+    for total, cotangent, inside in zip(expected, cotangents, kept, strict=True):
+        at = np.minimum(np.where(ids < 0, ids + count, ids), count - 1)
+        np.add.at(total, at[inside], cotangent[inside])
+    for actual, wanted in zip(program([*map(jnp.asarray, totals)], [*cotangents]), expected, strict=True):
+        assert_same_bits(actual, wanted)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_no_constant_of_the_size_of_the_indices_is_in_a_gradient(axis):
     """XLA would fold it while it compiles, for seconds."""

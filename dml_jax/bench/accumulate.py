@@ -1,6 +1,6 @@
 """Gradients of gathers: tables and indices of real programs, four distributions of indices each, and who is beside."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -197,7 +197,7 @@ def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
     return cupy_run(case, _added_by_cupy, np.zeros(case.attributes["shape"], turns[0][0].dtype), turns)
 
 
-def _added_by_cupy(cupy: Any, attributes: dict[str, Any]) -> Callable[..., None]:
+def _added_by_cupy(cupy: Any, attributes: Mapping[str, Any]) -> Callable[..., None]:
     """The same for CuPy."""
     rows, columns = (cupy.arange(n) for n in attributes["shape"])
 

@@ -1,7 +1,7 @@
 """Other libraries, where they are installed: torch with out=, ONNX Runtime with IO binding (ORT), CuPy with out=."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -175,7 +175,7 @@ def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
 
 
 def cupy_run(
-    case: Case, form: Callable[[Any, dict[str, Any]], Callable[..., Any]], out: Any, turns: Sequence[Arrays]
+    case: Case, form: Callable[[Any, Mapping[str, Any]], Callable[..., Any]], out: Any, turns: Sequence[Arrays]
 ) -> Run | None:
     """Calls of what `form` makes of CuPy and a case's attributes, into its first argument; None for types it lacks."""
     import cupy  # pyright: ignore[reportMissingImports]

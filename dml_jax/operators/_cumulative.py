@@ -40,12 +40,12 @@ def dims_of(x: Operands) -> Dims:
 
 @dataclass(frozen=True)
 class Accumulation:
-    """How numbers along an axis are combined.
+    """How the elements along an axis are combined.
 
     Args:
-      combine: two of them.
-      scan: what lax has.
-      start: what nothing is combined to.
+      combine: the function of jax.lax that combines two elements.
+      scan: the function of jax.lax that combines a whole axis.
+      start: the result for no elements.
     """
 
     combine: Callable[[jax.Array, jax.Array], jax.Array]
@@ -62,7 +62,7 @@ LONG, SIDE_BY_SIDE = 1024, 64
 
 
 def accumulate(kind: Accumulation, input: Any, axis: int, direction: str, exclusive: bool) -> jax.Array:
-    """Combines the elements of `input` along an axis, those up to each one or, exclusive, those before it."""
+    """Combines, along an axis, the elements up to each one, or the elements before it if `exclusive`."""
     array = jnp.asarray(input)
     axis, reverse = axis % array.ndim, direction == "decreasing"
     found = _running(_OF_BOOLS[kind] if array.dtype == jnp.bool_ else kind, array, axis, reverse)
@@ -106,7 +106,7 @@ STRUCT_RULES = (same_sizes("output", "input"), below_rank("axis", "input"))
 
 
 def since(level: str) -> tuple[Support, ...]:
-    """The table of an operator that came with a feature level."""
+    """Returns the table of an operator that exists from a feature level on."""
     return levels(
         ("5_0", RANKS_1_TO_8, (*FLOATS, *INDEX_TYPES)),
         ("4_0", RANKS_1_TO_8, _UP_TO_32_BITS),

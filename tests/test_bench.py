@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,7 +16,7 @@ from checks import sampled
 from click.testing import CliRunner
 
 from dml_jax import ConstraintError
-from dml_jax.bench import cases, contenders, measuring, networks, peers, report, results, subjects
+from dml_jax.bench import accumulate, cases, contenders, measuring, networks, peers, report, results, subjects
 from dml_jax.bench.subjects import SUBJECTS
 from dml_jax.command import bench as command
 
@@ -159,6 +161,44 @@ def test_what_cupy_runs_is_right_as_numpy_runs_it(name):
     SUBJECTS[case.operator].of_cupy(np, case.attributes)(out, *arrays)
     SUBJECTS[case.operator].of_numpy(case.attributes)(like, *arrays)
     np.testing.assert_array_equal(out, like)
+
+
+class NumPyAsCuPy(SimpleNamespace):
+    """The functions of CuPy that gradients are measured with, on the host."""
+
+    asarray, asnumpy, arange, add = map(staticmethod, (np.array, np.asarray, np.arange, np.add))
+    cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None))
+
+
+GRADIENTS = [
+    accumulate._of_rows(9, 4, 20, "float32", "Zipf", {}),
+    accumulate._of_elements((5, 4), 0, "float32", "uniform"),
+    accumulate._of_elements((5, 4), 1, "float32", "one id"),
+]
+
+
+def test_every_contender_of_gradients_gives_the_same_bits(monkeypatch):
+    """CuPy among them where JAX has a GPU, for all types that it has."""
+    assert "CuPy" not in [contender.name for contender in accumulate.contenders(peers=False)]
+    monkeypatch.setitem(sys.modules, "cupy", NumPyAsCuPy())
+    monkeypatch.setattr(accumulate, "has_cupy", lambda: True)
+    found = accumulate.contenders(peers=True)
+    for case in GRADIENTS:
+        runs = {c.name: run for c in found if (run := c.start(case, [case.make()]))}
+        assert {"dml_jax", "deterministic", "jnp", "CuPy"} <= {*runs}
+        assert not find_spec("torch") or "torch scatter_add_" in runs
+        assert measuring._compare(runs, case.tolerance) == dict.fromkeys(runs, True)
+    of_cupy = found[-1]
+    narrow = accumulate._of_rows(9, 4, 20, "bfloat16", "Zipf", {})
+    assert of_cupy.name == "CuPy"
+    assert of_cupy.start(narrow, [narrow.make()]) is None
+
+
+def test_cupy_is_taken_where_it_is_installed_and_jax_has_a_gpu(monkeypatch):
+    for installed, backend in ((True, "gpu"), (True, "cpu"), (False, "gpu")):
+        monkeypatch.setattr(peers, "find_spec", lambda name, installed=installed: installed)
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        assert peers.has_cupy() == (installed and backend == "gpu")
 
 
 def test_the_best_of_torch_counts_and_has_a_name():

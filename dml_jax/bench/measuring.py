@@ -17,6 +17,7 @@ __all__ = ["Effort", "Measured", "measure"]
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
 TOO_SLOW = 0.1  # seconds of a call; then one is enough
+REST = 0.005  # seconds; so long threads of OpenMP spin after a call, and on two cores take one from whoever is next
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,7 @@ def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
     for _ in range(effort.rounds):
         shuffler.shuffle(order)  # whoever comes after a slow one finds colder caches
         for name in order:
+            time.sleep(REST)
             samples[name].append(_timed(runs[name], calls[name]))
     return samples
 

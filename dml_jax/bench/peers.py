@@ -1,7 +1,7 @@
 """Other libraries, where they are installed: torch with out=, ONNX Runtime with IO binding (ORT), CuPy with out=."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +15,7 @@ from .contenders import Contender, HostRun, Run, host_arrays, joined, own, sprea
 from .onnx_node import OnnxNode
 from .subjects import SUBJECTS
 
-__all__ = ["contenders", "torch_run", "versions"]
+__all__ = ["contenders", "cupy_run", "has_cupy", "torch_run", "versions"]
 
 Start = Callable[[Case, Sequence[Arrays]], Run | None]
 COMPILED = "compile"  # the form of torch's that torch.compile takes
@@ -45,9 +45,14 @@ def _installed(compiled: bool) -> dict[str, Start]:
             found |= {f"torch {name}": partial(_torch, name) for name in names}
             if compiled and _compiles():
                 found[f"torch {COMPILED}"] = _compiled
-    if find_spec("cupy") and not on_cpu:
+    if has_cupy():
         found["CuPy"] = _cupy
     return found
+
+
+def has_cupy() -> bool:
+    """Whether CuPy is installed, and JAX runs on a GPU."""
+    return bool(find_spec("cupy")) and jax.default_backend() != "cpu"
 
 
 def versions() -> dict[str, str]:
@@ -166,14 +171,21 @@ def _run_of_torch(
 
 
 def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
+    form = getattr(SUBJECTS[case.operator], "of_cupy", None)
+    return cupy_run(case, form, host_arrays(case, turns[0]), turns) if form else None
+
+
+def cupy_run(
+    case: Case, form: Callable[[Any, Mapping[str, Any]], Callable[..., Any]], out: Any, turns: Sequence[Arrays]
+) -> Run | None:
+    """Calls of what `form` makes of CuPy and a case's attributes, into its first argument; None for types it lacks."""
     import cupy  # pyright: ignore[reportMissingImports]
 
-    form = getattr(SUBJECTS[case.operator], "of_cupy", None)
-    if form is None or _is_foreign(turns[0]):
+    if _is_foreign(turns[0]):
         return None
     run = _DeviceRun(
         form(cupy, case.attributes),
-        jax.tree.map(cupy.asarray, host_arrays(case, turns[0])),
+        jax.tree.map(cupy.asarray, out),
         [tuple(map(cupy.asarray, arrays)) for arrays in turns],
         cupy.cuda.get_current_stream().synchronize,
         lambda out, most: cupy.asnumpy(spread(out, most)),

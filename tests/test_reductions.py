@@ -17,6 +17,7 @@ from jax.test_util import check_grads
 from small_arrays import random_keys
 
 import dml_jax
+from dml_jax.lowering import sample
 
 pytestmark = pytest.mark.device
 
@@ -323,8 +324,27 @@ def flown_back(read, ids, cotangents):
     return [jax.vjp(lambda x: read(x, ids), jnp.zeros_like(c))[1](c)[0] for c in cotangents]
 
 
+MANY = 10**6
+MEETINGS = {
+    "uniform": (lambda rng: rng.integers(0, MANY, MANY), False),
+    "a permutation": (lambda rng: rng.permutation(MANY), False),
+    "all dropped": (lambda rng: np.full(MANY, MANY), False),
+    "multiples of 2**16 that are distinct": (lambda rng: np.arange(2000) * 2**16, False),
+    "one row": (lambda rng: np.full(MANY, 7), True),
+    "words of a text": (lambda rng: np.minimum(rng.zipf(1.3, MANY), MANY) - 1, True),
+    "every fiftieth": (lambda rng: np.where(np.arange(MANY) % 50 == 49, 3, np.arange(MANY)), True),
+    "the last hundredth": (lambda rng: np.where(np.arange(MANY) > MANY - MANY // 100, 3, np.arange(MANY)), True),
+}
+
+
+@pytest.mark.parametrize(("draw", "expected"), MEETINGS.values(), ids=MEETINGS)
+def test_a_sample_tells_whether_many_updates_meet(draw, expected):
+    rows = jnp.asarray(draw(np.random.default_rng(0)), np.int32)
+    assert bool(sample.many_meet(rows, 2**28 if rows.size < MANY else MANY)) == expected
+
+
 FORMS = [  # of what is read, with which promise; the forms of its gradient, and the widths of rows
-    (rows, {}, ("plain", "runs", "copies", "chunks", "pulled"), (1, 3, 4, 64)),
+    (rows, {}, ("plain", "runs", "copies", "chunks", "pulled", "sampled"), (1, 3, 4, 64)),
     (rows, {"unique_indices": True}, ("plain", "inverse"), (1, 3, 4, 64)),
     (elements, {}, ("plain", "parts", "copies"), (1, 3)),
     (elements, {}, ("plain", "numbered"), (4, 7)),

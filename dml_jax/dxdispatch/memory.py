@@ -1,4 +1,4 @@
-"""Whether a model fits the machine, before anything of it is made."""
+"""Checks, before any buffer is made, that a model fits into the memory of the machine and of the device."""
 
 import os
 from collections.abc import Mapping
@@ -6,12 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from ..errors import ConstraintError
 from .commands import Dispatchable
 from .onnx_models import OnnxModel
 from .resources import Buffer
 
-__all__ = ["check_bytes", "check_device", "check_memory"]
+__all__ = ["check_bytes", "check_device", "check_memory", "check_program"]
 
 
 def check_memory(
@@ -35,15 +37,15 @@ def check_memory(
     check_bytes(held + working, "its buffers and tensors", limit)
 
 
-def check_bytes(needed: int, what: str, limit: int | None = None) -> None:
-    """Compares what a model needs for something with the machine's memory; `limit` is as above.
+def check_bytes(needed: int, what: str, limit: int | None = None, where: str = "the machine") -> None:
+    """Compares what a model needs for something with the memory of `where`; `limit` is as above.
 
     Raises:
       ConstraintError: it needs more.
     """
     limit = _available() if limit is None else limit
     if limit is not None and needed > limit:
-        raise ConstraintError(f"the model needs {_gib(needed)} for {what}, and the machine has {_gib(limit)}")
+        raise ConstraintError(f"the model needs {_gib(needed)} for {what}, and {where} has {_gib(limit)}")
 
 
 def check_device(dispatchables: Mapping[str, Dispatchable | OnnxModel], device: Any) -> None:
@@ -57,6 +59,22 @@ def check_device(dispatchables: Mapping[str, Dispatchable | OnnxModel], device: 
         if limit is not None and _tensors(dispatchable) > limit:
             needed, there = _gib(_tensors(dispatchable)), _gib(limit)
             raise ConstraintError(f"dispatchable {name!r} needs {needed} for its tensors, and the device has {there}")
+
+
+def check_program(program: Any) -> None:
+    """Compares what a compiled program holds while it runs with the memory of its device, or of the machine.
+
+    Args:
+      program: what jax.jit compiled, for one device.
+
+    Raises:
+      ConstraintError: it holds more.
+    """
+    parts = program.memory_analysis()
+    needed = parts.argument_size_in_bytes + parts.output_size_in_bytes + parts.temp_size_in_bytes
+    (device,) = jax.tree.leaves(program.output_shardings)[0].device_set
+    limit = (device.memory_stats() or {}).get("bytes_limit")
+    check_bytes(needed, "its tensors", limit, "the machine" if limit is None else "the device")
 
 
 def _tensors(dispatchable: Dispatchable | OnnxModel) -> int:

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.activation import Activation, Fused, Fusion, axes_within
+from ..core.activation import Activation
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import Input, OptionalInput, Output, UInt, counted_by, named
+from ..core.fusion import Fused, Fusion, axes_within
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import (

@@ -38,12 +38,12 @@ def dims_of(x: Operands) -> Dims:
 
 @dataclass(frozen=True)
 class Accumulation:
-    """How numbers along an axis are combined.
+    """How the elements along an axis are combined.
 
     Args:
-      scan: what lax has.
-      of_bools: the same of 0 and 1 as int8, which never overflows.
-      start: what nothing is combined to.
+      scan: the function of jax.lax.
+      of_bools: the function for 0 and 1 as int8, which never overflows.
+      start: the result for no elements.
     """
 
     scan: Callable[..., jax.Array]
@@ -56,7 +56,7 @@ PRODUCT = Accumulation(lax.cumprod, lax.cummin, 1)
 
 
 def accumulate(kind: Accumulation, input: Any, axis: int, direction: str, exclusive: bool) -> jax.Array:
-    """Combines the elements of `input` along an axis, those up to each one or, exclusive, those before it."""
+    """Combines, along an axis, the elements up to each one, or the elements before it if `exclusive`."""
     array = jnp.asarray(input)
     is_bool = array.dtype == jnp.bool_
     wide = array.astype(jnp.int8 if is_bool else computed_type(array.dtype))
@@ -74,7 +74,7 @@ STRUCT_RULES = (same_sizes("output", "input"), below_rank("axis", "input"))
 
 
 def since(level: str) -> tuple[Support, ...]:
-    """The table of an operator that came with a feature level."""
+    """Returns the table of an operator that exists from a feature level on."""
     return levels(
         ("5_0", RANKS_1_TO_8, (*FLOATS, *INDEX_TYPES)),
         ("4_0", RANKS_1_TO_8, _UP_TO_32_BITS),

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import sys
 from dataclasses import replace
@@ -176,6 +177,15 @@ GRADIENTS = [
     accumulate._of_elements((5, 4), 0, "float32", "uniform"),
     accumulate._of_elements((5, 4), 1, "float32", "one id"),
 ]
+
+
+def test_gradients_are_measured_in_every_distribution():
+    names = [case.name for case in accumulate.cases(2**20)]
+    for of in ("125000 of 125000x64", "8192 of 8192x4096", "256x8192 axis 1"):
+        for dtype, kind in itertools.product(accumulate.DTYPES, ("uniform", "Zipf", "one id", "permutation")):
+            assert any(name.endswith(f"{of} {dtype} {kind}") for name in names), (of, dtype, kind)
+    assert any("promised" in name for name in names)
+    assert any("labels" in name for name in names)
 
 
 def test_every_contender_of_gradients_gives_the_same_bits(monkeypatch):

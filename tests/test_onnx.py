@@ -7,9 +7,10 @@ import jax.export
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from onnx_building import helper, numpy_helper, onnxruntime
+from onnx_building import helper, model, numpy_helper, onnxruntime
 
 import dml_jax
+from dml_jax.onnx import to_jax
 
 OPERATORS = (
     "Gather",
@@ -156,3 +157,17 @@ def test_slices_of_a_symbolic_batch_are_exported():
     data = np.arange(12, dtype=np.float32).reshape(2, 6)
     for made in jax.tree.leaves(exported.call(data)):
         np.testing.assert_array_equal(made, data[:, 1:5])
+
+
+def test_a_model_adds_narrow_floats_in_float32():
+    """As the scatters do that its nodes become: one by one, 3,000 ones would stop at 2048 in float16."""
+    ones, at = np.ones(3000, np.float16), np.zeros(3000, np.int64)
+    nodes = [
+        helper.make_node("ScatterElements", ["x", "i", "u"], ["y"], reduction="add"),
+        helper.make_node("ScatterND", ["x", "tuples", "u"], ["z"], reduction="add"),
+    ]
+    inputs = {"x": np.zeros(1, np.float16), "i": at, "u": ones, "tuples": at[:, None]}
+    with jax.enable_x64(True):
+        totals = to_jax(model(nodes, inputs, ["y", "z"]))(*inputs.values())
+    for total in totals:
+        np.testing.assert_array_equal(total, np.float16([3000]))

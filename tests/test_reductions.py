@@ -141,6 +141,20 @@ def test_a_long_sum_of_narrow_floats_is_rounded_once(form):
         assert_same_bits(total, np.array([3008], jnp.bfloat16))
 
 
+def test_every_gather_adds_narrow_floats_in_float32():
+    """What 3,000 indices read, of each batch and each axis."""
+    at, table = np.zeros((2, 3000), np.int32), jnp.zeros((2, 2), jnp.bfloat16)
+    reads = {
+        "gather": partial(dml_jax.gather, indices=at[0], axis=1),
+        "gather_elements": partial(dml_jax.gather_elements, indices=at, axis=-1),
+        "gather_nd": partial(dml_jax.gather_nd, indices=at[..., None], batch_dims=1),
+    }
+    ones = jnp.ones(at.shape, jnp.bfloat16)
+    backs = [(lambda c, read=read: jax.vjp(read, table)[1](c)[0], ones) for read in reads.values()]
+    for name, gradient in zip(reads, together(backs), strict=True):
+        np.testing.assert_array_equal(gradient, np.array([[3008, 0]] * 2, jnp.bfloat16), name)
+
+
 COMBINED = [(dtype, form) for dtype in FLOATS for form in ("plain", "runs")[: 2 if dtype in FLOATS[:3] else 1]]
 COMBINED_SAMPLE = [("float32", "plain"), ("bfloat16", "plain"), ("bfloat16", "runs"), ("float8_e5m2", "plain")]
 
@@ -457,6 +471,29 @@ def test_deterministic_sums_have_one_result():
     if jax.default_backend() != "cpu":
         with dml_jax.use_form("runs"):
             assert_same_bits(np.stack(jax.jit(partial(sums, deterministic=False))(x[:50], updates)), first)
+
+
+def adds_that_may_meet(function, *arrays):
+    """The scatters of floats of a program for GPUs whose order of additions decides about the result."""
+    text = jax.export.export(jax.jit(function), platforms=["cuda"])(*arrays).mlir_module()
+    scatters = re.findall(r'"stablehlo.scatter".*?\}\) : .*?\n', text, re.DOTALL)
+    adding = [each for each in scatters if re.search(r"stablehlo.add .*tensor<f32>", each)]
+    return [each for each in adding if "unique_indices = true" not in each]
+
+
+def test_deterministic_programs_for_gpus_have_no_atomic_additions():
+    x, at, sums = np.ones(60, np.float32), np.arange(60, dtype=np.int32) % 7, {"reduction": "add"}
+    calls = {name: partial(FLAGGED[name], i=at, **(sums if name in WRITES else {})) for name in (*READS, *WRITES)}
+    calls["as_strided"] = partial(dml_jax.as_strided, sizes=(50, 3), strides=(1, 1))
+
+    def both_ways(name, deterministic):
+        call = partial(calls[name], deterministic=deterministic)
+        return lambda x: jax.vjp(call, x)[1](call(x))[0]
+
+    for name in calls:
+        assert not adds_that_may_meet(both_ways(name, deterministic=True), x), name
+    for name in ("gather_nd", "scatter_nd"):  # by default there are some
+        assert adds_that_may_meet(both_ways(name, deterministic=False), x), name
 
 
 X = np.arange(6, dtype=np.float32)

@@ -386,18 +386,28 @@ APPLIED |= {
         SMALL_INTEGERS.astype(jnp.bfloat16),
     ),
     "gradient parts": ("parts", gradient_of(lambda x: dml_jax.gather_elements(x, COLUMNS // 2, 0)), SMALL_INTEGERS),
+    "gradient sampled": (
+        "sampled",
+        gradient_of(lambda x: dml_jax.gather(x, MET, 0)),
+        SMALL_INTEGERS.astype(np.float32),
+    ),
+    "gradient filled": (
+        "filled",
+        gradient_of(lambda x: dml_jax.gather(x, ALONE[:3], 0, unique_indices=True)),
+        SMALL_INTEGERS.astype(jnp.bfloat16),
+    ),
     "gradient inverse": (
         "inverse",
         gradient_of(lambda x: dml_jax.gather(x, ALONE, 0, unique_indices=True)),
         SMALL_INTEGERS,
     ),
-    "gradient compared, tuples": (
-        "compared",
+    "gradient filled, tuples": (
+        "filled",
         gradient_of(lambda x: dml_jax.gather_nd(x, np.int32([[3], [9], [-1], [0], [2], [7]]), batch_dims=1)),
         SMALL_INTEGERS.astype(jnp.bfloat16),
     ),
-    "gradient compared": (
-        "compared",
+    "gradient filled, labels": (
+        "filled",
         gradient_of(lambda x: dml_jax.gather_elements(x, np.int32([[3], [9], [-1], [0], [2], [7]]), 1, mode="fill")),
         SMALL_INTEGERS,
     ),
@@ -549,12 +559,13 @@ def test_tables_name_forms_and_platforms(table):
 GRADIENTS = {
     "a vocabulary, bfloat16": ((32000, 1024), jnp.bfloat16, 16384, {}, "runs"),
     "a vocabulary, float32": ((32000, 1024), jnp.float32, 16384, {}, "plain"),
-    "items of a shop": ((1000000, 64), jnp.float32, 1000000, {}, "runs"),
+    "items of a shop": ((1000000, 64), jnp.float32, 1000000, {}, "sampled"),
     "positions": ((64, 1024), jnp.float32, 65536, {}, "copies"),
     "a number per node": ((10000,), jnp.bfloat16, 4000000, {}, "copies"),
     "few tokens": ((32000, 1024), jnp.bfloat16, 512, {}, "plain"),
     "a permutation": ((16384, 2048), jnp.bfloat16, 16384, {"unique_indices": True}, "inverse"),
-    "distinct rows": ((16384, 2048), jnp.bfloat16, 8192, {"unique_indices": True}, "plain"),
+    "distinct rows": ((16384, 2048), jnp.bfloat16, 8192, {"unique_indices": True}, "filled"),
+    "distinct rows, float32": ((16384, 2048), jnp.float32, 8192, {"unique_indices": True}, "plain"),
     "whatever the ids": ((16384, 2048), jnp.float32, 8192, {"deterministic": True}, "runs"),
 }
 

@@ -8,11 +8,13 @@ from typing import Annotated, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.activation import ACTIVATIONS, Activation, Fusion, axes_within, computed_by, different_dimensions
+from ..core.activation import Activation
+from ..core.activation_table import ACTIVATIONS
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
 from ..core.fields import FLOAT, Input, Output, counted_by
+from ..core.fusion import Fusion, axes_within, computed_by, different_dimensions
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, same_sizes

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.activation import Activation, Fused, Fusion, axes_within
+from ..core.activation import Activation
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import Input, OptionalInput, Output, UInt, counted_by, named
+from ..core.fusion import Fused, Fusion, axes_within
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import (
@@ -37,6 +38,7 @@ from ..core.sharding import Dims
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
 from ..lowering.combine import wide_type, widen_apart
+from ..lowering.convolve import convolve
 from ..lowering.windows import Windows
 
 __all__ = ["ConvolutionDesc", "ConvolutionDirection", "ConvolutionMode", "convolution"]
@@ -323,26 +325,14 @@ def convolution(
     is_backward = direction == "backward"
     if is_backward != (mode == "convolution"):
         weights = lax.rev(weights, range(2, weights.ndim))
-    convolve = _backward if is_backward else _forward
-    made = convolve(widen_apart(input, wide), weights, windows, sizes, group_count)
+    if is_backward:
+        made = _backward(widen_apart(input, wide), weights, windows, sizes, group_count)
+    else:
+        made = convolve(widen_apart(input, wide), weights, windows, group_count, lax.Precision.HIGHEST)
     made = lax.pad(made, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
     if bias is not None:
         made = made + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))
     return (made if activation is None else activation(made)).astype(dtype)
-
-
-def _forward(
-    input: jax.Array, filter: jax.Array, windows: Sequence[Windows], _: Sequence[int], groups: int
-) -> jax.Array:
-    return lax.conv_general_dilated(
-        input,
-        filter,
-        [one.stride for one in windows],
-        [(one.start, one.end) for one in windows],
-        rhs_dilation=[one.dilation for one in windows],
-        feature_group_count=groups,
-        precision=lax.Precision.HIGHEST,
-    )
 
 
 def _backward(

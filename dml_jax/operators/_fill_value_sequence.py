@@ -15,11 +15,12 @@ from jax import lax
 
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Output, Scalar, ScalarType, scalar_of
+from ..core.fields import Output
 from ..core.fill_value import as_number
 from ..core.kinds import DType, Number, OutSharding, Value, number_of
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable
+from ..core.scalar import Scalar, ScalarType, scalar_of
 from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels

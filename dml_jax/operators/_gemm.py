@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.activation import Activation, Fused, Fusion, axes_within
+from ..core.activation import Activation
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import FLOAT, Input, OptionalInput, Output, named
+from ..core.fusion import Fused, Fusion, axes_within
 from ..core.kinds import Data, Flag, OutSharding
 from ..core.operator import operator
 from ..core.rules import (

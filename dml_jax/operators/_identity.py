@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output, ScaleBias
+from ..core.fields import Input, Output
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
+from ..core.small_structs import ScaleBias
 from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
 from ..lowering.bits import is_key

@@ -31,9 +31,8 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
-from ..lowering.bits import as_bits
 from ..lowering.combine import wide_type
-from ..lowering.linear import linear
+from ..lowering.narrow import move_narrow
 
 __all__ = ["OneHotDesc", "one_hot"]
 
@@ -108,7 +107,7 @@ def one_hot(indices: Indices, values: Data, size: int, axis: int, *, out_shardin
     shape = _with(indices.shape, axis, size)
     assert shape is not None
     on = indices == lax.broadcasted_iota(indices.dtype, shape, axis % indices.ndim)
-    return linear(as_bits(_chosen), _total)(on, values)
+    return move_narrow(_chosen, on, values, back=_total)
 
 
 def _chosen(on: jax.Array, values: jax.Array) -> jax.Array:

@@ -63,8 +63,11 @@ def _index(choose: Callable[..., jax.Array], x: jax.Array, axes: tuple[int, ...]
     """Not lax.argmax, which cannot be lowered for 64-bit numbers while x64 is off."""
     (axis,) = axes
     is_found = (x == choose(x, axes, keepdims=True)) | (x != x)
-    number = lax.broadcasted_iota(np.uint32, x.shape, axis)
-    return jnp.min(jnp.where(is_found, number, np.uint32(2**32 - 1)), axes, keepdims=True)
+    # XLA:CPU vectorises the least of floats, and of no integers: 8192x1024 in 2.2 instead of 24 ms.
+    is_exact = isinstance(x.shape[axis], int) and x.shape[axis] <= 2**24
+    dtype, beyond = (np.float32, np.float32(np.inf)) if is_exact else (np.uint32, np.uint32(2**32 - 1))
+    number = lax.broadcasted_iota(dtype, x.shape, axis)
+    return jnp.min(jnp.where(is_found, number, beyond), axes, keepdims=True).astype(np.uint32)
 
 
 def _sum(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.activation import Activation, FusedEach, Fusions, supported_activation
+from ..core.activation import Activation
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc, set_fields
 from ..core.feature_level import NEWEST
 from ..core.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput, named
+from ..core.fusion import FusedEach, Fusions, supported_activation
 from ..core.kinds import Data, Indices, OutSharding
 from ..core.operator import operator
 from ..core.rules import (

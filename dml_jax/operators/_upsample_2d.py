@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import jax
 
 from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Input, Output, Size2D
+from ..core.fields import Input, Output
 from ..core.interpolation import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank, representable, sizes_follow
 from ..core.sharding import Dims
+from ..core.small_structs import Size2D
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
 from ..lowering.taps import linear_taps, positions, repeat, sample

@@ -114,11 +114,11 @@ def test_an_owned_buffer_is_not_taken_by_name():
 def test_fresh_and_bound_agree(desc):
     run, inputs = compile_operator(desc), buffers(desc)
     fresh = run(*inputs)
-    bound = run(*inputs, out=jax.tree.map(lambda x: jnp.full(x.shape, 7, x.dtype), fresh))
+    bound = run(*inputs, out=jax.tree.map(lambda x: jnp.array(np.full(x.shape, 7, x.dtype)), fresh))
     assert_is(bound, fresh)
     assert_is(jax.jit(run)(*inputs), fresh)
     shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.input_ports().values(), strict=True)]
-    assert_is(fresh, jax.tree.map(jnp.ravel, desc.compute(*shaped)))
+    assert_is(fresh, jax.tree.map(lambda x: np.asarray(x).ravel(), desc.compute(*shaped)))
 
 
 @pytest.mark.parametrize("operator", LARGE)
@@ -138,7 +138,7 @@ def test_the_outputs_are_written_into_the_memory_of_out(desc):
     for one in (desc, *([large(desc.operator_type)] if desc.operator_type in LARGE else [])):
         run = compile_operator(one)
         inputs = [jnp.asarray(b) for b in buffers(one)]
-        zeros = tuple(jnp.zeros(tensor.element_span, tensor.dtype) for tensor in one.output_ports().values())
+        zeros = tuple(jnp.array(np.zeros(tensor.element_span, tensor.dtype)) for tensor in one.output_ports().values())
         out = zeros if len(zeros) > 1 else zeros[0]
         addresses = [x.unsafe_buffer_pointer() for x in zeros]
         for _ in range(3):

@@ -1,13 +1,12 @@
 """Second opinions: ONNX's node cases, and ONNX Runtime on random calls."""
 
-import warnings
-
 import jax
 import jax.export
 import numpy as np
 import pytest
-from checks import assert_same_bits
+from checks import assert_same_bits, together
 from onnx_building import helper, model, numpy_helper, onnxruntime
+from onnx_cases import all_cases, as_array
 
 import dml_jax
 from dml_jax.onnx import to_jax
@@ -46,36 +45,37 @@ def run(node, inputs):
     return calls[node.op_type](*inputs)
 
 
-def node_cases():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of other operators' cases
-        collected = pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None)
-        cases = [case for case in collected if len(case.model.graph.node) == 1]
-    return [case for case in cases if case.model.graph.node[0].op_type in OPERATORS]
-
-
 def has_reduction(case):
     return attributes(case.model.graph.node[0]).get("reduction", b"none") != b"none"
 
 
-ALL_CASES = node_cases()
-CASES = [case for case in ALL_CASES if not has_reduction(case)]
+def cases_of(op_type):
+    """What ONNX has for an operator alone; only reductions, which DirectML lacks, are left out."""
+    graphs = ((case, case.model.graph.node) for case in all_cases().values())
+    cases = [case for case, nodes in graphs if len(nodes) == 1 and nodes[0].op_type == op_type]
+    return [case for case in cases if not has_reduction(case)]
 
 
 def test_the_cases_are_there():
-    """What ONNX has for these operators; only reductions, which DirectML lacks, are left out."""
-    assert {case.model.graph.node[0].op_type for case in CASES} == set(OPERATORS)
-    assert len(CASES) >= 18
-    assert all("reduction" in str(c.model.graph.node[0]) for c in ALL_CASES if c not in CASES)
+    counts = [len(cases_of(op_type)) for op_type in OPERATORS]
+    assert all(counts)
+    assert sum(counts) >= 18
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_onnx_node_case(case):
-    (node,) = case.model.graph.node
-    for inputs, outputs in case.data_sets:
-        arrays = [x if isinstance(x, np.ndarray) else numpy_helper.to_array(x) for x in inputs]
-        expected = outputs[0] if isinstance(outputs[0], np.ndarray) else numpy_helper.to_array(outputs[0])
-        assert_same_bits(run(node, arrays), expected)
+@pytest.mark.parametrize("op_type", OPERATORS)
+def test_onnx_node_cases(op_type):
+    calls, wanted = [], []
+    for case in cases_of(op_type):
+        (node,) = case.model.graph.node
+        for inputs, (expected, *_) in case.data_sets:
+            calls.append((lambda *inputs, node=node: run(node, inputs), *map(as_array, inputs)))
+            wanted.append((case.name, as_array(expected)))
+    for result, (name, expected) in zip(together(calls), wanted, strict=True):
+        try:
+            assert_same_bits(result, expected)
+        except AssertionError as error:
+            error.add_note(name)
+            raise
 
 
 def session(op_type, inputs, opset=18, **attributes):
@@ -112,6 +112,7 @@ def test_random_calls_agree_with_onnx_runtime(seed):
     unique = np.moveaxis(rng.permuted(lines, axis=-1), -1, axis)
     targets = np.stack(np.unravel_index(rng.permutation(int(np.prod(shape[:t]))), shape[:t]), axis=-1)
     slices = rng.standard_normal((len(targets), *shape[t:])).astype(np.float32)
+    calls, wanted = [], []
     for op_type, inputs, given in [
         ("Gather", (x, line), {"axis": axis}),
         ("GatherElements", (x, grid), {"axis": axis}),
@@ -120,7 +121,10 @@ def test_random_calls_agree_with_onnx_runtime(seed):
         ("ScatterND", (x, targets, slices), {}),
     ]:
         node, expected = session(op_type, inputs, **given)
-        assert_same_bits(run(node, inputs), expected)
+        calls.append((lambda *inputs, node=node: run(node, inputs), *inputs))
+        wanted.append(expected)
+    for actual, expected in zip(together(calls), wanted, strict=True):
+        assert_same_bits(actual, expected)
 
 
 @pytest.mark.parametrize("block", [1, 2, 3])

@@ -58,7 +58,8 @@ def on_device(value: Array) -> jax.Array:
     """
     if is_narrowed(value.dtype):
         raise DataTypeError(f"{value.dtype} must not be narrowed, but {X64_OFF}")
-    return jnp.asarray(value)
+    # jnp.asarray would compile a program for each shape to copy what is NumPy's.
+    return jnp.array(value) if isinstance(value, np.ndarray) else jnp.asarray(value)
 
 
 def arrays(*values: Array) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 import dml_jax
 from dml_jax import ConstraintError, TensorDesc, use_form
 from dml_jax.errors import describe
-from dml_jax.lowering import combine, depth_space, gather, scatter
+from dml_jax.lowering import combine, depth_space, gather, scatter, windowed
 from dml_jax.lowering import forms as choice
 from dml_jax.lowering import strided as views
 
@@ -345,6 +345,7 @@ def gradient_of(read):
 
 
 SMALL_INTEGERS = RNG.integers(1, 5, (6, 8)).astype(np.float16)
+PLANES = RNG.integers(1, 5, (40, 3, 60)).astype(np.float16)
 APPLIED |= {
     "copies side by side": ("concatenated", lambda x: dml_jax.tile(x, (2, 3)), SMALL_INTEGERS),
     "border of copies": (
@@ -352,6 +353,14 @@ APPLIED |= {
         lambda x: dml_jax.pad(x, (1, 9), (3, 2), mode="reflection"),
         SMALL_INTEGERS,
     ),
+    "border of copies, windowed": (
+        "windowed",
+        lambda x: dml_jax.pad(x, (0, 1, 4), (0, 2, 3), mode="reflection"),
+        PLANES,
+    ),
+    "border, windowed": ("windowed", lambda x: dml_jax.pad(x, (0, 1, 4), (0, 2, 3)), PLANES),
+    "copies of rows, branched": ("branched", lambda x: dml_jax.tile(x, (2, 3)), SMALL_INTEGERS),
+    "split branched": ("branched", lambda x: dml_jax.split(x, (10, 30), 0)[1], PLANES),
     "border of copies, joined": ("joined", lambda x: dml_jax.pad(x, (1, 9), (3, 3), mode="edge"), SMALL_INTEGERS),
     "slice joined": ("joined", lambda x: dml_jax.slice(x, (0, 1), (6, 6), (2, -1)), SMALL_INTEGERS),
     "slice words": ("words", lambda x: dml_jax.slice(x, (1, 2), (5, 4), (2, 1)), SMALL_INTEGERS),
@@ -774,3 +783,75 @@ def test_large_pictures(dtype, block):
             assert_same_bits(depth, expected)
         for picture, (_, x) in zip(returned, calls, strict=True):
             assert_same_bits(picture, x)
+
+
+BORDERS = {
+    "pictures": ((8, 5, 4, 80), (0, 0, 3, 3), (0, 0, 1, 2)),
+    "rows": ((200, 20), (0, 20), (0, 13)),
+    "one side": ((40, 2, 70), (0, 0, 0), (0, 0, 9)),
+    "three dimensions": ((40, 2, 3, 60), (0, 2, 1, 3), (0, 1, 4, 2)),
+}
+MODES = {"constant": "constant", "edge": "edge", "reflection": "reflect", "symmetric": "symmetric", "wrap": "wrap"}
+
+
+WINDOWS = [
+    pytest.param(name, mode, dtype, marks=() if few else pytest.mark.exhaustive)
+    for name, mode, dtype in itertools.product(BORDERS, MODES, ("uint8", "float16", "float32", "bool", "complex64"))
+    for few in [dtype == "uint8" and name == ("pictures" if mode in ("constant", "reflection") else "rows")]
+]
+
+
+@pytest.mark.parametrize(("name", "mode", "dtype"), WINDOWS)
+def test_windows_of_rows_make_every_border(name, mode, dtype):
+    """The first and the last planes too, whose windows reach outside of the array."""
+    shape, start, end = BORDERS[name]
+    if name == "rows" and mode == "constant":
+        start, end = (0, 50), (0, 43)  # longer than a plane; of copies a row would have too many windows
+    array, options = random_bits(shape, dtype), {"value": 1} if mode == "constant" else {}
+    assert windowed.fits_windows(array, start, end, mode)
+    with use_form("windowed"):
+        padded = jax.jit(lambda x: dml_jax.pad(x, start, end, mode=mode, **options))(array)
+    constant = {"constant_values": 1} if options else {}
+    assert_same_bits(padded, np.pad(array, list(zip(start, end, strict=True)), MODES[mode], **constant))
+
+
+def test_windows_need_rows_and_planes():
+    x = jnp.ones((40, 60), jnp.uint8)
+    assert windowed.fits_windows(x, (0, 3), (0, 3), "edge")
+    assert not windowed.fits_windows(x, (3, 0), (3, 0), "edge")  # no border in a row
+    assert not windowed.fits_windows(x[:8], (0, 3), (0, 3), "edge")  # few rows beside those padded in another way
+    assert not windowed.fits_windows(x[:, :30], (0, 3), (0, 3), "constant")  # short rows
+    assert not windowed.fits_windows(x, (0, 300), (0, 0), "wrap")  # many windows
+    assert not windowed.fits_windows(x.astype(jnp.bfloat16), (0, 3), (0, 3), "edge")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "complex64"])
+def test_branches_split_and_repeat(dtype):
+    x = random_bits((6, 9, 4, 10), dtype)
+    with use_form("branched"):
+        parts = jax.jit(lambda x: dml_jax.split(x, (2, 3, 4), 1))(x)
+        tiled = jax.jit(lambda x: [dml_jax.tile(x, r) for r in ((1, 2, 1, 3), (2, 1, 1, 1), (1, 1, 1, 1))])(x)
+    for part, expected in zip(parts, np.split(x, (2, 5), 1), strict=True):
+        assert_same_bits(part, expected)
+    for found, repeats in zip(tiled, ((1, 2, 1, 3), (2, 1, 1, 1), (1, 1, 1, 1)), strict=True):
+        assert_same_bits(found, np.tile(x, repeats))
+
+
+def test_cpus_choose_windows_and_branches():
+    """Of large arrays, where the tables say so."""
+    pictures = jnp.ones((64, 64, 60), jnp.uint8)
+    calls = {
+        "windowed": [
+            lambda x: dml_jax.pad(x, (0, 1, 1), (0, 1, 1)),
+            lambda x: dml_jax.pad(x, (0, 1, 1), (0, 1, 1), mode="edge"),
+        ],
+        "branched": [
+            lambda x: dml_jax.split(x, (10, 54), 1)[1],
+            lambda x: dml_jax.tile(x.reshape(-1, 120), (2, 2)),
+        ],
+    }
+    for form, functions in calls.items():
+        for function in functions:
+            with choice.watch_choices() as seen:
+                jax.jit(function).lower(pictures)
+            assert form in [row.form for chosen in seen for platform, row in chosen.rows.items() if platform == "cpu"]

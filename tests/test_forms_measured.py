@@ -28,7 +28,7 @@ def test_the_rows_are_those_of_every_table():
 
 
 def test_a_row_is_measured_in_cases_that_choose_it():
-    rows = [row for row in forms.rows_of("cpu") if row.table == "repeats"]
+    rows = [row for row in forms.rows_of("cpu") if row.choice.form == "concatenated"]
     (found,) = forms.cases_of(rows, iter(tiles(2**20)), "cpu", 3)
     assert len(found) == 3
     dtypes = {candidate.case.name.split()[-1] for candidate in found}
@@ -45,9 +45,11 @@ def test_cases_are_far_apart_in_their_groups():
 
 def test_what_a_row_gains_is_printed_and_stored(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(forms, "candidates", lambda rows, size: iter(tiles(size)))
-    forms.main(["-k", "repeats", "--most", "1", "--rounds", "1", "--size", "1", "--json", str(tmp_path / "f.json")])
+    forms.main(
+        ["-k", "concatenated", "--most", "1", "--rounds", "1", "--size", "1", "--json", str(tmp_path / "f.json")]
+    )
     (stored,) = json.loads((tmp_path / "f.json").read_text())
-    assert stored["row"] == "repeats[0] concatenated: itemsize 1/2"
+    assert stored["row"] == "repeats[2] concatenated: itemsize 1/2, inner True"
     assert list(stored["cases"].values()) == [stored["least"]]
     assert f"least {stored['least']:.2f}, geometric mean {stored['mean']:.2f}" in capsys.readouterr().out
 
@@ -75,12 +77,12 @@ def test_a_row_without_a_case_is_an_error_that_names_it(monkeypatch):
 
 def test_other_bits_than_plain_are_an_error_that_names_the_row(monkeypatch):
     def wrong(x):
-        return jnp.tile(x, (8, 1)) if forced_form() else dml_jax.tile(x, (8, 1)) * jnp.asarray(2, x.dtype)
+        return jnp.tile(x, (1, 8)) if forced_form() else dml_jax.tile(x, (1, 8)) * jnp.asarray(2, x.dtype)
 
-    case = tiles(2**20)[0].case
+    case = tiles(2**20)[1].case
     monkeypatch.setattr(forms, "candidates", lambda rows, size: iter([forms.Candidate(case, wrong)]))
-    with pytest.raises(SystemExit, match=r"error: repeats\[0\].*other bits"):
-        forms.main(["-k", "repeats", "--most", "1", "--rounds", "1", "--size", "1"])
+    with pytest.raises(SystemExit, match=r"error: repeats\[2\].*other bits"):
+        forms.main(["-k", "concatenated", "--most", "1", "--rounds", "1", "--size", "1"])
 
 
 def test_no_row_is_an_error(capsys):

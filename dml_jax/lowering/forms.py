@@ -59,6 +59,7 @@ FormName = Literal[
     "copied",
     "bounded",
     "branched",
+    "windowed",
     "chunks",
     "pulled",
     "numbered",
@@ -86,7 +87,8 @@ FORMS: Mapping[FormName, str] = {
     "wide": "narrow integers are combined as 32-bit ones",
     "copied": "what is written into is copied by a loop of its own",
     "bounded": "elements of a short row pass bounds that change none, and their loop is vectorised",
-    "branched": "a permutation is compiled alone, in a branch",
+    "branched": "what moves is compiled alone, in a branch",
+    "windowed": "rows with a border are chosen from windows of the flattened array",
     "chunks": "narrow updates are widened and added in chunks that stay in the cache",
     "pulled": "each row reads its first updates itself, and the sum of the others",
     "numbered": "elements are added by one number each, in four parts at once",
@@ -106,9 +108,9 @@ def use_form(name: FormName) -> Iterator[None]:
 
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "split_joined", "axis_last",
-        "rows_first", "ranges", "concatenated", "gathered", "bounded", "copied" or "branched"; of what adds up, such as
-        gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "parts", "wide", "chunks", "pulled"
-        or "numbered".
+        "rows_first", "ranges", "concatenated", "gathered", "bounded", "copied", "branched" or "windowed"; of what adds
+        up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "parts", "wide", "chunks",
+        "pulled" or "numbered".
 
     Raises:
       ConstraintError: another name.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import jax
@@ -9,6 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from .bits import as_bits, is_key
+from .bounded import SHORT
+from .branches import in_branch
 from .combine import wide_type
 from .forms import Choice, Form, Options, choose_form, forced_form, known_bytes, shapes_of
 from .linear import linear
@@ -18,9 +21,27 @@ from .words import becomes_words, from_words, lanes, to_words
 
 __all__ = ["TABLE", "repeat_whole"]
 
-# On two cores of a Xeon, 32 MB, and on an H200, 256 MB; bound outputs.
+_MANY = 2**62
+# On two cores of a Xeon, 32 MB, of an EPYC, 16 MB, and on an H200, 256 MB; bound outputs.
 TABLE = (
-    Choice("cpu", "concatenated", {"itemsize": {1, 2}}, "2-8 x plain along inner dimensions, 1 x along the first"),
+    Choice(
+        "cpu",
+        "branched",
+        {"itemsize": {1, 2}, "axes": range(2, _MANY), "row": range(SHORT.stop, _MANY)},
+        "6 x plain and concatenated, which has a temporary",
+    ),
+    Choice(
+        "cpu",
+        "branched",
+        {"itemsize": {4}, "row": range(SHORT.stop, _MANY)},
+        "1.6-2.4 x plain; 1 x of 512 columns. Of 8 bytes 1.0-1.1 x",
+    ),
+    Choice(
+        "cpu",
+        "concatenated",
+        {"itemsize": {1, 2}, "inner": {True}},
+        "2-8 x plain along inner dimensions; 0.5 x along the first",
+    ),
     Choice(
         "cuda",
         "words",
@@ -56,6 +77,8 @@ def _options(input: Any, made: Any, repeats: Sequence[int], devices: int) -> Opt
     forms: dict[str, Form] = {"plain": as_bits(move)}
     if is_key(input) or not known_bytes(input) or 0 in repeats:
         return forms, {"bytes": 0}
+    if devices == 1:
+        forms["branched"] = as_bits(lambda _, input: _branched(input, repeats))
     forms["concatenated"] = as_bits(lambda _, input: _concatenated(input, repeats))
     fills_words = becomes_words(input.dtype) and input.shape[-1] % lanes(input.dtype) == 0
     if fills_words:
@@ -65,9 +88,19 @@ def _options(input: Any, made: Any, repeats: Sequence[int], devices: int) -> Opt
     case = {
         "itemsize": input.dtype.itemsize,
         "fills_words": fills_words and input.shape[-1] % (lanes(input.dtype) * devices) == 0,
+        "axes": sum(count > 1 for count in repeats),
+        "inner": any(count > 1 and prod(input.shape[:d]) > 1 for d, count in enumerate(repeats)),
+        "row": input.shape[-1] if repeats and repeats[-1] > 1 else 0,
         "bytes": known_bytes(input, made),
     }
     return forms, case
+
+
+def _branched(x: jax.Array, repeats: Sequence[int]) -> jax.Array:
+    """XLA:CPU divides each coordinate where it fuses the reshape of the copies with them."""
+    apart = [n for pair in zip(repeats, x.shape, strict=True) for n in pair]
+    copies = in_branch(lambda x: lax.broadcast_in_dim(x, apart, range(1, len(apart), 2)), x)
+    return copies.reshape([count * n for count, n in zip(repeats, x.shape, strict=True)])
 
 
 def _concatenated(x: jax.Array, repeats: Sequence[int]) -> jax.Array:

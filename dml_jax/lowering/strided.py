@@ -11,7 +11,8 @@ import numpy as np
 from jax import lax
 
 from ..strides.layout import Group, Layout, span
-from .bits import as_bits, carry_bits, hide_constant, index_dtype, is_float, is_key, is_narrow
+from .bits import as_bits, carry_bits, index_dtype, is_float, is_key, is_narrow
+from .branches import in_branch
 from .combine import wide_type
 from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
 from .gather import Read, gather_slices
@@ -190,8 +191,7 @@ def _is_turned(layout: Layout, itemsize: int) -> bool:
 def _branched(buffer: jax.Array, layout: Layout) -> jax.Array:
     """Permutes a dense view in a branch, which XLA:CPU fuses with nothing."""
     stored, turn = _stored(buffer, layout), partial(_turn, layout=layout)
-    turned = lax.cond(hide_constant(True), turn, lambda stored: jnp.zeros_like(turn(stored)), stored)
-    return lax.broadcast_in_dim(turned, layout.sizes, sorted(layout.dims))
+    return lax.broadcast_in_dim(in_branch(turn, stored), layout.sizes, sorted(layout.dims))
 
 
 _ELEMENT = Group(1, (1,), (1,), 1)

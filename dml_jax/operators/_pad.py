@@ -34,6 +34,7 @@ from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_
 from ..core.tensor import TensorDesc
 from ..lowering.narrow import move_narrow
 from ..lowering.padding import pad_with_copies
+from ..lowering.windowed import fits_windows, pad_in_windows
 
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]
 
@@ -156,7 +157,12 @@ def pad(
         return pad_with_copies(array, start, end, mode)
     config = [(before, behind, 0) for before, behind in zip(start, end, strict=True)]
     move = lambda _, array, value: lax.pad(array, value, config)  # noqa: E731
-    return move_narrow(move, None, array, jnp.asarray(value), in_bytes=True)
+
+    def in_windows(_: None, array: jax.Array, value: jax.Array) -> jax.Array:
+        return pad_in_windows(array, start, end, mode, lambda part: move(None, part, value), value)
+
+    others = {"windowed": in_windows} if fits_windows(array, start, end, mode) else None
+    return move_narrow(move, None, array, jnp.asarray(value), in_bytes=True, others=others)
 
 
 SIZES = sizes_follow("output", _padded, "{start_padding} + {input}.{sizes} + {end_padding}")

@@ -20,6 +20,7 @@ from ..core.rules import Operands, Rule, axis_of, custom, each_at_least, minimum
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..lowering.branches import has_short_rows, slice_runs
 from ..lowering.linear import Move
 from ..lowering.narrow import move_narrow
 
@@ -90,7 +91,11 @@ def split(input: Data, sizes: Sequence[int], axis: int, *, out_sharding: OutShar
         def copy_words(count: int) -> Move | None:
             return partial(copy, count=count if is_last else 1) if not is_last or start % count == 0 else None
 
-        return move_narrow(copy, None, input, words=copy_words)
+        def copy_runs(_: None, input: jax.Array) -> jax.Array:
+            return slice_runs(input, start, size, axis % input.ndim)
+
+        others = {"branched": copy_runs} if len(sizes) > 1 and has_short_rows(input, axis % input.ndim) else None
+        return move_narrow(copy, None, input, words=copy_words, others=others)
 
     return tuple(part(start, size) for start, size in zip(starts, sizes, strict=False))
 

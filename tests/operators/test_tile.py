@@ -149,7 +149,7 @@ def test_random_keys():
 # Forms.
 
 
-@pytest.mark.parametrize("form", ["concatenated", "words"])
+@pytest.mark.parametrize("form", ["branched", "concatenated", "words"])
 def test_forms_give_the_same_bits(form):
     """Of every itemsize, with more copies than one concatenation takes."""
     for dtype, shape, repeats in (

@@ -1,0 +1,39 @@
+"""What a border of copies is made of: where each element comes from, or runs of elements one after the other."""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+__all__ = ["PERIODS", "Run", "cut_runs", "source_of"]
+
+# What repeats: runs of elements, first, end, and whether they are in reverse order, by the size of a dimension.
+Run = tuple[int, int, bool]
+PERIODS: Mapping[str, Callable[[int], list[Run]]] = {
+    "reflection": lambda n: [(0, n, False), (1, n - 1, True)],
+    "symmetric": lambda n: [(0, n, False), (0, n, True)],
+    "wrap": lambda n: [(0, n, False)],
+}
+
+
+def source_of(mode: str, i: jax.Array, start: int, n: int) -> jax.Array:
+    """Where elements i of the output come from, in a dimension of n."""
+    if mode == "edge":
+        return jnp.clip(i - start, 0, n - 1)
+    period = sum(stop - first for first, stop, _ in PERIODS[mode](n))
+    at = lax.rem(i + np.asarray(-start % period, i.dtype), np.asarray(period, i.dtype))
+    return jnp.where(at < n, at, (period - 1 if mode == "symmetric" else period) - at)
+
+
+def cut_runs(period: list[Run], first: int, end: int) -> list[Run]:
+    """The runs of [first, end) of what repeats for ever."""
+    found, at = [], 0
+    while at < end:
+        for low, high, is_reversed in period:
+            skipped, left = max(0, first - at), max(0, at + high - low - end)
+            at += high - low
+            if skipped + left < high - low:
+                found.append((low + left, high - skipped, True) if is_reversed else (low + skipped, high - left, False))
+    return found

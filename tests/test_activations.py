@@ -176,6 +176,7 @@ def test_the_json_of_those_that_are_not_plain():
         ({"Type": "ACTIVATION_ELU", "Alpha": 1, "Beta": 1}, "the parameters are Alpha, but"),
         ({"Type": "ACTIVATION_SOFTMAX1", "AxisCount": 1, "Axes": [2, 3]}, "AxisCount is 1 and Axes has 2 entries"),
         ({"Type": "ACTIVATION_SOFTMAX1", "AxisCount": 1, "Axes": 2}, "Axes must be a sequence of integers"),
+        ({"Type": "ACTIVATION_RELU", "AxisCount": 1}, "the parameters are none, but AxisCount are given"),
         ({"Type": "ELEMENT_WISE_CLIP", "ScaleBias": {"Scale": 1}, "Min": 0, "Max": 1}, "Bias is missing"),
     ],
 )

@@ -40,6 +40,7 @@ KEPT = {
         [{0}, {0}],
     ),
     "select": (dml_jax.select, [((4, 4), bool), (4, 4), (4, 4)], [{0, 1}] * 3),
+    "slice reversed": (lambda x: dml_jax.slice(x, (0, 0), (4, 4), (1, -1)), [(4, 4)], [{0}]),
     "slice": (lambda x: dml_jax.slice(x, (0, 1), (4, 2), (1, 1)), [(4, 4)], [{0}]),
     "slice_grad": (lambda x: dml_jax.slice_grad(x, (4, 8), (0, 1), (4, 4), (1, 1)), [(4, 4)], [{0}]),
     "split": (lambda x: dml_jax.split(x, (2, 2), axis=1), [(4, 4)], [{0}]),

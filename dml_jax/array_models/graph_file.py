@@ -7,8 +7,8 @@ from typing import Any
 import jax
 
 from ..core.feature_level import FeatureLevel
+from ..core.memory import check_program
 from ..core.tensor_spec import TensorSpec
-from ..dxdispatch.memory import check_program
 from ..errors import ConstraintError, Faults
 from ..graphs.files import constant_files, owned_inputs, read_constants, read_graph_file
 from .model import ArrayModel, Program

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.memory import check_bytes
 from ..core.tensor_spec import TensorSpec
-from ..dxdispatch.memory import check_bytes
 from ..errors import ConstraintError, DataTypeError
 from .files import read_array
 

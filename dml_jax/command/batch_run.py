@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import jax
 
     from ..batch.hosts import Hosts
+    from ..batch.jobs import Share
     from ..batch.mapping import Progress
     from .batch_options import BatchOperator
 
@@ -86,14 +87,21 @@ def run_operator(
                 progress=follow,
                 share=(share.index, share.count),
             )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BatchError, ConstraintError, OSError, MemoryError, jax.errors.JaxRuntimeError) as error:
+        _tell(error, interruption, output, share)
+    click.echo(_summary(output, last))
+
+
+def _tell(error: BaseException, interruption: Interruption, output: Path, share: Share) -> NoReturn:
+    """Ends the command with one line about an error, or about an interruption."""
+    import jax
+
+    if isinstance(error, KeyboardInterrupt):
         interruption.report(output, share)
-    except (BatchError, ConstraintError, OSError) as error:
-        _fail(_in_options(str(error)))
-    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+    if isinstance(error, MemoryError | jax.errors.JaxRuntimeError):
         text = str(error) or "out of memory"
         _fail(f"{jax.local_devices()[0].device_kind} failed: {text}; a smaller --batch-size needs less memory")
-    click.echo(_summary(output, last))
+    _fail(_in_options(str(error)))
 
 
 def _itemwise(

@@ -192,27 +192,31 @@ def _misfit(mesh: Any, spec: PartitionSpec, sizes: Sequence[Any]) -> str | None:
     if len(spec) > len(sizes):
         return f"the output has {len(sizes)} dimensions and the sharding {len(spec)}"
     used: list[str] = []
-    explicit = _explicit_axes(mesh)
     for d, axes in enumerate(spec):
         if axes is PartitionSpec.UNCONSTRAINED:
-            if explicit:
+            if _explicit_axes(mesh):
                 return f"dimension {d} is UNCONSTRAINED, which only Auto meshes know"
             continue
         names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
         for name in names:
-            if name not in mesh.axis_names:
-                return f"the mesh has no axis {name!r}, only {mesh.axis_names}"
-            kind = mesh.axis_types[mesh.axis_names.index(name)]
-            if kind == AxisType.Manual:
-                return f"{name!r} is a Manual axis of jax.shard_map here, where every device has its own output"
-            if explicit and kind != AxisType.Explicit:
-                return (
-                    f"{name!r} is an Auto axis beside Explicit ones, which only jax.lax.with_sharding_constraint names"
-                )
+            if fact := _unfit_axis(mesh, name):
+                return fact
             if name in used:
                 return f"{name!r} would shard two dimensions of the output"
             used.append(name)
         size, parts = sizes[d], prod(mesh.shape[name] for name in names)
         if size % parts != 0:
             return f"dimension {d} of the output has size {size}, and {axes!r} has {parts} devices"
+    return None
+
+
+def _unfit_axis(mesh: Any, name: str) -> str | None:
+    """Returns why an output cannot be sharded over an axis of the mesh, or None if it can."""
+    if name not in mesh.axis_names:
+        return f"the mesh has no axis {name!r}, only {mesh.axis_names}"
+    kind = mesh.axis_types[mesh.axis_names.index(name)]
+    if kind == AxisType.Manual:
+        return f"{name!r} is a Manual axis of jax.shard_map here, where every device has its own output"
+    if kind != AxisType.Explicit and _explicit_axes(mesh):
+        return f"{name!r} is an Auto axis beside Explicit ones, which only jax.lax.with_sharding_constraint names"
     return None

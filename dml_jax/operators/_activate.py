@@ -1,4 +1,4 @@
-"""The ACTIVATION operators: an activation of every element, or along dimensions. Each is a row, and a short class."""
+"""The ACTIVATION operators: an activation of every element, or along dimensions; each has a short class."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _no_dimensions(x: Operands) -> str | None:
 
 
 def _since(level: str, *newer: tuple[str, range, tuple[DataType, ...]]) -> tuple[Support, ...]:
-    """The table of an activation that came with a feature level."""
+    """Returns the table of an activation that exists from a feature level on."""
     rows = ("3_0", RANKS_1_TO_8, FLOATS), ("2_0", RANKS_4_TO_5, FLOATS), ("1_0", RANK_4, FLOATS)
     since = FeatureLevel.of(level)
     older = [row for row in rows if FeatureLevel.of(row[0]) >= since]
@@ -132,7 +132,7 @@ def _described(usual: float | None, name: str) -> str:
 
 @dataclass(frozen=True)
 class _ActivationDesc(OperatorDesc):
-    """An activation as an operator: its parameters follow its tensors."""
+    """The base of the structs: the fields of a subclass behind the tensors are the parameters of its activation."""
 
     input: Input
     output: Output
@@ -148,7 +148,7 @@ class _ActivationDesc(OperatorDesc):
 
     @property
     def activation(self) -> Activation:
-        """What it computes."""
+        """The activation that the struct computes."""
         parameters = self.field_names()[2:]
         return Activation(self.operator_type, tuple(getattr(self, name) for name in parameters))
 

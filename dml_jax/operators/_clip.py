@@ -104,7 +104,7 @@ def clip(
 
 
 def _extremes(dtype: Any) -> tuple[float, float]:
-    """Bounds that nothing is beyond."""
+    """Returns bounds that no number of a type is beyond."""
     if not jnp.issubdtype(dtype, jnp.integer):
         return -np.inf, np.inf
     limits = jnp.iinfo(dtype)

@@ -67,23 +67,23 @@ _LEAST = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "o
 
 
 def _is_backward(x: Operands) -> bool:
-    """Of a function's operands, or of a struct's."""
+    """Whether the direction is BACKWARD, for the operands of a function or of a struct."""
     return x["direction"] in ("backward", ConvolutionDirection.BACKWARD)
 
 
 def _given(x: Operands, name: str) -> Sequence[int]:
-    """A number per spatial dimension."""
+    """Returns the numbers of an attribute per spatial dimension; its least ones if it is None."""
     return x[name] if x[name] is not None else [_LEAST[name]] * (len(x["input"].shape) - 2)
 
 
 def _windows(x: Operands) -> list[Windows]:
-    """The filter along each spatial dimension of the input, which BACKWARD is the other side of."""
+    """Returns the windows of the filter along each spatial dimension, as if FORWARD; BACKWARD is the transpose."""
     of_windows = (_given(x, name) for name in ("strides", "dilations", "start_padding", "end_padding"))
     return [Windows(*one) for one in zip(x["input"].shape[2:], x["filter"].shape[2:], *of_windows, strict=True)]
 
 
 def _sums(x: Operands) -> list[range]:
-    """The sizes that the sums may have, per spatial dimension: one, or BACKWARD all that FORWARD makes the input of."""
+    """Returns the sizes that the sums may have, per spatial dimension: one, or all that FORWARD maps to the input."""
 
     def sizes(one: Windows) -> range:
         if not _is_backward(x):
@@ -157,7 +157,7 @@ FITS = custom(
 
 
 def _spatial(x: Operands) -> list[range]:
-    """The sizes that the output may have, per spatial dimension; none while another rule is broken."""
+    """Returns the sizes that the output may have, per spatial dimension; none if another rule is broken."""
     if any(rule.broken_by(x) for rule in (*_BEFORE, FITS)):
         return []
     more = zip(_sums(x), _given(x, "output_padding"), strict=True)
@@ -182,7 +182,7 @@ def _shown(spatial: Sequence[range]) -> str:
 
 
 def _sizes(x: Operands, which: int) -> tuple[Any, ...] | None:
-    """Those of the output, the least or the last ones; None while another rule is broken."""
+    """Returns the sizes of the output, the least or the last that it may have; None if another rule is broken."""
     spatial = _spatial(x)
     return (x["input"].shape[0], _out_channels(x), *(sizes[which] for sizes in spatial)) if spatial else None
 
@@ -224,7 +224,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """A batch and channels of the output keep their sharding; those of BACKWARD's groups are of no one dimension."""
+    """The batch and the channels of the output keep their sharding, except the channels of BACKWARD with groups."""
     spatial = [f"spatial {d}" for d in range(x["input"].ndim - 2)]
     filter = ["channel", "added up", *spatial]
     if _is_backward(x):

@@ -32,7 +32,7 @@ __all__ = ["FillValueSequenceDesc", "fill_value_sequence"]
 
 
 def _as_delta(operator: str, name: str, given: Any, dtype: Any) -> Any:
-    """A number that the type holds; of an unsigned one a negative number too, modulo 2**bits."""
+    """Reads a number that the type holds; an unsigned type also takes a negative number, modulo 2**bits."""
     if jnp.issubdtype(dtype, jnp.unsignedinteger):
         signed = jnp.dtype(dtype.name.removeprefix("u"))
         with suppress(DataTypeError):
@@ -100,14 +100,14 @@ def fill_value_sequence(
 
 
 def _computed_in(dtype: Any) -> Any:
-    """A wider type, or integers whose low bits are those of the result."""
+    """Returns the type to compute in: a wider one, or integers whose low bits are those of the result."""
     if jnp.issubdtype(dtype, jnp.floating):
         return dtype if dtype.itemsize > 2 else np.dtype(np.float32)
     return np.dtype(np.uint64 if dtype.itemsize == 8 else np.uint32)
 
 
 def _numbers(sizes: tuple[int, ...], wide: Any) -> jax.Array:
-    """The number of each element in row-major order, made without a reshape, which shards would have to exchange."""
+    """Returns the row-major number of each element; a reshape would make shards exchange it."""
     strides = packed_strides(sizes)
     counted = (prod(sizes), *strides)  # an empty array may have longer strides than elements
     are_counted_by_64_bits = any(isinstance(n, int) and n >= 2**31 for n in counted)  # not if symbolic

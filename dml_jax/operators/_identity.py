@@ -88,7 +88,7 @@ def _computed_in(dtype: Any, is_rounded: bool) -> Any:
 
 
 def _number(value: float, dtype: Any) -> np.ndarray:
-    """A factor; of integers the one that wraps to the same product or sum."""
+    """Returns a factor in a type; for integers the one that wraps to the same product or sum."""
     if not jnp.issubdtype(dtype, jnp.integer):
         with np.errstate(over="ignore"):
             return np.asarray(value).astype(dtype)

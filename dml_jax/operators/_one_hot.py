@@ -38,7 +38,7 @@ __all__ = ["OneHotDesc", "one_hot"]
 
 
 def _with(sizes: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...] | None:
-    """The sizes with another one along the axis, if there is such an axis."""
+    """Returns the sizes with another size along the axis, if there is such an axis."""
     if not -len(sizes) <= axis < len(sizes):
         return None
     axis %= len(sizes)
@@ -115,7 +115,7 @@ def _chosen(on: jax.Array, values: jax.Array) -> jax.Array:
 
 
 def _total(on: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> list[jax.Array]:
-    """What goes back to each of the two values; narrow floats are added in float32 and rounded once."""
+    """Returns the cotangents of the two values; narrow floats are added in float32 and rounded once."""
     wide = cotangent.astype(wide_type(cotangent.dtype))
     sums = [jnp.where(where, wide, jnp.zeros_like(wide)).sum() for where in (~on, on)]
     return [jnp.stack(sums).astype(cotangent.dtype)]

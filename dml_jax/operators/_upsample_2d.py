@@ -28,13 +28,13 @@ def _not_two(x: Operands) -> str | None:
 
 
 def _grown(x: Operands) -> list[tuple[int, int]]:
-    """The dimensions that are interpolated or repeated, and how often."""
+    """Returns the dimensions that grow, each with its factor."""
     rank = len(x["input"].shape)
     return [(rank - 2 + i, n) for i, n in enumerate(x["scale_size"]) if n != 1]
 
 
 def _enlarged(x: Operands) -> tuple[Any, ...] | None:
-    """The sizes of the output; None where another rule is broken."""
+    """Returns the sizes of the output; None if another rule is broken."""
     shape = tuple(x["input"].shape)
     if len(shape) < 2 or _not_two(x):
         return None
@@ -42,7 +42,7 @@ def _enlarged(x: Operands) -> tuple[Any, ...] | None:
 
 
 def _interpolated(x: Operands) -> list[Any]:
-    """The sizes that interpolation makes; none where another rule is broken."""
+    """Returns the sizes that interpolation makes; none if another rule is broken."""
     sizes = _enlarged(x)
     return [sizes[d] for d, _ in _grown(x)] if sizes and x["mode"] == "linear" else []
 

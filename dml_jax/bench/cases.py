@@ -9,8 +9,8 @@ __all__ = ["full", "quick", "real", "small", "sweep"]
 
 
 def quick() -> Iterator[Case]:
-    """A few cases of every operator, 8 MB each."""
-    return _of_all("quick", 2**23)
+    """A few cases of every operator, 4 MB each."""
+    return _of_all("quick", 2**22)
 
 
 def full(size: int) -> Iterator[Case]:

@@ -37,7 +37,7 @@ Examples:
   dml-jax bench --only 'gather*' --json new.json --csv new.csv
   dml-jax bench --compare old.json --tolerance 0.1""",
 )
-@click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 8 MB: under a minute on two cores.")
+@click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 4 MB: under a minute on two cores.")
 @click.option(
     "-k",
     "--only",
@@ -193,7 +193,7 @@ def _reported(
     if picture:
         check_drawable(picture)
     measured = _measured_on_cores if plan.sharded else _measured
-    results = measured(plan, Effort(rounds, seconds=0.003 if plan.is_quick else 0.01), peers)
+    results = measured(plan, Effort(rounds, seconds=0.002 if plan.is_quick else 0.01), peers)
     for path, text in ((json_file, results.json), (csv_file, results.csv)):
         if path:
             write_whole(path, text().encode())

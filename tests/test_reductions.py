@@ -13,6 +13,8 @@ import pytest
 from catalogue_cases import ORACLES
 from checks import assert_same_bits, sampled, spread, together
 from jax.experimental import checkify
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from small_arrays import random_keys
 
@@ -414,6 +416,18 @@ def test_an_element_that_many_neighbours_meet(mode, dtype):
         kept, expected = (at < 30) | (mode == "clip"), np.zeros(table.shape)
         np.add.at(expected, (np.nonzero(kept)[0], np.minimum(at, 29)[kept]), exact(cotangent)[kept])
         assert_same_bits(program(at.astype(np.int32), cotangent), as_type(expected, dtype))
+
+
+@pytest.mark.parametrize("form", ["chunks", "pulled", "numbered"])
+def test_loops_and_branches_inside_of_a_shard_map(form):
+    """They need values that are typed alike: as different on every device, zeros that are added to included."""
+    mesh = jax.make_mesh((1,), ("x",), (AxisType.Auto,), devices=jax.devices()[:1])
+    ids, updates = np.arange(70, dtype=np.int32) % 7, np.ones((70, 70), jnp.bfloat16)
+    read = rows if form != "numbered" else lambda x, ids: dml_jax.gather_elements(x, jnp.tile(ids, (70, 1)), 1)
+    back = jax.shard_map(lambda i, u: flown_back(read, i, [u])[0], mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    found = programs(("plain", form), back, ids, updates)[1](ids, updates)
+    expected = np.where(np.arange(70) < 7, 10, 0).astype(jnp.bfloat16)
+    assert_same_bits(found, np.broadcast_to(expected if form == "numbered" else expected[:, None], (70, 70)))
 
 
 @pytest.mark.parametrize("form", sampled(["chunks", "pulled"], ["chunks"]))

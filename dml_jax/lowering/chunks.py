@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .linear import varying_alike
+
 __all__ = ["add_chunks", "as_image", "widen"]
 
 CHUNK = 2**19  # bytes of widened updates: a part of the L2 cache
@@ -37,6 +39,7 @@ def add_chunks(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> ja
       count: of rows.
       wide: the type in which they are added.
     """
+    rows, updates, zeros = varying_alike(rows, updates, jnp.zeros((count, updates.shape[1]), wide))
     number, width = updates.shape
     size = min(number, max(1, CHUNK // (width * jnp.dtype(wide).itemsize)))
 
@@ -50,6 +53,6 @@ def add_chunks(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> ja
         return add(turn * size, size, now, sums)
 
     whole = number // size
-    sums = lax.fori_loop(0, whole, add_chunk, jnp.zeros((count, width), wide))
+    sums = lax.fori_loop(0, whole, add_chunk, zeros)
     rest = number - whole * size
     return (add(whole * size, rest, updates, sums) if rest else sums).astype(updates.dtype)

@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 
 from .chunks import as_image, widen
+from .linear import varying_alike
 
 __all__ = ["pull_sums"]
 
@@ -85,4 +86,5 @@ def _sum_others(updates: jax.Array, is_other: jax.Array, places: jax.Array, wide
         read = widen(as_image(now).at[source].get(mode="promise_in_bounds"), wide)
         return start + TURN, sums.at[target].add(read, mode="drop")
 
-    return lax.while_loop(goes_on, add_turn, (jnp.zeros((), jnp.int32), jnp.zeros((count, width), wide)))[1]
+    start = varying_alike(jnp.zeros((), jnp.int32), jnp.zeros((count, width), wide), updates, rank)[:2]
+    return lax.while_loop(goes_on, add_turn, start)[1]

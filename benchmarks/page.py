@@ -1,7 +1,7 @@
 """Writes the tables of docs/benchmarks.md from the results stored beside it: `python -m benchmarks.page`."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -19,6 +19,40 @@ FIRST = ["one each", "fresh", "jnp"]
 COPY = "copy"
 SUMMED = [COPY, "jnp", "torch"]
 LARGE = 2**24  # bytes moved; what moves fewer is left out of geometric means
+# Operators that share a line of the summary, by what they do; each has a line of its own in the table "others".
+OTHERS = {
+    "other operators that move or choose": (
+        "as_strided_scatter",
+        "diagonal_matrix",
+        "fill_diagonals",
+        "fill_value_constant",
+        "fill_value_sequence",
+        "max_unpooling",
+        "nonzero_coordinates",
+        "one_hot",
+        "select",
+        "slice_grad",
+        "top_k",
+        "unfold",
+    ),
+    "operators that compute": (
+        "activate",
+        "add",
+        "average_pooling",
+        "cast",
+        "clip",
+        "cumulative_product",
+        "cumulative_summation",
+        "fold",
+        "identity",
+        "local_response_normalization",
+        "max_pooling",
+        "reduce",
+        "resample",
+        "value_scale_2d",
+    ),
+    "products of matrices": ("convolution", "gemm", "rnn"),
+}
 
 # One case: the contenders by name.
 Case = Mapping[str, Measured]
@@ -46,15 +80,34 @@ def _read(file: Path) -> Cases:
 def _summary(cases: Cases, gradients: Cases, graphs: Cases) -> Iterator[str]:
     """Geometric means: a line per operator, and one for each of the other groups."""
     usual, large = _usual(_of_operators(cases)), _large(_of_operators(cases))
+    of_each = _by_operator(usual)
     groups = {
-        **{operator: _large(of) for operator, of in _by_operator(usual).items()},
+        **{operator: _large(of) for operator, of in of_each.items() if operator not in sum(OTHERS.values(), ())},
+        **{group: _joined(of_each, operators) for group, operators in OTHERS.items()},
         "shapes of real programs": {name: case for name, case in large.items() if _is_real(name)},
         "eager calls on 1 KB": {name: case for name, case in cases.items() if _is_call(name)},
         **{f"gradients, {d}": {n: c for n, c in gradients.items() if d in n} for d in ("float32", "bfloat16")},
         "graphs of three operators": graphs,
     }
-    rows = [[name, str(len(of)), *(_mean(of, other) or "-" for other in SUMMED)] for name, of in groups.items() if of]
-    yield from _lines(["", "cases", *(f"x {name}" if name != COPY else "of a copy" for name in SUMMED)], rows)
+    yield from _means(groups, SUMMED)
+
+
+def _others(cases: Cases) -> Iterator[str]:
+    """The same of every operator that shares a line there, all of its cases."""
+    of_each = _by_operator(_usual(_of_operators(cases)))
+    for group, operators in OTHERS.items():
+        yield from (f"{group[0].upper()}{group[1:]}:", "")
+        yield from _means({name: of_each[name] for name in operators if name in of_each}, [*SUMMED, "NumPy", "ORT"])
+        yield ""
+
+
+def _joined(of_each: Mapping[str, Cases], operators: Iterable[str]) -> Cases:
+    return {name: case for operator in operators for name, case in of_each.get(operator, {}).items()}
+
+
+def _means(groups: Mapping[str, Cases], summed: Sequence[str]) -> Iterator[str]:
+    rows = [[name, str(len(of)), *(_mean(of, other) or "-" for other in summed)] for name, of in groups.items() if of]
+    yield from _lines(["", "cases", *(f"x {name}" if name != COPY else "of a copy" for name in summed)], rows)
 
 
 def _operators(cases: Cases) -> Iterator[str]:
@@ -88,6 +141,7 @@ def _networks(cases: Cases) -> Iterator[str]:
 
 TABLES: dict[str, Callable[[Cases], Iterator[str]]] = {
     "operators": _operators,
+    "others": _others,
     "calls": _calls,
     "gradients": _gradients,
     "graphs": _graphs,

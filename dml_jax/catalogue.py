@@ -1,4 +1,4 @@
-"""What `operators/` has, by kind: the functions, and DirectML's structs by the names of their operators."""
+"""Finds the operators: all functions of `operators/`, and DirectML's structs by the names of their operators."""
 
 import inspect
 import sys

@@ -1,4 +1,4 @@
-"""The JSON form that an operator or a graph has in a model file: both ways, and every fault of one by name."""
+"""Reads and writes the JSON form that operators and graphs have in model files."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def read_desc(
     feature_level: FeatureLevel | str = NEWEST,
     others: Mapping[str, OperatorDesc[Any] | None] | None = None,
 ) -> OperatorDesc[Any] | GraphDesc | None:
-    """Reads and judges an operator or a graph, once; None with every fault of it.
+    """Reads an operator or a graph; returns None and adds every fault of it if it has any.
 
     Args:
       json: the form.
-      faults: takes the faults: of the fields, or of the rules if all fields can be read.
+      faults: the faults are added to it: those of fields, or those of rules if all fields can be read.
       feature_level: the level whose rules hold.
-      others: the operators that nodes of a graph may name; None for one that is at fault itself.
+      others: the operators that nodes of a graph may name; None for an operator that has a fault.
     """
     level = FeatureLevel.of(feature_level)
     with faults.at():
@@ -92,12 +92,12 @@ def read_desc(
 
 
 def is_graph(json: Any) -> bool:
-    """Whether a descriptor in JSON form is that of a graph."""
+    """Whether a JSON form is that of a graph."""
     return isinstance(json, Mapping) and GRAPH in (json.get("type"), json.get("Type"))
 
 
 def nodes_of(json: Any) -> Iterator[str]:
-    """The names of others that nodes of a graph in JSON form are."""
+    """Yields the names of operators beside a graph that its nodes stand for."""
     form = json.get("desc", json.get("Desc")) if is_graph(json) else None
     nodes = form.get("Nodes") if isinstance(form, Mapping) else None
     return (node for node in (nodes.values() if isinstance(nodes, Mapping) else ()) if isinstance(node, str))
@@ -116,7 +116,7 @@ def _read_operator(json: Any, faults: Faults, level: FeatureLevel) -> OperatorDe
 def _read_node(
     json: Any, faults: Faults, level: FeatureLevel, others: Mapping[str, OperatorDesc[Any] | None]
 ) -> OperatorDesc[Any] | None:
-    """A node of a graph: the form of an operator, or the name of one that stands beside the graph."""
+    """Reads a node of a graph: the form of an operator, or the name of one that stands beside the graph."""
     if not isinstance(json, str):
         return _read_operator(json, faults, level)
     if json not in others:
@@ -128,7 +128,7 @@ def _read_node(
 
 
 def _struct(json: Any) -> tuple[type[OperatorDesc[Any]], Mapping[str, Any]]:
-    """The class that a descriptor in JSON form names, and its fields.
+    """Returns the class of a descriptor in JSON form, and the form of its fields.
 
     Raises:
       ConstraintError: no such operator, or no fields.
@@ -148,7 +148,7 @@ def _struct(json: Any) -> tuple[type[OperatorDesc[Any]], Mapping[str, Any]]:
 
 
 def _fields(json: Mapping[str, Any]) -> Any:
-    """The fields of what a descriptor in JSON form names: under "desc", or beside its "type"."""
+    """Returns the form of the fields, which stands under "desc", or beside the "type"."""
     beside = {field: value for field, value in json.items() if field not in DISPATCHABLE}
     if "desc" not in json and "Desc" not in json:
         return beside
@@ -164,12 +164,12 @@ IN_FILES = ("dmlserializedgraph", "onnx")
 
 
 def _either(json: Mapping[str, Any], field: str) -> Any:
-    """A field that may be written with a capital, which DxDispatch reads first."""
+    """Returns a field whose name may begin with a capital letter, which DxDispatch reads first."""
     return json.get(field.capitalize(), json.get(field))
 
 
 def _read_fields(cls: type[OperatorDesc[Any]], form: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
-    """The fields of a descriptor in JSON form that can be read."""
+    """Returns the fields that can be read, and adds the faults of the others."""
     operator, names = cls.operator_type, cls.directml_names()
     counts = {field.counted_by for field in cls.fields().values() if field.counted_by}
     unknown = Faults()

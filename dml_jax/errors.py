@@ -1,4 +1,4 @@
-"""The errors that dml_jax raises for a caller's mistake: one place formats them, one collects them."""
+"""The errors that dml_jax raises for a caller's mistake, how their messages are worded, and how many are collected."""
 
 import difflib
 import enum
@@ -24,8 +24,8 @@ class ConstraintError(ValueError):
     """An operand or attribute breaks one of the operator's constraints.
 
     Args:
-      what: is wrong.
-      where: the places that it is wrong in, the outermost first, such as a field of a file.
+      what: the message: the rule, and the value that breaks it.
+      where: the places that lead to the value, the outermost first: ("JOIN", "InputTensors", "[1]").
     """
 
     def __init__(self, what: str, where: Sequence[str] = ()):
@@ -37,14 +37,14 @@ class ConstraintError(ValueError):
         return located(self.what, self.where)
 
     def at(self, *where: str) -> "ConstraintError":
-        """The same error, seen from farther out."""
+        """Returns the same error with more places before its own."""
         seen = copy(self)
         seen.where = (*where, *self.where)
         return seen
 
 
 def located(what: str, where: Sequence[str]) -> str:
-    """What is wrong, behind the places that it is wrong in: "JOIN: InputTensors[1]: DataType is missing"."""
+    """Returns a message with its places before it: "JOIN: InputTensors[1]: DataType is missing"."""
     place = ""
     for part in where:
         place += part if part.startswith("[") or not place else f": {part}"
@@ -56,7 +56,7 @@ class DataTypeError(ConstraintError, TypeError):
 
 
 class SeveralErrors(ConstraintError):  # noqa: N818  # it is several
-    """All that is wrong with one thing, where every fault is to be listed."""
+    """Several errors at once: where a file is checked, every fault is listed, and not only the first."""
 
     def __init__(self, errors: Sequence[ConstraintError]):
         super().__init__("\n".join(map(str, errors)))
@@ -70,11 +70,20 @@ class SeveralErrors(ConstraintError):  # noqa: N818  # it is several
 
 
 class SkippedError(Exception):
-    """What is read depends on something that is itself at fault, and cannot be judged."""
+    """Something cannot be judged, because it depends on something else that has a fault of its own."""
 
 
 class Faults:
-    """Takes several steps that may each find a fault, and raises all faults at the end."""
+    """Collects the errors of several steps, and raises all of them at the end.
+
+    Example:
+      >>> faults = Faults()
+      >>> for name in ("Sizes", "DataType"):
+      ...     with faults.at(name):
+      ...         raise ConstraintError("is missing")
+      >>> [str(error) for error in faults.errors]
+      ['Sizes: is missing', 'DataType: is missing']
+    """
 
     def __init__(self) -> None:
         self.errors: list[ConstraintError] = []
@@ -82,7 +91,7 @@ class Faults:
 
     @contextmanager
     def at(self, *where: str) -> Iterator[None]:
-        """Keeps the faults of the block, as those of `where`."""
+        """Collects what the block raises, with the places `where` before its own."""
         try:
             yield
         except ConstraintError as error:
@@ -91,11 +100,11 @@ class Faults:
             self.skipped = True
 
     def add(self, error: ConstraintError, *where: str) -> None:
-        """Keeps a fault, or several."""
+        """Collects an error, or each of a `SeveralErrors`."""
         self.errors += getattr(error.at(*where), "errors", [error.at(*where)])
 
     def finish(self) -> None:
-        """Raises what was found, or that something could not be judged."""
+        """Raises the errors that were collected; SkippedError if there are none, but something could not be judged."""
         if self.errors:
             raise self.errors[0] if len(self.errors) == 1 else SeveralErrors(self.errors)
         if self.skipped:
@@ -103,13 +112,13 @@ class Faults:
 
 
 def message(operator: str, rule: str, fact: str, operands: Mapping[str, Any]) -> str:
-    """Words one broken rule: the operator, the rule, the fact that breaks it, then every operand."""
+    """Returns the message of a broken rule: the operator, the rule, the fact that breaks it, then every operand."""
     got = ", ".join(f"{name}={describe(value)}" for name, value in operands.items())
     return f"{operator}: {rule}, but {fact}.\n  got {got}"
 
 
 def describe(value: Any) -> str:
-    """Names an operand briefly: an array by dtype and shape, an enum by its name, anything else by its repr."""
+    """Returns an operand in brief: an array by dtype and shape, an enum by its name, anything else by its repr."""
     if isinstance(value, enum.Enum):
         return value.name
     if hasattr(value, "describe"):
@@ -124,7 +133,7 @@ def describe(value: Any) -> str:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """What to write instead of an unknown name: the nearest known one, whatever its case, or all of them."""
+    """Returns a hint for an unknown name: the known name that is most similar, ignoring case, or else all of them."""
     known = list(known)
     by_fold = {k.casefold(): k for k in reversed(known)}
     near = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.8)

@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Writes files so that they are complete, or not there at all."""
 
 import os
 import tempfile
@@ -8,7 +8,7 @@ __all__ = ["discard_unfinished", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file beside its name and renames it, so that the name never holds half of it.
+    """Writes a file under a temporary name and renames it, so that `path` never holds half of it.
 
     Raises:
       OSError: the folder cannot be written, or the disk is full; nothing is left behind.

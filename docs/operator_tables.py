@@ -21,7 +21,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from dml_jax import operators
 from dml_jax.catalogue import DESCS, FUNCTIONS, STRUCTS
-from dml_jax.core.activation import ACTIVATIONS
+from dml_jax.core.activation_table import ACTIVATIONS
 from dml_jax.core.desc import OperatorDesc
 from dml_jax.core.fields import Field
 from dml_jax.core.rules import Rule

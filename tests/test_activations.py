@@ -9,9 +9,11 @@ from checks import together
 from jax.test_util import check_grads
 
 from dml_jax import Activation, ConstraintError, DataTypeError, FeatureLevel
-from dml_jax.core.activation import ACTIVATIONS, Fused, FusedEach, axes_within, supported_activation
-from dml_jax.core.fields import Field, ScaleAndBias
+from dml_jax.core.activation_table import ACTIVATIONS
+from dml_jax.core.fields import Field
+from dml_jax.core.fusion import Fused, FusedEach, axes_within, supported_activation
 from dml_jax.core.rules import check
+from dml_jax.core.small_structs import ScaleAndBias
 
 pytestmark = pytest.mark.device
 
@@ -174,6 +176,7 @@ def test_the_json_of_those_that_are_not_plain():
         ({"Type": "ACTIVATION_ELU", "Alpha": 1, "Beta": 1}, "the parameters are Alpha, but"),
         ({"Type": "ACTIVATION_SOFTMAX1", "AxisCount": 1, "Axes": [2, 3]}, "AxisCount is 1 and Axes has 2 entries"),
         ({"Type": "ACTIVATION_SOFTMAX1", "AxisCount": 1, "Axes": 2}, "Axes must be a sequence of integers"),
+        ({"Type": "ACTIVATION_RELU", "AxisCount": 1}, "the parameters are none, but AxisCount are given"),
         ({"Type": "ELEMENT_WISE_CLIP", "ScaleBias": {"Scale": 1}, "Min": 0, "Max": 1}, "Bias is missing"),
     ],
 )

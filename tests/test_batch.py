@@ -92,6 +92,15 @@ def test_types_that_numpy_does_not_name_are_said(tmp_path, dtype):
         map_batches(blocks, NpyFile(path, np.float32), tmp_path / "out2.npy", batch_size=8)
 
 
+def test_elements_of_4_bits_keep_them_also_where_jit_is_disabled(tmp_path):
+    array = np.arange(-8, 8).astype(ml_dtypes.int4).reshape(4, 2, 2)
+    with jax.disable_jit():
+        map_batches(lambda x, y: dml_jax.tile(x, (1, 2, 1)) + y, array, tmp_path / "out.npy", shared=[array[:1, :1]])
+    written = np.load(tmp_path / "out.npy").view(ml_dtypes.int4)
+    expected = (np.tile(array.astype(int), (1, 2, 1)) + np.array([-8, -7])).astype(ml_dtypes.int4)
+    assert written.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.float64, np.complex128])
 def test_64_bit_types_are_refused_or_exact(tmp_path, dtype):
     array = random_rows(ROWS, dtype)
@@ -498,6 +507,17 @@ def test_a_wrong_input_is_told_before_anything_is_written(job, change, message):
     fails((BatchError, DataTypeError), message, lambda x: x, wrong, out)
 
 
+KINDS = {"fn": "a function", "output": "a path", "shared": "a sequence of arrays", "checkpoint_seconds": "a number"}
+
+
+@pytest.mark.parametrize(("name", "what"), [*KINDS.items(), ("progress", "a function")])
+def test_an_argument_of_another_kind_is_told(job, name, what):
+    path, _, out = job
+    given = {"fn": blocks, "output": out, name: 1 + 2j}
+    with pytest.raises(DataTypeError, match=f"^map_batches: {name} must be {what}, but it is complex"):
+        map_batches(given.pop("fn"), path, given.pop("output"), **given)
+
+
 def test_wrong_arguments_are_told(job, tmp_path):
     path, array, out = job
     shorter = saved(tmp_path / "short.npy", array[:5])
@@ -507,6 +527,7 @@ def test_wrong_arguments_are_told(job, tmp_path):
     fails(ConstraintError, "batch_size must be an integer of at least 1, but it is 0", blocks, path, out, batch_size=0)
     fails(ConstraintError, "checkpoint_seconds must be above 0", blocks, path, out, checkpoint_seconds=0)
     fails(ConstraintError, r"0 <= i < n, but it is \(2, 2\)", blocks, path, out, share=(2, 2))
+    fails(ConstraintError, "share must be two integers .* but it is 2", blocks, path, out, share=2)
     fails(ConstraintError, "inputs must name at least one", blocks, (), out)
     fails(ConstraintError, "not iterators", blocks, iter([array]), out, share=(0, 2))
     fails(ConstraintError, "at least one array, but it gives none", blocks, iter([]), out)

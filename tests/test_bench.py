@@ -2,10 +2,13 @@
 
 import csv
 import io
+import itertools
 import json
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,7 +17,8 @@ from checks import sampled
 from click.testing import CliRunner
 
 from dml_jax import ConstraintError
-from dml_jax.bench import cases, contenders, measuring, networks, peers, report, results, subjects
+from dml_jax.bench import accumulate, cases, contenders, measuring, networks, peers, report, results, subjects
+from dml_jax.bench.case import normal
 from dml_jax.bench.subjects import SUBJECTS
 from dml_jax.command import bench as command
 
@@ -52,7 +56,7 @@ def test_every_file_of_the_benchmark_is_of_an_operator_and_has_its_peers():
     files = {path.stem[1:] for path in Path(subjects.__file__).parent.glob("_[a-z]*.py")}
     assert files == MEASURED
     for name, subject in SUBJECTS.items():
-        missing = [what for what in ("quick", "full", "of_jnp", "of_numpy", "TORCH") if not hasattr(subject, what)]
+        missing = [what for what in ("quick", "full", "of_jnp", "TORCH") if not hasattr(subject, what)]
         assert not missing, f"dml_jax/bench/subjects/_{name}.py lacks {missing}"
 
 
@@ -161,6 +165,53 @@ def test_what_cupy_runs_is_right_as_numpy_runs_it(name):
     np.testing.assert_array_equal(out, like)
 
 
+class NumPyAsCuPy(SimpleNamespace):
+    """The functions of CuPy that gradients are measured with, on the host."""
+
+    asarray, asnumpy, arange, add = map(staticmethod, (np.array, np.asarray, np.arange, np.add))
+    cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None))
+
+
+GRADIENTS = [
+    accumulate._of_rows(9, 4, 20, "float32", "Zipf", {}),
+    accumulate._of_elements((5, 4), 0, "float32", "uniform"),
+    accumulate._of_elements((5, 4), 1, "float32", "one id"),
+]
+
+
+def test_gradients_are_measured_in_every_distribution():
+    names = [case.name for case in accumulate.cases(2**20)]
+    for of in ("125000 of 125000x64", "8192 of 8192x4096", "256x8192 axis 1"):
+        for dtype, kind in itertools.product(accumulate.DTYPES, ("uniform", "Zipf", "one id", "permutation")):
+            assert any(name.endswith(f"{of} {dtype} {kind}") for name in names), (of, dtype, kind)
+    assert any("promised" in name for name in names)
+    assert any("labels" in name for name in names)
+
+
+def test_every_contender_of_gradients_gives_the_same_bits(monkeypatch):
+    """CuPy among them where JAX has a GPU, for all types that it has."""
+    assert "CuPy" not in [contender.name for contender in accumulate.contenders(peers=False)]
+    monkeypatch.setitem(sys.modules, "cupy", NumPyAsCuPy())
+    monkeypatch.setattr(accumulate, "has_cupy", lambda: True)
+    found = accumulate.contenders(peers=True)
+    for case in GRADIENTS:
+        runs = {c.name: run for c in found if (run := c.start(case, [case.make()]))}
+        assert {"dml_jax", "deterministic", "jnp", "CuPy"} <= {*runs}
+        assert not find_spec("torch") or "torch scatter_add_" in runs
+        assert measuring._compare(runs, case.tolerance) == dict.fromkeys(runs, True)
+    of_cupy = found[-1]
+    narrow = accumulate._of_rows(9, 4, 20, "bfloat16", "Zipf", {})
+    assert of_cupy.name == "CuPy"
+    assert of_cupy.start(narrow, [narrow.make()]) is None
+
+
+def test_cupy_is_taken_where_it_is_installed_and_jax_has_a_gpu(monkeypatch):
+    for installed, backend in ((True, "gpu"), (True, "cpu"), (False, "gpu")):
+        monkeypatch.setattr(peers, "find_spec", lambda name, installed=installed: installed)
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        assert peers.has_cupy() == (installed and backend == "gpu")
+
+
 def test_the_best_of_torch_counts_and_has_a_name():
     ours, slow, fast = row(), replace(row(contender="torch a"), seconds=3e-3), replace(row(contender="torch b"))
     named = ["dml_jax", "torch a", "torch b"]
@@ -202,6 +253,42 @@ def test_a_network_is_measured_beside_onnx_runtime():
     case = next(case for case in networks.cases() if case.detail == "squeezenet")
     measured = measuring.measure(case, networks.contenders(peers=True), measuring.Effort(rounds=2, seconds=1e-4))
     assert [(m.contender, m.same_bits) for m in measured] == [("dml_jax", True), ("ONNX Runtime", True)]
+
+
+def test_indices_are_compared_as_numbers_and_beside_values_too():
+    """torch and ONNX count in 64 bits."""
+    values = [np.float32([1, 2]), np.uint32([3, 4])]
+    narrow, wide = (contenders.joined([values[0], values[1].astype(d)]) for d in (np.uint32, np.int64))
+    assert narrow.dtype == wide.dtype == np.float64
+    assert narrow.tolist() == [1, 2, 3, 4]
+    assert measuring._same({"a": narrow, "b": wide, "c": narrow[::-1]}, 0.0) == {"a": True, "b": True, "c": False}
+    assert contenders.joined([values[1]]).dtype == np.uint32
+    found = {"a": values[1], "b": np.int64([3, 4]), "c": np.int64([3, 5]), "d": np.int32([3, 4])}
+    assert measuring._same(found, 0.0) == {"a": True, "b": True, "c": False, "d": True}
+
+
+def test_tolerances_are_of_float64():
+    """Where differences of bytes would wrap, and those of halves be rounded."""
+    assert measuring._same({"a": np.uint8([9, 250]), "b": np.uint8([10, 249])}, 0.01) == {"a": True, "b": True}
+    assert measuring._same({"a": np.float16([60000]), "b": np.float16([-60000])}, 0.5) == {"a": True, "b": False}
+
+
+def test_numbers_to_compute_with_are_finite_and_of_either_sign():
+    for kind in (2, 4, "bfloat16"):
+        found = normal((300, 300), kind).astype(np.float64)
+        assert found.shape == (300, 300)
+        assert -7 < found.min() < -3
+        assert 3 < found.max() < 7
+        assert abs(found.mean()) < 0.1
+
+
+def test_an_operator_that_makes_numbers_has_no_arrays():
+    made = next(one for one in cases.quick() if one.operator == "fill_value_constant")
+    assert made.make() == ()
+    assert not made.needs_x64(())
+    measured = measuring.measure(made, contenders.own(eager=False), measuring.Effort(rounds=1, seconds=1e-4))
+    assert {m.contender for m in measured} >= {"dml_jax", "fresh", "jnp"}
+    assert all(m.same_bits for m in measured)
 
 
 def test_values_that_differ_are_told_and_not_compared():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.page import PAGE, rewritten
+from benchmarks.page import OTHERS, PAGE, rewritten
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
 from dml_jax.lowering.forms import FORMS
@@ -30,7 +30,7 @@ def test_all_that_is_stored_is_shown(file):
 def test_every_operator_has_a_table_behind_a_fold(file):
     """Beginning with the case, and no wider than eight columns."""
     tables = TEXT.partition(f"<!-- {file}: operators -->")[2].partition("<!-- end -->")[0]
-    folds = re.findall(r"<details>\n<summary>(\w+): (\d+) cases.*</summary>\n\n((?:\|.*\n)+)\n</details>\n", tables)
+    folds = re.findall(r"<details>\n<summary>(\w+): (\d+) cases?.*</summary>\n\n((?:\|.*\n)+)\n</details>\n", tables)
     rows = [row for row in Results.read(PAGE.parent / "benchmarks" / file).rows if row.contender == "dml_jax"]
     usual = [row for row in rows if not row.case.endswith(", call") and "file" not in row.case]
     assert {operator for operator, _, _ in folds} == {row.operator for row in usual}
@@ -49,6 +49,21 @@ def test_what_a_reader_needs_first_is_on_top(file):
     names = [line.split("|")[1].strip() for line in summary.strip().splitlines()[2:]]
     assert {"gather", "depth_to_space", "gradients, float32", "graphs of three operators"} <= {*names}
     assert len(names) <= 25
+
+
+def test_operators_that_share_a_line_have_one_of_their_own_below():
+    rows = Results.read(PAGE.parent / "benchmarks" / "cpu.json").rows
+    shared = [name for operators in OTHERS.values() for name in operators]
+    assert len(shared) == len({*shared})
+    assert {*shared} <= {row.operator for row in rows}
+    others = TEXT.partition("<!-- cpu.json: others -->")[2].partition("<!-- end -->")[0]
+    names = re.findall(r"^\| (\w+) \| \d+ \|", others, re.MULTILINE)
+    assert names == shared
+    top = TEXT.partition("<details>")[0].partition("<!-- cpu.json: summary -->")[2]
+    for group, operators in OTHERS.items():
+        count = len({row.case for row in rows if row.operator in operators and row.contender == "dml_jax"})
+        assert f"| {group} | {count} |" in top
+        assert not any(f"| {name} |" in top for name in operators)
 
 
 def test_means_are_those_of_large_cases():

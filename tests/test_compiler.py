@@ -114,11 +114,11 @@ def test_an_owned_buffer_is_not_taken_by_name():
 def test_fresh_and_bound_agree(desc):
     run, inputs = compile_operator(desc), buffers(desc)
     fresh = run(*inputs)
-    bound = run(*inputs, out=jax.tree.map(lambda x: jnp.full(x.shape, 7, x.dtype), fresh))
+    bound = run(*inputs, out=jax.tree.map(lambda x: jnp.array(np.full(x.shape, 7, x.dtype)), fresh))
     assert_is(bound, fresh)
     assert_is(jax.jit(run)(*inputs), fresh)
     shaped = [b.reshape(tensor.sizes) for b, tensor in zip(inputs, desc.input_ports().values(), strict=True)]
-    assert_is(fresh, jax.tree.map(jnp.ravel, desc.compute(*shaped)))
+    assert_is(fresh, jax.tree.map(lambda x: np.asarray(x).ravel(), desc.compute(*shaped)))
 
 
 @pytest.mark.parametrize("operator", LARGE)
@@ -138,7 +138,7 @@ def test_the_outputs_are_written_into_the_memory_of_out(desc):
     for one in (desc, *([large(desc.operator_type)] if desc.operator_type in LARGE else [])):
         run = compile_operator(one)
         inputs = [jnp.asarray(b) for b in buffers(one)]
-        zeros = tuple(jnp.zeros(tensor.element_span, tensor.dtype) for tensor in one.output_ports().values())
+        zeros = tuple(jnp.array(np.zeros(tensor.element_span, tensor.dtype)) for tensor in one.output_ports().values())
         out = zeros if len(zeros) > 1 else zeros[0]
         addresses = [x.unsafe_buffer_pointer() for x in zeros]
         for _ in range(3):
@@ -434,18 +434,39 @@ def test_a_damaged_artifact_is_refused(artifact):
             dml_jax.CompiledOperator.deserialize(bytes(damaged))
 
 
-def test_a_descriptor_that_is_not_that_of_the_forms_is_refused(artifact):
+def members_of(artifact):
     with zipfile.ZipFile(io.BytesIO(artifact)) as file:
-        members = {name: file.read(name) for name in file.namelist()}
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def packed(members, compression=zipfile.ZIP_STORED):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", compression) as file:
+        for name, member in members.items():
+            file.writestr(name, member)
+    return content.getvalue()
+
+
+def test_a_descriptor_that_is_not_that_of_the_forms_is_refused(artifact):
+    members = members_of(artifact)
     head = json.loads(members["operator.json"])
     other = desc_to_json(large("DEPTH_TO_SPACE"))
     for changed in ({**head, "desc": other}, {**head, "version": 1}):
-        content = io.BytesIO()
-        with zipfile.ZipFile(content, "w") as file:
-            for name, member in {**members, "operator.json": json.dumps(changed)}.items():
-                file.writestr(name, member)
+        content = packed({**members, "operator.json": json.dumps(changed)})
         with pytest.raises(ConstraintError, match="the content is not a serialised operator: its"):
-            dml_jax.CompiledOperator.deserialize(content.getvalue())
+            dml_jax.CompiledOperator.deserialize(content)
+
+
+def test_an_artifact_that_claims_more_than_it_has_is_refused_before_it_is_read(artifact, monkeypatch):
+    members = members_of(artifact)
+    compressed = packed({**members, "input.npy": bytes(2**20)}, zipfile.ZIP_DEFLATED)
+    claiming = bytearray(artifact)
+    last = claiming.rindex(b"PK\x01\x02")  # the last entry of the directory: its sizes are behind 20 and 24 bytes
+    claiming[last + 20 : last + 28] = (2**31).to_bytes(4, "little") * 2
+    monkeypatch.setattr(zipfile.ZipFile, "read", None)
+    for content, what in ((compressed, "members are compressed"), (bytes(claiming), "members claim 21[0-9]{8} bytes")):
+        with pytest.raises(ConstraintError, match=f"not a serialised operator: its {what}, and"):
+            dml_jax.CompiledOperator.deserialize(content)
 
 
 def test_platforms(artifact):

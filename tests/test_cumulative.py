@@ -20,6 +20,7 @@ from dml_jax import (
     compile_operator,
     cumulative_product,
     cumulative_summation,
+    use_form,
 )
 
 pytestmark = pytest.mark.device
@@ -194,3 +195,69 @@ def test_what_the_struct_refuses(struct, change, match):
 @every_function
 def test_numbers_of_numpy_are_accepted(function):
     assert_same_bits(function(X, np.int8(-1), exclusive=np.True_), oracle(function, X, 1, exclusive=True))
+
+
+# Long rows, which a CPU combines one by one.
+
+LONG_ROWS = [((5, 1024), 0), ((2, 7, 16, 64), 1), ((3, 4, 2, 100), -2)]
+NUMBERS = ["bool", "uint8", "int32", "float16", "bfloat16", "float32", "complex64"]
+
+
+def in_steps(shape, dtype):
+    """Ones, twos and their negatives, whose sums and products are exact."""
+    if dtype == "bool":
+        return np.random.default_rng(6).random(shape) < 0.7
+    return (
+        np.random.default_rng(6)
+        .choice([1, 1, 2] if dtype == "uint8" else [-1, 1, 1, 2], shape)
+        .astype(jnp.dtype(dtype))
+    )
+
+
+@every_function
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize(("shape", "axis"), LONG_ROWS)
+def test_long_rows_are_combined_as_short_ones(function, shape, axis, dtype):
+    x = in_steps(shape, dtype)
+    for direction, exclusive in (("increasing", False), ("decreasing", True)):
+        options = {"direction": direction, "exclusive": exclusive}
+        with use_form("plain"):
+            expected = function(x, axis, **options)
+        assert_same_bits(function(x, axis, **options), expected)
+        if dtype == "float32":
+            np.testing.assert_array_equal(expected, oracle(function, x, axis, **options))
+
+
+@every_function
+def test_the_rows_of_a_cpu_are_long(function):
+    """A loop, and not the tree, where rows have 1024 elements that lie side by side by 64."""
+
+    def has_loop(shape, axis):
+        traced = jax.jit(lambda x: function(x, axis)).trace(jnp.ones(shape))
+        return "while" in traced.lower(lowering_platforms=("cpu",)).as_text()
+
+    assert all(has_loop(shape, axis) for shape, axis in LONG_ROWS)
+    assert not has_loop((5, 1023), 0)
+    assert not has_loop((1024, 5), 1)
+    with use_form("plain"):
+        assert not has_loop((5, 1024), 0)
+
+
+@every_function
+def test_derivatives_of_long_rows(function):
+    rng = np.random.default_rng(7)
+    x, dx = (1 + 0.1 * rng.standard_normal((2, 6, 1024)).astype(np.float32) for _ in range(2))
+
+    def run(x):
+        return function(x, 0, direction="decreasing")
+
+    def of_each(x):
+        y, tangent = jax.jvp(run, (x,), (dx,))
+        return y, tangent, jax.vjp(run, x)[1](y)[0]
+
+    found = jax.jit(of_each)(x)
+    mapped = jax.jit(jax.vmap(run))(x.reshape(2, 3, 2, 1024))
+    with use_form("plain"):
+        expected, of_parts = jax.jit(of_each)(x), jax.vmap(run)(x.reshape(2, 3, 2, 1024))
+    for one, other in zip((*found, mapped), (*expected, of_parts), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)

@@ -23,7 +23,7 @@ from dml_jax import (
 )
 from dml_jax.catalogue import STRUCTS
 from dml_jax.command.ops import _as_json
-from dml_jax.core.activation import Activation, Fused
+from dml_jax.core.activation import Activation
 from dml_jax.core.axis_direction import FieldDirection
 from dml_jax.core.feature_level import NEWEST
 from dml_jax.core.fields import (
@@ -35,18 +35,13 @@ from dml_jax.core.fields import (
     OptionalInput,
     OptionalOutput,
     Output,
-    Scalar,
-    ScalarType,
-    ScaleAndBias,
-    ScaleBias,
-    Size,
-    Size2D,
     UInt,
     counted_by,
     named,
-    scalar_of,
-    truncated,
 )
+from dml_jax.core.fusion import Fused
+from dml_jax.core.scalar import Scalar, ScalarType, scalar_of, truncated
+from dml_jax.core.small_structs import ScaleAndBias, ScaleBias, Size, Size2D
 from dml_jax.core.support import ALL_TYPES, RANKS_1_TO_8, levels
 from dml_jax.desc_json import read_desc
 from dml_jax.dxdispatch.faults import ModelError

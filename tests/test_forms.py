@@ -191,11 +191,11 @@ DENSE += [((8, 3), (1, 8), 2), ((2, 4, 1, 9), (36, 1, 7, 4), 2), ((5, 2, 3), (1,
 VIEWS = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in LAYOUTS]
 
 
-@pytest.mark.parametrize("dtype", sampled(DTYPES, SAMPLE))
-def test_views(dtype):
+@pytest.mark.parametrize(("dtype", "which"), spread(DTYPES, SAMPLE, 2))
+def test_views(dtype, which):
     buffer = random_bits((99,), dtype)
-    assert_forms_equal_plain(["words"], [(view, buffer) for view in VIEWS])
-    dense = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in DENSE]
+    assert_forms_equal_plain(["words"], [(view, buffer) for view in VIEWS[which]])
+    dense = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in DENSE[which]]
     assert_forms_equal_plain(["joined", "branched"], [(view, buffer) for view in dense])
 
 
@@ -395,25 +395,35 @@ APPLIED |= {
         SMALL_INTEGERS.astype(jnp.bfloat16),
     ),
     "gradient parts": ("parts", gradient_of(lambda x: dml_jax.gather_elements(x, COLUMNS // 2, 0)), SMALL_INTEGERS),
+    "gradient sampled": (
+        "sampled",
+        gradient_of(lambda x: dml_jax.gather(x, MET, 0)),
+        SMALL_INTEGERS.astype(np.float32),
+    ),
+    "gradient filled": (
+        "filled",
+        gradient_of(lambda x: dml_jax.gather(x, ALONE[:3], 0, unique_indices=True)),
+        SMALL_INTEGERS.astype(jnp.bfloat16),
+    ),
     "gradient inverse": (
         "inverse",
         gradient_of(lambda x: dml_jax.gather(x, ALONE, 0, unique_indices=True)),
         SMALL_INTEGERS,
     ),
-    "gradient compared, tuples": (
-        "compared",
+    "gradient filled, tuples": (
+        "filled",
         gradient_of(lambda x: dml_jax.gather_nd(x, np.int32([[3], [9], [-1], [0], [2], [7]]), batch_dims=1)),
         SMALL_INTEGERS.astype(jnp.bfloat16),
     ),
-    "gradient compared": (
-        "compared",
+    "gradient filled, labels": (
+        "filled",
         gradient_of(lambda x: dml_jax.gather_elements(x, np.int32([[3], [9], [-1], [0], [2], [7]]), 1, mode="fill")),
         SMALL_INTEGERS,
     ),
 }
 every_applied = pytest.mark.parametrize(("form", "function", "x"), APPLIED.values(), ids=APPLIED)
 FIRST_OF_FORM = [*{form: name for name, (form, _, _) in reversed(APPLIED.items())}.values()]
-first_of_every_form = pytest.mark.parametrize(("name", "which"), spread([*APPLIED], FIRST_OF_FORM, 2))
+first_of_every_form = pytest.mark.parametrize(("name", "which"), spread([*APPLIED], FIRST_OF_FORM, 3))
 
 
 def test_every_form_is_applied_to_something():
@@ -441,26 +451,28 @@ def test_transformations_see_the_plain_form(name, which):
     def back(x, cotangent):
         return jax.vjp(function, x)[1](cotangent)[0]
 
-    with use_form("plain"):
-        expected, batched, pulled = together([(function, x), (jax.vmap(function), both), (back, x, cotangent)])
-    calls = {
-        "jit": ((function, x), expected),
-        "vmap": ((jax.vmap(function), both), batched),
+    plain = {"alone": (function, x), "batched": (jax.vmap(function), both), "pulled": (back, x, cotangent)}
+    calls = {  # what is called, which of the plain ones it is compared with, and what of that
+        "jit": ((function, x), "alone", np.asarray),
+        "vmap": ((jax.vmap(function), both), "batched", np.asarray),
         "vmap of other axes": (
             (jax.vmap(function, in_axes=-1, out_axes=1), np.moveaxis(both, 0, -1)),
-            np.moveaxis(batched, 0, 1),
+            *("batched", lambda batched: np.moveaxis(batched, 0, 1)),
         ),
-        "jvp": ((lambda x: jax.jvp(function, (x,), (-x,))[1], x), batched[1]),
-        "vjp": ((back, x, cotangent), pulled),
-        "checkpoint": ((jax.checkpoint(function), x), expected),
-        "scan": ((lambda xs: jax.lax.scan(lambda c, x: (c, function(x)), 0, xs)[1], both), batched),
+        "jvp": ((lambda x: jax.jvp(function, (x,), (-x,))[1], x), "batched", lambda batched: batched[1]),
+        "vjp": ((back, x, cotangent), "pulled", np.asarray),
+        "checkpoint": ((jax.checkpoint(function), x), "alone", np.asarray),
+        "scan": ((lambda xs: jax.lax.scan(lambda c, x: (c, function(x)), 0, xs)[1], both), "batched", np.asarray),
     }
     calls = dict([*calls.items()][which])
+    needed = dict.fromkeys(name for _, name, _ in calls.values())
+    with use_form("plain"):
+        expected = dict(zip(needed, together(plain[name] for name in needed), strict=True))
     with use_form(form):
-        results = together(call for call, _ in calls.values())
-    for transformation, actual, (_, wanted) in zip(calls, results, calls.values(), strict=True):
+        results = together(call for call, *_ in calls.values())
+    for transformation, actual, (_, name, part) in zip(calls, results, calls.values(), strict=True):
         try:
-            assert_same_bits(actual, wanted)
+            assert_same_bits(actual, part(expected[name]))
         except AssertionError as error:
             error.add_note(transformation)
             raise
@@ -556,12 +568,13 @@ def test_tables_name_forms_and_platforms(table):
 GRADIENTS = {
     "a vocabulary, bfloat16": ((32000, 1024), jnp.bfloat16, 16384, {}, "runs"),
     "a vocabulary, float32": ((32000, 1024), jnp.float32, 16384, {}, "plain"),
-    "items of a shop": ((1000000, 64), jnp.float32, 1000000, {}, "runs"),
+    "items of a shop": ((1000000, 64), jnp.float32, 1000000, {}, "sampled"),
     "positions": ((64, 1024), jnp.float32, 65536, {}, "copies"),
     "a number per node": ((10000,), jnp.bfloat16, 4000000, {}, "copies"),
     "few tokens": ((32000, 1024), jnp.bfloat16, 512, {}, "plain"),
     "a permutation": ((16384, 2048), jnp.bfloat16, 16384, {"unique_indices": True}, "inverse"),
-    "distinct rows": ((16384, 2048), jnp.bfloat16, 8192, {"unique_indices": True}, "plain"),
+    "distinct rows": ((16384, 2048), jnp.bfloat16, 8192, {"unique_indices": True}, "filled"),
+    "distinct rows, float32": ((16384, 2048), jnp.float32, 8192, {"unique_indices": True}, "plain"),
     "whatever the ids": ((16384, 2048), jnp.float32, 8192, {"deterministic": True}, "runs"),
 }
 

@@ -16,8 +16,8 @@ every_graph = pytest.mark.parametrize("number", range(3))
 KEYS = ["", "\ud800", None, 3, ("a", "b")]
 
 
-def is_at_fault(form):
-    """Whether a form is refused: all faults are ConstraintErrors, and the first of them is what is raised."""
+def is_at_fault(form, at=0):
+    """Whether a form is refused: faults are ConstraintErrors; every eighth place shows that the first one is raised."""
     found = Faults()
     desc = read_desc(form, found)
     assert (desc is None) == bool(found.errors)
@@ -25,9 +25,10 @@ def is_at_fault(form):
     if desc is not None:
         assert desc_from_json(desc_to_json(desc)) == desc
         return False
-    with pytest.raises(ConstraintError) as caught:
-        desc_from_json(form)
-    assert str(caught.value) == str(found.errors[0])
+    if at % 8 == 0:
+        with pytest.raises(ConstraintError) as caught:
+            desc_from_json(form)
+        assert str(caught.value) == str(found.errors[0])
     return True
 
 
@@ -39,7 +40,7 @@ def test_any_value_anywhere_is_valid_or_a_fault(number, exhaustive):
         kept = holder[key]
         for odd in ODD if exhaustive else ODD[at % len(ODD) :: len(ODD)]:
             holder[key] = odd
-            count += is_at_fault(form)
+            count += is_at_fault(form, at)
         holder[key] = kept
     assert not is_at_fault(form)
     assert count > 100
@@ -53,10 +54,10 @@ def test_any_other_key_anywhere_is_valid_or_a_fault(number, exhaustive):
         if isinstance(holder, dict) and (exhaustive or at % 4 == number):
             kept = dict(holder)
             del holder[key]
-            count += is_at_fault(form)
+            count += is_at_fault(form, at)
             for odd in KEYS:
                 holder[odd] = kept[key]
-                count += is_at_fault(form)
+                count += is_at_fault(form, at)
                 del holder[odd]
             holder.clear()
             holder.update(kept)

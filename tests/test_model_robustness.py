@@ -15,8 +15,8 @@ from model_cases import FOLDER
 from PIL import Image
 
 from dml_jax import GatherDesc, GraphDesc, TensorDesc
+from dml_jax.core import memory
 from dml_jax.dxdispatch import json_text as text
-from dml_jax.dxdispatch import memory
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model

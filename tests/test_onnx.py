@@ -1,15 +1,15 @@
 """Second opinions: ONNX's node cases, and ONNX Runtime on random calls."""
 
-import warnings
-
 import jax
 import jax.export
 import numpy as np
 import pytest
-from checks import assert_same_bits
-from onnx_building import helper, numpy_helper, onnxruntime
+from checks import assert_same_bits, together
+from onnx_building import helper, model, numpy_helper, onnxruntime
+from onnx_cases import all_cases, as_array
 
 import dml_jax
+from dml_jax.onnx import to_jax
 
 OPERATORS = (
     "Gather",
@@ -45,36 +45,37 @@ def run(node, inputs):
     return calls[node.op_type](*inputs)
 
 
-def node_cases():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of other operators' cases
-        collected = pytest.importorskip("onnx.backend.test.case.node").collect_testcases(None)
-        cases = [case for case in collected if len(case.model.graph.node) == 1]
-    return [case for case in cases if case.model.graph.node[0].op_type in OPERATORS]
-
-
 def has_reduction(case):
     return attributes(case.model.graph.node[0]).get("reduction", b"none") != b"none"
 
 
-ALL_CASES = node_cases()
-CASES = [case for case in ALL_CASES if not has_reduction(case)]
+def cases_of(op_type):
+    """What ONNX has for an operator alone; only reductions, which DirectML lacks, are left out."""
+    graphs = ((case, case.model.graph.node) for case in all_cases().values())
+    cases = [case for case, nodes in graphs if len(nodes) == 1 and nodes[0].op_type == op_type]
+    return [case for case in cases if not has_reduction(case)]
 
 
 def test_the_cases_are_there():
-    """What ONNX has for these operators; only reductions, which DirectML lacks, are left out."""
-    assert {case.model.graph.node[0].op_type for case in CASES} == set(OPERATORS)
-    assert len(CASES) >= 18
-    assert all("reduction" in str(c.model.graph.node[0]) for c in ALL_CASES if c not in CASES)
+    counts = [len(cases_of(op_type)) for op_type in OPERATORS]
+    assert all(counts)
+    assert sum(counts) >= 18
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_onnx_node_case(case):
-    (node,) = case.model.graph.node
-    for inputs, outputs in case.data_sets:
-        arrays = [x if isinstance(x, np.ndarray) else numpy_helper.to_array(x) for x in inputs]
-        expected = outputs[0] if isinstance(outputs[0], np.ndarray) else numpy_helper.to_array(outputs[0])
-        assert_same_bits(run(node, arrays), expected)
+@pytest.mark.parametrize("op_type", OPERATORS)
+def test_onnx_node_cases(op_type):
+    calls, wanted = [], []
+    for case in cases_of(op_type):
+        (node,) = case.model.graph.node
+        for inputs, (expected, *_) in case.data_sets:
+            calls.append((lambda *inputs, node=node: run(node, inputs), *map(as_array, inputs)))
+            wanted.append((case.name, as_array(expected)))
+    for result, (name, expected) in zip(together(calls), wanted, strict=True):
+        try:
+            assert_same_bits(result, expected)
+        except AssertionError as error:
+            error.add_note(name)
+            raise
 
 
 def session(op_type, inputs, opset=18, **attributes):
@@ -111,6 +112,7 @@ def test_random_calls_agree_with_onnx_runtime(seed):
     unique = np.moveaxis(rng.permuted(lines, axis=-1), -1, axis)
     targets = np.stack(np.unravel_index(rng.permutation(int(np.prod(shape[:t]))), shape[:t]), axis=-1)
     slices = rng.standard_normal((len(targets), *shape[t:])).astype(np.float32)
+    calls, wanted = [], []
     for op_type, inputs, given in [
         ("Gather", (x, line), {"axis": axis}),
         ("GatherElements", (x, grid), {"axis": axis}),
@@ -119,7 +121,10 @@ def test_random_calls_agree_with_onnx_runtime(seed):
         ("ScatterND", (x, targets, slices), {}),
     ]:
         node, expected = session(op_type, inputs, **given)
-        assert_same_bits(run(node, inputs), expected)
+        calls.append((lambda *inputs, node=node: run(node, inputs), *inputs))
+        wanted.append(expected)
+    for actual, expected in zip(together(calls), wanted, strict=True):
+        assert_same_bits(actual, expected)
 
 
 @pytest.mark.parametrize("block", [1, 2, 3])
@@ -156,3 +161,17 @@ def test_slices_of_a_symbolic_batch_are_exported():
     data = np.arange(12, dtype=np.float32).reshape(2, 6)
     for made in jax.tree.leaves(exported.call(data)):
         np.testing.assert_array_equal(made, data[:, 1:5])
+
+
+def test_a_model_adds_narrow_floats_in_float32():
+    """As the scatters do that its nodes become: one by one, 3,000 ones would stop at 2048 in float16."""
+    ones, at = np.ones(3000, np.float16), np.zeros(3000, np.int64)
+    nodes = [
+        helper.make_node("ScatterElements", ["x", "i", "u"], ["y"], reduction="add"),
+        helper.make_node("ScatterND", ["x", "tuples", "u"], ["z"], reduction="add"),
+    ]
+    inputs = {"x": np.zeros(1, np.float16), "i": at, "u": ones, "tuples": at[:, None]}
+    with jax.enable_x64(True):
+        totals = to_jax(model(nodes, inputs, ["y", "z"]))(*inputs.values())
+    for total in totals:
+        np.testing.assert_array_equal(total, np.float16([3000]))

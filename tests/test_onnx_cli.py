@@ -20,7 +20,7 @@ from dml_jax.array_models.onnx_file import read_onnx_file
 from dml_jax.command.main import command
 from dml_jax.command.run import run
 from dml_jax.command.run_options import ALIASES
-from dml_jax.dxdispatch import memory
+from dml_jax.core import memory
 
 
 def dml_jax_command(*arguments):

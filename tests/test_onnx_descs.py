@@ -14,7 +14,8 @@ from onnx_cases import as_array, cases, operators
 import dml_jax
 from dml_jax import compile_operator
 from dml_jax.onnx import OnnxError, to_descs
-from dml_jax.onnx.descs import _DESCRIBED, described
+from dml_jax.onnx.descs import described
+from dml_jax.onnx.node_descs import DESC_OF
 from dml_jax.onnx.table import ONNX_OPERATORS
 
 # Which inputs are tensors of the descriptor, where it is not the first one alone; the others must be known.
@@ -25,7 +26,7 @@ TENSORS = {
     "OneHot": (0, 2),
     "Concat": range(99),
 }
-DESCRIBED = {name for name, versions in ONNX_OPERATORS.items() if set(versions.values()) & set(_DESCRIBED)}
+DESCRIBED = {name for name, versions in ONNX_OPERATORS.items() if set(versions.values()) & set(DESC_OF)}
 ROUNDED = {"CumSum", "CumProd", "Resize"}  # in float32 or as XLA likes
 
 

@@ -2,11 +2,16 @@
 
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from model_building import lines_of, saved, show, write
 from onnx_building import IR_VERSION, TensorProto, helper, onnx
 
+from dml_jax import ConstraintError
+from dml_jax.array_models.onnx_file import read_onnx_file
+from dml_jax.core import memory
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
 
@@ -98,6 +103,22 @@ def test_sizes_below_0(tmp_path):
     command = {"type": "dispatch", "dispatchable": "m", "bindings": {"a": "a", "y": "c"}}
     (fault,) = faults(tmp_path, model(command))
     assert fault.endswith("input 'a': every size must be at least 0, but the model says [-2, 2]")
+
+
+def test_a_model_that_needs_more_than_there_is_does_not_run(tmp_path, monkeypatch):
+    """The command that runs the model alone says it too."""
+    sizes = onnx.numpy_helper.from_array(np.array([2**20]), "sizes")
+    graph = ([helper.make_node("Expand", ["a", "sizes"], ["y"])], "graph", [value("a", [1])], [value("y", [2**20])])
+    proto = helper.make_model(helper.make_graph(*graph, [sizes]), opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(proto, tmp_path / "m.onnx")
+    monkeypatch.setattr(memory, "_available", lambda: 2**20)
+    monkeypatch.setattr(memory, "gib", str)
+    words = r"the model needs 41943\d\d for its tensors, and the machine has 1048576"
+    command = {"type": "dispatch", "dispatchable": "m", "bindings": {"a": "a", "y": "later"}}
+    with pytest.raises(ModelError, match=f"command 0: {words}"):
+        lines_of(tmp_path, model(command))
+    with jax.enable_x64(True), pytest.raises(ConstraintError, match=words):
+        read_onnx_file(tmp_path / "m.onnx", {}, {}, ()).prepare([jnp.zeros(1, jnp.float32)])
 
 
 # Outputs.

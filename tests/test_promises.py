@@ -131,18 +131,19 @@ def flipped(array):
 
 
 def item(tree, i):
-    return jax.tree.map(lambda y: y[i], tree)
+    """In NumPy, which compiles nothing."""
+    return jax.tree.map(lambda y: np.asarray(y)[i], tree)
 
 
 @pytest.mark.parametrize(
     ("name", "which"),
     [
-        *(pytest.param(name, slice(0, None, 2), id=name) for name in CASES),
-        *exhaustive({f"{name}, others": (name, slice(1, None, 2)) for name in CASES}),
+        *(pytest.param(name, slice(0, None, 3), id=name) for name in CASES),
+        *exhaustive({f"{name}, all": (name, slice(None)) for name in CASES}),
     ],
 )
 def test_the_oracle_agrees(name, which):
-    """Of the operator's case and every second variant, in one program, which compiles faster; then of the others."""
+    """Of the operator's case and every third variant, in one program, which compiles faster; or of all."""
     variants = [(variant, call) for variant, call in VARIANTS.items() if call.function is CASES[name].function][which]
     results = together([(call, *call.leaves) for _, call in variants])
     for (variant, call), result in zip(variants, results, strict=True):
@@ -154,7 +155,7 @@ def test_the_oracle_agrees(name, which):
             raise
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @first_of_each(VARIANTS)
 def test_eager_is_jitted_is_exported(case):
     arrays = case.leaves
@@ -167,7 +168,7 @@ def test_eager_is_jitted_is_exported(case):
     assert shapes == [(x.shape, x.dtype) for x in jax.tree.leaves(eager)]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @first_of_each(MAPPED)
 def test_eager_is_vmapped(case):
     batch = [np.stack([a, flipped(a)]) for a in case.leaves]
@@ -176,7 +177,7 @@ def test_eager_is_vmapped(case):
         assert_is(item(mapped, i), case(*(s[i] for s in batch)))
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(9)
 @first_of_each(MAPPED)
 def test_vmap_over_one_operand(case):
     arrays = case.leaves
@@ -200,12 +201,12 @@ def of_floats(case, dtype=jnp.float32):
 
 
 def inner(one, other):
-    """The inner product of two trees. Integers below 7 and their products are exact in float32."""
+    """The inner product of two trees, in NumPy."""
     pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return sum(jnp.vdot(x.astype(jnp.float32), y.astype(jnp.float32)) for x, y in pairs)
+    return sum(np.vdot(np.float64(x), np.float64(y)) for x, y in pairs)
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(9)
 @by_name({name: case for name, case in LINEAR.items() if name in CASES})
 def test_derivatives(case):
     """Exact in both directions: data movement is linear in its data."""
@@ -232,7 +233,7 @@ def test_linear_transpose(case, dtype):
     for which, x in enumerate(floats):
 
         def of_one(x, which=which):
-            return function(*(x if i == which else jnp.zeros_like(f) for i, f in enumerate(floats)))
+            return function(*(x if i == which else np.zeros_like(f) for i, f in enumerate(floats)))
 
         assert_same_bits(jax.linear_transpose(of_one, x)(output)[0], transposed[which])
 
@@ -259,7 +260,7 @@ def test_nested_vmap_over_any_axes(case, dtype):
     for i in range(3):
         for j in range(2):
             of_item = function(*(x.take(i, outer).take(j, -1) for x in twice))
-            assert_is(jax.tree.map(lambda y, i=i, j=j: y[i, ..., j], mapped), of_item)
+            assert_is(jax.tree.map(lambda y, i=i, j=j: np.asarray(y)[i, ..., j], mapped), of_item)
 
 
 def grad(function):
@@ -454,7 +455,7 @@ def test_artifacts_run_in_a_fresh_process_without_dml_jax(which, tmp_path):
 INDEXED = {name: case for name, case in CASES.items() if case.indexed is not None}
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @by_name(INDEXED)
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jitted"])
 def test_checkify_reports_an_index_out_of_range(case, jit):
@@ -527,7 +528,7 @@ def test_a_second_call_traces_nothing(case):
 def test_every_rule_is_broken_once(name):
     """The call as it stands is accepted; one change breaks one rule, and the list of rules is complete."""
     case, breaks = CASES[name], BREAKS[name]
-    case(*case.leaves)
+    jax.eval_shape(case, *case.leaves)
     assert list(breaks) == [rule.name for rule in case.function.rules]
     for rule in case.function.rules:
         broken = {**case.arguments, **breaks[rule.name]}

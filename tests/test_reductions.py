@@ -17,6 +17,7 @@ from jax.test_util import check_grads
 from small_arrays import random_keys
 
 import dml_jax
+from dml_jax.lowering import sample
 
 pytestmark = pytest.mark.device
 
@@ -138,6 +139,20 @@ def test_a_long_sum_of_narrow_floats_is_rounded_once(form):
         totals = together([forward, back])
     for total in totals:
         assert_same_bits(total, np.array([3008], jnp.bfloat16))
+
+
+def test_every_gather_adds_narrow_floats_in_float32():
+    """What 3,000 indices read, of each batch and each axis."""
+    at, table = np.zeros((2, 3000), np.int32), jnp.zeros((2, 2), jnp.bfloat16)
+    reads = {
+        "gather": partial(dml_jax.gather, indices=at[0], axis=1),
+        "gather_elements": partial(dml_jax.gather_elements, indices=at, axis=-1),
+        "gather_nd": partial(dml_jax.gather_nd, indices=at[..., None], batch_dims=1),
+    }
+    ones = jnp.ones(at.shape, jnp.bfloat16)
+    backs = [(lambda c, read=read: jax.vjp(read, table)[1](c)[0], ones) for read in reads.values()]
+    for name, gradient in zip(reads, together(backs), strict=True):
+        np.testing.assert_array_equal(gradient, np.array([[3008, 0]] * 2, jnp.bfloat16), name)
 
 
 COMBINED = [(dtype, form) for dtype in FLOATS for form in ("plain", "runs")[: 2 if dtype in FLOATS[:3] else 1]]
@@ -309,8 +324,27 @@ def flown_back(read, ids, cotangents):
     return [jax.vjp(lambda x: read(x, ids), jnp.zeros_like(c))[1](c)[0] for c in cotangents]
 
 
+MANY = 10**6
+MEETINGS = {
+    "uniform": (lambda rng: rng.integers(0, MANY, MANY), False),
+    "a permutation": (lambda rng: rng.permutation(MANY), False),
+    "all dropped": (lambda rng: np.full(MANY, MANY), False),
+    "multiples of 2**16 that are distinct": (lambda rng: np.arange(2000) * 2**16, False),
+    "one row": (lambda rng: np.full(MANY, 7), True),
+    "words of a text": (lambda rng: np.minimum(rng.zipf(1.3, MANY), MANY) - 1, True),
+    "every fiftieth": (lambda rng: np.where(np.arange(MANY) % 50 == 49, 3, np.arange(MANY)), True),
+    "the last hundredth": (lambda rng: np.where(np.arange(MANY) > MANY - MANY // 100, 3, np.arange(MANY)), True),
+}
+
+
+@pytest.mark.parametrize(("draw", "expected"), MEETINGS.values(), ids=MEETINGS)
+def test_a_sample_tells_whether_many_updates_meet(draw, expected):
+    rows = jnp.asarray(draw(np.random.default_rng(0)), np.int32)
+    assert bool(sample.many_meet(rows, 2**28 if rows.size < MANY else MANY)) == expected
+
+
 FORMS = [  # of what is read, with which promise; the forms of its gradient, and the widths of rows
-    (rows, {}, ("plain", "runs", "copies", "chunks", "pulled"), (1, 3, 4, 64)),
+    (rows, {}, ("plain", "runs", "copies", "chunks", "pulled", "sampled"), (1, 3, 4, 64)),
     (rows, {"unique_indices": True}, ("plain", "inverse"), (1, 3, 4, 64)),
     (elements, {}, ("plain", "parts", "copies"), (1, 3)),
     (elements, {}, ("plain", "numbered"), (4, 7)),
@@ -366,6 +400,35 @@ def test_sums_of_many_turns_are_rounded_once(case):
         assert (abs(found - sums) <= unit / 2 + 600 * 2.0**-24 * most).all()
 
 
+@pytest.mark.parametrize("dtype", sampled(["float32", "bfloat16"], ["bfloat16"]))
+@pytest.mark.parametrize("mode", ["clip", "fill"])
+def test_an_element_that_many_neighbours_meet(mode, dtype):
+    """Along the last axis `numbered` gives it several places; what is dropped may be met most often, too."""
+    dtype, rng, shape = jnp.dtype(dtype), np.random.default_rng(13), (6, 70)
+    cotangent, table = small(rng, dtype, shape), jnp.zeros((6, 30), dtype)
+    read = partial(dml_jax.gather_elements, axis=1, mode=mode)
+    back = lambda at, c: jax.vjp(lambda x: read(x, at), table)[1](c)[0]  # noqa: E731
+    zipf = (rng.zipf(1.3, shape) - 1) % 33
+    program = programs(("plain", "numbered"), back, zipf.astype(np.int32), cotangent)[1]
+    for at in (zipf, rng.integers(0, 30, shape), np.full(shape, 29), np.full(shape, 30), np.repeat(zipf[:, :1], 70, 1)):
+        kept, expected = (at < 30) | (mode == "clip"), np.zeros(table.shape)
+        np.add.at(expected, (np.nonzero(kept)[0], np.minimum(at, 29)[kept]), exact(cotangent)[kept])
+        assert_same_bits(program(at.astype(np.int32), cotangent), as_type(expected, dtype))
+
+
+@pytest.mark.parametrize("form", sampled(["chunks", "pulled"], ["chunks"]))
+def test_one_update_that_goes_elsewhere_is_not_lost(form):
+    """Where all go to one row they are added up by columns."""
+    updates = np.random.default_rng(14).normal(size=(300, 64)).astype(jnp.bfloat16)
+    read = lambda x, ids: dml_jax.gather(x, ids, 0)  # noqa: E731
+    back = lambda ids, u: flown_back(read, ids, [u])[0][:40]  # noqa: E731
+    program = programs(("plain", form), back, np.zeros(300, np.int32), updates)[1]
+    for ids in np.where(np.arange(300) == np.array([[-1], [0], [150], [299]]), 3, 39).astype(np.int32):
+        expected = np.zeros((40, 64))
+        np.add.at(expected, ids, exact(updates))
+        np.testing.assert_allclose(exact(np.asarray(program(ids, updates))), expected, rtol=2**-8, atol=1e-4)
+
+
 WIDE_SUMS = list(itertools.product(("int8", "uint16"), REDUCTIONS))
 REDUCED = [*HALF, *COMPLEX, ("float8_e5m2", "add"), *WIDE_SUMS]
 UFUNCS = {"add": (64, np.add), "mul": (3, np.multiply), "min": (4, np.minimum), "max": (1, np.maximum)}
@@ -408,6 +471,29 @@ def test_deterministic_sums_have_one_result():
     if jax.default_backend() != "cpu":
         with dml_jax.use_form("runs"):
             assert_same_bits(np.stack(jax.jit(partial(sums, deterministic=False))(x[:50], updates)), first)
+
+
+def adds_that_may_meet(function, *arrays):
+    """The scatters of floats of a program for GPUs whose order of additions decides about the result."""
+    text = jax.export.export(jax.jit(function), platforms=["cuda"])(*arrays).mlir_module()
+    scatters = re.findall(r'"stablehlo.scatter".*?\}\) : .*?\n', text, re.DOTALL)
+    adding = [each for each in scatters if re.search(r"stablehlo.add .*tensor<f32>", each)]
+    return [each for each in adding if "unique_indices = true" not in each]
+
+
+def test_deterministic_programs_for_gpus_have_no_atomic_additions():
+    x, at, sums = np.ones(60, np.float32), np.arange(60, dtype=np.int32) % 7, {"reduction": "add"}
+    calls = {name: partial(FLAGGED[name], i=at, **(sums if name in WRITES else {})) for name in (*READS, *WRITES)}
+    calls["as_strided"] = partial(dml_jax.as_strided, sizes=(50, 3), strides=(1, 1))
+
+    def both_ways(name, deterministic):
+        call = partial(calls[name], deterministic=deterministic)
+        return lambda x: jax.vjp(call, x)[1](call(x))[0]
+
+    for name in calls:
+        assert not adds_that_may_meet(both_ways(name, deterministic=True), x), name
+    for name in ("gather_nd", "scatter_nd"):  # by default there are some
+        assert adds_that_may_meet(both_ways(name, deterministic=False), x), name
 
 
 X = np.arange(6, dtype=np.float32)
@@ -545,6 +631,38 @@ def test_few_updates_of_a_donated_table_of_narrow_floats(case):
     size = table.size * table.dtype.itemsize
     assert memory.alias_size_in_bytes == size
     assert memory.temp_size_in_bytes < (copies + 1 / 4) * size
+
+
+READ_ROWS = {
+    "gather": lambda x, i, **how: dml_jax.gather(x, i, 0, **how),
+    "gather_elements": lambda x, i, **how: dml_jax.gather_elements(x, jnp.tile(i[:, None], x.shape[1]), 0, **how),
+    "gather_nd": lambda x, i, **how: dml_jax.gather_nd(x, i[:, None], **how),
+}
+
+
+def test_gradients_are_added_to_a_ref_in_place():
+    """In every mode: XLA adds the updates to what the ref holds, and makes no table of zeros for them."""
+    ids, rng, count = np.int32([1, 8191, -1, 1, 9000, 5]), np.random.default_rng(15), 1 << 13
+    reads = [partial(f, i=ids, mode=m) for f in READ_ROWS.values() for m in ("clip", "promise_in_bounds", "fill")]
+    kept = [ids < (count if read.keywords["mode"] != "clip" else 9001) for read in reads]
+    totals, cotangents = [small(rng, np.float32, (len(reads), n, 16)) for n in (count, ids.size)]
+
+    def added(totals, cotangents):
+        refs = [jax.new_ref(total) for total in totals]
+        for read, ref, cotangent in zip(reads, refs, cotangents, strict=True):
+            jax.vjp(read, jnp.zeros((count, 16)))[1].with_refs(ref)(cotangent)
+        return [jax.ref.freeze(ref) for ref in refs]
+
+    program = jax.jit(added, donate_argnums=0).lower([*totals], [*cotangents]).compile()
+    memory = program.memory_analysis()
+    assert memory.alias_size_in_bytes == totals.nbytes
+    assert memory.temp_size_in_bytes < totals[0].nbytes / 4
+    expected = totals.copy()
+    for total, cotangent, inside in zip(expected, cotangents, kept, strict=True):
+        at = np.minimum(np.where(ids < 0, ids + count, ids), count - 1)
+        np.add.at(total, at[inside], cotangent[inside])
+    for actual, wanted in zip(program([*map(jnp.asarray, totals)], [*cotangents]), expected, strict=True):
+        assert_same_bits(actual, wanted)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

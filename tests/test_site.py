@@ -18,7 +18,7 @@ import pytest
 from test_code_blocks import blocks_of
 
 from dml_jax.catalogue import DESCS, FUNCTIONS
-from dml_jax.core.activation import ACTIVATIONS
+from dml_jax.core.activation_table import ACTIVATIONS
 from dml_jax.core.support import columns
 from dml_jax.core.tensor import FIELDS, TENSOR
 

@@ -1,4 +1,4 @@
-"""What DxDispatch says of every tensor of an ONNX model: what is bound to it, its type, its shape."""
+"""The lines that DxDispatch prints about the inputs and outputs of an ONNX model: resource, type, shape."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

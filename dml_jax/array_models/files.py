@@ -14,7 +14,7 @@ __all__ = ["assigned", "read_array", "targets", "write_arrays"]
 
 
 def assigned(names: Sequence[str], given: Sequence[str], folder: Path) -> dict[str, Path]:
-    """The file of each input that has one.
+    """Returns the file of each input that has one.
 
     Args:
       names: the inputs.
@@ -44,17 +44,17 @@ def assigned(names: Sequence[str], given: Sequence[str], folder: Path) -> dict[s
 
 
 def _check_unnamed(text: str, names: Sequence[str], folder: Path) -> None:
-    """Whether it is a file, not NAME=FILE with a name that no input has."""
+    """Refuses NAME=FILE with a name that no input has; a file may have an = in its own name."""
     name, equals, file = text.partition("=")
     if equals and not (folder / text).exists() and (folder / file).exists():
         raise ConstraintError(f"--input {text}: no input is named {name!r}; {suggestion(name, names)}")
 
 
 def read_array(name: str, path: Path) -> np.ndarray:
-    """The array of a .npy file, for an input.
+    """Reads the .npy file of an input.
 
     Raises:
-      ConstraintError: it cannot be read, or is no such file.
+      ConstraintError: it cannot be read, or is no .npy file.
     """
     try:
         array = np.load(path, allow_pickle=False)
@@ -69,7 +69,7 @@ def read_array(name: str, path: Path) -> np.ndarray:
 
 
 def targets(names: Sequence[str], folder: Path, read: Sequence[Path]) -> dict[str, Path]:
-    """The file of each output, named as it, without what file names cannot have.
+    """Returns the file of each output, named after it; other characters than letters, digits, ".", "_", "-" become "_".
 
     Args:
       names: the outputs.

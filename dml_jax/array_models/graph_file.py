@@ -7,9 +7,11 @@ from typing import Any
 import jax
 
 from ..core.feature_level import FeatureLevel
+from ..core.memory import check_program
+from ..core.tensor_spec import TensorSpec
 from ..errors import ConstraintError, Faults
 from ..graphs.files import constant_files, owned_inputs, read_constants, read_graph_file
-from .model import ArrayInput, ArrayModel, Program
+from .model import ArrayModel, Program
 
 __all__ = ["read_graph_model"]
 
@@ -33,12 +35,13 @@ def read_graph_model(path: Path, feature_level: FeatureLevel | str) -> ArrayMode
         constants = constant_files(graph, path.parent)
     faults.finish()
     owned = owned_inputs(graph)
-    inputs = tuple(ArrayInput(name, t.dtype, t.sizes) for name, t in graph.inputs.items() if name not in owned)
+    inputs = tuple(TensorSpec(name, t.dtype, t.sizes) for name, t in graph.inputs.items() if name not in owned)
 
     def prepare(arrays: Sequence[Any]) -> Program:
         given = dict(zip((one.name for one in inputs), arrays, strict=True)) | read_constants(constants, owned)
         ordered = [given[name] for name in graph.inputs]
         program = jax.jit(lambda *x: jax.tree.leaves(graph.compute(*x))).lower(*ordered).compile()
+        check_program(program)
         return Program(lambda: tuple(program(*ordered)))
 
     return ArrayModel(path, inputs, tuple(graph.outputs), (path, *constants.values()), prepare)

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..dxdispatch.memory import check_bytes
+from ..core.memory import check_bytes
+from ..core.tensor_spec import TensorSpec
 from ..errors import ConstraintError, DataTypeError
 from .files import read_array
-from .model import ArrayInput
 
 __all__ = ["make_inputs"]
 
@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 
 def make_inputs(
-    inputs: Sequence[ArrayInput], files: Mapping[str, Path], shapes: Mapping[str, Shape]
+    inputs: Sequence[TensorSpec], files: Mapping[str, Path], shapes: Mapping[str, Shape]
 ) -> dict[str, jax.Array]:
     """The array of each input, on JAX's default device; x64 must be on.
 
@@ -45,8 +45,8 @@ def make_inputs(
     return {spec.name: arrays[spec.name] for spec in inputs}
 
 
-def _read(spec: ArrayInput, path: Path) -> np.ndarray:
-    """An array of a .npy file; numpy.save keeps of types such as bfloat16 only their size."""
+def _read(spec: TensorSpec, path: Path) -> np.ndarray:
+    """Reads a .npy file; it names a type such as bfloat16 only by its size."""
     array = read_array(spec.name, path)
     if array.dtype.kind == "V" and array.dtype.itemsize == spec.dtype.itemsize:
         array = array.view(spec.dtype)
@@ -55,15 +55,15 @@ def _read(spec: ArrayInput, path: Path) -> np.ndarray:
     return array
 
 
-def _named_sizes(inputs: Sequence[ArrayInput], arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """The sizes that have names, where an array says them."""
+def _named_sizes(inputs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Returns the sizes that have names, as far as arrays fix them."""
     found = [spec for spec in inputs if spec.name in arrays]
     pairs = (pair for spec in found for pair in zip(spec.sizes or (), arrays[spec.name].shape, strict=False))
     return {size: n for size, n in pairs if isinstance(size, str)}
 
 
-def _shape(spec: ArrayInput, sizes: Mapping[Any, int]) -> Shape:
-    """The shape of an input without a file."""
+def _shape(spec: TensorSpec, sizes: Mapping[Any, int]) -> Shape:
+    """Returns the shape of an input without a file."""
     if spec.sizes is None:
         rule = f"input {spec.name!r}: the model must say how many dimensions it has"
         raise ConstraintError(f"{rule}, but does not: give a file, or its sizes as --binding-shape {spec.name}:1,3,8")

@@ -1,28 +1,13 @@
-"""`ArrayModel`: what an ONNX model and a serialized graph have in common when they run on arrays."""
+"""`ArrayModel`: an ONNX model or a serialized graph, as `dml-jax run` runs both on arrays."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from ..core.tensor_spec import TensorSpec
 
-__all__ = ["ArrayInput", "ArrayModel", "Program"]
-
-
-@dataclass(frozen=True)
-class ArrayInput:
-    """An input.
-
-    Args:
-      name: in the model.
-      dtype: of the elements.
-      sizes: a size, the name of one, or None if any will do; None for any rank.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    sizes: tuple[int | str | None, ...] | None
+__all__ = ["ArrayModel", "Program"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +25,7 @@ class Program:
 
 @dataclass(frozen=True)
 class ArrayModel:
-    """A model.
+    """A model that is read, and not yet compiled.
 
     Args:
       path: the file that it comes from.
@@ -51,7 +36,7 @@ class ArrayModel:
     """
 
     path: Path
-    inputs: tuple[ArrayInput, ...]
+    inputs: tuple[TensorSpec, ...]
     outputs: tuple[str, ...]
     files: tuple[Path, ...]
     prepare: Callable[[Sequence[Any]], Program]

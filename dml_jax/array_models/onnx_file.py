@@ -10,7 +10,7 @@ from ..onnx.free_sizes import forget_names, override_sizes
 from ..onnx.function import OnnxFunction
 from ..onnx.graph import read_graph
 from ..onnx.loading import external_files, load_model
-from .model import ArrayInput, ArrayModel, Program
+from .model import ArrayModel, Program
 
 __all__ = ["read_onnx_file"]
 
@@ -35,7 +35,6 @@ def read_onnx_file(
     override_sizes(model, "denotation", denotations, "--onnx-free-dim-denotation-override")
     forget_names(model, shaped)
     function = OnnxFunction(read_graph(model, folder))
-    inputs = tuple(ArrayInput(spec.name, spec.dtype, spec.sizes) for spec in function.inputs)
 
     def prepare(arrays: Sequence[Any]) -> Program:
         try:
@@ -43,4 +42,4 @@ def read_onnx_file(
         except NotConstantError as error:
             return Program(node_by_node(function, arrays), str(error))
 
-    return ArrayModel(path, inputs, function.output_names, (path, *external_files(model, folder)), prepare)
+    return ArrayModel(path, function.inputs, function.output_names, (path, *external_files(model, folder)), prepare)

@@ -21,15 +21,15 @@ __all__ = ["ArrayRun", "Times", "run_arrays"]
 
 @dataclass(frozen=True)
 class ArrayRun:
-    """What a run is asked for.
+    """What a caller asks of a run.
 
     Args:
       given: .npy files for inputs, each "FILE", in order, or "NAME=FILE".
       given_from: the folder that their names are relative to.
       shapes: of inputs that have no file, and of outputs, which must have them.
       output: the folder that outputs go to; without one, that of the model, and none from a benchmark.
-      timing: what a benchmark measures. Without it a run is one nevertheless if an input has no file.
-      shows_bindings: whether every input and output is described.
+      timing: the options of a benchmark; None for a single run. If an input has no file, the run is a benchmark anyway.
+      shows_bindings: whether to print the type and shape of every input and output.
     """
 
     given: Sequence[str] = ()
@@ -59,16 +59,16 @@ def run_arrays(model: ArrayModel, asked: ArrayRun, device: Any, say: Callable[[s
     """Runs a model, and writes every output or nothing.
 
     Args:
-      model: which.
-      asked: for what.
+      model: the model.
+      asked: what to do with it.
       device: of JAX.
-      say: takes each line about what is done.
+      say: prints a line.
 
     Returns:
       The times, of a benchmark.
 
     Raises:
-      ConstraintError: the model, an input, a shape, or a file that cannot be written.
+      ConstraintError: the model or an input is wrong, a shape does not fit, or a file cannot be written.
     """
     files = assigned([spec.name for spec in model.inputs], asked.given, asked.given_from)
     _check_names(model, asked.shapes)
@@ -105,7 +105,7 @@ def run_arrays(model: ArrayModel, asked: ArrayRun, device: Any, say: Callable[[s
 
 
 def _prepared(model: ArrayModel, arrays: Sequence[jax.Array]) -> tuple[Program, float]:
-    """The model compiled, and in how many seconds."""
+    """Compiles the model; returns the program and the seconds that it took."""
     start = time.perf_counter()
     program = model.prepare(jax.block_until_ready(arrays))
     return program, time.perf_counter() - start
@@ -120,7 +120,7 @@ def _check_names(model: ArrayModel, shapes: Mapping[str, Any]) -> None:
 
 
 def _check_shapes(arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Of outputs, and of inputs from files, a shape that is asked for must be what is there."""
+    """Checks that outputs, and inputs from files, have the shapes that are asked for."""
     for name, shape in shapes.items():
         if arrays[name].shape != shape:
             fact = f"{name!r} must have its sizes, {list(arrays[name].shape)}, but they are {list(shape)}"

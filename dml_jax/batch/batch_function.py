@@ -1,6 +1,7 @@
 """One compiled function for every batch: sharded over the local devices, into buffers that are used again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
@@ -49,18 +50,18 @@ class BatchFunction:
         # Not check_vma: a scan that begins with zeros would have to say that they vary.
         mapped = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=split, check_vma=False)
         self._fn = jax.jit(mapped)  # its trace for the shapes is found again when it is compiled
-        self._arguments = [
+        arguments = [
             *(jax.ShapeDtypeStruct((self.batch_size, *s.item), s.dtype, sharding=self._split) for s in sources),
             *(jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=self._whole) for a in shared),
         ]
         self._mesh = mesh
-        with jax.set_mesh(mesh):  # also where the caller has set another one
-            self._result = jax.eval_shape(self._fn, *self._arguments)
+        with self._own_context():
+            self._result = jax.eval_shape(self._fn, *arguments)
         self._shared = shared
         self.dtype: np.dtype[Any] = np.dtype(self._result.dtype)
         self.item: tuple[int, ...] = self._result.shape[1:]
 
-    def compile(self) -> Callable[..., jax.Array]:
+    def jitted(self) -> Callable[..., jax.Array]:
         """Returns a function of an output that is no longer needed and of one NumPy array per source.
 
         The old output is written over: fresh memory would cost a page fault per 4 KiB of every batch.
@@ -70,17 +71,22 @@ class BatchFunction:
             del old
             return lax.optimization_barrier(self._fn(*arguments))  # an argument is never handed through as the result
 
-        result = jax.ShapeDtypeStruct(self._result.shape, self._result.dtype, sharding=self._split)
+        # Called, not compiled ahead: jax 0.10 wants another layout of 4-bit arguments then than it gives them.
         jitted = jax.jit(into, donate_argnums=0, keep_unused=True, out_shardings=self._split)
-        with jax.set_mesh(self._mesh):
-            compiled = jitted.lower(result, *self._arguments).compile()
         shared = [replicated(array, self._whole) for array in self._shared]
 
         def run(old: jax.Array, *rows: np.ndarray) -> jax.Array:
             placed = [jax.device_put(self._padded(r), self._split, may_alias=True) for r in rows]
-            return compiled(old, *placed, *shared)
+            with self._own_context():
+                return jitted(old, *placed, *shared)
 
         return run
+
+    @contextmanager
+    def _own_context(self) -> Iterator[None]:
+        """Also where the caller has set another mesh, or disabled what divides and compiles `fn`."""
+        with jax.set_mesh(self._mesh), jax.disable_jit(False):
+            yield
 
     def new_output(self) -> jax.Array:
         """A buffer for one result."""
@@ -96,20 +102,20 @@ class BatchFunction:
 
 
 def suitable_size(fn: Callable[..., jax.Array], sources: Sequence[Source], shared: Sequence[np.ndarray]) -> int:
-    """How many rows of all inputs and of the output have BATCH_BYTES together."""
+    """Returns the batch size at which a batch of all inputs and of the output has BATCH_BYTES, one row at least."""
     one = BatchFunction(fn, sources, shared, 1)
     row = sum(prod(rows.item) * rows.dtype.itemsize for rows in (*sources, one))
     return max(1, BATCH_BYTES // max(row, 1))
 
 
 def _devices(rows: int) -> list[Any]:
-    """Those that share a batch: all, but of CPU devices no more than it has rows, as they share cores and memory."""
+    """The devices that share a batch: all, but no more CPU devices than rows, as they share cores and memory."""
     devices = jax.local_devices()
     return devices[:rows] if devices[0].platform == "cpu" else devices
 
 
 def replicated(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
-    """The array on every device; CPU devices share one copy of it."""
+    """Returns the array on every device; CPU devices share one copy of it."""
     if array.ctypes.data % ALIGNMENT or not array.flags.c_contiguous:
         memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
         start = -memory.ctypes.data % ALIGNMENT
@@ -132,6 +138,6 @@ def _one_array(result: Any, rows: int) -> jax.Array:
 
 
 def host_rows(result: jax.Array, count: int) -> list[np.ndarray]:
-    """The first `count` rows as they lie in memory, one array per device; a view where the device is the host."""
+    """Returns the first `count` rows, one array per device; on a CPU they are views of its memory."""
     parts = {shard.index[0].start or 0: shard.data for shard in result.addressable_shards}
     return [np.asarray(parts[start])[: count - start] for start in sorted(parts) if start < count]

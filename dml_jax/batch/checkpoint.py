@@ -1,4 +1,4 @@
-"""Recording how far the output is written, at intervals and beside the work."""
+"""`Recorder`: a thread that records at intervals how many rows are on the disk."""
 
 import threading
 from types import TracebackType
@@ -33,10 +33,10 @@ class Recorder:
         return self._rows
 
     def wrote(self, rows: int) -> None:
-        """Takes note of rows that follow those before.
+        """Adds rows that were written behind the others.
 
         Raises:
-          Exception: what kept the last record from being made.
+          Exception: the error that stopped the recording.
         """
         if self._error:
             raise self._error

@@ -1,4 +1,4 @@
-"""What it takes until a file, or its name, survives a loss of power."""
+"""Calls of the system that make a file, or its name, survive a loss of power."""
 
 import os
 from collections.abc import Callable
@@ -19,13 +19,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_at(file: int, content: memoryview, offset: int) -> None:
-    """Writes all of it; one call of the system writes 2 GiB at most."""
+    """Writes all of `content`; one call of the system writes at most 2 GiB."""
     while len(content):
         written = os.pwrite(file, content, offset)
         content, offset = content[written:], offset + written
 
 
 def begin_writing_back(file: int, offset: int, size: int) -> None:
-    """Lets the kernel begin to bring these bytes to the disk, and does not wait: less is left to do in the end."""
+    """Starts to bring these bytes to the disk and does not wait, so that less is left to do in the end."""
     if hasattr(os, "posix_fadvise") and size:  # macOS has none
         os.posix_fadvise(file, offset, size, os.POSIX_FADV_DONTNEED)

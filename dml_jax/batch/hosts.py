@@ -1,4 +1,4 @@
-"""Processes that share a job: how they find each other, and what they do where one is missing."""
+"""`Hosts`: the processes that share a job, and how they connect to each other."""
 
 import socket
 import time
@@ -32,7 +32,7 @@ class Hosts:
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """Is connected to the others; a process that was killed may come back while process 0 is there.
+        """Connects to the other processes for the block; one that was killed may come back while process 0 is there.
 
         Raises:
           BatchError: there is no process 0, or not all have started.

@@ -1,4 +1,4 @@
-"""A job on the disk: what is recorded of it, where it goes on, and its end."""
+"""A job of `map_batches` on the disk: it is opened, continued where an earlier run stopped, and finished."""
 
 import json
 import os
@@ -23,7 +23,7 @@ POLL, PATIENCE = 0.2, 300.0  # seconds between looks at the files of other proce
 
 @dataclass(frozen=True)
 class Share:
-    """Which part of the rows is one process's: a contiguous one, as large as the others'."""
+    """The part of the rows that one process writes: the parts are contiguous and differ by one row at most."""
 
     index: int = 0
     count: int = 1
@@ -35,14 +35,14 @@ class Share:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be written, and of what.
+    """What a job writes, and what it is computed from.
 
     Args:
       output: the file.
       dtype: of its elements.
       item: the shape of a row.
-      total: rows; None where the end will tell.
-      facts: by what the same job is known: inputs, function, attributes.
+      total: the number of rows; None until an iterator ends.
+      facts: what tells the job from others: inputs, function, attributes.
       resumable: whether the inputs can be read again.
       share: the part of this process.
     """
@@ -64,7 +64,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The same for every process, wherever it has mounted the files."""
+        """Returns a name that is the same for every process, wherever it has mounted the files."""
         known = {key: value for key, value in self.record.items() if key != "process"}
         places = [{key: value for key, value in one.items() if key != "path"} for one in known["inputs"] if one]
         return job_of({**known, "inputs": places})
@@ -75,7 +75,7 @@ class Job:
 
     @property
     def count(self) -> int | None:
-        """How many rows are this process's."""
+        """How many rows this process writes; None until an iterator ends."""
         return None if self.total is None else len(self.share.rows(self.total))
 
 
@@ -106,7 +106,7 @@ class Run:
     def finish(self, rows: int, waiting: Callable[[], None]) -> None:
         """Completes and renames the output, if every other process has written its part.
 
-        Process 0 waits for them; another one leaves the end to the last.
+        Process 0 waits for the others. Another process that is not the last one returns.
 
         Args:
           rows: of the whole output.
@@ -125,7 +125,7 @@ class Run:
         self.clear()
 
     def clear(self) -> None:
-        """Deletes the progress of all processes; this one's last, which tells that the output is complete."""
+        """Deletes the progress files of all processes, and last its own, which says that the output is complete."""
         for path in self.job.progress_paths():
             if path != self.journal.path:
                 path.unlink(missing_ok=True)
@@ -139,7 +139,7 @@ class Run:
 
 
 def refuse_existing(output: Path, share: Share, overwrite: bool) -> None:
-    """Refuses to write over an output, before any work, unless a run that was about to end left its progress.
+    """Refuses an output that exists, before any work, unless an earlier run of the job has left its progress file.
 
     Raises:
       BatchError: it exists.
@@ -153,7 +153,7 @@ _EXISTS = "the output exists; overwrite=True replaces it when the new one is com
 
 @contextmanager
 def opened(job: Job, *, overwrite: bool, restart: bool) -> Iterator[Run]:
-    """Locks a job and finds out where it goes on.
+    """Locks a job, and finds the rows that earlier runs have written.
 
     Raises:
       BatchError: the output exists, the progress belongs to another job, or to a process that is at work.
@@ -171,7 +171,7 @@ def opened(job: Job, *, overwrite: bool, restart: bool) -> Iterator[Run]:
 
 
 def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> tuple[Partial | None, int]:
-    """The partial output to go on with, None where it was finished, and the rows of this process that it has."""
+    """Returns the partial output, None if nothing is left to do, and how many rows of this process it has."""
     same = journal.job == job.record and not restart
     if same and not partial_path(job.output).exists() and _is_finished(job):
         return None, journal.rows  # the last run was ended between the renaming and the end
@@ -200,7 +200,7 @@ def _is_finished(job: Job) -> bool:
 
 
 def _token(job: Job, journal: Journal | None) -> str:
-    """The token of the partial output to write, which process 0 makes anew where there is none to go on with."""
+    """Returns the token of the partial output; process 0 makes a new one if none can be continued."""
     deadline = time.monotonic() + PATIENCE
     while True:
         found = token_of(job.output)
@@ -226,10 +226,10 @@ def _has_header(job: Job) -> bool:
 
 
 def _clear_strangers(job: Job, restart: bool) -> None:
-    """Removes progress that a run with another number of processes left, where it is to start over.
+    """Removes progress files that a run with another number of processes has left, if `restart` is given.
 
     Raises:
-      BatchError: there is some, and it is not.
+      BatchError: there are some, and `restart` is not given.
     """
     names = re.compile(rf"{re.escape(progress_path(job.output, 0, 1).name)}(\.\d+)?")
     found = {job.output.with_name(name) for name in os.listdir(job.output.parent) if names.fullmatch(name)}
@@ -244,7 +244,7 @@ def _clear_strangers(job: Job, restart: bool) -> None:
 
 
 def _differences(old: Any, new: Any, where: str = "") -> list[str]:
-    """What differs, by its place, such as "inputs[0].size was 10 and is 20"."""
+    """Returns what differs between two records: "inputs[0].size was 10 and is 20"."""
     if isinstance(old, dict) and isinstance(new, dict):
         keys = sorted(old.keys() | new.keys())
         return [d for k in keys for d in _differences(old.get(k), new.get(k), f"{where}.{k}".strip("."))]

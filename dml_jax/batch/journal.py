@@ -19,10 +19,10 @@ def progress_path(output: Path, process: int, processes: int) -> Path:
 
 
 class Record:
-    """What a progress file says.
+    """The content of a progress file.
 
     Args:
-      lines: JSON objects: the job and the partial output that it is about, then facts such as row counts.
+      lines: JSON objects. The first has the job and the token of the partial output; others have row counts.
     """
 
     def __init__(self, lines: list[dict[str, Any]]):
@@ -30,12 +30,12 @@ class Record:
 
     @property
     def job(self) -> Mapping[str, Any] | None:
-        """What the rows are of; None where nothing is recorded."""
+        """The job that the rows belong to; None if nothing is recorded."""
         return self._lines[0]["job"] if self._lines else None
 
     @property
     def token(self) -> str | None:
-        """Which partial output the rows are in."""
+        """The token of the partial output that has the rows; None if nothing is recorded."""
         return self._lines[0]["token"] if self._lines else None
 
     @property
@@ -45,12 +45,12 @@ class Record:
 
     @property
     def finished(self) -> Any:
-        """What the file that was to be renamed is known by; None where it did not come to that."""
+        """What identifies the file that was about to be renamed; None if no run came so far."""
         return next((line["finished"] for line in self._lines if "finished" in line), None)
 
 
 def read_record(path: Path) -> Record:
-    """What the progress file of any process says; nothing where there is none."""
+    """Reads the progress file of any process; the record is empty if there is no file."""
     try:
         return Record(_parsed(path.read_bytes()))
     except FileNotFoundError:
@@ -90,11 +90,11 @@ class Journal(Record):
         self._lines.append(facts)
 
     def remove(self) -> None:
-        """Deletes the file, which is of no more use."""
+        """Deletes the file, when the job is finished."""
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Lets another process have it; one that nothing was recorded in is not left behind."""
+        """Unlocks the file, and deletes it if nothing was recorded."""
         try:
             if not self._lines:
                 self.remove()
@@ -128,7 +128,7 @@ def _content(file: int) -> bytes:
 
 
 def _parsed(content: bytes) -> list[dict[str, Any]]:
-    """The lines that are whole; nothing where the first is not."""
+    """Returns the lines that can be read; none if the first one cannot."""
     lines = []
     for text in content.splitlines():
         try:

@@ -1,4 +1,4 @@
-"""Memory that was handed to JAX: when it is free again."""
+"""`Lent`: knows when JAX has released the memory of batches that it was given."""
 
 import time
 import weakref
@@ -13,13 +13,13 @@ PATIENCE = 5.0  # seconds; more than a garbage collection of JAX ever takes
 
 
 class Lent:
-    """What one source has handed out. JAX lets go of an array a little after the work on it has ended."""
+    """The batches that one source has handed out. JAX releases an array a little after the work on it has ended."""
 
     def __init__(self) -> None:
         self._owners: list[weakref.ref] = []
 
     def add(self, owner: Any) -> None:
-        """Takes note of a batch's memory, the object that frees it."""
+        """Adds a batch: the object whose end frees its memory."""
         self._owners.append(weakref.ref(owner))
 
     def wait(self, most: int) -> None:

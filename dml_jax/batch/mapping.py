@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import jax
@@ -113,9 +114,10 @@ def map_batches(
       ...     print(done.rows, np.load(result).shape)
       10 (10, 2, 2, 2)
     """
-    target, part = Path(output), Share(*share)
+    _check_kinds(fn=fn, output=output, shared=shared, progress=progress, checkpoint_seconds=checkpoint_seconds)
     given = inputs if isinstance(inputs, tuple) else (inputs,)
-    _check_arguments(target, given, batch_size, part)
+    target, part = Path(output), _share(share)
+    _check_arguments(target, given, batch_size)
     if not checkpoint_seconds > 0:
         raise ConstraintError(f"map_batches: checkpoint_seconds must be above 0, but it is {checkpoint_seconds!r}")
     refuse_existing(target, part, overwrite)
@@ -161,7 +163,7 @@ def _run(
         if left is None or len(left):
             batches = _batches(sources, left, function.batch_size, count_read)
             report = lambda: progress(now(recorder.rows))  # noqa: E731
-            run_pipeline(batches, function.compile(), function.new_output, write, report)
+            run_pipeline(batches, function.jitted(), function.new_output, write, report)
     run.finish(recorder.rows if job.total is None else job.total, lambda: progress(now(recorder.rows)))
     last = Progress(recorder.rows, recorder.rows, sum(moved), time.monotonic() - started, run.done)
     progress(last)
@@ -171,7 +173,7 @@ def _run(
 def _batches(
     sources: Sequence[Source], rows: range | None, size: int, count_read: Callable[[int], None]
 ) -> Iterator[tuple[int, list[np.ndarray]]]:
-    """The rows in batches; all that there are where `rows` is None.
+    """Yields the rows in batches with their counts; all rows until an iterator ends if `rows` is None.
 
     Raises:
       BatchError: an input has changed.
@@ -205,7 +207,7 @@ def _agreed(sources: Sequence[Source], counts: Sequence[int], start: int) -> int
 
 
 def _rows(sources: Sequence[Source], share: Share) -> int | None:
-    """How many rows the inputs have; None where only iterators are left to tell.
+    """Returns how many rows the inputs have; None if all of them are iterators.
 
     Raises:
       ConstraintError: they differ, or an iterator is to be shared among processes.
@@ -220,12 +222,33 @@ def _rows(sources: Sequence[Source], share: Share) -> int | None:
     return next(iter(known.values()), None)
 
 
-def _check_arguments(output: Path, inputs: Sequence[Any], batch_size: int | None, share: Share) -> None:
+# What some arguments must be: the types, and in words.
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "fn": (Callable, "a function"),
+    "output": (str | os.PathLike, "a path"),
+    "shared": (Iterable, "a sequence of arrays"),
+    "progress": ((Callable, NoneType), "a function"),
+    "checkpoint_seconds": (float | int, "a number"),
+}
+
+
+def _check_kinds(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        kind, what = _KINDS[name]
+        if not isinstance(value, kind):
+            raise DataTypeError(f"map_batches: {name} must be {what}, but it is {type(value).__name__}")
+
+
+def _share(value: Any) -> Share:
+    is_pair = isinstance(value, Sequence) and len(value) == 2 and all(type(part) is int for part in value)
+    if not is_pair or not 0 <= value[0] < value[1]:
+        raise ConstraintError(f"map_batches: share must be two integers (i, n) with 0 <= i < n, but it is {value!r}")
+    return Share(*value)
+
+
+def _check_arguments(output: Path, inputs: Sequence[Any], batch_size: int | None) -> None:
     if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
         raise ConstraintError(f"map_batches: batch_size must be an integer of at least 1, but it is {batch_size!r}")
-    if not 0 <= share.index < share.count:
-        what = f"but it is ({share.index}, {share.count})"
-        raise ConstraintError(f"map_batches: share must be (i, n) with 0 <= i < n, {what}")
     if not inputs:
         raise ConstraintError("map_batches: inputs must name at least one input, but it is ()")
     paths = [one.path if isinstance(one, NpyFile) else one for one in inputs]

@@ -1,4 +1,4 @@
-"""Headers of .npy files: which files can be streamed, and the header that an output gets."""
+"""Headers of .npy files: those of inputs are read and checked, and those of outputs are made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NpyFile:
 
 @dataclass(frozen=True)
 class Header:
-    """What is known of an open .npy file."""
+    """The header of an open .npy file."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class Header:
 
     @property
     def row_bytes(self) -> int:
-        """From one item of the leading dimension to the next."""
+        """Bytes of a row: from one item of the leading dimension to the next."""
         return self.dtype.itemsize * prod(self.shape[1:])
 
 
@@ -77,7 +77,7 @@ def read_header(file: BinaryIO, path: Path, dtype: Any = None) -> Header:
 
 
 def _named(path: Path, stored: np.dtype, asked: Any) -> np.dtype:
-    """The type of the elements: the one stored, or the one asked for where the file has no name for it."""
+    """Returns the type of the elements: the one that the file names, or `asked` if it names none."""
     if stored.kind != "V" or stored.names:
         if asked is not None and np.dtype(asked) != stored:
             raise BatchError(f"{path}: the file holds {stored}, not {np.dtype(asked)}; leave out dtype")
@@ -93,7 +93,7 @@ def _named(path: Path, stored: np.dtype, asked: Any) -> np.dtype:
 
 
 def header_bytes(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """The header of a .npy file as `numpy.save` writes it; its length is the same for every leading size."""
+    """Returns the header of a .npy file as `numpy.save` writes it; every leading size gives the same length."""
     stream = io.BytesIO()
     # numpy.save has no name for the others, and for float8_e5m2 one that numpy.load does not know.
     descr = dtype.str if np.dtype(dtype.type).isbuiltin == 1 else f"<V{dtype.itemsize}"
@@ -102,7 +102,7 @@ def header_bytes(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 
 def load_whole(given: NpyFile) -> np.ndarray:
-    """A file as an array, of any rank.
+    """Reads a file as an array of any rank.
 
     Raises:
       BatchError: it cannot be read, or its elements have no type of that size.

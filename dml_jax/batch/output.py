@@ -1,4 +1,4 @@
-"""The output while it is written: a file beside its name, renamed when it is complete."""
+"""`Partial`: an output that is being written under a temporary name; it is renamed when it is complete."""
 
 import errno
 import hashlib
@@ -24,12 +24,12 @@ _TOKEN = slice(len(_MARK), len(_MARK) + 2 * _HEX)
 
 
 def partial_path(output: Path) -> Path:
-    """Where an output is written before it is complete."""
+    """Returns the name under which an output is written until it is complete."""
     return output.with_name(f"{output.name}.partial")
 
 
 def create(output: Path, job: str) -> str:
-    """Makes an empty partial output, at once with its token, in place of any other; returns the token.
+    """Makes an empty partial output with a new token, in place of any other, and returns the token.
 
     Raises:
       BatchError: the folder cannot be written.
@@ -47,12 +47,12 @@ def create(output: Path, job: str) -> str:
 
 
 def job_of(facts: Mapping[str, Any]) -> str:
-    """A short name of a job; the first half of its token."""
+    """Returns a short name for a job; the tokens of its partial outputs begin with it."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:_HEX]
 
 
 def token_of(output: Path) -> str | None:
-    """The token of the partial output that is there; "" for a file without one, None where there is no file."""
+    """Returns the token of the partial output that is there; "" if the file has none, None if there is no file."""
     try:
         with open(partial_path(output), "rb") as file:
             start = file.read(_TOKEN.stop)
@@ -62,7 +62,7 @@ def token_of(output: Path) -> str | None:
 
 
 def is_output(output: Path, known: list[int] | None) -> bool:
-    """Whether the file of that name is the one that was completed, known by its inode and size."""
+    """Whether the file of that name is the one that a run has completed, which `known_by` identified."""
     try:
         status = os.stat(output)
     except FileNotFoundError:
@@ -92,10 +92,10 @@ class Partial:
         self._file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
 
     def reserve(self, missing: int) -> None:
-        """Gives the file its size, and sees whether the disk has room for the rows that are missing.
+        """Gives the file its size, and checks that the disk has room for the rows that are missing.
 
         Raises:
-          BatchError: it has not.
+          BatchError: the disk has too little room.
         """
         if self._rows is not None:
             os.ftruncate(self._file, self._data + self._rows * self._row_bytes)
@@ -140,7 +140,7 @@ class Partial:
         return os.pread(self._file, len(header), 0) == header
 
     def complete(self, rows: int) -> list[int]:
-        """Writes the header, durably, and returns what the file is known by from then on."""
+        """Writes the header, waits until it is on the disk, and returns `known_by()`."""
         self._rows = rows
         if not self.is_complete():
             os.ftruncate(self._file, self._data + rows * self._row_bytes)
@@ -158,7 +158,7 @@ class Partial:
         sync_folder(self.output.parent)
 
     def known_by(self) -> list[int]:
-        """By what the file is known under its new name."""
+        """Returns what identifies the file under any name: its inode and its size."""
         status = os.fstat(self._file)
         return [status.st_ino, status.st_size]
 

@@ -19,71 +19,93 @@ def run_pipeline(
     write: Callable[[int, Any], None],
     report: Callable[[], None],
 ) -> None:
-    """Computes every batch; no more than DEPTH have been read and not yet written.
+    """Computes every batch. At most DEPTH batches are in memory: read, and not yet written.
 
     Args:
-      batches: pairs of a row count and the arrays; read in a thread of its own.
-      compute: called with an old output and the arrays, in the caller's thread, whose JAX settings hold.
-      new_output: makes an output to write over.
-      write: called with the row count and the result, in order, in a thread of its own.
-      report: called in the caller's thread, after each batch that was started.
+      batches: pairs of a row count and the arrays; a thread of its own iterates over them.
+      compute: takes an output that it may overwrite, and the arrays; returns the result. It runs in the caller's
+        thread, because JAX's settings belong to a thread.
+      new_output: returns an output to overwrite.
+      write: takes the row count and the result, in order; runs in a thread of its own.
+      report: runs in the caller's thread, after each batch that was started.
 
     Raises:
-      Exception: the first that any of them raised, once all have come to rest.
+      Exception: the first one that any of these raised, after all threads have ended.
     """
-    slots, stop, errors = threading.Semaphore(DEPTH), threading.Event(), []
-    ready: queue.SimpleQueue = queue.SimpleQueue()
-    started: queue.SimpleQueue = queue.SimpleQueue()
-    outputs: queue.SimpleQueue = queue.SimpleQueue()
-
-    def fail(error: BaseException) -> None:
-        errors.append(error)
-        stop.set()
-
-    def read_all() -> None:
-        source = iter(batches)
-        try:
-            while slots.acquire() and not stop.is_set():
-                batch = next(source, None)
-                if batch is None:
-                    return
-                ready.put(batch)
-                del batch
-        except BaseException as error:
-            fail(error)
-        finally:
-            ready.put(None)
-
-    def write_all() -> None:
-        while (item := started.get()) is not None:
-            if not stop.is_set():
-                try:
-                    write(*item)
-                except BaseException as error:
-                    fail(error)
-            outputs.put(item[1])
-            del item
-            slots.release()
-
-    threads = [threading.Thread(target=work, daemon=True) for work in (read_all, write_all)]
-    for _ in range(DEPTH):
-        outputs.put(None)
+    stages = _Stages()
+    threads = [
+        threading.Thread(target=stages.read, args=(batches,), daemon=True),
+        threading.Thread(target=stages.write, args=(write,), daemon=True),
+    ]
     for thread in threads:
         thread.start()
     try:
-        while (batch := ready.get()) is not None and not stop.is_set():
-            old = outputs.get()
-            count, arrays = batch
-            result = compute(new_output() if old is None else old, *arrays)
-            started.put((count, result))
-            del batch, old, arrays, result
-            report()
+        stages.compute(compute, new_output, report)
     except BaseException as error:
-        fail(error)
+        stages.fail(error)
     finally:
-        started.put(None)
-        slots.release()  # wakes a reader that waits although it must stop
+        stages.started.put(None)
+        stages.slots.release()  # wakes a reader that waits although it must stop
         for thread in threads:
             thread.join()
-    if errors:
-        raise errors[0]
+    if stages.errors:
+        raise stages.errors[0]
+
+
+class _Stages:
+    """The three stages, each in a thread of its own, and the queues between them; None ends a queue.
+
+    A stage forgets what it has handed on, with `del`, before it waits: a batch must not stay in memory meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.slots = threading.Semaphore(DEPTH)  # one per batch that is at work
+        self.stop = threading.Event()
+        self.errors: list[BaseException] = []
+        self.ready: queue.SimpleQueue = queue.SimpleQueue()  # from `read` to `compute`
+        self.started: queue.SimpleQueue = queue.SimpleQueue()  # from `compute` to `write`
+        self.outputs: queue.SimpleQueue = queue.SimpleQueue()  # from `write` back to `compute`
+        for _ in range(DEPTH):
+            self.outputs.put(None)
+
+    def fail(self, error: BaseException) -> None:
+        """Keeps an error, and lets all stages come to rest."""
+        self.errors.append(error)
+        self.stop.set()
+
+    def read(self, batches: Iterable[tuple[int, list[np.ndarray]]]) -> None:
+        """Reads a batch as soon as there is a slot for it."""
+        source = iter(batches)
+        try:
+            while self.slots.acquire() and not self.stop.is_set():
+                batch = next(source, None)
+                if batch is None:
+                    return
+                self.ready.put(batch)
+                del batch
+        except BaseException as error:
+            self.fail(error)
+        finally:
+            self.ready.put(None)
+
+    def compute(self, compute: Callable[..., Any], new_output: Callable[[], Any], report: Callable[[], None]) -> None:
+        """Starts to compute each batch that is read, into an output that is written already."""
+        while (batch := self.ready.get()) is not None and not self.stop.is_set():
+            old = self.outputs.get()
+            count, arrays = batch
+            result = compute(new_output() if old is None else old, *arrays)
+            self.started.put((count, result))
+            del batch, old, arrays, result
+            report()
+
+    def write(self, write: Callable[[int, Any], None]) -> None:
+        """Writes each result, hands its memory back, and frees its slot."""
+        while (item := self.started.get()) is not None:
+            if not self.stop.is_set():
+                try:
+                    write(*item)
+                except BaseException as error:
+                    self.fail(error)
+            self.outputs.put(item[1])
+            del item
+            self.slots.release()

@@ -1,4 +1,4 @@
-"""Where batches come from: windows of .npy files, slices of arrays, iterators of arrays of any length."""
+"""`Source`: where batches come from, which is a .npy file, an array, or an iterator of arrays."""
 
 import itertools
 import mmap
@@ -22,14 +22,14 @@ _POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # Linux: one call instead of a fau
 
 
 class Source(Protocol):
-    """An operand as rows.
+    """An operand that is read by rows.
 
     Attributes:
       name: for messages.
       dtype: in native byte order.
       item: the shape of a row.
-      rows: how many there are; None where only the end will tell.
-      lent: the memory of what was read.
+      rows: how many there are; None for an iterator, until it ends.
+      lent: the memory of the batches that were read.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Source(Protocol):
     lent: Lent
 
     def read(self, start: int, count: int) -> np.ndarray:
-        """Rows from `start` on; fewer than `count` only where an iterator ends."""
+        """Returns rows from `start` on; fewer than `count` only where an iterator ends."""
         ...
 
     def identity(self) -> dict[str, Any] | None:
-        """By what a changed operand is known when a run goes on; None for one that cannot be read again."""
+        """Returns what shows that the operand is the same when a run is continued; None if it cannot be read again."""
         ...
 
     def check(self) -> None:
@@ -51,7 +51,7 @@ class Source(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of a file; arrays that were read stay."""
+        """Closes the file; arrays that were read stay valid."""
         ...
 
 
@@ -196,7 +196,7 @@ class IteratorSource:
 
 
 def as_source(name: str, given: Any) -> Source:
-    """Whatever was given as an input, as rows.
+    """Returns the source for an input that a caller gives.
 
     Raises:
       BatchError: a file that cannot be streamed.
@@ -218,7 +218,7 @@ def as_source(name: str, given: Any) -> Source:
 
 
 def as_data_type(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.dtype:
-    """The type in native byte order.
+    """Returns the type in native byte order.
 
     Raises:
       DataTypeError: JAX lacks it, or it has 64 bits while x64 is off.

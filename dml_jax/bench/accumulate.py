@@ -1,6 +1,6 @@
 """Gradients of gathers: tables and indices of real programs, four distributions of indices each, and who is beside."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ import dml_jax
 
 from .case import Case
 from .contenders import Contender, JaxRun, Run
-from .peers import torch_run
+from .peers import cupy_run, has_cupy, torch_run
 
 __all__ = ["cases", "contenders", "gradient_of"]
 
@@ -66,7 +66,7 @@ def contenders(*, peers: bool) -> list[Contender]:
     ]
     if peers and find_spec("torch"):
         found += [Contender(name, _torch(name)) for name in TORCH]
-    return found
+    return [*found, Contender("CuPy", _cupy)] if peers and has_cupy() else found
 
 
 def _each(of: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
@@ -191,3 +191,19 @@ def _torch(name: str) -> Callable[[Case, Sequence[Arrays]], Run | None]:
         return torch_run(lambda out, u, i: write(out, u, i, axis), out, turns)
 
     return start
+
+
+def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
+    return cupy_run(case, _added_by_cupy, np.zeros(case.attributes["shape"], turns[0][0].dtype), turns)
+
+
+def _added_by_cupy(cupy: Any, attributes: Mapping[str, Any]) -> Callable[..., None]:
+    """The same for CuPy."""
+    rows, columns = (cupy.arange(n) for n in attributes["shape"])
+
+    def write(out: Any, updates: Any, indices: Any) -> None:
+        out.fill(0)
+        along = (indices, columns) if attributes["axis"] == 0 else (rows[:, None], indices)
+        cupy.add.at(out, indices if indices.ndim == 1 else along, updates)
+
+    return write

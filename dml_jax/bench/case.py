@@ -12,8 +12,10 @@ import numpy as np
 
 import dml_jax
 
-__all__ = ["DTYPES", "Arrays", "Case", "Form", "data", "mega", "random_indices"]
+__all__ = ["DTYPES", "ROUNDED", "Arrays", "Case", "Form", "data", "mega", "normal", "random_indices"]
 
+# By bytes of a number: some roundings of it, as a part of the largest result.
+ROUNDED = {1: 2**-7, 2: 2**-9, 4: 2**-20}
 DTYPES = {1: np.dtype("uint8"), 2: np.dtype("float16"), 4: np.dtype("float32"), 8: np.dtype("float64")}
 
 Arrays = tuple[np.ndarray, ...]
@@ -29,7 +31,7 @@ class Case:
       operator: a public function of dml_jax.
       detail: what tells it from others of the operator.
       attributes: keyword arguments of the function.
-      make: real data, the data type's first.
+      make: real data, the data type's first; none for an operator that makes numbers.
       moved: bytes that have to move: what is needed read once, the output written once.
       tolerance: how far results may be apart, as a part of the largest; 0 compares bits.
       operations: that have to be computed; then a product of matrices with as many is the ceiling, not a copy.
@@ -53,6 +55,10 @@ class Case:
         takes_a_list = any(kind.is_list for kind in function.kinds.values())
         return function(*((arrays,) if takes_a_list else arrays), **self.attributes)
 
+    def needs_x64(self, arrays: Arrays) -> bool:
+        """Whether its data has 64 bits."""
+        return bool(arrays) and arrays[0].dtype.itemsize == 8
+
     def output(self, arrays: Arrays) -> Any:
         """The shape and dtype of the result; of several, a tuple."""
         return jax.eval_shape(self.call, *arrays)
@@ -69,6 +75,12 @@ def data(shape: Sequence[int], kind: int | str) -> np.ndarray:
     dtype = DTYPES[kind] if isinstance(kind, int) else jnp.dtype(kind)
     count = prod(shape) * dtype.itemsize
     return _bytes(max(2**20, 1 << (count - 1).bit_length()))[:count].view(dtype).reshape(shape)
+
+
+def normal(shape: Sequence[int], kind: int | str) -> np.ndarray:
+    """Numbers to compute with, from -6 to 6 and around 0, of a type or of the usual one of so many bytes."""
+    dtype = DTYPES[kind] if isinstance(kind, int) else jnp.dtype(kind)
+    return np.resize(np.random.default_rng(1).standard_normal(2**16 + 1).astype(dtype), shape)
 
 
 def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: int = 0) -> np.ndarray:

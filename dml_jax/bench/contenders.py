@@ -12,7 +12,7 @@ import numpy as np
 from .case import Arrays, Case
 from .subjects import SUBJECTS
 
-__all__ = ["Contender", "HostRun", "JaxRun", "Run", "ceiling_of", "host_arrays", "own", "spread"]
+__all__ = ["Contender", "HostRun", "JaxRun", "Run", "ceiling_of", "host_arrays", "joined", "own", "spread"]
 
 
 class Run(Protocol):
@@ -60,7 +60,7 @@ class JaxRun:
         jax.block_until_ready(self.out)
 
     def value(self, most: int) -> np.ndarray:
-        return np.concatenate([np.asarray(spread(one, most)) for one in jax.tree.leaves(self.out)])
+        return joined([np.asarray(spread(one, most)) for one in jax.tree.leaves(self.out)])
 
 
 class EagerRun(JaxRun):
@@ -84,7 +84,7 @@ class HostRun:
         pass
 
     def value(self, most: int) -> np.ndarray:
-        return np.concatenate([spread(one, most) for one in jax.tree.leaves(self.out)])
+        return joined([spread(one, most) for one in jax.tree.leaves(self.out)])
 
 
 def spread(array: Any, most: int) -> Any:
@@ -94,6 +94,12 @@ def spread(array: Any, most: int) -> Any:
     while gcd(step, flat.shape[0]) > 1:
         step += 1
     return flat[::step]
+
+
+def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """One after the other; of several types, such as numbers and where they lie, as float64, which holds each."""
+    is_mixed = len({array.dtype for array in arrays}) > 1
+    return np.concatenate([array.astype(np.float64) if is_mixed else array for array in arrays])
 
 
 def copy_of(moved: int, turns: int) -> Run:
@@ -136,5 +142,6 @@ def host_arrays(case: Case, arrays: Arrays) -> Any:
     return jax.tree.map(lambda one: np.zeros(one.shape, one.dtype), case.output(arrays))
 
 
-def _numpy(case: Case, turns: Sequence[Arrays]) -> Run:
-    return HostRun(SUBJECTS[case.operator].of_numpy(case.attributes), host_arrays(case, turns[0]), turns)
+def _numpy(case: Case, turns: Sequence[Arrays]) -> Run | None:
+    form = getattr(SUBJECTS[case.operator], "of_numpy", None)
+    return HostRun(form(case.attributes), host_arrays(case, turns[0]), turns) if form else None

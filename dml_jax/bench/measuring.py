@@ -17,6 +17,7 @@ __all__ = ["Effort", "Measured", "measure"]
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
 TOO_SLOW = 0.1  # seconds of a call; then one is enough
+REST = 0.005  # seconds; so long threads of OpenMP spin after a call, and on two cores take one from whoever is next
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def measure(
       in_turn: in the same rounds, but for products of matrices; else one after the other.
     """
     arrays = case.make()
-    with jax.enable_x64(arrays[0].dtype.itemsize == 8):
+    with jax.enable_x64(case.needs_x64(arrays)):
         turns = _rotated(case, arrays)
         if case.operations or not in_turn:
             first, *others = contenders
@@ -133,7 +134,10 @@ def _warm(run: Run) -> Run:
 
 def _is_same(value: np.ndarray, first: np.ndarray, tolerance: float) -> bool:
     if tolerance:
+        value, first = (one.astype(np.float64) for one in (value, first))
         return bool(np.abs(value - first).max() <= tolerance * np.abs(first).max())
+    if value.dtype.itemsize != first.dtype.itemsize:  # indices, which others count in 64 bits
+        return np.array_equal(value, first)
     a, b = (np.ascontiguousarray(one).view(np.uint8) for one in (value, first))
     return np.array_equal(a, b)
 
@@ -148,6 +152,7 @@ def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
     for _ in range(effort.rounds):
         shuffler.shuffle(order)  # whoever comes after a slow one finds colder caches
         for name in order:
+            time.sleep(REST)
             samples[name].append(_timed(runs[name], calls[name]))
     return samples
 

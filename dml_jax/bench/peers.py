@@ -1,20 +1,21 @@
 """Other libraries, where they are installed: torch with out=, ONNX Runtime with IO binding (ORT), CuPy with out=."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .case import Arrays, Case
-from .contenders import Contender, HostRun, Run, host_arrays, own, spread
+from .contenders import Contender, HostRun, Run, host_arrays, joined, own, spread
 from .onnx_node import OnnxNode
 from .subjects import SUBJECTS
 
-__all__ = ["contenders", "torch_run", "versions"]
+__all__ = ["contenders", "cupy_run", "has_cupy", "torch_run", "versions"]
 
 Start = Callable[[Case, Sequence[Arrays]], Run | None]
 COMPILED = "compile"  # the form of torch's that torch.compile takes
@@ -44,9 +45,14 @@ def _installed(compiled: bool) -> dict[str, Start]:
             found |= {f"torch {name}": partial(_torch, name) for name in names}
             if compiled and _compiles():
                 found[f"torch {COMPILED}"] = _compiled
-    if find_spec("cupy") and not on_cpu:
+    if has_cupy():
         found["CuPy"] = _cupy
     return found
+
+
+def has_cupy() -> bool:
+    """Whether CuPy is installed, and JAX runs on a GPU."""
+    return bool(find_spec("cupy")) and jax.default_backend() != "cpu"
 
 
 def versions() -> dict[str, str]:
@@ -78,7 +84,7 @@ class _DeviceRun(HostRun):
 
     def value(self, most: int) -> np.ndarray:
         outs = self.out if isinstance(self.out, list | tuple) else [self.out]
-        return np.concatenate([self.fetch(one, most) for one in outs])
+        return joined([self.fetch(one, most) for one in outs])
 
 
 def torch_run(write: Callable[..., Any], out: Any, turns: Sequence[Arrays]) -> Run:
@@ -92,11 +98,11 @@ def torch_run(write: Callable[..., Any], out: Any, turns: Sequence[Arrays]) -> R
         image = torch.from_numpy(np.ascontiguousarray(array.view(np.int16) if is_bfloat16 else array)).to(device)
         if is_bfloat16:
             return image.view(torch.bfloat16)
-        return image.long() if image.dtype == torch.int32 else image
+        return image.long() if image.dtype in (torch.int32, torch.uint32) else image
 
     def fetched(out: Any, most: int) -> np.ndarray:
         some = spread(out, most).cpu()
-        return some.view(torch.int16).numpy() if some.dtype == torch.bfloat16 else some.numpy()
+        return some.view(torch.int16).numpy().view(jnp.bfloat16) if some.dtype == torch.bfloat16 else some.numpy()
 
     wait = (lambda: None) if device == "cpu" else torch.cuda.synchronize
     return _DeviceRun(write, jax.tree.map(tensor, out), [tuple(map(tensor, arrays)) for arrays in turns], wait, fetched)
@@ -149,7 +155,7 @@ def _tell(what: str, where: str, error: Exception) -> None:
     warnings.warn(f"{what} is left out of {where}: {str(error).partition(chr(10))[0]}", stacklevel=2)
 
 
-def _is_foreign(arrays: Arrays) -> bool:
+def _is_foreign(arrays: Sequence[np.ndarray]) -> bool:
     """Whether the numbers are of a type that NumPy itself has not, such as bfloat16."""
     return any(array.dtype.kind == "V" for array in arrays)
 
@@ -165,14 +171,21 @@ def _run_of_torch(
 
 
 def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
+    form = getattr(SUBJECTS[case.operator], "of_cupy", None)
+    return cupy_run(case, form, host_arrays(case, turns[0]), turns) if form else None
+
+
+def cupy_run(
+    case: Case, form: Callable[[Any, Mapping[str, Any]], Callable[..., Any]], out: Any, turns: Sequence[Arrays]
+) -> Run | None:
+    """Calls of what `form` makes of CuPy and a case's attributes, into its first argument; None for types it lacks."""
     import cupy  # pyright: ignore[reportMissingImports]
 
-    form = getattr(SUBJECTS[case.operator], "of_cupy", None)
-    if form is None or _is_foreign(turns[0]):
+    if _is_foreign(turns[0]):
         return None
     run = _DeviceRun(
         form(cupy, case.attributes),
-        jax.tree.map(cupy.asarray, host_arrays(case, turns[0])),
+        jax.tree.map(cupy.asarray, out),
         [tuple(map(cupy.asarray, arrays)) for arrays in turns],
         cupy.cuda.get_current_stream().synchronize,
         lambda out, most: cupy.asnumpy(spread(out, most)),
@@ -190,9 +203,9 @@ def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
 
     form = getattr(SUBJECTS[case.operator], "of_onnx", None)
     node = form(case.attributes) if form else None
-    if node is None or _is_foreign(turns[0]):
+    outs = [_counted(out) for out in jax.tree.leaves(host_arrays(case, turns[0]))]
+    if node is None or _is_foreign((*turns[0], *outs)):
         return None
-    outs = jax.tree.leaves(host_arrays(case, turns[0]))
     turns = [node.arrays(arrays) for arrays in turns]
     try:
         session = onnxruntime.InferenceSession(_model(node, turns[0], outs), providers=["CPUExecutionProvider"])
@@ -209,6 +222,11 @@ def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
         bindings.append((binding,))
     write = lambda _, binding: session.run_with_iobinding(binding)  # noqa: E731
     return _DeviceRun(write, bound, bindings, lambda: None, lambda out, most: spread(out.numpy(), most))
+
+
+def _counted(out: np.ndarray) -> np.ndarray:
+    """Indices as ONNX counts them."""
+    return out.astype(np.int64) if out.dtype == np.uint32 else out
 
 
 def _model(node: OnnxNode, arrays: Arrays, outs: Sequence[np.ndarray]) -> bytes:

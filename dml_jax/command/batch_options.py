@@ -1,4 +1,4 @@
-"""What `dml-jax batch` makes of each operator of the catalogue: arrays are files, attributes are options."""
+"""Makes a subcommand's options for each operator: arrays become files, and attributes become options."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,10 +10,11 @@ import click
 import jax
 
 from ..catalogue import FUNCTIONS
-from ..core.activation import as_activation
 from ..core.arguments import as_dtype, as_indices, as_int, as_ints, as_real, as_real_or_reals, as_reals
+from ..core.fusion import as_activation
 from ..core.kinds import Kind
 from ..core.operator import SHARDING
+from ..core.ports import argument_of
 from .types import ActivationType, NumberType
 
 __all__ = ["COMMON", "BatchOperator", "batch_operators"]
@@ -21,13 +22,13 @@ __all__ = ["COMMON", "BatchOperator", "batch_operators"]
 
 @dataclass(frozen=True)
 class BatchOperator:
-    """A subcommand.
+    """An operator as a subcommand.
 
     Args:
-      function: of dml_jax.
-      operands: its arrays in order, each a file, or any number of files where it is a list.
+      function: the function of dml_jax.
+      operands: its arrays in order, each with whether it is a list, which takes any number of files.
       attributes: the options that become its keyword arguments.
-      example: of these options.
+      example: an example of the options that are required.
     """
 
     function: Any
@@ -35,28 +36,13 @@ class BatchOperator:
     attributes: tuple[click.Option, ...]
     example: str
 
-    def slots(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Every file by its operand, those of a list as `inputs[0]`."""
-        slots: dict[str, Any] = {}
-        for name, value in given.items():
-            slots |= {f"{name}[{i}]": one for i, one in enumerate(value)} if self.operands[name] else {name: value}
-        return slots
-
-    def grouped(self, slots: Mapping[str, Any]) -> dict[str, Any]:
-        """What `slots` took apart."""
-        found: dict[str, Any] = {name: slots[name] for name, is_list in self.operands.items() if not is_list}
-        for name in self.operands.keys() - found.keys():
-            count = sum(slot.startswith(f"{name}[") for slot in slots)
-            found[name] = [slots[f"{name}[{i}]"] for i in range(count)]
-        return found
-
     def named(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes that were given, by the names that the function has for them."""
+        """Returns the attributes that were given, by the names of the function's arguments."""
         return {name.removeprefix(_RENAMED): value for name, value in options.items() if value is not None}
 
-    def is_index(self, slot: str) -> bool:
-        """Whether a file holds indices."""
-        return self.function.kinds[slot.partition("[")[0]].read is as_indices
+    def is_index(self, port: str) -> bool:
+        """Whether the file of a port holds indices."""
+        return self.function.kinds[argument_of(port)].read is as_indices
 
 
 # What an option says of an item; others say what the docstring does. And an example of it, where it is required.
@@ -109,7 +95,7 @@ class _OneOrRow(_Row):
 
 
 def batch_operators() -> dict[str, BatchOperator]:
-    """Every operator that makes one array, and of arrays: a command writes one file, item by item of others."""
+    """Returns every operator that takes arrays and returns one array: a subcommand reads files and writes one."""
     returns = {name: get_type_hints(function)["return"] for name, function in FUNCTIONS.items()}
     made = {name: _operator(function) for name, function in FUNCTIONS.items() if returns[name] is jax.Array}
     return {name: operator for name, operator in made.items() if operator.operands}
@@ -133,7 +119,7 @@ def _operator(function: Any) -> BatchOperator:
 
 
 def _of_modes(names: tuple[str, ...]) -> str:
-    """What `mode` says, for those that an operator has; nothing for other names."""
+    """Returns the help of `mode`, for the modes that an operator has; "" for other names."""
     meanings = ", ".join(f"with {name} {_MODES[name]}" for name in names if name in _MODES)
     return f"Of an index out of range: {meanings}." if meanings else ""
 
@@ -166,7 +152,7 @@ def _type_of(kind: Kind) -> Any:
 
 
 def _described(function: Callable[..., Any]) -> Mapping[str, str]:
-    """What the docstring says of each argument."""
+    """Returns what the docstring says about each argument."""
     section = re.search(r"^Args:\n(.*?)\n\n", getdoc(function) or "", re.DOTALL | re.MULTILINE)
     entries = re.split(r"^  (?=\w)", section[1] if section else "", flags=re.MULTILINE)
     pairs = (entry.partition(":") for entry in entries if entry)

@@ -193,7 +193,7 @@ def _reported(
     if picture:
         check_drawable(picture)
     measured = _measured_on_cores if plan.sharded else _measured
-    results = measured(plan, Effort(rounds, seconds=0.01), peers)
+    results = measured(plan, Effort(rounds, seconds=0.003 if plan.is_quick else 0.01), peers)
     for path, text in ((json_file, results.json), (csv_file, results.csv)):
         if path:
             write_whole(path, text().encode())

@@ -1,4 +1,4 @@
-"""`dml-jax check`: the operators that models may use, and every fault; nothing is run."""
+"""`dml-jax check`: checks models without running them, and lists their operators and every fault."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Check
 
 
 def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
-    """The operators of what is dispatched: where in it, and their types."""
+    """Yields the operators of what is dispatched: the place of each in it, and its type."""
     from ..graphs.desc import GraphDesc
 
     if not isinstance(desc, GraphDesc):

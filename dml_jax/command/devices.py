@@ -1,4 +1,4 @@
-"""The devices that the command can run on: all of them, or the first whose name has a part in it; a CPU as many."""
+"""Lists and chooses the devices that the command runs on, and divides a CPU into several."""
 
 import os
 import sys
@@ -36,12 +36,12 @@ def arrange_cpu_devices(count: int | None) -> None:
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Returns how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def devices() -> list[Any]:
-    """The default backend's devices, then the CPU's; without any the command ends and says why."""
+    """Returns the devices of the default backend, then the CPU's; without any the command ends and says why."""
     import jax
 
     try:
@@ -58,7 +58,7 @@ def devices() -> list[Any]:
 
 
 def label(device: Any) -> str:
-    """A device as it is listed, and as `choose` reads it."""
+    """Returns the name of a device, which is listed and which `choose` searches."""
     return f"{device.device_kind} ({device.platform}:{device.id})"
 
 

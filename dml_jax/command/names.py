@@ -1,4 +1,4 @@
-"""The names that a shell completes, read from the text of the operators' files: importing them takes JAX's time."""
+"""Names of operators for shells and help, read from the text of their files: importing these would import JAX."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _ARRAY = re.compile(r": (?:Data|DataList|Condition|(?:Scalar)?Indices)\b")
 
 
 def struct_names() -> dict[str, str]:
-    """DirectML's operators, each with what it does."""
+    """Returns DirectML's operators, each with what it does."""
     found: dict[str, str] = {}
     for text in _texts():
         for match in _STRUCT.finditer(text):
@@ -27,7 +27,7 @@ def struct_names() -> dict[str, str]:
 
 
 def function_names() -> dict[str, str]:
-    """The functions that make one array, and of arrays, each with what it does."""
+    """Returns the functions that take arrays and return one array, each with what it does."""
     matches = (match for text in _texts() for match in _FUNCTION.finditer(text))
     return {
         name: _plain(does)
@@ -37,7 +37,7 @@ def function_names() -> dict[str, str]:
 
 
 def items(names: dict[str, str], begun: str) -> list[CompletionItem]:
-    """Those that begin so, as a shell is told of them."""
+    """Returns the completions of what was begun, for a shell."""
     return [CompletionItem(name, help=does) for name, does in sorted(names.items()) if name.startswith(begun)]
 
 

@@ -1,4 +1,4 @@
-"""`dml-jax ops`: the operators, with their fields, rules and feature levels, from the rule data."""
+"""`dml-jax ops`: lists the operators, with their fields, rules and feature levels."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:
 
 
 def _as_json(classes: Iterable[type[OperatorDesc]], level: FeatureLevel) -> dict[str, Any]:
-    """What both print, of several operators."""
+    """Returns what `--json` prints about operators."""
     from ..core.tensor import FIELDS, TENSOR
 
     return {
@@ -138,7 +138,7 @@ def _table(*columns: str) -> Table:
 
 
 def _console() -> Console:
-    """As wide as the terminal; no line is broken where there is none."""
+    """Returns a console as wide as the terminal; without a terminal no line is broken."""
     from rich.console import Console
 
     console = Console()

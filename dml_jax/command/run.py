@@ -201,7 +201,7 @@ class _Run:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Names the device; what goes wrong ends the command, and is listed."""
+        """Prints the device; if something goes wrong, lists the faults and ends the command."""
         import jax
 
         self.say(f"Running on '{self.device.device_kind}'")
@@ -255,7 +255,7 @@ def _run_arrays(started: _Run, read: Callable[[], ArrayModel], asked: ArrayRun) 
 
 
 def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Callable[[], ArrayModel]:
-    """What reads an ONNX model or a graph."""
+    """Returns what reads an ONNX model or a graph."""
     if is_graph(path):
         from ..array_models.graph_file import read_graph_model
 
@@ -266,7 +266,7 @@ def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Call
 
 
 def _faults(path: Path, error: ConstraintError) -> list[Fault]:
-    """The faults that an error tells of; that of a file which cannot be read has its path."""
+    """Returns the faults of an error; the fault of a file that cannot be read has its path."""
     errors = getattr(error, "errors", [error])
     return [Fault("", one.what) if one.where == (str(path),) else Fault("", str(one)) for one in errors]
 

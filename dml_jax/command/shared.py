@@ -60,14 +60,14 @@ def need_onnx() -> None:
 
 
 def given(*names: str) -> list[str]:
-    """Those of the options that are on the command line, in full."""
+    """Returns those of the options that are on the command line, in full."""
     context = click.get_current_context()
     options = [option for option in context.command.params if option.name in names]
     return [o.opts[-1] for o in options if context.get_parameter_source(o.name or "") is ParameterSource.COMMANDLINE]
 
 
 def refuse_options(only: str, *names: str, instead: str = "leave it out") -> None:
-    """Refuses options that are given, but do nothing for this kind of model."""
+    """Refuses options that are given although they do nothing for this kind of model."""
     for option in given(*names):
         raise click.UsageError(f"{option} is for {only} only; {instead}")
 

@@ -1,4 +1,4 @@
-"""What the command reads from its command line, with what a shell completes: levels, operators, times."""
+"""The types of options and arguments of the command: levels, operators, times, shapes and numbers."""
 
 import math
 from collections.abc import Callable
@@ -120,7 +120,8 @@ class ActivationType(click.ParamType):
     name = "name[:numbers]"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        from ..core.activation import ACTIVATIONS, Activation
+        from ..core.activation import Activation
+        from ..core.activation_table import ACTIVATIONS
 
         short, colon, row = str(value).partition(":")
         name = next((n for n in (short.upper(), f"ACTIVATION_{short.upper()}") if n in ACTIVATIONS), short)
@@ -133,7 +134,7 @@ class ActivationType(click.ParamType):
             self.fail(f"{value!r} is no activation such as LEAKY_RELU:0.1: {error}", param, ctx)
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        from ..core.activation import ACTIVATIONS
+        from ..core.activation_table import ACTIVATIONS
 
         names = (name.removeprefix("ACTIVATION_") for name in ACTIVATIONS)
         return [CompletionItem(name) for name in names if name.startswith(incomplete.upper())]

@@ -1,4 +1,4 @@
-"""Compiled operators as bytes: a zip file of the descriptor, what jax.export makes of both forms, and owned buffers."""
+"""Artifacts of compiled operators: a zip file of the descriptor, two programs of jax.export, and owned buffers."""
 
 import io
 import json
@@ -25,7 +25,7 @@ VERSION = 2
 
 
 def jit_forms(fresh: Callable[..., Any], bound: Callable[..., Any], outputs: int) -> Executables:
-    """Jits both forms; the bound outputs, which come first, are given away, even where what they hold is not needed."""
+    """Jits both forms; the bound outputs, which come first, are donated even if what they hold is not needed."""
     return jax.jit(fresh), jax.jit(bound, donate_argnums=range(outputs), keep_unused=True)
 
 
@@ -52,7 +52,7 @@ def dump(
 
 
 def _member(port: str) -> str:
-    """The file that holds an owned buffer: an input of a graph may have a name that no file can have."""
+    """Returns the name of the file of an owned buffer; it is quoted, because inputs of graphs may have any name."""
     return f"{quote(port, safe='[]', errors='surrogatepass')}.npy"
 
 
@@ -83,8 +83,7 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
       ConstraintError: something else, damaged, or for none of this process's platforms.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as file:
-            members = {name: file.read(name) for name in file.namelist()}
+        members = _members(content)
         head = json.loads(members.pop(HEAD))
         if head["version"] != VERSION:
             raise ConstraintError(f"its version is {head['version']}, and {VERSION} is known")
@@ -101,6 +100,17 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
     return program, owned, _restore(program, fresh, bound)
 
 
+def _members(content: bytes) -> dict[str, bytes]:
+    """The files in a zip file, which together are no longer than it: what claims more is refused before it is read."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in file.infolist()):
+            raise ConstraintError("its members are compressed, and those of one are stored as they are")
+        claimed = sum(member.file_size for member in file.infolist())
+        if claimed > len(content):
+            raise ConstraintError(f"its members claim {claimed} bytes, and it has {len(content)}")
+        return {name: file.read(name) for name in file.namelist()}
+
+
 def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> None:
     """Compares what the exported forms take with what the descriptor says."""
     for form, outputs in ((fresh, []), (bound, program.stored_structs)):
@@ -110,7 +120,7 @@ def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export
 
 
 def _restore(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> Executables:
-    """Both forms for buffers of any length: exported ones take the least lengths only."""
+    """Returns both forms for buffers of any length; exported programs take the least lengths only."""
     lengths, made = [struct.size for struct in program.input_structs], program.stored_structs
 
     def cut(buffers: Sequence[jax.Array]) -> list[jax.Array]:

@@ -53,13 +53,13 @@ def as_buffer(program: Program, name: str, value: Any, shown: str | None = None)
 
 
 def _fits(array: jax.Array, spec: BufferSpec) -> bool:
-    """Whether nothing is wrong with it: nearly always, and then a call spends little on it."""
+    """Whether an array is right as it is. It nearly always is, and a call must then spend little time on it."""
     is_alike = array.dtype == spec.dtype and array.ndim == 1 and array.shape[0] >= spec.length
     return is_alike and (isinstance(array, Tracer) or not array.is_deleted())
 
 
 def _because(described: np.dtype[Any], in_words: bool) -> str:
-    """Why a buffer of a 64-bit type is what it is."""
+    """Returns why a buffer of a 64-bit type must have another type."""
     if in_words:
         return (
             f", two words for every {described}, or be a NumPy array of {described}: "
@@ -69,7 +69,7 @@ def _because(described: np.dtype[Any], in_words: bool) -> str:
 
 
 def check_devices(program: Program, buffers: Mapping[str, Any]) -> None:
-    """Compares where the buffers are.
+    """Checks that the buffers are on the same devices.
 
     Raises:
       ConstraintError: two of them were put on different devices.
@@ -127,14 +127,14 @@ def _as_output(program: Program, port: str, out: Any, bound: Mapping[str, Any]) 
 
 
 def _address(array: Any) -> int | None:
-    """Where an array of one device starts in its memory."""
+    """Returns the address of an array on a single device; None for any other."""
     if not isinstance(array, jax.Array) or isinstance(array, Tracer) or len(array.devices()) != 1:
         return None
     return array.unsafe_buffer_pointer()
 
 
 def _one_each(desc: Computation[Any], name: str, ports: Sequence[str], value: Any) -> dict[str, Any]:
-    """What is handed over for an array of tensors, by port."""
+    """Returns the buffers of an array of tensors, by port."""
     count = len(ports)
     if not isinstance(value, list | tuple) or len(value) != count:
         rule = f"{name}= must be a sequence of {count}, a buffer or None for each of {desc.shown(name)}"
@@ -144,17 +144,17 @@ def _one_each(desc: Computation[Any], name: str, ports: Sequence[str], value: An
 
 
 def _ports(of_keyword: Any) -> tuple[str, ...]:
-    """The ports of an array of tensors; none of a single one."""
+    """Returns the ports of an array of tensors; none for a single tensor."""
     return of_keyword if isinstance(of_keyword, tuple) else ()
 
 
 def _by_keyword(program: Program) -> dict[str, Any]:
-    """The port of every input by the keyword that a caller gives it by, or those of an array of tensors."""
+    """Returns the port, or the ports of an array of tensors, by the keyword that callers use."""
     return program.desc.by_field({port: port for port in program.inputs})
 
 
 def by_port(program: Program, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given by keyword, by port; for an array of tensors a sequence is given, with None for what is not.
+    """Converts buffers by keyword to buffers by port; an array of tensors takes a sequence, with None for no buffer.
 
     Raises:
       ConstraintError: no such sequence.
@@ -167,7 +167,7 @@ def by_port(program: Program, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def owned_ports(program: Program, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is handed over for each input that is OWNED_BY_DML, by port; for an array of tensors a sequence is given.
+    """Returns the buffer of each input that is OWNED_BY_DML, by port; an array of tensors takes a sequence.
 
     Raises:
       ConstraintError: one is missing, or is not owned.

@@ -82,7 +82,7 @@ class Memory:
 
     @property
     def allocated(self) -> int:
-        """What the call allocates."""
+        """The bytes that the call allocates."""
         return self.output - self.bound + self.temporary
 
 
@@ -213,17 +213,17 @@ class CompiledOperator(Generic[R]):
             return artifact.dump(self._program, self._owned, _executables(self._program, self._form), platforms)
 
     def _shaped(self, port: str, out: jax.Array) -> jax.Array:
-        """A buffer as the program writes it, in the same memory."""
+        """Returns a buffer in the shape that the program writes, in the same memory."""
         is_least = out.shape[0] == self._program.buffers[port].length
         return _shaped(out, self._program.stored_sizes[port]) if is_least else out
 
     def _results(self, made: Any) -> Any:
-        """The outputs as flat buffers: a single one, or a tuple."""
+        """Returns the outputs as flat buffers: a single one, or a tuple."""
         flat = [_flat(one) for one in jax.tree.leaves(made)]
         return tuple(flat) if self._program.has_several_outputs else flat[0]
 
     def _named(self, named: Mapping[str, Any], count: int) -> list[Any]:
-        """The buffers of the inputs behind the first `count`, which are given by name."""
+        """Returns the buffers that are given by name, which are those behind the first `count` inputs, in order."""
         operator, wanted = self.desc.operator_type, self._bound_at_call[count:]
         given = by_port(self._program, named)
         for port in given:
@@ -241,7 +241,7 @@ class CompiledOperator(Generic[R]):
         return [given[port] for port in wanted]
 
     def _inputs(self, buffers: Sequence[Any]) -> dict[str, Any]:
-        """Every input's buffer by name, in order."""
+        """Returns the buffer of every input, owned ones included, by port in order."""
         names = self._bound_at_call
         if len(buffers) != len(names):
             wanted = ", ".join(map(self.desc.shown, names)) or "nothing"
@@ -261,7 +261,7 @@ class CompiledOperator(Generic[R]):
 
 @lru_cache(maxsize=256)
 def _in_place(bound: Any, shared: tuple[bool, ...]) -> Callable[..., Any]:
-    """A program with bound outputs, some inputs of which are in the memory of the only one."""
+    """Returns the bound form where some inputs lie in the memory of its only output."""
 
     def replace(out: jax.Array, *rest: jax.Array) -> Any:
         others, flat = iter(rest), out.reshape(-1)
@@ -271,12 +271,12 @@ def _in_place(bound: Any, shared: tuple[bool, ...]) -> Callable[..., Any]:
 
 
 def _flat(array: jax.Array) -> jax.Array:
-    """The array as a flat one, in the same memory: the one passed is given away."""
+    """Returns the array flat, in the same memory; the array that is passed is donated."""
     return array if array.ndim == 1 else _reshape(array, (array.size,))
 
 
 def _shaped(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
-    """A flat array in another shape, in the same memory: the one passed is given away."""
+    """Returns a flat array in another shape, in the same memory; the array that is passed is donated."""
     return array if len(sizes) == 1 else _reshape(array, sizes)
 
 
@@ -296,7 +296,7 @@ def _executables(program: Program, form: str | None) -> Executables:
 
 
 def _trace_in(form: str | None, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with the form of its making whenever it is traced, inside or outside of a `use_form`."""
+    """Returns the function that always traces in the form `form`, whatever `use_form` says at the call."""
 
     @wraps(function)
     def traced(*buffers: jax.Array) -> Any:

@@ -23,10 +23,10 @@ SMALL = 2**16
 
 @dataclass(frozen=True)
 class BufferSpec:
-    """What a tensor's buffer is: a 1-D array of at least `length` elements of `dtype`.
+    """The buffer of a tensor: a 1-D array of at least `length` elements of `dtype`.
 
-    `whole_length` is that with the last row whole, where strides leave gaps between rows: into an output of that length
-    XLA writes at once, while for one that ends with the last element it may build the packed output first.
+    `whole_length` differs from `length` where strides leave gaps between rows: then it counts the gap behind the last
+    row too. XLA writes into an output of that length at once; for a shorter one it may first build the packed output.
     """
 
     length: int
@@ -39,12 +39,12 @@ class BufferSpec:
 
 @dataclass(frozen=True)
 class Program:
-    """An operator, or a graph, on flat buffers; equal ones are the same program.
+    """An operator, or a graph, on flat buffers. Programs that are equal compile to the same executable.
 
     Args:
       desc: the operator or graph.
       words: whether buffers of 64-bit types are uint32 arrays of twice the length, little-endian words.
-      flat: whether outputs are made flat, whatever fills them.
+      flat: whether outputs are flat arrays even if they fill their buffers: see `stored_sizes`.
     """
 
     desc: Computation[Any]
@@ -55,23 +55,23 @@ class Program:
 
     @cached_property
     def buffers(self) -> dict[str, BufferSpec]:
-        """What is bound to each tensor."""
+        """The buffer of each tensor, by port."""
         layouts = {port: (stored.layout, stored.dtype) for port, stored in self._stored.items()}
         return {port: BufferSpec(of.span, dtype, of.whole_length) for port, (of, dtype) in layouts.items()}
 
     @cached_property
     def inputs(self) -> dict[str, TensorDesc]:
-        """The tensors that are read, by port."""
+        """The tensors that the program reads, by port."""
         return self.desc.input_ports()
 
     @cached_property
     def outputs(self) -> dict[str, TensorDesc]:
-        """The tensors that are written, by port."""
+        """The tensors that the program writes, by port."""
         return self.desc.output_ports()
 
     @cached_property
     def ports(self) -> dict[str, TensorDesc]:
-        """All tensors."""
+        """All tensors, by port."""
         return self.inputs | self.outputs
 
     @cached_property
@@ -87,9 +87,9 @@ class Program:
 
     @cached_property
     def stored_sizes(self) -> dict[str, tuple[int, ...]]:
-        """The shape in which each output is made: its sizes in storage order if they fill the buffer, else it is flat.
+        """The shape of each output in the program: its sizes in storage order if they fill the buffer, else flat.
 
-        XLA:CPU takes twice to three times as long for a flat output, over which it loops with divisions; not so for a
+        XLA:CPU takes two to three times as long for a flat output, because it loops with divisions; not so for a
         scatter. Below `SMALL` bytes, and on other platforms, the calls that reshape take longer.
         """
         return {port: self._stored_sizes(port) for port in self.outputs}
@@ -102,17 +102,17 @@ class Program:
 
     @property
     def stored_structs(self) -> list[jax.ShapeDtypeStruct]:
-        """The outputs as they are made, for tracing."""
+        """The outputs in their `stored_sizes`, for tracing."""
         return [jax.ShapeDtypeStruct(self.stored_sizes[port], self.buffers[port].dtype) for port in self.outputs]
 
     def fresh(self, *buffers: jax.Array) -> list[jax.Array]:
-        """Makes the outputs, each of its `stored_sizes`; elements that no coordinate addresses are 0."""
+        """Computes the outputs, each in its `stored_sizes`; elements that no coordinate addresses are 0."""
         computed = self.desc.compute_buffers(dict(zip(self.inputs, buffers, strict=True)), self.words)
         made = zip(self.outputs, computed, strict=True)
         return [self._stored[port].place(output, self.stored_sizes[port]) for port, output in made]
 
     def bound(self, *buffers: jax.Array) -> list[jax.Array]:
-        """Writes the outputs into buffers; elements that no coordinate addresses keep what these hold.
+        """Computes the outputs and writes them into buffers; elements that no coordinate addresses keep their values.
 
         Args:
           buffers: one per output, of its `stored_sizes`, or flat ones of any sufficient length; then the inputs.
@@ -125,7 +125,7 @@ class Program:
 
     @property
     def bytes_moved(self) -> int:
-        """The bytes that have to move: each element that is needed read once, each element of the outputs written.
+        """The bytes that must move: each element that is needed is read once, and each element of the outputs written.
 
         A gather needs no more elements of its input than its output has.
         """
@@ -147,7 +147,7 @@ class Program:
         return layout.is_dense and out.size == layout.span
 
     def _replace_in(self, out: jax.Array, inputs: dict[str, jax.Array]) -> None:
-        """Moves the input that is copied into the output's memory first, where both lie alike and no form does that."""
+        """Copies the input of a scatter into the memory of the output first, if layouts agree and no form does it."""
         name = self.desc.replaces_in
         if name is None:
             return
@@ -164,7 +164,7 @@ class Program:
 
 
 def _distinct(tensor: TensorDesc) -> int:
-    """Elements of the buffer that coordinates address, at most: a stride of 0 addresses one."""
+    """Returns at most how many elements of the buffer the coordinates address; a stride of 0 addresses one."""
     strides = tensor.strides or packed_strides(tensor.sizes)
     return min(tensor.element_span, prod(n for n, s in zip(tensor.sizes, strides, strict=True) if s))
 

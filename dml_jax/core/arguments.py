@@ -1,4 +1,4 @@
-"""What the operators accept as arrays and attributes, normalised before tracing so that nothing is narrowed."""
+"""Readers of arguments: each converts what a caller may give to one form, before JAX could narrow it by tracing."""
 
 import operator as python
 from collections.abc import Iterable, Mapping, Set
@@ -81,7 +81,7 @@ def as_indices(operator: str, name: str, value: Any) -> Any:
 
 
 def as_condition(operator: str, name: str, value: Any) -> Any:
-    """Returns an array of conditions, of any type, which the operator's rules judge; NumPy's 64-bit integers as bools.
+    """Returns an array of conditions of any type, which the rules check; 64-bit integers of NumPy become booleans.
 
     Raises:
       DataTypeError: not an array, or another one of 64 bits while x64 is off.
@@ -91,7 +91,7 @@ def as_condition(operator: str, name: str, value: Any) -> Any:
 
 
 def _on_context_mesh(array: Any) -> Any:
-    """A NumPy array with the Explicit mesh that is set in its type: what JAX keeps for a transpose must have it."""
+    """Returns a NumPy array on the Explicit mesh that is set, because a transpose needs the mesh in its type."""
     explicit = AxisType.Explicit in get_abstract_mesh().axis_types
     return reshard(array, PartitionSpec()) if explicit and isinstance(array, np.ndarray) else array
 
@@ -214,7 +214,7 @@ def as_flag(operator: str, name: str, value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """What a value is that should be known while tracing; of a traced one, how it would be."""
+    """Returns the type of a value that must be static; of a traced value, what makes it static."""
     if isinstance(value, Tracer):
         return "it is traced: name it in static_argnums or static_argnames of jax.jit"
     return f"it is {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""`AxisDirection`: which way along an axis something goes, for the structs and the functions that ask."""
+"""`AxisDirection`: along an axis, towards higher or lower coordinates; for structs and for functions."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ FieldDirection = Annotated[AxisDirection, named(AxisDirection, "DML_AXIS_DIRECTI
 
 
 def direction_of(direction: AxisDirection) -> DirectionName:
-    """What functions call it."""
+    """Returns the name that functions take for a direction."""
     return "increasing" if direction == AxisDirection.INCREASING else "decreasing"

@@ -1,4 +1,4 @@
-"""`Computation`: what can be compiled, by its tensors alone. A descriptor of an operator is one, and so is a graph."""
+"""`Computation`: the base of what can be compiled, which is a descriptor of an operator or a graph of operators."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ __all__ = ["Computation", "R"]
 
 
 class Computation(Generic[R]):
-    """Tensors in, tensors out.
+    """Something that reads tensors and writes tensors.
 
-    Ports are the tensors one by one, by name: those of an array as `inputs[0]`; one that is left out is none.
+    Each tensor is a port: an array of tensors has the ports `inputs[0]`, `inputs[1]` and so on, and a tensor that is
+    left out has none.
     """
 
     # What messages call it.
@@ -44,11 +45,11 @@ class Computation(Generic[R]):
         return self.input_ports() | self.output_ports()
 
     def input_ports(self) -> dict[str, TensorDesc]:
-        """The tensors that are read."""
+        """Returns the tensors that it reads, by port."""
         raise NotImplementedError
 
     def output_ports(self) -> dict[str, TensorDesc]:
-        """The tensors that are written."""
+        """Returns the tensors that it writes, by port."""
         raise NotImplementedError
 
     def has_several_outputs(self) -> bool:
@@ -56,28 +57,28 @@ class Computation(Generic[R]):
         return len(self.output_ports()) > 1
 
     def shown(self, port: str) -> str:
-        """What messages and model files call a port."""
+        """Returns the name that messages and model files give a port."""
         raise NotImplementedError
 
     def is_index(self, port: str) -> bool:
-        """Whether an input holds indices: any 64-bit ones become 32-bit ones, no data."""
+        """Whether an input holds indices. These may become 32-bit ones while x64 is off; data never do."""
         raise NotImplementedError
 
     def fields_bound(self) -> dict[str, str | tuple[str, ...]]:
-        """What is bound under a name, as messages and model files have it: a port, or those of an array of tensors."""
+        """Returns the port, or the ports of an array of tensors, by the name that model files and messages use."""
         raise NotImplementedError
 
     def by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
-        """What belongs to ports by the names that a caller gives it by: a tuple for an array of tensors."""
+        """Converts values by input port to values by argument: a tuple for an array of tensors, None for none."""
         raise NotImplementedError
 
     def may_share(self, output: str, other: str) -> bool:
-        """Whether two ports may be bound to one buffer: an output and an input, laid out alike, of some operators."""
+        """Whether an output may share the buffer of another port: of an input of the same layout, if `in_place`."""
         ports = self.ports()
         return self.in_place and other in self.input_ports() and ports[output] == ports[other]
 
     def owned_by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
-        """What is handed over for some inputs, by field: of an array a tuple, with None for those that are not."""
+        """Converts values of some input ports to values by argument; a tuple has None for ports without a value."""
         found = self.by_field(dict.fromkeys(self.input_ports()) | dict(ports))
         given = {name: value if isinstance(value, tuple) else (value,) for name, value in found.items()}
         return {name: found[name] for name, ones in given.items() if any(one is not None for one in ones)}
@@ -92,7 +93,7 @@ class Computation(Generic[R]):
         raise NotImplementedError
 
     def compute(self, *arrays: jax.Array | np.ndarray) -> R:
-        """Runs it.
+        """Computes it on arrays.
 
         Args:
           arrays: one per input tensor, in DirectML's order, of its sizes and data type.
@@ -116,25 +117,25 @@ class Computation(Generic[R]):
         return self.compute_ports(given)
 
     def compute_ports(self, arrays: Mapping[str, jax.Array]) -> R:
-        """Runs it on arrays that are known to fit, given by port; of 64-bit indices 32-bit ones while x64 is off."""
+        """Computes it on arrays by port that are known to fit; 64-bit indices are 32-bit ones while x64 is off."""
         raise NotImplementedError
 
     def compute_stored(self, views: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
-        """The outputs, in order.
+        """Computes it on arrays, and returns the outputs in order.
 
         Args:
           views: the inputs by port, of their sizes and data types.
-          words: whether 64-bit elements, in and out, are pairs of 32-bit words, a last dimension of their arrays.
+          words: whether 64-bit elements, of inputs and outputs, are pairs of 32-bit words, as in `StoredTensor`.
         """
         raise NotImplementedError
 
     def compute_buffers(self, buffers: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
-        """The same of flat buffers of the inputs, each of its span at least."""
+        """Computes it on flat buffers by input port, each of at least the span of its tensor."""
         stored = {port: StoredTensor(tensor, words) for port, tensor in self.input_ports().items()}
         return self.compute_stored({port: one.view(buffers[port]) for port, one in stored.items()}, words)
 
     def as_array(self, port: str, value: Any) -> jax.Array:
-        """An array of an input's data type; 64-bit indices are brought to 32 bits exactly while x64 is off.
+        """Reads an array of the data type of an input; 64-bit indices are clamped into 32 bits while x64 is off.
 
         Raises:
           DataTypeError: no array, another data type, or 64-bit data while x64 is off.

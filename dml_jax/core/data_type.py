@@ -1,4 +1,4 @@
-"""The values that descriptor fields hold: DirectML's data types and flags, and integers."""
+"""DirectML's data types and tensor flags, and the reader of integers in descriptors."""
 
 from __future__ import annotations
 

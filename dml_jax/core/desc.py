@@ -1,4 +1,4 @@
-"""`OperatorDesc`: what all descriptor structs share. One that exists is valid at the newest feature level."""
+"""`OperatorDesc`: the base of all descriptors of operators. If one exists, it is valid at the newest feature level."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
-from .activation import supported_activation
 from .computation import Computation, R
 from .feature_level import NEWEST, FeatureLevel
 from .fields import Field, fields_of
+from .fusion import supported_activation
+from .ports import argument_of, by_argument, ports_of
 from .rules import Rule, faults
 from .stored import StoredTensor, saturate
 from .struct_rules import shared_by_all
@@ -58,7 +59,7 @@ class OperatorDesc(Computation[R]):
 
     @classmethod
     def of_judged(cls, values: Mapping[str, Any]) -> Self:
-        """The descriptor of fields that were read and judged before."""
+        """Makes a descriptor of fields that are read, and that break no rule, without checking them again."""
         self = object.__new__(cls)
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -67,7 +68,7 @@ class OperatorDesc(Computation[R]):
     @classmethod
     @cache
     def fields(cls) -> Mapping[str, Field]:
-        """What each field holds, in DirectML's order."""
+        """Returns the kind of each field, in DirectML's order."""
         kinds = fields_of(cls)
         return {f.name: kinds[f.name] for f in fields(cls)}  # type: ignore[arg-type]
 
@@ -78,28 +79,28 @@ class OperatorDesc(Computation[R]):
 
     @classmethod
     def tensor_names(cls) -> tuple[str, ...]:
-        """The fields that are tensors, or arrays of them, in DirectML's order."""
+        """Returns the fields of tensors and of arrays of tensors, in DirectML's order."""
         return tuple(name for name, field in cls.fields().items() if field.is_tensor)
 
     @classmethod
     def input_names(cls) -> tuple[str, ...]:
-        """The fields of tensors that the operator reads."""
+        """Returns the fields of tensors that the operator reads."""
         return tuple(name for name, field in cls.fields().items() if field.is_input)
 
     @classmethod
     def output_names(cls) -> tuple[str, ...]:
-        """The fields of tensors that the operator writes."""
+        """Returns the fields of tensors that the operator writes."""
         return tuple(name for name, field in cls.fields().items() if field.is_output)
 
     @classmethod
     @cache
     def directml_names(cls) -> dict[str, str]:
-        """Our field names to DirectML's: `input` to `InputTensor`, `block_size` to `BlockSize`."""
+        """Returns DirectML's name of each field: `InputTensor` of `input`, `BlockSize` of `block_size`."""
         return {name: field.directml_name(name) for name, field in cls.fields().items()}
 
     @classmethod
     def summary(cls) -> str:
-        """What the operator does: the first line of the documentation, without the name."""
+        """Returns what the operator does: the first line of its docstring, without the name."""
         return (cls.__doc__ or "").splitlines()[0].split(": ", 1)[1].replace("`", "")
 
     @classmethod
@@ -117,24 +118,24 @@ class OperatorDesc(Computation[R]):
 
     @classmethod
     def rules(cls, feature_level: FeatureLevel | str = NEWEST) -> tuple[Rule, ...]:
-        """Every rule that holds at a feature level: what all operators share, the operator's own, its table's."""
+        """Returns every rule of a feature level: those of all operators, its own, and those of its table."""
         return cls._rules(FeatureLevel.of(feature_level))
 
     @classmethod
     def faults(
         cls, operands: Mapping[str, Any], feature_level: FeatureLevel | str = NEWEST
     ) -> Iterator[ConstraintError]:
-        """Finds every rule that the operands break, as errors; `operands` need not form a valid descriptor."""
+        """Yields an error for each rule that the operands break; they need not form a valid descriptor."""
         return faults(cls.operator_type, cls.rules(feature_level), operands, VOCABULARY | cls.directml_names())
 
     @classmethod
     def wordings(cls, feature_level: FeatureLevel | str = NEWEST) -> dict[str, str]:
-        """Every rule's name and its text in DirectML's words."""
+        """Returns the text of every rule, in DirectML's words, by the name of the rule."""
         names = VOCABULARY | cls.directml_names()
         return {rule.name: rule.worded(names) for rule in cls.rules(feature_level)}
 
     def operands(self) -> dict[str, Any]:
-        """The fields by name, in DirectML's order."""
+        """Returns the value of each field, in DirectML's order."""
         return {name: getattr(self, name) for name in self.field_names()}
 
     def validate(self, feature_level: FeatureLevel | str = NEWEST) -> None:
@@ -153,22 +154,16 @@ class OperatorDesc(Computation[R]):
         return is_array or len(self.output_ports()) > 1
 
     def shown(self, port: str) -> str:
-        """DirectML's name of a port: InputTensors[0] of `inputs[0]`."""
-        name, bracket, number = port.partition("[")
-        return f"{self.directml_names()[name]}{bracket}{number}"
+        """Returns DirectML's name of a port: InputTensors[0] of `inputs[0]`."""
+        name = argument_of(port)
+        return self.directml_names()[name] + port.removeprefix(name)
 
     def is_index(self, port: str) -> bool:
-        return self.fields()[port.partition("[")[0]].is_index
+        return self.fields()[argument_of(port)].is_index
 
     def _ports(self, names: Sequence[str]) -> dict[str, TensorDesc]:
-        ports: dict[str, TensorDesc] = {}
-        for name in names:
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                ports |= {f"{name}[{i}]": tensor for i, tensor in enumerate(value)}
-            elif value is not None:
-                ports[name] = value
-        return ports
+        given = {name: getattr(self, name) for name in names}
+        return ports_of({name: value for name, value in given.items() if value is not None})
 
     def fields_bound(self) -> dict[str, str | tuple[str, ...]]:
         names, bound = self.directml_names(), {}
@@ -179,13 +174,8 @@ class OperatorDesc(Computation[R]):
         return bound
 
     def by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
-        """What belongs to ports by the fields that take it: a tuple for an array, None for a tensor left out."""
-        found: dict[str, Any] = {}
-        for name in self.input_names():
-            value = getattr(self, name)
-            several = isinstance(value, tuple)
-            found[name] = tuple(ports[f"{name}[{i}]"] for i in range(len(value))) if several else ports.get(name)
-        return found
+        """Converts values by input port to values by field: a tuple for an array, None for a tensor left out."""
+        return by_argument(ports, like={name: getattr(self, name) for name in self.input_names()})
 
     # Running.
 
@@ -193,7 +183,7 @@ class OperatorDesc(Computation[R]):
         return self.compute_checked(**self.by_field(arrays))
 
     def compute_checked(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the operator on arrays that are known to fit, given by field."""
+        """Computes the operator on arrays by field that are known to fit."""
         raise NotImplementedError
 
     def compute_stored(self, views: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
@@ -208,7 +198,7 @@ class OperatorDesc(Computation[R]):
         return jax.tree.leaves(compute(**self.by_field(arrays)))
 
     def compute_words(self, *args: Any, **arrays: Any) -> Any:
-        """Runs the operator with 64-bit data as pairs of 32-bit words, a last dimension of their arrays."""
+        """Computes the operator where 64-bit data are pairs of 32-bit words, as in `StoredTensor`."""
         if not self.moves_words:
             return self._compute_wide(arrays)
         in_words = {port: tensor.data_type.itemsize == 8 for port, tensor in self.input_ports().items()}
@@ -219,7 +209,7 @@ class OperatorDesc(Computation[R]):
         return batched(arrays)
 
     def _compute_wide(self, arrays: Mapping[str, Any]) -> Any:
-        """Runs the operator on the numbers that the words are: inside of a trace 64-bit types may be on for a while."""
+        """Computes the operator on the numbers that the words form; inside of a trace x64 may be on for a while."""
 
         def numbers(array: Any, tensor: TensorDesc) -> Any:
             has_words = tensor.data_type.itemsize == 8 and array.ndim > len(tensor.sizes)
@@ -243,7 +233,7 @@ else:
 
 
 def set_fields(desc: OperatorDesc[Any], *values: Any) -> None:
-    """What the constructor of a struct does whose fields take more types than they keep, such as an enum's names."""
+    """Sets and checks fields, for constructors that take more types than the fields keep, such as names of enums."""
     for name, value in zip(desc.field_names(), values, strict=True):
         object.__setattr__(desc, name, value)
     desc.__post_init__()

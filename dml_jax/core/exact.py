@@ -1,4 +1,4 @@
-"""Numbers that equal each other only if their bits do: programs are kept by equality, and -0.0 == 0.0."""
+"""Numbers that are equal only if their bits are: compiled programs are cached by attributes, and -0.0 == 0.0."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ class Slice1Desc(OperatorDesc):
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,15 +18,14 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, Faults, describe, message
-from .data_type import DataType, as_integer
-from .exact import Real, TypedNumber
+from .data_type import as_integer
+from .exact import Real
 from .tensor import TensorDesc
-from .tensor_json import refuse_unknown, tensor_from_json, tensor_to_json
+from .tensor_json import tensor_from_json, tensor_to_json
 
 __all__ = [
     "FLOAT",
     "INT",
-    "SCALE_BIAS",
     "UINT",
     "Bool",
     "Field",
@@ -39,19 +37,13 @@ __all__ = [
     "OptionalOutput",
     "Output",
     "Outputs",
-    "Scalar",
-    "ScalarType",
-    "ScaleAndBias",
-    "ScaleBias",
-    "Size2D",
     "UInt",
     "as_real",
     "counted_by",
     "fields_of",
     "named",
     "number_from_json",
-    "scalar_of",
-    "truncated",
+    "number_to_json",
 ]
 
 Reader = Callable[[str, str, Any], Any]
@@ -62,13 +54,14 @@ class Field:
     """The kind of a field.
 
     Args:
-      kind: as DirectML's schema calls it, "input tensor", "uint array".
-      read: takes the struct, the field's DirectML name and the value given; returns the value that is kept.
-      from_json: what is read, from its JSON form.
-      to_json: the JSON form of what is kept.
-      counted_by: the field of DirectML's struct that has the length of an array, which is no field here.
+      kind: what DirectML's schema calls it: "input tensor", "uint array".
+      read: takes the name of the struct, DirectML's name of the field, and the value given; returns the value that the
+        descriptor keeps, or raises an error.
+      from_json: takes the JSON form; returns a value that `read` takes.
+      to_json: takes the value that the descriptor keeps; returns its JSON form.
+      counted_by: of an array, the field of DirectML's struct that has its length. Here it is no field of its own.
       is_optional: whether it may be None.
-      is_index: of an input tensor, whether it holds indices: any 64-bit ones become 32-bit ones, no data.
+      is_index: whether it is a tensor of indices. These may become 32-bit ones while x64 is off; data never do.
       values: of an enumeration, DirectML's names of its members.
     """
 
@@ -99,18 +92,18 @@ class Field:
         return self.counted_by is not None
 
     def directml_name(self, name: str) -> str:
-        """Our name to DirectML's: `block_size` to BlockSize, `input` to InputTensor, `inputs` to InputTensors."""
+        """Returns DirectML's name: BlockSize of `block_size`, InputTensor of `input`, InputTensors of `inputs`."""
         words = "".join(word.capitalize() for word in name.split("_"))
         if not self.is_tensor:
             return words
         return f"{words.removesuffix('s')}Tensors" if self.is_array else f"{words}Tensor"
 
     def kept(self, struct: str, name: str, value: Any) -> Any:
-        """The value as it is kept.
+        """Returns the value that the descriptor keeps.
 
         Raises:
-          DataTypeError: of the wrong type.
-          ConstraintError: out of the range of DirectML's field.
+          DataTypeError: the value has the wrong type.
+          ConstraintError: the value is out of the range of DirectML's field.
         """
         if value is None and self.is_optional:
             return None
@@ -159,7 +152,7 @@ def _elements(field: Field, json: Sequence[Any]) -> list[Any]:
 
 
 def _array_of(field: Field, what: str, count: str) -> Field:
-    """An array of such values, in JSON too."""
+    """Returns the kind of an array of these; messages call them `what`, and `count` is the field of its length."""
     return replace(
         field,
         kind=f"{field.kind} array",
@@ -207,31 +200,31 @@ def as_real(struct: str, field: str, value: Any) -> Real:
 
 
 def _as_bool(struct: str, field: str, value: Any) -> bool:
-    """C's BOOL is an integer, so 1 and 0 are True and False too."""
+    """Reads a bool; 1 and 0 are taken too, because the BOOL of C is an integer."""
     if isinstance(value, bool | int | np.bool_ | np.integer) and value in (0, 1):
         return bool(value)
     raise DataTypeError(message(struct, f"{field} must be True or False", f"it is {describe(value)}", {field: value}))
 
 
 def number_from_json(json: Any) -> Any:
-    """JSON has no infinities: they are written as strings."""
+    """Reads a number; NaN and the infinities, which JSON lacks, are strings."""
     names = {"nan": float("nan"), "inf": float("inf"), "-inf": -float("inf")}
     return names.get(json.lower(), json) if isinstance(json, str) else json
 
 
-def _number_to_json(value: Any) -> Any:
+def number_to_json(value: Any) -> Any:
     return value if value - value == 0 else str(float(value))
 
 
 UINT = Field("uint", partial(_as_ranged, 0, 2**32 - 1, "[0, 2**32 - 1]"))
 INT = Field("int", partial(_as_ranged, -(2**31), 2**31 - 1, "[-2**31, 2**31 - 1]"))
-FLOAT = Field("float", as_real, number_from_json, _number_to_json)
+FLOAT = Field("float", as_real, number_from_json, number_to_json)
 UInt = Annotated[int, UINT]
 Bool = Annotated[bool, Field("bool", _as_bool)]
 
 
 def counted_by(count: str, of: Field = UINT, what: str | None = None) -> Field:
-    """An array, of integers or `what`; `count` is the field of DirectML's struct that has its length."""
+    """Returns the kind of an array, of unsigned integers by default; `count` is DirectML's field of its length."""
     return _array_of(of, what or ("integers" if of is not FLOAT else "numbers"), count)
 
 
@@ -243,8 +236,8 @@ def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntE
 
     Args:
       names: the enumeration.
-      prefix: of the full names.
-      others: names of elsewhere, such as ONNX's, which programs may use and files may not.
+      prefix: what DirectML's full names begin with.
+      others: more names of members, such as ONNX's, which Python programs may use and model files may not.
     """
     values, elsewhere = tuple(names.__members__), others or {}
     accepted = ", ".join(dict.fromkeys((*values, *elsewhere)))
@@ -266,143 +259,3 @@ def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntE
         return json
 
     return Field("enum", read, from_json, to_json=lambda value: value.name, values=values)
-
-
-# Small structs.
-
-
-@dataclass(frozen=True)
-class Size:
-    """DML_SIZE_2D."""
-
-    width: int
-    height: int
-
-
-@dataclass(frozen=True)
-class ScaleAndBias:
-    """DML_SCALE_BIAS: x * scale + bias."""
-
-    scale: float
-    bias: float
-
-
-def _small_struct(cls: type, number: Field, kind: str, *, is_optional: bool = False) -> Field:
-    names = list(cls.__dataclass_fields__)  # type: ignore[attr-defined]
-    shown = {name: UINT.directml_name(name) for name in names}
-
-    def read(struct: str, field: str, value: Any) -> Any:
-        values = [getattr(value, name, None) for name in names] if isinstance(value, cls) else value
-        if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != len(names):
-            rule = f"{field} must be a {cls.__name__} of {' and '.join(names)}"
-            raise DataTypeError(message(struct, rule, f"it is {describe(value)}", {field: value}))
-        return cls(*(number.read(struct, f"{field}.{shown[n]}", v) for n, v in zip(names, values, strict=True)))
-
-    def from_json(json: Any) -> Any:
-        if not isinstance(json, Mapping):
-            return json
-        faults = Faults()
-        refuse_unknown(json, list(shown.values()), faults)
-        for field in shown.values():
-            if field not in json:
-                faults.add(ConstraintError(f"{field} is missing"))
-        faults.finish()
-        return [number.from_json(json[field]) for field in shown.values()]
-
-    def to_json(value: Any) -> Any:
-        return {field: number.to_json(getattr(value, name)) for name, field in shown.items()}
-
-    return Field(kind, read, from_json, to_json, is_optional=is_optional)
-
-
-Size2D = Annotated[Size, _small_struct(Size, UINT, "size 2d")]
-SCALE_BIAS = _small_struct(ScaleAndBias, FLOAT, "scale bias", is_optional=True)
-ScaleBias = Annotated[ScaleAndBias | None, SCALE_BIAS]
-
-
-# A number whose type another field names.
-
-# The members of DML_SCALAR_UNION that are numbers.
-_MEMBERS = {
-    name: np.dtype(name.lower())
-    for name in ("Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Int64", "UInt64", "Float32", "Float64")
-}
-
-
-def _as_scalar(struct: str, field: str, value: Any) -> int | Real | TypedNumber:
-    if isinstance(value, np.integer | np.floating):
-        return TypedNumber.of(value)
-    if isinstance(value, TypedNumber | Real) or type(value) is int:
-        return value
-    if type(value) is float:
-        return Real(value)
-    rule = f"{field} must be a number, or one of NumPy whose bits are meant"
-    raise DataTypeError(message(struct, rule, f"it is {describe(value)}", {field: value}))
-
-
-def _scalar_from_json(json: Any) -> Any:
-    if not isinstance(json, Mapping):
-        return number_from_json(json)
-    if len(json) != 1 or (member := next(iter(json))) not in _MEMBERS:
-        raise ConstraintError(f"a scalar must be a number, or an object with one of {', '.join(_MEMBERS)}")
-    number, dtype = number_from_json(json[member]), _MEMBERS[member]
-    is_number = isinstance(number, int | float) and not isinstance(number, bool)
-    limits = np.iinfo(dtype) if dtype.kind in "iu" else None
-    if not is_number or (limits and not (number == number // 1 and limits.min <= number <= limits.max)):
-        raise ConstraintError(f"{member} must be a number that it holds, but it is {json[member]!r:.60}")
-    return dtype.type(number)
-
-
-def _scalar_to_json(value: Any) -> Any:
-    if not isinstance(value, TypedNumber):
-        return _number_to_json(value)
-    member = next((name for name, dtype in _MEMBERS.items() if dtype == value.dtype), None)
-    number = _number_to_json(value.number.item())
-    return number if member is None else {member: number}
-
-
-_TYPE_NAME = named(DataType, "DML_TENSOR_DATA_TYPE_")
-
-
-def _as_scalar_type(struct: str, field: str, value: Any) -> DataType:
-    """A member, or a type of NumPy, as TensorDesc takes them."""
-    name = np.dtype(value).name.upper() if isinstance(value, type | np.dtype) else value
-    return _TYPE_NAME.read(struct, field, name)
-
-
-ScalarType = Annotated[DataType, replace(_TYPE_NAME, read=_as_scalar_type)]
-Scalar = Annotated[Any, Field("scalar union", _as_scalar, _scalar_from_json, _scalar_to_json)]
-
-
-def scalar_of(value: Any, data_type: DataType) -> np.generic:
-    """The element of `data_type` that a scalar union holds: a number as that type, the bits of one of NumPy.
-
-    UInt16 is how DirectML's union holds a FLOAT16, which it has no member for.
-
-    Raises:
-      DataTypeError: the type cannot hold the number.
-    """
-    dtype = data_type.dtype
-    if isinstance(value, TypedNumber) and value.dtype != dtype and value.dtype.itemsize == dtype.itemsize:
-        return value.number.view(dtype)
-    number = value.number.item() if isinstance(value, TypedNumber) else value
-    if dtype.kind == "f":
-        with np.errstate(over="ignore"), suppress(OverflowError):
-            element = dtype.type(number)
-            if math.isinf(element) <= math.isinf(number):
-                return element
-    limits = np.iinfo(dtype) if dtype.kind != "f" else None
-    if limits and limits.min <= number <= limits.max and number == int(number):
-        return dtype.type(int(number))
-    raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
-
-
-def truncated(value: float, data_type: DataType) -> np.generic:
-    """The element of `data_type` that a FLOAT means: of integers its whole part, or the nearest one, and 0 for NaN."""
-    dtype = data_type.dtype
-    with np.errstate(over="ignore"):
-        single = np.float32(value)
-        if dtype.kind == "f":
-            return dtype.type(single)
-    limits = np.iinfo(dtype)
-    return dtype.type(0 if np.isnan(single) else int(min(max(float(single), limits.min), limits.max)))

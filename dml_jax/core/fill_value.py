@@ -1,4 +1,4 @@
-"""The fill value of reads out of range: a number that the data type holds."""
+"""Readers of numbers that must be held by the dtype of an array, such as the fill value of a gather."""
 
 import warnings
 from functools import lru_cache
@@ -50,7 +50,7 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
 
 
 def _held(given: Any, dtype: Any) -> np.ndarray | None:
-    """A number as an array of a dtype that holds it; else None."""
+    """Returns a number as a 0-d array of a dtype, or None if the dtype cannot hold it."""
     value = _as_number(given)
     if value is None or jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return None
@@ -63,7 +63,7 @@ _kept = lru_cache(maxsize=1024)(_held)
 
 
 def _as_number(value: Any) -> np.ndarray | None:
-    """A concrete number as a 0-d array; None for anything else."""
+    """Returns a number that is known while tracing as a 0-d array, or None for anything else."""
     try:
         array = np.asarray(value)
     except Exception:  # ragged lists, traced values, whatever an __array__ raises

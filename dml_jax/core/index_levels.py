@@ -1,4 +1,4 @@
-"""The feature levels of operators with a tensor of indices: newer levels took more types and ranks, alike for all."""
+"""The tables of feature levels that all operators with a tensor of indices share."""
 
 from .data_type import DataType
 from .support import ALL_TYPES, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support

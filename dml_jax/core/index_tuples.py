@@ -1,7 +1,7 @@
-"""The rules of operators whose indices are tuples of coordinates, for functions and for structs.
+"""The rules of operators whose indices are tuples of coordinates, such as gather_nd, for functions and for structs.
 
-To a function every dimension counts; in a struct only the last ones do, as many as its fields say. So the rules are
-judged alike, by the real sizes, and each vocabulary has its own words for them.
+In a function every dimension counts. In a struct only the last ones count: its fields say how many. The rules compare
+the dimensions that count, so that functions and structs share them; only the words differ.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["FUNCTION", "STRUCT", "batch_rules", "slice_rules", "slices", "tuple_
 
 @dataclass(frozen=True)
 class Words:
-    """What a vocabulary calls how many dimensions there are, and that batch sizes agree."""
+    """The words for ranks and for batches, which differ between functions and structs."""
 
     input_rank: str
     indices_rank: str
@@ -37,7 +37,7 @@ STRUCT = Words(
 
 
 def _ranks(x: Operands) -> tuple[int, int]:
-    """How many dimensions of input and indices count."""
+    """Returns how many dimensions of input and of indices count."""
     return (
         x.get("input_dimension_count", len(x["input"].shape)),
         x.get("indices_dimension_count", len(x["indices"].shape)),
@@ -55,13 +55,13 @@ def _ranks_hold(x: Operands) -> bool:
 
 
 def _real(x: Operands) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sizes of input and indices that count."""
+    """Returns the sizes of input and of indices that count."""
     (input_rank, indices_rank), input, indices = _ranks(x), tuple(x["input"].shape), tuple(x["indices"].shape)
     return input[len(input) - input_rank :], indices[len(indices) - indices_rank :]
 
 
 def tuple_size(x: Operands) -> int:
-    """How many coordinates an index tuple has."""
+    """Returns how many coordinates an index tuple has."""
     return x["indices"].shape[-1] if x["indices"].shape else 0
 
 
@@ -73,7 +73,7 @@ def _tuple_too_long(x: Operands) -> Fact:
 
 
 def tuples_fit(words: Words, *, has_batch: bool) -> Rule:
-    """An index tuple has at least one coordinate and at most one per dimension that can be indexed."""
+    """An index tuple has at least one coordinate, and at most one per dimension of input behind the batch."""
     most = words.input_rank + (f" - {words.batch}" if has_batch else "")
     return custom("tuples_fit", f"{{indices}}.{{sizes}}[-1] must be in [1, {most}]", _tuple_too_long)
 
@@ -91,7 +91,7 @@ def _batches_differ(x: Operands) -> Fact:
 
 
 def batch_rules(words: Words) -> tuple[Rule, Rule]:
-    """The leading dimensions that input and indices share are there, and of one size."""
+    """Input and indices have the batch dimensions, and these have equal sizes."""
     within = f"{words.batch} must be in [0, min({words.input_rank}, {words.indices_rank}))"
     return custom("batch_fits", within, _batch_too_long), custom(
         "batch_sizes_agree", words.batch_sizes, _batches_differ
@@ -99,7 +99,10 @@ def batch_rules(words: Words) -> tuple[Rule, Rule]:
 
 
 def slices(x: Operands) -> tuple[int, ...] | None:
-    """The sizes of the slices that the tuples address: all but the last real size of indices, then the input's rest."""
+    """Returns the sizes of the slices that the tuples address; None if another rule is broken.
+
+    These are the sizes of indices without the last one, then the sizes of input that no coordinate addresses.
+    """
     if not _ranks_hold(x) or _tuple_too_long(x):
         return None
     input, indices = _real(x)
@@ -107,7 +110,7 @@ def slices(x: Operands) -> tuple[int, ...] | None:
 
 
 def slice_rules(sliced: str, *, has_batch: bool = False) -> tuple[Rule, ...]:
-    """The rules of a struct whose indices are tuples; `sliced` is the tensor of slices."""
+    """Returns the rules of a struct whose indices are tuples; `sliced` is the field of the tensor of slices."""
     head = f"X[:-1] + I[{STRUCT.batch + ' + ' if has_batch else ''}X[-1]:]"
     legend = (
         "where X is the last {indices_dimension_count} of {indices}.{sizes} "

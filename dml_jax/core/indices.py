@@ -1,4 +1,4 @@
-"""DirectML's index rule for every gather and scatter: wrap a negative index once, then decide per coordinate."""
+"""DirectML's index rule, for every gather and scatter: a negative index counts from the end, then the mode decides."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ WRITE_MODE = one_of("mode", get_args(WriteMode))
 
 
 def indexed_axes_not_empty(axes: Callable[[Operands], Sequence[int]]) -> Rule:
-    """The rule that a non-empty `indices` addresses no axis of size 0; `axes` lists the indexed axes."""
+    """The indexed axes have elements, unless `indices` is empty; `axes` takes the operands and returns these axes."""
 
     def broken_by(x: Operands) -> str | None:
         if 0 in x["indices"].shape:
@@ -52,7 +52,7 @@ def indexed_axes_not_empty(axes: Callable[[Operands], Sequence[int]]) -> Rule:
 
 
 def along_axis(rank: int, axis: int) -> tuple[list[str], list[str]]:
-    """The dimensions of an array, and of indices that stand in for one axis of it, by name."""
+    """Returns names for the dimensions of an array, and of indices that replace one axis of it: see `Dims`."""
     names, axis = [f"input {d}" for d in range(rank)], axis % rank
     return names, [*names[:axis], "q", *names[axis + 1 :]]
 
@@ -67,7 +67,17 @@ def read(
     promises: Promises,
     sorted_along_axis: bool = False,
 ) -> jax.Array:
-    """Reads one slice of `input` per index tuple (the last dimension of `indices`), as lax.gather does."""
+    """Reads one slice of `input` per index tuple, as lax.gather does.
+
+    Args:
+      input: the array to read.
+      indices: integers [..., coordinates of a tuple]; they may be negative or out of range.
+      slices: which dimensions of `input` the tuples address, and where the slices stand in the output.
+      mode: a `ReadMode`: what an index out of range reads.
+      fill_value: what `mode="fill"` reads there, of the dtype of `input`.
+      promises: what the caller promises about the indices.
+      sorted_along_axis: whether the indices ascend along the axis that they replace.
+    """
     sizes, shape = [input.shape[axis] for axis in slices.indexed], slices.shape(input.shape, indices.shape)
     if 0 in shape:
         return jnp.zeros(shape, input.dtype)
@@ -108,7 +118,17 @@ def write(
     reduction: str | None,
     promises: Promises,
 ) -> jax.Array:
-    """Copies `input` and writes or combines one slice of `updates` per index tuple, as lax.scatter does."""
+    """Copies `input` and writes one slice of `updates` per index tuple, as lax.scatter does.
+
+    Args:
+      input: the array to copy.
+      indices: integers [..., coordinates of a tuple]; they may be negative or out of range.
+      updates: the slices.
+      slices: which dimensions of `input` the tuples address, and where the slices stand in `updates`.
+      mode: a `WriteMode`: where an index out of range writes.
+      reduction: how an update is combined with the element; None replaces the element.
+      promises: what the caller promises about the indices.
+    """
     if 0 in updates.shape:
         return jnp.asarray(input)
     sizes = [input.shape[axis] for axis in slices.indexed]
@@ -130,9 +150,9 @@ def write(
 
 
 def resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """Wraps negative indices once and brings every index dtype to int32 (int64 for larger sizes).
+    """Adds the size to negative indices, once, and converts every index dtype to int32, or to int64 for larger sizes.
 
-    Saturates instead of truncating: what was out of range stays out of range, on its own side.
+    An index that the type cannot hold becomes its least or greatest number, and so stays out of range on its side.
     """
     target = index_dtype(sizes)
     largest = np.iinfo(target).max
@@ -149,7 +169,7 @@ def resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
 
 
 def _row(sizes: Sequence[int], indices: jax.Array) -> Any:
-    """The sizes beside the coordinates of `indices`, in its rank; symbolic ones are computed when it is exported."""
+    """Returns the sizes as a row that broadcasts against `indices`; symbolic sizes are computed by the program."""
     if all(isinstance(n, int) for n in sizes):
         row = np.asarray(sizes, indices.dtype)
     else:

@@ -1,4 +1,4 @@
-"""`InterpolationMode`: what an element between others is made of, for the structs and the functions that ask."""
+"""`InterpolationMode`: how resampling computes an element between others; for structs and for functions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ MODE = one_of("mode", ("nearest", "linear"))
 
 
 def mode_of(mode: InterpolationMode) -> Mode:
-    """What functions call it."""
+    """Returns the name that functions take for a mode."""
     return "linear" if mode == InterpolationMode.LINEAR else "nearest"
 
 
 def interpolable(operand: str) -> Rule:
-    """What is interpolated linearly are numbers that float32 holds, or wider floats."""
+    """Linear interpolation takes floats, and integers that float32 holds exactly."""
 
     def broken_by(x: Operands) -> str | None:
         array = x[operand]

@@ -1,8 +1,8 @@
-"""What the arguments of a function hold, read off its signature: arrays, and static attributes.
+"""Kinds of arguments, read off the annotations of a function: arrays, and static attributes.
 
     def gather(input: Data, indices: Indices, axis: int, *, out_sharding: OutSharding = None) -> jax.Array: ...
 
-Only arrays and what depends on other arguments need a kind; an attribute has that of its type.
+An attribute such as `axis: int` needs no annotation of its own: its type says the kind.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kind:
-    """What an argument holds.
+    """What an argument holds, and how it is read.
 
     Args:
-      read: takes the function, the argument's name, the value given, and what `needs` names; returns the value as it
-        is used, or raises DataTypeError.
-      is_array: whether it is traced.
-      is_shown: whether messages name it among the operands.
-      needs: arguments that are read before it.
-      is_list: whether it is any number of arrays.
-      names: the names that an attribute takes.
-      shown: the type that help shows; None if it is that of the annotation.
+      read: takes the name of the function, the name of the argument, the value given, and the arguments that `needs`
+        names; returns the value that the function computes with, or raises DataTypeError.
+      is_array: whether it is an array, which JAX traces. All other arguments are static.
+      is_shown: whether messages list it among the operands.
+      needs: the names of arguments that are read first, because `read` takes them.
+      is_list: whether it is a sequence of arrays.
+      names: the strings that an attribute takes, if it takes strings.
+      shown: the type that help() shows; None shows the annotation.
     """
 
     read: Callable[..., Any]
@@ -81,7 +81,7 @@ class Kind:
 
     @property
     def reader(self) -> Callable[..., Any]:
-        """What reads a value that is given; `read` of an optional one also takes None."""
+        """`read` of a value other than None, which an optional argument may be."""
         return self.read.read if isinstance(self.read, _OrNone) else self.read
 
 
@@ -93,17 +93,17 @@ def _as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
 
 
 def attribute(read: Callable[[str, str, Any], Any], *names: str, shown: str | None = None) -> Kind:
-    """A static value that `read` brings to one form; `names` if it takes names."""
+    """Returns the kind of a static argument; `read` converts what callers may give to one form."""
     return Kind(read, names=names, shown=shown)
 
 
 def number_of(operand: str) -> Kind:
-    """A number that the type of an array, or a type, holds; traced, so that another one compiles nothing."""
+    """Returns the kind of a number in the dtype of `operand`; it is traced, so that another number compiles nothing."""
     return Kind(as_number, is_array=True, is_shown=False, needs=(operand,), shown="Number")
 
 
 def fill_in(mode: str, shown: str) -> Kind:
-    """The number that the dtype of `input` holds and that is read, in this mode alone, where there is no element."""
+    """Returns the kind of a fill value in the dtype of `input`, which only the mode `mode` reads."""
     return Kind(partial(as_fill, needed=mode), is_array=True, is_shown=False, needs=("input", "mode"), shown=shown)
 
 
@@ -164,7 +164,7 @@ OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_shardin
 
 @dataclass(frozen=True)
 class _OrNone:
-    """Reads None as it is, and anything else by `read`."""
+    """A reader that returns None for None, and reads anything else by `read`."""
 
     read: Callable[[str, str, Any], Any]
 
@@ -176,7 +176,7 @@ _SEQUENCES = {int: as_ints, float: as_reals}
 
 
 def _kind_of(annotation: Any) -> Kind:
-    """The kind in an annotation, or that of the type."""
+    """Returns the kind that an annotation names, or the kind that its type has."""
     if kind := next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Kind)), None):
         return kind
     if get_origin(annotation) in (types.UnionType, Union) and type(None) in get_args(annotation):
@@ -191,6 +191,6 @@ def _kind_of(annotation: Any) -> Kind:
 
 
 def kinds_of(function: Callable[..., Any]) -> Mapping[str, Kind]:
-    """The kind of every argument, in order."""
+    """Returns the kind of each argument of a function, in order."""
     hints = get_type_hints(function, include_extras=True)
     return {name: _kind_of(hints[name]) for name in signature(function).parameters}

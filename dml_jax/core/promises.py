@@ -1,4 +1,4 @@
-"""What a caller promises about indices, handed on to XLA, and what checkify is shown of them."""
+"""What a caller promises about indices: XLA relies on it, and jax.experimental.checkify checks it."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -19,12 +19,12 @@ __all__ = ["Promises", "as_promises", "show_indices"]
 
 @dataclass(frozen=True)
 class Promises:
-    """Of one call.
+    """The promises of one call.
 
     Args:
       unique_indices: no two indices in range address one element, after wrapping and clamping.
       indices_are_sorted: the indices ascend in row-major order, and none is negative.
-      deterministic: no promise but a wish: sums of floats have the same bits in every run.
+      deterministic: a wish rather than a promise: sums of floats shall have the same bits in every run.
     """
 
     unique_indices: bool = False
@@ -51,12 +51,12 @@ def as_promises(operator: str, unique_indices: Any, indices_are_sorted: Any, det
 
 
 def show_indices(indices: jax.Array, shape: tuple[int, ...], write: Write) -> jax.Array:
-    """The same indices; checkify reports those out of range, and under user_checks broken promises about them.
+    """Returns the same indices. checkify then reports indices out of range, and with user_checks broken promises.
 
     Args:
-      indices: wrapped, in the rank that lax.scatter wants.
-      shape: of the table that they address.
-      write: how.
+      indices: not negative unless out of range, as lax.scatter takes them.
+      shape: of the array that they address.
+      write: what lax.scatter is told.
     """
 
     def check(indices: jax.Array) -> None:
@@ -74,7 +74,7 @@ def show_indices(indices: jax.Array, shape: tuple[int, ...], write: Write) -> ja
 
 
 def _descend(indices: jax.Array, write: Write) -> jax.Array:
-    """Whether a tuple is less than the one before it, in the same batch."""
+    """Whether any index tuple is less than the one before it in the same batch."""
     batch = prod(indices.shape[d] for d in write.slices.indices_along)
     tuples = indices.reshape(batch, -1, indices.shape[-1])
     before, after = tuples[:, :-1], tuples[:, 1:]

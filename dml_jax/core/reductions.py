@@ -1,4 +1,4 @@
-"""How a scatter combines what it writes with what is there."""
+"""The reductions of a scatter: how an update is combined with the element that is there."""
 
 from typing import Any, Literal, get_args
 
@@ -16,7 +16,7 @@ REDUCTION = one_of("reduction", (None, *get_args(ReductionName)))
 
 
 def _irreducible(x: Operands) -> str | None:
-    """Why the numbers have no such reduction."""
+    """Returns why the elements of `input` do not have the reduction, or None if they do."""
     dtype, reduction = x["input"].dtype, x["reduction"]
     if reduction is None:
         return None

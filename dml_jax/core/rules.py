@@ -1,7 +1,8 @@
-"""The vocabulary of constraints: a rule is data that checks, words its message and fills the documentation.
+"""Rules: each is data that checks operands, words the error, and fills the tables of the documentation.
 
-Texts name operands in braces, `{indices}.{sizes}`; functions print those names as they stand and descriptors
-print DirectML's (`IndicesTensor.Sizes`). A rule that cannot be judged because another one is broken holds.
+The text of a rule names operands in braces: `{indices}.{sizes}`. A function prints these names as they are, and a
+descriptor prints DirectML's: `IndicesTensor.Sizes`. If a rule cannot be checked because another rule is broken, it
+reports nothing: the other rule reports the mistake.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,12 +22,12 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Law:
-    """What a rule makes of an operand that is left out.
+    """What follows from a rule for a tensor that is left out, such as the output of a node in `GraphBuilder`.
 
     Args:
-      operand: its name.
-      what: the property that the rule decides, "sizes" or "data_type".
-      of: computes it from the other operands; None where they do not decide, or break another rule.
+      operand: the name of the tensor.
+      what: the property that follows: "sizes" or "data_type".
+      of: takes the other operands; returns the property, or None if it does not follow or another rule is broken.
     """
 
     operand: str
@@ -43,7 +44,7 @@ class Rule:
       text: the rule in words, operands in braces.
       broken_by: takes the operands by name; returns the fact that breaks the rule, or None.
       error: what to raise.
-      law: what follows from the rule for an operand that is left out.
+      law: what follows from the rule for a tensor that is left out, if anything does.
     """
 
     name: str
@@ -53,12 +54,12 @@ class Rule:
     law: Law | None = None
 
     def worded(self, names: Mapping[str, str]) -> str:
-        """The text with every operand under the name that `names` gives it."""
+        """Returns the text, where `names` gives the printed name of each operand."""
         return self.text.format_map(_Names(names))
 
 
 class _Names(dict[str, Any]):
-    """Keeps unknown names, and lets `{indices}.{sizes}` pass through `str.format_map`."""
+    """A dict for `str.format_map` that leaves unknown names as they are."""
 
     def __missing__(self, key: str) -> str:
         return key
@@ -67,7 +68,7 @@ class _Names(dict[str, Any]):
 def faults(
     operator: str, constraints: Iterable[Rule], operands: Operands, names: Mapping[str, str] | None = None
 ) -> Iterator[ConstraintError]:
-    """Finds every constraint that the operands break, worded, in order; `names` renames the operands shown."""
+    """Yields an error for each rule that the operands break, in order; `names` gives the printed names of operands."""
     names = names or {}
     shown = {names.get(name, name): value for name, value in operands.items()}
     for rule in constraints:
@@ -76,7 +77,7 @@ def faults(
 
 
 def check(operator: str, constraints: Iterable[Rule], operands: Operands) -> None:
-    """Raises the first constraint that the operands break."""
+    """Raises the error of the first rule that the operands break."""
     for error in faults(operator, constraints, operands):
         raise error
 
@@ -85,7 +86,7 @@ def check(operator: str, constraints: Iterable[Rule], operands: Operands) -> Non
 
 
 def integer_indices(indices: str = "indices") -> Rule:
-    """Indices are int8..int64 or uint8..uint64: never float, never bool."""
+    """Indices have an integer type of any width: never floats, never booleans."""
 
     def broken_by(x: Operands) -> Fact:
         dtype = x[indices].dtype
@@ -95,7 +96,7 @@ def integer_indices(indices: str = "indices") -> Rule:
 
 
 def same_dtype(one: str, other: str) -> Rule:
-    """Both operands have one data type."""
+    """Both operands have the same data type."""
 
     def broken_by(x: Operands) -> Fact:
         a, b = x[one].dtype, x[other].dtype
@@ -106,7 +107,7 @@ def same_dtype(one: str, other: str) -> Rule:
 
 
 def numbers(operand: str, *, with_zero: bool = False) -> Rule:
-    """An array, or a type, is of numbers: random keys are none; `with_zero` if 0 must be one of them."""
+    """An array, or a dtype, holds numbers, which random keys are not; `with_zero` also asks for a dtype that has 0."""
 
     def broken_by(x: Operands) -> Fact:
         dtype = getattr(x[operand], "dtype", x[operand])
@@ -120,7 +121,7 @@ def numbers(operand: str, *, with_zero: bool = False) -> Rule:
 
 
 def ordered(operand: str) -> Rule:
-    """An array is of numbers that have an order."""
+    """An array holds numbers that have an order, which complex ones do not."""
 
     def broken_by(x: Operands) -> Fact:
         dtype = x[operand].dtype
@@ -134,7 +135,7 @@ def ordered(operand: str) -> Rule:
 
 
 def floats(operand: str) -> Rule:
-    """An array is of real floats of any width."""
+    """An array holds real floats of any width."""
 
     def broken_by(x: Operands) -> Fact:
         dtype = x[operand].dtype
@@ -168,7 +169,7 @@ def same_rank(one: str, other: str) -> Rule:
 
 
 def same_sizes(one: str, other: str, *, except_along: str | None = None) -> Rule:
-    """Sizes agree, on every dimension but the one that the attribute `except_along` names."""
+    """Both operands have the same sizes, except along the dimension that the attribute `except_along` names, if any."""
 
     def broken_by(x: Operands) -> Fact:
         a, b = tuple(x[one].shape), tuple(x[other].shape)
@@ -187,7 +188,7 @@ def same_sizes(one: str, other: str, *, except_along: str | None = None) -> Rule
 
 
 def sizes_follow(operand: str, law: Callable[[Operands], Sizes | None], formula: str) -> Rule:
-    """The operand's sizes are what `law` computes from the others; `law` gives None while another rule is broken."""
+    """The operand has the sizes that `law` computes from the others; `law` returns None if another rule is broken."""
 
     def broken_by(x: Operands) -> Fact:
         expected, actual = law(x), tuple(x[operand].shape)
@@ -254,12 +255,12 @@ def each_at_least(attribute: str, least: int) -> Rule:
 
 
 def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None], of: str = "input") -> Rule:
-    """Sizes of an array whose bytes 64 bits can count: XLA ends the process over others, empty ones too.
+    """An array has fewer than 2**63 bytes: XLA ends the process if there are more, even where another size is 0.
 
     Args:
-      attribute: what makes them.
-      law: computes them; gives None while another rule is broken.
-      of: what has their dtype, an array, or is it.
+      attribute: the attribute that decides the sizes of the array.
+      law: takes the operands; returns the sizes, or None if another rule is broken.
+      of: the operand that has the dtype of the array, or is a dtype.
     """
 
     def broken_by(x: Operands) -> Fact:
@@ -272,7 +273,7 @@ def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None
 
 
 def if_given(operand: str, rule: Rule) -> Rule:
-    """A rule about an operand that may be left out."""
+    """The same rule about an operand that may be left out: it holds for None."""
     return replace(rule, broken_by=lambda x: None if x[operand] is None else rule.broken_by(x))
 
 

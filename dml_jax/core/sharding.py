@@ -1,4 +1,4 @@
-"""Meshes: how the sharding of an output follows from those of the operands, and `out_sharding` where it does not."""
+"""Meshes: the sharding of an output follows from those of the operands, or the caller gives `out_sharding`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ Arrays = Mapping[str, jax.Array]
 
 @dataclass(frozen=True)
 class Dims:
-    """The dimensions of an operator by name: those of one name are sharded together, without communication.
+    """Names for the dimensions of an operator: dimensions of one name can be sharded alike without communication.
 
     Args:
-      operands: by operand, a name per dimension; an operand that is not here is never sharded.
-      output: a name per dimension of the output; of all outputs, where there are several.
-      local: the names along which a part of the output is the operator of that part of the operands; of operators
-        whose lowering asks for `known_shards`.
+      operands: a name per dimension, by operand. An operand that is not listed is never sharded.
+      output: a name per dimension of the output, or of each output if there are several.
+      local: the names along which the operator, applied to a part of the operands, gives that part of the output. Only
+        operators whose lowering asks for `known_shards` list any.
     """
 
     operands: Mapping[str, Sequence[str]]
@@ -48,16 +48,21 @@ def as_out_sharding(operator: str, value: Any) -> OutSharding:
 
 
 def has_mesh(out_sharding: OutSharding, arrays: Mapping[str, jax.Array | None]) -> bool:
-    """Whether a sharding is asked for, or part of types on this mesh: else XLA follows what there is by itself."""
+    """Whether `on_mesh` is needed: `out_sharding` is given, or the mesh is Explicit. XLA handles an Auto mesh alone."""
     return out_sharding is not None or _explicit_mesh(_present(arrays), None) is not None
 
 
 def on_mesh(
     operator: str, function: Callable[..., Any], dims: Dims, out_sharding: OutSharding, **arrays: jax.Array | None
 ) -> Any:
-    """Computes `function(*arrays)`, one array or several, with the sharding asked for, or the one that follows.
+    """Computes `function(*arrays)`, one array or several, with the sharding `out_sharding`, or the one that follows.
 
-    On an Explicit mesh the function itself is partitioned by XLA, as on an Auto one.
+    Args:
+      operator: its name, for messages.
+      function: computes the operator. XLA partitions it on an Explicit mesh too, as it does on an Auto mesh.
+      dims: the names of the dimensions.
+      out_sharding: of each output, or None.
+      arrays: the operands by port; None for one that is left out.
 
     Raises:
       ConstraintError: no sharding of the output follows from those of the operands on an Explicit mesh, or
@@ -100,7 +105,7 @@ def _unsharded(array: jax.Array) -> jax.ShapeDtypeStruct:
 
 
 def _explicit_mesh(arrays: Arrays, out_sharding: OutSharding) -> Any:
-    """The mesh whose axes are in the types of the arrays, that is set, or will be in that of the output; or None."""
+    """Returns the Explicit mesh of the arrays, the one that is set, or that of `out_sharding`; None without one."""
     meshes = [*(jax.typeof(array).sharding.mesh for array in arrays.values()), get_abstract_mesh()]
     if isinstance(out_sharding, NamedSharding):
         meshes.append(out_sharding.mesh)
@@ -110,7 +115,7 @@ def _explicit_mesh(arrays: Arrays, out_sharding: OutSharding) -> Any:
 def _followed(
     operator: str, dims: Dims, mesh: Any, sizes: Sequence[Sequence[Any]], arrays: Arrays
 ) -> Mapping[str, Any]:
-    """The mesh axes that shard each dimension, by its name, on an Explicit mesh.
+    """Returns the mesh axes that shard each dimension, by the name of the dimension, on an Explicit mesh.
 
     Raises:
       ConstraintError: there is none that needs no communication.
@@ -147,10 +152,10 @@ def _knowing(shards: Shards, function: Callable[..., Any]) -> Callable[..., Any]
 def _fitting(
     operator: str, asked: NamedSharding | PartitionSpec, mesh: Any, sizes: Sequence[Sequence[Any]], arrays: Arrays
 ) -> NamedSharding:
-    """The sharding asked for, if the output can have it.
+    """Returns the sharding that is asked for, with its mesh.
 
     Raises:
-      ConstraintError: it cannot.
+      ConstraintError: the output cannot have it.
     """
     if isinstance(asked, NamedSharding):
         sharding_mesh, spec = asked.mesh, asked.spec
@@ -164,7 +169,7 @@ def _fitting(
 
 
 def _other_mesh(mesh: Any, asked: Any, arrays: Arrays) -> str | None:
-    """Why a sharding of one mesh does not go with operands on another, or on none."""
+    """Returns why a sharding does not fit the mesh of the operands, or None if it does."""
     if mesh is None:
         return None
     if get_abstract_mesh().empty and _explicit_mesh(arrays, None) is None:
@@ -174,12 +179,12 @@ def _other_mesh(mesh: Any, asked: Any, arrays: Arrays) -> str | None:
 
 
 def _no_fit(mesh: Any, spec: PartitionSpec, sizes: Sequence[Sequence[Any]]) -> str | None:
-    """Why one of the outputs cannot be sharded so."""
+    """Returns why one of several outputs cannot have a sharding, or None if all can."""
     return next(filter(None, (_misfit(mesh, spec, of_one) for of_one in sizes)), None)
 
 
 def _misfit(mesh: Any, spec: PartitionSpec, sizes: Sequence[Any]) -> str | None:
-    """Why an output cannot be sharded so."""
+    """Returns why an output cannot have a sharding, or None if it can."""
     if mesh.empty:
         return "there is no mesh: pass a NamedSharding, or call under jax.set_mesh"
     if spec.unreduced or spec.reduced:
@@ -187,27 +192,31 @@ def _misfit(mesh: Any, spec: PartitionSpec, sizes: Sequence[Any]) -> str | None:
     if len(spec) > len(sizes):
         return f"the output has {len(sizes)} dimensions and the sharding {len(spec)}"
     used: list[str] = []
-    explicit = _explicit_axes(mesh)
     for d, axes in enumerate(spec):
         if axes is PartitionSpec.UNCONSTRAINED:
-            if explicit:
+            if _explicit_axes(mesh):
                 return f"dimension {d} is UNCONSTRAINED, which only Auto meshes know"
             continue
         names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
         for name in names:
-            if name not in mesh.axis_names:
-                return f"the mesh has no axis {name!r}, only {mesh.axis_names}"
-            kind = mesh.axis_types[mesh.axis_names.index(name)]
-            if kind == AxisType.Manual:
-                return f"{name!r} is a Manual axis of jax.shard_map here, where every device has its own output"
-            if explicit and kind != AxisType.Explicit:
-                return (
-                    f"{name!r} is an Auto axis beside Explicit ones, which only jax.lax.with_sharding_constraint names"
-                )
+            if fact := _unfit_axis(mesh, name):
+                return fact
             if name in used:
                 return f"{name!r} would shard two dimensions of the output"
             used.append(name)
         size, parts = sizes[d], prod(mesh.shape[name] for name in names)
         if size % parts != 0:
             return f"dimension {d} of the output has size {size}, and {axes!r} has {parts} devices"
+    return None
+
+
+def _unfit_axis(mesh: Any, name: str) -> str | None:
+    """Returns why an output cannot be sharded over an axis of the mesh, or None if it can."""
+    if name not in mesh.axis_names:
+        return f"the mesh has no axis {name!r}, only {mesh.axis_names}"
+    kind = mesh.axis_types[mesh.axis_names.index(name)]
+    if kind == AxisType.Manual:
+        return f"{name!r} is a Manual axis of jax.shard_map here, where every device has its own output"
+    if kind != AxisType.Explicit and _explicit_axes(mesh):
+        return f"{name!r} is an Auto axis beside Explicit ones, which only jax.lax.with_sharding_constraint names"
     return None

@@ -1,4 +1,4 @@
-"""`StoredTensor`: a tensor in its flat buffer, read and written through sizes and strides, 64-bit elements as words."""
+"""`StoredTensor`: reads a tensor from a flat buffer, and writes it there, through sizes and strides."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class StoredTensor:
 
     Args:
       tensor: its description.
-      words: whether buffers of 64-bit types are uint32 arrays of twice the length, little-endian words; such an array
-        has the words of an element as its last dimension.
+      words: whether 64-bit elements are pairs of 32-bit words, because x64 is off. A buffer is then uint32 and twice as
+        long, with the low word first, and an array has a last dimension of size 2.
     """
 
     tensor: TensorDesc
@@ -44,25 +44,25 @@ class StoredTensor:
 
     @cached_property
     def layout(self) -> Layout:
-        """What its coordinates address in the buffer."""
+        """Returns the sizes and strides by which coordinates address the buffer."""
         sizes, strides = self.tensor.sizes, self.tensor.strides or packed_strides(self.tensor.sizes)
         if self.in_words:
             return Layout((*sizes, 2), (*(2 * s for s in strides), 1))
         return Layout(sizes, strides)
 
     def view(self, buffer: jax.Array) -> jax.Array:
-        """The tensor that a buffer of at least its span holds."""
+        """Returns the tensor as an array; the buffer has at least its span."""
         return view(buffer, self.layout, forced_form())
 
     def place(self, array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """A buffer that holds the tensor, in some shape of its length; what no coordinate addresses is 0."""
+        """Returns a buffer, in this shape, that holds the tensor; elements that no coordinate addresses are 0."""
         if self.layout.is_dense:
             return in_storage_order(array, self.layout).reshape(shape)
         return place(array, self.layout, self.layout.span)
 
 
 def saturate(words: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
-    """64-bit indices as 32-bit ones: what does not fit stays out of range, on its own side."""
+    """Converts words of 64-bit indices to 32-bit indices; one that does not fit stays out of range, on its side."""
     low, high = words[..., 0], words[..., 1]
     if dtype == np.uint64:
         return jnp.where(high == 0, low, jnp.uint32(2**32 - 1))
@@ -72,6 +72,6 @@ def saturate(words: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
 
 
 def as_words(indices: jax.Array) -> jax.Array:
-    """32-bit indices as the words of 64-bit ones, the low word first."""
+    """Converts 32-bit indices to the words of 64-bit ones, the low word first."""
     high = indices >> 31 if indices.dtype == jnp.int32 else jnp.zeros_like(indices)
     return lax.bitcast_convert_type(jnp.stack([indices, high], axis=-1), jnp.uint32)

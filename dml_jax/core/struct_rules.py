@@ -1,12 +1,12 @@
-"""The vocabulary of rules that only descriptors need: padded ranks, unsigned attributes, output layouts."""
+"""The rules that only descriptors need: about DimensionCount, unsigned attributes and the layout of outputs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import ConstraintError, DataTypeError
 from ..strides.injective import collision
-from .fields import scalar_of
 from .rules import Fact, Law, Operands, Rule
+from .scalar import scalar_of
 from .tensor import TensorDesc
 
 __all__ = [
@@ -29,10 +29,10 @@ def shared_by_all(
     """The rules that every operator has: one DimensionCount, one data type, outputs that can be written.
 
     Args:
-      fields: those that hold tensors, and whether it is an array of them.
-      ranked: those of one DimensionCount.
-      typed: those of one data type.
-      outputs: those that are written.
+      fields: the names of all fields of tensors, each with whether it holds an array of tensors.
+      ranked: the fields that must have the same DimensionCount.
+      typed: the fields that must have the same data type.
+      outputs: the fields that the operator writes.
     """
     arrays = [name for name, is_array in fields.items() if is_array]
     return (
@@ -56,7 +56,7 @@ def _alike(
     of: Callable[[TensorDesc], Any],
     error: type[ConstraintError],
 ) -> Iterator[Rule]:
-    """The first tensor of all against every other one."""
+    """Yields a rule per field: `of` is the same for its tensors and for the first tensor of all."""
 
     def rule(name: str, first: str) -> Rule:
         def broken_by(x: Operands) -> Fact:
@@ -74,12 +74,12 @@ def _alike(
 
 
 def tensors_in(value: Any) -> tuple[TensorDesc, ...]:
-    """All tensors that a field holds: one, several or none."""
+    """Returns the tensors of a field, which holds one, several or None, as a tuple."""
     return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
 def each(name: str, broken_by: Callable[[TensorDesc], Fact]) -> Callable[[Operands], Fact]:
-    """The first fact of all tensors that a field holds: one, several or none."""
+    """Applies a check of one tensor to all tensors of a field, and returns the first fact that it finds."""
 
     def of_field(x: Operands) -> Fact:
         found = list(map(broken_by, tensors_in(x[name])))
@@ -90,13 +90,13 @@ def each(name: str, broken_by: Callable[[TensorDesc], Fact]) -> Callable[[Operan
 
 
 def not_owned(tensor: str) -> Rule:
-    """Only an input can be handed over to DirectML."""
+    """The tensor is not OWNED_BY_DML: only an input can be handed over to DirectML."""
     broken_by = each(tensor, lambda desc: "it is OWNED_BY_DML" if desc.flags else None)
     return Rule(f"not_owned({tensor})", f"{{{tensor}}}.{{flags}} must be NONE: only inputs can be owned", broken_by)
 
 
 def injective(tensor: str) -> Rule:
-    """No two coordinates of the tensor address one element of its buffer."""
+    """No two coordinates of the tensor address the same element of its buffer."""
 
     def shared(desc: TensorDesc) -> Fact:
         fact = None if desc.strides is None else collision(desc.sizes, desc.strides)
@@ -107,7 +107,7 @@ def injective(tensor: str) -> Rule:
 
 
 def below_rank(attribute: str, tensor: str) -> Rule:
-    """An unsigned axis: in [0, DimensionCount)."""
+    """An axis, which DirectML counts from 0, is below DimensionCount."""
 
     def broken_by(x: Operands) -> Fact:
         rank = len(x[tensor].sizes)
@@ -118,7 +118,7 @@ def below_rank(attribute: str, tensor: str) -> Rule:
 
 
 def dimension_count(attribute: str, tensor: str, least: int = 1) -> Rule:
-    """How many trailing dimensions count: in [least, DimensionCount], closed."""
+    """The attribute says how many of the last dimensions count: from `least` to DimensionCount, both included."""
 
     def broken_by(x: Operands) -> Fact:
         rank = len(x[tensor].sizes)
@@ -129,7 +129,7 @@ def dimension_count(attribute: str, tensor: str, least: int = 1) -> Rule:
 
 
 def ignored_sizes_are_1(tensor: str, count: str) -> Rule:
-    """The leading dimensions that `count` leaves out have size 1: hardware disagrees about others."""
+    """The leading dimensions that `count` leaves out have size 1, because hardware disagrees about other sizes."""
 
     def broken_by(x: Operands) -> Fact:
         rank = len(x[tensor].sizes)
@@ -141,7 +141,7 @@ def ignored_sizes_are_1(tensor: str, count: str) -> Rule:
 
 
 def fits_rank(name: str, law: Callable[[Operands], tuple[int, ...] | None], text: str, *, crop: bool) -> Rule:
-    """What `law` computes fits DimensionCount; with `crop`, leading sizes of 1 may be left out for that."""
+    """The sizes that `law` computes fit DimensionCount; with `crop` also if leading sizes of 1 must be dropped."""
 
     def broken_by(x: Operands) -> Fact:
         sizes, rank = law(x) or (), len(x["input"].sizes)
@@ -154,7 +154,7 @@ def fits_rank(name: str, law: Callable[[Operands], tuple[int, ...] | None], text
 
 
 def type_of(data_type: str, tensor: str) -> Rule:
-    """What the data type of a scalar union is: that of a tensor."""
+    """The field that names the type of a scalar union names the data type of a tensor."""
 
     def broken_by(x: Operands) -> Fact:
         given, wanted = x[data_type], x[tensor].data_type
@@ -166,7 +166,7 @@ def type_of(data_type: str, tensor: str) -> Rule:
 
 
 def held(scalar: str, data_type: str) -> Rule:
-    """A scalar union has an element of its data type."""
+    """The number of a scalar union can be held by the data type that another field names."""
 
     def broken_by(x: Operands) -> Fact:
         try:
@@ -180,5 +180,5 @@ def held(scalar: str, data_type: str) -> Rule:
 
 
 def right_aligned(sizes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The sizes at a rank: leading 1s put before, or leading sizes left out."""
+    """Returns the last `rank` sizes, with leading 1s if there are fewer."""
     return (*(1,) * (rank - len(sizes)), *sizes[max(0, len(sizes) - rank) :])

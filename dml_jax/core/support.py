@@ -1,4 +1,4 @@
-"""Which data types and ranks an operator takes from which feature level on."""
+"""The table of feature levels of an operator: which data types and ranks it takes at each level."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ RANKS_1_TO_8 = range(1, 9)
 
 @dataclass(frozen=True)
 class Support:
-    """One row of an operator's table: from level `since` on, these ranks, and these data types of its tensors.
+    """One row of an operator's table: what it takes from a feature level on, until a newer row holds.
 
     Args:
       since: the feature level.
-      ranks: of all tensors of the operator, which are equal.
-      types: by the field of the tensor; those that must have the type of another are left out.
-      given: an attribute, and those of its values that the row is about; None of a row that is about all.
+      ranks: the ranks of its tensors, which all have the same.
+      types: the data types of each tensor, by field. A tensor that must have the type of another one is left out.
+      given: an attribute and some of its values, if the row holds for these alone; None if it holds for all.
     """
 
     since: FeatureLevel
@@ -57,18 +57,18 @@ class Support:
 
     @classmethod
     def of(cls, level: str, ranks: range, **types: tuple[DataType, ...]) -> Support:
-        """A row from the level on, such as "3_0", with the data types of fields."""
+        """Returns a row; the level is a string such as "3_0", and `types` are keywords named after the fields."""
         return cls(FeatureLevel.of(level), ranks, types)
 
 
 def levels(*rows: tuple[str, range, tuple[DataType, ...]], of: str = "input") -> tuple[Support, ...]:
-    """A table of the field `of` alone: feature level, ranks and data types, the newest first."""
+    """Returns a table from rows of feature level, ranks and data types of the field `of`, the newest first."""
     return tuple(Support.of(level, ranks, **{of: types}) for level, ranks, types in rows)
 
 
 @dataclass(frozen=True)
 class _Limit:
-    """What a row asks of a tensor: `subject` must be `accepted`."""
+    """What a row demands of a tensor: that `subject` is `accepted`."""
 
     name: str
     subject: str
@@ -78,7 +78,7 @@ class _Limit:
 
 
 def table_rules(table: Sequence[Support], level: FeatureLevel) -> tuple[Rule, ...]:
-    """The rules that the table makes at one level."""
+    """Returns the rules that hold at a feature level by a table."""
     tables = {row.given: [one for one in table if one.given == row.given] for row in table}
     limits = [(given, limit) for given, rows in tables.items() for limit in _limits(rows, level)]
     if not limits:
@@ -90,7 +90,7 @@ def table_rules(table: Sequence[Support], level: FeatureLevel) -> tuple[Rule, ..
 
 
 def _rule(limits: Sequence[tuple[Any, _Limit]], level: FeatureLevel) -> Rule:
-    """The rule of what the rows of one kind ask, or those of several values of an attribute."""
+    """Returns the rule of limits of one name: a single one, or one for each value of an attribute."""
     given, limit = limits[0]
     if given is None:
         text = f"{limit.subject} must be {limit.accepted} at feature level {level}"
@@ -108,7 +108,7 @@ def _rule(limits: Sequence[tuple[Any, _Limit]], level: FeatureLevel) -> Rule:
 
 
 def _limits(table: Sequence[Support], level: FeatureLevel) -> Sequence[_Limit]:
-    """What the row of the level asks; nothing if there is none yet."""
+    """Returns the limits of the newest row that the level has reached; none if it has reached no row."""
     row = next((row for row in table if row.since <= level), None)
     if row is None:
         return ()
@@ -146,7 +146,7 @@ def _accepted_from(level: FeatureLevel | None) -> str:
 
 
 def columns(row: Support) -> Mapping[str, str]:
-    """A row as text, for tables in documentation."""
+    """Returns a row as text by column, for tables in the documentation."""
     ranks = str(row.ranks[0]) if len(row.ranks) == 1 else f"{row.ranks[0]} to {row.ranks[-1]}"
     types = {name: ", ".join(t.name for t in accepted) for name, accepted in row.types.items()}
     given = {} if row.given is None else {row.given[0]: ", ".join(value.name for value in row.given[1])}

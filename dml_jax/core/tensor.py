@@ -1,4 +1,4 @@
-"""`TensorDesc`: DirectML's buffer tensor description, a flat buffer seen through sizes and strides."""
+"""`TensorDesc`: DirectML's description of a tensor in a flat buffer, by sizes and strides."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ FIELDS = {
 
 
 def _implied(x: Operands) -> int:
-    """The size that is taken when none is given; 0 while the layout is at fault itself."""
+    """Returns the size in bytes of a tensor that gives none; 0 if sizes or strides break a rule."""
     return implied_bytes(x["sizes"], x["strides"], x["data_type"]) if _measurable(x) else 0
 
 

@@ -1,4 +1,4 @@
-"""The JSON form that one tensor has in a DxDispatch model file, both ways."""
+"""Reads and writes the JSON form that a tensor has in DxDispatch's model files."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["as_object", "refuse_unknown", "tensor_from_json", "tensor_to_json"]
 
 
 def tensor_from_json(json: Any) -> TensorDesc:
-    """A tensor from its JSON form: flat, or under "Desc" beside its "Type".
+    """Reads a tensor; its fields stand in the object itself, or under "Desc" beside a "Type".
 
     Raises:
       ConstraintError: all fields that are unknown, missing or mistyped, or the first rules that are broken.
@@ -54,7 +54,7 @@ def _from_fields(json: Mapping[str, Any]) -> TensorDesc:
 
 
 def tensor_to_json(tensor: TensorDesc) -> dict[str, Any]:
-    """The JSON form of a tensor, without what is as by default."""
+    """Returns the JSON form of a tensor, without the fields that have their defaults."""
     form: dict[str, Any] = {"DataType": tensor.data_type.name, "Sizes": list(tensor.sizes)}
     if tensor.strides is not None:
         form["Strides"] = list(tensor.strides)
@@ -68,10 +68,10 @@ def tensor_to_json(tensor: TensorDesc) -> dict[str, Any]:
 
 
 def as_object(what: str, json: Any) -> Mapping[str, Any]:
-    """The JSON object.
+    """Returns what is a JSON object.
 
     Raises:
-      ConstraintError: it is something else; `what` names it.
+      ConstraintError: it is none; the message calls it `what`.
     """
     if isinstance(json, Mapping):
         return json
@@ -79,7 +79,7 @@ def as_object(what: str, json: Any) -> Mapping[str, Any]:
 
 
 def refuse_unknown(json: Mapping[str, Any], known: Any, faults: Faults) -> None:
-    """Finds fields that are not known, and says what may have been meant."""
+    """Collects an error for each unknown field, with the name that may be meant."""
     for field in json:
         if field not in known:
             faults.add(ConstraintError(f"unknown field {field!r:.60}; {suggestion(str(field), known)}"))

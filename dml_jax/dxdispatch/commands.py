@@ -1,4 +1,4 @@
-"""The dispatchables and commands of a model, read against its buffers: everything that can be wrong is found here."""
+"""The dispatchables and commands of a model file, read and checked against its buffers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Range:
     size: int
 
     def overlaps(self, other: "Range") -> bool:
-        """Whether both have a byte in common."""
+        """Whether two ranges have a byte in common."""
         apart = self.offset + self.size <= other.offset or other.offset + other.size <= self.offset
         return self.buffer == other.buffer and not apart
 
@@ -89,7 +89,7 @@ Dispatchables = Mapping[str, Dispatchable | OnnxModel | None]
 
 
 def read_bindings(desc: Computation[Any], json: Any, buffers: Buffers, owned: bool) -> dict[str, Range]:
-    """The ranges bound to the tensors that are handed over at initialisation (`owned`), or to all others.
+    """Reads the ranges that are bound to OWNED_BY_DML tensors, if `owned`, or to all other tensors.
 
     To an array of tensors a list is bound, with null for a tensor that is bound elsewhere.
 
@@ -113,7 +113,7 @@ def read_bindings(desc: Computation[Any], json: Any, buffers: Buffers, owned: bo
 
 
 def _one_by_one(name: str, ports: str | tuple[str, ...], json: Any, faults: Faults) -> dict[str, Any]:
-    """What is bound to each port of a field."""
+    """Returns what is bound to each port of a field."""
     if isinstance(ports, str):
         return {ports: json}
     given = [None] * len(ports) if json is None else json if isinstance(json, list) else [json]

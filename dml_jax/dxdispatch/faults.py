@@ -1,4 +1,4 @@
-"""What is wrong with a model file."""
+"""`Fault`: one mistake in a model file, with its place and its line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +25,12 @@ class Fault:
 
     @classmethod
     def of(cls, error: ConstraintError, line: int | None = None) -> "Fault":
-        """What an error says, and the outermost place that it names."""
+        """Makes a fault of an error and the outermost place that it names."""
         place, *inner = error.where or ("",)
         return cls(place, located(error.what, inner), line)
 
     def at(self, path: Path) -> str:
-        """What it says of a file, as editors and compilers do: "model.json:12: ..."."""
+        """Returns the fault with the file and the line before it, as compilers print it: "model.json:12: ..."."""
         return f"{path}:{self.line}: {self}" if self.line else f"{path}: {self}"
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The initial values of a buffer that a model file spells out: lists, constants, sequences and mixed rows."""
+"""Reads the initial values of a buffer that stand in a model file: lists, constants, sequences, mixed types."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Initial:
 
 
 def copied(values: np.ndarray, data_type: DataType | None, source: Path | None = None) -> Initial:
-    """What is there already, as initial values."""
+    """Returns initial values that are an array already."""
 
     def fill(out: np.ndarray) -> None:
         out[:] = values.reshape(-1)
@@ -64,7 +64,7 @@ def listed(data_type: DataType, values: Sequence[Any]) -> Initial:
 
 
 def _plain_numbers(data_type: DataType, values: Sequence[Any]) -> np.ndarray | None:
-    """The numbers converted all at once, for long lists; None where one of them needs a look of its own."""
+    """Converts long lists at once; returns None if a number must be checked on its own."""
     kinds = set(map(type, values))
     try:
         if data_type.dtype.kind != "f":
@@ -131,7 +131,7 @@ def _not_empty(count: int) -> None:
 
 
 def _number(data_type: DataType, value: Any, what: str) -> int | float:
-    """A JSON number that the type holds: nothing is rounded to an integer, wrapped, or turned into infinity."""
+    """Reads a number that the type can hold; none is rounded to an integer, wrapped, or made infinite."""
     dtype = data_type.dtype
     if isinstance(value, str) and dtype.kind == "f":
         value = number_from_json(value)

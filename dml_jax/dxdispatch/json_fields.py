@@ -1,4 +1,4 @@
-"""Reading the fields of a JSON object: unknown, missing and mistyped ones are named, with what would be accepted."""
+"""Reads fields of JSON objects; an error says which field is unknown, missing or mistyped, and what is accepted."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -12,27 +12,27 @@ UINT64_MAX = 2**64 - 1
 
 
 def as_object(what: str, value: Any) -> Mapping[str, Any]:
-    """The JSON object, or a fault that names what should have been one."""
+    """Returns what is a JSON object; the error for anything else calls it `what`."""
     if isinstance(value, Mapping):
         return value
     raise ConstraintError(f"{what} must be a JSON object, but it is {shown(value)}")
 
 
 def shown(value: Any) -> str:
-    """A value as JSON writes it, shortened."""
+    """Returns a value as JSON writes it, shortened, for messages."""
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def only(fields: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuses fields that are not known: a misspelt one would be ignored otherwise."""
+    """Refuses unknown fields: a misspelt one would be ignored otherwise."""
     unknown = [field for field in fields if field not in known]
     if unknown:
         raise SeveralErrors([ConstraintError(f"unknown field {f!r}; {suggestion(f, known)}") for f in unknown])
 
 
 def get(fields: Mapping[str, Any], field: str, kind: type, default: Any = ...) -> Any:
-    """The value of a field of one JSON type; without a default it is required."""
+    """Returns the value of a field of one JSON type; without a default the field is required."""
     if field not in fields and default is not ...:
         return default
     if field not in fields:
@@ -47,7 +47,7 @@ _KINDS = {str: "a string", int: "an integer", list: "an array", bool: "true or f
 
 
 def integer(fields: Mapping[str, Any], field: str, default: Any = ..., least: int = 0) -> int:
-    """The value of an unsigned 64-bit field."""
+    """Returns the value of an unsigned 64-bit field."""
     value = get(fields, field, int, default)
     if not least <= value <= UINT64_MAX:
         raise ConstraintError(f"{field!r} must be in [{least}, 2**64 - 1], but it is {value}")

@@ -1,4 +1,4 @@
-"""The lines of a model file: where the fields stand that a fault is about."""
+"""Finds the line of a model file that a fault is about."""
 
 import json
 import re
@@ -16,7 +16,7 @@ _UNKNOWN = re.compile(r"unknown field '([^']+)'")
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """The line, from 1, of every field, and of every object and array in an array, by its path: ("commands", 3).
+    """Returns the line, from 1, of every field, object and array by its path: ("commands", 3).
 
     Args:
       text: of a model file that can be parsed.
@@ -48,7 +48,7 @@ def lines_of(text: str) -> dict[Path, int]:
 
 
 def line_of(lines: Mapping[Path, int], start: Path, where: Sequence[str], what: str) -> int | None:
-    """The line of the innermost thing that a fault names.
+    """Returns the line of the innermost place that a fault names.
 
     Args:
       lines: of the file.

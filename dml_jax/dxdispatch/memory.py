@@ -1,17 +1,15 @@
-"""Whether a model fits the machine, before anything of it is made."""
+"""Checks, before any buffer is made, that a model fits into the memory of the machine and of the device."""
 
-import os
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
+from ..core.memory import check_bytes, device_limit, gib
 from ..errors import ConstraintError
 from .commands import Dispatchable
 from .onnx_models import OnnxModel
 from .resources import Buffer
 
-__all__ = ["check_bytes", "check_device", "check_memory"]
+__all__ = ["check_device", "check_memory"]
 
 
 def check_memory(
@@ -35,27 +33,16 @@ def check_memory(
     check_bytes(held + working, "its buffers and tensors", limit)
 
 
-def check_bytes(needed: int, what: str, limit: int | None = None) -> None:
-    """Compares what a model needs for something with the machine's memory; `limit` is as above.
-
-    Raises:
-      ConstraintError: it needs more.
-    """
-    limit = _available() if limit is None else limit
-    if limit is not None and needed > limit:
-        raise ConstraintError(f"the model needs {_gib(needed)} for {what}, and the machine has {_gib(limit)}")
-
-
 def check_device(dispatchables: Mapping[str, Dispatchable | OnnxModel], device: Any) -> None:
     """Compares the tensors of the largest operator with the memory of the device, where it says how much it has.
 
     Raises:
       ConstraintError: they need more.
     """
-    limit = (device.memory_stats() or {}).get("bytes_limit")
+    limit = device_limit(device)
     for name, dispatchable in dispatchables.items():
         if limit is not None and _tensors(dispatchable) > limit:
-            needed, there = _gib(_tensors(dispatchable)), _gib(limit)
+            needed, there = gib(_tensors(dispatchable)), gib(limit)
             raise ConstraintError(f"dispatchable {name!r} needs {needed} for its tensors, and the device has {there}")
 
 
@@ -64,20 +51,3 @@ def _tensors(dispatchable: Dispatchable | OnnxModel) -> int:
         return 0
     ports = {} if dispatchable.is_node else dispatchable.desc.ports()
     return sum(tensor.element_span * tensor.data_type.itemsize for tensor in ports.values())
-
-
-def _available() -> int | None:
-    """The machine's memory, or what a container may use of it."""
-    limits = []
-    with suppress(AttributeError, ValueError, OSError):  # no POSIX
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with suppress(ValueError, OSError):  # no container, or one without a limit
-        limits.append(int(CONTAINER_LIMIT.read_text()))
-    return min(limits, default=None)
-
-
-CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB"

@@ -1,4 +1,4 @@
-"""What a dispatch of an ONNX model binds to its tensors: a buffer for each, of a size that the binding may say."""
+"""Reads a dispatch of an ONNX model: the buffer and the shape that it binds to each tensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from .onnx_models import OnnxModel
 from .resources import Buffer
 
 if TYPE_CHECKING:
-    from ..onnx.graph import Graph, TensorSpec
+    from ..core.tensor_spec import TensorSpec
+    from ..onnx.graph import Graph
 
 __all__ = ["BoundInput", "BoundOutput", "OnnxDispatch", "read_onnx_dispatch"]
 
@@ -114,14 +115,14 @@ def read_onnx_dispatch(name: str, model: OnnxModel, json: Any, buffers: Buffers)
 
 
 def _known(graph: Graph, inputs: Mapping[str, BoundInput]) -> Mapping[str, Any]:
-    """Type and shape of each value that does not depend on what the buffers hold."""
+    """Returns the type and shape of each value that does not depend on the content of buffers."""
     from ..onnx.shapes import known_shapes
 
     return known_shapes(replace(graph, inputs=tuple(replace(s, sizes=inputs[s.name].shape) for s in graph.inputs)))
 
 
 def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, int]) -> BoundInput:
-    from ..onnx.function import check_sizes
+    from ..onnx.arguments import check_sizes
 
     if json is None:
         raise ConstraintError("it is not bound")
@@ -143,7 +144,7 @@ def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, 
 
 
 def _read_binding(json: Any) -> tuple[str, tuple[int, ...]]:
-    """The name of the buffer and the shape; an empty one where it is not given."""
+    """Returns the name of the buffer and the shape, which is () if the binding gives none."""
     if isinstance(json, list):
         if len(json) != 1:
             raise ConstraintError(f"one buffer is bound to one tensor, but there are {len(json)}")
@@ -165,5 +166,5 @@ def _refuse_shared(names: Sequence[str]) -> None:
 
 
 def _stored(dtype: Any) -> DataType:
-    """The type in buffers: a boolean is a byte."""
+    """Returns the data type in buffers, where a boolean is a byte."""
     return DataType.of(np.uint8 if dtype == np.bool_ else dtype)

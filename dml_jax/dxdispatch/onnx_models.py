@@ -19,7 +19,7 @@ __all__ = ["OnnxModel", "read_onnx"]
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """An ONNX model, taken apart; a dispatch chooses its free sizes.
+    """An ONNX model that is read; a dispatch chooses its free sizes.
 
     Args:
       files: that it is read from.
@@ -74,7 +74,7 @@ _ENTRIES = "sessionOptionsConfigEntries"
 
 
 def _sizes(field: str, json: Any) -> dict[str, int]:
-    """The sizes of a field, by what they are found by."""
+    """Returns the sizes that a field sets, by the name or the denotation of the size."""
     sizes = {name: integer(as_object(repr(field), json), name) for name in as_object(repr(field), json)}
     for name, size in sizes.items():
         if not 1 <= size < 2**32:

@@ -12,14 +12,14 @@ __all__ = ["pieces", "told"]
 
 @contextmanager
 def told(i: int, form: Any, say: Callable[[str], None]) -> Iterator[None]:
-    """Says when a command, as it stands in a model file, begins and when it is done."""
+    """Prints when a command begins and when it is done."""
     say(f"[StartCmd][{i:04}]: {json.dumps(form)}")
     yield
     say(f"[EndCmd][{i:04}]")
 
 
 def pieces(name: str, values: np.ndarray, verbose: bool) -> Iterator[str]:
-    """The text of one print command, in pieces: that of a large buffer takes many times its size."""
+    """Yields the text of a print command in pieces, because that of a large buffer is many times its size."""
     yield f"Resource {name!r}:" + ("\n" if verbose else "")
     width = len(str(values.size))
     for first in range(0, values.size, _CHUNK):

@@ -1,4 +1,4 @@
-"""The resources of a model: buffers, sized and checked without making any of their contents."""
+"""Reads the resources of a model file: buffers, whose sizes are checked before their contents are made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Buffer:
 
     @property
     def data_type(self) -> DataType | None:
-        """The type of the initial values, in which the buffer is printed and written; None for mixed ones."""
+        """The type of the initial values, in which the buffer is printed and written; None for mixed types."""
         return self.initial.data_type
 
     def make(self) -> np.ndarray:
@@ -53,7 +53,7 @@ class Buffer:
         return data
 
     def initial_range(self, data: np.ndarray) -> np.ndarray:
-        """The elements of the buffer that its initial values took: without what only pads it."""
+        """Returns the elements of the buffer that its initial values filled, without the padding."""
         return data[: self.initial.byte_count].view(self.initial.dtype)
 
 

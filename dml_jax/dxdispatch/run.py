@@ -151,7 +151,7 @@ class _State:
         self._report(command.dispatchable, samples)
 
     def _keep(self, what: str, bound: BoundOutput, result: np.ndarray) -> None:
-        """Puts an output into its buffer; into a deferred one, with its type and shape."""
+        """Stores an output in its buffer; a deferred buffer takes the type and shape of the output."""
         buffer = self.model.buffers[bound.buffer]
         try:
             data_type = bound.stored(result, buffer)
@@ -165,7 +165,7 @@ class _State:
             self.data[bound.buffer][: content.nbytes] = content.view(np.uint8)
 
     def _upload(self, bound: Range, tensor: TensorDesc, most: int = 0) -> jax.Array:
-        """The elements of a tensor in its buffer, or `most` if so many are bound; in memory of the device's own."""
+        """Returns the elements of a tensor in its buffer, on the device; `most` elements if so many are bound."""
         count = max(tensor.element_span, min(most, bound.size // tensor.data_type.itemsize))
         count *= tensor.data_type.itemsize
         return jnp.array(self.data[bound.buffer][bound.offset : bound.offset + count].view(tensor.dtype))
@@ -197,7 +197,7 @@ class _State:
 
 
 def _memory_line(operator: CompiledOperator, in_place: bool) -> str:
-    """What the dispatches allocated: XLA's account of one, and whether the output stayed where it was bound."""
+    """Returns a line about the memory of a dispatch, by XLA, and whether the output stayed in its buffer."""
     memory = operator.memory(bound=True)
     output = "written in place, 0 bytes allocated" if in_place else f"moved, {memory.output} bytes allocated"
     return f"Memory: output of {memory.output} bytes {output}; {memory.temporary} bytes temporary"

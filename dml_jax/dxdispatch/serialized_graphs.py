@@ -46,7 +46,7 @@ def read_serialized(json: Mapping[str, Any], folder: Path, feature_level: Featur
 
 
 def read_constants(dispatchable: Dispatchable) -> dict[str, np.ndarray]:
-    """The elements of the constants that lie in files, by the inputs that they are.
+    """Reads the constants that lie in files, by the inputs of the graph that take them.
 
     Raises:
       ConstraintError: a file changed since its size was checked.

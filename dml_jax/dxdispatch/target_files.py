@@ -1,4 +1,4 @@
-"""Files that a run writes: inside one folder, whole or not at all."""
+"""The files that a run writes: all of them inside of one folder."""
 
 import io
 import os
@@ -30,7 +30,7 @@ class Targets:
         self.files: set[Path] = set()
 
     def add(self, target: str) -> None:
-        """Takes one more file.
+        """Adds a file.
 
         Raises:
           ConstraintError: it lies outside, cannot be a file there, or is a protected one.
@@ -50,7 +50,7 @@ class Targets:
 
 
 def resolve_target(target: str, folder: Path) -> Path:
-    """The file that `target` means inside `folder`.
+    """Returns the file that `target` names inside of `folder`.
 
     Raises:
       ConstraintError: it lies outside, or no file can have that name.
@@ -69,7 +69,7 @@ def resolve_target(target: str, folder: Path) -> Path:
 
 
 def encode(buffer: Buffer, data: np.ndarray, target: str, dimensions: Sequence[int]) -> bytes:
-    """The bytes of the file that a buffer is written to, by the ending of its name.
+    """Returns the content of a file that a buffer is written to; its suffix decides the format.
 
     Args:
       buffer: which.

@@ -1,4 +1,4 @@
-"""How long dispatches take: a loop with DxDispatch's options, and the lines that it prints."""
+"""Measures dispatches in a loop with DxDispatch's options, and words the results as DxDispatch does."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +57,7 @@ def measure(dispatch: Callable[[], Any], wait: Callable[[Any], Any], timing: Tim
 
 
 def report(name: str, samples: Sequence[float], timing: Timing) -> Iterator[str]:
-    """The lines about one dispatch."""
+    """Yields the lines about one dispatch."""
     cold, hot = samples[: timing.cold(samples)], samples[timing.cold(samples) :]
     if timing.verbosity == 0:
         yield f"Dispatch {name!r}: {len(samples)} iterations, {median(hot):.4f} ms median (CPU)"

@@ -1,4 +1,4 @@
-"""The outputs of an operator, from its inputs and fields: what its rules decide need not be written."""
+"""Completes the outputs of an operator from its inputs and fields, as far as its rules decide them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Known(dict[str, Any]):
 
 
 def completed(struct: type[OperatorDesc], given: Operands, outputs: Mapping[str, Any]) -> OperatorDesc:
-    """The descriptor of an operator, with the outputs that follow from the rest.
+    """Returns the descriptor of an operator, with the outputs that follow from the rest.
 
     Args:
       struct: its class.
@@ -52,7 +52,7 @@ def completed(struct: type[OperatorDesc], given: Operands, outputs: Mapping[str,
 
 
 def _known_faults(struct: type[OperatorDesc], known: Operands) -> Iterator[ConstraintError]:
-    """The rules that the inputs and fields break, whatever the outputs are."""
+    """Yields the errors that inputs and fields cause, whatever the outputs are."""
     names = VOCABULARY | struct.directml_names()
     for rule in struct.rules():
         with suppress(_LeftOutError):
@@ -94,7 +94,7 @@ def _worded(struct: type[OperatorDesc], name: str, rule: str, fact: str, known: 
 
 
 def _data_type(struct: type[OperatorDesc], name: str, known: Operands) -> DataType | None:
-    """That of the first typed tensor, or the only one that every feature level has here, or what a rule says."""
+    """Returns the data type of the first input, or the only one that the table allows, or the one of a rule."""
     if name not in struct.other_types:
         typed = (one for one in struct.input_names() if not struct.fields()[one].is_index)
         for one in typed:

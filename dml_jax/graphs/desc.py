@@ -1,4 +1,4 @@
-"""`GraphDesc`: operators, and which output is which input; to whatever takes a descriptor it is one."""
+"""`GraphDesc`: a graph of operators, which can be used like the descriptor of a single operator."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ class GraphDesc(Computation[Any]):
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _compute(graph: GraphDesc, words: bool, form: str | None, arrays: dict[str, jax.Array]) -> Sequence[jax.Array]:
-    """The outputs of arrays of the inputs' sizes: 64-bit indices among them are 32-bit ones while x64 is off."""
+    """Computes the outputs; 64-bit indices among the inputs are 32-bit ones while x64 is off."""
     in_words = {port: StoredTensor(tensor, words).in_words for port, tensor in graph.inputs.items()}
     views = {port: as_words(array) if in_words[port] else array for port, array in arrays.items()}
     with forcing(form):
@@ -253,7 +253,7 @@ def _takes_indices(node: OperatorDesc[Any] | Constant, port: str, data_type: Dat
 
 
 def _own_inputs(nodes: Nodes, edges: Edges, given: Mapping[str, TensorDesc]) -> dict[str, TensorDesc]:
-    """The graph's inputs that no tensor is given for, with those of their first readers."""
+    """Returns a tensor for each input of the graph without one: that of its first reader."""
     found: dict[str, TensorDesc] = {}
     for reader, source in edges.items():
         if isinstance(source, str) and source not in given:

@@ -1,4 +1,4 @@
-"""Files of serialized graphs: the graph, and its constants by name."""
+"""Reads serialized graphs from files, and their constants from the files NAME.bin beside them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_graph_file(path: Path) -> GraphDesc:
 
 
 def constant_files(graph: GraphDesc, folder: Path) -> dict[str, Path]:
-    """The file of each constant by name, NAME.bin; of all of them the sizes are checked, and nothing is read.
+    """Returns the file NAME.bin of each constant; the sizes of all files are checked, and nothing is read.
 
     Args:
       graph: its inputs that are OWNED_BY_DML are the constants.
@@ -52,7 +52,7 @@ def constant_files(graph: GraphDesc, folder: Path) -> dict[str, Path]:
 
 
 def owned_inputs(graph: GraphDesc) -> dict[str, TensorDesc]:
-    """The inputs that are OWNED_BY_DML: the constants by name."""
+    """Returns the inputs that are OWNED_BY_DML, which are the constants."""
     return {name: tensor for name, tensor in graph.inputs.items() if tensor.flags}
 
 
@@ -74,7 +74,7 @@ def _constant_file(name: str, tensor: TensorDesc, folder: Path) -> Path:
 
 
 def read_constants(files: Mapping[str, Path], tensors: Mapping[str, TensorDesc]) -> dict[str, Any]:
-    """The constants as arrays of their tensors' sizes; x64 must be on.
+    """Reads the constants as arrays of the sizes of their tensors; x64 must be on.
 
     Args:
       files: as `constant_files` finds them.

@@ -1,4 +1,4 @@
-"""The JSON form of a graph: nodes by name, and DirectML's three kinds of edges between them."""
+"""Reads and writes the JSON form of a graph: nodes by name, and DirectML's three kinds of edges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
-from ..core.fields import number_from_json, scalar_of
+from ..core.fields import number_from_json
+from ..core.scalar import scalar_of
 from ..core.tensor import TensorDesc
 from ..core.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
 from ..errors import ConstraintError, Faults, suggestion
@@ -37,7 +38,7 @@ ReadOperator = Callable[[Any, Faults], OperatorDesc[Any] | None]
 
 
 def graph_to_json(graph: GraphDesc, operator_to_json: Callable[[OperatorDesc[Any]], Any]) -> dict[str, Any]:
-    """The form of a graph, its operators inside."""
+    """Returns the JSON form of a graph, with its operators inside."""
     form: dict[str, Any] = {"Nodes": {}, **{kind: [] for kind in ENDS}}
     for name, node in graph.nodes.items():
         form["Nodes"][name] = _constant_to_json(node) if isinstance(node, Constant) else operator_to_json(node)
@@ -64,7 +65,7 @@ def _constant_to_json(node: Constant) -> dict[str, Any]:
 
 
 def read_graph(json: Any, faults: Faults, level: FeatureLevel, read_operator: ReadOperator) -> GraphDesc | None:
-    """Reads and judges a graph; None with every fault of its parts, or of its rules if all parts can be read."""
+    """Reads a graph; returns None and adds every fault of its parts, or of its rules if all parts can be read."""
     found, inner = len(faults.errors), Faults()
     with inner.at():
         json = as_object('"desc"', json)
@@ -100,7 +101,7 @@ def _read_nodes(
 
 
 def _by_name(section: str, json: Any, faults: Faults) -> Iterator[tuple[str, Any]]:
-    """The entries of an object whose keys are names; JSON has no others, but a mapping may."""
+    """Yields the entries of an object whose keys are strings; other keys, which a mapping may have, are faults."""
     for name, form in as_object(section, json).items():
         if isinstance(name, str):
             yield name, form
@@ -169,7 +170,7 @@ def _strings(json: Any, fields: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def _port(nodes: Mapping[str, Any], form: Mapping[str, str], fields: tuple[str, ...]) -> Port:
-    """The port that an end of an edge names, by DirectML's name of the tensor."""
+    """Returns the port that an end of an edge names by DirectML's name of the tensor."""
     if len(fields) == 1:
         return form[fields[0]]
     name, tensor = (form[field] for field in fields)

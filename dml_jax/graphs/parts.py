@@ -1,4 +1,4 @@
-"""What a graph is made of: operators, constants, and ports that edges connect."""
+"""The parts of a graph: nodes, which are operators and constants, and edges, which connect their ports."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Graph(Protocol):
 
 
 def shown_port(nodes: Nodes, port: Port) -> str:
-    """A port for messages: 'pick'.InputTensor, or the name of the graph's own."""
+    """Returns a port as messages show it: 'pick'.InputTensor, or the name of an input or output of the graph."""
     if isinstance(port, str):
         return repr(port)
     name, tensor = port
@@ -110,5 +110,5 @@ def shown_port(nodes: Nodes, port: Port) -> str:
 
 
 def shown_edge(nodes: Nodes, reader: Port, source: Port) -> str:
-    """An edge for messages, in the direction of the data."""
+    """Returns an edge as messages show it, in the direction of the data."""
     return f"edge {shown_port(nodes, source)} -> {shown_port(nodes, reader)}"

@@ -1,4 +1,4 @@
-"""What a graph must satisfy to exist, as a table: each rule finds the places that break it, and the fact of each."""
+"""The rules of graphs, as a table: each rule finds the places that break it, and a fact for each place."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Wiring:
         return ((reader, source) for reader, source in self.edges.items() if not self.unknown_end(reader, source))
 
     def unknown_end(self, reader: Port, source: Port) -> str | None:
-        """What does not exist of an edge."""
+        """Returns which end of an edge does not exist, or None if both do."""
         return self._unknown(reader, "input") or self._unknown(source, "output")
 
     def _unknown(self, port: Port, side: str) -> str | None:
@@ -76,7 +76,7 @@ class Wiring:
         return f"{node.operator_type} {name!r} has no {side} {tensor!r}; {near}"
 
     def tensor_of(self, port: Port) -> TensorDesc | None:
-        """The tensor of a port: of the graph's own the one that is given; none of a constant, or of nothing."""
+        """Returns the tensor of a port; None for a constant, and for a port that is not given or does not exist."""
         if isinstance(port, str):
             return self.inputs.get(port) if port in self.readers else self.outputs.get(port)
         name, tensor = port
@@ -90,7 +90,7 @@ class Wiring:
 
     @cached_property
     def order(self) -> tuple[str, ...] | ConstraintError:
-        """The nodes, each behind those that it reads; or the nodes of a cycle."""
+        """The nodes, each behind those that it reads; or an error that shows a cycle."""
         read: dict[str, list[str]] = {name: [] for name in self.nodes}
         for reader, source in self.known_edges:
             if not isinstance(reader, str) and not isinstance(source, str):

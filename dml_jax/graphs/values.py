@@ -1,4 +1,4 @@
-"""What flows along an edge: an array as the producer's tensor, seen as the consumer's."""
+"""Values on edges: the bytes of the tensor that a node writes, read as the tensor that another node reads."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ See = Callable[[TensorDesc, bool], jax.Array]
 
 
 def reinterpret(array: jax.Array, source: TensorDesc, reader: TensorDesc, words: bool) -> jax.Array:
-    """The bytes of one tensor as another: nothing moves where both lie alike, and packed ones are reshaped.
+    """Returns the bytes of one tensor read as another; nothing moves if layouts agree, and packed ones are reshaped.
 
     (2, 3) FLOAT32 with strides (1, 2) read as UINT16 of sizes (12,): the buffer holds the columns, (3, 2), and each
-    float becomes two integers. What the producer does not write, behind or between its elements, is 0.
+    float becomes two integers. Bytes between or behind the elements of the source are 0.
     """
     stored, seen = StoredTensor(source, words), StoredTensor(reader, words)
     if source.data_type == reader.data_type:
@@ -39,7 +39,7 @@ def reinterpret(array: jax.Array, source: TensorDesc, reader: TensorDesc, words:
 
 
 def view_as(buffer: jax.Array, source: TensorDesc, reader: TensorDesc, words: bool) -> jax.Array:
-    """A flat buffer of one tensor as another: behind the span of the first there is 0."""
+    """Reads a flat buffer of one tensor as another tensor; bytes behind the span of the first one are 0."""
     stored, seen = StoredTensor(source, words), StoredTensor(reader, words)
     if stored.dtype != seen.dtype or stored.layout.span < seen.layout.span:
         buffer = _cast(buffer[: stored.layout.span], seen.dtype)
@@ -49,7 +49,7 @@ def view_as(buffer: jax.Array, source: TensorDesc, reader: TensorDesc, words: bo
 
 
 def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.Array:
-    """A constant as the tensor that reads it, laid out before anything is traced."""
+    """Returns a constant as the tensor that reads it; NumPy lays it out, before tracing."""
     seen = StoredTensor(reader, words)
     data = constant.data.ljust(reader.total_tensor_size_in_bytes, b"\0")
     buffer = np.frombuffer(data, seen.dtype, seen.layout.span)
@@ -60,20 +60,20 @@ def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.A
 
 
 def _without_repeats(array: jax.Array, tensor: TensorDesc, words: bool) -> tuple[jax.Array, StoredTensor]:
-    """An input of a graph may repeat elements, along dimensions of stride 0: they are written once."""
+    """Drops repeated elements along dimensions of stride 0, which an input of a graph may have."""
     strides = tensor.strides or packed_strides(tensor.sizes)
     sizes = [1 if s == 0 else n for n, s in zip(tensor.sizes, strides, strict=True)]
     return array[tuple(map(slice, sizes))], StoredTensor(TensorDesc(tensor.data_type, sizes, strides), words)
 
 
 def _strides(tensor: TensorDesc) -> list[int]:
-    """The strides that matter."""
+    """Returns the strides of the dimensions that have more than one element."""
     strides = tensor.strides or packed_strides(tensor.sizes)
     return [s for n, s in zip(tensor.sizes, strides, strict=True) if n > 1]
 
 
 def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
-    """The bytes of a flat buffer as elements of another type; what does not fill the last one is followed by 0.
+    """Returns the bytes of a flat buffer as elements of another type; zeros fill up the last element.
 
     Between widths by shifts: XLA:GPU ends the process over casts of several widths in one kernel, and any XLA fails
     where it merges two of them. By shifts that it does not know, as XLA:GPU takes the lowest byte of a float's bits for
@@ -91,13 +91,13 @@ def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
 
 
 def _apart(wide: jax.Array, narrow: np.dtype[Any]) -> jax.Array:
-    """Integers as several each, the least significant one first."""
+    """Splits each integer into several narrower ones, the least significant first."""
     shifts = hide_constant(np.arange(0, 8 * wide.dtype.itemsize, 8 * narrow.itemsize).astype(wide.dtype))
     return (wide[:, None] >> shifts[None]).astype(narrow).reshape(-1)
 
 
 def _together(narrow: jax.Array, wide: np.dtype[Any]) -> jax.Array:
-    """Several integers as one, the least significant one first; zeros behind the last one."""
+    """Joins several integers to a wider one, the least significant first; zeros fill up the last one."""
     count, bits = wide.itemsize // narrow.dtype.itemsize, 8 * narrow.dtype.itemsize
     shifts = hide_constant(np.arange(0, 8 * wide.itemsize, bits).astype(wide))
     parts = jnp.pad(narrow, (0, -narrow.shape[0] % count)).reshape(-1, count).astype(wide) << shifts[None]

@@ -1,12 +1,14 @@
 """What types of numbers need: floats whose bits XLA would change move as integers, and indices have bits enough."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
 
 from ..errors import ConstraintError
 from .linear import Move, linear, transpose_of
@@ -99,13 +101,45 @@ def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool
             return move(where, *data)
         if in_bytes and dtype.itemsize > 1:
             # XLA:CPU fuses the way back with the move, and LLVM then chooses between bfloat16 and a constant as floats.
-            pairs = [lax.bitcast_convert_type(x, jnp.uint8) for x in data]
-            move_each = jax.vmap(lambda *images: move(where, *images), in_axes=-1, out_axes=-1)
-            return lax.bitcast_convert_type(move_each(*pairs), dtype)
+            return _known_or_not(partial(_move_pairs, move), partial(_move_halves, move))(where, *data)
         images = [lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * dtype.itemsize}")) for x in data]
         return lax.bitcast_convert_type(move(where, *images), dtype)
 
     return moved
+
+
+def _move_pairs(move: Move, where: Any, *data: jax.Array) -> jax.Array:
+    pairs = [lax.bitcast_convert_type(x, jnp.uint8) for x in data]
+    move_each = jax.vmap(lambda *images: move(where, *images), in_axes=-1, out_axes=-1)
+    return lax.bitcast_convert_type(move_each(*pairs), data[0].dtype)
+
+
+def _move_halves(move: Move, where: Any, *data: jax.Array) -> jax.Array:
+    """The same where a size is symbolic: jax.export refines no cast that adds a dimension."""
+    images = [lax.bitcast_convert_type(x, jnp.uint16) for x in data]
+    low, high = ([(image >> shift).astype(jnp.uint8) for image in images] for shift in (0, 8))
+    low, high = (move(where, *bytes_).astype(jnp.uint16) for bytes_ in (low, high))
+    return lax.bitcast_convert_type(low | high << 8, data[0].dtype)
+
+
+def _known_or_not(known: Move, symbolic: Move) -> Move:
+    """`known` where all sizes are known, those of batches of jax.vmap too; else `symbolic`. Has no derivative."""
+
+    @custom_vmap
+    def move(where: Any, *data: jax.Array) -> jax.Array:
+        has_known = all(isinstance(n, int) for x in data for n in x.shape)
+        return (known if has_known else symbolic)(where, *data)
+
+    @move.def_vmap
+    def batched(size: int, is_batched: Any, *arrays: Any) -> tuple[jax.Array, bool]:
+        axes = jax.tree.map(lambda each: 0 if each else None, is_batched)
+
+        def mapped(form: Move) -> Move:
+            return jax.vmap(form, axes, axis_size=size)
+
+        return _known_or_not(mapped(known if isinstance(size, int) else symbolic), mapped(symbolic))(*arrays), True
+
+    return move
 
 
 def hide_constant(value: Any) -> jax.Array:

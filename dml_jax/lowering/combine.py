@@ -14,16 +14,19 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from ..errors import ConstraintError
-from .bits import as_bits
+from .bits import as_bits, hide_constant
 from .bounded import SHORT
 from .chunks import add_chunks, as_image, widen
 from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
+from .numbered import add_numbers
+from .one_row import Sum, unless_one_row
 from .pulled import pull_sums
 from .ranks import number_of_rank, rank
 from .rows import Rows, Write
 from .runs import combine_runs
+from .sample import many_meet
 from .shards import on_each_device, shape_of_shard
-from .words import as_integers, from_words, lanes, to_words
+from .words import from_words, lanes, to_words
 
 __all__ = [
     "ADD",
@@ -140,6 +143,12 @@ TABLE = (
     ),
     Choice(
         "cuda",
+        "sampled",
+        {"itemsize": {4}, "takes": {"rows"}, "updates": range(2**18, _MANY)},
+        "0.33/0.52/0.53 of 1,000,000 of float32 into 1000000x64; plain 0.31/1.4/4.8, runs 0.46/0.46/0.45",
+    ),
+    Choice(
+        "cuda",
         "runs",
         {"rounds": {True}, "takes": {"rows"}, "updates": range(2**18, _MANY)},
         "0.46/0.46/0.46 of 1,000,000 of float32 into 1000000x64; plain 0.31/1.7/4.8",
@@ -156,9 +165,9 @@ TABLE = (
     ),
     Choice(
         "cuda",
-        "compared",
+        "filled",
         {"itemsize": {1, 2}},
-        "labels of 4096x32000 0.092 of bfloat16; plain, which stores zeros one by one, 0.17",
+        "bfloat16 labels of 4096x50257 0.13, of 4096x32000 0.09; plain, which writes zeros one by one, 0.26 and 0.17",
     ),
     # On two cores of an EPYC, bound output. XLA:CPU widens updates and table to memory that is fresh in every call if
     # both take 32 MiB together, as the C library keeps no more; a page of it costs 0.1 us and more.
@@ -172,31 +181,31 @@ TABLE = (
         "cpu",
         "pulled",
         {"itemsize": {2}, "takes": {"rows"}, "updates_per_row": range(4), "width": range(256, _MANY)},
-        "7.2/11/7.7 of 8192 into 8192x4096 and 1.0/1.0/0.8 of 2048 into 4000x1024; plain 61/59/57 and 1.9/1.7/1.6",
+        "7.2/11/5.4 of 8192 into 8192x4096 and 1.0/1.0/0.4 of 2048 into 4000x1024; plain 61/59/57 and 1.9/1.7/1.6",
     ),
     Choice(
         "cpu",
         "pulled",
         {**_FRESH, "updates_per_row": range(4), "width": range(64, _MANY)},
-        "8.5/8.1/7.5 of 125000 into 125000x64; plain 17/15/14. Below 64 chunks are as fast",
+        "8.5/8.1/1.0 of 125000 into 125000x64; plain 17/15/14. Below 64 chunks are as fast",
     ),
     Choice(
         "cpu",
         "pulled",
         {**_FRESH, "updates_per_row": range(32), "width": range(512, _MANY)},
-        "1.8/-/1.7 of 8192 into 1024x1024; plain 8.7/-/8.5, chunks 2.5/-/2.3",
+        "1.8/-/0.6 of 8192 into 1024x1024; plain 8.7/-/8.5, chunks 2.5/-/2.3",
     ),
     Choice(
         "cpu",
         "chunks",
         {**_FRESH, "updates_per_row": range(1, _MANY)},
-        "2.6/3.8/2.2 of 125000 into 1000x128; plain 16/15/15. With kept memory plain is 1.3 times as fast",
+        "2.6/3.8/1.2 of 125000 into 1000x128; plain 16/15/15. With kept memory plain is 1.3 times as fast",
     ),
     Choice(
         "cpu",
         "numbered",
         {"takes": {"elements"}, "is_float": {True}, "itemsize": {2, 4}, "updates_per_row": range(1, _MANY)},
-        "2.3/2.9/4.7 of float32 (256, 8192) along axis 1 and 4.1/4.3/3.2 of (1024, 2048) along axis 0; plain, which"
+        "2.2/2.5/2.5 of float32 (256, 8192) along axis 1 and 4.1/4.3/3.2 of (1024, 2048) along axis 0; plain, which"
         " adds in one thread, 4.2/6.7/8.1 and 7.5/8.6/2.7",
     ),
     Choice("cuda", "wide", {"is_float": {False}}, "plain compares and swaps words: 58 times as long where ids meet"),
@@ -296,21 +305,23 @@ def _options(
         "inverse": not has_table and write.unique_indices and write.mode != "fill" and number == rows.count,
         **dict.fromkeys(("chunks", "pulled"), adds_to_zeros and not write.unique_indices and rows.are_stored),
         "numbered": adds_to_zeros and not write.unique_indices and takes == "elements" and _parted(rows) is not None,
-        "compared": reduction is ADD and not has_table and _one_index_per_word_row(indices, shape, dtype, write),
+        "filled": adds_to_zeros and write.unique_indices and lanes(dtype) > 1 and prod(shape) % lanes(dtype) == 0,
         "copies": adds_to_zeros and not write.unique_indices and COPIES * rows.count < 2**31,
+        "sampled": reduction is ADD and is_float and not write.unique_indices and rows.are_stored,
         "runs": is_float and not write.unique_indices and rows.are_stored,
         "parts": adds_to_zeros and not write.unique_indices and takes == "elements" and not rows.are_stored,
         "wide": not is_float and not write.unique_indices and dtype.itemsize < 4 and dtype != jnp.bool_,
     }
     forms = {
         "inverse": partial(_through_inverse, *of),
-        "compared": partial(_compared, *of),
+        "filled": partial(_filled, *of),
         "copies": partial(_in_copies, *of),
+        "sampled": _unless_mapped(partial(_sampled, *of), in_runs),
         "runs": in_runs,
         "parts": partial(_in_parts, *of),
         "wide": partial(_wide, *of),
-        "chunks": _unless_mapped(partial(_in_chunks, *of), plain),
-        "pulled": _unless_mapped(partial(_pulled, *of), plain),
+        "chunks": _unless_mapped(partial(_summed, add_chunks, *of), plain),
+        "pulled": _unless_mapped(partial(_summed, pull_sums, *of), plain),
         "numbered": partial(_numbered, *of),
     }
     found = {name: form for name, form in forms.items() if applies[name] and devices == 1 and number > 0}
@@ -328,15 +339,36 @@ def _plain(
     *table, updates = data
     dtype = updates.dtype
     if write.unique_indices and not table:
-        zeros = jnp.full(shape, reduction.identity(dtype))
-
-        def store(indices: jax.Array, zeros: jax.Array, updates: jax.Array) -> jax.Array:
-            return lax.scatter(zeros, indices, updates, write.numbers, **write.promises)
-
-        return as_bits(store)(indices, zeros, updates)
+        return _store(indices, jnp.full(shape, reduction.identity(dtype)), updates, write)
     encoded = reduction.encode(updates)
     into = reduction.encode(table[0]) if table else jnp.full(shape, reduction.identity(encoded.dtype))
     return reduction.decode(reduction.scatter(into, indices, encoded, write.numbers, **write.promises), dtype)
+
+
+def _store(indices: jax.Array, table: jax.Array, updates: jax.Array, write: Write) -> jax.Array:
+    def store(indices: jax.Array, table: jax.Array, updates: jax.Array) -> jax.Array:
+        return lax.scatter(table, indices, updates, write.numbers, **write.promises)
+
+    return as_bits(store)(indices, table, updates)
+
+
+def _filled(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+) -> jax.Array:
+    """Stores the updates into zeros that are written by words."""
+    dtype = updates.dtype
+    words = jnp.broadcast_to(hide_constant(jnp.uint32(0)), (prod(shape) // lanes(dtype),))
+    zeros = from_words(words, dtype).reshape(shape)
+    return _store(indices, zeros, updates, write)
+
+
+def _sampled(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, *data: jax.Array
+) -> jax.Array:
+    """Adds all at once where few updates meet, and in runs where many do."""
+    rows = Rows(shape, write)
+    in_runs, plain = (partial(form, shape, write, reduction) for form in (_in_runs, _plain))
+    return lax.cond(many_meet(rows.row_of_each(indices), rows.count), in_runs, plain, indices, *data)
 
 
 def _by_order(plain: Form, in_runs: Form, indices: jax.Array, *data: jax.Array) -> jax.Array:
@@ -384,7 +416,7 @@ def _in_parts(
 
 
 def _unless_mapped(form: Form, plain: Form) -> Form:
-    """`form`, and under jax.vmap `plain`: loops would go on for all of a batch until the last one is done."""
+    """`form`, and under jax.vmap `plain`: loops and branches would go on for all of a batch until the last is done."""
     alone = custom_vmap(form)
 
     @alone.def_vmap
@@ -394,18 +426,11 @@ def _unless_mapped(form: Form, plain: Form) -> Form:
     return alone
 
 
-def _in_chunks(
-    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+def _summed(
+    sum_rows: Sum, shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
 ) -> jax.Array:
-    rows, wide = Rows(shape, write), wide_type(updates.dtype)
-    return rows.unfold(add_chunks(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, wide))
-
-
-def _pulled(
-    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
-) -> jax.Array:
-    rows, wide = Rows(shape, write), wide_type(updates.dtype)
-    return rows.unfold(pull_sums(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, wide))
+    rows, wide, add = Rows(shape, write), wide_type(updates.dtype), unless_one_row(sum_rows)
+    return rows.unfold(add(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, wide))
 
 
 def _parted(rows: Rows) -> int | None:
@@ -427,10 +452,9 @@ def _numbered(
     for start, stop in pairwise(bounds):
         of = (*shape[:dim], stop - start, *shape[dim + 1 :])
         own, added = (lax.slice_in_dim(x, start, stop, axis=of_indices) for x in (indices, updates))
-        at = Rows(of, write).element_of_each(own)
-        numbers = widen(as_image(added), wide).reshape(-1)
-        sums = jnp.zeros(prod(of), wide).at[at].add(numbers, mode=mode)
-        parts.append(sums.reshape(of))
+        length = added.shape[-1] if write.slices.indexed == (len(shape) - 1,) else 1  # where neighbours may meet
+        at, numbers = Rows(of, write).element_of_each(own), widen(as_image(added), wide)
+        parts.append(add_numbers(at.reshape(-1, length), numbers.reshape(-1, length), prod(of), mode).reshape(of))
     return lax.concatenate(parts, dim).astype(updates.dtype)
 
 
@@ -443,27 +467,6 @@ def _wide(
     wide = jnp.uint32 if jnp.issubdtype(dtype, jnp.unsignedinteger) else jnp.int32
     into = table[0].astype(wide) if table else jnp.full(shape, reduction.identity(dtype).astype(wide))
     return reduction.scatter(into, indices, updates.astype(wide), write.numbers, **write.promises).astype(dtype)
-
-
-def _one_index_per_word_row(indices: jax.Array, shape: tuple[int, ...], dtype: Any, write: Write) -> bool:
-    """Whether each row of the last dimension, of whole words, has one update of one element."""
-    is_last = write.slices.indexed == (len(shape) - 1,)
-    is_one = prod(indices.shape) * shape[-1] == prod(shape) and not write.slices.placed
-    return is_last and is_one and lanes(dtype) > 1 and shape[-1] % lanes(dtype) == 0
-
-
-def _compared(
-    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
-) -> jax.Array:
-    """Writes each word once: that of the index, or zeros."""
-    dtype = updates.dtype
-    count, bits = lanes(dtype), 8 * dtype.itemsize
-    at, update = (x.reshape(*shape[:-1], 1) for x in (indices, as_integers(updates)))
-    if write.mode == "clip":
-        at = jnp.clip(at, 0, shape[-1] - 1)
-    number = lax.broadcasted_iota(at.dtype, (*shape[:-1], shape[-1] // count), len(shape) - 1)
-    word = update.astype(jnp.uint32) << (bits * (at % count)).astype(jnp.uint32)
-    return from_words(jnp.where(number == at // count, word, jnp.uint32(0)), dtype)
 
 
 def _through_inverse(

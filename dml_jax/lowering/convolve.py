@@ -31,8 +31,14 @@ FEW_CHANNELS = 16
 MOST_PARTS = 32  # convolutions, one per group
 
 
-def convolve(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int = 1) -> jax.Array:
-    """Convolves each group of channels, in the precision that JAX is set to.
+def convolve(
+    x: jax.Array,
+    w: jax.Array,
+    windows: Sequence[Windows],
+    groups: int = 1,
+    precision: lax.Precision | None = None,
+) -> jax.Array:
+    """Convolves each group of channels.
 
     On a CPU, floats of 16 bits are added up in float32 and rounded once.
 
@@ -43,13 +49,19 @@ def convolve(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int
       w: [O, C / groups, *kernel], of x's type.
       windows: of the filter along each spatial dimension of x.
       groups: divides C and O.
+      precision: of products on accelerators; None is the one that JAX is set to.
 
     Returns:
       [N, O, *counts], of x's type.
     """
     form = plain if forced_form() == "plain" else form_on_cpu(x, w, windows, groups)
+    if form is plain:  # JAX transposes a choice by platform as a branch, in which XLA:CPU convolves 15 times as slowly
+        return plain(x, w, windows, groups, precision)
     return lax.platform_dependent(
-        x, w, cpu=lambda x, w: form(x, w, windows, groups), default=lambda x, w: plain(x, w, windows, groups)
+        x,
+        w,
+        cpu=lambda x, w: form(x, w, windows, groups),
+        default=lambda x, w: plain(x, w, windows, groups, precision),
     )
 
 
@@ -67,7 +79,9 @@ def form_on_cpu(x: Any, w: Any, windows: Sequence[Windows], groups: int) -> _For
     return by_groups if 1 < groups <= MOST_PARTS else plain
 
 
-def plain(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -> jax.Array:
+def plain(
+    x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int, precision: lax.Precision | None = None
+) -> jax.Array:
     """What XLA makes of a convolution."""
     return lax.conv_general_dilated(
         x,
@@ -76,6 +90,7 @@ def plain(x: jax.Array, w: jax.Array, windows: Sequence[Windows], groups: int) -
         [(one.start, one.end) for one in windows],
         rhs_dilation=[one.dilation for one in windows],
         feature_group_count=groups,
+        precision=precision,
     )
 
 

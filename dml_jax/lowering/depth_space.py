@@ -158,6 +158,12 @@ TABLE = (
     ),
     Choice(
         "cuda",
+        "split",
+        {**_NCHW, "to": {"space"}, "itemsize": {1}, "block_size": {20, 28}},
+        "0.57-0.72; plain 0.45-0.59. Of b=14 and b=16 0.53-0.88 and 0.52-0.87 by the width",
+    ),
+    Choice(
+        "cuda",
         "double_words",
         {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {1, 2}, "block_size": {2}},
         "0.90-0.98 of 1 byte, 0.84-0.94 of 2; tiles 0.75, plain 0.40 and 0.76",

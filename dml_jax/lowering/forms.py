@@ -50,9 +50,10 @@ FormName = Literal[
     "concatenated",
     "gathered",
     "inverse",
-    "compared",
     "copies",
     "runs",
+    "sampled",
+    "filled",
     "parts",
     "wide",
     "copied",
@@ -78,9 +79,10 @@ FORMS: Mapping[FormName, str] = {
     "concatenated": "copies are put one after the other",
     "gathered": "where each result comes from is computed, and read there",
     "inverse": "what is written once per row is read through the inverse permutation",
-    "compared": "each word of a row is compared with its one index",
     "copies": "updates are added to several tables in turn, and those up",
     "runs": "updates are sorted by row and added in blocks, always in one order",
+    "sampled": "updates are added at once, or in runs if a sample of them says that many meet",
+    "filled": "what is written into is filled with zeros by words",
     "parts": "halves of the updates are added one after the other",
     "wide": "narrow integers are combined as 32-bit ones",
     "copied": "what is written into is copied by a loop of its own",
@@ -107,8 +109,8 @@ def use_form(name: FormName) -> Iterator[None]:
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "split_joined", "axis_last",
         "rows_first", "ranges", "concatenated", "gathered", "bounded", "copied", "branched" or "windowed"; of what adds
-        up, such as gradients of gathers, "inverse", "compared", "copies", "runs", "parts", "wide", "chunks", "pulled"
-        or "numbered".
+        up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "parts", "wide", "chunks",
+        "pulled" or "numbered".
 
     Raises:
       ConstraintError: another name.

@@ -8,7 +8,8 @@ except ImportError as _error:
 from .backend import Backend
 from .descs import to_descs
 from .errors import NotConstantError, OnnxError, UnsupportedError
-from .function import OnnxFunction, run_node, to_jax
+from .function import OnnxFunction, to_jax
+from .single_node import run_node
 
 __all__ = [
     "Backend",

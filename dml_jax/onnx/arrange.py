@@ -99,7 +99,7 @@ def range_(*, start: Array, limit: Array, delta: Array, stash_type: int = 0) -> 
 
 
 def range_of(start: Array, limit: Array, delta: Array) -> tuple[int, np.ndarray, np.ndarray]:
-    """How many numbers there are, the first one, and from each to the next."""
+    """Returns how many numbers a range has, the first one, and the step."""
     first, last, step = (known(n, v).reshape(()) for n, v in (("start", start), ("limit", limit), ("delta", delta)))
     if step == 0:
         raise ConstraintError("delta must not be 0, but it is")
@@ -152,7 +152,7 @@ def unsqueeze(*, data: Array, axes: Any) -> Array:
 
 
 def concat(*, inputs: tuple[Array, ...], axis: int = 1) -> Array:
-    """Only the first version may leave the axis out."""
+    """Joins arrays; only the first version may leave the axis out."""
     xp, *inputs_ = arrays(*inputs)
     axis = axis_of("axis", axis, inputs_[0].ndim)
     return np.concatenate(inputs_, axis) if xp is np else dml_join(inputs_, axis)
@@ -166,7 +166,7 @@ def split(*, input: Array, axis: int = 0, **asked: Any) -> tuple[Array, ...]:
 
 
 def lengths_of(length: int, *, count: int, split: Any = None, num_outputs: int | None = None) -> list[int]:
-    """Those of the parts, by their sizes or their number."""
+    """Returns the sizes of the parts of a split, from these sizes or from the number of parts."""
     sizes = _equal_parts(length, count, uneven=num_outputs is not None) if split is None else known_ints("split", split)
     if len(sizes) != count or sum(sizes) != length or min(sizes) < 0 or num_outputs not in (None, count):
         raise ConstraintError(f"the parts must be {count} and add up to {length}, but they are {sizes}")
@@ -192,7 +192,7 @@ def slice_(*, data: Array, starts: Any, ends: Any, axes: Any = None, steps: Any 
 
 
 def parts_of(shape: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple[slice, ...]:
-    """What is taken of each dimension, in Python's way."""
+    """Returns a slice of Python per dimension."""
     first, last = known_ints("starts", starts), known_ints("ends", ends)
     along = axes_of("axes", range(len(first)) if axes is None else axes, len(shape))
     step = [1] * len(first) if steps is None else known_ints("steps", steps)
@@ -205,14 +205,14 @@ def parts_of(shape: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple
 
 
 def windows_of(shape: Any, at: tuple[slice, ...]) -> list[tuple[int, ...]] | None:
-    """Offsets, lengths and strides of DirectML's windows; None if one would be empty."""
+    """Returns the offsets, lengths and strides of DirectML's windows; None if a window is empty."""
     windows = [_window(range(n)[part]) for n, part in zip(shape, at, strict=True)]
     found = [window for window in windows if window]
     return [tuple(window[i] for window in found) for i in range(3)] if len(found) == len(windows) else None
 
 
 def _window(reached: range) -> tuple[int, int, int] | None:
-    """The offset, length and stride of the window that holds some coordinates; None if there are none."""
+    """Returns the offset, length and stride of the window of some coordinates; None if there are none."""
     if not reached:
         return None
     first, last = min(reached[0], reached[-1]), max(reached[0], reached[-1])
@@ -220,7 +220,7 @@ def _window(reached: range) -> tuple[int, int, int] | None:
 
 
 def _bounded(size: int, start: int, end: int, step: int) -> slice:
-    """A slice by ONNX's rule, which for a negative step differs from Python's: the start is move_bits into range."""
+    """A slice by ONNX's rule, which for a negative step differs from Python's: the start is moved into range."""
     if step > 0:
         return slice(start, end, step)
     first = max(0, min(start + size if start < 0 else start, size - 1))
@@ -266,7 +266,7 @@ def pad(
 
 
 def borders_of(shape: Any, pads: Any, mode: str, axes: Any) -> tuple[list[int], list[int]]:
-    """How much comes before and behind each dimension; a negative number cuts off."""
+    """Returns how many elements are added before and behind each dimension; a negative number removes some."""
     amounts = known_ints("pads", pads)
     along = axes_of("axes", range(len(shape)) if axes is None else axes, len(shape))
     if len(amounts) != 2 * len(along):

@@ -1,4 +1,4 @@
-"""`Backend`: this library in the shape of `onnx.backend.base.Backend`, that ONNX's test runner drives."""
+"""`Backend`: the interface `onnx.backend.base.Backend`, by which ONNX's test runner runs this library."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import onnx
 from onnx.backend.base import Backend as Base
 from onnx.backend.base import BackendRep, namedtupledict
 
+from ..core.memory import check_program
 from .errors import NotConstantError
-from .function import OnnxFunction, run_node, to_jax
+from .function import OnnxFunction, to_jax
+from .single_node import run_node
 
 __all__ = ["Backend", "Prepared", "compiled", "compute", "node_by_node", "runner"]
 
@@ -32,7 +34,7 @@ def compute(function: OnnxFunction, inputs: Sequence[Any]) -> tuple[np.ndarray, 
 
 
 def runner(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
-    """What runs a function on inputs: compiled, or node by node where the data of an input decides a shape.
+    """Returns what runs a function on inputs: compiled, or node by node if the data of an input decide a shape.
 
     x64 must be on, here and when it runs.
     """
@@ -43,19 +45,21 @@ def runner(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[
 
 
 def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
-    """What runs a function, compiled, on inputs; x64 must be on, here and when it runs.
+    """Compiles a function for inputs, and returns what runs it; x64 must be on, here and when it runs.
 
     Raises:
       NotConstantError: the data of an input decides a shape.
+      ConstraintError: it needs more memory than there is.
     """
     # Weights in a program take long to compile; a few numbers may decide a shape, as the scales of a Resize do.
     weights = {name: jnp.asarray(value) for name, value in function.parameters.items() if value.size > FEW}
     program = jax.jit(lambda p, x: _tuple(function(*x, parameters=p))).lower(weights, list(inputs)).compile()
+    check_program(program)
     return lambda: program(weights, list(inputs))
 
 
 def node_by_node(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
-    """What runs a function on inputs without compiling it; x64 must be on when it runs."""
+    """Returns what runs a function on inputs without compiling it; x64 must be on when it runs."""
     return lambda: _tuple(function(*inputs))
 
 

@@ -1,4 +1,4 @@
-"""What runs: nodes in order, on constants at once and exactly, on data through JAX."""
+"""`Block`: nodes that run in order. Constants are computed at once with 64 bits, and data through JAX."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ Scope = Mapping[str, Any]  # arrays, None for those that are left out
 
 @dataclass(frozen=True)
 class FunctionCall:
-    """One node whose operator is a function: of ONNX's own that has a body, or of the model.
+    """One node whose operator is a function: one that ONNX defines by a body, or one that the model defines.
 
     Args:
       label: for messages.
       op_type: its operator.
-      body: what to run, by the dtype and sizes of each input, None for one that is left out.
+      body: takes the dtype and sizes of each input, None for one that is left out; returns the nodes to run.
       inputs: names of values, "" for one that is left out.
       outputs: names of values, "" for one that nothing needs.
-      schema: of ONNX's own function, else None.
-      own: the body of a function of the model, whatever the inputs are.
+      schema: of a function that ONNX defines; None for one of the model.
+      own: the body of a function of the model, which does not depend on the inputs; else None.
+      captured: always empty, as a function sees its inputs alone.
     """
 
     label: str
@@ -52,14 +53,14 @@ Step = Node | FunctionCall
 
 @dataclass(frozen=True)
 class Block:
-    """Steps in order: a branch, or the body of a function.
+    """Steps in order: a branch of `If`, or the body of a function.
 
     Args:
       inputs: names of the values that a caller gives.
       outputs: names of the values that it returns.
-      constants: values that it brings.
-      steps: those that an output needs.
-      captured: names of values around it that it reads.
+      constants: values of its own, by name.
+      steps: those that an output needs, in order.
+      captured: names of values outside of it that its steps read.
     """
 
     inputs: tuple[str, ...]
@@ -72,7 +73,7 @@ class Block:
     def of(
         cls, inputs: Sequence[str], outputs: Sequence[str], constants: Mapping[str, np.ndarray], steps: Sequence[Step]
     ) -> Block:
-        """The steps that the outputs need; "" is an output that nothing wants.
+        """Makes a block of the steps that the outputs need; "" is an output that nothing reads.
 
         Raises:
           OnnxError: two values have one name, or one is read before it exists.
@@ -86,13 +87,13 @@ class Block:
         return cls(tuple(inputs), tuple(outputs), constants, kept, tuple(dict.fromkeys([*captured, *outside])))
 
     def run(self, *arguments: Any, scope: Scope | None = None) -> tuple[Any, ...]:
-        """The outputs; arguments that are missing are left out."""
+        """Runs the steps and returns the outputs; an argument that is missing is an input that is left out."""
         given = dict.fromkeys(self.inputs) | dict(zip(self.inputs, arguments, strict=False))
         return run(self.steps, {**(scope or {}), **self.constants, **given}, self.outputs)
 
 
 def _captured(defined: set[str], made: Collection[str], steps: Iterable[Step]) -> Iterator[str]:
-    """The values that steps read and do not make."""
+    """Yields the names of values that steps read and do not make."""
     for step in steps:
         for name in (*step.inputs, *step.captured):
             if name and name not in made:
@@ -106,7 +107,7 @@ def _captured(defined: set[str], made: Collection[str], steps: Iterable[Step]) -
 
 
 def _needed(steps: Sequence[Step], outputs: Sequence[str]) -> Iterator[Step]:
-    """The steps that an output depends on, in order, without the names of values that nothing reads."""
+    """Returns the steps that an output depends on, in order; outputs of them that nothing reads are named ""."""
     needed, kept = set(filter(None, outputs)), []
     for step in reversed(steps):
         if needed.intersection(step.outputs):
@@ -117,14 +118,14 @@ def _needed(steps: Sequence[Step], outputs: Sequence[str]) -> Iterator[Step]:
 
 
 def run(steps: Iterable[Step], values: dict[str, Any], outputs: Sequence[str]) -> tuple[Any, ...]:
-    """Runs steps on values by name, adds theirs, and returns some of them."""
+    """Runs steps on values by name, adds what they compute to `values`, and returns those that `outputs` names."""
     for step in steps:
         values.update(evaluate(step, values))
     return tuple(values[name] if name else None for name in outputs)
 
 
 def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
-    """The outputs of a step by name: at once and as constants if all that it reads are."""
+    """Returns the outputs of a step by name; they are constants, computed at once, if all that it reads are."""
     values = [scope[name] if name else None for name in step.inputs]
     read = [*values, *(scope[name] for name in step.captured)]
     try:
@@ -145,7 +146,7 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
 
 
 def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]:
-    """The outputs of a step; graphs among the attributes of a node run in `scope`, a function sees its inputs alone.
+    """Returns the outputs of a step. The attributes of a node that are graphs run in `scope`.
 
     Raises:
       OnnxError: the operator takes no such types, or not together.
@@ -162,7 +163,7 @@ def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]
 
 
 def _as_declared(step: Step, which: int, result: Any, values: Sequence[Any]) -> Any:
-    """An output of the only type that its schema has, which may be int64: then it is an index into the first input."""
+    """Returns an output as int64 if its schema allows no other type: then it is an index into the first input."""
     if step.schema is None:
         return result
     variable = step.schema.outputs[min(which, len(step.schema.outputs) - 1)].type_str

@@ -1,4 +1,4 @@
-"""The bodies of functions: those that ONNX's own schemas have, and what the attributes of a call put into them."""
+"""The bodies of operators that ONNX defines as functions, with the attributes of a call put in."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def needs_types(schema: Schema) -> bool:
 
 
 def onnx_body(schema: Schema, opset: int, call: NodeProto, types: Sequence[Any]) -> FunctionProto:
-    """The body that a schema has for a call in an opset.
+    """Returns the body that a schema has for a call in an opset.
 
     Args:
       schema: of an operator with a body.
@@ -62,12 +62,12 @@ def _type_proto(dtype: Any, sizes: Any) -> onnx.TypeProto:
 
 
 def given_attributes(call: NodeProto, defaults: Sequence[AttributeProto]) -> dict[str, AttributeProto]:
-    """The attributes of a call by name, and the defaults of those that it lacks."""
+    """Returns the attributes of a call by name, with the defaults of those that it lacks."""
     return {attribute.name: attribute for attribute in (*defaults, *call.attribute)}
 
 
 def with_attributes(node: NodeProto, attributes: Attributes) -> NodeProto:
-    """A node of a body, with the attributes of the call that it refers to; those that the call lacks are left out."""
+    """Returns a node of a body with the attributes of the call that it refers to, without those that the call lacks."""
     made = NodeProto()
     made.CopyFrom(node)
     made.ClearField("attribute")

@@ -1,4 +1,4 @@
-"""64-bit integers while x64 is off: data of 32 bits whose range is known, so that nothing is narrowed."""
+"""int64 data while x64 is off: int32 data whose least and greatest number are known, so that nothing is narrowed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Bounded:
-    """What stands for an int64 array.
+    """An int64 array whose numbers fit int32.
 
     Args:
       array: its numbers, int32.
-      range: the least and the greatest that they can be.
+      range: the least and the greatest number that can be among them.
     """
 
     array: jax.Array
@@ -35,7 +35,7 @@ class Bounded:
 
     @classmethod
     def of(cls, array: jax.Array) -> Bounded | None:
-        """An array of a narrower type, booleans included, as int64; None if its type has numbers beyond int32."""
+        """Converts integers of a narrower type, or booleans; returns None if int32 does not hold the type."""
         if array.dtype == bool:
             return cls(array.astype(np.int32), (0, 1))
         if array.dtype.kind not in "iu" or not np.can_cast(array.dtype, np.int32):
@@ -57,7 +57,7 @@ class Bounded:
 
 
 def as_bounded(value: Any) -> Any:
-    """A known int64 array that fits 32 bits, as data while x64 is off; else the value."""
+    """Returns a constant of int64 that fits int32 as `Bounded` while x64 is off; any other value as it is."""
     if not isinstance(value, np.ndarray) or value.dtype != np.int64 or not is_narrowed(np.int64):
         return value
     low, high = _range(value)
@@ -65,16 +65,16 @@ def as_bounded(value: Any) -> Any:
 
 
 def index_bounded(result: jax.Array, indexed: Any) -> Bounded | None:
-    """Indices of elements, computed in 32 bits, as int64; None if there are too many elements."""
+    """Returns int32 indices of elements of `indexed` as int64; None if it has too many elements for int32."""
     greatest = max(0, prod(indexed.shape) - 1)
     return Bounded(result.astype(np.int32), (0, greatest)) if greatest <= INT32.max else None
 
 
 def compute_bounded(node: Node, values: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs of a node of which some inputs are `Bounded`: computed in int32 where the results fit.
+    """Returns the outputs of a node with inputs that are `Bounded`; it computes in int32 if the results fit.
 
     Raises:
-      DataTypeError: they may not.
+      DataTypeError: the results may not fit.
     """
     law = _LAWS.get(node.op_type)
     types = [node.schema.inputs[min(i, len(node.schema.inputs) - 1)].type_str for i in range(len(values))]
@@ -116,12 +116,12 @@ def _hull(ranges: Sequence[Range], _: Any = None) -> Range:
 
 
 def _extreme(ranges: Sequence[Range], sizes: tuple[int, ...]) -> Range:
-    """Over nothing it is the least or the greatest number of all."""
+    """The range of a maximum or a minimum, which over no elements is the least or the greatest number of int64."""
     return (-(2**63), 2**63 - 1) if 0 in sizes else _hull(ranges)
 
 
 def _corners(function: Callable[[int, int], int]) -> _Law:
-    """A function that is monotonic in each operand has its extremes at the ends of the ranges."""
+    """Returns the law of a function that is monotonic in each operand: its extremes are at the ends of the ranges."""
 
     def law(ranges: Sequence[Range], _: Any) -> Range:
         made = ranges[0]
@@ -139,7 +139,7 @@ def _with_zero(ranges: Sequence[Range], _: Any = None) -> Range:
 
 
 def _remainder(ranges: Sequence[Range], _: Any) -> Range:
-    """Nearer to 0 than the divisor."""
+    """The range of a remainder: it is nearer to 0 than the divisor."""
     greatest = max(0, *(abs(n) - 1 for n in ranges[1]))
     return -greatest, greatest
 

@@ -1,4 +1,4 @@
-"""What `dml-jax check` says of a .onnx file."""
+"""Checks a .onnx file for `dml-jax check`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["check_nodes"]
 
 
 def check_nodes(path: Path, level: Any, sizes: Sizes) -> Iterator[tuple[str, str | ConstraintError]]:
-    """The label of each node that DirectML has an operator for, and that operator, or why a feature level refuses it.
+    """Yields the label of each node that DirectML has an operator for, and the operator, or why a level refuses it.
 
     Args:
       path: the model.

@@ -1,4 +1,4 @@
-"""ONNX's control flow: a branch by a condition."""
+"""ONNX's control flow: If, which runs one of two branches."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ Branch = Callable[[], tuple[Any, ...]]
 
 
 def if_(*, cond: Array, then_branch: Branch, else_branch: Branch, count: int) -> tuple[Any, ...]:
-    """One branch alone where the condition is known; else both, of one type, through `jax.lax.cond`."""
+    """Runs one branch if the condition is known; else compiles both, which must have equal types, by `jax.lax.cond`."""
     if not isinstance(cond, Tracer) and np.size(cond) == 1:
         return (then_branch if np.asarray(cond).item() else else_branch)()
     if np.shape(cond) not in ((), (1,)):

@@ -1,4 +1,4 @@
-"""Which floats decide a shape, or something else that a program is compiled for: they cannot be its arguments."""
+"""Finds the floats that must be known when a program is compiled, such as the scales of a Resize: no parameters."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -20,7 +20,7 @@ _DECIDING: Mapping[str, Collection[int]] = {
 
 
 def deciding_floats(steps: Sequence[Step]) -> set[str]:
-    """The values that such inputs are computed of, inside of branches and functions too."""
+    """Returns the names of the values that such inputs are computed from, inside of branches and functions too."""
     names: set[str] = set()
     for step in reversed(steps):
         if not names.isdisjoint(step.outputs) and not _tells_a_shape(step):
@@ -30,12 +30,12 @@ def deciding_floats(steps: Sequence[Step]) -> set[str]:
 
 
 def _tells_a_shape(step: Step) -> bool:
-    """Its outputs are known whatever the data are."""
+    """Whether the outputs of a step depend on the shapes of its inputs alone."""
     return isinstance(step, Node) and step.op_type in ("Shape", "Size")
 
 
 def _read_by(step: Step) -> set[str]:
-    """The values that a step itself reads as such inputs."""
+    """Returns the names of the values that a step itself reads as such inputs."""
     if isinstance(step, FunctionCall):
         block = step.own
         inside = deciding_floats(block.steps) if block else set()

@@ -21,7 +21,7 @@ def non_max_suppression(
     score_threshold: Array | None = None,
     center_point_box: int = 0,
 ) -> np.ndarray:
-    """Batch, class and number of each box that is kept, the best ones first, of equal scores the first."""
+    """Returns batch, class and number of each box that is kept, the best first; of equal scores the first box first."""
     boxes, scores = known("boxes", boxes, _DECIDES), known("scores", scores, _DECIDES)
     if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.ndim != 3 or scores.shape[::2] != boxes.shape[:2]:
         rule = "boxes must be (batches, boxes, 4) and scores (batches, classes, boxes)"
@@ -42,7 +42,7 @@ def non_max_suppression(
 
 
 def _number(name: str, value: Array | None, default: float) -> Any:
-    """The only element, in its type."""
+    """Returns the only element of an array, in its type."""
     if value is None:
         return default
     if value.size != 1:
@@ -51,7 +51,7 @@ def _number(name: str, value: Array | None, default: float) -> Any:
 
 
 def _corners(boxes: np.ndarray, are_centered: bool) -> np.ndarray:
-    """Of each box the least coordinates, then the greatest."""
+    """Returns the least and the greatest coordinates of each box."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if are_centered:
         first, second = first - second / 2, first + second / 2

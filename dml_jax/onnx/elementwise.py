@@ -1,4 +1,4 @@
-"""ONNX's arithmetic of each element: operands are broadcast, none is promoted, narrow floats are rounded once."""
+"""ONNX's elementwise arithmetic: operands are broadcast, none is promoted, and narrow floats are rounded once."""
 
 from collections.abc import Callable
 from functools import partial, reduce
@@ -18,7 +18,7 @@ __all__ = ["OPERATORS", "add", "divide", "limited", "multiply", "subtract"]
 
 
 def _broadcast(*operands: Array) -> tuple[Any, ...]:
-    """The module to compute with, then the operands in one shape."""
+    """Returns the module to compute with, then the operands in one shape."""
     xp, *operands_ = arrays(*operands)
     sizes = jnp.broadcast_shapes(*(x.shape for x in operands_))
     return xp, *(xp.broadcast_to(x, sizes) for x in operands_)

@@ -1,4 +1,4 @@
-"""The errors of ONNX models: of the file, of a graph that cannot run here, of a call."""
+"""The errors of ONNX models: a file that cannot be read, an operator that is not supported, a wrong call."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ class UnreadableError(OnnxError):
 
 
 class UnsupportedError(OnnxError):
-    """A model has operators that are not done here; `nodes` lists all of them."""
+    """A model has operators that are not supported here; `nodes` lists all of them."""
 
     def __init__(self, nodes: Sequence[str], supported: Sequence[str]):
         lines = "\n".join(f"  {node}" for node in nodes)

@@ -1,4 +1,4 @@
-"""Gives numbers to sizes of inputs that a model leaves open, before or after it is taken apart."""
+"""Gives numbers to sizes of inputs that a model leaves open, in a ModelProto or in a `Graph`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -6,9 +6,10 @@ from typing import Literal
 
 import onnx
 
+from ..core.tensor_spec import TensorSpec
 from ..errors import ConstraintError, suggestion
 from .errors import OnnxError
-from .graph import Graph, TensorSpec
+from .graph import Graph
 
 __all__ = ["Sizes", "forget_names", "override_sizes", "with_sizes"]
 
@@ -47,7 +48,7 @@ def override_sizes(
 
 
 def forget_names(model: onnx.ModelProto, inputs: Collection[str]) -> None:
-    """Takes the names from the free sizes of some inputs, in the model: sizes of one name may then differ."""
+    """Removes the names of free sizes of some inputs, in the model, so that sizes of one name may differ."""
     for info in model.graph.input:
         if info.name in inputs:
             for size in info.type.tensor_type.shape.dim:
@@ -55,10 +56,10 @@ def forget_names(model: onnx.ModelProto, inputs: Collection[str]) -> None:
 
 
 def with_sizes(graph: Graph, sizes: Sizes) -> Graph:
-    """The graph, with numbers for sizes that its inputs leave open.
+    """Returns the graph with numbers for sizes that its inputs leave open.
 
     Args:
-      graph: a model, taken apart.
+      graph: of a model.
       sizes: a number by the name of a free size, or all sizes of an input by its name.
 
     Raises:

@@ -1,14 +1,14 @@
-"""`Graph`: a model taken apart, whose operators are all done and whose values exist before they are read."""
+"""`Graph`: a model that is read. All of its operators are supported, and every value exists before it is read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import defs
 
+from ..core.tensor_spec import TensorSpec
 from .block import Block, Step
 from .errors import OnnxError
 from .loading import dtype_of, read_tensor
@@ -18,35 +18,8 @@ __all__ = ["Graph", "TensorSpec", "read_graph"]
 
 
 @dataclass(frozen=True)
-class TensorSpec:
-    """What a model says about an input.
-
-    Args:
-      name: in the model.
-      dtype: of the elements.
-      sizes: a size, the name of one, or None if any will do; None for any rank.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    sizes: tuple[int | str | None, ...] | None
-
-    @property
-    def open_sizes(self) -> tuple[str, ...]:
-        """The sizes that the model leaves open, in words."""
-        if self.sizes is None:
-            return (f"all of input {self.name!r}",)
-        is_open = [(d, n) for d, n in enumerate(self.sizes) if not isinstance(n, int)]
-        return tuple(f"{repr(n) if n else f'dimension {d}'} of input {self.name!r}" for d, n in is_open)
-
-    def __str__(self) -> str:
-        sizes = "" if self.sizes is None else f"[{', '.join('?' if n is None else str(n) for n in self.sizes)}]"
-        return f"{self.name}: {self.dtype}{sizes}"
-
-
-@dataclass(frozen=True)
 class Graph:
-    """A model whose operators are all supported.
+    """A model that is read.
 
     Args:
       name: of the graph.
@@ -64,10 +37,10 @@ class Graph:
 
 
 def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
-    """Takes a model apart.
+    """Reads the graph of a model.
 
     Raises:
-      UnsupportedError: it has operators that are not done; all are listed.
+      UnsupportedError: it has operators that are not supported; the message lists all of them.
       OnnxError: it breaks ONNX's rules, or a tensor cannot be read.
     """
     graph = model.graph
@@ -91,7 +64,7 @@ def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:
-    """The versions of operators by domain."""
+    """Returns the version of each domain."""
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     newest = defs.onnx_opset_version()
     if versions and not 1 <= versions[0] <= newest:
@@ -111,7 +84,7 @@ def _spec(info: onnx.ValueInfoProto) -> TensorSpec:
 
 
 def _size(dimension: onnx.TensorShapeProto.Dimension) -> int | str | None:
-    """A size, its name, or None; exporters write sizes that they do not know as -1 and "?" too."""
+    """Returns a size, its name, or None. Some exporters write -1 or "?" for a size that they do not know."""
     if dimension.HasField("dim_value"):
         return None if dimension.dim_value == -1 else dimension.dim_value
     return None if dimension.dim_param == "?" else dimension.dim_param or None

@@ -19,7 +19,7 @@ __all__ = ["dtype_of", "external_files", "load_model", "read_tensor", "type_name
 
 
 def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
-    """A model, and the folder that its external data lies in: that of the file, else the working directory.
+    """Returns a model and the folder of its external data: that of the file, or the working directory.
 
     Raises:
       UnreadableError: it cannot be read, or is not an ONNX model.
@@ -36,7 +36,7 @@ def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
 
 
 def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
-    """The files in the folder of a model that tensors of it lie in."""
+    """Returns the files in the folder of a model that hold its tensors."""
     found: set[Path] = set()
     for tensor in _tensors(model):
         for entry in tensor.external_data:
@@ -47,7 +47,7 @@ def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
 
 
 def _tensors(message: google.protobuf.message.Message) -> Iterator[TensorProto]:
-    """Every tensor anywhere in a message: initializers and attributes, of subgraphs and functions too."""
+    """Yields every tensor in a message: initializers and attributes, of subgraphs and functions too."""
     if isinstance(message, TensorProto):
         yield message
         return
@@ -58,7 +58,7 @@ def _tensors(message: google.protobuf.message.Message) -> Iterator[TensorProto]:
 
 
 def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:
-    """The values of a tensor.
+    """Returns a tensor as an array.
 
     Raises:
       OnnxError: strings, a length other than its shape says, or external data that is missing, short or elsewhere.
@@ -78,7 +78,7 @@ def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:
 
 
 def dtype_of(elem_type: int, what: str) -> np.dtype[Any]:
-    """NumPy's type for one of ONNX's.
+    """Returns the NumPy type of one of ONNX's element types.
 
     Raises:
       OnnxError: strings, or an unknown type.
@@ -94,7 +94,7 @@ def dtype_of(elem_type: int, what: str) -> np.dtype[Any]:
 
 
 def type_name(dtype: Any) -> str:
-    """ONNX's name of a tensor type, as its schemas have it: "tensor(float)"."""
+    """Returns the name that ONNX's schemas have for a tensor type: "tensor(float)"."""
     return f"tensor({TensorProto.DataType.Name(helper.np_dtype_to_tensor_dtype(np.dtype(dtype))).lower()})"
 
 
@@ -112,7 +112,7 @@ def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 
 def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path) -> bytes:
-    """The bytes of a tensor in a file beside the model."""
+    """Returns the bytes of a tensor that lies in a file beside the model."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     what, location = f"tensor {tensor.name!r}", entries.get("location", "")
     path = _path(what, location, folder)
@@ -133,7 +133,7 @@ def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path) -> bytes:
 
 
 def _path(what: str, location: str, folder: Path) -> Path:
-    """The file of external data: in the folder of the model, where links lead included."""
+    """Returns the file of external data, which must lie in the folder of the model after following links."""
     try:
         root, path = folder.resolve(), (folder / location).resolve()
     except (OSError, ValueError, RuntimeError) as error:  # NUL, too long, a loop of links
@@ -151,6 +151,6 @@ def _number(what: str, name: str, entries: Mapping[str, str], default: int) -> i
 
 
 def _bits(dtype: np.dtype[Any]) -> int:
-    """Bits of an element as ONNX stores it: small ones are packed."""
+    """Returns the bits of an element as ONNX stores it: 2- and 4-bit elements are packed."""
     packed = [bits for bits in (2, 4) if dtype.name.startswith((f"int{bits}", f"uint{bits}", f"float{bits}_"))]
     return packed[0] if packed else 8 * dtype.itemsize

@@ -69,7 +69,7 @@ def gather_nd(*, data: Array, indices: Array, batch_dims: int = 0) -> jax.Array:
 
 
 def compress(*, input: Array, condition: Array, axis: int | None = None) -> jax.Array:
-    """The elements whose condition holds; without an axis of all in one row."""
+    """Returns the elements whose condition holds; without an axis, of the flattened array."""
     data = input.reshape(-1) if axis is None else input
     along = 0 if axis is None else axis_of("axis", axis, input.ndim)
     holds = known("condition", condition, "a size")
@@ -113,7 +113,7 @@ def top_k(*, x: Array, k: Any, axis: int = -1, largest: int = 1, sorted: int = 1
 
 
 def non_zero(*, x: Array) -> jax.Array:
-    """A column per element that is not 0, as many as there are."""
+    """Returns a column of coordinates per element that is not 0."""
     count, coordinates = nonzero_coordinates(on_device(known("x", x)))
     return coordinates[: int(count)].T
 
@@ -196,7 +196,7 @@ def col2im(*, input: Array, image_shape: Array, block_shape: Array, **attributes
 
 
 def sliding(count: int, *, dilations: Any = None, pads: Any = None, strides: Any = None) -> dict[str, Any]:
-    """How windows slide over `count` dimensions, by the names that `fold` has."""
+    """Returns the keywords of `fold` for windows over `count` dimensions."""
     pads = [0] * 2 * count if pads is None else list(pads)
     if len(pads) != 2 * count:
         raise ConstraintError(f"pads must be {2 * count} numbers, two per dimension, but they are {pads}")
@@ -205,7 +205,7 @@ def sliding(count: int, *, dilations: Any = None, pads: Any = None, strides: Any
 
 
 def number_of(name: str, value: Any, decides: str = "a shape") -> int:
-    """A number that decides a shape or something else: an attribute, or an array of one element."""
+    """Returns a number that must be known before a program is compiled: an attribute, or an array of one element."""
     numbers = known_ints(name, [value] if isinstance(value, int) else value, decides)
     if len(numbers) != 1:
         raise ConstraintError(f"{name} must be one number, but it is {numbers}")
@@ -213,7 +213,7 @@ def number_of(name: str, value: Any, decides: str = "a shape") -> int:
 
 
 def _cut(data: Any, indices: Array, axis: int) -> Any:
-    """The part of `data` that `indices` reach: ONNX lets them be smaller off the axis."""
+    """Returns the part of `data` that `indices` reach, because ONNX lets these be smaller along other axes."""
     if data.ndim != indices.ndim or not -data.ndim <= axis < data.ndim:
         return data  # which the function refuses
     along = axis % data.ndim

@@ -1,4 +1,4 @@
-"""`Node`: one node of a graph, bound to a function of `table.py` by the names in the schema of its version."""
+"""`Node`: one node of a graph, and the function that computes it, whose keywords are the names in the schema."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ _OPTION = defs.OpSchema.FormalParameterOption
 
 @dataclass(frozen=True)
 class Node:
-    """One node of the operators that are done, valid by its schema as far as that is known without data.
+    """One node of a supported operator; it satisfies its schema as far as that can be checked without data.
 
     Args:
       label: for messages, such as "Gather node 'embed'".
       op_type: its operator.
-      function: computes it from keywords, the schema's names in lower case.
+      function: computes it; its keywords are the schema's names of inputs and attributes, in lower case.
       inputs: names of values, "" for one that is left out.
       outputs: names of values, "" for one that nothing needs.
       attributes: by name, with the schema's defaults; a graph is a `Block`.
@@ -39,7 +39,7 @@ class Node:
     captured: tuple[str, ...] = ()
 
     def bound(self, values: Sequence[Any]) -> dict[str, Any]:
-        """The keywords for `function`: the attributes, and the inputs that are not left out.
+        """Checks types, and returns the keywords for `function`: the attributes, and the inputs that are not left out.
 
         Raises:
           OnnxError: the operator takes no such types, or not together.
@@ -48,7 +48,7 @@ class Node:
         return self.keywords(values)
 
     def keywords(self, values: Sequence[Any]) -> dict[str, Any]:
-        """The same, of values that are known to have the right types."""
+        """Returns the keywords for `function`, of values whose types are known to be right."""
         keywords = dict(self.attributes)
         if self.schema.outputs[-1].option != _OPTION.Single:
             keywords["count"] = len(self.outputs)
@@ -57,7 +57,7 @@ class Node:
         return keywords | {p.name.lower(): v for p, v in zip(self.schema.inputs, values, strict=False) if v is not None}
 
     def check_types(self, values: Sequence[Any]) -> None:
-        """Whether the operator takes values of such types.
+        """Checks that the operator takes values of these types.
 
         Raises:
           OnnxError: it does not, or not together.

@@ -1,4 +1,4 @@
-"""Reads nodes by the schemas of their versions, and the graphs and functions in them, into what `block.py` runs."""
+"""`Reader`: reads ONNX nodes, and the graphs and functions inside of them, into the steps of a `Block`."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ OperatorName = tuple[str, str, str]
 
 
 def operator_name(domain: str, name: str, overload: str = "") -> OperatorName:
-    """What names an operator; ONNX's own domain has two names, and a damaged file has bytes."""
+    """Returns the key of an operator. ONNX's own domain has two names; in a damaged file a name may be bytes."""
     return "" if domain == "ai.onnx" else str(domain), str(name), str(overload)
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads nodes.
+    """Reads nodes by the schemas of the versions that the model imports.
 
     Args:
-      opsets: versions of the operators by domain; ONNX's own is "".
-      folder: that tensors in files lie in.
-      functions: those that the model defines.
-      calls: functions of the model that are being read, from the outermost on.
+      opsets: the version of each domain; ONNX's own domain is "".
+      folder: where the files with tensors lie.
+      functions: the functions that the model defines.
+      calls: the functions of the model that are being read, the outermost first: none may call itself.
     """
 
     opsets: Mapping[str, int]
@@ -48,7 +48,7 @@ class Reader:
     calls: tuple[OperatorName, ...] = ()
 
     def steps(self, protos: Iterable[NodeProto]) -> list[Step]:
-        """Nodes in order.
+        """Reads nodes in order.
 
         Raises:
           UnsupportedError: operators that are not done, all of them.
@@ -73,7 +73,7 @@ class Reader:
         return steps
 
     def step(self, proto: NodeProto, number: int = 0) -> Step:
-        """One node.
+        """Reads one node.
 
         Raises:
           UnsupportedError: its operator is not done, or one in a graph or function that it runs.
@@ -96,7 +96,7 @@ class Reader:
         raise _unsupported([f"{domain}{proto.op_type} (node {which})"])
 
     def block(self, graph: onnx.GraphProto) -> Block:
-        """A graph among the attributes of a node.
+        """Reads a graph that is an attribute of a node.
 
         Raises:
           UnsupportedError: operators that are not done.
@@ -125,7 +125,10 @@ class Reader:
         return Node(label, proto.op_type, function, inputs, outputs, values, schema, tuple(captured))
 
     def _call_of_onnx(self, label: str, proto: NodeProto) -> FunctionCall:
-        """A function of ONNX's own; one that depends on types is read with float32 once, to find what is not done."""
+        """Reads a call of an operator that ONNX defines as a function.
+
+        If the body depends on types, it is read once for float32, to find operators that are not supported.
+        """
         schema = self._schema(label, proto)
         if not has_body(schema):  # a later version does
             raise _unsupported([f"{schema.name}-{schema.since_version}"])
@@ -170,7 +173,7 @@ class Reader:
         return FunctionCall(label, proto.op_type, lambda _: block, tuple(proto.input), outputs, own=block)
 
     def _function(self, function: FunctionProto, given: Mapping[str, AttributeProto], outputs: Sequence[str]) -> Block:
-        """A body, for the outputs that a call wants."""
+        """Reads the body of a function, for the outputs that a call reads."""
         imported = {operator_name(entry.domain, "")[0]: entry.version for entry in function.opset_import}
         inner = replace(self, opsets={**self.opsets, **imported})
         steps = inner.steps(with_attributes(node, given) for node in function.node)
@@ -193,7 +196,7 @@ class Reader:
             raise OnnxError(f"{label}: {rule}, but it does from opset {first} on") from None
 
     def _value(self, label: str, attribute: AttributeProto) -> Any:
-        """An attribute as a number, a string, a list, an array or a block."""
+        """Returns an attribute as a number, a string, a list, an array or a block."""
         if attribute.type == AttributeProto.GRAPH:
             try:
                 return self.block(attribute.g)
@@ -222,7 +225,7 @@ def _unsupported(nodes: Sequence[str]) -> UnsupportedError:
 
 
 def _counted(label: str, proto: NodeProto, schema: defs.OpSchema) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of the inputs and outputs, as many as the schema allows."""
+    """Returns the names of the inputs and outputs, after comparing their numbers with the schema."""
     for what, names, least, most in (
         ("inputs", proto.input, schema.min_input, schema.max_input),
         ("outputs", proto.output, schema.min_output, schema.max_output),
@@ -237,7 +240,7 @@ def _counted(label: str, proto: NodeProto, schema: defs.OpSchema) -> tuple[tuple
 
 
 def _attributes(label: str, proto: NodeProto, schema: defs.OpSchema) -> dict[str, AttributeProto]:
-    """The attributes of a node by name, those of the schema that have a default included."""
+    """Returns the attributes of a node by name, with the defaults of the schema."""
     for attribute in proto.attribute:
         formal = schema.attributes.get(attribute.name)
         if formal is None and attribute.name not in _TOLERATED.get(proto.op_type, ()):

@@ -1,4 +1,4 @@
-"""The sizes and types of every value of a graph, by tracing its nodes one by one: ONNX's own inference can crash."""
+"""Finds the sizes and types of values by tracing nodes one by one, because ONNX's own inference can crash."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ _Known = np.ndarray | jax.ShapeDtypeStruct | None
 
 
 def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
-    """Every value whose sizes follow from the model.
+    """Returns every value whose sizes follow from the model.
 
     Raises:
       OnnxError: sizes contradict each other at a node.
@@ -35,7 +35,7 @@ def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
 
 
 def _outputs(step: Step, values: Mapping[str, _Known]) -> dict[str, _Known]:
-    """The outputs of a step: constants where they follow from shapes alone."""
+    """Returns the outputs of a step; those that follow from shapes alone are constants."""
     unknown: dict[str, _Known] = dict.fromkeys(filter(None, step.outputs))
     read = {name: values[name] for name in (*step.inputs, *step.captured) if name}
     data = {name: value for name, value in read.items() if not isinstance(value, np.ndarray)}

@@ -1,4 +1,4 @@
-"""The operators that are done: the rows of every family, each in its own file."""
+"""The table of supported operators, joined from the files that have some of them."""
 
 from . import (
     activations,

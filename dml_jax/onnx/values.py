@@ -1,4 +1,4 @@
-"""Values while a graph runs: NumPy arrays are known constants, JAX arrays are data; int64 survives in the former."""
+"""Values while a graph runs: a NumPy array is a constant that is known, and keeps int64; a JAX array is data."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,12 +31,12 @@ Operators = Mapping[str, Mapping[int, Callable[..., Any]]]
 
 
 def is_narrowed(dtype: Any) -> bool:
-    """Whether JAX has a type in 32 bits only, as x64 is off."""
+    """Whether JAX would narrow a dtype to 32 bits, because x64 is off."""
     return jax.dtypes.canonicalize_dtype(dtype) != dtype
 
 
 def float_for(dtype: Any) -> np.dtype[Any]:
-    """Floats that hold every integer of a type but the largest of 64 bits.
+    """Returns the float dtype to compute integers in; it holds all of them but the largest of 64 bits.
 
     Raises:
       DataTypeError: they have 64 bits, and x64 is off.
@@ -51,25 +51,26 @@ X64_OFF = "jax_enable_x64 is off: call the function with jax.enable_x64(True) ar
 
 
 def on_device(value: Array) -> jax.Array:
-    """A value as data of JAX.
+    """Returns a value as an array of JAX.
 
     Raises:
       DataTypeError: 64-bit numbers while x64 is off.
     """
     if is_narrowed(value.dtype):
         raise DataTypeError(f"{value.dtype} must not be narrowed, but {X64_OFF}")
-    return jnp.asarray(value)
+    # jnp.asarray would compile a program for each shape to copy what is NumPy's.
+    return jnp.array(value) if isinstance(value, np.ndarray) else jnp.asarray(value)
 
 
 def arrays(*values: Array) -> tuple[Any, ...]:
-    """The module to compute with, then the values: NumPy if all are known, else jax.numpy and all on the device."""
+    """Returns NumPy and the values if all are known; else jax.numpy and the values as arrays of JAX."""
     if all(isinstance(value, np.ndarray) for value in values):
         return np, *values
     return jnp, *map(on_device, values)
 
 
 def known(name: str, value: Array, decides: str = "a shape") -> np.ndarray:
-    """A value that decides a shape, or something else that a program is compiled for.
+    """Returns a value that must be known before a program is compiled, such as one that decides a shape.
 
     Raises:
       NotConstantError: it depends on data that is being traced.
@@ -84,7 +85,7 @@ def known(name: str, value: Array, decides: str = "a shape") -> np.ndarray:
 
 
 def known_ints(name: str, value: Any, decides: str = "a shape") -> list[int]:
-    """Numbers that decide a shape or something else: an attribute, or a 1-D input."""
+    """Returns integers that must be known before a program is compiled, from an attribute or a 1-D input."""
     if not isinstance(value, (np.ndarray, jax.Array)):
         return [int(n) for n in value]
     if value.ndim > 1:
@@ -93,7 +94,7 @@ def known_ints(name: str, value: Any, decides: str = "a shape") -> list[int]:
 
 
 def move_bits(move: Callable[..., Any], *data: Array) -> Any:
-    """`move(*data)`, which changes no bit; floats that XLA would change are move_bits as integers."""
+    """Returns `move(*data)` with every bit kept: floats whose NaNs XLA could change are moved as integers."""
     if isinstance(data[0], np.ndarray):
         return move(*data)
     return carry_bits(lambda _, *data: move(*data), None, *data)  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ def rounded_up(windows: Windows) -> Windows:
 
 
 def per_dimension(name: str, value: Any, rank: int) -> list[int]:
-    """A number of at least 1 for each of the dimensions, 1 where none is given."""
+    """Returns a number of at least 1 per dimension; 1 if none is given."""
     numbers = [1] * rank if value is None else list(value)
     if len(numbers) != rank or min(numbers) < 1:
         raise ConstraintError(f"{name} must be {rank} numbers of at least 1, but it is {numbers}")
@@ -54,7 +54,7 @@ def per_dimension(name: str, value: Any, rank: int) -> list[int]:
 def padding(
     mode: str, pads: Any, sizes: Sequence[int], reach: Sequence[int], strides: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """How much is before and after each dimension; `reach` is from the first element of a window to its last one."""
+    """Returns the padding before and after each dimension; a window reaches `reach` elements beyond its first."""
     rank = len(reach)
     if mode == "NOTSET":
         pads = [0] * 2 * rank if pads is None else list(pads)

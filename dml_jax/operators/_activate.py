@@ -1,4 +1,4 @@
-"""The ACTIVATION operators: an activation of every element, or along dimensions. Each is a row, and a short class."""
+"""The ACTIVATION operators: an activation of every element, or along dimensions; each has a short class."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Annotated, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.activation import ACTIVATIONS, Activation, Fusion, axes_within, computed_by, different_dimensions
+from ..core.activation import Activation
+from ..core.activation_table import ACTIVATIONS
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
 from ..core.fields import FLOAT, Input, Output, counted_by
+from ..core.fusion import Fusion, axes_within, computed_by, different_dimensions
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, same_sizes
@@ -101,7 +103,7 @@ def _no_dimensions(x: Operands) -> str | None:
 
 
 def _since(level: str, *newer: tuple[str, range, tuple[DataType, ...]]) -> tuple[Support, ...]:
-    """The table of an activation that came with a feature level."""
+    """Returns the table of an activation that exists from a feature level on."""
     rows = ("3_0", RANKS_1_TO_8, FLOATS), ("2_0", RANKS_4_TO_5, FLOATS), ("1_0", RANK_4, FLOATS)
     since = FeatureLevel.of(level)
     older = [row for row in rows if FeatureLevel.of(row[0]) >= since]
@@ -130,7 +132,7 @@ def _described(usual: float | None, name: str) -> str:
 
 @dataclass(frozen=True)
 class _ActivationDesc(OperatorDesc):
-    """An activation as an operator: its parameters follow its tensors."""
+    """The base of the structs: the fields of a subclass behind the tensors are the parameters of its activation."""
 
     input: Input
     output: Output
@@ -146,7 +148,7 @@ class _ActivationDesc(OperatorDesc):
 
     @property
     def activation(self) -> Activation:
-        """What it computes."""
+        """The activation that the struct computes."""
         parameters = self.field_names()[2:]
         return Activation(self.operator_type, tuple(getattr(self, name) for name in parameters))
 

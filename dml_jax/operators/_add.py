@@ -8,10 +8,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.activation import Fused, Fusion, axes_within, computed_by
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.fields import Input, Output
+from ..core.fusion import Fused, Fusion, axes_within, computed_by
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, numbers, same_dtype, same_sizes

@@ -89,7 +89,7 @@ def average_pooling(
 
 
 def _along(axis: int, rank: int, windows: Windows, include_padding: bool) -> np.ndarray:
-    """How many elements of each window count along a dimension; 1 where none do, which divides a sum of 0."""
+    """Returns how many elements of each window count along a dimension; 1 where none do, to divide the sum 0 by."""
     counts = np.full(windows.count, windows.window) if include_padding else np.maximum(windows.sizes_inside(), 1)
     return counts.reshape([-1 if d == axis else 1 for d in range(rank)])
 

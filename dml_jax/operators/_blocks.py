@@ -82,7 +82,7 @@ SHARED = (minimum_rank("input", 3), at_least("block_size", 1), one_of("data_form
 
 
 def _size(x: Operands, dimension: str) -> int | None:
-    """The size of a dimension of the input; None while another rule is broken."""
+    """Returns the size of a dimension of the input; None if another rule is broken."""
     data_format = x.get("data_format", "NCHW")
     if x["block_size"] < 1 or data_format not in _POSITION or len(x["input"].shape) < 3:
         return None
@@ -90,7 +90,7 @@ def _size(x: Operands, dimension: str) -> int | None:
 
 
 def divisible(dimension: str, power: int) -> Rule:
-    """The size of one dimension of the input is a multiple of a power of the block size."""
+    """The size of one dimension of the input is a multiple of the block size, to the power `power`."""
 
     def broken_by(x: Operands) -> str | None:
         size, divisor = _size(x, dimension), x["block_size"] ** power
@@ -101,7 +101,7 @@ def divisible(dimension: str, power: int) -> Rule:
 
 
 def nchw_sizes(x: Operands, *rules: Rule) -> tuple[int, int, int, int] | None:
-    """The sizes of a struct's input; None while a rule is broken."""
+    """Returns the sizes of a struct's input; None if a rule is broken."""
     broken = len(x["input"].sizes) != 4 or x["block_size"] < 1 or any(rule.broken_by(x) for rule in rules)
     return None if broken else x["input"].sizes
 
@@ -111,7 +111,7 @@ def _blocks(x: Operands, to: str) -> Blocks:
 
 
 def dims_of(to: str) -> Callable[[Operands], Dims]:
-    """The dimensions by name: a merged dimension is sharded along its outermost part."""
+    """Returns names for the dimensions; a dimension that merges several is named after the outermost one."""
 
     def dims(x: Operands) -> Dims:
         blocks, lead = _blocks(x, to), [f"input {d}" for d in range(x["input"].ndim - 3)]
@@ -122,12 +122,12 @@ def dims_of(to: str) -> Callable[[Operands], Dims]:
 
 
 def move_blocks(input: Any, to: str, **attributes: Any) -> jax.Array:
-    """Moves the blocks of `input` to "space" or to "depth"."""
+    """Moves the blocks of `input`; `to` is "space" or "depth"."""
     return rearrange(input, _blocks(attributes, to))
 
 
 def run_in_memory_format(desc: Any, function: Callable[..., jax.Array], input: jax.Array) -> jax.Array:
-    """Runs a function on NCHW arrays, or on NHWC ones if the output stores channels last: XLA then merges in place."""
+    """Computes a struct on NCHW arrays, or on NHWC ones if its output stores channels last, which saves a transpose."""
     output: TensorDesc = desc.output
     attributes = {"block_size": desc.block_size, "order": getattr(desc, "order", DepthSpaceOrder.DEPTH_COLUMN_ROW)}
     if output.strides is None or output.strides[1] >= min(output.strides[2:]):

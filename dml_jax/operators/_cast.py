@@ -26,7 +26,7 @@ __all__ = ["CastDesc", "cast"]
 
 
 def _no_number(x: Operands) -> str | None:
-    """Why there is no such conversion."""
+    """Returns why there is no such conversion, or None if there is one."""
     source, target = x["input"].dtype, x["dtype"]
     if is_key(x["input"]):
         return f"it is {source}, which are no numbers"
@@ -108,14 +108,14 @@ def _kept(narrow: jax.Array) -> jax.Array:
 
 
 def _odd_float(wide: jax.Array) -> jax.Array:
-    """Numbers of 24 bits, the last one set for all that is left out: so they are rounded once, not twice."""
+    """Cuts to 24 bits, and sets the last one if a bit is lost: the next rounding is then that of the number itself."""
     bits = lax.bitcast_convert_type(wide, jnp.uint64)
     rest = bits & (2**29 - 1)
     return lax.bitcast_convert_type(bits - rest | (rest != 0).astype(jnp.uint64) << 29, wide.dtype)
 
 
 def _odd_integer(whole: jax.Array) -> jax.Array:
-    """The same of integers, which keep between 16 and 24 bits if they have as many."""
+    """The same for integers, which keep between 16 and 24 bits if they have as many."""
     for shift in range(8, 8 * whole.dtype.itemsize - 23, 8):
         rest = whole & (2**shift - 1)
         odd = whole - rest | (rest != 0).astype(whole.dtype) << shift
@@ -124,7 +124,7 @@ def _odd_integer(whole: jax.Array) -> jax.Array:
 
 
 def _truncated(whole: jax.Array, dtype: Any) -> jax.Array:
-    """Whole numbers as integers. XLA leaves open what becomes of those that do not fit: they never get there."""
+    """Converts whole floats to integers. XLA defines no result for those that do not fit: they are clamped."""
     limits = jnp.iinfo(dtype)
     if limits.bits < 32:
         return _truncated(jnp.clip(whole, float(limits.min), float(limits.max)), jnp.int32).astype(dtype)

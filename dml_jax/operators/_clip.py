@@ -12,12 +12,14 @@ from jax import lax
 
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import FLOAT, Input, Output, Scalar, ScalarType, ScaleBias, scalar_of, truncated
+from ..core.fields import FLOAT, Input, Output
 from ..core.fill_value import Number, as_number
 from ..core.kinds import Data, Kind, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
+from ..core.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.sharding import Dims
+from ..core.small_structs import ScaleBias
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
@@ -102,7 +104,7 @@ def clip(
 
 
 def _extremes(dtype: Any) -> tuple[float, float]:
-    """Bounds that nothing is beyond."""
+    """Returns bounds that no number of a type is beyond."""
     if not jnp.issubdtype(dtype, jnp.integer):
         return -np.inf, np.inf
     limits = jnp.iinfo(dtype)

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.activation import Activation, Fused, Fusion, axes_within
+from ..core.activation import Activation
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import Input, OptionalInput, Output, UInt, counted_by, named
+from ..core.fusion import Fused, Fusion, axes_within
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import (
@@ -37,6 +38,7 @@ from ..core.sharding import Dims
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
 from ..lowering.combine import wide_type, widen_apart
+from ..lowering.convolve import convolve
 from ..lowering.windows import Windows
 
 __all__ = ["ConvolutionDesc", "ConvolutionDirection", "ConvolutionMode", "convolution"]
@@ -65,23 +67,23 @@ _LEAST = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "o
 
 
 def _is_backward(x: Operands) -> bool:
-    """Of a function's operands, or of a struct's."""
+    """Whether the direction is BACKWARD, for the operands of a function or of a struct."""
     return x["direction"] in ("backward", ConvolutionDirection.BACKWARD)
 
 
 def _given(x: Operands, name: str) -> Sequence[int]:
-    """A number per spatial dimension."""
+    """Returns the numbers of an attribute per spatial dimension; its least ones if it is None."""
     return x[name] if x[name] is not None else [_LEAST[name]] * (len(x["input"].shape) - 2)
 
 
 def _windows(x: Operands) -> list[Windows]:
-    """The filter along each spatial dimension of the input, which BACKWARD is the other side of."""
+    """Returns the windows of the filter along each spatial dimension, as if FORWARD; BACKWARD is the transpose."""
     of_windows = (_given(x, name) for name in ("strides", "dilations", "start_padding", "end_padding"))
     return [Windows(*one) for one in zip(x["input"].shape[2:], x["filter"].shape[2:], *of_windows, strict=True)]
 
 
 def _sums(x: Operands) -> list[range]:
-    """The sizes that the sums may have, per spatial dimension: one, or BACKWARD all that FORWARD makes the input of."""
+    """Returns the sizes that the sums may have, per spatial dimension: one, or all that FORWARD maps to the input."""
 
     def sizes(one: Windows) -> range:
         if not _is_backward(x):
@@ -155,7 +157,7 @@ FITS = custom(
 
 
 def _spatial(x: Operands) -> list[range]:
-    """The sizes that the output may have, per spatial dimension; none while another rule is broken."""
+    """Returns the sizes that the output may have, per spatial dimension; none if another rule is broken."""
     if any(rule.broken_by(x) for rule in (*_BEFORE, FITS)):
         return []
     more = zip(_sums(x), _given(x, "output_padding"), strict=True)
@@ -180,7 +182,7 @@ def _shown(spatial: Sequence[range]) -> str:
 
 
 def _sizes(x: Operands, which: int) -> tuple[Any, ...] | None:
-    """Those of the output, the least or the last ones; None while another rule is broken."""
+    """Returns the sizes of the output, the least or the last that it may have; None if another rule is broken."""
     spatial = _spatial(x)
     return (x["input"].shape[0], _out_channels(x), *(sizes[which] for sizes in spatial)) if spatial else None
 
@@ -222,7 +224,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """A batch and channels of the output keep their sharding; those of BACKWARD's groups are of no one dimension."""
+    """The batch and the channels of the output keep their sharding, except the channels of BACKWARD with groups."""
     spatial = [f"spatial {d}" for d in range(x["input"].ndim - 2)]
     filter = ["channel", "added up", *spatial]
     if _is_backward(x):
@@ -323,26 +325,14 @@ def convolution(
     is_backward = direction == "backward"
     if is_backward != (mode == "convolution"):
         weights = lax.rev(weights, range(2, weights.ndim))
-    convolve = _backward if is_backward else _forward
-    made = convolve(widen_apart(input, wide), weights, windows, sizes, group_count)
+    if is_backward:
+        made = _backward(widen_apart(input, wide), weights, windows, sizes, group_count)
+    else:
+        made = convolve(widen_apart(input, wide), weights, windows, group_count, lax.Precision.HIGHEST)
     made = lax.pad(made, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
     if bias is not None:
         made = made + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))
     return (made if activation is None else activation(made)).astype(dtype)
-
-
-def _forward(
-    input: jax.Array, filter: jax.Array, windows: Sequence[Windows], _: Sequence[int], groups: int
-) -> jax.Array:
-    return lax.conv_general_dilated(
-        input,
-        filter,
-        [one.stride for one in windows],
-        [(one.start, one.end) for one in windows],
-        rhs_dilation=[one.dilation for one in windows],
-        feature_group_count=groups,
-        precision=lax.Precision.HIGHEST,
-    )
 
 
 def _backward(

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, INT, Output, truncated
+from ..core.fields import FLOAT, INT, Output
 from ..core.kinds import DType, OutSharding, Value
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, numbers, representable
+from ..core.scalar import truncated
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ._diagonals import filled

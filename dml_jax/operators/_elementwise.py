@@ -1,4 +1,4 @@
-"""What operators share that compute each element from those at its place."""
+"""The sharding of operators that compute each element from the elements at its place."""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import INT, OptionalInput, Output, Scalar, ScalarType, scalar_of
+from ..core.fields import INT, OptionalInput, Output
 from ..core.kinds import Data, Number, OutSharding, number_of
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, minimum_rank, sizes_follow
+from ..core.scalar import Scalar, ScalarType, scalar_of
 from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, Support, levels

@@ -12,15 +12,16 @@ import numpy as np
 
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Output, Scalar, ScalarType, scalar_of
+from ..core.fields import Output
 from ..core.kinds import DType, OutSharding, Value
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable
+from ..core.scalar import Scalar, ScalarType, scalar_of
 from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.bits import carry_bits
+from ..lowering.narrow import move_narrow
 
 __all__ = ["FillValueConstantDesc", "fill_value_constant"]
 
@@ -62,7 +63,7 @@ def fill_value_constant(
 
     Source: DML_FILL_VALUE_CONSTANT_OPERATOR_DESC.
     """
-    return carry_bits(lambda _, value: jnp.broadcast_to(value, tuple(sizes)), None, jnp.asarray(value))
+    return move_narrow(lambda _, value: jnp.broadcast_to(value, tuple(sizes)), None, jnp.asarray(value))
 
 
 @dataclass(frozen=True, init=False)

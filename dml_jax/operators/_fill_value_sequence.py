@@ -15,11 +15,12 @@ from jax import lax
 
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Output, Scalar, ScalarType, scalar_of
+from ..core.fields import Output
 from ..core.fill_value import as_number
 from ..core.kinds import DType, Number, OutSharding, Value, number_of
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable
+from ..core.scalar import Scalar, ScalarType, scalar_of
 from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
@@ -31,7 +32,7 @@ __all__ = ["FillValueSequenceDesc", "fill_value_sequence"]
 
 
 def _as_delta(operator: str, name: str, given: Any, dtype: Any) -> Any:
-    """A number that the type holds; of an unsigned one a negative number too, modulo 2**bits."""
+    """Reads a number that the type holds; an unsigned type also takes a negative number, modulo 2**bits."""
     if jnp.issubdtype(dtype, jnp.unsignedinteger):
         signed = jnp.dtype(dtype.name.removeprefix("u"))
         with suppress(DataTypeError):
@@ -99,14 +100,14 @@ def fill_value_sequence(
 
 
 def _computed_in(dtype: Any) -> Any:
-    """A wider type, or integers whose low bits are those of the result."""
+    """Returns the type to compute in: a wider one, or integers whose low bits are those of the result."""
     if jnp.issubdtype(dtype, jnp.floating):
         return dtype if dtype.itemsize > 2 else np.dtype(np.float32)
     return np.dtype(np.uint64 if dtype.itemsize == 8 else np.uint32)
 
 
 def _numbers(sizes: tuple[int, ...], wide: Any) -> jax.Array:
-    """The number of each element in row-major order, made without a reshape, which shards would have to exchange."""
+    """Returns the row-major number of each element; a reshape would make shards exchange it."""
     strides = packed_strides(sizes)
     counted = (prod(sizes), *strides)  # an empty array may have longer strides than elements
     are_counted_by_64_bits = any(isinstance(n, int) and n >= 2**31 for n in counted)  # not if symbolic

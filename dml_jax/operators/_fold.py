@@ -62,7 +62,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """Channels are sharded as the rows that they come from."""
+    """Channels keep the sharding of the rows that they come from."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
     return Dims({"input": names}, [*names[:-1], *(f"spatial {d}" for d in range(len(x["output_sizes"])))])
 

@@ -104,7 +104,7 @@ def gather(
 
 
 def _gathered(x: Operands) -> tuple[int, ...] | None:
-    """GATHER's output sizes before they are brought to DimensionCount."""
+    """Returns the output sizes of GATHER before leading sizes of 1 are added or dropped; None if a rule is broken."""
     input, indices, axis, count = x["input"].sizes, x["indices"].sizes, x["axis"], x["index_dimensions"]
     if not (0 <= axis < len(input) and 0 <= count <= len(indices)):
         return None

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.activation import Activation, Fused, Fusion, axes_within
+from ..core.activation import Activation
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import FLOAT, Input, OptionalInput, Output, named
+from ..core.fusion import Fused, Fusion, axes_within
 from ..core.kinds import Data, Flag, OutSharding
 from ..core.operator import operator
 from ..core.rules import (
@@ -46,13 +47,13 @@ FieldTransform = Annotated[MatrixTransform, named(MatrixTransform, "DML_MATRIX_T
 
 
 def _transformed(x: Operands, name: str) -> tuple[Any, ...] | None:
-    """Rows and columns of a matrix as it is multiplied; None if it has none."""
+    """Returns the rows and columns of a matrix, after transposing it if asked; None if it has too few dimensions."""
     sizes = tuple(x[name].shape[-2:])
     return (sizes[::-1] if x[f"trans_{name}"] else sizes) if len(sizes) == 2 else None
 
 
 def _product(x: Operands) -> tuple[Any, ...] | None:
-    """The sizes of the product; None while another rule is broken."""
+    """Returns the sizes of the product; None if another rule is broken."""
     a, b = _transformed(x, "a"), _transformed(x, "b")
     return None if a is None or b is None else (*x["a"].shape[:-2], a[0], b[1])
 
@@ -90,7 +91,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """Rows and columns keep their sharding; what is added up has none in the product."""
+    """Rows and columns keep their sharding; the dimension that is added up is not in the product."""
     batch = [f"batch {d}" for d in range(x["a"].ndim - 2)]
     a, b, output = (["row", "inner"], ["inner", "column"], [*batch, "row", "column"])
     operands = {

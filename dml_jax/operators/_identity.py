@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output, ScaleBias
+from ..core.fields import Input, Output
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
+from ..core.small_structs import ScaleBias
 from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
 from ..lowering.bits import is_key
@@ -87,7 +88,7 @@ def _computed_in(dtype: Any, is_rounded: bool) -> Any:
 
 
 def _number(value: float, dtype: Any) -> np.ndarray:
-    """A factor; of integers the one that wraps to the same product or sum."""
+    """Returns a factor in a type; for integers the one that wraps to the same product or sum."""
     if not jnp.issubdtype(dtype, jnp.integer):
         with np.errstate(over="ignore"):
             return np.asarray(value).astype(dtype)

@@ -27,7 +27,7 @@ def _axes(rank: int, cross_channel: bool) -> tuple[int, ...]:
 
 
 def _region(size: int, local_size: int) -> Windows:
-    """One around each element; no longer than the dimension reaches to either side."""
+    """Returns the windows, one around each element, no longer than the dimension reaches to either side."""
     before, after = min((local_size - 1) // 2, max(size - 1, 0)), min(local_size // 2, max(size - 1, 0))
     return Windows(size, before + after + 1, 1, 1, before, after)
 
@@ -63,7 +63,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """What squares are added up along has no sharding in the output: a device would need what others have."""
+    """The dimensions along which squares are added up keep no sharding: a device would need elements of others."""
     names, axes = [f"input {d}" for d in range(x["input"].ndim)], _axes(x["input"].ndim, x["cross_channel"])
     return Dims({"input": names}, [f"normalized {d}" if d in axes else name for d, name in enumerate(names)])
 

@@ -81,7 +81,7 @@ def nonzero_coordinates(input: Data, *, out_sharding: OutSharding = None) -> tup
 
 
 def _coordinates(numbers: jax.Array, sizes: Sequence[Any]) -> jax.Array:
-    """Of elements by their numbers in row-major order, one per row."""
+    """Returns the coordinates of elements that are given by their row-major numbers, one element per row."""
     columns: list[jax.Array] = []
     for n in reversed(sizes):
         columns.insert(0, numbers % jnp.asarray(n, jnp.uint32))
@@ -90,12 +90,12 @@ def _coordinates(numbers: jax.Array, sizes: Sequence[Any]) -> jax.Array:
 
 
 def _effective_rank(sizes: Sequence[int]) -> int:
-    """Without leading dimensions of size 1."""
+    """Returns sizes without leading 1s."""
     return next((len(sizes) - d for d, n in enumerate(sizes) if n != 1), 0)
 
 
 def _coordinate_sizes(x: Operands) -> tuple[int, ...]:
-    """Those of a row for every element, with a column for every dimension."""
+    """Returns the sizes of the coordinates: a row for every element, a column for every dimension."""
     sizes = x["input"].sizes
     return (*(1,) * (len(sizes) - 2), prod(sizes), len(sizes))
 

@@ -31,15 +31,14 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
-from ..lowering.bits import as_bits
 from ..lowering.combine import wide_type
-from ..lowering.linear import linear
+from ..lowering.narrow import move_narrow
 
 __all__ = ["OneHotDesc", "one_hot"]
 
 
 def _with(sizes: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...] | None:
-    """The sizes with another one along the axis, if there is such an axis."""
+    """Returns the sizes with another size along the axis, if there is such an axis."""
     if not -len(sizes) <= axis < len(sizes):
         return None
     axis %= len(sizes)
@@ -108,7 +107,7 @@ def one_hot(indices: Indices, values: Data, size: int, axis: int, *, out_shardin
     shape = _with(indices.shape, axis, size)
     assert shape is not None
     on = indices == lax.broadcasted_iota(indices.dtype, shape, axis % indices.ndim)
-    return linear(as_bits(_chosen), _total)(on, values)
+    return move_narrow(_chosen, on, values, back=_total)
 
 
 def _chosen(on: jax.Array, values: jax.Array) -> jax.Array:
@@ -116,7 +115,7 @@ def _chosen(on: jax.Array, values: jax.Array) -> jax.Array:
 
 
 def _total(on: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> list[jax.Array]:
-    """What goes back to each of the two values; narrow floats are added in float32 and rounded once."""
+    """Returns the cotangents of the two values; narrow floats are added in float32 and rounded once."""
     wide = cotangent.astype(wide_type(cotangent.dtype))
     sums = [jnp.where(where, wide, jnp.zeros_like(wide)).sum() for where in (~on, on)]
     return [jnp.stack(sums).astype(cotangent.dtype)]

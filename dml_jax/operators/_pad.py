@@ -14,7 +14,7 @@ from jax import lax
 
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import FLOAT, Input, Output, Scalar, ScalarType, counted_by, named, scalar_of, truncated
+from ..core.fields import FLOAT, Input, Output, counted_by, named
 from ..core.kinds import Data, Number, OutSharding, fill_in
 from ..core.operator import operator
 from ..core.rules import (
@@ -27,6 +27,7 @@ from ..core.rules import (
     representable,
     sizes_follow,
 )
+from ..core.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels

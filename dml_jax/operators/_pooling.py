@@ -1,4 +1,4 @@
-"""What max_pooling and average_pooling share: the rules of windows over the last dimensions, and those of structs."""
+"""The rules that max_pooling and average_pooling share: those of functions, and those of structs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _made(x: Operands, windows: list[Windows]) -> Sequence[Any]:
 
 
 def pooling_rules(*own: Rule) -> Any:
-    """The rules of a function; `own` come before those of the windows."""
+    """Returns the rules of a function; `own` are checked before those of the windows."""
     text = "{window_sizes} must have one entry per spatial dimension of {input}, at least one"
     return function_rules(_sizes, *own, custom(f"spatial({_SIZES})", text, _uncounted), made=_made)
 
@@ -47,13 +47,13 @@ def _pooled(sizes: Sequence[int], windows: Sequence[Windows]) -> tuple[int, ...]
 
 
 def pooling_struct_rules(*, dilated: bool) -> tuple[Rule, ...]:
-    """The rules of a struct, with or without Dilations."""
+    """Returns the rules of a struct, with or without Dilations."""
     found = struct_rules("input", "output", _pooled, "(N, C, the number of windows along each spatial dimension)")
     return tuple(_in_struct(rule) for rule in found if dilated or "dilations" not in rule.name)
 
 
 def _in_struct(rule: Rule) -> Rule:
-    """The rule where a struct of pooling calls it WindowSize, and may have no Dilations."""
+    """Returns the rule for a struct of pooling, where the field is WindowSize and Dilations may be missing."""
 
     def named(x: Operands) -> Operands:
         absent = {} if "dilations" in x else {"dilations": None}

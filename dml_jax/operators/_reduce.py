@@ -60,11 +60,14 @@ FunctionName = Annotated[Name, attribute(as_name, *get_args(Name), shown="str")]
 
 
 def _index(choose: Callable[..., jax.Array], x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Not lax.argmax, which cannot be lowered for 64-bit numbers while x64 is off."""
+    """Finds indices of extremes. lax.argmax cannot be lowered for 64-bit numbers while x64 is off."""
     (axis,) = axes
     is_found = (x == choose(x, axes, keepdims=True)) | (x != x)
-    number = lax.broadcasted_iota(np.uint32, x.shape, axis)
-    return jnp.min(jnp.where(is_found, number, np.uint32(2**32 - 1)), axes, keepdims=True)
+    # XLA:CPU vectorises the least of floats, and of no integers: 8192x1024 in 2.2 instead of 24 ms.
+    is_exact = isinstance(x.shape[axis], int) and x.shape[axis] <= 2**24
+    dtype, beyond = (np.float32, np.float32(np.inf)) if is_exact else (np.uint32, np.uint32(2**32 - 1))
+    number = lax.broadcasted_iota(dtype, x.shape, axis)
+    return jnp.min(jnp.where(is_found, number, beyond), axes, keepdims=True).astype(np.uint32)
 
 
 def _sum(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
@@ -72,7 +75,7 @@ def _sum(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 
 
 def _norm(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """The derivative where all are 0 is 0, as that of their absolute values."""
+    """Computes a norm whose derivative is 0 where all elements are 0, like that of absolute values."""
     total = _sum(x * x, axes)
     is_zero = total == 0
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, total)))
@@ -118,7 +121,7 @@ def _irreducible(x: Operands) -> str | None:
 
 
 def _axes(x: Operands) -> tuple[int, ...]:
-    """Those of the function, of a struct too, none of them negative; none at all while another rule is broken."""
+    """Returns the axes of a function or of a struct, counted from 0; none if another rule is broken."""
     rank, axes = len(x["input"].shape), x["axes"]
     if axes is None:
         return tuple(range(rank))
@@ -152,7 +155,7 @@ def _reduced(x: Operands) -> tuple[Any, ...]:
 
 
 def _too_many_indices(x: Operands) -> str | None:
-    """XLA ends the process over so many, also where a size of 0 makes them none."""
+    """XLA ends the process if there are so many, even where another size is 0."""
     sizes = _reduced(x)
     size = prod(n for n in sizes if isinstance(n, int) and n) * np.dtype(np.uint32).itemsize
     return f"the sizes are {sizes}" if size >= 2**63 and x["function"] in _INDICES else None
@@ -171,7 +174,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """What is reduced has no sharding in the output: a device would need what others have."""
+    """The reduced dimensions keep no sharding: a device would need elements of others."""
     names, axes = [f"input {d}" for d in range(x["input"].ndim)], _axes(x)
     return Dims({"input": names}, [f"reduced {d}" if d in axes else name for d, name in enumerate(names)])
 
@@ -290,7 +293,7 @@ def _other_type(x: Operands) -> str | None:
 
 
 def _type_made(x: Operands) -> DataType:
-    """Of indices the one that every feature level has."""
+    """Returns the data type of indices that every feature level has."""
     return DataType.UINT32 if x["function"] in _ARGUMENTS else x["input"].data_type
 
 

@@ -33,7 +33,7 @@ LONGEST = 2**27
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension: its sizes, and the law of where an element of the output lies."""
+    """One dimension: its sizes, and where each element of the output lies in the input."""
 
     size: Any
     count: Any
@@ -67,7 +67,7 @@ def _per_dimension(offset: Any, rank: int) -> tuple[float, ...]:
 
 
 def _axes(x: Operands) -> tuple[Axis, ...] | None:
-    """Every dimension; None where another rule is broken."""
+    """Returns every dimension; None if another rule is broken."""
     shape = x["input"].shape
     columns = (shape, x["sizes"], x["scales"], *(_per_dimension(x[name], len(shape)) for name in OFFSETS))
     if any(len(column) != len(shape) for column in columns):
@@ -76,7 +76,7 @@ def _axes(x: Operands) -> tuple[Axis, ...] | None:
 
 
 def _counted(offsets: str) -> Rule:
-    """A number for all dimensions, or one for each."""
+    """Returns a number for each dimension, of one number for all or of several."""
 
     def broken_by(x: Operands) -> str | None:
         count, rank = len(_per_dimension(x[offsets], len(x["input"].shape))), len(x["input"].shape)
@@ -103,7 +103,7 @@ def _not_positive(x: Operands) -> str | None:
 
 
 def _unfiltered(mode: str, antialias: str) -> Rule:
-    """DirectML's filter acts where more than two elements become one, and its numbers are printed nowhere."""
+    """The filter is off where more than two elements become one: DirectML publishes its weights nowhere."""
 
     def broken_by(x: Operands) -> str | None:
         acts = x[antialias] and x[mode] in ("linear", InterpolationMode.LINEAR)
@@ -158,14 +158,14 @@ RULES = (
 
 
 def _resampled(x: Operands) -> Iterator[tuple[int, Taps]]:
-    """The dimensions of which anything changes."""
+    """Returns the dimensions that change."""
     for d, axis in enumerate(_axes(x) or ()):
         if not axis.is_left and (taps := axis.taps(x["mode"], x["rounding"])).repeats != 1:
             yield d, taps
 
 
 def _dims(x: Operands) -> Dims:
-    """What is left as it is keeps its sharding, and so do repeated elements: every device has what its part is of."""
+    """A dimension keeps its sharding if it does not change, or if its elements are repeated on the same device."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
     mixed = {d for d, taps in _resampled(x) if not taps.repeats}
     return Dims({"input": names}, [f"resampled {name}" if d in mixed else name for d, name in enumerate(names)])
@@ -244,7 +244,7 @@ STRUCT_LAW = (SCALES, *(one_per_dimension(name, "input") for name in OFFSETS), P
 
 
 def _since(level: str) -> tuple[Support, ...]:
-    """With bytes from 6_2 on, of fewer than four dimensions from 5_1 on."""
+    """Returns the table: bytes are taken from 6_2 on, and fewer than four dimensions from 5_1 on."""
     return levels(("6_2", _RANKS, _BYTES), ("5_1", _RANKS, FLOATS), (level, RANK_4, FLOATS))
 
 

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.activation import Activation, FusedEach, Fusions, supported_activation
+from ..core.activation import Activation
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc, set_fields
 from ..core.feature_level import NEWEST
 from ..core.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput, named
+from ..core.fusion import FusedEach, Fusions, supported_activation
 from ..core.kinds import Data, Indices, OutSharding
 from ..core.operator import operator
 from ..core.rules import (
@@ -93,7 +94,7 @@ _OUTPUTS = ("output_sequence", "output_single")
 
 
 def _rule_of(name: str, *, is_tensor: bool = False) -> Rule:
-    """The sizes of an operand; those of a tensor have leading ones."""
+    """The rule of the sizes of an operand; a tensor of a struct has leading sizes of 1 before them."""
     letters, sizes = _SIZES[name]
 
     def law(x: Operands) -> tuple[Any, ...] | None:
@@ -143,7 +144,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """A batch keeps its sharding: its rows know nothing of each other."""
+    """The batch keeps its sharding, because its rows do not depend on each other."""
     operands = {
         "input": ["step", "batch", "input"],
         "weight": ["direction", "hidden", "input"],
@@ -236,7 +237,7 @@ def rnn(
 
 
 def _within(lengths: Any, steps: Any) -> jax.Array:
-    """Lengths as int32, in [0, steps]; narrow types might not hold the number of steps."""
+    """Returns lengths as int32 in [0, steps]; narrower types might not hold the number of steps."""
     lengths = jnp.asarray(lengths)
     return jnp.clip(lengths if lengths.dtype.itemsize >= 4 else lengths.astype(np.int32), 0, steps).astype(np.int32)
 
@@ -253,7 +254,7 @@ def _run(
     activation: Activation,
     is_backward: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """The states of all steps, and the last one that it came to."""
+    """Returns the states of all steps, and the last state of each row of the batch."""
 
     def step(before: jax.Array, given: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
         now, is_one = given

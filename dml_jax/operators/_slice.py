@@ -34,7 +34,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """A dimension that is copied whole keeps its sharding; one that is cut has none to keep."""
+    """A dimension that is copied whole and in order keeps its sharding; another one does not."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
     windows = zip(x[SIZES], x[STRIDES], x["input"].shape, strict=True)
     is_whole = [(length, stride) == (size, 1) for length, stride, size in windows]
@@ -104,7 +104,7 @@ def slice(
 
 
 def _is_a_run(shape: Sequence[Any], offsets: Sequence[int], ends: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the elements that are copied lie one after the other."""
+    """Whether the elements that are copied lie one after the other in memory."""
     lines = zip(shape, offsets, ends, strides, strict=True)
     cut = [d for d, (n, start, end, stride) in enumerate(lines) if (start, end, stride) != (0, n, 1)]
     return not cut or (len(cut) == 1 and strides[cut[0]] == 1 and all(n == 1 for n in shape[: cut[0]]))

@@ -33,7 +33,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """A dimension that becomes no larger keeps its sharding."""
+    """A dimension that keeps its size and its order keeps its sharding."""
     names = [f"input {d}" for d in range(x["input_gradient"].ndim)]
     lines = zip(names, x["input_gradient"].shape, x["sizes"], x["strides"], strict=True)
     spread = [name if n == size and (stride == 1 or n == 1) else f"spread {name}" for name, n, size, stride in lines]
@@ -93,7 +93,7 @@ def slice_grad(
 
 
 def _zeros(n: int, size: int, offset: int, window: int, stride: int) -> tuple[int, int, int]:
-    """How many there are before `n` elements, after them and between them, once they are in ascending order."""
+    """Returns how many zeros stand before, after and between `n` elements, once these are in ascending order."""
     if n == 0:
         return size, 0, 0
     reach = (n - 1) * abs(stride)

@@ -1,4 +1,4 @@
-"""What a slice and its gradient share: windows of an array, an offset, a size and a stride per dimension."""
+"""The rules that slice and slice_grad share: a window has an offset, a size and a stride per dimension."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ __all__ = ["window_rules", "within_reach"]
 
 
 def window_rules(whole: str, offsets: str, sizes: str, strides: str) -> tuple[Rule, ...]:
-    """Every window has elements of `whole`, an operand or a tuple of sizes, and moves on; the others are its names."""
+    """Returns the rules that every window has elements, all of them inside of `whole`, and that no stride is 0.
+
+    Args:
+      whole: the operand that the window lies in, or the attribute that has its sizes.
+      offsets: the attribute of the first coordinates.
+      sizes: the attribute of the sizes of the window.
+      strides: the attribute of the strides.
+    """
 
     def outside(x: Operands) -> str | None:
         array = getattr(x[whole], "shape", x[whole])
@@ -33,7 +40,7 @@ def window_rules(whole: str, offsets: str, sizes: str, strides: str) -> tuple[Ru
 
 
 def within_reach(small: str, sizes: str, strides: str) -> Rule:
-    """An operand is at most as large as what the strides reach in the window."""
+    """An operand has at most as many elements along each dimension as the strides reach in the window."""
 
     def reached(x: Operands) -> tuple[Any, ...] | None:
         if 0 in x[strides] or len(x[strides]) != len(x[sizes]):

@@ -1,4 +1,4 @@
-"""What unfold, fold and pooling share: windows as attributes, their rules, and those of their structs."""
+"""What unfold, fold and pooling share: attributes of sliding windows, and the rules of functions and structs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SizesOf = Callable[[Operands], Sequence[Any] | None]
 
 
 def sliding(x: Operands, sizes: Sequence[Any]) -> list[Windows]:
-    """The windows along each spatial dimension."""
+    """Returns the windows along each spatial dimension, where `sizes` are those of the image."""
     given = [[least] * len(x[_SIZES]) if x[name] is None else x[name] for name, least in _LEAST.items()]
     return [Windows(*one) for one in zip(sizes, *given, strict=True)]
 
 
 def columns_of(windows: Sequence[Windows]) -> tuple[int, int]:
-    """How many rows each channel becomes, and how many columns there are."""
+    """Returns how many rows of columns each channel becomes, and how many columns there are."""
     return prod(one.window for one in windows), prod(one.count for one in windows)
 
 
@@ -52,7 +52,7 @@ _NUMBERS = tuple(map(_at_least, _LEAST))
 
 
 def judged(x: Operands, sizes_of: SizesOf) -> list[Windows]:
-    """The windows; none while another rule is broken."""
+    """Returns the windows; none if another rule is broken."""
     sizes = sizes_of(x)
     broken = sizes is None or len(sizes) != len(x[_SIZES]) or any(rule.broken_by(x) for rule in (*_COUNTS, *_NUMBERS))
     return [] if broken else sliding(x, sizes or ())
@@ -71,12 +71,12 @@ def _fit(sizes_of: SizesOf) -> Rule:
 
 
 def function_rules(sizes_of: SizesOf, *own: Rule, made: Callable[[Operands, list[Windows]], Sequence[Any]]) -> Any:
-    """The rules of a function.
+    """Returns the rules of a function.
 
     Args:
-      sizes_of: the spatial sizes of the image.
-      own: the rules of the function alone, that come before those of the windows.
-      made: the sizes of the output.
+      sizes_of: takes the operands; returns the spatial sizes of the image.
+      own: rules of this function alone; they are checked before those of the windows.
+      made: takes the operands and the windows; returns the sizes of the output.
     """
 
     def too_large(x: Operands) -> str | None:
@@ -113,12 +113,12 @@ def struct_rules(
     law: Callable[[Sequence[int], Sequence[Windows]], tuple[int, ...]] = _columns,
     formula: str = f"(N, C * the product of {{{_SIZES}}}, the number of blocks)",
 ) -> tuple[Rule, ...]:
-    """The rules of a struct.
+    """Returns the rules of a struct.
 
     Args:
-      image: the tensor that windows slide over.
-      made: the other one.
-      law: its sizes, of those of the image and the windows.
+      image: the field of the tensor that windows slide over.
+      made: the field of the other tensor.
+      law: takes the sizes of the image and the windows; returns the sizes of the other tensor.
       formula: the same in words.
     """
 
@@ -145,5 +145,5 @@ def struct_rules(
 
 
 def support_of(image: str) -> tuple[Support, ...]:
-    """The table of both; the columns always have 3 dimensions."""
+    """Returns the table of feature levels of unfold and fold, where columns always have 3 dimensions."""
     return levels(("6_4", range(3, 9), ALL_TYPES), of=image)

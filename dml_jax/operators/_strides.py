@@ -1,4 +1,4 @@
-"""What a strided view and the write through one share: their rules."""
+"""The rules that as_strided and as_strided_scatter share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _one_dimension(x: Operands) -> str | None:
 
 
 def not_negative(name: str) -> Rule:
-    """A number, or every one of several, is at least 0."""
+    """The attribute, or each number of it, is at least 0."""
 
     def broken_by(x: Operands) -> str | None:
         values = x[name] if isinstance(x[name], tuple) else (x[name],)
@@ -23,7 +23,7 @@ def not_negative(name: str) -> Rule:
 
 
 def lengths(sizes: str) -> Rule:
-    """There is a stride per dimension of what has the sizes."""
+    """There is a stride per dimension of the view; messages call its sizes `sizes`."""
 
     def broken_by(x: Operands) -> str | None:
         count = len(sizes_of(x))
@@ -41,7 +41,7 @@ def _inside(x: Operands) -> str | None:
 
 
 def sizes_of(x: Operands) -> tuple[int, ...]:
-    """The sizes of the view."""
+    """Returns the sizes of the view."""
     return x["sizes"] if "sizes" in x else tuple(x["updates"].shape)
 
 

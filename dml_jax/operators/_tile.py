@@ -31,7 +31,7 @@ RULES = (COUNT, each_at_least("repeats", 0), representable("repeats", _tiled))
 
 
 def _dims(x: Operands) -> Dims:
-    """A dimension that is not repeated keeps its sharding; the copies of another one may lie anywhere."""
+    """A dimension that is not repeated keeps its sharding; the copies of another one may lie on any device."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
     tiled = [n if r == 1 else f"tiled {n}" for n, r in zip(names, x["repeats"], strict=True)]
     return Dims({"input": names}, tiled, names)

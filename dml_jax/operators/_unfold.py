@@ -44,7 +44,7 @@ RULES = function_rules(_sizes, SPATIAL, made=_made)
 
 
 def _dims(x: Operands) -> Dims:
-    """Rows are sharded as the channels that they come from."""
+    """Rows keep the sharding of the channels that they come from."""
     rank, count = x["input"].ndim, len(x["window_sizes"])
     names = [f"input {d}" for d in range(rank)]
     return Dims({"input": names}, [*names[: rank - count], "columns"])

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import jax
 
 from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Input, Output, Size2D
+from ..core.fields import Input, Output
 from ..core.interpolation import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank, representable, sizes_follow
 from ..core.sharding import Dims
+from ..core.small_structs import Size2D
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
 from ..lowering.taps import linear_taps, positions, repeat, sample
@@ -27,13 +28,13 @@ def _not_two(x: Operands) -> str | None:
 
 
 def _grown(x: Operands) -> list[tuple[int, int]]:
-    """The dimensions that are interpolated or repeated, and how often."""
+    """Returns the dimensions that grow, each with its factor."""
     rank = len(x["input"].shape)
     return [(rank - 2 + i, n) for i, n in enumerate(x["scale_size"]) if n != 1]
 
 
 def _enlarged(x: Operands) -> tuple[Any, ...] | None:
-    """The sizes of the output; None where another rule is broken."""
+    """Returns the sizes of the output; None if another rule is broken."""
     shape = tuple(x["input"].shape)
     if len(shape) < 2 or _not_two(x):
         return None
@@ -41,7 +42,7 @@ def _enlarged(x: Operands) -> tuple[Any, ...] | None:
 
 
 def _interpolated(x: Operands) -> list[Any]:
-    """The sizes that interpolation makes; none where another rule is broken."""
+    """Returns the sizes that interpolation makes; none if another rule is broken."""
     sizes = _enlarged(x)
     return [sizes[d] for d, _ in _grown(x)] if sizes and x["mode"] == "linear" else []
 

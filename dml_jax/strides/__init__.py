@@ -1,1 +1,1 @@
-"""The algebra of sizes and strides, without arrays."""
+"""Computes with sizes and strides alone; no file here knows arrays."""

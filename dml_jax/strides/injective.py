@@ -1,4 +1,4 @@
-"""Whether a strided layout gives every coordinate an element of its own: decided exactly, by a bounded search."""
+"""Decides by a bounded search whether sizes and strides give every coordinate an element of its own."""
 
 from collections.abc import Sequence
 from math import gcd, prod
@@ -7,9 +7,9 @@ __all__ = ["collision"]
 
 
 def collision(sizes: Sequence[int], strides: Sequence[int]) -> str | None:
-    """Says that two coordinates address one element, or that this could not be decided.
+    """Returns the fact that two coordinates address one element, or could; None if none do.
 
-    They do if some non-zero difference of coordinates has offset 0.
+    Two coordinates address one element if their difference, which is not 0, has offset 0.
     """
     dims = sorted(((s, n) for n, s in zip(sizes, strides, strict=True) if n > 1), reverse=True)
     spans = [sum((n - 1) * s for s, n in dims[d:]) for d in range(len(dims) + 1)]

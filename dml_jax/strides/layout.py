@@ -1,4 +1,4 @@
-"""Strided layouts as data: what a view of a flat buffer addresses, and the splits of the buffer that reach it."""
+"""`Layout`: a view of a flat buffer by sizes and strides, and the reshapes of the buffer that reach its elements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Layout:
 
     @property
     def span(self) -> int:
-        """Elements from the first to the last addressed one, both included."""
+        """How many elements there are from the first to the last that is addressed, both included."""
         return span(self.sizes, self.strides)
 
     @property
@@ -66,11 +66,11 @@ class Layout:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the elements lie without gaps, each addressed once."""
+        """Whether the view addresses every element of its span exactly once."""
         return prod(self.sizes) == self.span and self.is_nested and not self.repeats
 
     def in_words(self, elements: int, words: int) -> "Layout | None":
-        """The layout of words, so many `words` for so many `elements`, if the last dimension is a run of whole ones."""
+        """Returns the layout in words, where `elements` elements make `words` words; None if some word is not whole."""
         lengths = (self.offset, self.sizes[-1], *self.strides[:-1]) if self.sizes else ()
         if not lengths or self.strides[-1] != 1 or any(length % elements for length in lengths):
             return None
@@ -121,23 +121,23 @@ class Layout:
         return tuple(groups)
 
     def window(self, length: int) -> "Window | None":
-        """The array that a buffer of `length` elements is, if the view is a window of one.
+        """Returns the window that the view is, once a buffer of `length` elements is reshaped; None if it is no window.
 
-        Of one with a dimension for each of `dims` if there is such an array, as XLA:CPU loops fastest over those.
+        The array has a dimension for each of `dims` if possible, because XLA:CPU loops fastest over those.
         """
         found = (_window(groups, self.offset, length) for groups in (self.groups, self.merged_groups))
         return next(filter(None, found), None)
 
     @property
     def whole_length(self) -> int:
-        """The least length of a buffer that is an array whose window is the view: whole rows; the span if none is."""
+        """The least length of a buffer that can be reshaped so that the view is a window; the span if none can."""
         length = self.groups[0].rows * self.groups[0].unit if self.groups else self.span
         return length if self.window(length) else self.span
 
 
 @dataclass(frozen=True)
 class Window:
-    """A part of an array: `sizes` elements from `starts` on of one of `array_sizes`."""
+    """A part of an array of the sizes `array_sizes`: from `starts` on, of the sizes `sizes`."""
 
     array_sizes: tuple[int, ...]
     starts: tuple[int, ...]
@@ -159,12 +159,12 @@ def _window(groups: Sequence[Group], offset: int, length: int) -> Window | None:
 
 
 def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements from the first to the last that sizes and strides address, both included."""
+    """Returns how many elements there are from the first to the last that sizes and strides address."""
     return 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
 
 
 def _fitting(dims: Sequence[tuple[int, int]], count: int) -> tuple[int, int, int] | None:
-    """The first `count` (size, stride) as a group, if the others fit into its rows; always so for all of them."""
+    """Returns count, unit and inner of a group of the first `count` dimensions; None if the others exceed its rows."""
     unit = gcd(*(stride for _, stride in dims[:count]))
     inner = 1 + sum((n - 1) * s for n, s in dims[count:])
     return (count, unit, inner) if inner <= unit else None

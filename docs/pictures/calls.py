@@ -152,7 +152,7 @@ def _outputs(function: Callable, arguments: dict[str, object], kind: Picture) ->
 
 
 def _derived(function: Callable, arguments: dict[str, object], data: list[Array]) -> tuple[list, list]:
-    """The outputs, and the derivatives of those that have them by each array of the data."""
+    """In NumPy, the outputs, and the derivatives of those that have them by each array of the data."""
 
     def call(values: list[jax.Array]) -> tuple[list, list]:
         moved = iter(values)
@@ -164,7 +164,7 @@ def _derived(function: Callable, arguments: dict[str, object], data: list[Array]
         return [output for output in outputs if output.dtype.kind == "f"], outputs
 
     jacobians, outputs = jax.jit(jax.jacfwd(call, has_aux=True))([array.values for array in data])
-    return [np.asarray(output) for output in outputs], jacobians
+    return jax.device_get((outputs, jacobians))
 
 
 def _cell(value: float, parts: np.ndarray, labels: np.ndarray, hues: np.ndarray) -> tuple[str, int]:

@@ -42,7 +42,7 @@ from dml_jax import (
     desc_from_json,
 )
 from dml_jax.catalogue import STRUCTS as CLASSES
-from dml_jax.core.fields import ScaleAndBias
+from dml_jax.core.small_structs import ScaleAndBias
 
 pytestmark = pytest.mark.device
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_cases import activated
-from checks import assert_calls_agree, assert_close, assert_same_bits, sampled
+from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, together
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -26,7 +26,7 @@ from dml_jax import (
     compile_operator,
     convolution,
 )
-from dml_jax.core.fields import ScaleAndBias
+from dml_jax.core.small_structs import ScaleAndBias
 
 pytestmark = pytest.mark.device
 
@@ -495,8 +495,8 @@ def test_vmap_of_any_axis(direction, groups):
     x, w = numbered((2, 2 * groups, 3)), numbered((2 * groups, 2, 2))
     call = partial(convolution, direction=direction, group_count=groups)
     xs, ws = np.stack([x, -x, x + 1], -1), np.stack([w, w - 3, 2 * w], 1)
-    both = jax.vmap(call, in_axes=(-1, 1), out_axes=1)(xs, ws)
-    of_filters = jax.vmap(call, in_axes=(None, 1))(x, ws)
+    mapped = (jax.vmap(call, in_axes=(-1, 1), out_axes=1), xs, ws), (jax.vmap(call, in_axes=(None, 1)), x, ws)
+    both, of_filters = together(mapped)
     for i in range(3):
         wanted = oracle(xs[..., i], ws[:, i], direction=direction, group_count=groups)
         assert_same_bits(both[:, i], wanted)

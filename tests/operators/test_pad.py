@@ -445,6 +445,19 @@ def test_symbolic_dimensions():
                 jax.export.export(jax.jit(around))(spec)
 
 
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_bfloat16_of_a_symbolic_batch_keeps_its_bits(is_mapped):
+    """jax.export refines no cast to pairs of bytes."""
+    bits = np.uint16([[0x7F81, 0xFF81, 0x8000], [0x7FC0, 1, 0x3F80]])
+    one = partial(pad, start_padding=[0] * (2 - is_mapped), end_padding=[0, 1][is_mapped:], value=-0.0)
+    (n,) = jax.export.symbolic_shape("n")
+    spec = jax.ShapeDtypeStruct((n, 3), jnp.bfloat16)
+    padded = jax.export.export(jax.jit(jax.vmap(one) if is_mapped else one))(spec).call(bits.view(jnp.bfloat16))
+    assert (
+        np.asarray(padded).view(np.uint16).tolist() == np.pad(bits, [(0, 0), (0, 1)], constant_values=0x8000).tolist()
+    )
+
+
 # Explicit meshes.
 
 

@@ -467,3 +467,10 @@ def test_mistakes_are_named(change, error, match):
 
 def test_numbers_of_numpy_are_accepted():
     assert_same_bits(reduce(X, "sum", np.int64([1])), CASE(X))
+
+
+def test_an_extreme_lies_beyond_what_float32_counts():
+    x = np.zeros(2**24 + 2, np.uint8)
+    x[-1] = 1
+    assert reduce(x, "argmax").item() == 2**24 + 1
+    assert reduce(x[2:], "argmax").item() == 2**24 - 1

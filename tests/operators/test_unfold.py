@@ -298,3 +298,32 @@ def test_torch_agrees():
     peer = torch.nn.functional.unfold(torch.from_numpy(x), (3, 2), dilation=(2, 1), padding=(2, 1), stride=(1, 2))
     ours = unfold(x, (3, 2), dilations=(2, 1), start_padding=(2, 1), end_padding=(2, 1), strides=(1, 2))
     assert_same_bits(ours, peer.numpy())
+
+
+SIDE_BY_SIDE = [
+    (2, (8, 6), (0, 0), (0, 0)),
+    (3, (8, 7), (0, 0), (0, 0)),
+    (3, (7, 5), (1, 2), (1, 2)),
+    (14, (28, 30), (0, 1), (0, 0)),
+]
+
+
+@pytest.mark.parametrize("name", ["uint8", "bfloat16", "float32"])
+@pytest.mark.parametrize(("window", "sizes", "start", "end"), SIDE_BY_SIDE)
+def test_windows_side_by_side_are_moved_bit_for_bit_and_put_back(window, sizes, start, end, name):
+    """Those that reach into the padding, and sizes that no number of windows fills."""
+    bits = np.random.default_rng(8).integers(0, 256, (2, 3, *sizes, jnp.dtype(name).itemsize), np.uint8)
+    x = bits.view(jnp.dtype(name))[..., 0]
+    given = {"strides": (window,) * 2, "start_padding": start, "end_padding": end}
+    apart = sliding_window_view(np.pad(x, [(0, 0)] * 2 + list(zip(start, end, strict=True))), (window,) * 2, (2, 3))
+    apart = apart[:, :, ::window, ::window].transpose(0, 1, 4, 5, 2, 3)
+    expected = apart.reshape(2, 3 * window**2, -1)
+    columns = unfold(x, (window,) * 2, **given)
+    assert_same_bits(columns, np.ascontiguousarray(expected))
+    numbers = np.random.default_rng(9).integers(-9, 9, expected.shape).astype(x.dtype)
+    found = fold(numbers, sizes, (window,) * 2, **given)
+    assert found.shape == x.shape
+    ones = np.pad(np.ones(x.shape, np.uint8), [(0, 0)] * 2 + list(zip(start, end, strict=True)))
+    inside = sliding_window_view(ones, (window,) * 2, (2, 3))[:, :, ::window, ::window].transpose(0, 1, 4, 5, 2, 3)
+    kept = np.where(inside.reshape(expected.shape), numbers, np.zeros((), x.dtype))
+    assert_same_bits(unfold(np.asarray(found), (window,) * 2, **given), kept)

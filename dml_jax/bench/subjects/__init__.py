@@ -4,7 +4,8 @@ A file has generators of cases of about so many bytes, `quick`, `full`, `real`, 
 the best form of each peer, made of a case's attributes: `of_jnp` a function of the arrays; `of_numpy` and `of_cupy` one
 that writes into its first argument, a tuple if there are several outputs; `of_onnx` a node, or None. `TORCH` has forms
 by name, of which the fastest counts: each returns what holds the result, or None where that is the first argument. The
-one called "compile" is compiled by torch. An operator without a file is not measured.
+one called "compile" is compiled by torch. NumPy, CuPy and ONNX Runtime are left out where they have no such operator.
+An operator without a file is not measured.
 """
 
 from collections.abc import Mapping

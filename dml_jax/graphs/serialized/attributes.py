@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.activation import ACTIVATIONS
 from ...core.activation import Activation as Fused
+from ...core.activation_table import ACTIVATIONS
 from ...core.data_type import DataType
 from ...core.desc import OperatorDesc
-from ...core.fields import Field, scalar_of
+from ...core.fields import Field
+from ...core.scalar import scalar_of
 from ...errors import ConstraintError
 from .parts import Activation, Attribute
 from .places import at

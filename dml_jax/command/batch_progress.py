@@ -1,0 +1,89 @@
+"""How far a batch job is: a progress bar, and what Ctrl-C does to the job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from ..batch.jobs import Share
+    from ..batch.mapping import Progress
+
+__all__ = ["Interruption", "ProgressBar"]
+
+
+class Interruption:
+    """The first Ctrl-C ends the job after the batch at hand and records it; the second leaves at once."""
+
+    def __init__(self) -> None:
+        self._asked: bool = False
+        self._last: Progress | None = None
+
+    def begin(self) -> None:
+        """Takes over SIGINT and SIGTERM."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._signalled)
+
+    def check(self, progress: Progress) -> None:
+        """Raises KeyboardInterrupt, after a batch, if there was a first Ctrl-C."""
+        self._last = progress
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def report(self, output: Path, share: Share) -> NoReturn:
+        """Says where the same command goes on, and exits."""
+        from ..batch.journal import progress_path, read_record
+
+        rows = read_record(progress_path(output, share.index, share.count)).rows
+        where = f"item {rows} of {self._last.total}" if self._last and self._last.total else "where it was"
+        click.echo(f"interrupted: {output}: run it again to continue from {where}", err=True)
+        sys.exit(130)
+
+    def _signalled(self, *_: Any) -> None:
+        if self._asked or self._last is None:  # nothing is at work, or it takes too long
+            shown = b"\x1b[?25h" if os.isatty(2) else b""  # the bar hides the cursor
+            os.write(2, shown + b"interrupted: run it again to continue\n")
+            os._exit(130)
+        self._asked = True
+
+
+class ProgressBar:
+    """A progress bar on the standard error, where that is a terminal."""
+
+    def __init__(self, output: Path):
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[speed]:.2f} GB/s"),
+            TimeRemainingColumn(),
+        )
+        self._output, self._has_begun = output, False
+        console = Console(stderr=True)
+        self._bar = Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task(output.name, total=1, speed=0.0)
+
+    def show(self, progress: Progress) -> None:
+        """Moves the bar; the first time it says where an earlier run has stopped."""
+        if not self._has_begun and progress.resumed:
+            said = f"{self._output}: continues from item {progress.resumed} of {progress.total}"
+            self._bar.console.print(said, markup=False, highlight=False, soft_wrap=True)
+        self._has_begun = True
+        speed = progress.bytes / max(progress.seconds, 1e-9) / 1e9
+        self._bar.update(self._task, completed=progress.rows, total=progress.total, speed=speed)
+
+    def __enter__(self) -> ProgressBar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._bar.stop()

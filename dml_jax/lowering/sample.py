@@ -1,0 +1,28 @@
+"""Whether many updates write one row, told by a sample of them while the program runs."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+__all__ = ["many_meet"]
+
+SAMPLE = 4096
+OFTEN = 16  # of the sample: one update of 256 writes this row
+BUCKETS = 2**16
+# The odd number next to 2**32 / 1.618: its multiples, modulo 2**32, are spread evenly whatever repeats among updates.
+GOLDEN = 2654435769
+
+
+def many_meet(rows: jax.Array, count: int) -> jax.Array:
+    """Whether a row may be written by one update of 256 or more; rarely true where none is, as rows share buckets.
+
+    Args:
+      rows: the row of each update, at least one; `count` for one that is dropped, which meets none.
+      count: of rows.
+    """
+    golden = jnp.uint32(GOLDEN)
+    at = lax.iota(jnp.uint32, SAMPLE) * golden % jnp.uint32(rows.shape[0])
+    some = rows.at[at.astype(jnp.int32)].get(mode="promise_in_bounds")
+    bucket = (some.astype(jnp.uint32) * golden // jnp.uint32(2**32 // BUCKETS)).astype(jnp.int32)
+    written = (some < count).astype(jnp.int32)
+    return jnp.zeros(BUCKETS, jnp.int32).at[bucket].add(written, mode="promise_in_bounds").max() >= OFTEN

@@ -823,6 +823,7 @@ def test_windows_need_rows_and_planes():
     assert not windowed.fits_windows(x[:, :30], (0, 3), (0, 3), "constant")  # short rows
     assert not windowed.fits_windows(x, (0, 300), (0, 0), "wrap")  # many windows
     assert not windowed.fits_windows(x.astype(jnp.bfloat16), (0, 3), (0, 3), "edge")
+    assert not windowed.fits_windows(jax.ShapeDtypeStruct((2**20, 2**11), jnp.uint8), (0, 3), (0, 3), "edge")
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "complex64"])

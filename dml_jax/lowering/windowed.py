@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from .bits import index_dtype, is_key, is_narrow
+from .bits import is_key, is_narrow
 from .borders import PERIODS, cut_runs, source_of
 from .forms import known_bytes
 
@@ -23,6 +22,7 @@ __all__ = ["fits_windows", "pad_in_windows"]
 SHORTEST = {"constant": 56}  # elements of a row of the result; what is shorter gains nothing
 SHORTEST_COPIES = 16
 MOST = 4  # windows to choose from
+FARTHEST = 2**30  # elements, in int32 with windows around them
 PLANES = 16  # as many as one that is padded in another way
 
 
@@ -41,7 +41,8 @@ def fits_windows(array: Any, start: Sequence[int], end: Sequence[int], mode: str
     if not known_bytes(array) or not shape or not start[-1] + end[-1] or is_key(array) or is_narrow(array.dtype):
         return False
     pieces = _pieces(shape[-1], start[-1], end[-1], mode)
-    if start[-1] + shape[-1] + end[-1] < SHORTEST.get(mode, SHORTEST_COPIES) or len(pieces) > MOST:
+    length = start[-1] + shape[-1] + end[-1]
+    if length < SHORTEST.get(mode, SHORTEST_COPIES) or len(pieces) > MOST or prod(shape) + length > FARTHEST:
         return False
     first = _first_padded(start, end)
     outside = _outside(shape[first:], start[-1] + end[-1], pieces)
@@ -121,13 +122,13 @@ def _pad_rows(
 ) -> jax.Array:
     """Of (planes, ...): all dimensions but the first get borders; wrong where a window reaches outside of the array."""
     *rows, length = (x.shape[0], *(a + n + b for a, n, b in zip(start, x.shape[1:], end, strict=True)))
-    dtype = index_dtype([x.size + 2 * length])
+    dtype = jnp.int32  # see FARTHEST
     row, is_inside = lax.broadcasted_iota(dtype, rows, 0), jnp.ones(rows, bool)
     for d, (before, n) in enumerate(zip(start[:-1], x.shape[1:-1], strict=True), 1):
         at = lax.broadcasted_iota(dtype, rows, d)
         row = row * n + source_of("edge" if mode == "constant" else mode, at, before, n)
         is_inside &= (at >= before) & (at < before + n)
-    row *= np.asarray(x.shape[-1], dtype)
+    row *= x.shape[-1]
     column = lax.broadcasted_iota(jnp.int32, (*rows, length), len(rows))
     flat, result = x.reshape(-1), None
     for piece in pieces:

@@ -62,8 +62,6 @@ def pad_in_windows(
     planes = prod(array.shape[:first])
     pieces = _pieces(array.shape[-1], start[-1], end[-1], mode)
     before, behind = _outside(array.shape[first:], start[-1] + end[-1], pieces)
-    padded = _pad_rows(array.reshape(planes, *array.shape[first:]), start[first:], end[first:], pieces, mode, value)
-
     leading = [1] * (first - 1)
     whole = array.reshape(planes, *array.shape[first:])
     padded = _pad_rows(whole, start[first:], end[first:], pieces, mode, value)

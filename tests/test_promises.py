@@ -404,13 +404,12 @@ def test_a_symbolic_batch_is_exported(case):
     arrays = case.leaves
     (b,) = jax.export.symbolic_shape("b")
     specs = [jax.ShapeDtypeStruct((b, *a.shape), a.dtype) for a in arrays]
-    with (
-        contextlib.nullcontext()
-        if case.has_symbolic_batches
-        else pytest.raises(NotImplementedError, match="non-static")
-    ):
-        exported = jax.export.export(jax.jit(jax.vmap(case)))(*specs)
-    for count in (1, 3) if case.has_symbolic_batches else ():
+    if not case.has_symbolic_batches:  # nor has what XLA makes of it; a form for CPUs may
+        with dml_jax.use_form("plain"), pytest.raises(NotImplementedError, match="non-static"):
+            jax.export.export(jax.jit(jax.vmap(case)))(*specs)
+        return
+    exported = jax.export.export(jax.jit(jax.vmap(case)))(*specs)
+    for count in (1, 3):
         batch = [np.stack([a] * count) for a in arrays]
         assert_is(exported.call(*batch), jax.tree.map(lambda y, count=count: np.stack([y] * count), case(*arrays)))
 

@@ -85,7 +85,8 @@ def _zeros_of(data: Sequence[jax.Array], shape: Sequence[Any]) -> jax.Array:
 
 def _nothing(x: jax.Array, row: Sequence[Any]) -> jax.Array:
     """No row, of `x`."""
-    return x.reshape(-1)[:0].reshape(0, *row)
+    # With strides: jax 0.10 needs them where the gradient is added to a ref.
+    return lax.slice(x.reshape(-1), (0,), (0,), (1,)).reshape(0, *row)
 
 
 def varying_alike(*tree: Any) -> Any:

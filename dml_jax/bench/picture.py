@@ -10,6 +10,8 @@ from .results import Results
 
 __all__ = ["check_drawable", "draw"]
 
+COLOURS, MARKERS = 10, "o^sDv"  # matplotlib has so many colours; then the next marker begins
+ROWS = 28  # of the legend that are as high as the picture
 # What matplotlib's colours are for viewers who prefer dark pages; letters are filled with what the root has.
 DARK = {
     "fill: #ffffff": "fill: #0d1117",
@@ -60,10 +62,12 @@ def _fill(axes: Any, results: Results) -> None:
     ours = [row for row in results.rows if row.contender == "dml_jax"]
     ceiling = sorted({(row.moved, row.moved / row.seconds / row.of_copy / 1e9) for row in ours})
     axes.plot(*zip(*ceiling, strict=True), color="0.6", lw=1, zorder=1, label="a copy of as many bytes")
-    for operator in dict.fromkeys(row.operator for row in ours):
+    operators = dict.fromkeys(row.operator for row in ours)
+    for number, operator in enumerate(operators):
         points = [(row.moved, row.moved / row.seconds / 1e9) for row in ours if row.operator == operator]
-        axes.scatter(*zip(*points, strict=True), s=14, label=operator, zorder=2)
+        marker = MARKERS[number // COLOURS % len(MARKERS)]
+        axes.scatter(*zip(*points, strict=True), s=14, marker=marker, color=f"C{number}", label=operator, zorder=2)
     axes.set(xscale="log", yscale="log", xlabel="bytes that have to move", ylabel="GB/s")
     axes.set_title(f"dml_jax on {results.device}, {results.date[:10]}", loc="left")
     axes.grid(alpha=0.3, which="both", lw=0.4)
-    axes.legend(fontsize="small")
+    axes.figure.legend(loc="outside right upper", fontsize="x-small", ncols=1 + len(operators) // ROWS)

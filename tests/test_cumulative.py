@@ -216,6 +216,7 @@ def in_steps(shape, dtype):
     )
 
 
+@pytest.mark.thinned(6)
 @every_function
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize(("shape", "axis"), LONG_ROWS)

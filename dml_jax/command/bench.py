@@ -49,7 +49,11 @@ Examples:
     "--size", type=click.IntRange(1), metavar="MIB", show_default="64 on a CPU, else 256", help="MiB of data per case."
 )
 @click.option(
-    "--rounds", type=click.IntRange(1), default=9, metavar="N", help="Samples of each contender, taken in turn."
+    "--rounds",
+    type=click.IntRange(1),
+    metavar="N",
+    show_default="9, with --quick 3",
+    help="Samples of each contender, taken in turn.",
 )
 @click.option(
     "--cpu-devices",
@@ -80,7 +84,7 @@ def bench(
     is_quick: bool,
     only: tuple[str, ...],
     size: int | None,
-    rounds: int,
+    rounds: int | None,
     cpu_devices: int | None,
     peers: bool,
     only_list: bool,
@@ -115,7 +119,7 @@ def bench(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        old, results = _reported(plan, rounds, peers, json_file, csv_file, picture, compare)
+        old, results = _reported(plan, rounds or (3 if is_quick else 9), peers, json_file, csv_file, picture, compare)
     except (BatchError, ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
     if _interrupted:

@@ -418,7 +418,7 @@ def test_an_element_that_many_neighbours_meet(mode, dtype):
         assert_same_bits(program(at.astype(np.int32), cotangent), as_type(expected, dtype))
 
 
-@pytest.mark.parametrize("form", ["chunks", "pulled", "numbered"])
+@pytest.mark.parametrize("form", ["chunks", "pulled", "numbered", "sampled"])
 def test_loops_and_branches_inside_of_a_shard_map(form):
     """They need values that are typed alike: as different on every device, zeros that are added to included."""
     mesh = jax.make_mesh((1,), ("x",), (AxisType.Auto,), devices=jax.devices()[:1])

@@ -13,7 +13,7 @@ from jax import lax
 
 from .linear import varying_alike
 
-__all__ = ["add_chunks", "as_image", "widen"]
+__all__ = ["add_chunks", "as_image", "from_image", "widen"]
 
 CHUNK = 2**19  # bytes of widened updates: a part of the L2 cache
 
@@ -21,6 +21,11 @@ CHUNK = 2**19  # bytes of widened updates: a part of the L2 cache
 def as_image(numbers: jax.Array) -> jax.Array:
     """The bits of bfloat16, other numbers as they are."""
     return lax.bitcast_convert_type(numbers, jnp.uint16) if numbers.dtype == jnp.bfloat16 else numbers
+
+
+def from_image(image: jax.Array, dtype: Any) -> jax.Array:
+    """Undoes `as_image` for numbers of a type."""
+    return lax.bitcast_convert_type(image, dtype) if dtype == jnp.bfloat16 else image
 
 
 def widen(image: jax.Array, wide: Any) -> jax.Array:

@@ -16,11 +16,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .combine import wide_type
 from .forms import forced_form
-from .windows import Windows, unfold_windows
+from .unfold import unfold_windows
+from .wide_types import wide_type
+from .windows import Windows
 
-__all__ = ["by_columns", "by_groups", "by_taps", "convolve", "form_on_cpu", "plain"]
+__all__ = ["by_columns", "by_groups", "by_taps", "convolve", "convolve_back", "form_on_cpu", "plain"]
 
 # A form: of x [N, C, *sizes], w [O, C / groups, *kernel], the windows and the groups to [N, O, *counts].
 _Form = Callable[[jax.Array, jax.Array, Sequence[Windows], int], jax.Array]
@@ -62,6 +63,43 @@ def convolve(
         w,
         cpu=lambda x, w: form(x, w, windows, groups),
         default=lambda x, w: plain(x, w, windows, groups, precision),
+    )
+
+
+def convolve_back(
+    x: jax.Array,
+    w: jax.Array,
+    windows: Sequence[Windows],
+    sizes: Sequence[int],
+    groups: int,
+    precision: lax.Precision | None,
+) -> jax.Array:
+    """The transpose of `convolve`, for a filter that is reversed: a convolution with zeros between the elements of x.
+
+    Args:
+      x: [N, C, *counts], what a convolution made.
+      w: [C, O / groups, *kernel], of x's type.
+      windows: of the filter along each spatial dimension, of sizes *counts.
+      sizes: of the spatial dimensions that are made.
+      groups: divides C and O.
+      precision: of products on accelerators; None is the one that JAX is set to.
+
+    Returns:
+      [N, O, *sizes], of x's type.
+    """
+    channels, made, *spatial = w.shape
+    by_group = w.reshape(groups, channels // groups, made, *spatial).swapaxes(1, 2)
+    starts = [one.span - 1 - one.start for one in windows]
+    ends = [n + one.start - one.stride * (one.size - 1) - 1 for n, one in zip(sizes, windows, strict=True)]
+    return lax.conv_general_dilated(
+        x,
+        by_group.reshape(groups * made, channels // groups, *spatial),
+        [1] * len(windows),
+        list(zip(starts, ends, strict=True)),
+        lhs_dilation=[one.stride for one in windows],
+        rhs_dilation=[one.dilation for one in windows],
+        feature_group_count=groups,
+        precision=precision,
     )
 
 

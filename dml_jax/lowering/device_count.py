@@ -1,6 +1,7 @@
 """Functions that are told, when they are lowered, for how many devices: only the program knows, not the host."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from math import prod
 from typing import Any
@@ -14,6 +15,7 @@ from .words import becomes_words
 
 __all__ = ["by_devices"]
 
+WIDE = ("int64", "uint64", "float64", "complex128")
 # The number of devices to a function of arrays.
 ByDevices = Callable[[int], Callable[..., jax.Array]]
 
@@ -65,7 +67,11 @@ def _evaluate(*arrays: jax.Array, function: ByDevices, aval: Any) -> jax.Array:
 
 def _lower(context: mlir.LoweringRuleContext, *operands: Any, function: ByDevices, aval: Any) -> Any:
     devices = _devices(context.module_context.axis_context)
-    return mlir.lower_fun(partial(_called, function, devices), multiple_results=False)(context, *operands)
+    lower = mlir.lower_fun(partial(_called, function, devices), multiple_results=False)
+    # A compiled operator computes with 64 bits, and is lowered when they are off again: a cast back would be cut.
+    is_wide = any(str(getattr(one, "dtype", "")) in WIDE for one in (aval, *context.avals_in))
+    with jax.enable_x64(True) if is_wide else nullcontext():
+        return lower(context, *operands)
 
 
 def _called(function: ByDevices, devices: int, *arrays: jax.Array) -> jax.Array:

@@ -19,6 +19,7 @@ __all__ = [
     "Chosen",
     "Form",
     "Options",
+    "choose_anywhere",
     "choose_form",
     "forced_form",
     "forcing",
@@ -49,20 +50,29 @@ FormName = Literal[
     "ranges",
     "concatenated",
     "gathered",
+    "fanned_out",
     "inverse",
     "copies",
     "runs",
     "sampled",
     "filled",
+    "hottest",
     "parts",
     "wide",
     "copied",
     "bounded",
     "branched",
+    "flattened",
     "windowed",
     "chunks",
     "pulled",
     "numbered",
+    "row_by_row",
+    "turned",
+    "triangles",
+    "rounds",
+    "blocks",
+    "flag_words",
 ]
 FORMS: Mapping[FormName, str] = {
     "plain": "the jax.numpy form",
@@ -78,20 +88,29 @@ FORMS: Mapping[FormName, str] = {
     "ranges": "a dimension is cut into ranges, which are put one after the other",
     "concatenated": "copies are put one after the other",
     "gathered": "where each result comes from is computed, and read there",
+    "fanned_out": "a thread reads an element once and writes it to several parts of the result",
     "inverse": "what is written once per row is read through the inverse permutation",
     "copies": "updates are added to several tables in turn, and those up",
     "runs": "updates are sorted by row and added in blocks, always in one order",
     "sampled": "updates are added at once, or in runs if a sample of them says that many meet",
-    "filled": "what is written into is filled with zeros by words",
+    "filled": "what is written into is filled with zeros by words, four parts at once",
+    "hottest": "what is met most often in a row is added up apart, if a sample says that this is much",
     "parts": "halves of the updates are added one after the other",
     "wide": "narrow integers are combined as 32-bit ones",
     "copied": "what is written into is copied by a loop of its own",
     "bounded": "elements of a short row pass bounds that change none, and their loop is vectorised",
     "branched": "what moves is compiled alone, in a branch",
+    "flattened": "what lies in one run is moved as one dimension",
     "windowed": "rows with a border are chosen from windows of the flattened array",
-    "chunks": "narrow updates are widened and added in chunks that stay in the cache",
+    "chunks": "numbers are widened and combined in chunks that stay in the cache",
     "pulled": "each row reads its first updates itself, and the sum of the others",
     "numbered": "elements are added by one number each, in four parts at once",
+    "row_by_row": "each row is combined with what those before it made",
+    "turned": "an axis is turned before and after it is scanned from its end",
+    "triangles": "blocks are added up by products with triangular matrices of ones",
+    "rounds": "the greatest of what is left is found k times",
+    "blocks": "only the blocks with the greatest maxima are looked into",
+    "flag_words": "of every 32 flags the first one that is left is written, until none is",
 }
 
 _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
@@ -108,9 +127,10 @@ def use_form(name: FormName) -> Iterator[None]:
 
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "split_joined", "axis_last",
-        "rows_first", "ranges", "concatenated", "gathered", "bounded", "copied", "branched" or "windowed"; of what adds
-        up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "parts", "wide", "chunks",
-        "pulled" or "numbered".
+        "rows_first", "ranges", "concatenated", "gathered", "fanned_out", "flattened", "bounded", "copied", "branched"
+        or "windowed"; of what adds up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled",
+        "hottest", "parts", "wide", "chunks", "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is
+        greatest, "rounds" or "blocks"; of what is not zero, "flag_words".
 
     Raises:
       ConstraintError: another name.
@@ -202,7 +222,7 @@ def choose_form(options: Callable[[int], Options], table: Sequence[Choice], forc
 
         def by_number(devices: int) -> Form:
             forms, case = options(devices)
-            return of_leaves(_choose(forms, table, case, forced))
+            return of_leaves(choose_anywhere(forms, table, case, forced))
 
         return by_devices(by_number, lambda devices: of_leaves(options(devices)[0]["plain"]))(*leaves)
 
@@ -212,10 +232,13 @@ def choose_form(options: Callable[[int], Options], table: Sequence[Choice], forc
 def is_plain(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> bool:
     """Whether the plain form is chosen on every platform: what gives way on one device gives way on several."""
     forms, case = options(1)
-    return _choose(forms, table, case, forced) is forms["plain"]
+    return choose_anywhere(forms, table, case, forced) is forms["plain"]
 
 
-def _choose(forms: Mapping[str, Form], table: Sequence[Choice], case: Mapping[str, Any], forced: str | None) -> Form:
+def choose_anywhere(
+    forms: Mapping[str, Form], table: Sequence[Choice], case: Mapping[str, Any], forced: str | None
+) -> Form:
+    """The same of forms that any number of devices run; it has the derivatives that they have."""
     plain = forms["plain"]
     if forced is not None:
         return forms.get(forced, plain)

@@ -10,9 +10,10 @@ from jax import lax
 
 from .bits import as_bits, is_float, is_float8
 from .bounded import SHORT, as_unsigned, from_unsigned, has_unsigned, never_one, within_bounds
-from .combine import ADD, combine_updates
+from .combine import combine_updates
 from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .linear import linear
+from .reduction import ADD
 from .rows import Write
 from .shards import TableShards, on_each_device
 from .slices import Slices

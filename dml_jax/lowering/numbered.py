@@ -7,18 +7,52 @@ updates take them in turn. With two places per row, of the row of updates to the
     added to p0  p1  3   p1  p0     and 7 = p0 + p1 at the end
 """
 
+from itertools import pairwise
+from math import prod
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["add_numbers"]
+from .chunks import as_image, widen
+from .reduction import Reduction
+from .rows import Rows, Write
+from .wide_types import wide_type
 
+__all__ = ["add_by_number", "dim_in_parts"]
+
+PARTS = 4
 PLACES = 8  # a power of two
 SHORTEST = 8 * PLACES  # of shorter rows the places would take more than an eighth of the memory of the updates
 
 
-def add_numbers(at: jax.Array, numbers: jax.Array, count: int, mode: str) -> jax.Array:
+def dim_in_parts(rows: Rows) -> int | None:
+    """Which of the dimensions that go along is cut into parts: the first that is long enough; None if none is."""
+    sizes = [rows.shape[d] for d in rows.slices.along]
+    return next((i for i, size in enumerate(sizes) if size >= PARTS), None)
+
+
+def add_by_number(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+) -> jax.Array:
+    """Tables of one dimension, which XLA:CPU adds to at once."""
+    which, wide = dim_in_parts(Rows(shape, write)), wide_type(updates.dtype)
+    assert which is not None
+    dim, of_indices = write.slices.along[which], write.slices.indices_along[which]
+    bounds = [shape[dim] * part // PARTS for part in range(PARTS + 1)]
+    mode = "drop" if write.mode == "fill" else "promise_in_bounds"
+    parts = []
+    for start, stop in pairwise(bounds):
+        of = (*shape[:dim], stop - start, *shape[dim + 1 :])
+        own, added = (lax.slice_in_dim(x, start, stop, axis=of_indices) for x in (indices, updates))
+        length = added.shape[-1] if write.slices.indexed == (len(shape) - 1,) else 1  # where neighbours may meet
+        at, numbers = Rows(of, write).element_of_each(own), widen(as_image(added), wide)
+        parts.append(_add_numbers(at.reshape(-1, length), numbers.reshape(-1, length), prod(of), mode).reshape(of))
+    return lax.concatenate(parts, dim).astype(updates.dtype)
+
+
+def _add_numbers(at: jax.Array, numbers: jax.Array, count: int, mode: str) -> jax.Array:
     """The sum of the numbers for each element: (count,), of the type of `numbers`.
 
     Args:

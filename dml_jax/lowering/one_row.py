@@ -11,14 +11,25 @@ import jax.numpy as jnp
 from jax import lax
 
 from .chunks import as_image
+from .reduction import Reduction
+from .rows import Rows, Write
+from .wide_types import wide_type
 
-__all__ = ["Sum", "unless_one_row"]
+__all__ = ["sum_by_row"]
 
 # The row of each update, the updates, how many rows, and in which type they are added; to the sum of each row.
 Sum = Callable[[jax.Array, jax.Array, int, Any], jax.Array]
 
 
-def unless_one_row(sum_rows: Sum) -> Sum:
+def sum_by_row(
+    sum_rows: Sum, shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
+) -> jax.Array:
+    """Adds the updates of each row up to zeros, by `sum_rows` unless all are for one row."""
+    rows, wide, add = Rows(shape, write), wide_type(updates.dtype), _unless_one_row(sum_rows)
+    return rows.unfold(add(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, wide))
+
+
+def _unless_one_row(sum_rows: Sum) -> Sum:
     """The same as `sum_rows`, which adds to several rows; bfloat16 that is all for one row is added up by columns."""
 
     def function(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax.Array:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["float_in_order", "number_of_rank", "order", "rank"]
+__all__ = ["float_in_order", "in_order_of_bits", "number_of_rank", "order", "rank"]
 
 End = Literal["least", "greatest"]
 
@@ -25,7 +25,7 @@ def rank(x: jax.Array, nan: End) -> jax.Array:
     x = x.astype(jnp.float32) if jnp.finfo(x.dtype).bits < 32 else x
     bits = lax.bitcast_convert_type(x, jnp.dtype(f"int{8 * x.dtype.itemsize}"))
     limits = jnp.iinfo(bits.dtype)
-    ordered = _inverted(bits)
+    ordered = in_order_of_bits(bits)
     return jnp.where(jnp.isnan(x), np.asarray(limits.max if nan == "greatest" else limits.min, bits.dtype), ordered)
 
 
@@ -34,7 +34,7 @@ def number_of_rank(ranks: jax.Array, dtype: Any, nan: End) -> jax.Array:
     if not jnp.issubdtype(dtype, jnp.floating):
         return ranks
     limits = jnp.iinfo(ranks.dtype)
-    number = lax.bitcast_convert_type(_inverted(ranks), jnp.dtype(f"float{8 * ranks.dtype.itemsize}"))
+    number = lax.bitcast_convert_type(in_order_of_bits(ranks), jnp.dtype(f"float{8 * ranks.dtype.itemsize}"))
     is_nan = ranks == np.asarray(limits.max if nan == "greatest" else limits.min, ranks.dtype)
     return jnp.where(is_nan, np.asarray(np.nan, number.dtype), number).astype(dtype)
 
@@ -57,9 +57,9 @@ def order(x: jax.Array) -> jax.Array:
 
 def float_in_order(x: jax.Array) -> jax.Array:
     """Any 32-bit integers as floats, NaNs among them, whose total order is the same."""
-    return lax.bitcast_convert_type(_inverted(x), jnp.float32)
+    return lax.bitcast_convert_type(in_order_of_bits(x), jnp.float32)
 
 
-def _inverted(bits: jax.Array) -> jax.Array:
+def in_order_of_bits(bits: jax.Array) -> jax.Array:
     """All bits but the sign, of what is negative; its own inverse."""
     return jnp.where(bits < 0, bits ^ np.asarray(jnp.iinfo(bits.dtype).max, bits.dtype), bits)

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .combine import ADD, MAX, MIN, MUL, Reduction, check_sortable, combine_updates, wide_type
+from .combine import combine_updates
 from .gather import read_of, reading
 from .linear import linear
-from .rows import Rows, Write
+from .reduction import ADD, MAX, MIN, MUL, Reduction
+from .rows import Rows, Write, check_sortable
+from .wide_types import wide_type
 
 __all__ = ["reduce_slices"]
 

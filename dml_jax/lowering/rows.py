@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..errors import ConstraintError
 from .shards import TableShards
 from .slices import Slices
 
-__all__ = ["Rows", "Write"]
+__all__ = ["Rows", "Write", "check_sortable"]
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,19 @@ class Rows:
             at.append(clamped.astype(jnp.int32) * np.int32(strides[batch + t]))
         row = sum(at[1:], at[0])
         return (jnp.where(inside, row, np.int32(self.count)) if self.write.mode == "fill" else row).reshape(-1)
+
+
+def check_sortable(what: str, indices: Any, shape: tuple[Any, ...], write: Write) -> None:
+    """Refuses what cannot be sorted by the number of its row.
+
+    Raises:
+      ConstraintError: a size is symbolic, or there are 2**31 elements or updates.
+    """
+    if not Rows(shape, write).are_numbered(indices):
+        raise ConstraintError(
+            f"{what} needs sizes that are known while tracing, and fewer than 2**31 elements and updates,"
+            f" but the sizes are {shape}, and {indices.shape[:-1]} of the updates"
+        )
 
 
 def _strides(sizes: Sequence[int]) -> list[int]:

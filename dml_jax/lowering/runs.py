@@ -22,9 +22,11 @@ import numpy as np
 from jax import lax
 
 from .bits import as_bits
+from .reduction import Reduction
+from .rows import Rows, Write
 from .words import element, from_words, join_elements, lanes, to_words
 
-__all__ = ["combine_runs"]
+__all__ = ["combine_in_runs"]
 
 # Of an array of rows, one per lane of a word, encoded.
 Lanes = Sequence[jax.Array]
@@ -33,7 +35,20 @@ FIRST_BLOCK = 4  # most runs are short, and what is read of each row is so many 
 LATER_BLOCK = 16
 
 
-def combine_runs(rows: jax.Array, table: jax.Array | None, updates: jax.Array, count: int, reduction: Any) -> jax.Array:
+def combine_in_runs(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, *data: jax.Array
+) -> jax.Array:
+    """Combines the updates of each row, run by run."""
+    *table, updates = data
+    rows = Rows(shape, write)
+    held = rows.fold(table[0]) if table else None
+    found = _combine_rows(rows.row_of_each(indices), held, rows.fold_updates(updates), rows.count, reduction)
+    return rows.unfold(found)
+
+
+def _combine_rows(
+    rows: jax.Array, table: jax.Array | None, updates: jax.Array, count: int, reduction: Reduction
+) -> jax.Array:
     """Combines the updates of each row, encoded, and decodes once.
 
     Args:
@@ -41,7 +56,7 @@ def combine_runs(rows: jax.Array, table: jax.Array | None, updates: jax.Array, c
       table: (count, width), what takes part besides; or None: then rows without an update are the identity.
       updates: (number, width), the number at least 1.
       count: of rows.
-      reduction: a `combine.Reduction`.
+      reduction: what is done where two meet.
     """
     numbers, order = lax.sort((rows, lax.iota(jnp.int32, rows.shape[0])), num_keys=1, is_stable=True)
     packed = _Packed(updates, reduction)

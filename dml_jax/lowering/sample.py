@@ -1,16 +1,34 @@
-"""Whether many updates write one row, told by a sample of them while the program runs."""
+"""Sums of updates of which many may write one row, or few: a sample of them tells while the program runs."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["many_meet"]
+from .at_once import combine_at_once
+from .fills import fill_fanned_out
+from .reduction import Reduction
+from .rows import Rows, Write
+from .runs import combine_in_runs
+
+__all__ = ["combine_by_sample", "many_meet"]
 
 SAMPLE = 4096
 OFTEN = 16  # of the sample: one update of 256 writes this row
 BUCKETS = 2**16
 # The odd number next to 2**32 / 1.618: its multiples, modulo 2**32, are spread evenly whatever repeats among updates.
 GOLDEN = 2654435769
+
+
+def combine_by_sample(
+    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, *data: jax.Array
+) -> jax.Array:
+    """Adds all at once where few updates meet, and in runs where many do."""
+    rows = Rows(shape, write)
+    in_runs, at_once = (partial(form, shape, write, reduction) for form in (combine_in_runs, combine_at_once))
+    few = partial(at_once, fill=fill_fanned_out)
+    return lax.cond(many_meet(rows.row_of_each(indices), rows.count), in_runs, few, indices, *data)
 
 
 def many_meet(rows: jax.Array, count: int) -> jax.Array:

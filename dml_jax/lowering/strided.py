@@ -13,11 +13,11 @@ from jax import lax
 from ..strides.layout import Group, Layout, span
 from .bits import as_bits, carry_bits, index_dtype, is_float, is_key, is_narrow
 from .branches import in_branch
-from .combine import wide_type
 from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
 from .gather import Read, gather_slices
 from .linear import linear, transpose_of
 from .slices import Slices
+from .wide_types import wide_type
 from .words import as_integers, becomes_words, from_words, join_lanes, lanes, to_words, words_per_element
 
 __all__ = ["TABLE", "in_storage_order", "place", "update", "view"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 __all__ = [
@@ -14,8 +15,10 @@ __all__ = [
     "becomes_words",
     "element",
     "from_words",
+    "join_all",
     "join_elements",
     "join_lanes",
+    "join_words",
     "lanes",
     "to_words",
     "words_per_element",
@@ -63,7 +66,7 @@ def from_words(words: jax.Array, dtype: Any) -> jax.Array:
         return words
     count = words.dtype.itemsize // dtype.itemsize
     narrow = lax.bitcast_convert_type(words, _INTEGERS[dtype.itemsize]).reshape(*outer, last * count)
-    return narrow != 0 if dtype == jnp.bool_ else lax.bitcast_convert_type(narrow, dtype)
+    return _from_integers(narrow, dtype)
 
 
 def element(words: jax.Array, lane: int, dtype: Any) -> jax.Array:
@@ -84,11 +87,29 @@ def join_elements(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
     return reduce(or_, [number << (width * lane) for lane, number in enumerate(numbers)])
 
 
-def join_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
-    """An array of `dtype`, stored by words, from `as_integers` of it; its last dimension is a multiple of `lanes`."""
+def join_words(integers: jax.Array, dtype: Any) -> jax.Array:
+    """Words of `as_integers` of an array of `dtype`; its last dimension is a multiple of `lanes`."""
     count = lanes(dtype)
+    if count == 1:
+        return integers
     split = integers.reshape(*integers.shape[:-1], integers.shape[-1] // count, count)
-    return from_words(join_elements([split[..., lane] for lane in range(count)], integers.dtype), dtype)
+    return join_elements([split[..., lane] for lane in range(count)], integers.dtype)
+
+
+def join_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
+    """The same as an array of `dtype`, stored by words."""
+    return from_words(join_words(integers, dtype), dtype)
+
+
+def join_all(integers: jax.Array, dtype: Any) -> jax.Array:
+    """The same of any sizes: a word that is not full at the end is filled up and cut, by a pass at a copy's speed."""
+    flat, rest = integers.reshape(-1), -integers.size % lanes(dtype)
+    if not rest:
+        return join_lanes(flat, dtype).reshape(integers.shape)
+    words = join_words(lax.pad(flat, np.zeros((), flat.dtype), [(0, rest, 0)]), dtype)
+    # Fused with the cut, each element would be stored on its own; as floats, NaNs would be quieted by it on CPUs.
+    cut = lax.slice_in_dim(from_words(lax.optimization_barrier(words), flat.dtype), 0, flat.size)
+    return _from_integers(cut.reshape(integers.shape), dtype)
 
 
 def as_integers(array: jax.Array) -> jax.Array:
@@ -97,3 +118,7 @@ def as_integers(array: jax.Array) -> jax.Array:
         return array
     image = _INTEGERS[array.dtype.itemsize]
     return array.astype(image) if array.dtype == jnp.bool_ else lax.bitcast_convert_type(array, image)
+
+
+def _from_integers(array: jax.Array, dtype: Any) -> jax.Array:
+    return array != 0 if dtype == jnp.bool_ else lax.bitcast_convert_type(array, dtype)

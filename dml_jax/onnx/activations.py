@@ -6,11 +6,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax, nn
 
 from ..core.activation import Activation
 from ..errors import ConstraintError
-from ..lowering.combine import wide_type
+from ..lowering.along import compute_along
+from ..lowering.extremes import place_of_extreme
+from ..lowering.wide_types import wide_type
 from ..operators import activate
 from .arrange import axis_of
 from .values import Array, Operators, float_for, on_device
@@ -57,20 +60,27 @@ def _gelu(x: jax.Array, approximate: str) -> jax.Array:
 
 def _along(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.Array]:
     """A function of an array along one axis."""
-    return _rounded(lambda x, axis: function(x, axis_of("axis", axis, x.ndim)))
+
+    def along(*, axis: int, **arrays: Any) -> jax.Array:
+        (x,) = map(on_device, arrays.values())
+        at = axis_of("axis", axis, x.ndim)
+        return compute_along(lambda x: function(x, at), x, (at,))
+
+    return along
 
 
 def _from(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.Array]:
     """The versions before 13: along all axes from one on, as if they were one."""
 
-    def flattened(x: jax.Array, axis: int) -> jax.Array:
+    def flattened(*, axis: int, **arrays: Any) -> jax.Array:
+        (x,) = map(on_device, arrays.values())
         if not -x.ndim <= axis <= x.ndim:
             raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}], but it is {axis}")
         at = axis if axis >= 0 else axis + x.ndim
         rows = x.reshape(prod(x.shape[:at]), prod(x.shape[at:]))
-        return function(rows, 1).reshape(x.shape)
+        return compute_along(lambda x: function(x, 1), rows, (1,)).reshape(x.shape)
 
-    return _rounded(flattened)
+    return flattened
 
 
 def _shifted(function: Callable[[jax.Array, int], jax.Array]) -> Callable[[jax.Array, int], jax.Array]:
@@ -91,7 +101,8 @@ def _hardmax(x: jax.Array, axis: int) -> jax.Array:
     """1 for the first of the greatest."""
     if not x.size:
         return x
-    return nn.one_hot(jnp.argmax(x, axis), x.shape[axis], dtype=x.dtype, axis=axis)
+    is_first = lax.broadcasted_iota(np.uint32, x.shape, axis) == place_of_extreme(x, axis, "greatest")
+    return is_first.astype(x.dtype)
 
 
 OPERATORS: Operators = {

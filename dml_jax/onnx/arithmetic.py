@@ -6,7 +6,7 @@ from jax import lax
 
 from .. import operators
 from ..errors import ConstraintError
-from ..lowering.combine import wide_type
+from ..lowering.wide_types import wide_type
 from .elementwise import add
 from .values import Array, Operators, arrays, on_device
 

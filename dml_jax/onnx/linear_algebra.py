@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import ConstraintError
-from ..lowering.combine import wide_type
+from ..lowering.wide_types import wide_type
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "det", "einsum"]

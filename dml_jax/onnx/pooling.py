@@ -11,7 +11,8 @@ from jax import lax
 
 from .. import operators
 from ..errors import ConstraintError
-from ..lowering.combine import wide_type
+from ..lowering.extremes import extreme
+from ..lowering.wide_types import wide_type
 from ..lowering.windows import Windows
 from .values import Array, Operators, on_device
 from .windows import rounded_up, windows_of
@@ -90,7 +91,7 @@ def global_average_pool(*, x: Array) -> Array:
 
 
 def global_max_pool(*, x: Array) -> Array:
-    return jnp.max(on_device(x), _spatial(x), keepdims=True)
+    return extreme(on_device(x), _spatial(x), "greatest")
 
 
 def global_lp_pool(*, x: Array, p: float = 2) -> Array:

@@ -20,7 +20,8 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, same_sizes
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..lowering.combine import wide_type
+from ..lowering.along import compute_along
+from ..lowering.wide_types import wide_type
 from ._elementwise import elementwise
 
 __all__ = [
@@ -86,6 +87,8 @@ def activate(input: Data, activation: Fusion, *, out_sharding: OutSharding = Non
     Source: the structs from DML_ACTIVATION_CELU_OPERATOR_DESC to DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC.
     """
     array = jnp.asarray(input)
+    if activation.axes:
+        return compute_along(activation, array, activation.axes)
     return activation(array.astype(wide_type(array.dtype))).astype(array.dtype)
 
 

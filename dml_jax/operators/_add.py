@@ -25,7 +25,7 @@ from ..core.support import (
     Support,
     levels,
 )
-from ..lowering.combine import wide_type
+from ..lowering.wide_types import wide_type
 from ._elementwise import elementwise
 
 __all__ = ["ElementWiseAdd1Desc", "ElementWiseAddDesc", "add"]

@@ -25,7 +25,7 @@ from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_
 from ..core.tensor import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.bits import is_key
-from ..lowering.combine import wide_type
+from ..lowering.wide_types import wide_type
 from ._elementwise import elementwise
 from ._identity import identity
 

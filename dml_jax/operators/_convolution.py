@@ -37,8 +37,8 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.combine import wide_type, widen_apart
-from ..lowering.convolve import convolve
+from ..lowering.convolve import convolve, convolve_back
+from ..lowering.wide_types import wide_type, widen_apart
 from ..lowering.windows import Windows
 
 __all__ = ["ConvolutionDesc", "ConvolutionDirection", "ConvolutionMode", "convolution"]
@@ -326,33 +326,13 @@ def convolution(
     if is_backward != (mode == "convolution"):
         weights = lax.rev(weights, range(2, weights.ndim))
     if is_backward:
-        made = _backward(widen_apart(input, wide), weights, windows, sizes, group_count)
+        made = convolve_back(widen_apart(input, wide), weights, windows, sizes, group_count, lax.Precision.HIGHEST)
     else:
         made = convolve(widen_apart(input, wide), weights, windows, group_count, lax.Precision.HIGHEST)
     made = lax.pad(made, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
     if bias is not None:
         made = made + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))
     return (made if activation is None else activation(made)).astype(dtype)
-
-
-def _backward(
-    input: jax.Array, filter: jax.Array, windows: Sequence[Windows], sizes: Sequence[int], groups: int
-) -> jax.Array:
-    """A convolution of the input with strides - 1 zeros between its elements, and with the reversed filter."""
-    channels, made, *spatial = filter.shape
-    by_group = filter.reshape(groups, channels // groups, made, *spatial).swapaxes(1, 2)
-    starts = [one.span - 1 - one.start for one in windows]
-    ends = [n + one.start - one.stride * (one.size - 1) - 1 for n, one in zip(sizes, windows, strict=True)]
-    return lax.conv_general_dilated(
-        input,
-        by_group.reshape(groups * made, channels // groups, *spatial),
-        [1] * len(windows),
-        list(zip(starts, ends, strict=True)),
-        lhs_dilation=[one.stride for one in windows],
-        rhs_dilation=[one.dilation for one in windows],
-        feature_group_count=groups,
-        precision=lax.Precision.HIGHEST,
-    )
 
 
 # The struct.

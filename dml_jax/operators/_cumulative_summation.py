@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection, direction_of
 from ..core.desc import OperatorDesc, set_fields
@@ -15,7 +16,8 @@ from ..core.operator import operator
 from ..core.rules import Rule
 from ..core.support import Support
 from ..core.tensor import TensorDesc
-from ._cumulative import RULES, STRUCT_RULES, SUMMATION, accumulate, dims_of, since
+from ..lowering.cumulative import SUMMATION, accumulate
+from ._cumulative import RULES, STRUCT_RULES, dims_of, since
 
 __all__ = ["CumulativeSummationDesc", "cumulative_summation"]
 
@@ -60,7 +62,8 @@ def cumulative_summation(
     Source: DML_CUMULATIVE_SUMMATION_OPERATOR_DESC, which says nothing of the order of additions, of their width for
       FLOAT16, or of integers that overflow.
     """
-    return accumulate(SUMMATION, input, axis, direction, exclusive)
+    array, reverse = jnp.asarray(input), direction == "decreasing"
+    return accumulate(SUMMATION, array, axis % array.ndim, reverse=reverse, exclusive=exclusive)
 
 
 @dataclass(frozen=True, init=False)

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..lowering.bits import carry_bits, index_dtype
+from ..lowering.bits import index_dtype
+from ..lowering.narrow import move_narrow
 
 __all__ = ["filled"]
 
@@ -21,4 +22,8 @@ def filled(input: jax.Array, begin: int, end: int, value: Any) -> jax.Array:
     low, high = (min(max(number, int(limits.min)), int(limits.max)) for number in (begin, end))
     diagonal = lax.broadcasted_iota(dtype, sizes, 1) - lax.broadcasted_iota(dtype, sizes, 0)
     is_filled = (diagonal >= low) ^ (diagonal < high) ^ (end >= begin)
-    return carry_bits(lambda _, input, value: jnp.where(is_filled, value, input), None, input, jnp.asarray(value))
+    return move_narrow(_chosen, is_filled, input, jnp.asarray(value))
+
+
+def _chosen(is_filled: jax.Array, input: jax.Array, value: jax.Array) -> jax.Array:
+    return jnp.where(is_filled, value, input)

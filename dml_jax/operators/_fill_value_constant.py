@@ -21,6 +21,7 @@ from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
+from ..lowering.fills import can_fan_out, fill, fill_fanned_out
 from ..lowering.narrow import move_narrow
 
 __all__ = ["FillValueConstantDesc", "fill_value_constant"]
@@ -63,7 +64,9 @@ def fill_value_constant(
 
     Source: DML_FILL_VALUE_CONSTANT_OPERATOR_DESC.
     """
-    return move_narrow(lambda _, value: jnp.broadcast_to(value, tuple(sizes)), None, jnp.asarray(value))
+    value, sizes = jnp.asarray(value), tuple(sizes)
+    others = {"fanned_out": lambda _, value: fill_fanned_out(value, sizes)} if can_fan_out(sizes, value.dtype) else None
+    return move_narrow(lambda _, value: fill(value, sizes), None, value, others=others)
 
 
 @dataclass(frozen=True, init=False)

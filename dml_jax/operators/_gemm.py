@@ -31,7 +31,7 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.combine import wide_type
+from ..lowering.wide_types import wide_type
 
 __all__ = ["GemmDesc", "MatrixTransform", "gemm"]
 

@@ -101,8 +101,15 @@ def join(inputs: DataList, axis: int, *, out_sharding: OutSharding = None) -> ja
     def concatenate(_: None, *inputs: jax.Array) -> jax.Array:
         return lax.concatenate(inputs, axis % inputs[0].ndim)
 
+    def concatenate_runs(_: None, *inputs: jax.Array) -> jax.Array:
+        joined = lax.concatenate([x.reshape(-1) for x in inputs], 0)
+        return joined.reshape([n if d != axis % first.ndim else -1 for d, n in enumerate(first.shape)])
+
+    first = inputs[0]
+    is_outermost = known_bytes(*inputs) > 0 and first.ndim > 1 and prod(first.shape[: axis % first.ndim]) == 1
+    others = {"flattened": concatenate_runs} if is_outermost else None
     in_runs = all(known_bytes(x) and prod(x.shape[axis:]) * x.dtype.itemsize % 4 == 0 for x in inputs)
-    return move_narrow(concatenate, None, *inputs, words=lambda _: concatenate, in_runs=in_runs)
+    return move_narrow(concatenate, None, *inputs, words=lambda _: concatenate, in_runs=in_runs, others=others)
 
 
 def _joined(x: Operands) -> tuple[int, ...] | None:

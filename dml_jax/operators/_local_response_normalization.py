@@ -16,8 +16,9 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, floats, minimum_rank, numbers, same_sizes
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
-from ..lowering.combine import wide_type
-from ..lowering.windows import Windows, sum_windows
+from ..lowering.wide_types import wide_type
+from ..lowering.window_sums import sum_windows
+from ..lowering.windows import Windows
 
 __all__ = ["LocalResponseNormalizationDesc", "local_response_normalization"]
 

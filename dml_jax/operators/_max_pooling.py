@@ -21,9 +21,13 @@ from ..core.operator import operator
 from ..core.promises import Promises
 from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
+from ..lowering.forms import forced_form
 from ..lowering.ranks import order
 from ..lowering.slices import Slices
-from ..lowering.windows import Windows, unfold_axis
+from ..lowering.unfold import unfold_axis
+from ..lowering.window_maxima import greatest_in_windows, least_number, pick_in_windows
+from ..lowering.window_parts import have_parts, have_phases
+from ..lowering.windows import Windows
 from ._pooling import dims_of, pooling_rules, pooling_struct_rules
 from ._sliding import FieldInts, sliding
 
@@ -31,6 +35,7 @@ __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"
 
 # The index of no element: that of a window which lies in the padding alone.
 NONE = np.uint32(2**32 - 1)
+MOST_PICKED = 64  # elements of a window whose derivative is chosen from slices; more take seconds to compile
 
 
 def _too_many(x: Operands) -> str | None:
@@ -102,26 +107,68 @@ def max_pooling(
     array, count = jnp.asarray(input), len(window_sizes)
     windows = sliding(given, array.shape[-count:])
     lead, spatial = array.shape[:-count], array.shape[-count:]
-    made = tuple(one.count for one in windows)
-    least = _least(array.dtype)
     if 0 in spatial:
-        return jnp.full((*lead, *made), least), jnp.full((*lead, *made), NONE)
-    at = _greatest(array, windows)
-    is_padding = any((one.sizes_inside() == 0).any() for one in windows)
-    others = tuple(range(len(lead)))
-    values = read(
-        array.reshape(*lead, prod(spatial)),
-        at.reshape(*lead, prod(made), 1),
-        Slices(len(lead) + 1, (len(lead),), others, others),
-        mode="fill" if is_padding else "promise_in_bounds",
-        fill_value=least,
-        promises=Promises(),
-    )
+        made = (*lead, *(one.count for one in windows))
+        return jnp.full(made, least_number(array.dtype)), jnp.full(made, NONE)
+    is_plain = forced_form() == "plain" or not have_parts(windows)
+    values, at = (_read if is_plain else _compared)(array, windows)
     before = jnp.zeros((), np.uint32)
     for d, size in enumerate(lead):
         before = before * jnp.asarray(size).astype(np.uint32) + lax.broadcasted_iota(np.uint32, at.shape, d)
-    indices = jnp.where(at == NONE, at, before * np.uint32(prod(spatial)) + at)
-    return values.reshape(at.shape), indices
+    return values, jnp.where(at == NONE, at, before * np.uint32(prod(spatial)) + at)
+
+
+def _compared(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, jax.Array]:
+    """The greatest elements, and where they lie in the spatial dimensions, by their numbers in the windows."""
+    found, number = greatest_in_windows(lax.stop_gradient(array), windows)
+    at = _places(number, windows)
+
+    @jax.custom_jvp
+    def values(array: jax.Array, found: jax.Array, number: jax.Array, at: jax.Array) -> jax.Array:
+        return found
+
+    @values.defjvp
+    def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+        (_, _, number, at), (tangent, *_) = primals, tangents
+        is_small = prod(one.window for one in windows) <= MOST_PICKED and have_phases(windows)
+        moved = pick_in_windows(number, tangent, windows) if is_small else _values(tangent, at, windows, 0)
+        return values(*primals), moved
+
+    return values(array, found, number, at), at
+
+
+def _places(number: jax.Array, windows: Sequence[Windows]) -> jax.Array:
+    """Where elements of windows lie in the spatial dimensions, as numbers modulo 2**32."""
+    at, inner = jnp.zeros((), np.uint32), prod(one.window for one in windows)
+    for axis, one in enumerate(windows, number.ndim - len(windows)):
+        inner //= one.window
+        within = (number.astype(np.uint32) // np.uint32(inner)) % np.uint32(one.window)
+        first = (np.arange(one.count) * min(one.stride, one.padded) - one.start).astype(np.uint32)
+        first = first.reshape([-1 if d == axis else 1 for d in range(number.ndim)])
+        at = at * np.uint32(one.size) + within * np.uint32(one.dilation % 2**32) + first
+    return jnp.where(number < 0, NONE, at)
+
+
+def _read(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, jax.Array]:
+    """The same, where windows are long or the padding is: the elements are read at the places of the greatest keys."""
+    at = _greatest(array, windows)
+    return _values(array, at, windows, least_number(array.dtype)), at
+
+
+def _values(array: jax.Array, at: jax.Array, windows: Sequence[Windows], none: Any) -> jax.Array:
+    """The elements at places in the spatial dimensions; at `NONE` there is `none`."""
+    split = array.ndim - len(windows)
+    lead, spatial, others = array.shape[:split], array.shape[split:], tuple(range(split))
+    is_padding = any((one.sizes_inside() == 0).any() for one in windows)
+    values = read(
+        array.reshape(*lead, prod(spatial)),
+        at.reshape(*lead, prod(at.shape[split:]), 1),
+        Slices(split + 1, (split,), others, others),
+        mode="fill" if is_padding else "promise_in_bounds",
+        fill_value=np.asarray(none, array.dtype),
+        promises=Promises(),
+    )
+    return values.reshape(at.shape)
 
 
 def _greatest(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
@@ -141,15 +188,6 @@ def _greatest(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
         key = jnp.max(keys, 0)
         number = jnp.min(jnp.where(keys == key[None], numbers - np.uint32(1), NONE), 0) + np.uint32(1)
     return number - np.uint32(1)
-
-
-def _least(dtype: Any) -> np.ndarray:
-    if dtype == jnp.bool_:
-        return np.asarray(False)
-    if jnp.issubdtype(dtype, jnp.integer):
-        return np.asarray(jnp.iinfo(dtype).min, dtype)
-    infinite = np.asarray(-np.inf, np.float32).astype(dtype)
-    return infinite if np.isinf(infinite.astype(np.float32)) else np.asarray(jnp.finfo(dtype).min, dtype)
 
 
 # The structs.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ..core.arguments import as_name
 from ..core.data_type import DataType
@@ -27,7 +25,8 @@ from ..core.support import ALL_BUT_FLOAT64, FLOATS, INDEX_TYPES, RANK_4, RANKS_1
 from ..core.tensor import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.bits import is_key
-from ..lowering.combine import computed_type, widen_apart
+from ..lowering.extremes import End, extreme, place_of_extreme
+from ..lowering.totals import total
 
 __all__ = ["ReduceDesc", "ReduceFunction", "reduce"]
 
@@ -56,51 +55,13 @@ Name = Literal[
 FunctionName = Annotated[Name, attribute(as_name, *get_args(Name), shown="str")]
 
 
-# What makes one number of several, along axes that stay, of size 1; of numbers that are wide enough.
-
-
-def _index(choose: Callable[..., jax.Array], x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Finds indices of extremes. lax.argmax cannot be lowered for 64-bit numbers while x64 is off."""
-    (axis,) = axes
-    is_found = (x == choose(x, axes, keepdims=True)) | (x != x)
-    # XLA:CPU vectorises the least of floats, and of no integers: 8192x1024 in 2.2 instead of 24 ms.
-    is_exact = isinstance(x.shape[axis], int) and x.shape[axis] <= 2**24
-    dtype, beyond = (np.float32, np.float32(np.inf)) if is_exact else (np.uint32, np.uint32(2**32 - 1))
-    number = lax.broadcasted_iota(dtype, x.shape, axis)
-    return jnp.min(jnp.where(is_found, number, beyond), axes, keepdims=True).astype(np.uint32)
-
-
-def _sum(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    return jnp.sum(x, axes, dtype=x.dtype, keepdims=True)
-
-
-def _norm(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Computes a norm whose derivative is 0 where all elements are 0, like that of absolute values."""
-    total = _sum(x * x, axes)
-    is_zero = total == 0
-    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, total)))
-
-
-_COMPUTED: dict[str, Callable[[jax.Array, tuple[int, ...]], jax.Array]] = {
-    "argmax": partial(_index, jnp.max),
-    "argmin": partial(_index, jnp.min),
-    "average": lambda x, axes: jnp.mean(x, axes, keepdims=True),
-    "l1": lambda x, axes: _sum(x * jnp.sign(x), axes),  # whose derivative at 0 is 0
-    "l2": _norm,
-    "log_sum": lambda x, axes: jnp.log(_sum(x, axes)),
-    "log_sum_exp": lambda x, axes: jax.scipy.special.logsumexp(x, axes, keepdims=True),
-    "max": lambda x, axes: jnp.max(x, axes, keepdims=True),
-    "min": lambda x, axes: jnp.min(x, axes, keepdims=True),
-    "multiply": lambda x, axes: jnp.prod(x, axes, dtype=x.dtype, keepdims=True),
-    "sum": _sum,
-    "sum_square": lambda x, axes: _sum(x * x, axes),
-}
 _OF_BOOLS = {
     **dict.fromkeys(("l1", "max", "sum", "sum_square"), jnp.any),
     **dict.fromkeys(("min", "multiply"), jnp.all),
 }
-_INDICES = ("argmax", "argmin")
-_CHOOSES = (*_INDICES, "max", "min")
+_PLACES: Mapping[str, End] = {"argmax": "greatest", "argmin": "least"}
+_VALUES: Mapping[str, End] = {"max": "greatest", "min": "least"}
+_CHOOSES = (*_PLACES, *_VALUES)
 _OF_FLOATS = ("average", "l2", "log_sum", "log_sum_exp")
 _OF_COMPLEX = ("multiply", "sum")
 
@@ -146,7 +107,7 @@ def _chooses_none(x: Operands) -> str | None:
 
 def _not_one_axis(x: Operands) -> str | None:
     count = len(x["input"].shape if x["axes"] is None else x["axes"])
-    return None if count == 1 or x["function"] not in _INDICES else f"there are {count}"
+    return None if count == 1 or x["function"] not in _PLACES else f"there are {count}"
 
 
 def _reduced(x: Operands) -> tuple[Any, ...]:
@@ -158,7 +119,7 @@ def _too_many_indices(x: Operands) -> str | None:
     """XLA ends the process if there are so many, even where another size is 0."""
     sizes = _reduced(x)
     size = prod(n for n in sizes if isinstance(n, int) and n) * np.dtype(np.uint32).itemsize
-    return f"the sizes are {sizes}" if size >= 2**63 and x["function"] in _INDICES else None
+    return f"the sizes are {sizes}" if size >= 2**63 and x["function"] in _PLACES else None
 
 
 DISTINCT = custom("distinct(axes)", "{axes} must name no dimension twice", _repeated)
@@ -233,9 +194,11 @@ def reduce(
     array, along = jnp.asarray(input), _axes({"input": input, "axes": axes})
     if array.dtype == jnp.bool_ and function in _OF_BOOLS:
         return _OF_BOOLS[function](array, along, keepdims=True)
-    wide = widen_apart(array, jnp.int8 if array.dtype == jnp.bool_ else computed_type(array.dtype))
-    made = _COMPUTED[function](wide, along)
-    return made if function in _INDICES else made.astype(array.dtype)
+    if function in _PLACES:
+        return place_of_extreme(array, along[0], _PLACES[function])
+    if function in _VALUES:
+        return extreme(array, along, _VALUES[function])
+    return total(array, along, function)
 
 
 # The struct.

@@ -36,8 +36,8 @@ from ..core.sharding import Dims
 from ..core.struct_rules import right_aligned
 from ..core.support import FLOATS, RANK_4, Support
 from ..core.tensor import TensorDesc
-from ..lowering.combine import wide_type
 from ..lowering.linear import varying_alike
+from ..lowering.wide_types import wide_type
 
 __all__ = ["RecurrentNetworkDirection", "RnnDesc", "rnn"]
 

@@ -1,0 +1,35 @@
+"""The types in which numbers of narrow types are added and multiplied."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+__all__ = ["computed_type", "wide_type", "widen_apart"]
+
+
+def wide_type(dtype: Any) -> Any:
+    """In which numbers of a type are added and multiplied: float32 for narrower floats."""
+    is_narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    return np.dtype(np.float32) if is_narrow else dtype
+
+
+def computed_type(dtype: Any) -> Any:
+    """The same, and eight bits at least for integers: XLA:GPU ends the process over scans of fewer."""
+    if jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits < 8:
+        return jnp.uint8 if jnp.issubdtype(dtype, jnp.unsignedinteger) else jnp.int8
+    return wide_type(dtype)
+
+
+def widen_apart(array: Any, dtype: Any) -> jax.Array:
+    """An array in a wider type; of types that few devices have, in memory of its own.
+
+    XLA:GPU reads int4 at the wrong places where it fuses the cast with a reduction, and finds no convolution of float8
+    where it fuses it with one.
+    """
+    wide = jnp.asarray(array).astype(dtype)
+    is_float8 = jnp.issubdtype(array.dtype, jnp.floating) and jnp.finfo(array.dtype).bits <= 8
+    is_rare = is_float8 or (jnp.issubdtype(array.dtype, jnp.integer) and jnp.iinfo(array.dtype).bits < 8)
+    return lax.optimization_barrier(wide) if is_rare else wide

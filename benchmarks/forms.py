@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from dml_jax import lowering, use_form
 from dml_jax.bench import accumulate, cases
-from dml_jax.bench.case import Case, data, random_indices
+from dml_jax.bench.case import Case, data, normal, random_indices
 from dml_jax.bench.contenders import Contender, JaxRun
 from dml_jax.bench.measuring import Effort, Measured, measure
 from dml_jax.lowering.forms import Choice, watch_choices
@@ -125,7 +125,7 @@ def _values(allowed: Any, usual: Sequence[Any]) -> Sequence[Any]:
 
 
 def _others(size: int) -> Iterator[Case]:
-    """What no benchmark of an operator has: reductions into a table, and rows of a buffer that fills no words."""
+    """What no benchmark of an operator has, such as reductions into a table, and rows of a buffer of torn words."""
     rows = size // 256
     for dtype, reduction, count in (
         ("int8", "add", rows),
@@ -146,6 +146,25 @@ def _others(size: int) -> Iterator[Case]:
             ),
             512 * rows + 256 * count,
             tolerance=1e-2 if dtype == "bfloat16" else 0.0,
+        )
+    for dtype, function in (("bfloat16", "multiply"), ("bfloat16", "log_sum_exp"), ("int32", "sum_square")):
+        shape = (size // 1024, 1024)
+        yield Case(
+            "reduce",
+            f"{function}, axes 1 of {'x'.join(map(str, shape))} {dtype}",
+            {"function": function, "axes": (1,)},
+            lambda shape=shape, dtype=dtype: ((1 + 0.01 * normal(shape, "float32")).astype(dtype),),
+            prod(shape) * jnp.dtype(dtype).itemsize,
+            tolerance=1e-2 if dtype == "bfloat16" else 0.0,
+        )
+    for function in ("sum", "max"):
+        yield Case(
+            "reduce",
+            f"{function}, axes 0 of 16x{size // 64} float32",
+            {"function": function, "axes": (0,)},
+            lambda: (normal((16, size // 64), "float32"),),
+            size,
+            tolerance=2**-16,
         )
     columns = 2**16
     for itemsize in (1, 2):
@@ -176,7 +195,7 @@ def _is_listed(row: Row, field: str) -> bool:
 
 def _choices(candidate: Candidate) -> list[Any]:
     arrays = candidate.case.make()
-    with jax.enable_x64(arrays[0].dtype.itemsize == 8), watch_choices() as seen:
+    with jax.enable_x64(candidate.case.needs_x64(arrays)), watch_choices() as seen:
         shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
         jax.jit(candidate.function).trace(*shapes).lower(lowering_platforms=("cpu",))
     return seen

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from .case import Case
-from .subjects import SUBJECTS
+from .subjects import SUBJECTS, cases_of
 
 __all__ = ["full", "quick", "real", "small", "sweep"]
 
@@ -41,5 +41,5 @@ def sweep(largest: int) -> Iterator[Case]:
 
 
 def _of_all(plan: str, size: int) -> Iterator[Case]:
-    for subject in SUBJECTS.values():
-        yield from getattr(subject, plan, lambda _: ())(size)
+    for operator in SUBJECTS:
+        yield from cases_of(operator, plan, size)

@@ -17,7 +17,9 @@ __all__ = ["Effort", "Measured", "measure"]
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
 TOO_SLOW = 0.1  # seconds of a call; then one is enough
-REST = 0.005  # seconds; so long threads of OpenMP spin after a call, and on two cores take one from whoever is next
+REST = 0.005  # seconds between samples, at least
+IDLE = 0.1  # of one core: what a process uses while none of its threads spins
+SPINNING = 1.0  # seconds; nobody is waited for longer
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def _is_same(value: np.ndarray, first: np.ndarray, tolerance: float) -> bool:
 
 
 def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
-    first = {name: _timed(run, 1) for name, run in runs.items()}  # touches every page
+    first = {name: _timed(run, 1, rested=True) for name, run in runs.items()}  # touches every page
     samples = {name: [seconds] for name, seconds in first.items() if seconds > TOO_SLOW}
     runs = {name: run for name, run in runs.items() if name not in samples}
     calls = {name: max(1, min(1000, round(effort.seconds / _timed(run, 2)))) for name, run in runs.items()}
@@ -152,13 +154,27 @@ def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
     for _ in range(effort.rounds):
         shuffler.shuffle(order)  # whoever comes after a slow one finds colder caches
         for name in order:
-            time.sleep(REST)
-            samples[name].append(_timed(runs[name], calls[name]))
+            samples[name].append(_timed(runs[name], calls[name], rested=True))
     return samples
 
 
-def _timed(run: Run, calls: int) -> float:
-    """Seconds of one call."""
+def _rest() -> None:
+    """Waits until no thread of whoever was called last spins, for on two cores it takes one from whoever is next.
+
+    After a call, threads of OpenMP spin for 5 ms, those of ONNX Runtime for 100.
+    """
+    end = time.perf_counter() + SPINNING
+    while time.perf_counter() < end:
+        used = time.process_time()
+        time.sleep(REST)
+        if time.process_time() - used < IDLE * REST:
+            return
+
+
+def _timed(run: Run, calls: int, *, rested: bool = False) -> float:
+    """Seconds of one call; `rested` for one that counts."""
+    if rested:
+        _rest()
     start = time.perf_counter()
     for turn in range(calls):
         run.step(turn)

@@ -13,14 +13,20 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (2, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    shape = (size // itemsize // 1024, 1024)
+    for name in ("RELU", "SIGMOID", "TANH", "GELU", "SOFTMAX"):
+        yield Case(
+            "activate",
+            f"{name.lower()} of {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
+            {"activation": Activation(f"ACTIVATION_{name}")},
+            lambda: (normal(shape, itemsize),),
+            2 * size,
+            tolerance=2**-8 if itemsize == 2 else 2**-11 if name == "GELU" else 2**-18,
+        )
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -73,16 +79,3 @@ def of_onnx(a: Attributes) -> OnnxNode | None:
 
 def _name(a: Attributes) -> str:
     return a["activation"].operator_type.removeprefix("ACTIVATION_")
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    shape = (size // itemsize // 1024, 1024)
-    for name in ("RELU", "SIGMOID", "TANH", "GELU", "SOFTMAX"):
-        yield Case(
-            "activate",
-            f"{name.lower()} of {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
-            {"activation": Activation(f"ACTIVATION_{name}")},
-            lambda: (normal(shape, itemsize),),
-            2 * size,
-            tolerance=2**-8 if itemsize == 2 else 2**-11 if name == "GELU" else 2**-18,
-        )

@@ -13,14 +13,19 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (2, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    for name, attributes in (("", {}), ("and ReLU, ", {"activation": Activation("ACTIVATION_RELU")})):
+        yield Case(
+            "add",
+            f"{name}{DTYPES[itemsize].name} {mega(size)}",
+            attributes,
+            lambda: (normal((size // itemsize,), itemsize), normal((size // itemsize,), itemsize)[::-1]),
+            3 * size,
+            tolerance=ROUNDED[itemsize],
+        )
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -46,15 +51,3 @@ TORCH: Mapping[str, Form] = {"add": _added}
 
 def of_onnx(a: Attributes) -> OnnxNode | None:
     return None if a else OnnxNode("Add")
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    for name, attributes in (("", {}), ("and ReLU, ", {"activation": Activation("ACTIVATION_RELU")})):
-        yield Case(
-            "add",
-            f"{name}{DTYPES[itemsize].name} {mega(size)}",
-            attributes,
-            lambda: (normal((size // itemsize,), itemsize), normal((size // itemsize,), itemsize)[::-1]),
-            3 * size,
-            tolerance=ROUNDED[itemsize],
-        )

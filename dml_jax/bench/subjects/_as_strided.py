@@ -22,14 +22,33 @@ REAL = (
     ("tubelets of 2x16x16", (2, 4, 1, 3, 5, 6), (2, 14, 16, 14, 16, 3), _NARROW),
 )
 
+ITEMSIZES = tuple(DTYPES)
+ALL_ARE_QUICK = True
 
-def quick(size: int) -> Iterator[Case]:
-    yield from _views(size, 4)
 
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        yield from _views(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    n, h, w, c = 8, 128, 128, max(1, size // itemsize // (8 * 128 * 128))
+    buffer = n * h * w * c
+    layouts = {
+        "transposed": ((h * w, n * c), (1, h * w), buffer),
+        "NHWC as NCHW": ((n, c, h, w), (h * w * c, 1, w * c, c), buffer),
+        "padded rows": ((n * h, w * c), (w * c + 32, 1), n * h * (w * c + 32)),
+    }
+    for name, (sizes, strides, length) in layouts.items():
+        yield Case(
+            "as_strided",
+            f"{name} {DTYPES[itemsize].name} {mega(size)}",
+            {"sizes": sizes, "strides": strides},
+            lambda length=length: (data((length,), itemsize),),
+            2 * prod(sizes) * itemsize,
+        )
+    yield Case(
+        "as_strided",
+        f"broadcast rows {DTYPES[itemsize].name} {mega(size)}",
+        {"sizes": (h * w, n * c), "strides": (0, 1)},
+        lambda: (data((n * c,), itemsize),),
+        buffer * itemsize,
+    )
 
 
 def real(size: int) -> Iterator[Case]:
@@ -69,31 +88,6 @@ def _offsets(attributes: Attributes) -> Any:
     return sum(
         (jnp.arange(n, dtype=jnp.int32) * s).reshape((1,) * d + (n,) + (1,) * (len(sizes) - 1 - d))
         for d, (n, s) in enumerate(zip(sizes, strides, strict=True))
-    )
-
-
-def _views(size: int, itemsize: int) -> Iterator[Case]:
-    n, h, w, c = 8, 128, 128, max(1, size // itemsize // (8 * 128 * 128))
-    buffer = n * h * w * c
-    layouts = {
-        "transposed": ((h * w, n * c), (1, h * w), buffer),
-        "NHWC as NCHW": ((n, c, h, w), (h * w * c, 1, w * c, c), buffer),
-        "padded rows": ((n * h, w * c), (w * c + 32, 1), n * h * (w * c + 32)),
-    }
-    for name, (sizes, strides, length) in layouts.items():
-        yield Case(
-            "as_strided",
-            f"{name} {DTYPES[itemsize].name} {mega(size)}",
-            {"sizes": sizes, "strides": strides},
-            lambda length=length: (data((length,), itemsize),),
-            2 * prod(sizes) * itemsize,
-        )
-    yield Case(
-        "as_strided",
-        f"broadcast rows {DTYPES[itemsize].name} {mega(size)}",
-        {"sizes": (h * w, n * c), "strides": (0, 1)},
-        lambda: (data((n * c,), itemsize),),
-        buffer * itemsize,
     )
 
 

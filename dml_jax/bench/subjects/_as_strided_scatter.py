@@ -10,14 +10,22 @@ from ..case import DTYPES, Case, Form, data
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (1, 2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 2, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    for name, width, columns, offset in (("half of each row", 1024, 512, 0), ("odd columns", 1022, 511, 3)):
+        rows = size // itemsize // width
+        yield Case(
+            "as_strided_scatter",
+            f"{name} of {rows}x{width} {DTYPES[itemsize].name}",
+            {"strides": (width, 1), "offset": offset},
+            lambda rows=rows, width=width, columns=columns: (
+                data((rows * width,), itemsize),
+                data((rows, columns), itemsize)[::-1],
+            ),
+            2 * rows * width * itemsize,
+        )
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -48,18 +56,3 @@ TORCH: Mapping[str, Form] = {
         lambda out, x, u: torch.as_strided_scatter(x, u, u.shape, a["strides"], a["offset"])
     ),
 }
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    for name, width, columns, offset in (("half of each row", 1024, 512, 0), ("odd columns", 1022, 511, 3)):
-        rows = size // itemsize // width
-        yield Case(
-            "as_strided_scatter",
-            f"{name} of {rows}x{width} {DTYPES[itemsize].name}",
-            {"strides": (width, 1), "offset": offset},
-            lambda rows=rows, width=width, columns=columns: (
-                data((rows * width,), itemsize),
-                data((rows, columns), itemsize)[::-1],
-            ),
-            2 * rows * width * itemsize,
-        )

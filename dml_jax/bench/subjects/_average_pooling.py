@@ -14,14 +14,11 @@ from . import pooling
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (2, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    return pooling.cases("average_pooling", size, itemsize, ROUNDED[itemsize], lambda count: count * itemsize)
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -56,7 +53,3 @@ TORCH: Mapping[str, Form] = {"avg_pool2d": _pooled}
 
 def of_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("AveragePool", pooling.node_attributes(a))
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    return pooling.cases("average_pooling", size, itemsize, ROUNDED[itemsize], lambda count: count * itemsize)

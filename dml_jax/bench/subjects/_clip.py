@@ -11,14 +11,17 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield _case(size, 4)
+ITEMSIZES = (1, 2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 2, 4):
-        yield _case(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    yield Case(
+        "clip",
+        f"{DTYPES[itemsize].name} {mega(size)}",
+        {"min": 16, "max": 40} if itemsize == 1 else {"min": -0.5, "max": 1.0},
+        lambda: ((data if itemsize == 1 else normal)((size // itemsize,), itemsize),),
+        2 * size,
+    )
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -35,13 +38,3 @@ TORCH: Mapping[str, Form] = {"clamp": lambda torch, a: lambda out, x: torch.clam
 def of_onnx(a: Attributes) -> OnnxNode:
     bounds = (a["min"], a["max"])
     return OnnxNode("Clip", arrays=lambda arrays: (arrays[0], *(np.asarray(b, arrays[0].dtype) for b in bounds)))
-
-
-def _case(size: int, itemsize: int) -> Case:
-    return Case(
-        "clip",
-        f"{DTYPES[itemsize].name} {mega(size)}",
-        {"min": 16, "max": 40} if itemsize == 1 else {"min": -0.5, "max": 1.0},
-        lambda: ((data if itemsize == 1 else normal)((size // itemsize,), itemsize),),
-        2 * size,
-    )

@@ -1,25 +1,19 @@
 """cumulative_product: running products along rows and columns of a matrix, and backwards."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import Case, Form
+from ..case import Form
 from . import cumulative
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(cumulative.cases("cumulative_product", size, 4))
-
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (2, 4):
-        yield from cumulative.cases("cumulative_product", size, itemsize)
+ITEMSIZES = (2, 4)
+cases = partial(cumulative.cases, "cumulative_product")
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:

@@ -1,34 +1,28 @@
 """depth_to_space: both orders and formats, blocks of several sizes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from ..case import DTYPES, Case, Form
+from ..case import Form
 from ..onnx_node import OnnxNode
-from .pictures import copy_numpy, copy_torch, depth_to_space, pictures, real_pictures, with_channels_first, with_view
+from .pictures import (
+    copy_numpy,
+    copy_torch,
+    depth_to_space,
+    every_picture,
+    few_pictures,
+    real_pictures,
+    small_picture,
+    with_channels_first,
+    with_view,
+)
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    for itemsize in (1, 4):
-        yield from pictures("depth_to_space", size, itemsize, ("DCR",), ("NCHW",), (2,))
-
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        blocks = (2, 3, 4, 8) if itemsize < 8 else (2,)
-        yield from pictures("depth_to_space", size, itemsize, ("DCR", "CRD"), ("NCHW", "NHWC"), blocks)
-
-
-def real(size: int) -> Iterator[Case]:
-    return real_pictures("depth_to_space", size)
-
-
-def small(size: int) -> Iterator[Case]:
-    yield from pictures("depth_to_space", size, 4, ("DCR",), ("NCHW",), (2,))
-
-
+quick, full, real, small = (
+    partial(plan, "depth_to_space") for plan in (few_pictures, every_picture, real_pictures, small_picture)
+)
 sweep = small
 
 

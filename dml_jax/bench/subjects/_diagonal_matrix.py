@@ -12,14 +12,13 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield _case(size, 4)
+ITEMSIZES = (1, 2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 2, 4):
-        yield _case(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side, dtype = isqrt(size // itemsize), DTYPES[itemsize]
+    attributes = {"sizes": (side, side), "dtype": dtype, "offset": 0}
+    yield Case("diagonal_matrix", f"{side}x{side} {dtype.name}", attributes, tuple, side**2 * itemsize)
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -47,9 +46,3 @@ TORCH: Mapping[str, Form] = {"fill_": _filled}
 def of_onnx(a: Attributes) -> OnnxNode:
     like = np.zeros(a["sizes"], a["dtype"])
     return OnnxNode("EyeLike", {"k": a["offset"]}, arrays=lambda _: (like,))
-
-
-def _case(size: int, itemsize: int) -> Case:
-    side, dtype = isqrt(size // itemsize), DTYPES[itemsize]
-    attributes = {"sizes": (side, side), "dtype": dtype, "offset": 0}
-    return Case("diagonal_matrix", f"{side}x{side} {dtype.name}", attributes, tuple, side**2 * itemsize)

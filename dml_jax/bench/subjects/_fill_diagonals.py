@@ -12,14 +12,19 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield _case(size, 4)
+ITEMSIZES = (1, 2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 2, 4):
-        yield _case(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 512 if size >= 2**21 else 64
+    shape = (max(1, size // itemsize // side**2), side, side)
+    yield Case(
+        "fill_diagonals",
+        f"above the main one, {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
+        {"begin": 1, "end": side, "value": 0},
+        lambda: (data(shape, itemsize),),
+        prod(shape) * itemsize * 3 // 2,
+    )
 
 
 def of_jnp(_: Attributes) -> Callable[..., Any]:
@@ -39,15 +44,3 @@ TORCH: Mapping[str, Form] = {"tril": lambda torch, _: lambda out, x: torch.tril(
 
 def of_onnx(_: Attributes) -> OnnxNode:
     return OnnxNode("Trilu", {"upper": 0})
-
-
-def _case(size: int, itemsize: int) -> Case:
-    side = 512 if size >= 2**21 else 64
-    shape = (max(1, size // itemsize // side**2), side, side)
-    return Case(
-        "fill_diagonals",
-        f"above the main one, {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
-        {"begin": 1, "end": side, "value": 0},
-        lambda: (data(shape, itemsize),),
-        prod(shape) * itemsize * 3 // 2,
-    )

@@ -11,14 +11,13 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield _case(size, 4)
+ITEMSIZES = (1, 2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 2, 4):
-        yield _case(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    dtype = DTYPES[itemsize]
+    attributes = {"sizes": (size // itemsize,), "value": 7, "dtype": dtype}
+    yield Case("fill_value_constant", f"{dtype.name} {mega(size)}", attributes, tuple, size)
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -37,9 +36,3 @@ def of_onnx(a: Attributes) -> OnnxNode:
 
     value = numpy_helper.from_array(np.full((1,), a["value"], a["dtype"]))
     return OnnxNode("ConstantOfShape", {"value": value}, arrays=lambda _: (np.array(a["sizes"], np.int64),))
-
-
-def _case(size: int, itemsize: int) -> Case:
-    dtype = DTYPES[itemsize]
-    attributes = {"sizes": (size // itemsize,), "value": 7, "dtype": dtype}
-    return Case("fill_value_constant", f"{dtype.name} {mega(size)}", attributes, tuple, size)

@@ -15,15 +15,12 @@ from .windows import WINDOWS, Window
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield _case(WINDOWS[0], size, 4)
+ITEMSIZES = (2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (2, 4):
-        for window in WINDOWS:
-            yield _case(window, size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    for window in WINDOWS:
+        yield _case(window, size, itemsize)
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:

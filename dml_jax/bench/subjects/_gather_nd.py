@@ -1,6 +1,7 @@
 """gather_nd: rows that pairs of indices name."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,17 +12,25 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield from _pairs(size, 4)
+ITEMSIZES = tuple(DTYPES)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        yield from _pairs(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    width = max(1, min(256, size // 64) // itemsize)
+    rows = max(4, size // itemsize // width)
+    first = max(2, int(rows**0.5))
+    shape = (first, rows // first, width)
+    count = shape[0] * shape[1]
+    yield Case(
+        "gather_nd",
+        f"pairs, rows of {width * itemsize} bytes {DTYPES[itemsize].name} {mega(size)}",
+        {},
+        lambda: (data(shape, itemsize), np.stack([random_indices(n, (count,)) for n in shape[:2]], -1)),
+        count * (2 * width * itemsize + 8),
+    )
 
 
-small = quick
+small = partial(cases, itemsize=4)
 
 
 def of_jnp(_: Attributes) -> Callable[..., Any]:
@@ -54,18 +63,3 @@ def _flat(x: Any, i: Any) -> tuple[Any, int, Any]:
 
 def of_onnx(_: Attributes) -> OnnxNode:
     return OnnxNode("GatherND", arrays=lambda arrays: (arrays[0], arrays[1].astype(np.int64)))
-
-
-def _pairs(size: int, itemsize: int) -> Iterator[Case]:
-    width = max(1, min(256, size // 64) // itemsize)
-    rows = max(4, size // itemsize // width)
-    first = max(2, int(rows**0.5))
-    shape = (first, rows // first, width)
-    count = shape[0] * shape[1]
-    yield Case(
-        "gather_nd",
-        f"pairs, rows of {width * itemsize} bytes {DTYPES[itemsize].name} {mega(size)}",
-        {},
-        lambda: (data(shape, itemsize), np.stack([random_indices(n, (count,)) for n in shape[:2]], -1)),
-        count * (2 * width * itemsize + 8),
-    )

@@ -9,14 +9,18 @@ from ..case import DTYPES, ROUNDED, Case, Form, mega, normal
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield _case(size, 4)
+ITEMSIZES = (2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (2, 4):
-        yield _case(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    yield Case(
+        "identity",
+        f"scaled and shifted {DTYPES[itemsize].name} {mega(size)}",
+        {"scale": 0.017, "bias": -2.1},
+        lambda: (normal((size // itemsize,), itemsize),),
+        2 * size,
+        tolerance=ROUNDED[itemsize],
+    )
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -35,14 +39,3 @@ TORCH: Mapping[str, Form] = {
     "add": lambda torch, a: lambda out, x: torch.add(torch.tensor(a["bias"]).to(x), x, alpha=a["scale"], out=out),
     "mul": lambda torch, a: lambda out, x: torch.mul(x, a["scale"], out=out).add_(a["bias"]),
 }
-
-
-def _case(size: int, itemsize: int) -> Case:
-    return Case(
-        "identity",
-        f"scaled and shifted {DTYPES[itemsize].name} {mega(size)}",
-        {"scale": 0.017, "bias": -2.1},
-        lambda: (normal((size // itemsize,), itemsize),),
-        2 * size,
-        tolerance=ROUNDED[itemsize],
-    )

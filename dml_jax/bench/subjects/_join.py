@@ -12,14 +12,20 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
+ITEMSIZES = tuple(DTYPES)
+ALL_ARE_QUICK = True
 
-def quick(size: int) -> Iterator[Case]:
-    yield from _cases(size, 4)
 
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    count = size // itemsize
+    side = 64 if size >= 2**22 else 16
+    batch = max(1, count // (128 * side * side))
+    yield _case("channels", [(batch, 64, side, side)] * 2, 1, itemsize)
+    yield _case("channels, four branches", [(batch, c, side, side) for c in (64, 24, 32, 8)], 1, itemsize)
+    yield _case("features", [(count // 1024, 512)] * 2, 1, itemsize)
+    yield _case("odd features", [(count // 1022, n) for n in (511, 300, 211)], 1, itemsize)
+    yield _case("narrow features", [(count // 6, 3), (count // 6, 3)], 1, itemsize)
+    yield _case("batches", [(count // 4096, 1024)] * 4, 0, itemsize)
 
 
 def small(size: int) -> Iterator[Case]:
@@ -45,18 +51,6 @@ def of_cupy(cupy: Any, a: Attributes) -> Callable[..., Any]:
 
 def of_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Concat", {"axis": a["axis"]})
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    count = size // itemsize
-    side = 64 if size >= 2**22 else 16
-    batch = max(1, count // (128 * side * side))
-    yield _case("channels", [(batch, 64, side, side)] * 2, 1, itemsize)
-    yield _case("channels, four branches", [(batch, c, side, side) for c in (64, 24, 32, 8)], 1, itemsize)
-    yield _case("features", [(count // 1024, 512)] * 2, 1, itemsize)
-    yield _case("odd features", [(count // 1022, n) for n in (511, 300, 211)], 1, itemsize)
-    yield _case("narrow features", [(count // 6, 3), (count // 6, 3)], 1, itemsize)
-    yield _case("batches", [(count // 4096, 1024)] * 4, 0, itemsize)
 
 
 def _case(name: str, shapes: list[tuple[int, ...]], axis: int, itemsize: int) -> Case:

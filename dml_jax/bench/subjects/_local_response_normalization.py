@@ -12,13 +12,20 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield _case(size, 4)
+ITEMSIZES = (4,)
 
 
-def full(size: int) -> Iterator[Case]:
-    yield _case(size, 4)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 27 if size >= 2**21 else 9
+    shape = (max(1, size // itemsize // (96 * side**2)), 96, side, side)
+    yield Case(
+        "local_response_normalization",
+        f"{'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
+        {"local_size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
+        lambda: (normal(shape, itemsize),),
+        2 * prod(shape) * itemsize,
+        tolerance=2**-16,
+    )
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -46,16 +53,3 @@ TORCH: Mapping[str, Form] = {"local_response_norm": _normalized}
 
 def of_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("LRN", {"size": a["local_size"], **{name: a[name] for name in ("alpha", "beta", "bias")}})
-
-
-def _case(size: int, itemsize: int) -> Case:
-    side = 27 if size >= 2**21 else 9
-    shape = (max(1, size // itemsize // (96 * side**2)), 96, side, side)
-    return Case(
-        "local_response_normalization",
-        f"{'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
-        {"local_size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
-        lambda: (normal(shape, itemsize),),
-        2 * prod(shape) * itemsize,
-        tolerance=2**-16,
-    )

@@ -13,14 +13,11 @@ from . import pooling
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (2, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    return pooling.cases("max_pooling", size, itemsize, 0.0, lambda count: count * (itemsize + 4))
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -70,7 +67,3 @@ TORCH: Mapping[str, Form] = {"max_pool2d_with_indices": _pooled}
 
 def of_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("MaxPool", pooling.node_attributes(a))
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    return pooling.cases("max_pooling", size, itemsize, 0.0, lambda count: count * (itemsize + 4))

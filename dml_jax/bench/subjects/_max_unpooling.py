@@ -12,14 +12,26 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield _case(size, 4)
+ITEMSIZES = (1, 2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 2, 4):
-        yield _case(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 128 if size >= 2**22 else 16
+    made = (max(1, size // itemsize // (32 * side**2)), 32, side, side)
+    shape = (*made[:2], side // 2, side // 2)
+
+    def make() -> Arrays:
+        at = np.arange(prod(made), dtype=np.int32).reshape(*shape[:3], 2, shape[3], 2).swapaxes(3, 4)
+        chosen = np.resize(np.random.default_rng(4).integers(0, 4, 2**16 + 1), (prod(shape), 1))
+        return data(shape, itemsize), np.take_along_axis(at.reshape(-1, 4), chosen, 1).reshape(shape)
+
+    yield Case(
+        "max_unpooling",
+        f"2x2 to {'x'.join(map(str, made))} {DTYPES[itemsize].name}",
+        {"output_sizes": made},
+        make,
+        prod(shape) * (itemsize + 4) + prod(made) * itemsize,
+    )
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -64,22 +76,3 @@ def of_onnx(a: Attributes) -> OnnxNode:
     attributes = {"kernel_shape": (2, 2), "strides": (2, 2)}
     shape = np.array(a["output_sizes"], np.int64)
     return OnnxNode("MaxUnpool", attributes, (shape,), lambda arrays: (arrays[0], arrays[1].astype(np.int64)))
-
-
-def _case(size: int, itemsize: int) -> Case:
-    side = 128 if size >= 2**22 else 16
-    made = (max(1, size // itemsize // (32 * side**2)), 32, side, side)
-    shape = (*made[:2], side // 2, side // 2)
-
-    def make() -> Arrays:
-        at = np.arange(prod(made), dtype=np.int32).reshape(*shape[:3], 2, shape[3], 2).swapaxes(3, 4)
-        chosen = np.resize(np.random.default_rng(4).integers(0, 4, 2**16 + 1), (prod(shape), 1))
-        return data(shape, itemsize), np.take_along_axis(at.reshape(-1, 4), chosen, 1).reshape(shape)
-
-    return Case(
-        "max_unpooling",
-        f"2x2 to {'x'.join(map(str, made))} {DTYPES[itemsize].name}",
-        {"output_sizes": made},
-        make,
-        prod(shape) * (itemsize + 4) + prod(made) * itemsize,
-    )

@@ -11,14 +11,21 @@ from ..case import DTYPES, Case, Form
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (1, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    """All coordinates together have so many bytes."""
+    width = 256 if size >= 2**21 else 16
+    shape = (max(1, size // (8 * width)), width)
+    for part in (0.5, 0.1, 0.01):
+        yield Case(
+            "nonzero_coordinates",
+            f"{part:.0%} of {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
+            {},
+            lambda part=part: ((np.random.default_rng(6).random(shape) < part).astype(DTYPES[itemsize]),),
+            prod(shape) * (itemsize + 8),
+        )
 
 
 def of_jnp(_: Attributes) -> Callable[..., Any]:
@@ -49,17 +56,3 @@ def _found(torch: Any, _: Attributes) -> Callable[..., Any]:
 
 
 TORCH: Mapping[str, Form] = {"nonzero": _found}
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    """All coordinates together have so many bytes."""
-    width = 256 if size >= 2**21 else 16
-    shape = (max(1, size // (8 * width)), width)
-    for part in (0.5, 0.1, 0.01):
-        yield Case(
-            "nonzero_coordinates",
-            f"{part:.0%} of {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
-            {},
-            lambda part=part: ((np.random.default_rng(6).random(shape) < part).astype(DTYPES[itemsize]),),
-            prod(shape) * (itemsize + 8),
-        )

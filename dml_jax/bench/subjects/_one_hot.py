@@ -11,14 +11,22 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (1, 2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 2, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    for name, classes in (("labels", 1000), ("words", 32000), ("experts", 64)):
+        rows = max(1, size // itemsize // classes)
+        yield Case(
+            "one_hot",
+            f"{name} {rows}x{classes} {DTYPES[itemsize].name}",
+            {"size": classes, "axis": 1},
+            lambda rows=rows, classes=classes: (
+                random_indices(classes, (rows, 1)),
+                np.array([0, 1], DTYPES[itemsize]),
+            ),
+            rows * (4 + classes * itemsize),
+        )
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -49,18 +57,3 @@ TORCH: Mapping[str, Form] = {
 def of_onnx(a: Attributes) -> OnnxNode:
     size = np.array([a["size"]], np.int64)
     return OnnxNode("OneHot", arrays=lambda arrays: (arrays[0][:, 0].astype(np.int64), size, arrays[1]))
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    for name, classes in (("labels", 1000), ("words", 32000), ("experts", 64)):
-        rows = max(1, size // itemsize // classes)
-        yield Case(
-            "one_hot",
-            f"{name} {rows}x{classes} {DTYPES[itemsize].name}",
-            {"size": classes, "axis": 1},
-            lambda rows=rows, classes=classes: (
-                random_indices(classes, (rows, 1)),
-                np.array([0, 1], DTYPES[itemsize]),
-            ),
-            rows * (4 + classes * itemsize),
-        )

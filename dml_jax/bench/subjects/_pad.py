@@ -12,14 +12,19 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
+ITEMSIZES = tuple(DTYPES)
+ALL_ARE_QUICK = True
 
-def quick(size: int) -> Iterator[Case]:
-    yield from _cases(size, 4)
 
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 224 if size >= 2**22 else 28
+    pictures = (max(1, size // itemsize // (32 * side * side)), 32, side, side)
+    for mode in _MODES:
+        yield _case(mode, pictures, (0, 0, 3, 3), (0, 0, 3, 3), itemsize)
+    yield _case("constant", pictures, (0, 0, 0, 1), (0, 0, 0, 0), itemsize)
+    rows = (1, 1, size // itemsize // 1000, 1000)
+    yield _case("constant", rows, (0, 0, 0, 0), (0, 0, 0, 24), itemsize)
+    yield _case("reflection", rows, (0, 0, 0, 400), (0, 0, 0, 400), itemsize)
 
 
 def small(size: int) -> Iterator[Case]:
@@ -94,17 +99,6 @@ def _constant(a: Attributes, fill: Callable[..., Any], copy: Callable[..., Any])
         copy(out[tuple(slice(start, start + n) for start, n in zip(a["start_padding"], x.shape, strict=True))], x)
 
     return write
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    side = 224 if size >= 2**22 else 28
-    pictures = (max(1, size // itemsize // (32 * side * side)), 32, side, side)
-    for mode in _MODES:
-        yield _case(mode, pictures, (0, 0, 3, 3), (0, 0, 3, 3), itemsize)
-    yield _case("constant", pictures, (0, 0, 0, 1), (0, 0, 0, 0), itemsize)
-    rows = (1, 1, size // itemsize // 1000, 1000)
-    yield _case("constant", rows, (0, 0, 0, 0), (0, 0, 0, 24), itemsize)
-    yield _case("reflection", rows, (0, 0, 0, 400), (0, 0, 0, 400), itemsize)
 
 
 def _case(mode: str, shape: tuple[int, ...], start: tuple[int, ...], end: tuple[int, ...], itemsize: int) -> Case:

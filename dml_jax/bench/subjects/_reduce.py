@@ -12,14 +12,19 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (2, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    rows, side = (size // itemsize // 1024, 1024), 56 if size >= 2**21 else 7
+    pictures = (max(1, size // itemsize // (64 * side**2)), 64, side, side)
+    yield _case("sum", rows, (1,), itemsize)
+    yield _case("sum", rows, (0,), itemsize)
+    yield _case("average", pictures, (2, 3), itemsize)
+    yield _case("max", rows, (1,), itemsize)
+    yield _case("max", rows, (0,), itemsize)
+    yield _case("argmax", rows, (1,), itemsize)
+    yield _case("argmax", rows, (0,), itemsize)
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -58,18 +63,6 @@ def of_onnx(a: Attributes) -> OnnxNode:
     if a["function"] == "argmax":
         return OnnxNode("ArgMax", {"axis": a["axes"][0]})
     return OnnxNode(nodes[a["function"]], constants=(np.array(a["axes"], np.int64),))
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    rows, side = (size // itemsize // 1024, 1024), 56 if size >= 2**21 else 7
-    pictures = (max(1, size // itemsize // (64 * side**2)), 64, side, side)
-    yield _case("sum", rows, (1,), itemsize)
-    yield _case("sum", rows, (0,), itemsize)
-    yield _case("average", pictures, (2, 3), itemsize)
-    yield _case("max", rows, (1,), itemsize)
-    yield _case("max", rows, (0,), itemsize)
-    yield _case("argmax", rows, (1,), itemsize)
-    yield _case("argmax", rows, (0,), itemsize)
 
 
 def _case(function: str, shape: tuple[int, ...], axes: tuple[int, ...], itemsize: int) -> Case:

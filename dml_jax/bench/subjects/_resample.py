@@ -12,14 +12,17 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (1, 2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 2, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 512 if size >= 2**21 else 32
+    yield _case("linear", (3, side, side), (1, 2, 2), size, itemsize)
+    yield _case("linear", (side, side, 3), (2, 2, 1), size, itemsize)
+    yield _case("linear", (3, side, side), (1, 0.5, 0.5), size, itemsize)
+    yield _case("nearest", (64, side // 8, side // 8), (1, 2, 2), size, itemsize)
+    yield _case("nearest", (3, side, side), (1, 1.5, 1.5), size, itemsize)
+    yield _case("nearest", (side, side, 3), (0.5, 0.5, 1), size, itemsize)
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -79,16 +82,6 @@ def of_onnx(a: Attributes) -> OnnxNode:
 
 def _is_last(a: Attributes) -> bool:
     return a["scales"][-1] == 1
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    side = 512 if size >= 2**21 else 32
-    yield _case("linear", (3, side, side), (1, 2, 2), size, itemsize)
-    yield _case("linear", (side, side, 3), (2, 2, 1), size, itemsize)
-    yield _case("linear", (3, side, side), (1, 0.5, 0.5), size, itemsize)
-    yield _case("nearest", (64, side // 8, side // 8), (1, 2, 2), size, itemsize)
-    yield _case("nearest", (3, side, side), (1, 1.5, 1.5), size, itemsize)
-    yield _case("nearest", (side, side, 3), (0.5, 0.5, 1), size, itemsize)
 
 
 def _case(mode: str, picture: tuple[int, ...], scales: tuple[float, ...], size: int, itemsize: int) -> Case:

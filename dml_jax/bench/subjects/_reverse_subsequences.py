@@ -12,14 +12,15 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
+ITEMSIZES = tuple(DTYPES)
+ALL_ARE_QUICK = True
 
-def quick(size: int) -> Iterator[Case]:
-    yield from _cases(size, 4)
 
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    count = size // itemsize
+    yield _case((count // 512, 512), 1, itemsize)
+    yield _case((512, count // 512), 0, itemsize)
+    yield _case((count // 8192, 8192), 1, itemsize)
 
 
 def small(size: int) -> Iterator[Case]:
@@ -66,13 +67,6 @@ def _sources(xp: Any, shape: tuple[int, ...], lengths: Any, axis: int, **device:
         [-1 if d == axis else 1 for d in range(len(shape))]
     )
     return xp.where(at < lengths, lengths - 1 - at, at)
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    count = size // itemsize
-    yield _case((count // 512, 512), 1, itemsize)
-    yield _case((512, count // 512), 0, itemsize)
-    yield _case((count // 8192, 8192), 1, itemsize)
 
 
 def _case(shape: tuple[int, ...], axis: int, itemsize: int) -> Case:

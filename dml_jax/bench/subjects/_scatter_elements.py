@@ -1,6 +1,7 @@
 """scatter_elements: elements of rows, along the first axis."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -8,20 +9,26 @@ import numpy as np
 
 from ..case import DTYPES, Case, Form, mega
 from ..onnx_node import OnnxNode
-from .scattered import tables
+from .scattered import Table
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    return _cases(size, (4,))
+ITEMSIZES = tuple(DTYPES)
 
 
-def full(size: int) -> Iterator[Case]:
-    return _cases(size, (*DTYPES,))
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    table = Table.of(size, itemsize)
+    shape = (table.few, table.width)
+    yield Case(
+        "scatter_elements",
+        f"an eighth along axis 0 {DTYPES[itemsize].name} {mega(size)}",
+        {"axis": 0},
+        lambda: table.make(np.ascontiguousarray(np.broadcast_to(table.permuted()[:, None], shape))),
+        table.moved + 4 * table.few * table.width,
+    )
 
 
-small = quick
+small = partial(cases, itemsize=4)
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -40,17 +47,3 @@ TORCH: Mapping[str, Form] = {
 
 def of_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("ScatterElements", {"axis": a["axis"]})
-
-
-def _cases(size: int, itemsizes: tuple[int, ...]) -> Iterator[Case]:
-    for table in tables(size, itemsizes):
-        shape = (table.few, table.width)
-        yield Case(
-            "scatter_elements",
-            f"an eighth along axis 0 {DTYPES[table.itemsize].name} {mega(size)}",
-            {"axis": 0},
-            lambda table=table, shape=shape: table.make(
-                np.ascontiguousarray(np.broadcast_to(table.permuted()[:, None], shape))
-            ),
-            table.moved + 4 * table.few * table.width,
-        )

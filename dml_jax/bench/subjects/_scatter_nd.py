@@ -1,6 +1,7 @@
 """scatter_nd: whole rows of a table."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -8,20 +9,25 @@ import numpy as np
 
 from ..case import DTYPES, Case, Form, mega
 from ..onnx_node import OnnxNode
-from .scattered import tables
+from .scattered import Table
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    return _cases(size, (4,))
+ITEMSIZES = tuple(DTYPES)
 
 
-def full(size: int) -> Iterator[Case]:
-    return _cases(size, (*DTYPES,))
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    table = Table.of(size, itemsize)
+    yield Case(
+        "scatter_nd",
+        f"an eighth of rows of {table.width * itemsize} bytes {DTYPES[itemsize].name} {mega(size)}",
+        {},
+        lambda: table.make(table.permuted()[:, None]),
+        table.moved + 4 * table.few,
+    )
 
 
-small = quick
+small = partial(cases, itemsize=4)
 
 
 def of_jnp(_: Attributes) -> Callable[..., Any]:
@@ -52,14 +58,3 @@ def of_cupy(cupy: Any, _: Attributes) -> Callable[..., Any]:
 
 def of_onnx(_: Attributes) -> OnnxNode:
     return OnnxNode("ScatterND", arrays=lambda arrays: (arrays[0], arrays[1].astype(np.int64), arrays[2]))
-
-
-def _cases(size: int, itemsizes: tuple[int, ...]) -> Iterator[Case]:
-    for table in tables(size, itemsizes):
-        yield Case(
-            "scatter_nd",
-            f"an eighth of rows of {table.width * table.itemsize} bytes {DTYPES[table.itemsize].name} {mega(size)}",
-            {},
-            lambda table=table: table.make(table.permuted()[:, None]),
-            table.moved + 4 * table.few,
-        )

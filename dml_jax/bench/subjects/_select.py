@@ -12,14 +12,20 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (1, 2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 2, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 512 if size >= 2**21 else 64
+    shape = (max(1, size // itemsize // side**2), side, side)
+    for name, mask in _MASKS.items():
+        yield Case(
+            "select",
+            f"{name} mask of {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
+            {},
+            lambda mask=mask: (mask(shape), data(shape, itemsize), data(shape, itemsize)[::-1]),
+            prod(shape) * (1 + 3 * itemsize),
+        )
 
 
 def of_jnp(_: Attributes) -> Callable[..., Any]:
@@ -52,16 +58,3 @@ def _causal(shape: tuple[int, ...]) -> np.ndarray:
 
 
 _MASKS: Mapping[str, Callable[[tuple[int, ...]], np.ndarray]] = {"random": _random, "causal": _causal}
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    side = 512 if size >= 2**21 else 64
-    shape = (max(1, size // itemsize // side**2), side, side)
-    for name, mask in _MASKS.items():
-        yield Case(
-            "select",
-            f"{name} mask of {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
-            {},
-            lambda mask=mask: (mask(shape), data(shape, itemsize), data(shape, itemsize)[::-1]),
-            prod(shape) * (1 + 3 * itemsize),
-        )

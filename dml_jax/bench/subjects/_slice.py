@@ -11,14 +11,22 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
+ITEMSIZES = tuple(DTYPES)
+ALL_ARE_QUICK = True
 
-def quick(size: int) -> Iterator[Case]:
-    yield from _cases(size, 4)
 
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 256 if size >= 2**22 else 32
+    channels = 64 if size >= 2**22 else 2
+    pictures = (max(1, size // itemsize // (channels * side * side)), channels, side, side)
+    each, start, inner = (1, 1, 1, 1), (0, 0, 0, 0), side * 7 // 8
+    yield _case("crop", pictures, (0, 0, side // 16, side // 16), (*pictures[:2], inner, inner), each, itemsize)
+    yield _case("every second pixel", pictures, start, pictures, (1, 1, 2, 2), itemsize)
+    yield _case("mirrored", pictures, start, pictures, (1, 1, 1, -1), itemsize)
+    yield _case("upside down", pictures, start, pictures, (1, 1, -1, 1), itemsize)
+    rows = (size // itemsize // 1022, 1022)
+    yield _case("odd columns", rows, (0, 3), (rows[0], 1015), (1, 1), itemsize)
+    yield _case("half the rows", rows, (rows[0] // 4, 0), (rows[0] // 2, 1022), (1, 1), itemsize)
 
 
 def small(size: int) -> Iterator[Case]:
@@ -73,20 +81,6 @@ def _window(a: Attributes) -> tuple[Any, ...]:
         return np.s_[offset + size - 1 : offset - 1 if offset else None : stride]
 
     return tuple(one(*triple) for triple in _triples(a))
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    side = 256 if size >= 2**22 else 32
-    channels = 64 if size >= 2**22 else 2
-    pictures = (max(1, size // itemsize // (channels * side * side)), channels, side, side)
-    each, start, inner = (1, 1, 1, 1), (0, 0, 0, 0), side * 7 // 8
-    yield _case("crop", pictures, (0, 0, side // 16, side // 16), (*pictures[:2], inner, inner), each, itemsize)
-    yield _case("every second pixel", pictures, start, pictures, (1, 1, 2, 2), itemsize)
-    yield _case("mirrored", pictures, start, pictures, (1, 1, 1, -1), itemsize)
-    yield _case("upside down", pictures, start, pictures, (1, 1, -1, 1), itemsize)
-    rows = (size // itemsize // 1022, 1022)
-    yield _case("odd columns", rows, (0, 3), (rows[0], 1015), (1, 1), itemsize)
-    yield _case("half the rows", rows, (rows[0] // 4, 0), (rows[0] // 2, 1022), (1, 1), itemsize)
 
 
 def _case(

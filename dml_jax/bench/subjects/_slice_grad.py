@@ -11,14 +11,15 @@ from ..case import DTYPES, Case, Form, data
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield next(_cases(size, 4))
+ITEMSIZES = (1, 2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (1, 2, 4):
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 256 if size >= 2**22 else 32
+    sizes = (max(1, size // itemsize // (16 * side**2)), 16, side, side)
+    edge, inner = side // 16, side * 7 // 8
+    yield _case("crop", sizes, (0, 0, edge, edge), (*sizes[:2], inner, inner), (1, 1, 1, 1), itemsize)
+    yield _case("every second pixel", sizes, (0, 0, 0, 0), sizes, (1, 1, 2, 2), itemsize)
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
@@ -57,14 +58,6 @@ TORCH: Mapping[str, Form] = {"copy_": _copied}
 def _window(a: Attributes) -> tuple[Any, ...]:
     each = zip(a["offsets"], a["window_sizes"], a["strides"], strict=True)
     return tuple(slice(start, start + size, step) for start, size, step in each)
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    side = 256 if size >= 2**22 else 32
-    sizes = (max(1, size // itemsize // (16 * side**2)), 16, side, side)
-    edge, inner = side // 16, side * 7 // 8
-    yield _case("crop", sizes, (0, 0, edge, edge), (*sizes[:2], inner, inner), (1, 1, 1, 1), itemsize)
-    yield _case("every second pixel", sizes, (0, 0, 0, 0), sizes, (1, 1, 2, 2), itemsize)
 
 
 def _case(

@@ -1,34 +1,28 @@
 """space_to_depth: both orders and formats, blocks of several sizes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from ..case import DTYPES, Case, Form
+from ..case import Form
 from ..onnx_node import OnnxNode
-from .pictures import copy_numpy, copy_torch, pictures, real_pictures, space_to_depth, with_channels_first, with_view
+from .pictures import (
+    copy_numpy,
+    copy_torch,
+    every_picture,
+    few_pictures,
+    real_pictures,
+    small_picture,
+    space_to_depth,
+    with_channels_first,
+    with_view,
+)
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    for itemsize in (1, 4):
-        yield from pictures("space_to_depth", size, itemsize, ("DCR",), ("NCHW",), (2,))
-
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        blocks = (2, 3, 4, 8) if itemsize < 8 else (2,)
-        yield from pictures("space_to_depth", size, itemsize, ("DCR", "CRD"), ("NCHW", "NHWC"), blocks)
-
-
-def real(size: int) -> Iterator[Case]:
-    return real_pictures("space_to_depth", size)
-
-
-def small(size: int) -> Iterator[Case]:
-    yield from pictures("space_to_depth", size, 4, ("DCR",), ("NCHW",), (2,))
-
-
+quick, full, real, small = (
+    partial(plan, "space_to_depth") for plan in (few_pictures, every_picture, real_pictures, small_picture)
+)
 sweep = small
 
 

@@ -13,14 +13,17 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
+ITEMSIZES = tuple(DTYPES)
+ALL_ARE_QUICK = True
 
-def quick(size: int) -> Iterator[Case]:
-    yield from _cases(size, 4)
 
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    count = size // itemsize
+    side = 64 if size >= 2**22 else 16
+    yield _case("queries, keys and values", (count // 3072, 3072), 1, (1024,) * 3, itemsize)
+    yield _case("channels", (max(1, count // (128 * side * side)), 128, side, side), 1, (64, 24, 32, 8), itemsize)
+    yield _case("odd features", (count // 1022, 1022), 1, (511, 300, 211), itemsize)
+    yield _case("batches", (count // 4096 * 4, 1024), 0, (count // 4096,) * 4, itemsize)
 
 
 def small(size: int) -> Iterator[Case]:
@@ -55,15 +58,6 @@ def _copy_parts(outs: Any, parts: Any) -> None:
 
 def of_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Split", {"axis": a["axis"]}, (np.array(a["sizes"], np.int64),))
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    count = size // itemsize
-    side = 64 if size >= 2**22 else 16
-    yield _case("queries, keys and values", (count // 3072, 3072), 1, (1024,) * 3, itemsize)
-    yield _case("channels", (max(1, count // (128 * side * side)), 128, side, side), 1, (64, 24, 32, 8), itemsize)
-    yield _case("odd features", (count // 1022, 1022), 1, (511, 300, 211), itemsize)
-    yield _case("batches", (count // 4096 * 4, 1024), 0, (count // 4096,) * 4, itemsize)
 
 
 def _case(name: str, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], itemsize: int) -> Case:

@@ -12,14 +12,16 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
+ITEMSIZES = tuple(DTYPES)
+ALL_ARE_QUICK = True
 
-def quick(size: int) -> Iterator[Case]:
-    yield from _cases(size, 4)
 
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    count = size // itemsize
+    yield _case("batches", (count // 8192, 1024), (8, 1), itemsize)
+    yield _case("columns", (count // 4096, 512), (1, 8), itemsize)
+    yield _case("both", (max(1, count // 4096 // 3), 257), (3, 16), itemsize)
+    yield _case("short rows", (count // 96, 3), (1, 32), itemsize)
 
 
 def small(size: int) -> Iterator[Case]:
@@ -51,14 +53,6 @@ def _expand(out: Any, x: Any, repeats: Sequence[int]) -> None:
 
 def of_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Tile", constants=(np.array(a["repeats"], np.int64),))
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    count = size // itemsize
-    yield _case("batches", (count // 8192, 1024), (8, 1), itemsize)
-    yield _case("columns", (count // 4096, 512), (1, 8), itemsize)
-    yield _case("both", (max(1, count // 4096 // 3), 257), (3, 16), itemsize)
-    yield _case("short rows", (count // 96, 3), (1, 32), itemsize)
 
 
 def _case(name: str, shape: tuple[int, ...], repeats: tuple[int, ...], itemsize: int) -> Case:

@@ -12,14 +12,16 @@ from ..onnx_node import OnnxNode
 
 Attributes = Mapping[str, Any]
 
+ITEMSIZES = tuple(DTYPES)
+ALL_ARE_QUICK = True
 
-def quick(size: int) -> Iterator[Case]:
-    yield from _cases(size, 4)
 
-
-def full(size: int) -> Iterator[Case]:
-    for itemsize in DTYPES:
-        yield from _cases(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 64 if size >= 2**22 else 16
+    for scale in ((2, 2), (3, 3), (4, 4), (1, 2)):
+        batch = max(1, size // itemsize // (32 * side * side * prod(scale)))
+        yield _case((batch, 32, side, side), scale, itemsize)
+    yield _case((max(1, size // itemsize // (12 * 127 * 131)), 3, 127, 131), (2, 2), itemsize)
 
 
 def small(size: int) -> Iterator[Case]:
@@ -65,14 +67,6 @@ def _apart(out: Any, a: Attributes) -> Any:
     *outer, height, width = out.shape
     h, w = a["scale_size"]
     return out.reshape(*outer, height // h, h, width // w, w)
-
-
-def _cases(size: int, itemsize: int) -> Iterator[Case]:
-    side = 64 if size >= 2**22 else 16
-    for scale in ((2, 2), (3, 3), (4, 4), (1, 2)):
-        batch = max(1, size // itemsize // (32 * side * side * prod(scale)))
-        yield _case((batch, 32, side, side), scale, itemsize)
-    yield _case((max(1, size // itemsize // (12 * 127 * 131)), 3, 127, 131), (2, 2), itemsize)
 
 
 def _case(shape: tuple[int, ...], scale: tuple[int, int], itemsize: int) -> Case:

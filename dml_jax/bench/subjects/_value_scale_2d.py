@@ -11,18 +11,24 @@ from ..case import DTYPES, ROUNDED, Case, Form, normal
 
 Attributes = Mapping[str, Any]
 
-
-def quick(size: int) -> Iterator[Case]:
-    yield _case(size, 4)
+ITEMSIZES = (2, 4)
 
 
-def full(size: int) -> Iterator[Case]:
-    for itemsize in (2, 4):
-        yield _case(size, itemsize)
+def cases(size: int, itemsize: int) -> Iterator[Case]:
+    side = 224 if size >= 2**21 else 28
+    shape = (max(1, size // itemsize // (3 * side**2)), 3, side, side)
+    yield Case(
+        "value_scale_2d",
+        f"{'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
+        {"scale": 0.017, "bias": (-2.1, -2.0, -1.8)},
+        lambda: (normal(shape, itemsize),),
+        2 * prod(shape) * itemsize,
+        tolerance=ROUNDED[itemsize],
+    )
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
-    return lambda x: x * jnp.asarray(a["scale"], x.dtype) + jnp.asarray(a["bias"], x.dtype)[:, None, None]
+    return lambda x: x * jnp.asarray(a["scale"], x.dtype) + jnp.asarray(a["bias"], x.dtype)[None, :, None, None]
 
 
 def of_numpy(a: Attributes) -> Callable[..., Any]:
@@ -39,16 +45,3 @@ def _added(torch: Any, a: Attributes) -> Callable[..., Any]:
 
 
 TORCH: Mapping[str, Form] = {"add": _added}
-
-
-def _case(size: int, itemsize: int) -> Case:
-    side = 224 if size >= 2**21 else 28
-    shape = (max(1, size // itemsize // (3 * side**2)), 3, side, side)
-    return Case(
-        "value_scale_2d",
-        f"{'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
-        {"scale": 0.017, "bias": (-2.1, -2.0, -1.8)},
-        lambda: (normal(shape, itemsize),),
-        2 * prod(shape) * itemsize,
-        tolerance=ROUNDED[itemsize],
-    )

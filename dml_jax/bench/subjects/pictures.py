@@ -13,8 +13,10 @@ from ..case import DTYPES, Case, data, mega
 __all__ = [
     "Rearranged",
     "depth_to_space",
-    "pictures",
+    "every_picture",
+    "few_pictures",
     "real_pictures",
+    "small_picture",
     "space_to_depth",
     "with_channels_first",
     "with_view",
@@ -25,7 +27,25 @@ Attributes = Mapping[str, Any]
 Rearranged = Callable[..., Any]
 
 
-def pictures(
+def few_pictures(operator: str, size: int) -> Iterator[Case]:
+    """The usual blocks, of bytes and of float32."""
+    for itemsize in (1, 4):
+        yield from _pictures(operator, size, itemsize, ("DCR",), ("NCHW",), (2,))
+
+
+def every_picture(operator: str, size: int) -> Iterator[Case]:
+    """Both orders and formats, blocks of several sizes."""
+    for itemsize in DTYPES:
+        blocks = (2, 3, 4, 8) if itemsize < 8 else (2,)
+        yield from _pictures(operator, size, itemsize, ("DCR", "CRD"), ("NCHW", "NHWC"), blocks)
+
+
+def small_picture(operator: str, size: int) -> Iterator[Case]:
+    """The usual blocks, of float32."""
+    return _pictures(operator, size, 4, ("DCR",), ("NCHW",), (2,))
+
+
+def _pictures(
     operator: str, size: int, itemsize: int, orders: Sequence[str], formats: Sequence[str], blocks: Sequence[int]
 ) -> Iterator[Case]:
     """Batches of pictures whose rows are a multiple of 96 elements, or small ones."""

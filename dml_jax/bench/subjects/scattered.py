@@ -1,13 +1,12 @@
 """What the cases of both scatters share: an eighth of the rows of a table, each written once."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from ..case import Arrays, data
 
-__all__ = ["Table", "tables"]
+__all__ = ["Table"]
 
 
 class Table(NamedTuple):
@@ -17,6 +16,13 @@ class Table(NamedTuple):
     width: int
     few: int
     itemsize: int
+
+    @classmethod
+    def of(cls, size: int, itemsize: int) -> "Table":
+        """One of about so many bytes."""
+        width = max(1, min(256, size // 64) // itemsize)
+        rows = max(4, size // itemsize // width)
+        return cls(rows, width, max(1, rows // 8), itemsize)
 
     @property
     def moved(self) -> int:
@@ -31,11 +37,3 @@ class Table(NamedTuple):
         """The table, the indices and updates."""
         updates = data((self.few, self.width), self.itemsize)[::-1]
         return data((self.rows, self.width), self.itemsize), indices, updates
-
-
-def tables(size: int, itemsizes: tuple[int, ...]) -> Iterator[Table]:
-    """One for each itemsize."""
-    for itemsize in itemsizes:
-        width = max(1, min(256, size // 64) // itemsize)
-        rows = max(4, size // itemsize // width)
-        yield Table(rows, width, max(1, rows // 8), itemsize)

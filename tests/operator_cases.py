@@ -134,7 +134,6 @@ class Struct:
       units: by how many of float32's last places, of 1 or of what is greater, outputs may differ from `expected`, which
         gives float64 numbers, before they are rounded to their type; None where bits are compared, as those of integers
         always are.
-      by_default: how many random descriptors are tried; fewer of each struct of a family that shares all but a formula.
     """
 
     desc: dml_jax.OperatorDesc
@@ -146,7 +145,6 @@ class Struct:
     leading: Mapping[str, int] = field(default_factory=dict)
     fill: Callable[..., Any] | None = None
     units: float | None = None
-    by_default: int = 2
 
     @property
     def name(self):

@@ -115,6 +115,7 @@ def test_every_operator_of_arrays_and_one_output_has_a_subcommand():
         assert shared == (options.COMMON if len(operands) > 1 else options.COMMON - {"shared"})
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_call_of_an_operator_is_applied_to_every_item(tmp_path, name):
     """That of the operator's own tests, on items that differ: each is what the operator's oracle says of it alone."""

@@ -162,6 +162,7 @@ def until_recorded(out, index, rows):
         time.sleep(0.02)
 
 
+@pytest.mark.exhaustive
 def test_a_killed_process_comes_back_while_the_other_goes_on(tmp_path):
     array = random_rows(480)
     path, out, where = saved(tmp_path / "in.npy", array), tmp_path / "out.npy", address()

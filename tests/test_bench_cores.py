@@ -19,6 +19,7 @@ def test_the_cases_are_those_that_move():
     assert [case.operator for case in CASES.values()] == moving
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", CASES)
 def test_all_contenders_give_the_same_bits_and_every_device_has_its_part(name):
     case, arrays = CASES[name], CASES[name].make()

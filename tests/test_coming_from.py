@@ -261,6 +261,7 @@ def equivalents_of_ours():
     return [source for row in lines(EQUIVALENTS) if (source := code(row[1]))]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("source", dict.fromkeys(equivalents_of_ours()))
 def test_a_line_of_ours_is_what_loops_over_elements_give(source):
     assert_same_bits(here(source), by_elements(source))

@@ -65,6 +65,7 @@ PARTS = 239
 RANKS_AND_PARTS = list(itertools.product((1, 2, 3), range(0, PARTS, 4)))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("which", sampled(RANKS_AND_PARTS, [(1, 0), (2, 4), (2, 8), (3, 12)]))
 def test_every_form_makes_the_sums(which):
     rank, part = which

@@ -1,6 +1,7 @@
 """What cumulative_summation and cumulative_product have in common."""
 
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from catalogue_cases import ORACLES
-from checks import assert_same_bits
+from checks import assert_close, assert_same_bits, sampled, spread, together
 from jax.sharding import PartitionSpec as P
 from small_arrays import numbered, on_explicit_mesh, random_keys
 
@@ -24,6 +25,7 @@ from dml_jax import (
     cumulative_summation,
     use_form,
 )
+from dml_jax.lowering import in_chunks
 
 pytestmark = pytest.mark.device
 
@@ -41,6 +43,7 @@ def oracle(function, *args, **kwargs):
 # Types.
 
 
+@pytest.mark.thinned(2)
 @every_function
 @pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
 def test_integers_wrap(function, name):
@@ -216,7 +219,7 @@ def in_steps(shape, dtype):
     )
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(13)
 @every_function
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize(("shape", "axis"), LONG_ROWS)
@@ -226,7 +229,8 @@ def test_long_rows_are_combined_as_short_ones(function, shape, axis, dtype):
         options = {"direction": direction, "exclusive": exclusive}
         with use_form("plain"):
             expected = function(x, axis, **options)
-        actual = function(x, axis, **options)
+        with use_form("row_by_row"):
+            actual = function(x, axis, **options)
         if dtype == "complex64":  # whose products have zeros of either sign, by their order
             np.testing.assert_array_equal(actual, expected)
         else:
@@ -236,7 +240,8 @@ def test_long_rows_are_combined_as_short_ones(function, shape, axis, dtype):
             zeros = -np.zeros_like(x)
             with use_form("plain"):
                 expected = function(zeros, axis, **options)
-            assert_same_bits(function(zeros, axis, **options), expected)
+            with use_form("row_by_row"):
+                assert_same_bits(function(zeros, axis, **options), expected)
 
 
 @every_function
@@ -250,17 +255,18 @@ def test_nothing_of_four_bits_is_padded_on_a_gpu(function):
 
 @every_function
 def test_the_rows_of_a_cpu_are_long(function):
-    """A loop, and not the tree, where rows have 1024 elements that lie side by side by 64."""
+    """A loop, and not the tree, where rows have 1024 elements that lie side by side by 64, and there are many."""
 
     def has_loop(shape, axis):
         traced = jax.jit(lambda x: function(x, axis)).trace(jnp.ones(shape))
         return "while" in traced.lower(lowering_platforms=("cpu",)).as_text()
 
-    assert all(has_loop(shape, axis) for shape, axis in LONG_ROWS)
-    assert not has_loop((5, 1023), 0)
-    assert not has_loop((1024, 5), 1)
+    assert all(has_loop(shape, axis) for shape, axis in [((64, 1024), 0), ((2, 64, 16, 64), 1), ((40, 20, 2, 100), -2)])
+    assert not has_loop((64, 1023), 0)
+    assert not has_loop((1024, 32, 32), 1)
+    assert not has_loop((5, 1024), 0)
     with use_form("plain"):
-        assert not has_loop((5, 1024), 0)
+        assert not has_loop((64, 1024), 0)
 
 
 @every_function
@@ -275,9 +281,93 @@ def test_derivatives_of_long_rows(function):
         y, tangent = jax.jvp(run, (x,), (dx,))
         return y, tangent, jax.vjp(run, x)[1](y)[0]
 
-    found = jax.jit(of_each)(x)
-    mapped = jax.jit(jax.vmap(run))(x.reshape(2, 3, 2, 1024))
+    with use_form("row_by_row"):
+        found = jax.jit(of_each)(x)
+        mapped = jax.jit(jax.vmap(run))(x.reshape(2, 3, 2, 1024))
     with use_form("plain"):
         expected, of_parts = jax.jit(of_each)(x), jax.vmap(run)(x.reshape(2, 3, 2, 1024))
     for one, other in zip((*found, mapped), (*expected, of_parts), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+# Forms of sums.
+
+FORMED = [(form, dtype) for form in ("triangles", "turned") for dtype in ("float32", "float16", "bfloat16")]
+
+
+def added(x, axis, direction, exclusive):
+    """By NumPy; the oracle takes time by the square of an axis."""
+    x = x if direction == "increasing" else np.flip(x, axis)
+    sums = np.cumsum(x, axis) - (x if exclusive else 0)
+    return sums if direction == "increasing" else np.flip(sums, axis)
+
+
+@pytest.mark.parametrize(("case", "which"), spread(FORMED, [FORMED[0], FORMED[1], FORMED[3], FORMED[1]], 4))
+def test_every_form_of_a_sum(case, which, monkeypatch):
+    """Of several chunks and of one row that fills more; of fewer elements than a block, of several blocks of blocks."""
+    monkeypatch.setattr(in_chunks, "CHUNK", 2**14)
+    (form, dtype), rng = case, np.random.default_rng(8)
+    ways = [{"direction": d, "exclusive": e} for d in ("increasing", "decreasing") for e in (False, True)]
+    shapes = [(7, 33), (3, 5, 300, 1), (2, 5000), (64, 64), (4, 1), (1,), (2, 0), (0, 3)]
+    cases = [(shape, ways[(i + j) % 4]) for i, shape in enumerate(shapes) for j in range(4)]
+    calls = [(rng.uniform(-1, 1, shape).astype(jnp.dtype(dtype)), way) for shape, way in cases[which]]
+    axis_of = lambda x: x.ndim - 1 - (x.ndim == 4)  # noqa: E731
+    with use_form(form):
+        made = together([(partial(cumulative_summation, axis=axis_of(x), **way), x) for x, way in calls])
+    for one, (x, way) in zip(made, calls, strict=True):
+        assert one.dtype == x.dtype
+        assert_close(one, added(x.astype(np.float64), axis_of(x), **way), units=2**8)
+
+
+@pytest.mark.parametrize("dtype", sampled(["float32", "float16"], ["float32"]))
+def test_triangles_make_no_nan(dtype, monkeypatch):
+    """A product with 0 would; rows of a chunk with an infinity, a NaN, and numbers whose sum is too large."""
+    monkeypatch.setattr(in_chunks, "CHUNK", 2**11)
+    most = float(jnp.finfo(dtype).max)
+    x = np.ones((60, 100), dtype)
+    x[3, 50], x[20, 7], x[20, 60], x[41, 99] = np.inf, -np.inf, np.inf, np.nan
+    x[50, :40], x[50, 40:80] = most, -most
+    for way in ({}, {"direction": "decreasing"}):
+        with use_form("plain"):
+            expected = cumulative_summation(x, 1, **way)
+        with use_form("triangles"):
+            actual, mapped = (
+                cumulative_summation(x, 1, **way),
+                jax.vmap(partial(cumulative_summation, axis=0, **way))(x),
+            )
+        for one in (actual, mapped):
+            np.testing.assert_array_equal(one, expected)
+    assert np.isnan(np.asarray(expected)).any()
+
+
+@pytest.mark.parametrize("form", ["triangles", "turned"])
+def test_derivatives_of_every_form_of_a_sum(form):
+    x, w = np.random.default_rng(9).uniform(-1, 1, (2, 3, 70)).astype(np.float32)
+
+    def of_each(x):
+        run = partial(cumulative_summation, axis=1, direction="decreasing", exclusive=True)
+        batched = jax.vmap(jax.grad(lambda x, w: (cumulative_summation(x, 0) * w).sum()))(x, w)
+        return *jax.jvp(run, (x,), (w,)), jax.vjp(run, x)[1](w)[0], batched
+
+    with use_form(form):
+        found = jax.jit(of_each)(x)
+    with use_form("plain"):
+        expected = jax.jit(of_each)(x)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_which_form_a_sum_has():
+    """Triangles of what one device of a CPU has along a last axis; what is decreasing is turned on a GPU."""
+
+    def has(mark, platform, shape=(256, 256), dtype=np.float32, **way):
+        traced = jax.jit(partial(cumulative_summation, axis=1, **way)).trace(jax.ShapeDtypeStruct(shape, dtype))
+        return mark in traced.lower(lowering_platforms=(platform,)).as_text()
+
+    assert has("dot_general", "cpu")
+    assert not has("dot_general", "cpu", dtype=np.int32)
+    assert not has("dot_general", "cpu", shape=(2048, 32))
+    assert not has("dot_general", "cuda")
+    assert has("stablehlo.reverse", "cuda", direction="decreasing")
+    assert not has("stablehlo.reverse", "cuda")
+    assert not has("stablehlo.reverse", "cpu", direction="decreasing")

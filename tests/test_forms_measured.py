@@ -7,13 +7,13 @@ import pytest
 
 import dml_jax
 from benchmarks import forms
-from dml_jax.bench.subjects import SUBJECTS
+from dml_jax.bench.subjects import cases_of
 from dml_jax.lowering import depth_space, repeats
 from dml_jax.lowering.forms import Choice, forced_form
 
 
 def tiles(size):
-    return [forms.Candidate(case, case.call) for case in SUBJECTS["tile"].full(size)]
+    return [forms.Candidate(case, case.call) for case in cases_of("tile", "full", size)]
 
 
 def test_the_rows_are_those_of_every_table():

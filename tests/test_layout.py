@@ -38,8 +38,8 @@ def check(layout):
         assert outer.inner <= outer.unit
 
 
-def test_groups_follow_the_address_law_exhaustively():
-    for sizes, strides in SMALL:
+def test_groups_follow_the_address_law(exhaustive):
+    for sizes, strides in SMALL if exhaustive else SMALL[::5]:
         check(Layout(sizes, strides))
 
 
@@ -79,8 +79,8 @@ def test_the_window_of_an_array():
     assert Layout((2, 2), (6, 3), 7).window(24) == Window((4, 2, 3), (1, 0, 1), (2, 2, 1))  # every third column
 
 
-def test_windows_exhaustively():
-    for sizes, strides in SMALL:
+def test_windows(exhaustive):
+    for sizes, strides in SMALL if exhaustive else SMALL[::5]:
         for offset, length in itertools.product((0, 1, 5), (18, 24)):
             layout = Layout(sizes, strides, offset)
             window = layout.window(length)

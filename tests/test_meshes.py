@@ -175,7 +175,7 @@ every_type = each_row(dtype=["float32", "uint8"])
 every_kind = each_row(kind=[AxisType.Auto, AxisType.Explicit])
 
 
-@pytest.mark.thinned(9)
+@pytest.mark.thinned(18)
 @every_type
 def test_an_auto_mesh_costs_what_the_table_says(row, dtype, exhaustive):
     says = documented()[row][0]
@@ -192,7 +192,7 @@ def test_an_auto_mesh_costs_what_the_table_says(row, dtype, exhaustive):
             assert set(found) >= {"all-gather"}
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(11)
 @every_type
 def test_an_explicit_mesh_costs_what_the_table_says(row, dtype, exhaustive):
     says = documented()[row][1]
@@ -232,7 +232,7 @@ def test_every_operator_has_forms_that_are_chosen():
     assert {operator for (operator, _), _ in CHOSEN} == {operator for operator, _ in FREE_ROWS}
 
 
-@pytest.mark.thinned(8)
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize(("row", "form"), CHOSEN, ids=named)
 def test_forms_that_are_chosen_on_many_devices_are_as_free_as_the_plain_one(row, form, exhaustive):
     """Also on platforms whose tables choose them, and with sizes that do not fill the words of every device."""
@@ -333,21 +333,23 @@ def test_an_auto_mesh_may_leave_dimensions_to_the_compiler():
     assert result.sharding.spec == P(None, "d")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-def test_what_is_read_of_a_sharded_buffer_keeps_its_bits(kind):
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_what_is_read_of_a_sharded_buffer_keeps_its_bits(kind, dtype):
     mesh = mesh_of(kind)
-    for dtype in (np.float32, np.float16):
-        buffer = with_negative_zeros(random_bits((3072,), dtype))
-        for sizes, strides in (((20, 30), (17, 3)), ((40, 64), (70, 1)), ((60, 50), (1, 50))):
-            with jax.set_mesh(mesh):
-                sharded = jax.device_put(buffer, NamedSharding(mesh, P("d")))
-                result = jax.jit(partial(dml_jax.as_strided, sizes=sizes, strides=strides, out_sharding=P()))(sharded)
-            assert_same_bits(result, dml_jax.as_strided(buffer, sizes, strides))
+    buffer = with_negative_zeros(random_bits((3072,), dtype))
+    for sizes, strides in (((20, 30), (17, 3)), ((40, 64), (70, 1)), ((60, 50), (1, 50))):
+        with jax.set_mesh(mesh):
+            sharded = jax.device_put(buffer, NamedSharding(mesh, P("d")))
+            result = jax.jit(partial(dml_jax.as_strided, sizes=sizes, strides=strides, out_sharding=P()))(sharded)
+        assert_same_bits(result, dml_jax.as_strided(buffer, sizes, strides))
 
 
 COLUMNS = (partial(dml_jax.gather, axis=-1), [(16, 64), below(64, (32,))])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("form", ["plain", "axis_last", "joined"])
 @pytest.mark.parametrize("dtype", sampled(["float32", "float16", "bfloat16"], ["float16"]))
 def test_what_is_read_of_a_sharded_table_keeps_its_bits(form, dtype):
@@ -383,10 +385,10 @@ def test_what_does_not_follow_on_an_explicit_mesh_is_refused_with_the_reason():
 
 @pytest.mark.parametrize("kind", sampled([AxisType.Auto, AxisType.Explicit], [AxisType.Explicit]))
 def test_derivatives_on_a_mesh(kind, exhaustive):
-    """Of every row that costs nothing: forward and back, equal to those of one device; a sixth of them by default."""
+    """Of every row that costs nothing: forward and back, equal to those of one device; a twelfth of them by default."""
     mesh = mesh_of(kind)
     free = [row for row, (auto, explicit, _) in documented().items() if (auto, explicit) == (FREE, FREE)]
-    for row in free if exhaustive else free[::6]:
+    for row in free if exhaustive else free[::12]:
         (function, operands), dims = ROWS[row][0]
         arrays, sharded = on_mesh(mesh, operands, dims, np.uint8)
         arrays, sharded = (
@@ -419,7 +421,7 @@ def test_derivatives_on_a_mesh(kind, exhaustive):
             assert_same_bits(a, b)
 
 
-@pytest.mark.thinned(7)
+@pytest.mark.thinned(14)
 @every_kind
 def test_a_gradient_costs_what_the_table_says(row, kind, exhaustive):
     """Of the sharding of its operand, as an update of it has."""
@@ -450,7 +452,7 @@ RECEIVED = re.compile(
 )
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("ids_are_sharded", [False, True])

@@ -35,6 +35,7 @@ def places(json):
         yield from places(value[:2] if isinstance(value, list) and len(value) > 12 else value)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", FILES)
 def test_any_value_anywhere_is_valid_or_a_fault(name, tmp_path, monkeypatch, exhaustive):
     shutil.copy(FOLDER / "grace_hopper.jpg", tmp_path)

@@ -56,12 +56,14 @@ def cases_of(op_type):
     return [case for case in cases if not has_reduction(case)]
 
 
+@pytest.mark.exhaustive
 def test_the_cases_are_there():
     counts = [len(cases_of(op_type)) for op_type in OPERATORS]
     assert all(counts)
     assert sum(counts) >= 18
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("op_type", OPERATORS)
 def test_onnx_node_cases(op_type):
     calls, wanted = [], []
@@ -97,6 +99,7 @@ def in_range(rng, size, shape):
     return rng.integers(-size, size, shape)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("seed", range(12))
 def test_random_calls_agree_with_onnx_runtime(seed):
     rng = np.random.default_rng(seed)

@@ -285,6 +285,7 @@ def outcome(case):
     return None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("op_type", sorted(DESCRIBED))
 def test_a_descriptor_computes_what_onnx_says(op_type):
     text = outcome(single_nodes(op_type)[0])

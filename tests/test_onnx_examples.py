@@ -58,6 +58,7 @@ def test_classifier_learns_and_exports_what_onnx_runtime_computes(tmp_path):
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_classifier_prints_how_well_it_learns(tmp_path):
     text = printed(onnx_classifier, "--steps", 60, "--export", tmp_path / "artifact")
     start, end = numbers(r"loss: ([\d.]+) at the start, ([\d.]+) after 60 steps", text)

@@ -1,10 +1,9 @@
 """Whole models: a super-resolution network, shapes computed as exporters do, transformations, parameters, x64."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_same_bits
+from checks import assert_same_bits, sampled
 from jax.test_util import check_grads
 from onnx_building import declared, helper, model, numpy_helper, onnx, runtime
 
@@ -43,7 +42,7 @@ def float32_products():
 # Super-resolution.
 
 
-@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+@pytest.mark.parametrize("mode", sampled(["DCR", "CRD"], ["CRD"]))
 def test_super_resolution_gives_the_picture_of_onnx_runtime(mode):
     proto, picture = super_resolution(mode)
     function = to_jax(proto)
@@ -310,7 +309,7 @@ def test_what_is_added_up_placed_and_resized_has_derivatives():
         "two": np.int64([2]),
     }
     function = to_jax(model(nodes, {"x": x}, ["y"], constants, opset=18))
-    check_grads(jax.jit(function), (x,), order=2, atol=0.05, rtol=0.05)
+    check_grads(jax.jit(function), (x,), order=1, atol=0.05, rtol=0.05)
 
 
 def test_vmap_is_a_loop():
@@ -502,7 +501,9 @@ def test_integers_are_divided_towards_zero():
     assert_same_bits(to_jax(model([node], {}, ["y"], {"a": a, "b": b}))(), np.int32([-3, -3, 3, 3, -2]))
 
 
-@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float8_e4m3fn, jnp.float8_e5m2])
+@pytest.mark.parametrize(
+    "dtype", sampled(["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"], ["bfloat16", "float8_e5m2"])
+)
 def test_narrow_floats_move_bit_for_bit(dtype):
     """Every one there is, NaNs and all, through the operators that XLA would compute in wider floats."""
     dtype = np.dtype(dtype)
@@ -580,10 +581,10 @@ def test_integers_that_float32_cannot_hold_are_refused_while_x64_is_off():
         constants = {"half": np.float32(0.5)} if "half" in node.input else {}
         function = to_jax(model([node], {"x": x}, ["y"], constants))
         with pytest.raises(TypeError, match=r"int32 must be computed with as float64, .* jax_enable_x64 is off"):
-            function(x)
+            jax.jit(function)(x)
         known = to_jax(model([node], {}, ["y"], {"x": x, **constants}))()
         with jax.enable_x64(True):
-            assert_same_bits(function(x), known)
+            assert_same_bits(jax.jit(function)(x), known)
     square = to_jax(model([helper.make_node("Pow", ["x", "two"], ["y"])], {"x": x}, ["y"], {"two": np.float32(2)}))
     assert_same_bits(square(np.int32([4097])), np.int32([4097**2]))
 

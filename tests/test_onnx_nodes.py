@@ -64,6 +64,7 @@ def assert_expected(case, results, expected):
             assert_same_values(actual, wanted)
 
 
+@pytest.mark.exhaustive
 def test_every_operator_has_cases():
     counts = Counter(op for case in cases().values() for op in operators(case.model))
     assert set(counts) >= set(ONNX_OPERATORS) - {"GlobalLpPool"}  # which ONNX has none of
@@ -71,6 +72,7 @@ def test_every_operator_has_cases():
     print(f"{len(passing())} of {len(all_cases())} cases of onnx {onnx.__version__}")  # noqa: T201
 
 
+@pytest.mark.exhaustive
 def test_the_page_lists_what_is_not_done():
     """By the operator that a case lacks first, with the number of cases; those of no arrays lack none."""
     if not onnx.__version__.startswith("1.23."):
@@ -92,6 +94,7 @@ def lacked(proto):
     raise AssertionError("it is done")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", EXCLUDED)
 def test_exclusions_are_needed(name):
     case = cases()[name]

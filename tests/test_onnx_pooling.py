@@ -206,6 +206,14 @@ def test_the_greatest_is_one_of_the_elements(dtype):
         assert_same_values(largest, x.max((2, 3), keepdims=True))
 
 
+def test_a_nan_is_the_greatest_of_many():
+    """XLA:CPU loses it where it reduces with vectors."""
+    x = np.zeros((2, 40, 32, 32), np.float32)
+    x[1, :, 3, 5] = np.nan
+    (largest,) = run_node(helper.make_node("GlobalMaxPool", ["x"], ["y"]), [x])
+    assert_same_values(largest, x.max((2, 3), keepdims=True))
+
+
 @pytest.mark.exhaustive
 def test_a_nan_is_the_greatest_and_padding_alone_has_none():
     x = np.float32([[[1, np.nan, -np.inf, 3]]])

@@ -42,6 +42,7 @@ def root(name):
     return ElementTree.parse(PICTURES / f"{name}.svg").getroot()
 
 
+@pytest.mark.exhaustive
 def test_the_files_are_what_is_drawn(draw):
     assert draw.differing(PICTURES, draw.drawn()) == []
 
@@ -76,6 +77,7 @@ def test_every_other_page_has_a_picture():
     assert pages - set(NAMES) == set(WITHOUT)
 
 
+@pytest.mark.exhaustive
 def test_check_names_what_is_changed_missing_and_superfluous(draw, tmp_path, capsys):
     draw.main([], tmp_path)
     assert capsys.readouterr().out.splitlines() == [f"wrote {tmp_path / name}" for name in draw.drawn()]

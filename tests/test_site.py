@@ -63,8 +63,8 @@ def build(root, folder):
 
 
 def python(root, *arguments):
-    """Runs Python in a clone, with the library of that clone."""
-    environment = os.environ | {"PYTHONPATH": str(root)}
+    """Runs Python in a clone, with the library of that clone, and pytest without options of this run (two -q hide counts)."""
+    environment = os.environ | {"PYTHONPATH": str(root), "PYTEST_ADDOPTS": ""}
     return subprocess.run([sys.executable, *arguments], cwd=root, env=environment, capture_output=True, text=True)
 
 
@@ -104,6 +104,7 @@ def operator_tables(site, kind):
     }
 
 
+@pytest.mark.exhaustive
 def test_the_site_is_built_without_a_warning(site):
     assert (site.parent / "failure").read_text() == ""
     assert (site / "index.html").exists()
@@ -125,12 +126,14 @@ def entries(site):
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("module", ["dml_jax", "dml_jax.batch", "dml_jax.onnx"])
 def test_every_public_name_has_an_entry(site, module):
     found, public = entries(site), importlib.import_module(module).__all__
     assert [name for name in public if not found.get(f"{module}.{name}", "").startswith("reference/")] == []
 
 
+@pytest.mark.exhaustive
 def test_every_constraint_is_on_the_operators_pages(site):
     expected = {name: {rule.name: rule.worded({}) for rule in one.rules} for name, one in FUNCTIONS.items()}
     expected |= {cls.operator_type: cls.wordings() for cls in DESCS}
@@ -140,6 +143,7 @@ def test_every_constraint_is_on_the_operators_pages(site):
     assert {name: {rule: text for text, rule in found[name]} for name in expected} == expected
 
 
+@pytest.mark.exhaustive
 def test_every_feature_level_and_field_is_on_the_operators_pages(site):
     levels, fields = operator_tables(site, "feature-levels"), operator_tables(site, "fields")
     for cls in DESCS:
@@ -150,6 +154,7 @@ def test_every_feature_level_and_field_is_on_the_operators_pages(site):
         assert [row[2].startswith(kinds[row[1]].kind) for row in shown] == [True] * len(kinds)
 
 
+@pytest.mark.exhaustive
 def test_every_activation_is_on_a_page(site):
     parser = Tables()
     parser.feed((site / "operators" / "activate.html").read_text())
@@ -255,6 +260,7 @@ def add_operator(clone, name, source, page):
         lines.write(f"from ._{name} import *\n")
 
 
+@pytest.mark.exhaustive
 def test_new_operators_are_in_the_table_and_the_contents(site):
     index = (site / "operators/index.html").read_text()
     parser = Tables()
@@ -269,12 +275,14 @@ def test_new_operators_are_in_the_table_and_the_contents(site):
     assert contents == [*dict.fromkeys(map(page_of, FUNCTIONS.values())), "roll", "toy"]
 
 
+@pytest.mark.exhaustive
 def test_new_operators_are_in_the_reference(site):
     found = entries(site)
     for page, names in {"functions": ["roll", "ToyMode"], "descriptors": ["RollDesc", "ToyDesc", "GameDesc"]}.items():
         assert [found[f"dml_jax.{name}"] for name in names] == [f"reference/{page}.html#dml_jax.{x}" for x in names]
 
 
+@pytest.mark.exhaustive
 def test_new_operators_print_all_kinds_of_fields_and_a_column_per_tensor_with_types_of_its_own(site):
     fields, levels = operator_tables(site, "fields"), operator_tables(site, "feature-levels")
     assert fields["ROLL"][2] == ["Shifts", "shifts", "int array counted by DimensionCount"]
@@ -290,6 +298,7 @@ def test_new_operators_print_all_kinds_of_fields_and_a_column_per_tensor_with_ty
     assert [len(cells) for cells in levels["TOY"]] == [4, 4]
 
 
+@pytest.mark.exhaustive
 def test_the_example_of_a_new_operator_computes(site):
     """Its function, its struct, and its rule, in both."""
     code = """if True:
@@ -320,9 +329,8 @@ def test_the_example_of_a_new_operator_passes_the_tests_of_all_operators(tmp_pat
     (tmp_path / "tests/operators/test_roll.py").write_text(test)
     wrote = python(tmp_path, "tests/example_models.py")
     assert f"wrote {tmp_path / 'docs/models/roll.json'}" in wrote.stdout, wrote.stderr
-    names = [
-        f"tests/{name}.py" for name in ("operators/test_roll", "test_promises", "test_struct_promises", "test_cli")
-    ]
-    done = python(tmp_path, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-k", "roll or models", *names)
+    files = "operators/test_roll", "test_promises", "test_struct_promises", "test_cli", "test_cli_ops", "test_cli_help"
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "--exhaustive", "-k"]
+    done = python(tmp_path, "-m", "pytest", *options, "roll or models", *(f"tests/{name}.py" for name in files))
     assert done.returncode == 0, done.stdout
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 30

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_same_bits, sampled, together
+from checks import assert_calls_agree, assert_same_bits, sampled, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib import stride_tricks
@@ -78,18 +78,17 @@ OVERLAPPING = {
 READ = MOVED | REPEATED | INTERLEAVED | OVERLAPPING
 WRITTEN = MOVED | INTERLEAVED
 
-every_read = pytest.mark.parametrize("layout", READ.values(), ids=READ)
 every_write = pytest.mark.parametrize("layout", WRITTEN.values(), ids=WRITTEN)
 
 
 def reader(layout):
     sizes, strides, offset, _ = layout
-    return lambda buffer: dml_jax.as_strided(buffer, sizes, strides, offset=offset)
+    return partial(dml_jax.as_strided, sizes=sizes, strides=strides, offset=offset)
 
 
 def writer(layout):
     _, strides, offset, _ = layout
-    return lambda buffer, updates: dml_jax.as_strided_scatter(buffer, updates, strides, offset=offset)
+    return partial(dml_jax.as_strided_scatter, strides=strides, offset=offset)
 
 
 def operands(layout, dtype=np.float32):
@@ -98,22 +97,18 @@ def operands(layout, dtype=np.float32):
     return buffer, -np.arange(1, 1 + np.prod(layout[0], dtype=int)).reshape(layout[0]).astype(dtype)
 
 
-@every_read
-def test_reads_are_numpys(layout):
-    buffer, _ = operands(layout)
-    assert_same_bits(reader(layout)(buffer), numpy_view(buffer, *layout[:3]))
-
-
-@every_write
-def test_writes_are_numpys(layout):
-    buffer, updates = operands(layout)
-    assert_same_bits(writer(layout)(buffer, updates), numpy_scatter(buffer, updates, *layout[1:3]))
+def test_reads_and_writes_of_every_class_are_numpys():
+    """Those that are random are called one by one."""
+    reads = ((layout, operands(layout)[:1]) for layout in READ.values())
+    assert_calls_agree((reader(layout), (x,), numpy_view(x, *layout[:3])) for layout, (x,) in reads)
+    writes = ((layout, operands(layout)) for layout in WRITTEN.values())
+    assert_calls_agree((writer(layout), xs, numpy_scatter(*xs, *layout[1:3])) for layout, xs in writes)
 
 
 def test_random_layouts_are_numpys(exhaustive):
     dims = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), max_size=4)
     check = given(dims, st.integers(0, 5), st.integers(0, 5))(check_layout)
-    settings(max_examples=150 if exhaustive else 25)(check)()
+    settings(max_examples=150 if exhaustive else 15)(check)()
 
 
 def check_layout(dims, offset, more):
@@ -185,9 +180,11 @@ def stablehlo(function, *arrays):
     return jax.jit(function).lower(*arrays).as_text()
 
 
-def optimised(function, *arrays):
-    """The instructions that XLA compiles."""
-    text = jax.jit(function).lower(*arrays).compile().as_text()
+def optimised(calls):
+    """The instructions that XLA compiles of (function, *arrays) calls, in one program."""
+    functions, arrays = [call[0] for call in calls], [call[1:] for call in calls]
+    program = jax.jit(lambda arrays: [f(*a) for f, a in zip(functions, arrays, strict=True)]).lower(arrays).compile()
+    text = program.as_text()
     return set(re.findall(r"= \S+ ([a-z][\w-]*)\(", text))
 
 
@@ -197,15 +194,19 @@ COMPUTED = {"gather", "scatter", "iota", "while", "dynamic-slice", "call"}
 @pytest.mark.parametrize("layout", (MOVED | REPEATED).values(), ids=MOVED | REPEATED)
 def test_recognised_reads_compute_no_offsets(layout):
     buffer, _ = operands(layout)
-    assert not COMPUTED & optimised(reader(layout), buffer)
     assert not re.findall(r"stablehlo\.(gather|iota)", stablehlo(reader(layout), buffer))
 
 
 @pytest.mark.parametrize("layout", MOVED.values(), ids=MOVED)
 def test_recognised_writes_compute_no_offsets(layout):
     buffer, updates = operands(layout)
-    assert not COMPUTED & optimised(writer(layout), buffer, updates)
     assert not re.findall(r"stablehlo\.(scatter|iota)", stablehlo(writer(layout), buffer, updates))
+
+
+def test_xla_computes_no_offsets_of_what_is_recognised():
+    assert not COMPUTED & optimised([(reader(of), operands(of)[0]) for of in (MOVED | REPEATED).values()])
+    assert not COMPUTED & optimised([(writer(of), *operands(of)) for of in MOVED.values()])
+    assert COMPUTED & optimised([(reader(of), operands(of)[0]) for of in INTERLEAVED.values()])
 
 
 @pytest.mark.parametrize(
@@ -303,7 +304,7 @@ def test_writes_into_buffers_beyond_2_to_the_31():
 # Transformations; test_promises.py has more.
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("layout", (REPEATED | OVERLAPPING).values(), ids=REPEATED | OVERLAPPING)
 def test_the_gradient_counts_how_often_an_element_is_seen(layout):
     sizes, strides, offset, length = layout
@@ -313,16 +314,21 @@ def test_the_gradient_counts_how_often_an_element_is_seen(layout):
     assert_same_bits(jax.linear_transpose(reader(layout), counts)(np.ones(sizes, np.float32))[0], counts)
 
 
-@every_write
-def test_writing_and_reading_are_inverse(layout):
-    buffer, updates = operands(layout)
-    assert_same_bits(reader(layout)(writer(layout)(buffer, updates)), updates)
-    assert_same_bits(writer(layout)(buffer, reader(layout)(buffer)), buffer)
+def test_writing_and_reading_are_inverse():
+    def both_ways(layout, buffer, updates):
+        read, write = reader(layout), writer(layout)
+        return read(write(buffer, updates)), write(buffer, read(buffer))
+
+    arrays = [(layout, *operands(layout)) for layout in WRITTEN.values()]
+    made = together((partial(both_ways, layout), buffer, updates) for layout, buffer, updates in arrays)
+    for (_, buffer, updates), (read, written) in zip(arrays, made, strict=True):
+        assert_same_bits(read, updates)
+        assert_same_bits(written, buffer)
 
 
 def test_a_symbolic_batch_of_buffers_is_exported(exhaustive):
     (b,) = jax.export.symbolic_shape("b")
-    for layout in list(READ.values())[:: 1 if exhaustive else 3]:
+    for layout in list(READ.values())[:: 1 if exhaustive else 6]:
         exported = jax.export.export(jax.jit(jax.vmap(reader(layout))))(
             jax.ShapeDtypeStruct((b, layout[3]), jnp.float32)
         )
@@ -331,7 +337,7 @@ def test_a_symbolic_batch_of_buffers_is_exported(exhaustive):
 
 
 def test_a_symbolic_length_that_is_long_enough_is_exported(exhaustive):
-    for layout in list(READ.values())[:: 1 if exhaustive else 3]:
+    for layout in list(READ.values())[:: 1 if exhaustive else 6]:
         sizes, strides, offset, length = layout
         (n,) = jax.export.symbolic_shape("n", constraints=[f"n >= {length}"])
         exported = jax.export.export(jax.jit(reader(layout)))(jax.ShapeDtypeStruct((n,), jnp.float32))

@@ -133,8 +133,8 @@ def counted(sizes, strides):
     return len(np.unique(offsets)) == np.prod(sizes)
 
 
-def test_injective_layouts_exhaustively():
-    for sizes, strides in LAYOUTS:
+def test_injective_layouts(exhaustive):
+    for sizes, strides in LAYOUTS if exhaustive else LAYOUTS[::5]:
         assert is_injective(sizes, strides) == counted(sizes, strides), (sizes, strides)
 
 

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from catalogue_cases import CASES
+from checks import sampled
 
 import dml_jax
 import dml_jax.batch
@@ -157,7 +158,8 @@ def test_every_type_of_the_public_api_is_known(pyright):
 # The programs and the misuses of the consumer.
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+# test_packaging.py runs the others in a bare environment.
+@pytest.mark.parametrize("program", sampled(PROGRAMS, {*PROGRAMS} - {"use_functions", "use_batch"}))
 def test_the_strict_program_runs(program, monkeypatch):
     """What it asserts of types without effect holds of the values too, as far as the functions take them."""
     if program == "use_onnx":

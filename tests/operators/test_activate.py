@@ -3,6 +3,7 @@
 DirectML documents no numbers of them but those of ELU, fused with a sum: the examples are what float64 says.
 """
 
+import itertools
 from functools import partial
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from activation_cases import activated
-from checks import assert_calls_agree, assert_close, assert_same_bits
+from checks import assert_calls_agree, assert_close, assert_same_bits, together
 from draws import dims, pad
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -40,9 +41,11 @@ from dml_jax import (
     add,
     compile_operator,
     desc_from_json,
+    use_form,
 )
 from dml_jax.catalogue import STRUCTS as CLASSES
 from dml_jax.core.small_structs import ScaleAndBias
+from dml_jax.lowering import in_chunks
 
 pytestmark = pytest.mark.device
 
@@ -176,7 +179,6 @@ def struct_of(name):
         expected=expected,
         fill=fill,
         units=None if name in EXACT else 8,
-        by_default=1,
     )
 
 
@@ -244,6 +246,7 @@ def test_shapes(shapes):
     )
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_narrow_floats_are_rounded_once(dtype):
     x = np.array([0.5, 1, 2, 4], dtype)
@@ -257,6 +260,35 @@ def test_float16_is_computed_in_float32(name):
     assert_close(activate(x, Activation(name)), exact(x, Activation(name)), units=8)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=str)
+def test_softmax_in_chunks(dtype, monkeypatch):
+    """Of rows, of columns inside of a chunk, and along the dimension that would be cut, which is not."""
+    monkeypatch.setattr(in_chunks, "CHUNK", 2**10)
+    rng, calls = np.random.default_rng(3), []
+    for shape, axes in (((37, 29), (1,)), ((3, 9, 20), (1, 2)), ((37, 29), (0,)), ((1, 7, 61), (2,))):
+        x = rng.uniform(-3, 3, shape).astype(dtype)
+        calls.append((partial(activate, activation=Activation("ACTIVATION_SOFTMAX1", (axes,))), x))
+    x, w = jnp.asarray(calls[0][1]), rng.uniform(-1, 1, (37, 29)).astype(dtype)
+    back = lambda x: jax.grad(lambda x: (calls[0][0](x) * w).sum())(x)  # noqa: E731
+    with use_form("plain"):
+        expected = back(x)
+    with use_form("chunks"):
+        made = together(calls)
+        assert_same_bits(back(x), expected)
+    for one, (function, x) in zip(made, calls, strict=True):
+        assert one.dtype == dtype
+        assert_close(one, exact(x, function.keywords["activation"]), units=16)
+
+
+def test_which_softmax_is_computed_in_chunks():
+    softmax = jax.jit(partial(activate, activation=Activation("ACTIVATION_SOFTMAX")))
+    found = {}
+    for platform, dtype, rows in itertools.product(("cpu", "cuda"), ("float16", "float32"), (1024, 8192)):
+        traced = softmax.trace(jax.ShapeDtypeStruct((rows, 1024), dtype))
+        found[platform, dtype, rows] = "while" in traced.lower(lowering_platforms=(platform,)).as_text()
+    assert [case for case, is_chosen in found.items() if is_chosen] == [("cpu", "float16", 8192)]
+
+
 def test_what_overflows_on_the_way_does_not():
     """65504 * 2 is out of float16's range."""
     x = np.float16([65504, 3])
@@ -264,6 +296,7 @@ def test_what_overflows_on_the_way_does_not():
     assert_same_bits(made, np.float16([65504, 0]))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32])
 def test_shrink_of_integers_far_from_0(dtype):
     """A threshold that the type does not hold is the nearest one."""
@@ -299,17 +332,17 @@ def test_what_is_fused_is_the_same():
 
 
 def test_derivatives():
-    check_grads(partial(activate, activation=SOFTMAX), (X / 8,), order=1, atol=0.02, rtol=0.02)
+    check_grads(jax.jit(partial(activate, activation=SOFTMAX)), (X / 8,), order=1, atol=0.02, rtol=0.02)
     corners = np.float32([-2, 0, 2])
     for activation in (Activation("ACTIVATION_HARD_SIGMOID", (0.25, 0.5)), RELU):
-        assert jax.grad(lambda x, one=activation: activate(x, one).sum())(corners)[0] == 0
+        assert jax.jit(jax.grad(lambda x, one=activation: activate(x, one).sum()))(corners)[0] == 0
 
 
 def test_vmap_moves_the_dimensions_of_softmax():
     batch = numbered((2, 3, 4)) / 8
     for axes in ((0,), (1,), (0, 1)):
         activation = Activation("ACTIVATION_SOFTMAX1", (axes,))
-        mapped = jax.vmap(partial(activate, activation=activation), in_axes=1, out_axes=1)(batch)
+        mapped = jax.jit(jax.vmap(partial(activate, activation=activation), in_axes=1, out_axes=1))(batch)
         for i in range(3):
             assert_close(mapped[:, i], exact(batch[:, i], activation), units=8)
 

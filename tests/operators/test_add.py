@@ -217,6 +217,7 @@ def test_shapes(shapes):
     )
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_narrow_floats_are_rounded_once(dtype):
     a, b = np.array([1, 2, 4, 0.5], dtype), np.array([1, 0.5, 8, 0.5], dtype)
@@ -262,15 +263,17 @@ def test_infinities_and_nan():
 
 
 def test_derivatives():
-    check_grads(partial(add, activation=Activation("ACTIVATION_TANH")), (A / 4, B / 4), order=1, atol=0.02, rtol=0.02)
-    back = jax.grad(lambda a, b: (add(a, b) * A).sum(), (0, 1))(A, B)
+    check_grads(
+        jax.jit(partial(add, activation=Activation("ACTIVATION_TANH"))), (A / 4, B / 4), order=1, atol=0.02, rtol=0.02
+    )
+    back = jax.jit(jax.grad(lambda a, b: (add(a, b) * A).sum(), (0, 1)))(A, B)
     assert_same_bits(back[0], A)
     assert_same_bits(back[1], A)
 
 
 def test_vmap_of_any_axis():
     a, b = numbered((2, 4, 3)), numbered((3, 2))
-    mapped = jax.vmap(add, in_axes=(1, None), out_axes=2)(a, b.T)
+    mapped = jax.jit(jax.vmap(add, in_axes=(1, None), out_axes=2))(a, b.T)
     assert_same_bits(mapped, (a + b.T[:, None]).transpose(0, 2, 1))
 
 

@@ -213,14 +213,16 @@ def test_empty_arrays():
 def test_the_gradient_spreads_the_cotangent_over_the_window():
     attributes = {"strides": (2, 1), "start_padding": (1, 0), "end_padding": (0, 1)}
     weights = numbered(oracle(X, (2, 2), **attributes).shape)
-    back = jax.grad(lambda x: (average_pooling(x, (2, 2), include_padding=True, **attributes) * weights).sum())(X)
+    back = jax.jit(
+        jax.grad(lambda x: (average_pooling(x, (2, 2), include_padding=True, **attributes) * weights).sum())
+    )(X)
     columns = np.repeat(weights.reshape(2, 1, -1), 4, 1) / 4
     assert_same_bits(back, fold(columns.reshape(8, -1), (3, 4), (2, 2), **attributes))
 
 
 def test_derivatives_in_both_directions():
     pool = partial(average_pooling, window_sizes=(2, 3), strides=(1, 2), start_padding=(1, 1), dilations=(2, 1))
-    check_grads(pool, (X / 24,), order=1, atol=0.05, rtol=0.05)
+    check_grads(jax.jit(pool), (X / 24,), order=1, atol=0.05, rtol=0.05)
 
 
 def test_cotangents_of_narrow_floats_are_rounded_once():
@@ -233,7 +235,7 @@ def test_cotangents_of_narrow_floats_are_rounded_once():
 def test_vmap_of_any_axis():
     batch = numbered((2, 4, 3, 6))
     attributes = {"window_sizes": (2, 2), "strides": (1, 2)}
-    mapped = jax.vmap(partial(average_pooling, **attributes), in_axes=2, out_axes=1)(batch)
+    mapped = jax.jit(jax.vmap(partial(average_pooling, **attributes), in_axes=2, out_axes=1))(batch)
     for i in range(3):
         assert_same_bits(mapped[:, i], oracle(batch[:, :, i], **attributes))
 

@@ -404,6 +404,7 @@ def test_products_are_as_exact_as_float32():
     )
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_narrow_floats_are_computed_in_float32(dtype):
     x, w = np.array([[[0.5, 1, 2]]], dtype), np.array([[[1, 0.5]]], dtype)
@@ -422,11 +423,12 @@ def test_sixteen_bit_floats_are_rounded_once():
     assert_same_bits(convolution(big, big, np.float16([-64])), np.full((1, 1, 1), 65472, np.float16))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, jnp.float8_e5m2])
 def test_gradients_of_narrow_floats_are_added_up_in_float32(dtype):
     """4096 ones: one after the other they stop at 2048 in float16, at 256 in bfloat16."""
     row = jnp.ones((1, 1, 4096), dtype)
-    back = jax.grad(lambda w: convolution(row, w).astype(np.float32).sum())(jnp.ones((1, 1, 1), dtype))
+    back = jax.jit(jax.grad(lambda w: convolution(row, w).astype(np.float32).sum()))(jnp.ones((1, 1, 1), dtype))
     assert_same_bits(back, np.full((1, 1, 1), 4096, dtype))
 
 
@@ -476,7 +478,7 @@ def test_derivatives_in_both_directions(direction, activation, order):
     x, w, bias = (numbered(shape) / 32 - 0.4 for shape in ((1, 4, 3), (4, 2, 2), (4,)))
     numbers = {"strides": (2,), "start_padding": (1,), "output_padding": (1,)}
     call = partial(convolution, direction=direction, group_count=2, activation=activation, **numbers)
-    check_grads(call, (x, w, bias), order=order, atol=0.05, rtol=0.05)
+    check_grads(jax.jit(call), (x, w, bias), order=order, atol=0.05, rtol=0.05)
 
 
 def test_it_is_transposed_in_each_operand():
@@ -486,10 +488,11 @@ def test_it_is_transposed_in_each_operand():
     (back,) = jax.linear_transpose(lambda w: convolution(INPUT, w), FILTER)(y)
     wanted = oracle(INPUT.swapaxes(0, 1), y.swapaxes(0, 1)).swapaxes(0, 1)  # batches are added up
     assert_same_bits(back, wanted)
-    back = jax.grad(lambda b: (convolution(INPUT, FILTER, b) * y).sum())(BIAS)
+    back = jax.jit(jax.grad(lambda b: (convolution(INPUT, FILTER, b) * y).sum()))(BIAS)
     assert_same_bits(back, y.sum((0, 2, 3)))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("direction", "groups"), [("forward", 1), ("backward", 1), ("forward", 2), ("backward", 2)])
 def test_vmap_of_any_axis(direction, groups):
     x, w = numbered((2, 2 * groups, 3)), numbered((2 * groups, 2, 2))

@@ -82,6 +82,7 @@ def test_every_small_shape(shapes):
     assert_calls_agree(calls())
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e5m2", "float8_e4m3fn"])
 def test_narrow_floats_are_rounded_once(name):
     """Products of eight times 1.25 or 1.5 are exact in float32: only the last rounding is one."""
@@ -125,7 +126,7 @@ def jacobian(x, direction="increasing", exclusive=False):
     return found
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize("x", [[2, 3, 5, 7], [2, 0, 3, 5], [2, 0, 3, 0, 5], [0, 0, 0], [0]], ids=str)
 @pytest.mark.parametrize("direction", ["increasing", "decreasing"])
 @pytest.mark.parametrize("exclusive", [False, True])
@@ -143,7 +144,8 @@ def test_second_derivatives_at_zeros():
     wanted = np.zeros((4, 4), np.float32)
     wanted[0, 2] = wanted[2, 0] = 15
     assert np.array_equal(hessian, wanted)
-    check_grads(lambda x: cumulative_product(x, 1, direction="decreasing", exclusive=True), (X,), 2, atol=0.1, rtol=0.1)
-    mapped = jax.vmap(jax.grad(lambda x: cumulative_product(x, 0).sum()), in_axes=1, out_axes=1)(X)
+    call = jax.jit(lambda x: cumulative_product(x, 1, direction="decreasing", exclusive=True))
+    check_grads(call, (X,), 2, modes=["rev"], atol=0.1, rtol=0.1)
+    mapped = jax.jit(jax.vmap(jax.grad(lambda x: cumulative_product(x, 0).sum()), in_axes=1, out_axes=1))(X)
     for k in range(4):
         assert_same_bits(mapped[:, k], jacobian(X[:, k]).sum(0))

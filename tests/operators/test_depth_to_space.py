@@ -91,7 +91,7 @@ def test_orders_that_a_struct_refuses(order):
 # Against the oracle.
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(12)
 @every_order_and_size
 def test_every_order_and_format(order, block, channels, lead):
     shape = (*lead, channels * block * block, 2, 3)

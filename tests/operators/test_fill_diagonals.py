@@ -112,6 +112,7 @@ def test_the_limits_of_the_integers_do_not_overflow():
     )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize(
     ("name", "value"), [("INT64", -(2**40) - 1), ("UINT64", 2**64 - 1), ("FLOAT64", 0.1), ("UINT8", np.int8(-1))]
@@ -180,6 +181,7 @@ def test_triangles_of_numpy():
     assert_calls_agree(calls)
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0, of the data and of the number."""
@@ -188,6 +190,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(fill_diagonals(x, begin=0, end=2, value=value), oracle(x, 0, 2, value))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -212,7 +215,7 @@ def test_64_bit_data_needs_x64(x64):
 
 def test_the_gradient_of_what_was_replaced_is_zero():
     for value in (0, 7):
-        back = jax.grad(lambda x, v=value: (fill_diagonals(x, begin=1, end=6, value=v) * X).sum())(X)
+        back = jax.jit(jax.grad(lambda x, v=value: (fill_diagonals(x, begin=1, end=6, value=v) * X).sum()))(X)
         assert_same_bits(back, np.tril(X))
     cotangent = X.astype(jnp.bfloat16)
     (back,) = jax.vjp(lambda x: fill_diagonals(x, begin=1, end=0, value=7), cotangent)[1](cotangent)
@@ -221,7 +224,7 @@ def test_the_gradient_of_what_was_replaced_is_zero():
 
 def test_vmap_of_any_axis():
     batch = numbered((3, 5, 4))
-    mapped = jax.vmap(lambda x: fill_diagonals(x, begin=0, end=1, value=9), in_axes=1, out_axes=2)(batch)
+    mapped = jax.jit(jax.vmap(lambda x: fill_diagonals(x, begin=0, end=1, value=9), in_axes=1, out_axes=2))(batch)
     for i in range(5):
         assert_same_bits(mapped[:, :, i], oracle(batch[:, i], 0, 1, 9))
 
@@ -245,6 +248,7 @@ def test_symbolic_sizes():
 # Explicit meshes.
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("spec", [("d", None, None), (None, "d", None), (None, None, "d")])
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
 def test_every_dimension_keeps_its_sharding(spec, dtype):

@@ -83,6 +83,7 @@ def of(value, name, *sizes):
     return FillValueConstantDesc(TensorDesc(name, sizes or (3,)), name, value)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [
@@ -161,6 +162,7 @@ def test_every_small_shape():
         assert_same_bits(result, oracle(shape, -1.5, np.float16))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [*INTEGERS, "int4", "uint4"], ids=str)
 def test_the_limits_of_integers(dtype):
     dtype = np.dtype(getattr(ml_dtypes, dtype)) if isinstance(dtype, str) else np.dtype(dtype)
@@ -172,6 +174,7 @@ def test_the_limits_of_integers(dtype):
                 fill_value_constant((2,), value + (1 if value > 0 else -1), dtype)
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0."""
@@ -228,9 +231,9 @@ def test_a_new_value_compiles_nothing(caplog):
 
 
 def test_it_is_constant_to_vmap_and_to_grad():
-    mapped = jax.vmap(lambda x: x * fill_value_constant((2,), 3, np.float32))(np.float32([[1, 2], [3, 4]]))
+    mapped = jax.jit(jax.vmap(lambda x: x * fill_value_constant((2,), 3, np.float32)))(np.float32([[1, 2], [3, 4]]))
     assert_same_bits(mapped, np.float32([[3, 6], [9, 12]]))
-    found = jax.grad(lambda x: (x * fill_value_constant((2,), 3, np.float32)).sum())(np.float32([1, 2]))
+    found = jax.jit(jax.grad(lambda x: (x * fill_value_constant((2,), 3, np.float32)).sum()))(np.float32([1, 2]))
     assert_same_bits(found, np.float32([3, 3]))
 
 
@@ -245,6 +248,7 @@ def test_symbolic_sizes():
 # Meshes.
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
 def test_on_a_mesh_every_device_has_it_or_its_part(kind, dtype):

@@ -141,7 +141,6 @@ def test_every_small_shape(shapes):
     assert_calls_agree(calls())
 
 
-@settings(max_examples=20)
 @given(
     st.lists(st.integers(1, 7), min_size=1, max_size=5),
     st.integers(0, 4),
@@ -149,13 +148,17 @@ def test_every_small_shape(shapes):
     st.sampled_from([np.int8, np.int16, np.int32]),
     st.integers(0, 2**32 - 1),
 )
-def test_larger_shapes(shape, axis, count, dtype, seed):
+def check_larger_shapes(shape, axis, count, dtype, seed):
     x, axis = numbered(shape), axis % len(shape)
     indices = indices_around(np.random.default_rng(seed), shape[axis], (count,), dtype)
     assert_same_bits(gather(x, indices, axis), oracle(x, indices, axis))
 
 
-@pytest.mark.thinned(5)
+def test_larger_shapes(exhaustive):
+    settings(max_examples=100 if exhaustive else 8)(check_larger_shapes)()
+
+
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("how", [{}, {"mode": "fill", "fill_value": -1}], ids=["clip", "fill"])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_index_type_means_the_same(dtype, how, x64):

@@ -107,7 +107,6 @@ def test_every_small_shape(shapes):
     assert_calls_agree(calls())
 
 
-@settings(max_examples=20)
 @given(
     st.lists(st.integers(1, 7), min_size=1, max_size=5),
     st.integers(0, 4),
@@ -115,14 +114,18 @@ def test_every_small_shape(shapes):
     st.sampled_from([np.int8, np.int16, np.int32]),
     st.integers(0, 2**32 - 1),
 )
-def test_larger_shapes(shape, axis, along, dtype, seed):
+def check_larger_shapes(shape, axis, along, dtype, seed):
     x, axis = numbered(shape), axis % len(shape)
     sizes = (*shape[:axis], along, *shape[axis + 1 :])
     indices = indices_around(np.random.default_rng(seed), shape[axis], sizes, dtype)
     assert_same_bits(gather_elements(x, indices, axis), oracle(x, indices, axis))
 
 
-@pytest.mark.thinned(5)
+def test_larger_shapes(exhaustive):
+    settings(max_examples=100 if exhaustive else 8)(check_larger_shapes)()
+
+
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_index_type_means_the_same(dtype, x64):
     """Eager or jitted, x64 on or off."""

@@ -165,7 +165,6 @@ def test_every_small_shape(shapes):
     assert_calls_agree(calls())
 
 
-@settings(max_examples=20)
 @given(
     st.lists(st.integers(1, 7), min_size=1, max_size=5),
     st.integers(0, 4),
@@ -174,12 +173,16 @@ def test_every_small_shape(shapes):
     st.sampled_from([np.int8, np.int16, np.int32]),
     st.integers(0, 2**32 - 1),
 )
-def test_larger_shapes(shape, batch, t, count, dtype, seed):
+def check_larger_shapes(shape, batch, t, count, dtype, seed):
     shape, batch = tuple(shape), batch % len(shape)
     t = 1 + t % (len(shape) - batch)
     x = numbered(shape)
     indices = tuples_around(np.random.default_rng(seed), shape[batch : batch + t], (*shape[:batch], count), dtype)
     assert_same_bits(gather_nd(x, indices, batch_dims=batch), oracle(x, indices, batch))
+
+
+def test_larger_shapes(exhaustive):
+    settings(max_examples=100 if exhaustive else 8)(check_larger_shapes)()
 
 
 @pytest.mark.thinned(5)

@@ -231,6 +231,7 @@ def test_products_are_as_exact_as_float32():
     assert_same_bits(gemm(whole, np.full((1, 1), 2**11 - 1, np.float32)), np.full((1, 1), 4097 * 2047, np.float32))
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_narrow_floats_are_computed_in_float32(dtype):
     a, b = np.array([[0.5, 1], [1.5, 2]], dtype), np.array([[1, 0.5], [2, 1]], dtype)
@@ -249,11 +250,12 @@ def test_sixteen_bit_floats_are_rounded_once():
     assert_same_bits(gemm(big, big, big, beta=-255), np.full((1, 1), 256, np.float16))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, jnp.float8_e5m2])
 def test_gradients_of_narrow_floats_are_added_up_in_float32(dtype):
     """4096 ones: one after the other they stop at 2048 in float16, at 256 in bfloat16."""
     column = jnp.ones((4096, 1), dtype)
-    back = jax.grad(lambda x: gemm(column, x).astype(np.float32).sum())(jnp.ones((1, 1), dtype))
+    back = jax.jit(jax.grad(lambda x: gemm(column, x).astype(np.float32).sum()))(jnp.ones((1, 1), dtype))
     assert_same_bits(back, np.full((1, 1), 4096, dtype))
 
 
@@ -269,7 +271,7 @@ def test_64_bit_floats_are_computed_as_such(x64):
 def test_beta_of_0_does_not_read_c():
     for beta in (0.0, -0.0):
         assert_same_bits(gemm(A, B, np.full_like(C, np.nan), beta=beta), oracle(A, B))
-    back = jax.grad(lambda c: gemm(A, B, c, beta=0).sum())(C)
+    back = jax.jit(jax.grad(lambda c: gemm(A, B, c, beta=0).sum()))(C)
     assert_same_bits(back, np.zeros_like(C))
 
 
@@ -299,18 +301,25 @@ def test_softmax_is_of_rows_or_of_what_axes_say():
 # Transformations and meshes.
 
 
-@pytest.mark.parametrize("activation", [None, Activation("ACTIVATION_TANH")], ids=["linear", "tanh"])
-def test_derivatives_in_both_directions(activation):
+@pytest.mark.parametrize(
+    ("activation", "order"),
+    [
+        pytest.param(Activation("ACTIVATION_TANH"), 1, id="tanh"),
+        pytest.param(Activation("ACTIVATION_TANH"), 2, id="tanh, twice", marks=pytest.mark.exhaustive),
+        pytest.param(None, 2, id="linear", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_derivatives_in_both_directions(activation, order):
     a, b, c = (numbered(shape) / 16 - 0.4 for shape in ((2, 3, 2), (2, 4, 3), (2, 2, 4)))
     call = partial(gemm, trans_a=True, trans_b=True, alpha=0.5, beta=2, activation=activation)
-    check_grads(call, (a, b, c), order=2, atol=0.05, rtol=0.05)
+    check_grads(jax.jit(call), (a, b, c), order=order, atol=0.05, rtol=0.05)
 
 
 def test_the_gradient_is_made_of_products():
     def total(a, b, c):
         return (gemm(a, b, c, alpha=2, beta=3) * C).sum()
 
-    back = jax.grad(total, (0, 1, 2))(A, B, C)
+    back = jax.jit(jax.grad(total, (0, 1, 2)))(A, B, C)
     for one, wanted in zip(back, (2 * C @ B.T, 2 * A.T @ C, 3 * C), strict=True):
         assert_same_bits(one, wanted)
 
@@ -324,9 +333,9 @@ def test_it_is_transposed_in_each_operand():
 
 def test_vmap_of_any_axis():
     a, b = numbered((2, 5, 3)), numbered((3, 4, 5))
-    mapped = jax.vmap(gemm, in_axes=(1, 2), out_axes=1)(a, b)
+    mapped = jax.jit(jax.vmap(gemm, in_axes=(1, 2), out_axes=1))(a, b)
     assert_same_bits(mapped, np.einsum("mik,kni->min", a, b))
-    shared = jax.vmap(gemm, in_axes=(1, None, None))(a, b[..., 0], C)
+    shared = jax.jit(jax.vmap(gemm, in_axes=(1, None, None)))(a, b[..., 0], C)
     assert_same_bits(shared, np.einsum("mik,kn->imn", a, b[..., 0]) + C)
 
 
@@ -337,6 +346,7 @@ def test_symbolic_sizes_are_exported():
     assert_same_bits(exported.call(A, B, C), oracle(A, B, C, activation=RELU))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("specs", "wanted"),
     [

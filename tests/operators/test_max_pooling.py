@@ -37,6 +37,8 @@ from dml_jax import (
     max_pooling,
     max_unpooling,
 )
+from dml_jax.lowering import window_maxima
+from dml_jax.lowering.windows import Windows
 
 pytestmark = pytest.mark.device
 
@@ -237,6 +239,31 @@ def test_windows_of_every_kind(exhaustive):
     assert_calls_agree(calls())
 
 
+LONG = [  # compared dimension by dimension; derivatives of those of more than 64 elements are read by index
+    ((9, 8), {"window_sizes": (6, 6), "strides": (2, 1), "start_padding": (3, 2), "end_padding": (2, 4)}),
+    ((13, 5), {"window_sizes": (7, 3), "dilations": (2, 2), "start_padding": (1, 0)}),
+    ((5, 4, 6), {"window_sizes": (3, 4, 3), "start_padding": (0, 2, 1), "end_padding": (1, 2, 0)}),
+    ((3, 20), {"window_sizes": (2, 20), "start_padding": (3, 1)}),
+    ((10, 11), {"window_sizes": (9, 8), "start_padding": (4, 0), "end_padding": (4, 3)}),
+]
+
+
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize(("sizes", "attributes"), LONG)
+def test_long_windows_and_their_derivatives(sizes, attributes):
+    rng = np.random.default_rng(5)
+    x = rng.choice(np.float32([0, -0.0, 1, -1, np.nan, -np.inf]), (2, *sizes), p=[0.04, 0.04, 0.02, 0.04, 0.01, 0.85])
+    values, indices = oracle(x, **attributes)
+    assert_is(max_pooling(x, **attributes), (values, indices))
+    tangents, weights = numbered(x.shape), numbered(values.shape)
+    wanted, inside = np.zeros(x.size, np.float32), indices != 2**32 - 1
+    np.add.at(wanted, indices[inside], weights[inside])
+    pool = partial(max_pooling, **attributes)
+    (_, (moved, _)), back = jax.jvp(pool, (x,), (tangents,)), jax.vjp(lambda x: pool(x)[0], x)[1](weights)[0]
+    assert_same_bits(moved, np.append(tangents, np.float32(0))[np.where(inside, indices.astype(int), -1)])
+    assert_same_bits(back, wanted.reshape(x.shape))
+
+
 def test_leading_dimensions():
     for lead in ((), (3,), (2, 1, 3), (2, 2, 1, 2)):
         x = -numbered((*lead, 3, 4))
@@ -251,12 +278,32 @@ def test_strides_and_dilations_beyond_everything():
         assert_same_bits(max_pooling(x, (1,), dilations=(huge,))[0], x)
 
 
-@pytest.mark.parametrize("dtype", narrow_floats("float8_e8m0fnu"), ids=str)
+NARROW = narrow_floats("float8_e8m0fnu")
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and zeros of both signs, each beside each of some."""
     every = np.arange(256).astype(np.uint8) if dtype.itemsize == 1 else np.arange(0, 2**16, 127).astype(np.uint16)
     x = np.random.default_rng(0).permutation(every).view(dtype)
     assert_is(max_pooling(x, (3,), strides=(2,)), oracle(x, (3,), strides=(2,)))
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float32), *NARROW], ids=str)
+def test_floats_compared_by_value(dtype):
+    """As on GPUs; a CPU takes subnormal float32 for equal, and bfloat16 with them."""
+    every = np.arange(256) if dtype.itemsize == 1 else np.arange(0, 2**16, 127)
+    x = np.random.default_rng(0).permutation(every.astype(np.uint16)).astype(f"uint{8 * dtype.itemsize}").view(dtype)
+    if dtype == np.float32:
+        x = x.view(np.uint32) << np.uint32(16)
+        x = x.view(np.float32)
+    is_subnormal = (x != 0) & (np.abs(x.astype(np.float64)) < float(np.finfo(np.float32).tiny))
+    x = np.where(is_subnormal, np.zeros((), dtype), x)
+    windows = [Windows(x.size, 3, 2, 1, 1, 1)]
+    values, numbers = jax.jit(lambda x: window_maxima.find(x, windows, window_maxima.by_value(dtype)))(x)
+    wanted, indices = oracle(x, (3,), strides=(2,), start_padding=(1,), end_padding=(1,))
+    assert_same_bits(values, wanted)
+    assert_same_bits(np.asarray(numbers, np.int64) + 2 * np.arange(numbers.size) - 1, indices.astype(np.int64))
 
 
 @pytest.mark.thinned(2)
@@ -298,12 +345,12 @@ def test_unpooling_puts_back_what_was_found():
 def test_the_gradient_goes_back_to_the_first_of_equals():
     weights, wanted = numbered((2, 2, 2)), np.zeros(X.size, np.float32)
     np.add.at(wanted, oracle(X, (2, 3))[1].ravel(), weights.ravel())
-    back = jax.grad(lambda x: (max_pooling(x, (2, 3))[0] * weights).sum())(X)
+    back = jax.jit(jax.grad(lambda x: (max_pooling(x, (2, 3))[0] * weights).sum()))(X)
     assert_same_bits(back, wanted.reshape(X.shape))
 
 
 def test_what_is_in_the_padding_alone_has_no_gradient():
-    back = jax.grad(lambda x: max_pooling(x, (1,), start_padding=(2,))[0][2:].sum())(np.float32([1, 2]))
+    back = jax.jit(jax.grad(lambda x: max_pooling(x, (1,), start_padding=(2,))[0][2:].sum()))(np.float32([1, 2]))
     assert_same_bits(back, np.float32([1, 1]))
 
 
@@ -323,7 +370,7 @@ def test_cotangents_of_narrow_floats_are_rounded_once():
 def test_vmap_of_any_axis():
     batch = np.random.default_rng(3).integers(0, 5, (2, 4, 3, 6)).astype(np.float32)
     attributes = {"window_sizes": (2, 3), "strides": (1, 2)}
-    mapped = jax.vmap(partial(max_pooling, **attributes), in_axes=2, out_axes=1)(batch)
+    mapped = jax.jit(jax.vmap(partial(max_pooling, **attributes), in_axes=2, out_axes=1))(batch)
     for i in range(3):
         assert_is((mapped[0][:, i], mapped[1][:, i]), oracle(batch[:, :, i], **attributes))
 

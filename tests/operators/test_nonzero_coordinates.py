@@ -1,5 +1,7 @@
 """nonzero_coordinates and NONZERO_COORDINATES: the coordinates of what is not zero, in order, then zeros."""
 
+import itertools
+
 import jax
 import jax.export
 import ml_dtypes
@@ -12,7 +14,7 @@ from operator_cases import RANKS_4_TO_5, UP_TO_32_BITS, Call, Example, Struct, f
 from oracles import coordinates
 from small_arrays import INTEGERS, every_small_shape, narrow_floats, numbered, on_explicit_mesh, random_keys
 
-from dml_jax import ConstraintError, DataTypeError, NonzeroCoordinatesDesc, TensorDesc, nonzero_coordinates
+from dml_jax import ConstraintError, DataTypeError, NonzeroCoordinatesDesc, TensorDesc, nonzero_coordinates, use_form
 
 pytestmark = pytest.mark.device
 
@@ -94,6 +96,7 @@ STRUCTS = (
 )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("columns", [1, 2, 3, 4])
 def test_coordinates_along_leading_dimensions_of_1_may_be_left_out(columns):
     x = np.int8([0, 7, 0, 7, 7, 0]).reshape(1, 1, 6, 1)
@@ -159,6 +162,7 @@ def test_many_elements():
     assert not rows[len(found) :].any()
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("dtype", [np.dtype(np.float16), *narrow_floats()], ids=str)
 def test_every_narrow_float(dtype):
     """Subnormals and NaN are not zero, -0.0 is."""
@@ -197,6 +201,29 @@ def test_empty_arrays():
         assert_same_bits(rows, np.zeros((0, len(shape)), np.uint32))
 
 
+@pytest.mark.parametrize("form", ["plain", "flag_words"])
+def test_every_form(form):
+    """Words of no flag, of some and of all, the last one whole, with one flag less, or with one flag."""
+    rng, calls = np.random.default_rng(8), []
+    for shape in ((1,), (31,), (32,), (33, 1), (5, 200), (64, 64)):
+        for part in (0, 0.01, 0.3, 1):
+            x = (rng.random(shape) < part).astype(np.int8)
+            calls.append((nonzero_coordinates, (x,), oracle(x)))
+    batch = (rng.random((3, 2, 70)) < 0.2).astype(np.float32)
+    each = [oracle(x) for x in batch]
+    calls.append((jax.vmap(nonzero_coordinates), (batch,), tuple(np.stack(found) for found in zip(*each, strict=True))))
+    with use_form(form):
+        assert_calls_agree(calls)
+
+
+def test_words_are_for_cpus():
+    texts = {}
+    for platform, shape in itertools.product(("cpu", "cuda"), ((64, 64), (512, 512))):
+        traced = jax.jit(nonzero_coordinates).trace(jax.ShapeDtypeStruct(shape, np.int8))
+        texts[platform, shape[0]] = "popcnt" in traced.lower(lowering_platforms=(platform,)).as_text()
+    assert texts == {("cpu", 64): False, ("cpu", 512): True, ("cuda", 64): False, ("cuda", 512): False}
+
+
 # Transformations.
 
 
@@ -205,12 +232,12 @@ def test_no_derivative_flows():
         count, rows = nonzero_coordinates(x)
         return (x * (count + rows.sum()).astype(x.dtype)).sum()
 
-    assert_same_bits(jax.grad(masked)(np.float32([3, 0, 5])), np.float32([4, 4, 4]))
+    assert_same_bits(jax.jit(jax.grad(masked))(np.float32([3, 0, 5])), np.float32([4, 4, 4]))
 
 
 def test_vmap_of_any_axis():
     batch = np.random.default_rng(3).integers(0, 2, (2, 5, 3)).astype(np.int8)
-    counts, rows = jax.vmap(nonzero_coordinates, in_axes=1, out_axes=(0, 2))(batch)
+    counts, rows = jax.jit(jax.vmap(nonzero_coordinates, in_axes=1, out_axes=(0, 2)))(batch)
     for i in range(5):
         assert_is((counts[i], rows[:, :, i]), oracle(batch[:, i]))
 

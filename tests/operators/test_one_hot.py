@@ -163,6 +163,7 @@ def test_indices_of_every_type(dtype, x64):
         assert_same_bits(one_hot(indices, OFF_ON, size, 1), oracle(indices, OFF_ON, size, 1))
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
@@ -173,6 +174,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(jax.jit(jax.vmap(lambda v: one_hot(at, one_hot(at, v, 2, 0), 2, 0)))(values), values)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -215,7 +217,7 @@ def test_gradients_are_the_sums_of_what_is_off_and_on():
     weights = numbered((6, 4))
     on = oracle(LABELS, np.array([False, True]), 4, 1)
     wanted = np.float32([weights[~on].sum(), weights[on].sum()])
-    assert_same_bits(jax.grad(lambda v: (one_hot(LABELS, v, 4, 1) * weights).sum())(OFF_ON), wanted)
+    assert_same_bits(jax.jit(jax.grad(lambda v: (one_hot(LABELS, v, 4, 1) * weights).sum()))(OFF_ON), wanted)
 
 
 def test_gradients_of_narrow_floats_are_rounded_once():
@@ -227,7 +229,7 @@ def test_gradients_of_narrow_floats_are_rounded_once():
 
 def test_vmap_of_any_axis():
     batch, values = indices_around(np.random.default_rng(2), 3, (4, 1, 5)), numbered((2, 4))
-    mapped = jax.vmap(lambda i, v: one_hot(i, v, 3, 0), in_axes=(0, 1), out_axes=2)(batch, values)
+    mapped = jax.jit(jax.vmap(lambda i, v: one_hot(i, v, 3, 0), in_axes=(0, 1), out_axes=2))(batch, values)
     for i in range(4):
         assert_same_bits(mapped[:, :, i], oracle(batch[i], values[:, i], 3, 0))
 

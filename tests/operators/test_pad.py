@@ -227,6 +227,7 @@ def test_modes_that_need_a_feature_level():
         Padding1Desc(f32(*IN), f32(*OUT), "WRAP", "FLOAT32", 0, **BORDER).validate("5_0")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("data_type", "value", "wanted"),
     [
@@ -247,6 +248,7 @@ def test_the_float_of_padding_is_truncated(data_type, value, wanted):
     assert_same_bits(np.asarray(run(np.ones(1, wanted.dtype))).view(wanted.dtype)[:2], np.array([wanted] * 2))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("data_type", "value", "wanted"),
     [
@@ -283,7 +285,7 @@ def test_every_small_shape(shapes):
     assert_calls_agree(itertools.islice(every, 0, None, 4 if shapes is FEW else 1))
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_every_border_of_a_row(mode, size):
@@ -298,6 +300,7 @@ def test_every_border_of_a_row(mode, size):
     )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("mode", MODES)
 def test_numpy_agrees(mode):
     """WRAP is documented nowhere; it is NumPy's."""
@@ -314,7 +317,7 @@ def test_many_dimensions_and_none():
         assert_same_bits(pad(np.float32(3), (), (), mode=mode), np.float32(3))
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @every_narrow_float
 @pytest.mark.parametrize("mode", MODES)
 def test_bits_of_narrow_floats(mode, dtype):
@@ -329,6 +332,7 @@ def test_bits_of_narrow_floats(mode, dtype):
     assert_same_bits(twice(bits.view(dtype)), wanted(wanted(bits, (1, 90)), (2, 9)).view(dtype))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("value", [-0.0, np.nan, np.inf, 1.5])
 def test_the_number_of_a_narrow_border(value):
     for dtype in (np.float16, jnp.bfloat16, ml_dtypes.float8_e5m2):
@@ -336,6 +340,7 @@ def test_the_number_of_a_narrow_border(value):
         assert_same_bits(pad(x, (1, 0), (0, 2), value=value), oracle(x, (1, 0), (0, 2), value=value))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -397,7 +402,7 @@ def test_empty_arrays():
 # Transformations.
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients_of_all_copies_are_added(mode, dtype):
@@ -411,8 +416,8 @@ def test_gradients_of_all_copies_are_added(mode, dtype):
 
 
 def test_the_gradient_beside_another_number():
-    assert_same_bits(jax.grad(lambda x: (pad(x, (1, 2), (3, 0), value=5) ** 2).sum())(X), 2 * X)
-    narrow = jax.grad(lambda x: pad(x, (1, 2), (3, 0), value=5).sum())(X.astype(jnp.bfloat16))
+    assert_same_bits(jax.jit(jax.grad(lambda x: (pad(x, (1, 2), (3, 0), value=5) ** 2).sum()))(X), 2 * X)
+    narrow = jax.jit(jax.grad(lambda x: pad(x, (1, 2), (3, 0), value=5).sum()))(X.astype(jnp.bfloat16))
     assert_same_bits(narrow, np.ones((4, 6), jnp.bfloat16))
 
 
@@ -426,7 +431,7 @@ def test_nothing_is_gathered_or_scattered(mode):
 def test_vmap_of_any_axis():
     batch = numbered((4, 5, 6))
     for mode in MODES:
-        mapped = jax.vmap(lambda x, mode=mode: pad(x, (1, 0), (0, 9), mode=mode), in_axes=1, out_axes=2)(batch)
+        mapped = jax.jit(jax.vmap(lambda x, mode=mode: pad(x, (1, 0), (0, 9), mode=mode), in_axes=1, out_axes=2))(batch)
         for i in range(5):
             assert_same_bits(mapped[:, :, i], oracle(batch[:, i], (1, 0), (0, 9), mode))
 

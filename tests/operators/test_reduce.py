@@ -1,5 +1,6 @@
 """reduce and REDUCE: one number of all that lie along some dimensions."""
 
+import itertools
 import math
 from functools import partial
 
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, together
+from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, spread, together
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
@@ -29,7 +30,17 @@ from operator_cases import (
 from oracles import coordinates
 from small_arrays import every_narrow_float, on_explicit_mesh, random_keys
 
-from dml_jax import ConstraintError, DataTypeError, ReduceDesc, ReduceFunction, TensorDesc, compile_operator, reduce
+from dml_jax import (
+    ConstraintError,
+    DataTypeError,
+    ReduceDesc,
+    ReduceFunction,
+    TensorDesc,
+    compile_operator,
+    reduce,
+    use_form,
+)
+from dml_jax.lowering import in_chunks
 
 pytestmark = pytest.mark.device
 
@@ -251,6 +262,7 @@ def test_64_bit_data_and_indices_of_descriptors(x64):
 
 # Against the oracle.
 
+PLACES, OF_FLOATS = ("argmax", "argmin"), ("average", "l2", "log_sum", "log_sum_exp")
 INTEGERS = ("int8", "uint8", "int16", "int32", "uint32", "int4", "uint4", "bool")
 
 
@@ -271,6 +283,7 @@ def test_axes_of_every_kind(function):
             assert_same_bits(one, oracle(x, function, axes))
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_narrow_floats_are_computed_in_float32(dtype):
     if dtype.name == "float8_e8m0fnu":
@@ -282,6 +295,7 @@ def test_narrow_floats_are_computed_in_float32(dtype):
     assert_calls_agree((partial(reduce, function=name), (x,), oracle(x, name)) for name in functions)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=str)
 def test_many_narrow_floats_do_not_stop_growing(dtype):
     """One after the other, ones add up to 2048 or 256 at most."""
@@ -289,7 +303,7 @@ def test_many_narrow_floats_do_not_stop_growing(dtype):
     assert_same_bits(reduce(ones, "sum", (1,)), np.full((2, 1), 5000, dtype))
     assert_same_bits(reduce(ones * dtype(300), "average", (1,)), np.full((2, 1), 300, dtype))
     assert_same_bits(reduce(np.array([300, 400], np.float16), "l2"), np.array([500], np.float16))
-    back = jax.grad(lambda x: (reduce(x, "sum", (1,)) * x).astype(np.float32).sum())(jnp.ones((1, 512), dtype))
+    back = jax.jit(jax.grad(lambda x: (reduce(x, "sum", (1,)) * x).astype(np.float32).sum()))(jnp.ones((1, 512), dtype))
     assert_same_bits(back, np.full((1, 512), 1024, dtype))
 
 
@@ -336,6 +350,96 @@ def test_nans_and_ties():
             np.testing.assert_array_equal(reduce(x.astype(dtype), function, (1,))[:, 0].astype(np.float32), wanted)
 
 
+NANS = list(itertools.product(["float32", "float16", "bfloat16", "float8_e5m2"], ["plain", "chunks"]))
+NANS_SAMPLE = [("float32", "plain"), ("float16", "chunks")]
+WITH_NANS = {"max": np.max, "min": np.min, "argmax": np.argmax, "argmin": np.argmin}
+
+
+@pytest.mark.parametrize("case", sampled(NANS, NANS_SAMPLE), ids=str)
+def test_nans_among_many(case, monkeypatch):
+    """XLA:CPU loses them where it reduces with vectors; some rows have none, one or several, and infinities."""
+    monkeypatch.setattr(in_chunks, "CHUNK", 2**14)
+    (dtype, form), rng, calls = case, np.random.default_rng(4), []
+    for shape in ((40, 300), (5, 70, 40)):
+        x = rng.normal(size=shape).astype(np.float32)
+        x[rng.random(shape) < 1 / shape[-1]] = np.nan
+        x[rng.random(shape) < 1 / shape[-1]] = -np.inf
+        x = x.astype(dtype)
+        for axis, (name, wanted) in itertools.product(range(x.ndim), WITH_NANS.items()):
+            found = wanted(x.astype(np.float32), axis, keepdims=True)
+            assert {True, False} == {*np.isnan(np.max(x.astype(np.float32), axis)).flat}
+            calls.append((name, axis, x, found.astype(np.uint32 if name in PLACES else dtype)))
+    with use_form(form):
+        made = together([(partial(reduce, function=name, axes=(axis,)), x) for name, axis, x, _ in calls])
+    for one, (*_, wanted) in zip(made, calls, strict=True):
+        assert one.dtype == wanted.dtype
+        np.testing.assert_array_equal(one.astype(np.float32), wanted.astype(np.float32))
+
+
+CHUNKED = ["float32", "float16", "bfloat16", "float8_e5m2", "int8", "uint16", "int32"]
+# Several slices in a chunk, a part of one, and along a later dimension; the last chunk is a shorter one.
+CHOICES = [((37, 29), (0,)), ((37, 29), (1,)), ((37, 29), (0, 1)), ((1, 7, 61), (1,)), ((1, 7, 61), (0, 2))]
+CHOICES += [((3, 5, 700), (2,)), ((3, 5, 700), (0, 1)), ((999,), (0,))]
+
+
+@pytest.mark.parametrize(("dtype", "which"), spread(CHUNKED, ["float16", "bfloat16", "float16", "int32"], 4))
+def test_chunks_make_what_the_whole_makes(dtype, which, monkeypatch):
+    monkeypatch.setattr(in_chunks, "CHUNK", 2**10)
+    dtype, rng = jnp.dtype(dtype), np.random.default_rng(5)
+    is_integer = jnp.issubdtype(dtype, jnp.integer)
+    cases = list(itertools.product([name for name in MADE if not is_integer or name not in OF_FLOATS], CHOICES))
+    cases = [(name, *choice) for name, choice in cases if len(choice[1]) == 1 or name not in PLACES][which]
+    arrays = [rng.integers(1, 4, shape) if is_integer else rng.uniform(0.5, 1.5, shape) for _, shape, _ in cases]
+    arrays = [x.astype(dtype) for x in arrays]
+    with use_form("chunks"):
+        functions = [partial(reduce, function=name, axes=axes) for name, _, axes in cases]
+        made = together(zip(functions, arrays, strict=True))
+    for one, x, (name, _, axes) in zip(made, arrays, cases, strict=True):
+        if name in PLACES or is_integer:
+            assert_same_bits(one, oracle(x, name, axes))
+        else:
+            assert_close(one, exact(x, name, axes).astype(float), units=2**7)
+
+
+@pytest.mark.parametrize("dtype", sampled(["float32", "float16", "bfloat16"], ["float32", "bfloat16"]))
+def test_rows_one_by_one(dtype):
+    """Along an axis of one element, of several, and of an inner one; extremes beside NaNs."""
+    rng, calls = np.random.default_rng(6), []
+    names = [name for name in MADE if name not in (*PLACES, "log_sum_exp")]
+    for (shape, axis), name in itertools.product([((1, 9), 0), ((5, 3, 4), 0), ((2, 7, 3), 1)], names):
+        x = rng.uniform(0.5, 1.5, shape)
+        if name in ("max", "min"):
+            x[rng.random(shape) < 0.1] = np.nan
+        calls.append((partial(reduce, function=name, axes=(axis,)), x.astype(dtype)))
+    with use_form("row_by_row"):
+        made = together(calls)
+    for one, (function, x) in zip(made, calls, strict=True):
+        expected = exact(x, **function.keywords).astype(float)
+        np.testing.assert_array_equal(np.isnan(one), np.isnan(expected))
+        assert_close(np.where(np.isnan(one), one.dtype.type(0), one), np.nan_to_num(expected), units=2**4)
+
+
+def test_long_rows_are_reduced_one_by_one_on_cpus_alone():
+    found = {}
+    for name, columns, platform in itertools.product(("sum", "max", "multiply"), (2**14, 2**15), ("cpu", "cuda")):
+        traced = jax.jit(partial(reduce, function=name, axes=(0,))).trace(jax.ShapeDtypeStruct((8, columns), "float32"))
+        found[name, columns, platform] = "while" in traced.lower(lowering_platforms=(platform,)).as_text()
+    assert {case for case, is_so in found.items() if is_so} == {("sum", 2**15, "cpu"), ("max", 2**15, "cpu")}
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "is_chosen"),
+    [("sum", "float16", True), ("sum", "float32", False), ("argmax", "float32", True), ("max", "float16", True)],
+)
+def test_large_arrays_are_reduced_in_chunks_on_cpus_alone(function, dtype, is_chosen):
+    reduced, found = jax.jit(partial(reduce, function=function, axes=(1,))), {}
+    for rows in (1024, 8192):
+        x = jax.ShapeDtypeStruct((rows, 1024), dtype)
+        for platform in ("cpu", "cuda"):
+            found[rows, platform] = "while" in reduced.trace(x).lower(lowering_platforms=(platform,)).as_text()
+    assert found == {(1024, "cpu"): False, (8192, "cpu"): is_chosen, (1024, "cuda"): False, (8192, "cuda"): False}
+
+
 def test_what_has_no_logarithm():
     x = np.float32([[0, 0], [-1, -2], [np.inf, 1]])
     np.testing.assert_array_equal(reduce(x, "log_sum", (1,))[:, 0], [-np.inf, np.nan, np.inf])
@@ -373,7 +477,7 @@ SMOOTH = ("average", "l1", "l2", "log_sum", "log_sum_exp", "max", "min", "multip
 def test_derivatives_in_both_directions(function):
     """Of numbers that all differ, none of them 0."""
     x = np.float32([[0.5, 1.25, 2], [1.75, 0.25, 0.75]])
-    check_grads(partial(reduce, function=function, axes=(1,)), (x,), order=1, atol=0.05, rtol=0.05)
+    check_grads(jax.jit(partial(reduce, function=function, axes=(1,))), (x,), order=1, atol=0.05, rtol=0.05)
 
 
 def test_derivatives_at_the_corners():
@@ -400,7 +504,7 @@ def test_derivatives_at_the_corners():
 @pytest.mark.parametrize("function", ["argmax", "l2"])
 def test_vmap_of_any_axis(function):
     x = np.random.default_rng(2).integers(-4, 5, (2, 3, 4)).astype(np.float32)
-    mapped = jax.vmap(partial(reduce, function=function, axes=(0,)), in_axes=1, out_axes=2)(x)
+    mapped = jax.jit(jax.vmap(partial(reduce, function=function, axes=(0,)), in_axes=1, out_axes=2))(x)
     for i in range(3):
         assert_same_bits(mapped[:, :, i], reduce(x[:, i], function, (0,)))
 

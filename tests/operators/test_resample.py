@@ -287,7 +287,7 @@ SCALES = [0.1, 0.3, 0.4, 0.5, 0.75, 1, 1.1, 1.5, 2, 3, 7.3, FLT_MAX, float("inf"
 ROUNDINGS = [None, "increasing", "decreasing"]
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("rounding", ROUNDINGS, ids=str)
 @pytest.mark.parametrize("offsets", [(0.5, -0.5), (0, 0), (0.5, 0), (-0.3, 1.7)], ids=str)
 def test_every_scale_of_nearest(offsets, rounding):
@@ -302,6 +302,7 @@ def test_every_scale_of_nearest(offsets, rounding):
     assert_calls_agree(calls())
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("offsets", [(0.5, -0.5), (0, 0), (0.5, 0), (-0.3, 1.7)], ids=str)
 def test_every_scale_of_linear(offsets):
     """Within the last bits of float32."""
@@ -331,6 +332,7 @@ def test_halves_go_up_unless_a_rounding_is_named():
     assert_same_bits(resample(x, (2,), (0.5,), rounding="decreasing"), np.float32([1, 3]))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("scale", [0.4, 0.5, 1, 1.5, 2, 3])
 def test_the_nearest_is_a_rounding_of_shifted_offsets(scale):
     """RESAMPLE1 by RESAMPLE2: the halves are taken off the offset of the input, not of the output."""
@@ -384,6 +386,7 @@ def test_a_shift_by_whole_elements():
 # Bits and types.
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
@@ -397,6 +400,7 @@ def test_bits_of_narrow_floats(dtype):
     )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -424,6 +428,7 @@ def test_narrow_types_are_computed_in_float32_and_rounded_once():
         assert_same_bits(resample(x, (4, 6), (2, 2), mode="linear"), wide.astype(dtype))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
 def test_integers_become_the_nearest_ones(dtype):
     """Halves the even ones."""
@@ -458,7 +463,7 @@ def test_empty_arrays(mode):
     for x, sizes in ((X, (0, 3)), (X[:0], (0, 3)), (X[:, :0], (2, 0))):
         made = resample(x, sizes, (0.5, 0.5), mode=mode)
         assert made.shape == sizes
-        back = jax.grad(lambda x, sizes=sizes: resample(x, sizes, (0.5, 0.5), mode=mode).sum())(x)
+        back = jax.jit(jax.grad(lambda x, sizes=sizes: resample(x, sizes, (0.5, 0.5), mode=mode).sum()))(x)
         assert_same_bits(back, np.zeros_like(x))
     assert_same_bits(resample(np.float32(3), (), (), mode=mode), np.float32(3))
 
@@ -491,7 +496,7 @@ def matrix(input_size, *args, **kwargs):
 def test_the_gradient_is_the_transpose(sizes, scales, more):
     """Of few and of many elements made of one."""
     weights = numbered(sizes) % 5
-    found = jax.grad(lambda x: (resample(x, sizes, scales, **more) * weights).sum())(numbered((6,)))
+    found = jax.jit(jax.grad(lambda x: (resample(x, sizes, scales, **more) * weights).sum()))(numbered((6,)))
     assert_same_bits(found, matrix(6, sizes, scales, **more) @ weights)
 
 
@@ -501,6 +506,7 @@ def test_the_documented_gradient():
     assert_same_bits(found, np.float32([[[[9, 6], [0, 0]]]]))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("count", [5, 64])
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=lambda dtype: np.dtype(dtype).name)
 def test_narrow_sums_are_rounded_once(dtype, count):
@@ -516,7 +522,7 @@ def test_narrow_sums_are_rounded_once(dtype, count):
 
 def test_vmap_of_any_axis():
     batch = numbered((2, 5, 3))
-    mapped = jax.vmap(lambda x: resample(x, (4, 2), (2, 0.5)), in_axes=1, out_axes=2)(batch)
+    mapped = jax.jit(jax.vmap(lambda x: resample(x, (4, 2), (2, 0.5)), in_axes=1, out_axes=2))(batch)
     for i in range(5):
         assert_same_bits(mapped[:, :, i], oracle(batch[:, i], (4, 2), (2, 0.5)))
 

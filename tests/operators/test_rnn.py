@@ -323,7 +323,7 @@ def test_what_lies_behind_the_end_of_a_row_is_not_read():
     assert_same_bits(sequence[:, 0, :, 0], np.float32([[1, 1, 0], [0, 11, 0], [0, 111, 0]]))
     assert_same_bits(sequence[:, 1, :, 0], np.float32([[1, 111, 0], [0, 11, 0], [0, 1, 0]]))
     assert_same_bits(single[0, ..., 0], np.float32([[1, 111, 0], [1, 111, 0]]))
-    of_x, of_w = jax.grad(lambda *x: run(*x)[1].sum(), (0, 1))(x, one)
+    of_x, of_w = jax.jit(jax.grad(lambda *x: run(*x)[1].sum(), (0, 1)))(x, one)
     assert_same_bits(of_x[..., 0], np.float32([[2, 101, 0], [0, 20, 0], [0, 101, 0]]))
     assert_same_bits(of_w.ravel(), np.float32([112, 112]))
 
@@ -334,6 +334,7 @@ def test_a_row_of_no_steps_keeps_the_first_state():
     assert_same_bits(sequence, np.zeros_like(sequence))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64], ids=lambda t: t.__name__
 )
@@ -357,6 +358,7 @@ def test_products_are_as_exact_as_float32():
         assert_close(made, wanted, units=64)
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_narrow_floats_are_computed_in_float32(dtype):
     x, one = np.array([[[1]], [[2]]], dtype), np.ones((1, 1, 1), dtype)
@@ -404,21 +406,23 @@ def test_empty_arrays():
 def test_derivatives(order, modes):
     arrays = [x / 16 for x in (INPUT, WEIGHT, RECURRENCE, BIAS, INIT)]
     call = partial(rnn, sequence_lengths=LENGTHS, direction="bidirectional")
-    check_grads(call, arrays, order=order, modes=modes, atol=0.05, rtol=0.05)
+    check_grads(jax.jit(call), arrays, order=order, modes=modes, atol=0.05, rtol=0.05)
 
 
 def test_the_gradient_goes_back_step_by_step():
     """Of the last of three states in the recurrence r: x0 r**2 + x1 r + x2."""
     x, one = np.float32([[[1]], [[2]], [[3]]]), np.ones((1, 1, 1), np.float32)
-    back = jax.grad(lambda r: rnn(x, one, r, activations=(IDENTITY,))[1].sum())(10 * one)
+    back = jax.jit(jax.grad(lambda r: rnn(x, one, r, activations=(IDENTITY,))[1].sum()))(10 * one)
     assert_same_bits(back.ravel(), np.float32([2 * 1 * 10 + 2]))
 
 
 def test_vmap_of_any_axis():
     xs, rs = np.stack([INPUT, -INPUT, INPUT + 1], -1), np.stack([RECURRENCE, -RECURRENCE, RECURRENCE * 2], 1)
     call = partial(rnn, direction="bidirectional", activations=(RELU, LEAKY_RELU))
-    both = jax.vmap(call, in_axes=(-1, None, 1), out_axes=2)(xs, WEIGHT, rs)
-    of_lengths = jax.vmap(lambda n: call(INPUT, WEIGHT, RECURRENCE, sequence_lengths=n))(np.int32([[1, 2], [0, 3]]))
+    both = jax.jit(jax.vmap(call, in_axes=(-1, None, 1), out_axes=2))(xs, WEIGHT, rs)
+    of_lengths = jax.jit(jax.vmap(lambda n: call(INPUT, WEIGHT, RECURRENCE, sequence_lengths=n)))(
+        np.int32([[1, 2], [0, 3]])
+    )
     for i in range(3):
         wanted = oracle(xs[..., i], WEIGHT, rs[:, i], direction="bidirectional", activations=(RELU, LEAKY_RELU))
         assert_is([made[:, :, i] for made in both], wanted)

@@ -124,9 +124,8 @@ def test_every_small_shape(shapes):
     assert_calls_agree(calls())
 
 
-@settings(max_examples=20)
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=4), st.integers(0, 3), st.data())
-def test_larger_shapes_without_duplicates(shape, axis, data):
+def check_larger_shapes_without_duplicates(shape, axis, data):
     axis, x = axis % len(shape), numbered(shape)
     along = data.draw(st.integers(1, shape[axis]))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
@@ -138,7 +137,11 @@ def test_larger_shapes_without_duplicates(shape, axis, data):
     assert_same_bits(scatter_elements(x, indices, updates, axis), expected)
 
 
-@pytest.mark.thinned(5)
+def test_larger_shapes_without_duplicates(exhaustive):
+    settings(max_examples=100 if exhaustive else 8)(check_larger_shapes_without_duplicates)()
+
+
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("mode", ["drop", "clip"])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_index_type_means_the_same(dtype, mode, x64):

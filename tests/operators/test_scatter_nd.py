@@ -135,9 +135,8 @@ def test_every_small_shape(shapes):
     assert_calls_agree(calls())
 
 
-@settings(max_examples=20)
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=4), st.integers(0, 3), st.data())
-def test_larger_shapes_without_duplicates(shape, t, data):
+def check_larger_shapes_without_duplicates(shape, t, data):
     shape, x, t = tuple(shape), numbered(shape), 1 + t % len(shape)
     count = data.draw(st.integers(1, int(np.prod(shape[:t]))))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
@@ -149,7 +148,11 @@ def test_larger_shapes_without_duplicates(shape, t, data):
     assert_same_bits(scatter_nd(x, tuples, slices), expected)
 
 
-@pytest.mark.thinned(5)
+def test_larger_shapes_without_duplicates(exhaustive):
+    settings(max_examples=100 if exhaustive else 8)(check_larger_shapes_without_duplicates)()
+
+
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("mode", ["drop", "clip"])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_every_index_type_means_the_same(dtype, mode, x64):
@@ -187,6 +190,7 @@ def test_writing_to_an_empty_axis_is_refused():
         scatter_nd(np.zeros((0, 3), np.float32), np.int32([[0]]), np.zeros((1, 3), np.float32))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.int32, np.float32])
 def test_a_donated_table_is_written_in_place(dtype):
     """The time of a small update must not be that of the table, on any platform."""

@@ -235,6 +235,7 @@ def test_many_dimensions_and_none():
     assert_same_bits(slice(np.float32(3), (), (), ()), np.float32(3))
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
@@ -245,6 +246,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(copy(x), x)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "int4"])
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -293,7 +295,7 @@ def test_gradients_go_back_where_the_elements_came_from():
     weights = numbered((2, 3))
     wanted = np.zeros((4, 6), np.float32)
     wanted[np.ix_([3, 0], [1, 3, 5])] = weights
-    assert_same_bits(jax.grad(lambda x: (slice(x, *window) * weights).sum())(X), wanted)
+    assert_same_bits(jax.jit(jax.grad(lambda x: (slice(x, *window) * weights).sum()))(X), wanted)
     narrow = jax.vjp(lambda x: slice(x, *window), X.astype(jnp.bfloat16))[1](weights.astype(jnp.bfloat16))
     assert_same_bits(narrow[0], wanted.astype(jnp.bfloat16))
 
@@ -301,7 +303,7 @@ def test_gradients_go_back_where_the_elements_came_from():
 def test_vmap_of_any_axis():
     window = windows((1, 3, -1), (0, 6, 4))
     batch = numbered((4, 3, 6))
-    mapped = jax.vmap(lambda x: slice(x, *window), in_axes=1, out_axes=2)(batch)
+    mapped = jax.jit(jax.vmap(lambda x: slice(x, *window), in_axes=1, out_axes=2))(batch)
     for i in range(3):
         assert_same_bits(mapped[:, :, i], oracle(batch[:, i], *window))
 

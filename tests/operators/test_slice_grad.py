@@ -177,6 +177,7 @@ def test_many_dimensions_and_none():
     assert_same_bits(slice_grad(np.float32(3), (), (), (), ()), np.float32(3))
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
@@ -193,6 +194,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(back(x), x)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -239,7 +241,7 @@ def test_it_is_the_gradient_of_slice_and_slice_is_its_own(dtype):
 
 def test_vmap_of_any_axis():
     batch = numbered((2, 5, 3))
-    mapped = jax.vmap(partial(slice_grad, **CASE.static), in_axes=1, out_axes=2)(batch)
+    mapped = jax.jit(jax.vmap(partial(slice_grad, **CASE.static), in_axes=1, out_axes=2))(batch)
     for i in range(5):
         assert_same_bits(mapped[:, :, i], oracle(batch[:, i], **CASE.static))
 

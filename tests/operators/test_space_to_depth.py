@@ -83,7 +83,7 @@ STRUCTS = (
 # Against the oracle.
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(12)
 @every_order_and_size
 def test_every_order_and_format(order, block, channels, lead):
     shape = (*lead, channels, 2 * block, 3 * block)

@@ -163,6 +163,7 @@ def test_join_inverts_it():
     assert_same_bits(join(parts, -1), X)
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
@@ -172,6 +173,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_is(jax.jit(lambda x: split(join(split(x, sizes, 0), 0), (1, x.size - 1), 0))(x), (x[:1], x[1:]))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -218,9 +220,11 @@ def test_empty_parts():
 def test_gradients_are_the_cotangents_behind_each_other():
     weights = numbered((4, 6))
     ours = split(weights, (2, 1, 3), 1)
-    found = jax.grad(lambda x: sum((a * b).sum() for a, b in zip(split(x, (2, 1, 3), 1), ours, strict=True)))(X)
+    found = jax.jit(jax.grad(lambda x: sum((a * b).sum() for a, b in zip(split(x, (2, 1, 3), 1), ours, strict=True))))(
+        X
+    )
     assert_same_bits(found, weights)
-    one = jax.grad(lambda x: (split(x, (2, 1, 3), 1)[1] * ours[1]).sum())(X)
+    one = jax.jit(jax.grad(lambda x: (split(x, (2, 1, 3), 1)[1] * ours[1]).sum()))(X)
     assert_same_bits(one, np.where(np.arange(6) == 2, weights, 0))
     (found,) = jax.vjp(lambda x: split(x, (4, 2), 1), X.astype(jnp.bfloat16))[1](
         split(weights.astype(jnp.bfloat16), (4, 2), 1)
@@ -230,7 +234,7 @@ def test_gradients_are_the_cotangents_behind_each_other():
 
 def test_vmap_of_any_axis():
     batch = numbered((2, 5, 3))
-    one, other = jax.vmap(lambda x: split(x, (1, 2), 1), in_axes=1, out_axes=(0, 2))(batch)
+    one, other = jax.jit(jax.vmap(lambda x: split(x, (1, 2), 1), in_axes=1, out_axes=(0, 2)))(batch)
     for i in range(5):
         assert_is((one[i], other[:, :, i]), oracle(batch[:, i], (1, 2), 1))
 

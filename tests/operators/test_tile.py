@@ -109,6 +109,7 @@ def test_many_dimensions_and_none():
     assert_same_bits(tile(np.float32(3), ()), np.float32(3))
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
@@ -117,6 +118,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(jax.jit(lambda x: tile(tile(x, (2,))[:, None], (1, 2)))(x), np.stack([np.tile(x, 2)] * 2, 1))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -149,6 +151,7 @@ def test_random_keys():
 # Forms.
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("form", ["branched", "concatenated", "words"])
 def test_forms_give_the_same_bits(form):
     """Of every itemsize, with more copies than one concatenation takes."""
@@ -189,10 +192,10 @@ def test_empty_arrays():
 def test_gradients_of_all_copies_are_added():
     weights = numbered((8, 18))
     wanted = weights.reshape(2, 4, 3, 6).sum((0, 2))
-    assert_same_bits(jax.grad(lambda x: (tile(x, (2, 3)) * weights).sum())(X), wanted)
+    assert_same_bits(jax.jit(jax.grad(lambda x: (tile(x, (2, 3)) * weights).sum()))(X), wanted)
     (found,) = jax.vjp(lambda x: tile(x, (2, 1)), X.astype(jnp.bfloat16))[1](weights[:, :6].astype(jnp.bfloat16))
     assert_same_bits(found, (weights[:4, :6] + weights[4:, :6]).astype(jnp.bfloat16))
-    assert_same_bits(jax.grad(lambda x: tile(x, (0, 1)).sum())(X), np.zeros_like(X))
+    assert_same_bits(jax.jit(jax.grad(lambda x: tile(x, (0, 1)).sum()))(X), np.zeros_like(X))
 
 
 def test_cotangents_of_narrow_floats_are_rounded_once():
@@ -203,7 +206,7 @@ def test_cotangents_of_narrow_floats_are_rounded_once():
 
 def test_vmap_of_any_axis():
     batch = numbered((2, 5, 3))
-    mapped = jax.vmap(lambda x: tile(x, (3, 2)), in_axes=1, out_axes=2)(batch)
+    mapped = jax.jit(jax.vmap(lambda x: tile(x, (3, 2)), in_axes=1, out_axes=2))(batch)
     for i in range(5):
         assert_same_bits(mapped[:, :, i], oracle(batch[:, i], (3, 2)))
 

@@ -1,5 +1,8 @@
 """top_k, TOP_K and TOP_K1: the greatest or least elements along an axis in order; ties by ascending index."""
 
+import contextlib
+import re
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 
@@ -36,6 +39,7 @@ from dml_jax import (
     TopKDesc,
     compile_operator,
     top_k,
+    use_form,
 )
 
 pytestmark = pytest.mark.device
@@ -233,6 +237,7 @@ def test_every_small_shape(shapes):
     assert_calls_agree(calls())
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [np.dtype(np.float16), *narrow_floats()], ids=str)
 def test_every_narrow_float(dtype):
     """NaN payloads, subnormals and zeros of both signs."""
@@ -253,7 +258,7 @@ def test_every_kind_of_float32():
         assert_is(jax.jit(partial(top_k, axis=0, k=len(x), direction=way))(x), wanted)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("dtype", [bool, *INTEGERS, ml_dtypes.int4, ml_dtypes.uint4], ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_type_of_integer(dtype, way):
@@ -281,6 +286,7 @@ def test_float64(x64):
             top_k(x, 0, 7)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("shape", [(300,), (7, 300), (2, 3, 300), (2, 3, 2, 50), (300, 4), (3, 300, 2)], ids=str)
 @pytest.mark.parametrize("k", sampled([1, 20], [20]))
 def test_any_rank_and_many_elements(shape, k):
@@ -289,6 +295,45 @@ def test_any_rank_and_many_elements(shape, k):
     bits = np.random.default_rng(6).integers(0, 2**32, shape, dtype=np.uint32)
     for x in (bits, bits.view(np.int32), bits.view(np.float32), bits.view(np.int32) % 5):
         assert_is(top_k(x, axis, k), oracle(x, axis, k))
+
+
+@pytest.mark.parametrize("form", ["rounds", "blocks"])
+def test_every_form(form):
+    """Ties within and across blocks, the least integers beside what fills a block, NaNs and subnormal numbers."""
+    rng, calls = np.random.default_rng(7), []
+    integers = [np.int32([-(2**31), 2**31 - 1, -1]), np.int32([-(2**31)]), np.arange(-200, 200, dtype=np.int32)]
+    floats = np.uint32([0, 1, 2, 2**31, 2**31 + 1, 0x7F800000, 0x7FC00000, 0xFFC00000]).view(np.float32)
+    for shape, some in (((4, 300), (1, 3, 8)), ((2, 3, 70), (1, 2, 3)), ((33,), (1, 2)), ((2, 32), (1,))):
+        for numbers in (*integers, floats, floats.astype(jnp.bfloat16)):
+            x = rng.choice(numbers, shape)
+            calls += [
+                (partial(top_k, axis=-1, k=k, direction=way), (x,), oracle(x, -1, k, way)) for k in some for way in WAYS
+            ][rng.integers(0, 2) :: 2]
+    with use_form(form):
+        assert_calls_agree(calls)
+
+
+def test_which_form_is_chosen():
+    """By how many there are of each that is wanted."""
+
+    def program(k, shape, platform, form=None):
+        with use_form(form) if form else contextlib.nullcontext():
+            traced = jax.jit(lambda x: top_k(x, 1, k)).trace(jax.ShapeDtypeStruct(shape, np.float32))
+            text = traced.lower(lowering_platforms=(platform,)).as_text()
+        of_platforms = ("case", "constant", "return")
+        return Counter(op for op in re.findall(r"(?:stablehlo|chlo)\.(\w+)", text) if op not in of_platforms)
+
+    for k, shape, on_cpus, on_gpus in (
+        (8, (4096, 64), "rounds", "plain"),
+        (9, (4096, 64), "plain", "plain"),
+        (50, (64, 32000), "blocks", "blocks"),
+        (50, (64, 7000), "plain", "blocks"),
+        (1, (64, 32000), "blocks", "plain"),
+        (300, (16, 8400), "plain", "plain"),
+        (1, (8, 300), "plain", "plain"),
+    ):
+        assert program(k, shape, "cpu") == program(k, shape, "cpu", on_cpus), (k, shape)
+        assert program(k, shape, "cuda") == program(k, shape, "cuda", on_gpus), (k, shape)
 
 
 def test_empty_arrays():
@@ -308,7 +353,7 @@ def test_gradients_go_back_to_the_elements_that_were_taken():
     _, indices = oracle(X, 1, 4)
     wanted = np.zeros_like(X)
     np.put_along_axis(wanted, indices.astype(int), weights, 1)
-    assert_same_bits(jax.grad(lambda x: (top_k(x, 1, 4)[0] * weights).sum())(X), wanted)
+    assert_same_bits(jax.jit(jax.grad(lambda x: (top_k(x, 1, 4)[0] * weights).sum()))(X), wanted)
     back = jax.vjp(lambda x: top_k(x, 1, 4)[0], X.astype(jnp.bfloat16))[1](weights.astype(jnp.bfloat16))
     assert_is(back, (wanted.astype(jnp.bfloat16),))
 
@@ -322,7 +367,7 @@ def test_tangents_are_those_of_the_elements_that_were_taken():
 
 def test_vmap_of_any_axis():
     batch = np.random.default_rng(3).integers(0, 5, (2, 6, 3)).astype(np.float32)
-    mapped = jax.vmap(lambda x: top_k(x, 1, 2), in_axes=1, out_axes=(0, 2))(batch)
+    mapped = jax.jit(jax.vmap(lambda x: top_k(x, 1, 2), in_axes=1, out_axes=(0, 2)))(batch)
     for i in range(6):
         assert_is((mapped[0][i], mapped[1][:, :, i]), oracle(batch[:, i], 1, 2))
 

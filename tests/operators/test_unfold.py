@@ -169,6 +169,7 @@ def test_strides_and_dilations_beyond_everything():
 # Types.
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", narrow_floats("float8_e8m0fnu"), ids=str)
 @pytest.mark.parametrize("stride", [1, 5])
 def test_bits_of_narrow_floats(dtype, stride):
@@ -179,6 +180,7 @@ def test_bits_of_narrow_floats(dtype, stride):
     assert_same_bits(made, np.stack([padded[at : at + 5] for at in range(0, len(padded) - 4, stride)], 1))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4", "uint8"])
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -215,11 +217,12 @@ def test_empty_arrays():
 # Transformations.
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("strides", [(1, 1), (2, 3), (1, 5)])
 def test_the_gradient_folds(strides):
     attributes = {"strides": strides, "start_padding": (2, 4), "end_padding": (3, 2)}
     weights = numbered(oracle(X, (2, 5), **attributes).shape)
-    back = jax.grad(lambda x: (unfold(x, (2, 5), **attributes) * weights).sum())(X)
+    back = jax.jit(jax.grad(lambda x: (unfold(x, (2, 5), **attributes) * weights).sum()))(X)
     assert_same_bits(back, fold(weights, (4, 6), (2, 5), **attributes))
 
 
@@ -231,7 +234,7 @@ def test_cotangents_of_narrow_floats_are_rounded_once():
 
 def test_vmap_of_any_axis():
     batch = numbered((2, 4, 3, 6))
-    mapped = jax.vmap(lambda x: unfold(x, (2, 3), strides=(1, 2)), in_axes=2, out_axes=1)(batch)
+    mapped = jax.jit(jax.vmap(lambda x: unfold(x, (2, 3), strides=(1, 2)), in_axes=2, out_axes=1))(batch)
     for i in range(3):
         assert_same_bits(mapped[:, i], oracle(batch[:, :, i], (2, 3), strides=(1, 2)))
 
@@ -308,6 +311,7 @@ SIDE_BY_SIDE = [
 ]
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", ["uint8", "bfloat16", "float32"])
 @pytest.mark.parametrize(("window", "sizes", "start", "end"), SIDE_BY_SIDE)
 def test_windows_side_by_side_are_moved_bit_for_bit_and_put_back(window, sizes, start, end, name):

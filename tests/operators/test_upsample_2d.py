@@ -172,6 +172,7 @@ def test_every_small_shape(mode, which):
     assert_calls_agree(calls)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("scale", range(1, 13))
 def test_the_nearest_centre_is_the_repeated_element(scale):
     """x = (o + 0.5) / scale - 0.5 rounded is o // scale: of no whole scale does it lie halfway."""
@@ -181,6 +182,7 @@ def test_the_nearest_centre_is_the_repeated_element(scale):
     assert_same_bits(upsample_2d(numbered((1, 5)), (1, scale)), numbered((1, 5))[:, np.round(x).astype(int)])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("scale", [3, 5, 7, 100])
 def test_linear_of_other_scales(scale):
     """Within the last bits of float32."""
@@ -188,6 +190,7 @@ def test_linear_of_other_scales(scale):
     np.testing.assert_allclose(upsample_2d(x, (scale, 2), mode="linear"), oracle(x, (scale, 2), "linear"), rtol=1e-6)
 
 
+@pytest.mark.thinned(2)
 @every_narrow_float
 def test_bits_of_narrow_floats(dtype):
     """NaN payloads, subnormals and -0.0, also where other operations follow in one program."""
@@ -197,6 +200,7 @@ def test_bits_of_narrow_floats(dtype):
     assert_same_bits(jax.jit(lambda x: upsample_2d(upsample_2d(x, (2, 1)), (1, 3))[None])(x), wanted[None])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["bool", "complex64", "float32", "float16", "int4"])
 def test_bits_of_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
@@ -225,6 +229,7 @@ def test_narrow_types_are_computed_in_float32_and_rounded_once():
     )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
 def test_integers_become_the_nearest_ones(dtype):
     limits = np.iinfo(dtype)
@@ -256,7 +261,7 @@ def test_64_bit_data(x64):
 def test_empty_arrays(mode):
     assert upsample_2d(X[:0], (2, 3), mode=mode).shape == (0, 6, 6)
     assert upsample_2d(X[:, :0], (2, 3), mode=mode).shape == (2, 0, 6)
-    back = jax.grad(lambda x: upsample_2d(x, (2, 3), mode=mode).sum())(X[:, :0])
+    back = jax.jit(jax.grad(lambda x: upsample_2d(x, (2, 3), mode=mode).sum()))(X[:, :0])
     assert back.shape == (2, 0, 2)
 
 
@@ -266,9 +271,10 @@ def test_empty_arrays(mode):
 def test_gradients_of_all_copies_are_added():
     weights = numbered((2, 6, 6))
     wanted = weights.reshape(2, 3, 2, 2, 3).sum((2, 4))
-    assert_same_bits(jax.grad(lambda x: (upsample_2d(x, (2, 3)) * weights).sum())(X), wanted)
+    assert_same_bits(jax.jit(jax.grad(lambda x: (upsample_2d(x, (2, 3)) * weights).sum()))(X), wanted)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("scale", [4, 64])
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, jnp.float8_e5m2], ids=lambda dtype: np.dtype(dtype).name)
 def test_narrow_sums_are_rounded_once(dtype, scale):
@@ -280,11 +286,12 @@ def test_narrow_sums_are_rounded_once(dtype, scale):
     assert_same_bits(found, cotangents.sum(dtype=np.float64).reshape(1, 1).astype(np.float32).astype(dtype))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("scale", [2, 4, 16])
 def test_the_gradient_of_linear_is_its_transpose(scale):
     x, weights = numbered((2, 3)), numbered((2 * scale, 3 * scale)) % 5
     matrix = np.stack([oracle(e.reshape(2, 3), (scale, scale), "linear").ravel() for e in np.eye(6, dtype=np.float32)])
-    found = jax.grad(lambda x: (upsample_2d(x, (scale, scale), mode="linear") * weights).sum())(x)
+    found = jax.jit(jax.grad(lambda x: (upsample_2d(x, (scale, scale), mode="linear") * weights).sum()))(x)
     assert_same_bits(found, (matrix @ weights.ravel()).reshape(2, 3))
 
 
@@ -297,7 +304,7 @@ def test_nothing_flows_back_from_where_an_element_counts_nothing():
 
 def test_vmap_of_any_axis():
     batch = numbered((2, 5, 3))
-    mapped = jax.vmap(lambda x: upsample_2d(x, (2, 3)), in_axes=1, out_axes=2)(batch)
+    mapped = jax.jit(jax.vmap(lambda x: upsample_2d(x, (2, 3)), in_axes=1, out_axes=2))(batch)
     assert_same_bits(mapped, np.moveaxis(oracle(np.moveaxis(batch, 1, 0), (2, 3)), 0, 2))
 
 

@@ -1,0 +1,291 @@
+"""Which form is chosen on which platform, told by the programs."""
+
+import contextlib
+import re
+from collections import Counter
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from checks import assert_same_bits, sampled
+from form_cases import FAST, RNG, SPACE, chosen_on
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import dml_jax
+from dml_jax import ConstraintError, use_form
+from dml_jax.lowering import (
+    along,
+    combine,
+    compaction,
+    cumulative,
+    depth_space,
+    extremes,
+    gather,
+    greatest,
+    scatter,
+    totals,
+)
+from dml_jax.lowering import forms as choice
+from dml_jax.lowering import strided as views
+
+pytestmark = pytest.mark.device
+
+
+def test_a_promise_of_order_keeps_the_axis_where_it_is():
+    """Sorted indices are read faster along a first axis than moved last."""
+    x, indices = jax.ShapeDtypeStruct((8192, 8192), np.float32), jax.ShapeDtypeStruct((8192, 8192), np.int32)
+    texts = []
+    for is_sorted in (False, True):
+        read = jax.jit(partial(dml_jax.gather_elements, axis=0, indices_are_sorted=is_sorted))
+        texts.append(read.trace(x, indices).lower(lowering_platforms=("cuda",)).as_text())
+    assert "optimization_barrier" in texts[0]
+    assert "optimization_barrier" not in texts[1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "expected"),
+    [
+        (np.uint8, (512, 512, 512), True),
+        (np.float16, (512, 512, 512), True),
+        (np.float32, (512, 512, 512), False),
+        (np.float32, (8192, 8192), True),
+        (np.int64, (8192, 8192), False),
+        (np.uint8, (512, 512), False),
+    ],
+)
+def test_temporaries_are_taken_only_for_a_large_gain(dtype, shape, expected):
+    with jax.enable_x64(True):
+        specs = jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct(shape, np.int32)
+        read = jax.jit(partial(dml_jax.gather_elements, axis=0))
+        assert ("optimization_barrier" in read.trace(*specs).lower(lowering_platforms=("cuda",)).as_text()) == expected
+
+
+TABLES = {
+    "along": along.TABLE,
+    "combine": combine.TABLE,
+    "compaction": compaction.TABLE,
+    "cumulative": cumulative.TABLE,
+    "depth_space": depth_space.TABLE,
+    "extremes": extremes.TABLE,
+    "gather": gather.TABLE,
+    "greatest": greatest.TABLE,
+    "scatter": scatter.TABLE,
+    "totals": totals.TABLE,
+    "views": views.TABLE,
+}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_tables_name_forms_and_platforms(table):
+    for row in table:
+        assert row.form in FAST
+        assert row.platform in ("cpu", "cuda", "rocm", "tpu")
+        assert "plain" in row.measured or "apart" in row.measured
+
+
+GRADIENTS = {
+    "a vocabulary, bfloat16": ((32000, 1024), jnp.bfloat16, 16384, {}, "runs"),
+    "a vocabulary, float32": ((32000, 1024), jnp.float32, 16384, {}, "filled"),
+    "items of a shop": ((1000000, 64), jnp.float32, 1000000, {}, "sampled"),
+    "positions": ((64, 1024), jnp.float32, 65536, {}, "copies"),
+    "a number per node": ((10000,), jnp.bfloat16, 4000000, {}, "copies"),
+    "few tokens": ((32000, 1024), jnp.bfloat16, 512, {}, "filled"),
+    "few tokens of few": ((1000, 1024), jnp.bfloat16, 512, {}, "plain"),
+    "a permutation": ((16384, 2048), jnp.bfloat16, 16384, {"unique_indices": True}, "inverse"),
+    "distinct rows": ((16384, 2048), jnp.bfloat16, 8192, {"unique_indices": True}, "filled"),
+    "distinct rows, float32": ((16384, 2048), jnp.float32, 8192, {"unique_indices": True}, "filled"),
+    "whatever the ids": ((16384, 2048), jnp.float32, 8192, {"deterministic": True}, "runs"),
+}
+
+
+ON_CPUS = {
+    "tokens sent to experts": ((8192, 4096), jnp.bfloat16, 8192, {}, "pulled"),
+    "tokens, float32": ((8192, 4096), jnp.float32, 8192, {}, "plain"),
+    "items of a shop": ((125000, 64), jnp.bfloat16, 125000, {}, "pulled"),
+    "fewer items, whose sums stay in kept memory": ((60000, 64), jnp.bfloat16, 60000, {}, "plain"),
+    "a position for many": ((1000, 1024), jnp.float16, 20000, {}, "pulled"),
+    "classes": ((1000, 128), jnp.bfloat16, 125000, {}, "chunks"),
+    "fewer of a class": ((1000, 128), jnp.bfloat16, 60000, {}, "plain"),
+    "a permutation": ((2048, 2048), jnp.float32, 2048, {"unique_indices": True}, "inverse"),
+    "a permutation of short rows": ((125000, 64), jnp.float32, 125000, {"unique_indices": True}, "plain"),
+}
+BY_PLATFORM = {
+    f"{p}: {name}": (p, *case) for p, table in (("cuda", GRADIENTS), ("cpu", ON_CPUS)) for name, case in table.items()
+}
+FIRST_BY_PLATFORM = [
+    *{(p, form, *promises): name for name, (p, *_, promises, form) in reversed(BY_PLATFORM.items())}.values()
+]
+
+
+@pytest.mark.parametrize("name", sampled([*BY_PLATFORM], FIRST_BY_PLATFORM))
+def test_which_form_the_gradient_of_a_gather_has(name):
+    """The program is that of the forced form, and no plain one; by default the first row of each form."""
+    platform, shape, dtype, count, promises, form = BY_PLATFORM[name]
+    table, ids = jax.ShapeDtypeStruct(shape, dtype), jax.ShapeDtypeStruct((count,), np.int32)
+
+    def lowered(name):
+        def gradient(table, ids):
+            read = lambda table: dml_jax.gather(table, ids, 0, **promises)  # noqa: E731
+            return jax.vjp(read, table)[1](jnp.ones((count, *shape[1:]), dtype))[0]
+
+        with use_form(name) if name else contextlib.nullcontext():
+            text = jax.jit(gradient).trace(table, ids).lower(lowering_platforms=(platform,)).as_text()
+        of_platforms = ("case", "constant", "return")
+        return Counter(op for op in re.findall(r"stablehlo\.(\w+)", text) if op not in of_platforms)
+
+    actual, plain = lowered(None), lowered("plain")
+    if promises.get("deterministic"):  # which has one form
+        assert actual == plain
+        assert actual["sort"] == 1
+    elif form == "plain":
+        assert actual == plain
+    else:
+        assert actual == lowered(form) != plain
+
+
+def test_a_table_chooses_by_platform_and_case():
+    """In the program for several platforms, both forms are there; where nothing is chosen, only the plain one."""
+    lowered = lambda f, x: jax.jit(f).trace(x).lower(lowering_platforms=("cpu", "cuda")).as_text()  # noqa: E731
+    large = RNG.standard_normal((2, 4, 128, 128)).astype(np.float16)
+    chosen = lowered(lambda x: dml_jax.space_to_depth(x, 2), large)
+    assert "stablehlo.case" in chosen
+    assert "stablehlo.case" not in lowered(lambda x: dml_jax.space_to_depth(x, 2), SPACE)
+    exported = jax.export.export(jax.jit(lambda x: dml_jax.space_to_depth(x, 2)), platforms=["cpu", "cuda", "tpu"])(
+        large
+    )
+    assert_same_bits(exported.call(large), dml_jax.space_to_depth(large, 2))
+    assert "stablehlo.case" not in lowered(lambda x: dml_jax.space_to_depth(x, 5), np.zeros((1, 1, 5, 5), np.float32))
+    with use_form("plain"):
+        assert "stablehlo.case" not in lowered(lambda x: dml_jax.space_to_depth(x, 2), large)
+
+
+WIDE_ROWS = lambda x: dml_jax.as_strided(x, (2000, 64), (65, 1))  # noqa: E731
+PADDED = lambda x: dml_jax.as_strided(x, (2000, 64), (68, 1))  # noqa: E731
+REPEATED = lambda x: dml_jax.as_strided(x, (4096, 64), (0, 1))  # noqa: E731
+ROWS_AT = lambda x: dml_jax.gather(x, np.zeros(4096, np.int32), 0)  # noqa: E731
+COLUMNS_AT = lambda x: dml_jax.gather(x, np.zeros(64, np.int32), -1)  # noqa: E731
+WRITTEN = lambda x: dml_jax.scatter_nd(x, np.int32([[3]]), x[:1])  # noqa: E731
+TO_DEPTH = lambda x: dml_jax.space_to_depth(x, 8)  # noqa: E731
+NHWC_CRD = lambda x: dml_jax.space_to_depth(x, 4, order="CRD", data_format="NHWC")  # noqa: E731
+CHOSEN = {
+    "a small buffer read many times": (REPEATED, (65,), np.uint8, "bitcast_convert", True),
+    "rows with gaps": (PADDED, (136000,), np.uint8, "bitcast_convert", True),
+    "rows with gaps, 8 bytes": (PADDED, (136000,), np.int64, "bitcast_convert", True),
+    "rows with gaps, 4 bytes": (PADDED, (136000,), np.int32, "bitcast_convert", False),
+    "rows that begin inside of words": (WIDE_ROWS, (136000,), np.uint8, "bitcast_convert", False),
+    "rows with gaps, and a buffer of torn words": (PADDED, (135997,), np.uint8, "bitcast_convert", False),
+    "a small table read many times": (ROWS_AT, (16, 256), np.uint8, "bitcast_convert", True),
+    "columns": (COLUMNS_AT, (4096, 64), np.uint8, "shift_left", True),
+    "written rows": (WRITTEN, (4096, 64), np.uint8, "bitcast_convert", True),
+    "written rows, 8 bytes": (WRITTEN, (4096, 64), np.int64, "bitcast_convert", True),
+    "written rows, small": (WRITTEN, (64, 64), np.uint8, "bitcast_convert", False),
+    "b=8, whole lines": (TO_DEPTH, (8, 64, 128), np.int32, "select", True),
+    "b=8, parts of lines": (TO_DEPTH, (8, 64, 136), np.int32, "select", False),
+    "NHWC CRD b=4": (NHWC_CRD, (64, 64, 16), np.uint16, "shift_left", True),
+}
+
+
+@pytest.mark.parametrize(("function", "shape", "dtype", "mark", "expected"), CHOSEN.values(), ids=CHOSEN)
+def test_what_is_chosen_on_a_gpu(function, shape, dtype, mark, expected):
+    """By what only the form has in its program."""
+    lowered = lambda: jax.jit(lambda x: function(x)).trace(x).lower(lowering_platforms=("cuda",)).as_text()  # noqa: E731
+    with jax.enable_x64(True):
+        x = jax.ShapeDtypeStruct(shape, dtype)
+        assert (mark in lowered()) == expected
+        with use_form("plain"):
+            assert mark not in lowered()
+
+
+TURNED_BYTES = lambda x: dml_jax.as_strided(x, (2048, 64), (1, 2048))  # noqa: E731
+TURNED_ODDLY = lambda x: dml_jax.as_strided(x, (2000, 66), (1, 2000))  # noqa: E731
+MUCH_WRITTEN = lambda x: dml_jax.scatter_nd(x, np.arange(16, dtype=np.int32)[:, None], x[:16])  # noqa: E731
+CHOSEN_ON_A_CPU = {
+    "short rows": (ROWS_AT, (4096, 64), np.uint8, "minimum", True),
+    "short rows of two dimensions": (ROWS_AT, (4096, 4, 8), np.float32, "minimum", True),
+    "long rows": (ROWS_AT, (4096, 80), np.uint8, "minimum", False),
+    "shortest rows": (ROWS_AT, (4096, 31), np.uint8, "minimum", False),
+    "complex rows": (ROWS_AT, (4096, 64), np.complex64, "minimum", False),
+    "written rows": (MUCH_WRITTEN, (4096, 64), np.float32, "optimization_barrier", True),
+    "few written rows": (WRITTEN, (4096, 64), np.float32, "optimization_barrier", False),
+    "written bfloat16, which is copied anyway": (
+        MUCH_WRITTEN,
+        (4096, 64),
+        jnp.bfloat16,
+        "optimization_barrier",
+        False,
+    ),
+    "turned": (TURNED_BYTES, (2**17,), np.uint8, "stablehlo.case", True),
+    "turned, 4 bytes": (TURNED_BYTES, (2**17,), np.float32, "stablehlo.case", False),
+    "turned, neighbours in many sets": (TURNED_ODDLY, (132000,), np.uint8, "stablehlo.case", False),
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "dtype", "mark", "expected"), CHOSEN_ON_A_CPU.values(), ids=CHOSEN_ON_A_CPU
+)
+def test_what_is_chosen_on_a_cpu(function, shape, dtype, mark, expected):
+    x = jax.ShapeDtypeStruct(shape, dtype)
+    assert (mark in jax.jit(function).trace(x).lower(lowering_platforms=("cpu",)).as_text()) == expected
+
+
+def test_a_table_is_copied_once_into_a_bound_output_and_never_where_it_is_donated():
+    """XLA:CPU of its own copies it to a temporary, and that to the output."""
+    table, at, rows = np.zeros((4096, 64), np.float32), np.zeros((64, 1), np.int32), np.ones((64, 64), np.float32)
+    write = dml_jax.scatter_nd
+    with jax.default_device(jax.devices("cpu")[0]):
+        bound = jax.jit(lambda _, *x: write(*x), donate_argnums=0, keep_unused=True).lower(table, table, at, rows)
+        donated = jax.jit(lambda *x: write(*x), donate_argnums=0).lower(table, at, rows)
+        for program in (bound.compile(), donated.compile()):
+            assert program.memory_analysis().alias_size_in_bytes == table.nbytes
+            assert program.memory_analysis().temp_size_in_bytes < table.nbytes / 8
+            assert "f32[4096,64]{1,0} copy(" not in program.as_text()
+
+
+def test_words_hold_back_where_devices_could_tear_them():
+    mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("cpu"))
+    texts = []
+    for sharding in (None, NamedSharding(mesh, P())):
+        x = jax.ShapeDtypeStruct((136004,), np.uint8, sharding=sharding)  # words on one device, not on eight
+        texts.append(jax.jit(lambda x: PADDED(x)).trace(x).lower(lowering_platforms=("cuda",)).as_text())
+    assert ["bitcast_convert" in text for text in texts] == [True, False]
+
+
+def test_a_forced_form_ends_with_its_block_and_must_exist():
+    with use_form("plain"), use_form("tiles"):
+        assert choice.forced_form() == "tiles"
+    assert choice.forced_form() is None
+    with pytest.raises(ConstraintError, match=r"name must be one of 'plain', 'words', .* but it is 'fastest'"):
+        use_form("fastest").__enter__()
+
+
+def test_gpus_read_once_what_they_write_often():
+    """Whole copies of much: four of eight at a time. Of fewer bytes, the caches hold what is read again."""
+    assert chosen_on("cuda", lambda x: dml_jax.tile(x, (8, 1)), jnp.ones((2**14, 2**7), jnp.float32)) == {"fanned_out"}
+    assert chosen_on("cuda", lambda x: dml_jax.tile(x, (8, 1)), jnp.ones((2**12, 2**7), jnp.float32)) == set()
+    assert chosen_on("cuda", lambda x: dml_jax.tile(x, (7, 1)), jnp.ones((2**14, 2**7), jnp.float32)) == set()
+    assert chosen_on("cuda", lambda x: dml_jax.tile(x, (1, 8)), jnp.ones((2**14, 2**7), jnp.float32)) == set()
+
+
+def test_cpus_choose_by_the_places_of_what_moves():
+    """Of large arrays, where the tables say so."""
+    pictures = jnp.ones((64, 64, 60), jnp.uint8)
+    calls = {
+        "windowed": [
+            lambda x: dml_jax.pad(x, (0, 1, 1), (0, 1, 1)),
+            lambda x: dml_jax.pad(x, (0, 1, 1), (0, 1, 1), mode="edge"),
+        ],
+        "branched": [
+            lambda x: dml_jax.split(x, (10, 54), 1)[1],
+            lambda x: dml_jax.tile(x.reshape(-1, 120), (2, 2)),
+        ],
+        "flattened": [
+            lambda x: dml_jax.join([x, x[:3]], 0),
+            lambda x: dml_jax.join([x[None], x[None, :3]], -3),
+        ],
+    }
+    for form, functions in calls.items():
+        for function in functions:
+            assert form in chosen_on("cpu", function, pictures)

@@ -1,0 +1,225 @@
+"""Every form of a sum, a product and an extreme, on many distributions of indices, against exact numbers."""
+
+import itertools
+from collections import Counter
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from checks import assert_same_bits, sampled
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+from reduction_cases import COMPLEX, HALF, REDUCTIONS, as_type, exact, small, unsigned
+
+import dml_jax
+from dml_jax.lowering import hottest, sample
+
+pytestmark = pytest.mark.device
+
+COUNT = 1100  # three levels of blocks of the runs
+
+
+def distributions():
+    rng = np.random.default_rng(5)
+    uniform, order = rng.integers(0, COUNT, COUNT), rng.permutation(COUNT)
+    zipf = (rng.zipf(1.3, COUNT) - 1) % COUNT
+    return [ids.astype(np.int32) for ids in (order, uniform, zipf, np.full(COUNT, 7), np.sort(zipf))]
+
+
+def programs(forms, function, *arrays):
+    """One per form, each other than the rest: a form that does not apply would be the plain one."""
+    lowered = []
+    for form in forms:
+        with dml_jax.use_form(form):
+            lowered.append(jax.jit(lambda *x: function(*x)).lower(*arrays))
+    assert len({each.as_text() for each in lowered}) == len(lowered)
+    return [each.compile() for each in lowered]
+
+
+def rows(x, ids, **promises):
+    return dml_jax.gather(x, ids, 0, **promises)
+
+
+def elements(x, ids):
+    return dml_jax.gather_elements(x, jnp.tile(ids[:, None], x.shape[1]), 0)
+
+
+def flown_back(read, ids, cotangents):
+    return [jax.vjp(lambda x: read(x, ids), jnp.zeros_like(c))[1](c)[0] for c in cotangents]
+
+
+MANY = 10**6
+MEETINGS = {
+    "uniform": (lambda rng: rng.integers(0, MANY, MANY), False),
+    "a permutation": (lambda rng: rng.permutation(MANY), False),
+    "all dropped": (lambda rng: np.full(MANY, MANY), False),
+    "multiples of 2**16 that are distinct": (lambda rng: np.arange(2000) * 2**16, False),
+    "one row": (lambda rng: np.full(MANY, 7), True),
+    "words of a text": (lambda rng: np.minimum(rng.zipf(1.3, MANY), MANY) - 1, True),
+    "every fiftieth": (lambda rng: np.where(np.arange(MANY) % 50 == 49, 3, np.arange(MANY)), True),
+    "the last hundredth": (lambda rng: np.where(np.arange(MANY) > MANY - MANY // 100, 3, np.arange(MANY)), True),
+}
+
+
+@pytest.mark.parametrize(("draw", "expected"), MEETINGS.values(), ids=MEETINGS)
+def test_a_sample_tells_whether_many_updates_meet(draw, expected):
+    rows = jnp.asarray(draw(np.random.default_rng(0)), np.int32)
+    assert bool(sample.many_meet(rows, 2**28 if rows.size < MANY else MANY)) == expected
+
+
+FORMS = [  # of what is read, with which promise; the forms of its gradient, and the widths of rows
+    (rows, {}, ("plain", "runs", "copies", "chunks", "pulled", "sampled"), (1, 3, 4, 64)),
+    (rows, {"unique_indices": True}, ("plain", "inverse"), (1, 3, 4, 64)),
+    (elements, {}, ("plain", "parts", "copies"), (1, 3)),
+    (elements, {}, ("plain", "numbered"), (4, 7)),
+]
+# By default, and by the number of the read: each with one type.
+FEW = {"float32": {1: (3, 64)}, "bfloat16": {0: (4,), 3: (7,)}, "complex64": {2: (1,)}}
+
+
+@pytest.mark.parametrize("dtype", sampled(["float32", "bfloat16", "float8_e5m2", "complex64"], FEW))
+def test_forms_of_gradients(dtype, exhaustive):
+    reads = FORMS if exhaustive else [(*FORMS[number][:3], widths) for number, widths in FEW[dtype].items()]
+    dtype, rng, every = jnp.dtype(dtype), np.random.default_rng(6), distributions()
+    for read, promises, forms, widths in reads:
+        cotangents = [small(rng, dtype, (COUNT, width)) for width in widths]
+        back = partial(flown_back, partial(read, **promises))
+        for program, ids in itertools.product(
+            programs(forms, back, every[0], cotangents), every[: 1 if promises else 5]
+        ):
+            for actual, cotangent in zip(program(ids, cotangents), cotangents, strict=True):
+                expected = np.zeros_like(exact(cotangent))
+                np.add.at(expected, ids, exact(cotangent))
+                assert_same_bits(actual, as_type(expected, dtype))
+
+
+SUMMED = list(itertools.product(("bfloat16", "float16", "float8_e4m3fn"), ("chunks", "pulled"), ("clip", "fill")))
+
+
+@pytest.mark.parametrize("case", sampled(SUMMED, [SUMMED[0], SUMMED[3], SUMMED[4]]), ids=str)
+def test_sums_of_many_turns_are_rounded_once(case):
+    """Several chunks and a rest, many more updates than a row reads itself, and indices out of range."""
+    dtype, form, mode = case
+    dtype, rng = jnp.dtype(dtype), np.random.default_rng(12)
+    updates, (count, info) = rng.normal(size=(600, 1024)).astype(dtype), (20, jnp.finfo(dtype))
+    table = jnp.zeros((count, 1024), dtype)
+    back = jax.jit(lambda ids, u: jax.vjp(lambda x: dml_jax.gather(x, ids, 0, mode=mode), table)[1](u)[0])
+    with dml_jax.use_form(form):
+        program = back.lower(np.zeros(600, np.int32), updates).compile()
+    zipf = (rng.zipf(1.3, 600) - 1) % (count + 9)
+    for ids in (zipf, rng.integers(0, count, 600), np.full(600, 7), np.full(600, count), -1 - zipf):
+        ids = ids.astype(np.int32)
+        at = np.where(ids < 0, ids + count, ids)
+        is_inside, at = (at >= 0) & (at < count), np.clip(at, 0, count - 1)
+        kept = np.ones_like(is_inside) if mode == "clip" else is_inside
+        sums, most = np.zeros((2, count, 1024))
+        np.add.at(sums, at[kept], exact(updates)[kept])
+        np.add.at(most, at[kept], abs(exact(updates))[kept])
+        unit = np.ldexp(1.0, np.maximum(np.frexp(sums)[1] - 1, info.minexp) - info.nmant)
+        found = exact(np.asarray(program(ids, updates)))
+        assert (abs(found - sums) <= unit / 2 + 600 * 2.0**-24 * most).all()
+
+
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("dtype", sampled(["float32", "bfloat16"], ["bfloat16"]))
+@pytest.mark.parametrize("mode", ["clip", "fill"])
+@pytest.mark.parametrize("form", ["numbered", "hottest"])
+def test_an_element_that_many_neighbours_meet(form, mode, dtype):
+    """Along the last axis `numbered` gives it several places, `hottest` a sum; what is dropped may be met often."""
+    dtype, rng, shape = jnp.dtype(dtype), np.random.default_rng(13), (6, 70)
+    cotangent, table = small(rng, dtype, shape), jnp.zeros((6, 30), dtype)
+    read = partial(dml_jax.gather_elements, axis=1, mode=mode)
+    back = lambda at, c: jax.vjp(lambda x: read(x, at), table)[1](c)[0]  # noqa: E731
+    zipf = (rng.zipf(1.3, shape) - 1) % 33
+    program = programs(("plain", form), back, zipf.astype(np.int32), cotangent)[1]
+    uniform, in_turn = rng.integers(0, 30, shape), np.arange(420).reshape(shape) % 30
+    one_each = np.repeat(zipf[:, :1], 70, 1)
+    for at in (zipf, uniform, in_turn, np.full(shape, 29), np.full(shape, 30), one_each):
+        kept, expected = (at < 30) | (mode == "clip"), np.zeros(table.shape)
+        np.add.at(expected, (np.nonzero(kept)[0], np.minimum(at, 29)[kept]), exact(cotangent)[kept])
+        assert_same_bits(program(at.astype(np.int32), cotangent), as_type(expected, dtype))
+
+
+@pytest.mark.parametrize("highest", [3, 10, 1000])
+def test_what_samples_of_rows_have_most_often(highest):
+    """Of several that they have equally often, the first ones."""
+    samples, count = np.random.default_rng(15).integers(0, highest, (20, hottest.SAMPLE), np.int32), highest - 1
+    often, times = hottest.met_most_often(jnp.asarray(samples), count)
+    for drawn, found, most in zip(samples.tolist(), np.asarray(often).tolist(), times, strict=True):
+        counts = Counter(number for number in drawn if number < count)  # in the order of the sample
+        expected = [number for number, n in counts.most_common(hottest.APART) if n > 1]
+        assert found == expected + [count] * (hottest.APART - len(expected))
+        assert most == max(counts.values())
+
+
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("form", ["chunks", "pulled", "numbered", "sampled", "hottest"])
+def test_loops_and_branches_inside_of_a_shard_map(form):
+    """They need values that are typed alike: as different on every device, zeros that are added to included."""
+    mesh = jax.make_mesh((1,), ("x",), (AxisType.Auto,), devices=jax.devices()[:1])
+    ids, updates = np.arange(70, dtype=np.int32) % 7, np.ones((70, 70), jnp.bfloat16)
+    of_elements = form in ("numbered", "hottest")
+    read = rows if not of_elements else lambda x, ids: dml_jax.gather_elements(x, jnp.tile(ids, (70, 1)), 1)
+    back = jax.shard_map(lambda i, u: flown_back(read, i, [u])[0], mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    found = programs(("plain", form), back, ids, updates)[1](ids, updates)
+    expected = np.where(np.arange(70) < 7, 10, 0).astype(jnp.bfloat16)
+    assert_same_bits(found, np.broadcast_to(expected if of_elements else expected[:, None], (70, 70)))
+
+
+@pytest.mark.parametrize("form", sampled(["chunks", "pulled"], ["chunks"]))
+def test_one_update_that_goes_elsewhere_is_not_lost(form):
+    """Where all go to one row they are added up by columns."""
+    updates = np.random.default_rng(14).normal(size=(300, 64)).astype(jnp.bfloat16)
+    read = lambda x, ids: dml_jax.gather(x, ids, 0)  # noqa: E731
+    back = lambda ids, u: flown_back(read, ids, [u])[0][:40]  # noqa: E731
+    program = programs(("plain", form), back, np.zeros(300, np.int32), updates)[1]
+    for ids in np.where(np.arange(300) == np.array([[-1], [0], [150], [299]]), 3, 39).astype(np.int32):
+        expected = np.zeros((40, 64))
+        np.add.at(expected, ids, exact(updates))
+        np.testing.assert_allclose(exact(np.asarray(program(ids, updates))), expected, rtol=2**-8, atol=1e-4)
+
+
+WIDE_SUMS = list(itertools.product(("int8", "uint16"), REDUCTIONS))
+REDUCED = [*HALF, *COMPLEX, ("float8_e5m2", "add"), *WIDE_SUMS]
+UFUNCS = {"add": (64, np.add), "mul": (3, np.multiply), "min": (4, np.minimum), "max": (1, np.maximum)}
+
+
+@pytest.mark.parametrize("case", sampled(REDUCED, [COMPLEX[1], WIDE_SUMS[0], *WIDE_SUMS[5:]]), ids=str)
+def test_forms_of_every_reduction(case):
+    """Of floats signs alone, so that a product of any length is exact."""
+    dtype, reduction = case
+    dtype, rng, every = jnp.dtype(dtype), np.random.default_rng(8), distributions()
+    fast, signs = "wide" if dtype.kind in "iu" else "runs", [1, -1, 1j, -1j] if dtype.kind == "c" else [1, -1]
+    width, ufunc = UFUNCS[reduction]
+    kind = small if fast == "wide" else lambda _, dtype, shape: rng.choice(signs, shape).astype(dtype)
+    x, updates = kind(rng, dtype, (2, COUNT, width))
+
+    def function(ids, x, updates):
+        return dml_jax.scatter_nd(x, ids[:, None], updates, reduction=reduction)
+
+    for program, ids in itertools.product(programs(("plain", fast), function, every[0], x, updates), every):
+        expected = exact(x)
+        ufunc.at(expected, ids, exact(updates))
+        assert_same_bits(unsigned(np.asarray(program(ids, x, updates))), unsigned(as_type(expected, dtype)))
+
+
+# XLA:CPU copies a table of bfloat16 whose bits it writes as integers; of float16 it does not.
+COPIED = 1 if jax.default_backend() == "cpu" else 0
+
+
+NARROW = list(itertools.product([(np.float16, 0), (jnp.bfloat16, COPIED)], REDUCTIONS))
+
+
+@pytest.mark.parametrize("case", sampled(NARROW, [NARROW[0], NARROW[7]]), ids=str)
+def test_few_updates_of_a_donated_table_of_narrow_floats(case):
+    """Are computed beside the table, not in a wide copy of it."""
+    (dtype, copies), reduction = case
+    table, rows = (jax.ShapeDtypeStruct((count, 64), dtype) for count in (1 << 16, 16))
+    at = jax.ShapeDtypeStruct((16, 1), jnp.int32)
+    function = jax.jit(partial(dml_jax.scatter_nd, reduction=reduction), donate_argnums=0)
+    memory = function.lower(table, at, rows).compile().memory_analysis()
+    size = table.size * table.dtype.itemsize
+    assert memory.alias_size_in_bytes == size
+    assert memory.temp_size_in_bytes < (copies + 1 / 4) * size

@@ -63,7 +63,8 @@ def build(root, folder):
 
 
 def python(root, *arguments):
-    """Runs Python in a clone, with the library of that clone, and pytest without options of this run (two -q hide counts)."""
+    """Runs Python in a clone, with the library of that clone."""
+    # Without the options of this run: two -q hide how many passed.
     environment = os.environ | {"PYTHONPATH": str(root), "PYTEST_ADDOPTS": ""}
     return subprocess.run([sys.executable, *arguments], cwd=root, env=environment, capture_output=True, text=True)
 

@@ -12,6 +12,7 @@ import pydoc
 import re
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -92,8 +93,8 @@ def test_a_missing_argument_is_told_with_the_public_name(name):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: dml_jax.gather(x), "gather() missing a required argument: 'indices'"),
-        (lambda x: dml_jax.gather(x, x, axes=0), "gather() missing a required argument: 'axis'"),
+        (lambda x: dml_jax.gather(x), "gather() missing 2 required positional arguments: 'indices' and 'axis'"),
+        (lambda x: dml_jax.gather(x, x, axes=0), "gather() got an unexpected keyword argument 'axes'"),
         (lambda x: dml_jax.gather(x, x, 0, axes=0), "gather() got an unexpected keyword argument 'axes'"),
         (
             lambda x: dml_jax.depth_to_space(x, 2, "CRD"),
@@ -106,6 +107,15 @@ def test_a_wrong_call_is_told_with_the_name_of_the_function(call, message):
     with pytest.raises(TypeError) as caught:
         call(jnp.zeros(3, int))
     assert str(caught.value) == message
+
+
+def test_a_traceback_shows_the_source_that_reads_the_arguments():
+    """It is generated, so it lies in no file."""
+    with pytest.raises(dml_jax.DataTypeError) as caught:
+        dml_jax.gather(jnp.zeros(3), jnp.zeros(3, int), 0.5)
+    lines = {frame.filename: frame.line for frame in traceback.extract_tb(caught.value.__traceback__)}
+    assert lines["<dml_jax.gather>"] == "axis = _read_axis('gather', 'axis', axis)"
+    assert inspect.getsource(dml_jax.gather).startswith("@operator")
 
 
 # What pyright says.

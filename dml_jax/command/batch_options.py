@@ -13,8 +13,8 @@ from ..catalogue import FUNCTIONS
 from ..core.arguments import as_dtype, as_indices, as_int, as_ints, as_real, as_real_or_reals, as_reals
 from ..core.fusion import as_activation
 from ..core.kinds import Kind
-from ..core.operator import SHARDING
 from ..core.ports import argument_of
+from ..core.public_function import SHARDING
 from .types import ActivationType, NumberType
 
 __all__ = ["COMMON", "BatchOperator", "batch_operators"]

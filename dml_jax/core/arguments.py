@@ -1,7 +1,7 @@
 """Readers of arguments: each converts what a caller may give to one form, before JAX could narrow it by tracing."""
 
 import operator as python
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,7 @@ __all__ = [
     "as_array",
     "as_condition",
     "as_data",
+    "as_data_list",
     "as_dtype",
     "as_flag",
     "as_indices",
@@ -30,11 +31,17 @@ __all__ = [
     "as_real",
     "as_real_or_reals",
     "as_reals",
+    "is_read",
 ]
 
 
 # The types of arrays that are no tracers, as they are met: isinstance of jax.Array takes four times as long.
 _CONCRETE: set[type] = set()
+
+
+def is_read(value: Any) -> bool:
+    """Whether a value needs no reading: it is an array, no tracer, of a type met before and of less than 64 bits."""
+    return type(value) in _CONCRETE and value.dtype.itemsize < 8
 
 
 def as_data(operator: str, name: str, value: Any) -> Any:
@@ -43,7 +50,7 @@ def as_data(operator: str, name: str, value: Any) -> Any:
     Raises:
       DataTypeError: not an array, no type that JAX has, or 64-bit data while x64 is off.
     """
-    if type(value) in _CONCRETE and value.dtype.itemsize < 8:
+    if is_read(value):
         return value
     array = as_array(operator, name, value)
     if is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
@@ -55,6 +62,21 @@ def as_data(operator: str, name: str, value: Any) -> Any:
     raise DataTypeError(message(operator, rule, "jax_enable_x64 is off and JAX would narrow it", {name: array}))
 
 
+def as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
+    """Returns a tuple of arrays that JAX moves without narrowing them.
+
+    Raises:
+      DataTypeError: no sequence, or one of anything that `as_data` refuses.
+    """
+    is_row = type(value) is tuple or type(value) is list
+    if is_row and all(map(is_read, value)):
+        return tuple(value)
+    if is_row or (isinstance(value, Sequence) and not isinstance(value, str | bytes)):
+        return tuple(as_data(operator, f"{name}[{i}]", one) for i, one in enumerate(value))
+    rule = f"{name} must be a sequence of arrays"
+    raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
+
+
 def as_indices(operator: str, name: str, value: Any) -> Any:
     """Returns an index array; a concrete 64-bit one is clamped exactly into 32 bits when x64 is off.
 
@@ -63,7 +85,7 @@ def as_indices(operator: str, name: str, value: Any) -> Any:
     Raises:
       DataTypeError: not an array of integers, or a traced 64-bit array while x64 is off.
     """
-    if type(value) in _CONCRETE and value.dtype.itemsize < 8:
+    if is_read(value):
         return value
     if type(value) is int:
         limits = np.iinfo(np.int64)
@@ -122,8 +144,12 @@ def as_ints(operator: str, name: str, value: Any) -> tuple[int, ...]:
     Raises:
       DataTypeError: no sequence, or one of anything but integers.
     """
-    if type(value) is tuple and all(type(item) is int for item in value):
-        return value
+    if type(value) is tuple or type(value) is list:
+        for item in value:
+            if type(item) is not int:
+                break
+        else:
+            return tuple(value)
     return _as_row(operator, name, value, as_int, "Python integers")
 
 

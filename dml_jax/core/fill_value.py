@@ -7,9 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
+from jax.sharding import get_abstract_mesh
 
 from ..errors import ConstraintError, DataTypeError, describe, message
+from .arguments import is_read
 
 __all__ = ["Number", "as_fill", "as_number"]
 
@@ -42,12 +43,31 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     """
     dtype = getattr(like, "dtype", like)
     is_plain = type(given) is int or (type(given) is float and given != 0)  # -0.0 equals 0.0
+    if is_plain and is_read(like) and get_abstract_mesh().empty:
+        default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+        sent, devices = _sent(given, dtype, default)
+        if devices == like.devices():
+            return sent
     found = _kept(given, dtype) if is_plain else _held(given, dtype)
     if found is not None:
-        return _beside(like, found)
+        return found
     rule = f"{name} must be {what}, known while tracing, that {dtype} holds"
     operands = {name: given} if like is dtype else {"input": like, name: given}
     raise DataTypeError(message(operator, rule, f"it is {describe(given)}", operands))
+
+
+@lru_cache(maxsize=256, typed=True)
+def _sent(given: float, dtype: Any, _: Any) -> tuple[jax.Array | None, set[Any]]:
+    """Returns a number on the default device, which is the last argument, and its devices: none if it is not held.
+
+    There it stays, so that small calls that give it again send nothing.
+    """
+    number = _kept(given, dtype)
+    if number is None:
+        return None, set()
+    with jax.ensure_compile_time_eval():
+        sent = jnp.asarray(number)
+    return sent, sent.devices()
 
 
 def _held(given: Any, dtype: Any) -> np.ndarray | None:
@@ -60,28 +80,7 @@ def _held(given: Any, dtype: Any) -> np.ndarray | None:
 
 
 # The same number is given again and again, to small calls.
-_kept = lru_cache(maxsize=1024)(_held)
-
-
-def _beside(like: Any, number: np.ndarray) -> Any:
-    """Returns a number on the device of an array, where it stays, so that later calls send none; or as it is.
-
-    It stays as it is while `like` is traced, on several devices or not on the default one, and inside of a mesh.
-    """
-    if not isinstance(like, jax.Array) or isinstance(like, Tracer):
-        return number
-    if not jax.sharding.get_abstract_mesh().empty or jax.dtypes.canonicalize_dtype(number.dtype) != number.dtype:
-        return number
-    default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
-    kept = _sent(number.tobytes(), number.dtype, default)  # of bytes -0.0 and 0.0 are two
-    return kept if kept.devices() == like.devices() else number
-
-
-@lru_cache(maxsize=256)
-def _sent(number: bytes, dtype: Any, _: Any) -> jax.Array:
-    """Returns a number on the default device, which is the last argument."""
-    with jax.ensure_compile_time_eval():
-        return jnp.asarray(np.frombuffer(number, dtype).reshape(()))
+_kept = lru_cache(maxsize=1024, typed=True)(_held)
 
 
 def _as_number(value: Any) -> np.ndarray | None:

@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import jax
 import numpy as np
 
-from ..errors import DataTypeError, message
 from .arguments import (
     as_condition,
     as_data,
+    as_data_list,
     as_dtype,
     as_flag,
     as_indices,
@@ -85,13 +85,6 @@ class Kind:
         return self.read.read if isinstance(self.read, _OrNone) else self.read
 
 
-def _as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return tuple(as_data(operator, f"{name}[{i}]", one) for i, one in enumerate(value))
-    rule = f"{name} must be a sequence of arrays"
-    raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
-
-
 def attribute(read: Callable[[str, str, Any], Any], *names: str, shown: str | None = None) -> Kind:
     """Returns the kind of a static argument; `read` converts what callers may give to one form."""
     return Kind(read, names=names, shown=shown)
@@ -111,7 +104,7 @@ _ARRAY = "jax.Array | np.ndarray"
 _INDICES = Kind(as_indices, is_array=True, shown=_ARRAY)
 Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True, shown=_ARRAY)]
 DataList = Annotated[
-    Sequence[jax.Array | np.ndarray], Kind(_as_data_list, is_array=True, is_list=True, shown=f"Sequence[{_ARRAY}]")
+    Sequence[jax.Array | np.ndarray], Kind(as_data_list, is_array=True, is_list=True, shown=f"Sequence[{_ARRAY}]")
 ]
 Indices = Annotated[jax.Array | np.ndarray, _INDICES]
 ScalarIndices = Annotated[

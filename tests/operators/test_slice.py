@@ -352,7 +352,7 @@ def test_mistakes_are_named(change, error, match):
 @pytest.mark.parametrize(
     ("args", "kwargs", "match"),
     [
-        ((X, (0,), (1,)), {}, "missing a required argument: 'input_window_strides'"),
+        ((X, (0,), (1,)), {}, "missing 1 required positional argument: 'input_window_strides'"),
         ((X, (0,), (1,), (1,)), {"input": X}, "multiple values for argument 'input'"),
         ((X, (0,), (1,), (1,)), {"axis": 0}, "unexpected keyword argument 'axis'"),
     ],

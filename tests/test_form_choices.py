@@ -218,7 +218,7 @@ CHOSEN_ON_A_CPU = {
         False,
     ),
     "turned": (TURNED_BYTES, (2**17,), np.uint8, "stablehlo.case", True),
-    "turned, 4 bytes": (TURNED_BYTES, (2**17,), np.float32, "stablehlo.case", False),
+    "turned, 4 bytes": (TURNED_BYTES, (2**17,), np.float32, "stablehlo.while", True),
     "turned, neighbours in many sets": (TURNED_ODDLY, (132000,), np.uint8, "stablehlo.case", False),
 }
 
@@ -289,3 +289,23 @@ def test_cpus_choose_by_the_places_of_what_moves():
     for form, functions in calls.items():
         for function in functions:
             assert form in chosen_on("cpu", function, pictures)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns", "form"),
+    [
+        ("float32", 4096, 4096, "panels"),
+        ("float32", 4000, 4000, None),  # whose rows, of 16000 bytes, lie in all sets of a cache
+        ("float32", 32, 4096, None),  # few rows, which one set holds
+        ("float64", 1000, 1024, "panels"),
+        ("bfloat16", 11008, 4096, "panels"),
+        ("bfloat16", 4096, 11008, "panels"),
+        ("bfloat16", 32000, 512, "branched"),
+        ("uint8", 32000, 1024, "branched"),
+        ("uint8", 4096, 4096, "panels"),
+    ],
+)
+def test_cpus_transpose_rows_that_evict_each_other_in_panels(dtype, rows, columns, form):
+    x = jax.ShapeDtypeStruct((rows * columns,), dtype)
+    with jax.enable_x64(True):
+        assert chosen_on("cpu", lambda x: dml_jax.as_strided(x, (columns, rows), (1, columns)), x) == ({form} - {None})

@@ -50,6 +50,7 @@ APPLIED = {
     "gather words": ("words", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
     "gather_nd words": ("words", lambda x: dml_jax.gather_nd(x, np.int32([[1], [-1]])), TABLE_ROWS),
     "as_strided branched": ("branched", lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)), TABLE_ROWS),
+    "as_strided panels": ("panels", lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)), TABLE_ROWS),
     "gather bounded": ("bounded", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
     "gather_nd bounded": (
         "bounded",
@@ -263,7 +264,9 @@ def test_an_explicit_mesh(form, function, x):
         assert_same_bits(jax.vmap(function)(sharded), np.stack([function(x), function(-x)]))
 
 
-@pytest.mark.parametrize("name", ["as_strided branched", "gather bounded", "scatter_nd copied", "joined in a run"])
+@pytest.mark.parametrize(
+    "name", ["as_strided branched", "as_strided panels", "gather bounded", "scatter_nd copied", "joined in a run"]
+)
 def test_inside_of_a_shard_map(name):
     """What is chosen on CPUs, where JAX checks what varies among the devices."""
     form, function, x = APPLIED[name]

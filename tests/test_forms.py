@@ -153,7 +153,49 @@ def test_views(dtype, which):
     buffer = random_bits((99,), dtype)
     assert_forms_equal_plain(["words"], [(view, buffer) for view in VIEWS[which]])
     dense = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in DENSE[which]]
-    assert_forms_equal_plain(["joined", "branched"], [(view, buffer) for view in dense])
+    assert_forms_equal_plain(["joined", "branched", "panels"], [(view, buffer) for view in dense])
+
+
+def transposed(rows, columns, batch=1):
+    """The view of matrices, one behind the other, whose rows become columns."""
+    return partial(dml_jax.as_strided, sizes=(batch, columns, rows), strides=(rows * columns, 1, columns))
+
+
+@pytest.mark.thinned
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "bfloat16", "float32", "complex64", "float8_e5m2"])
+@pytest.mark.parametrize("rows", [2, 15, 16, 17, 31, 40])
+def test_panels_of_matrices(dtype, rows):
+    """Sixteen rows at a time: fewer than there are, as many, and a last panel that starts early."""
+    buffer = random_bits((3 * rows * 70,), dtype)
+    with use_form("panels"):
+        turned = jax.jit(lambda x: transposed(rows, 70, 3)(x))(buffer)
+        assert "while" in jax.jit(lambda x: transposed(rows, 70, 3)(x)).lower(buffer).as_text()
+    assert_same_bits(turned, buffer.reshape(3, rows, 70).swapaxes(1, 2))
+
+
+PIXELS = np.arange(2 * 5 * 3 * 7, dtype=np.uint16).reshape(2, 5, 3, 7)
+
+
+@pytest.mark.parametrize(
+    ("order", "is_matrix"),
+    [
+        ((0, 3, 1, 2), True),  # NHWC as NCHW
+        ((0, 2, 3, 1), True),  # and back
+        ((3, 0, 1, 2), True),
+        ((1, 2, 3, 0), True),
+        ((0, 1, 3, 2), True),
+        ((0, 2, 1, 3), False),  # its elements are rows of 7
+        ((3, 2, 1, 0), False),
+        ((2, 0, 3, 1), False),
+        ((0, 1, 2, 3), False),
+    ],
+)
+def test_panels_take_what_is_a_transpose_of_matrices(order, is_matrix):
+    view = PIXELS.transpose(order)
+    with use_form("panels"):
+        read = jax.jit(lambda x: dml_jax.as_strided(x, view.shape, [n // 2 for n in view.strides]))
+        assert ("while" in read.lower(PIXELS.reshape(-1)).as_text()) == is_matrix
+        assert_same_bits(read(PIXELS.reshape(-1)), view)
 
 
 @pytest.mark.parametrize("form", ["plain", "words"])

@@ -51,6 +51,16 @@ APPLIED = {
     "gather_nd words": ("words", lambda x: dml_jax.gather_nd(x, np.int32([[1], [-1]])), TABLE_ROWS),
     "as_strided branched": ("branched", lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)), TABLE_ROWS),
     "as_strided panels": ("panels", lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)), TABLE_ROWS),
+    "as_strided integers": (
+        "integers",
+        lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)),
+        TABLE_ROWS.astype(np.float16),
+    ),
+    "as_strided_scatter copied": (
+        "copied",
+        lambda x: dml_jax.as_strided_scatter(x.reshape(-1), 2 * x[:2], (12, 1), offset=4),
+        TABLE_ROWS,
+    ),
     "gather bounded": ("bounded", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
     "gather_nd bounded": (
         "bounded",
@@ -265,7 +275,16 @@ def test_an_explicit_mesh(form, function, x):
 
 
 @pytest.mark.parametrize(
-    "name", ["as_strided branched", "as_strided panels", "gather bounded", "scatter_nd copied", "joined in a run"]
+    "name",
+    [
+        "as_strided branched",
+        "as_strided panels",
+        "as_strided integers",
+        "as_strided_scatter copied",
+        "gather bounded",
+        "scatter_nd copied",
+        "joined in a run",
+    ],
 )
 def test_inside_of_a_shard_map(name):
     """What is chosen on CPUs, where JAX checks what varies among the devices."""

@@ -153,7 +153,7 @@ def test_views(dtype, which):
     buffer = random_bits((99,), dtype)
     assert_forms_equal_plain(["words"], [(view, buffer) for view in VIEWS[which]])
     dense = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in DENSE[which]]
-    assert_forms_equal_plain(["joined", "branched", "panels"], [(view, buffer) for view in dense])
+    assert_forms_equal_plain(["joined", "branched", "panels", "integers"], [(view, buffer) for view in dense])
 
 
 def transposed(rows, columns, batch=1):

@@ -14,7 +14,7 @@ from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
 from ..lowering.forms import forced_form
 from ..lowering.scatter import copies_table
-from ..lowering.strided import in_storage_order, update
+from ..lowering.strided_writes import in_storage_order, update
 
 __all__ = ["BufferSpec", "Program"]
 
@@ -140,7 +140,7 @@ class Program:
         layout = self._stored[port].layout
         if self._fills(port, out):
             return in_storage_order(output, layout).reshape(out.shape)
-        return update(out, output, layout)
+        return update(out, output, layout, "plain")  # in place, as `out` is donated
 
     def _fills(self, port: str, out: jax.Array) -> bool:
         layout = self._stored[port].layout

@@ -12,7 +12,8 @@ import numpy as np
 from jax import lax
 
 from ..lowering.forms import forced_form
-from ..lowering.strided import in_storage_order, place, view
+from ..lowering.strided import view
+from ..lowering.strided_writes import in_storage_order, place
 from ..strides.layout import Layout
 from .tensor import TensorDesc, packed_strides
 

@@ -20,9 +20,11 @@ __all__ = [
     "index_dtype",
     "is_float",
     "is_float8",
+    "is_half",
     "is_key",
     "is_narrow",
     "is_not_zero",
+    "permute_as_integers",
 ]
 
 
@@ -39,6 +41,11 @@ def is_narrow(dtype: Any) -> bool:
 def is_float(dtype: Any) -> bool:
     """Devices add up what each has read of a sharded table, and -0.0 + 0.0 is 0.0."""
     return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits == 8 * dtype.itemsize
+
+
+def is_half(dtype: Any) -> bool:
+    """XLA:CPU vectorises no loop that moves floats of 16 bits one by one."""
+    return is_float(dtype) and dtype.itemsize == 2
 
 
 def is_key(array: Any) -> bool:
@@ -106,6 +113,14 @@ def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool
         return lax.bitcast_convert_type(move(where, *images), dtype)
 
     return moved
+
+
+def permute_as_integers(move: Move) -> Move:
+    """`move`, which permutes elements, on the integer images of 16-bit floats, for CPUs; JAX cannot differentiate it.
+
+    XLA takes casts back that surround a loop, and moves floats; so a barrier keeps one out.
+    """
+    return as_bits(lambda where, *data: lax.optimization_barrier(move(where, *data)), is_half)
 
 
 def _move_pairs(move: Move, where: Any, *data: jax.Array) -> jax.Array:

@@ -9,16 +9,22 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .bits import hide_constant
+from .bits import as_bits, hide_constant
 from .bounded import SHORT
 from .forms import known_bytes
 
-__all__ = ["has_short_rows", "in_branch", "slice_runs"]
+__all__ = ["copy_in_a_loop", "has_short_rows", "in_branch", "slice_runs"]
 
 
 def in_branch(move: Callable[[jax.Array], jax.Array], array: jax.Array) -> jax.Array:
-    """`move(array)`, from a branch that is always taken."""
-    return lax.cond(hide_constant(True), move, lambda array: jnp.zeros_like(move(array)), array)
+    """`move(array)`, with its bits, from a branch that is always taken. Casts outside would be passes of their own."""
+    keep_bits = partial(as_bits(lambda _, array: move(array)), None)
+    return lax.cond(hide_constant(True), keep_bits, lambda array: jnp.zeros_like(move(array)), array)
+
+
+def copy_in_a_loop(array: jax.Array) -> jax.Array:
+    """The same elements, each chosen by a condition that XLA does not know, and so by a loop over all of them."""
+    return lax.select(hide_constant(True), array, jnp.zeros_like(array))
 
 
 def slice_runs(array: jax.Array, start: int, size: int, axis: int) -> jax.Array:

@@ -63,6 +63,7 @@ FormName = Literal[
     "bounded",
     "branched",
     "panels",
+    "integers",
     "flattened",
     "windowed",
     "chunks",
@@ -102,6 +103,7 @@ FORMS: Mapping[FormName, str] = {
     "bounded": "elements of a short row pass bounds that change none, and their loop is vectorised",
     "branched": "what moves is compiled alone, in a branch",
     "panels": "rows become columns sixteen at a time, from a copy in which they lie well in a cache",
+    "integers": "16-bit floats move as integers, of which XLA:CPU moves many at once",
     "flattened": "what lies in one run is moved as one dimension",
     "windowed": "rows with a border are chosen from windows of the flattened array",
     "chunks": "numbers are widened and combined in chunks that stay in the cache",
@@ -130,9 +132,9 @@ def use_form(name: FormName) -> Iterator[None]:
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "split_joined", "axis_last",
         "rows_first", "ranges", "concatenated", "gathered", "fanned_out", "flattened", "bounded", "copied", "branched",
-        "panels" or "windowed"; of what adds up, such as gradients of gathers, "inverse", "copies", "runs", "sampled",
-        "filled", "hottest", "parts", "wide", "chunks", "pulled", "numbered", "row_by_row", "turned" or "triangles"; of
-        what is greatest, "rounds" or "blocks"; of what is not zero, "flag_words".
+        "panels", "integers" or "windowed"; of what adds up, such as gradients of gathers, "inverse", "copies", "runs",
+        "sampled", "filled", "hottest", "parts", "wide", "chunks", "pulled", "numbered", "row_by_row", "turned" or
+        "triangles"; of what is greatest, "rounds" or "blocks"; of what is not zero, "flag_words".
 
     Raises:
       ConstraintError: another name.

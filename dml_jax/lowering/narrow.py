@@ -87,7 +87,7 @@ def move_narrow(
       back: what transposes it; by default what JAX makes of `move`.
       in_runs: whether what moves are few long runs, or many of whole words, which XLA:GPU copies fast.
       in_bytes: see `carry_bits`.
-      others: the same move of the whole on one device, by the names of forms that fit its sizes.
+      others: the same move of the whole on one device, by the names of forms that fit its sizes; they change no bit.
     """
     form = forced_form()
 
@@ -125,7 +125,7 @@ def _options(
     if joined := join_form(move, made, devices):
         forms["joined"] = joined
     if devices == 1:
-        forms |= {name: as_bits(other) for name, other in others.items()}
+        forms |= others
     return forms, {"itemsize": dtype.itemsize, "in_runs": in_runs, "bytes": known_bytes(made, *data)}
 
 

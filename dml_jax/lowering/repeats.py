@@ -85,7 +85,7 @@ def _options(input: Any, made: Any, repeats: Sequence[int], devices: int) -> Opt
     if is_key(input) or not known_bytes(input) or 0 in repeats:
         return forms, {"bytes": 0}
     if devices == 1:
-        forms["branched"] = as_bits(lambda _, input: _branched(input, repeats))
+        forms["branched"] = lambda _, input: _branched(input, repeats)
     forms["concatenated"] = as_bits(lambda _, input: _concatenated(input, repeats))
     fills_words = becomes_words(input.dtype) and input.shape[-1] % lanes(input.dtype) == 0
     if fills_words:

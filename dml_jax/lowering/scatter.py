@@ -1,12 +1,13 @@
 """The forms of a write through lax.scatter: plainly, rows as words, and into a copy that a loop of its own makes."""
 
 from functools import partial
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
-from .bits import as_bits, hide_constant, is_key, is_narrow
+from .bits import as_bits, is_key, is_narrow
+from .branches import copy_in_a_loop
 from .forms import SMALL, Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .linear import linear, transpose_of
 from .rows import Write
@@ -14,7 +15,7 @@ from .shards import on_each_device
 from .slices import Slices
 from .words import becomes_words, from_words, lanes, to_words
 
-__all__ = ["TABLE", "copies_table", "scatter_slices"]
+__all__ = ["TABLE", "copies_table", "is_tiny", "scatter_slices"]
 
 # On an H200, an eighth of the rows of a table of 256 MB; bandwidth as a part of a copy's in the same run. Both write a
 # donated table in place, words in a third of the time. Not on CPUs, where words would copy it.
@@ -53,10 +54,10 @@ def _options(
     if is_known and _rows_are_words(input, updates, write.slices, devices):
         forms["words"] = lambda indices, *data: from_words(plain(indices, *map(to_words, data)), input.dtype)
     if is_known and not is_key(input) and not is_narrow(input.dtype):  # whose images are copies already
-        forms["copied"] = lambda indices, input, updates: plain(indices, _copy(input), updates)
+        forms["copied"] = lambda indices, input, updates: plain(indices, copy_in_a_loop(input), updates)
     case = {
         "itemsize": input.dtype.itemsize,
-        "is_tiny": _is_tiny(input, updates),
+        "is_tiny": is_tiny(input, updates),
         "bytes": 2 * known_bytes(input),
     }
     return forms, case
@@ -64,16 +65,12 @@ def _options(
 
 def copies_table(input: jax.Array, updates: jax.Array) -> bool:
     """Whether a CPU copies a table that is not donated straight into the result, unless another form is forced."""
-    return 2 * known_bytes(input) >= SMALL and not is_narrow(input.dtype) and not _is_tiny(input, updates)
+    return 2 * known_bytes(input) >= SMALL and not is_narrow(input.dtype) and not is_tiny(input, updates)
 
 
-def _is_tiny(input: jax.Array, updates: jax.Array) -> bool:
+def is_tiny(input: Any, updates: Any) -> bool:
+    """Whether updates are so few that a pass over the table is not worth it, should the table be donated."""
     return TINY * known_bytes(updates) < known_bytes(input)
-
-
-def _copy(input: jax.Array) -> jax.Array:
-    """The same elements, each chosen by a condition that XLA does not know, and so by a loop over all of them."""
-    return lax.select(hide_constant(True), input, jnp.zeros_like(input))
 
 
 def _rows_are_words(input: jax.Array, updates: jax.Array, slices: Slices, devices: int) -> bool:

@@ -10,7 +10,8 @@ from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, custom, same_dtype
 from ..core.sharding import Dims
-from ..lowering.strided import update
+from ..lowering.forms import forced_form
+from ..lowering.strided_writes import update
 from ..strides.injective import collision
 from ..strides.layout import Layout
 from ._strides import BUFFER, INSIDE, lengths, not_negative, sizes_of
@@ -79,4 +80,4 @@ def as_strided_scatter(
     Source: an output tensor with the strides of DML_BUFFER_TENSOR_DESC. DirectML does not say what becomes of
       elements between; they keep their content here. Overlapping outputs, which it leaves open, are refused.
     """
-    return update(buffer, updates, Layout(updates.shape, tuple(strides), offset))
+    return update(buffer, updates, Layout(updates.shape, tuple(strides), offset), forced_form())

@@ -19,6 +19,7 @@ from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
+from ..lowering.bits import as_bits
 from ..lowering.forms import known_bytes
 from ..lowering.narrow import move_narrow
 
@@ -107,7 +108,7 @@ def join(inputs: DataList, axis: int, *, out_sharding: OutSharding = None) -> ja
 
     first = inputs[0]
     is_outermost = known_bytes(*inputs) > 0 and first.ndim > 1 and prod(first.shape[: axis % first.ndim]) == 1
-    others = {"flattened": concatenate_runs} if is_outermost else None
+    others = {"flattened": as_bits(concatenate_runs)} if is_outermost else None
     in_runs = all(known_bytes(x) and prod(x.shape[axis:]) * x.dtype.itemsize % 4 == 0 for x in inputs)
     return move_narrow(concatenate, None, *inputs, words=lambda _: concatenate, in_runs=in_runs, others=others)
 

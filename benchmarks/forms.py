@@ -84,10 +84,14 @@ def candidates(rows: Sequence[Row], size: int) -> Iterator[Candidate]:
     # Sorted indices that nobody has promised are another program's case, but for rows.
     distinct = {case.name: case for case in of_operators if "sorted" not in case.name or case.operator == "gather"}
     yield from (Candidate(case, case.call) for case in distinct.values())
-    for case in accumulate.cases(size) if any(row.table == "combine" for row in rows) else ():
+    gradients = (*accumulate.cases(size), *(accumulate.of_rows(*of, "uniform", {}) for of in GRADIENTS))
+    for case in gradients if any(row.table == "combine" for row in rows) else ():
         if case.moved <= 8 * size and "one id" not in case.name:
             yield Candidate(case, accumulate.gradient_of(case))
 
+
+# Tables that the benchmark of gradients lacks: rows, width, number of indices, type.
+GRADIENTS = ((1024, 1024, 8192, "bfloat16"), (16384, 32, 262144, "float64"))
 
 # What a row of depth_space that does not name a field is measured with.
 FREE = {
@@ -122,6 +126,18 @@ def _values(allowed: Any, usual: Sequence[Any]) -> Sequence[Any]:
     if isinstance(allowed, range):
         return [value for value in usual if value in allowed]
     return sorted(allowed) if allowed else usual
+
+
+# Bytes of an element, sizes in memory, and the order of the dimensions of a view.
+TURNED = (
+    (1, (1, 4096, 11008), (0, 2, 1)),
+    (2, (1, 4096, 11008), (0, 2, 1)),
+    (1, (32, 1024, 1024), (0, 2, 1)),
+    (2, (32, 1024, 1024), (0, 2, 1)),
+    (2, (1, 32000, 512), (0, 2, 1)),
+    (1, (64, 64, 4096), (2, 1, 0)),
+    (2, (64, 64, 4096), (2, 1, 0)),
+)
 
 
 def _others(size: int) -> Iterator[Case]:
@@ -165,6 +181,15 @@ def _others(size: int) -> Iterator[Case]:
             lambda: (normal((16, size // 64), "float32"),),
             size,
             tolerance=2**-16,
+        )
+    for itemsize, (a, b, c), order in TURNED:
+        strides = b * c, c, 1
+        yield Case(
+            "as_strided",
+            f"{a}x{b}x{c} with dimensions {order}, {itemsize} bytes",
+            {"sizes": tuple((a, b, c)[d] for d in order), "strides": tuple(strides[d] for d in order)},
+            lambda n=a * b * c, itemsize=itemsize: (data((n,), itemsize),),
+            2 * a * b * c * itemsize,
         )
     columns = 2**16
     for itemsize in (1, 2):

@@ -17,7 +17,7 @@ from .case import Case
 from .contenders import Contender, JaxRun, Run
 from .peers import cupy_run, has_cupy, torch_run
 
-__all__ = ["cases", "contenders", "gradient_of"]
+__all__ = ["cases", "contenders", "gradient_of", "of_rows"]
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -48,13 +48,13 @@ def cases(size: int) -> Iterator[Case]:
     for (rows, width, number), dtype, kind in _each(TABLES):
         rows, number = rows // part if rows > 1000 else rows, number // part
         if kind != "permutation" or rows == number:
-            yield _of_rows(rows, width, number, dtype, kind, {})
+            yield of_rows(rows, width, number, dtype, kind, {})
     for (shape, axis), dtype, kind in _each(ELEMENTS):
         yield _of_elements((shape[0] // part, shape[1]), axis, dtype, kind)
     for (rows, width), dtype in ((of, dtype) for of in LABELS for dtype in DTYPES):
         yield _of_labels(rows // part, width, dtype)
     for (rows, width), dtype in ((of, dtype) for of in PROMISED for dtype in DTYPES):
-        yield _of_rows(rows // part, width, rows // part, dtype, "permutation", {"unique_indices": True})
+        yield of_rows(rows // part, width, rows // part, dtype, "permutation", {"unique_indices": True})
 
 
 def contenders(*, peers: bool) -> list[Contender]:
@@ -73,7 +73,8 @@ def _each(of: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
     return ((each, dtype, kind) for each in of for dtype in DTYPES for kind in DISTRIBUTIONS)
 
 
-def _of_rows(rows: int, width: int, number: int, dtype: str, kind: str, promises: dict[str, bool]) -> Case:
+def of_rows(rows: int, width: int, number: int, dtype: str, kind: str, promises: dict[str, bool]) -> Case:
+    """The gradient of so many rows, gathered from a table, whose indices have a distribution."""
     return _case(
         "gather",
         f"{number} of {rows}x{width} {dtype} {'promised ' if promises else ''}{kind}",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -51,9 +51,15 @@ class Case:
 
     def call(self, *arrays: Any) -> Any:
         """The call of dml_jax."""
+        return self.function(*arrays)
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The same, found once: what takes arrays and adds the attributes."""
         function = getattr(dml_jax, self.operator)
         takes_a_list = any(kind.is_list for kind in function.kinds.values())
-        return function(*((arrays,) if takes_a_list else arrays), **self.attributes)
+        attributes = self.attributes
+        return (lambda *arrays: function(arrays, **attributes)) if takes_a_list else partial(function, **attributes)
 
     def needs_x64(self, arrays: Arrays) -> bool:
         """Whether its data has 64 bits."""

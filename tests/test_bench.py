@@ -173,7 +173,7 @@ class NumPyAsCuPy(SimpleNamespace):
 
 
 GRADIENTS = [
-    accumulate._of_rows(9, 4, 20, "float32", "Zipf", {}),
+    accumulate.of_rows(9, 4, 20, "float32", "Zipf", {}),
     accumulate._of_elements((5, 4), 0, "float32", "uniform"),
     accumulate._of_elements((5, 4), 1, "float32", "one id"),
 ]
@@ -200,7 +200,7 @@ def test_every_contender_of_gradients_gives_the_same_bits(monkeypatch):
         assert not find_spec("torch") or "torch scatter_add_" in runs
         assert measuring._compare(runs, case.tolerance) == dict.fromkeys(runs, True)
     of_cupy = found[-1]
-    narrow = accumulate._of_rows(9, 4, 20, "bfloat16", "Zipf", {})
+    narrow = accumulate.of_rows(9, 4, 20, "bfloat16", "Zipf", {})
     assert of_cupy.name == "CuPy"
     assert of_cupy.start(narrow, [narrow.make()]) is None
 

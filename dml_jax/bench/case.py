@@ -51,10 +51,10 @@ class Case:
 
     def call(self, *arrays: Any) -> Any:
         """The call of dml_jax."""
-        return self.function(*arrays)
+        return self.prepared(*arrays)
 
     @property
-    def function(self) -> Callable[..., Any]:
+    def prepared(self) -> Callable[..., Any]:
         """The same, found once: what takes arrays and adds the attributes."""
         function = getattr(dml_jax, self.operator)
         takes_a_list = any(kind.is_list for kind in function.kinds.values())

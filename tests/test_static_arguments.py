@@ -14,7 +14,7 @@ CALLS = {
     "integers": lambda one: dml_jax.tile(X, (1, one, 1, 1)),
     "a row": lambda one: dml_jax.tile(X, jnp.full(4, one)),
     "a number": lambda one: dml_jax.gemm(X, X, alpha=one),
-    "numbers": lambda one: dml_jax.resample(X, scales=one),
+    "numbers": lambda one: dml_jax.resample(X, X.shape, scales=one),
     "a flag": lambda one: dml_jax.gemm(X, X, trans_a=one > 0),
     "a promise": lambda one: dml_jax.gather(X, np.int32([0]), 1, unique_indices=one > 0),
 }

@@ -15,7 +15,9 @@ from .linear import Move, linear, transpose_of
 
 __all__ = [
     "as_bits",
+    "as_guarded_bits",
     "carry_bits",
+    "fence",
     "hide_constant",
     "index_dtype",
     "is_float",
@@ -115,12 +117,43 @@ def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool
     return moved
 
 
-def permute_as_integers(move: Move) -> Move:
-    """`move`, which permutes elements, on the integer images of 16-bit floats, for CPUs; JAX cannot differentiate it.
+def fence(move: Move) -> Move:
+    """Keeps casts out of what moves on CPUs: XLA takes casts back that surround it, and moves floats.
 
-    XLA takes casts back that surround a loop, and moves floats; so a barrier keeps one out.
+    Those it quiets, flushes if they are subnormal, and moves one by one.
     """
-    return as_bits(lambda where, *data: lax.optimization_barrier(move(where, *data)), is_half)
+
+    def fenced(where: Any, *data: jax.Array) -> jax.Array:
+        return lax.platform_dependent(move(where, *data), cpu=lax.optimization_barrier, default=lambda moved: moved)
+
+    return fenced
+
+
+def as_guarded_bits(move: Move) -> Move:
+    """As `as_bits`, of a move that repeats elements or chooses among them: LLVM would take the casts back.
+
+    On CPUs zeros are added bit by bit that neither XLA nor LLVM knows, because they are computed from coordinates.
+    """
+
+    def guarded(where: Any, *images: jax.Array) -> jax.Array:
+        return lax.platform_dependent(move(where, *images), cpu=_or_zeros, default=lambda moved: moved)
+
+    def moved(where: Any, *data: jax.Array) -> jax.Array:
+        return (as_bits(guarded) if is_narrow(data[0].dtype) else move)(where, *data)
+
+    return moved
+
+
+def _or_zeros(images: jax.Array) -> jax.Array:
+    if not all(isinstance(n, int) for n in images.shape) or not images.ndim:
+        return lax.optimization_barrier(images)
+    indices = (lax.broadcasted_iota(jnp.int32, images.shape, d) for d in range(images.ndim))
+    return images | (sum(indices, jnp.zeros(images.shape, jnp.int32)) >= sum(images.shape)).astype(images.dtype)
+
+
+def permute_as_integers(move: Move) -> Move:
+    """`move`, which permutes elements, on the integer images of 16-bit floats; JAX cannot differentiate it."""
+    return as_bits(fence(move), is_half)
 
 
 def _move_pairs(move: Move, where: Any, *data: jax.Array) -> jax.Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .bits import as_bits, hide_constant
+from .bits import as_bits, fence, hide_constant
 from .bounded import SHORT
 from .forms import known_bytes
 
@@ -17,9 +17,8 @@ __all__ = ["copy_in_a_loop", "has_short_rows", "in_branch", "slice_runs"]
 
 
 def in_branch(move: Callable[[jax.Array], jax.Array], array: jax.Array) -> jax.Array:
-    """`move(array)`, with its bits, from a branch that is always taken. Casts outside would be passes of their own."""
-    keep_bits = partial(as_bits(lambda _, array: move(array)), None)
-    return lax.cond(hide_constant(True), keep_bits, lambda array: jnp.zeros_like(move(array)), array)
+    """`move(array)`, from a branch that is always taken."""
+    return lax.cond(hide_constant(True), move, lambda array: jnp.zeros_like(move(array)), array)
 
 
 def copy_in_a_loop(array: jax.Array) -> jax.Array:
@@ -30,8 +29,12 @@ def copy_in_a_loop(array: jax.Array) -> jax.Array:
 def slice_runs(array: jax.Array, start: int, size: int, axis: int) -> jax.Array:
     """Elements [start, start + size) along an axis: the dimensions from there on as one, whose loop is long."""
     sizes, run = array.shape, prod(array.shape[axis + 1 :])
-    cut = partial(lax.slice_in_dim, start_index=start * run, limit_index=(start + size) * run, axis=1)
-    flat = in_branch(cut, array.reshape(prod(sizes[:axis]), sizes[axis] * run))
+
+    def cut(_: None, array: jax.Array) -> jax.Array:
+        return lax.slice_in_dim(array, start * run, (start + size) * run, axis=1)
+
+    # Casts outside of the branch would be passes of their own.
+    flat = in_branch(partial(as_bits(fence(cut)), None), array.reshape(prod(sizes[:axis]), sizes[axis] * run))
     return flat.reshape(*sizes[:axis], size, *sizes[axis + 1 :])
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .bits import as_bits, carry_bits, is_narrow
+from .bits import as_bits, carry_bits, fence, is_narrow
 from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, known_bytes, shapes_of
 from .linear import linear
 from .ranges import permute_in_ranges
@@ -292,7 +292,7 @@ def rearrange(input: jax.Array, blocks: Blocks) -> jax.Array:
     if is_plain(partial(_options, *shapes_of(input), blocks), TABLE, form):
         plain = partial(_plain, blocks=blocks)
         is_bfloat16 = input.dtype == jnp.bfloat16
-        return carry_bits(_fence(plain), None, input) if is_bfloat16 else plain(input)
+        return carry_bits(fence(lambda _, input: plain(input)), None, input) if is_bfloat16 else plain(input)
     shards = known_shards()
     forward = move_on_each_device(_form(blocks, form), shards)
     back = move_on_each_device(_form(blocks.inverse, form), shards and shards.inverse)
@@ -350,17 +350,9 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
     return forms, case
 
 
-def _fence(move: Callable[[jax.Array], jax.Array]) -> Form:
-    """Keeps casts out of the loop that permutes: XLA:CPU of jaxlib 0.11.2 quiets NaNs of bfloat16 there."""
-
-    def fenced(_: None, input: jax.Array) -> jax.Array:
-        return lax.platform_dependent(move(input), cpu=lax.optimization_barrier, default=lambda moved: moved)
-
-    return fenced
-
-
 def _keep_bits(move: Callable[[jax.Array], jax.Array], dtype: Any) -> Form:
-    return as_bits(_fence(move)) if dtype == jnp.bfloat16 else lambda _, input: move(input)
+    keep: Form = lambda _, input: move(input)  # noqa: E731
+    return as_bits(fence(keep)) if dtype == jnp.bfloat16 else keep
 
 
 def _plain(input: jax.Array, blocks: Blocks, *, held: bool = False) -> jax.Array:

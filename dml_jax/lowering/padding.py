@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .bits import as_bits, index_dtype, is_key
+from .bits import as_bits, as_guarded_bits, index_dtype, is_key
 from .borders import PERIODS, Run, cut_runs, source_of
 from .forms import Choice, Form, Options, choose_form, forced_form, known_bytes, shapes_of
 from .gather import Read
@@ -68,7 +68,7 @@ def pad_with_copies(array: jax.Array, start: Sequence[int], end: Sequence[int], 
 def _options(
     array: Any, made: Any, move: Move, start: Sequence[int], end: Sequence[int], mode: str, devices: int
 ) -> Options:
-    forms: dict[str, Form] = {"plain": as_bits(move)}
+    forms: dict[str, Form] = {"plain": as_guarded_bits(move)}
     if is_key(array) or not known_bytes(array):
         return forms, {"bytes": 0}
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .bits import as_bits, is_key
+from .bits import as_bits, as_guarded_bits, is_key
 from .bounded import SHORT
 from .branches import in_branch
 from .forms import Choice, Form, Options, choose_form, forced_form, known_bytes, shapes_of
@@ -81,12 +81,12 @@ def _options(input: Any, made: Any, repeats: Sequence[int], devices: int) -> Opt
     def move(_: None, input: jax.Array) -> jax.Array:
         return jnp.tile(input, repeats)
 
-    forms: dict[str, Form] = {"plain": as_bits(move)}
+    forms: dict[str, Form] = {"plain": as_guarded_bits(move)}
     if is_key(input) or not known_bytes(input) or 0 in repeats:
         return forms, {"bytes": 0}
     if devices == 1:
-        forms["branched"] = lambda _, input: _branched(input, repeats)
-    forms["concatenated"] = as_bits(lambda _, input: _concatenated(input, repeats))
+        forms["branched"] = as_bits(lambda _, input: _branched(input, repeats))
+    forms["concatenated"] = as_guarded_bits(lambda _, input: _concatenated(input, repeats))
     fills_words = becomes_words(input.dtype) and input.shape[-1] % lanes(input.dtype) == 0
     if fills_words:
         forms["words"] = lambda _, input: from_words(jnp.tile(to_words(input), repeats), input.dtype)

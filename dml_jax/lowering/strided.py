@@ -14,6 +14,7 @@ from ..strides.layout import Group, Layout, span
 from .bits import (
     as_bits,
     carry_bits,
+    fence,
     index_dtype,
     is_float,
     is_half,
@@ -120,7 +121,8 @@ def view(buffer: Any, layout: Layout, form: str | None, deterministic: bool = Fa
     adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)
     if not adds_up and is_plain(options, TABLE, form):
         move = lambda _, buffer: _view(buffer, layout)  # noqa: E731
-        return carry_bits(move, None, buffer)
+        is_cast = buffer.dtype == jnp.bfloat16 and layout.is_dense
+        return carry_bits(fence(move) if is_cast else move, None, buffer)
     return linear(choose_form(options, TABLE, form), back)(None, buffer)
 
 
@@ -179,7 +181,8 @@ def _plain(dtype: Any, layout: Layout, devices: int) -> Form:
 
     # Where the buffer may be sharded, devices add up what each has gathered.
     added = devices > 1 and not layout.is_nested
-    return as_bits(read, is_float if added else is_narrow)
+    move = fence(read) if is_bfloat16 and layout.is_dense else read
+    return as_bits(move, is_float if added else is_narrow)
 
 
 def _never(layout: Layout) -> jax.Array:

@@ -106,7 +106,7 @@ def test_a_missing_argument_is_told_with_the_public_name(name):
 def test_a_wrong_call_is_told_with_the_name_of_the_function(call, message):
     with pytest.raises(TypeError) as caught:
         call(jnp.zeros(3, int))
-    assert str(caught.value) == message
+    assert str(caught.value).removesuffix(". Did you mean 'axis'?") == message  # which Python 3.13 asks
 
 
 def test_a_traceback_shows_the_source_that_reads_the_arguments():

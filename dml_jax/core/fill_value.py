@@ -21,12 +21,16 @@ Number = complex | np.generic | np.ndarray | jax.Array
 def as_fill(operator: str, name: str, fill_value: Any, input: Any, mode: str, needed: str = "fill") -> Any:
     """Returns the fill value as a 0-d array of the input's dtype: traced, so that a new value compiles nothing.
 
+    A zero is None instead, which costs no operand; so is the value of a mode that needs none.
+
     Raises:
       ConstraintError: a fill value other than 0 without the mode that needs it.
       DataTypeError: no number, or one that the dtype of `input` cannot hold.
     """
     if mode == needed:
         given = 0 if fill_value is None else fill_value
+        if type(given) is int and given == 0 and _kept(given, input.dtype) is not None:
+            return None
         return as_number(operator, name, given, input, "a number (0 if not given)")
     is_zero = isinstance(fill_value, int | float | np.number) and fill_value == 0
     if fill_value is None or (is_zero and needed != "fill"):
@@ -46,7 +50,7 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     if is_plain and is_read(like) and get_abstract_mesh().empty:
         default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
         sent, devices = _sent(given, dtype, default)
-        if devices == like.devices():
+        if sent is not None and (not like.committed or devices == like.devices()):
             return sent
     found = _kept(given, dtype) if is_plain else _held(given, dtype)
     if found is not None:

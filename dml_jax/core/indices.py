@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..lowering.bits import carry_bits, hide_constant, index_dtype, is_narrow
+from ..lowering.fills import number_or_zero
 from ..lowering.forms import forced_form
 from ..lowering.gather import Read, gather_slices
 from ..lowering.reduce import reduce_slices
@@ -74,7 +75,7 @@ def read(
       indices: integers [..., coordinates of a tuple]; they may be negative or out of range.
       slices: which dimensions of `input` the tuples address, and where the slices stand in the output.
       mode: a `ReadMode`: what an index out of range reads.
-      fill_value: what `mode="fill"` reads there, of the dtype of `input`.
+      fill_value: what `mode="fill"` reads there, of the dtype of `input`; None for zero.
       promises: what the caller promises about the indices.
       sorted_along_axis: whether the indices ascend along the axis that they replace.
     """
@@ -101,11 +102,10 @@ def read(
     values = gather_slices(indices, input, how, forced_form())
     if mode != "fill":
         return values
-    assert fill_value is not None
     inside = jnp.all((indices >= 0) & (indices < _row(sizes, indices)), axis=-1)
     kept = [d for d in range(values.ndim) if d not in slices.placed]
     inside = lax.broadcast_in_dim(inside, values.shape, kept)
-    return carry_bits(jnp.where, inside, values, jnp.asarray(fill_value))
+    return carry_bits(jnp.where, inside, values, number_or_zero(fill_value, input.dtype))
 
 
 def write(

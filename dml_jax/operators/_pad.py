@@ -32,6 +32,7 @@ from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
+from ..lowering.fills import number_or_zero
 from ..lowering.narrow import move_narrow
 from ..lowering.padding import pad_with_copies
 from ..lowering.windowed import fits_windows, pad_in_windows
@@ -155,6 +156,7 @@ def pad(
     array, start, end = jnp.asarray(input), tuple(start_padding), tuple(end_padding)
     if mode != "constant":
         return pad_with_copies(array, start, end, mode)
+    value = number_or_zero(value, array.dtype)
     config = [(before, behind, 0) for before, behind in zip(start, end, strict=True)]
     move = lambda _, array, value: lax.pad(array, value, config)  # noqa: E731
 
@@ -162,7 +164,7 @@ def pad(
         return pad_in_windows(array, start, end, mode, lambda part: move(None, part, value), value)
 
     others = {"windowed": in_windows} if fits_windows(array, start, end, mode) else None
-    return move_narrow(move, None, array, jnp.asarray(value), in_bytes=True, others=others)
+    return move_narrow(move, None, array, value, in_bytes=True, others=others)
 
 
 SIZES = sizes_follow("output", _padded, "{start_padding} + {input}.{sizes} + {end_padding}")

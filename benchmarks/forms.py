@@ -105,20 +105,27 @@ FREE = {
 
 
 def _blocks(where: Mapping[str, Any], size: int) -> Iterator[Case]:
-    """Pictures whose rows of blocks fill lines of 64 bytes."""
+    """Pictures whose rows of blocks fill lines of 64 bytes; with larger blocks also others."""
     values = [_values(where.get(field), usual) for field, usual in FREE.items()]
     for to, data_format, order, b, itemsize, c in product(*values):
-        side = b * max(64, 768 // b // 64 * 64)
-        n = max(1, round(size / (itemsize * c * side * side)))
-        shape = (n, c, side, side) if to == "depth" else (n, c * b * b, side // b, side // b)
-        laid = shape if data_format == "NCHW" else (shape[0], *shape[2:], shape[1])
-        yield Case(
-            "depth_to_space" if to == "space" else "space_to_depth",
-            f"{data_format} {order} b={b} of {'x'.join(map(str, laid))}, {itemsize} bytes",
-            {"block_size": b, "order": order, "data_format": data_format},
-            lambda laid=laid, itemsize=itemsize: (data(laid, itemsize),),
-            2 * prod(shape) * itemsize,
-        )
+        for width in _widths(b):
+            side = b * width
+            n = max(1, round(size / (itemsize * c * side * side)))
+            shape = (n, c, side, side) if to == "depth" else (n, c * b * b, width, width)
+            laid = shape if data_format == "NCHW" else (shape[0], *shape[2:], shape[1])
+            yield Case(
+                "depth_to_space" if to == "space" else "space_to_depth",
+                f"{data_format} {order} b={b} of {'x'.join(map(str, laid))}, {itemsize} bytes",
+                {"block_size": b, "order": order, "data_format": data_format},
+                lambda laid=laid, itemsize=itemsize: (data(laid, itemsize),),
+                2 * prod(shape) * itemsize,
+            )
+
+
+def _widths(b: int) -> Sequence[int]:
+    """How many blocks are in a row."""
+    filling = max(64, 768 // b // 64 * 64)
+    return (filling, 50, 32) if b >= 5 else (filling,)
 
 
 def _values(allowed: Any, usual: Sequence[Any]) -> Sequence[Any]:
@@ -130,6 +137,7 @@ def _values(allowed: Any, usual: Sequence[Any]) -> Sequence[Any]:
 
 # Bytes of an element, sizes in memory, and the order of the dimensions of a view.
 TURNED = (
+    (1, (8192, 32, 128), (1, 0, 2)),
     (1, (1, 4096, 11008), (0, 2, 1)),
     (2, (1, 4096, 11008), (0, 2, 1)),
     (1, (32, 1024, 1024), (0, 2, 1)),

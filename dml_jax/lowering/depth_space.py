@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import jax
@@ -27,7 +27,8 @@ _NCHW = {"data_format": {"NCHW"}}
 _DCR = {"data_format": {"NHWC"}, "order": {"DCR"}}
 _CRD = {"data_format": {"NHWC"}, "order": {"CRD"}}
 _MANY = 2**62
-_LONG = range(33, _MANY)  # bytes; XLA:GPU has a plain form of its own for shorter rows
+_TO_DEPTH = {**_NCHW, "to": {"depth"}}
+_LINES = {"aligned": {64, 128}}  # rows of w are a multiple of so many bytes, and of no more up to 128
 _WHOLE = {"devices": {1}}  # not where a dimension may be sharded that the form merges with another
 TABLE = (
     Choice("cuda", "words", {**_DCR, "itemsize": {1, 2, 8}}, "0.90-1.0; plain 0.40 of 1 byte, 0.77 of 2, 0.84 of 8"),
@@ -69,92 +70,96 @@ TABLE = (
         {**_NCHW, "to": {"depth"}, "itemsize": {8}, "block_size": {2, 3, 4}},
         "0.98-1.0; plain 0.41-0.67",
     ),
+    # Larger blocks. Where rows of w are no multiple of 64 bytes, XLA:GPU finds tiles for a transpose that is split.
     Choice(
         "cuda",
         "tiles",
-        {**_NCHW, "to": {"depth"}, "itemsize": {2, 4}, "block_size": {6}, **_WHOLE},
-        "0.87-0.92; plain 0.67 of 2 bytes, 0.46 of 4",
+        {**_TO_DEPTH, **_WHOLE, "itemsize": {1, 2, 4}, "block_size": {6}},
+        "0.75-0.95; plain 0.38-0.57 of 1 byte, 0.55-0.69 of 2, 0.39-0.59 of 4",
     ),
     Choice(
         "cuda",
         "tiles",
-        {**_NCHW, "to": {"depth"}, "itemsize": {1, 2, 4, 8}, "block_size": {8}, "fills_lines": {True}, **_WHOLE},
-        "0.80-0.92 of 1 and 2 bytes, 0.84-1.0 of more; plain 0.40-0.46. Where rows of w are no multiple of 64 bytes,"
-        " XLA:GPU has a plain form of 0.86-0.97",
-    ),
-    Choice(
-        "cuda",
-        "tiles",
-        {**_NCHW, "to": {"depth"}, "itemsize": {1}, "block_size": {6}, "row_bytes": _LONG, **_WHOLE},
-        "0.80; plain 0.53",
-    ),
-    Choice(
-        "cuda",
-        "tiles",
-        {**_NCHW, "to": {"depth"}, "itemsize": {2, 4}, "block_size": {9, 12}, **_WHOLE},
-        "0.60-0.86; plain 0.26-0.50",
-    ),
-    Choice(
-        "cuda",
-        "tiles",
-        {**_NCHW, "to": {"depth"}, "itemsize": {4}, "block_size": {10}, **_WHOLE},
-        "0.62-0.73; plain 0.28",
+        {**_TO_DEPTH, **_WHOLE, **_LINES, "itemsize": {1, 2, 4, 8}, "block_size": {8}},
+        "0.80-0.92 of 1 and 2 bytes, 0.84-1.0 of more; plain 0.40-0.46, and 0.86-0.97 of other rows",
     ),
     Choice(
         "cuda",
         "rows_first",
-        {
-            **_NCHW,
-            **_WHOLE,
-            "to": {"depth"},
-            "itemsize": {4, 8},
-            "block_size": {14},
-            "fills_lines": {True},
-            "behind_x": range(768, _MANY),
-        },
+        {**_TO_DEPTH, **_WHOLE, "aligned": {128}, "itemsize": {4}, "block_size": {10}, "behind_x": range(768, _MANY)},
+        "0.80-0.86; tiles 0.67-0.74, plain 0.28. Of rows of 64 bytes 0.26-0.63, tiles 0.73-0.86",
+    ),
+    Choice(
+        "cuda",
+        "rows_first",
+        {**_TO_DEPTH, **_WHOLE, **_LINES, "itemsize": {4}, "block_size": {11, 13}, "behind_x": range(768, _MANY)},
+        "0.81-1.0, and 0.63-0.69 of rows of 64 bytes; split 0.50-0.74, plain 0.28",
+    ),
+    Choice(
+        "cuda",
+        "rows_first",
+        {**_TO_DEPTH, **_WHOLE, **_LINES, "itemsize": {4, 8}, "block_size": {14}, "behind_x": range(768, _MANY)},
         "0.85-1.0; split 0.66, plain 0.25-0.50. Of 256 elements behind x 0.50, of rows of 37 0.42-0.69",
     ),
     Choice(
         "cuda",
-        "ranges",
-        {**_NCHW, "to": {"depth"}, "itemsize": {1}, "block_size": {5, 7, 9, 10}, "row_bytes": _LONG, **_WHOLE},
-        "0.56-0.82; plain 0.39-0.66. Not of rows of up to 32 bytes: 0.46-0.65, split 0.66-0.73",
+        "tiles",
+        {**_TO_DEPTH, **_WHOLE, **_LINES, "itemsize": {2}, "block_size": {9, 12}},
+        "0.72-0.82; split 0.45-0.63, plain 0.26",
+    ),
+    Choice(
+        "cuda",
+        "tiles",
+        {**_TO_DEPTH, **_WHOLE, **_LINES, "itemsize": {4}, "block_size": {9, 10, 12}},
+        "0.73-0.91; split 0.42-0.64, plain 0.28",
     ),
     Choice(
         "cuda",
         "ranges",
-        {**_NCHW, "to": {"depth"}, "itemsize": {2}, "block_size": {7, 10}, **_WHOLE},
-        "0.73-0.82 of b=7, 0.52-0.57 of b=10; plain 0.51 and 0.31",
+        {**_TO_DEPTH, **_WHOLE, "aligned": {4, 8, 16, 32, 64, 128}, "itemsize": {1}, "block_size": {5, 9}},
+        "0.50-0.84; split 0.42-0.64, plain 0.38-0.70. Of other rows 0.27",
     ),
     Choice(
         "cuda",
         "ranges",
-        {**_NCHW, "to": {"depth"}, "itemsize": {4}, "block_size": {7}, **_WHOLE},
-        "0.65-0.72; plain 0.33",
+        {**_TO_DEPTH, **_WHOLE, **_LINES, "itemsize": {1, 2}, "block_size": {7, 10, 11}},
+        "0.67-0.92 of b=7, 0.58-0.73 of b=10, 0.60-0.70 of b=11; split 0.42-0.59, plain 0.30-0.51",
+    ),
+    Choice(
+        "cuda",
+        "ranges",
+        {**_TO_DEPTH, **_WHOLE, **_LINES, "itemsize": {4}, "block_size": {5, 7}},
+        "0.60-0.87; split 0.34-0.64, plain 0.32-0.64",
     ),
     Choice(
         "cuda",
         "split",
-        {**_NCHW, "to": {"depth"}, "itemsize": {1, 2}, "block_size": {*range(11, 32)} - {16}},
-        "0.49-0.88; plain 0.14-0.49. The same for b=16 and b=32, 0.62-1.0",
+        {**_TO_DEPTH, "itemsize": {1, 2}, "block_size": {*range(5, 32)} - {8, 16}},
+        "0.39-0.89 of 1 byte, 0.52-0.95 of 2; plain 0.14-0.74. The same for b=16 and b=32, 0.62-1.0",
     ),
     Choice(
         "cuda",
         "split",
-        {**_NCHW, "to": {"depth"}, "itemsize": {4}, "block_size": {5, 11, 13, 14, 15, 20}},
-        "0.54-0.86; plain 0.25-0.64",
+        {**_TO_DEPTH, "itemsize": {4}, "block_size": {5, 7, *range(9, 16), 20}},
+        "0.70-0.98 of rows that are no multiple of 64 bytes; plain 0.24-0.64",
     ),
     Choice(
         "cuda",
         "split",
-        {**_NCHW, "to": {"depth"}, "itemsize": {8}, "block_size": {5, 12, 14}},
+        {**_TO_DEPTH, "itemsize": {8}, "block_size": {5, 12, 14}},
         "0.59-0.82; plain 0.42-0.65. Of b=20 0.64, plain 0.81",
     ),
     Choice(
         "cuda",
+        "split",
+        {**_NCHW, "to": {"space"}, "itemsize": {1}, "block_size": {5, 6, 7}, "row_bytes": range(33)},
+        "0.48-0.68; plain 0.37-0.44. Of longer rows as fast as plain",
+    ),
+    Choice(
+        "cuda",
         "joined",
-        {**_NCHW, "to": {"space"}, "itemsize": {1}, "block_size": {7}},
-        "0.49-0.55; plain 0.40. b=10 and 12 vary from 0.19 to 0.73 by the number of channels; plain 0.45-0.62",
+        {**_NCHW, **_LINES, "to": {"space"}, "itemsize": {1}, "block_size": {7}},
+        "0.50-0.58; plain 0.42. Of rows of 100 bytes 0.47, plain 0.68. b=10 and 12 vary from 0.19 to 0.73 by the number of channels; plain 0.45-0.62",
     ),
     Choice(
         "cuda",
@@ -319,7 +324,7 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
         "order": blocks.order,
         "block_size": block_size,
         "itemsize": itemsize,
-        "fills_lines": sizes["w"] * itemsize % 64 == 0,
+        "aligned": gcd(sizes["w"] * itemsize, 128),
         "channels": sizes["c"],
         "row_bytes": sizes["w"] * itemsize,
         "behind_x": prod(sizes[letter] for letter in "".join(blocks.target).partition("x")[2]),

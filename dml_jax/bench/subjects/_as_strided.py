@@ -18,7 +18,7 @@ REAL = (
     ("pictures, NCHW as NHWC", (2, 3, 1), (3, 224, 224), _NARROW),
     ("features, NHWC as NCHW", (3, 1, 2), (56, 56, 256), _NARROW),
     ("weights, transposed", (2, 1), (11008, 4096), _NARROW),
-    ("heads of attention", (2, 1, 3), (2048, 32, 128), ("bfloat16",)),
+    ("heads of attention", (2, 1, 3), (2048, 32, 128), _NARROW),
     ("tubelets of 2x16x16", (2, 4, 1, 3, 5, 6), (2, 14, 16, 14, 16, 3), _NARROW),
 )
 

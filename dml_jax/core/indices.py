@@ -10,7 +10,6 @@ import numpy as np
 from jax import lax
 
 from ..lowering.bits import carry_bits, hide_constant, index_dtype, is_narrow
-from ..lowering.fills import number_or_zero
 from ..lowering.forms import forced_form
 from ..lowering.gather import Read, gather_slices
 from ..lowering.reduce import reduce_slices
@@ -105,7 +104,8 @@ def read(
     inside = jnp.all((indices >= 0) & (indices < _row(sizes, indices)), axis=-1)
     kept = [d for d in range(values.ndim) if d not in slices.placed]
     inside = lax.broadcast_in_dim(inside, values.shape, kept)
-    return carry_bits(jnp.where, inside, values, number_or_zero(fill_value, input.dtype))
+    filling = jnp.zeros((), input.dtype) if fill_value is None else jnp.asarray(fill_value)
+    return carry_bits(jnp.where, inside, values, filling)
 
 
 def write(

@@ -159,7 +159,8 @@ TABLE = (
         "cuda",
         "joined",
         {**_NCHW, **_LINES, "to": {"space"}, "itemsize": {1}, "block_size": {7}},
-        "0.50-0.58; plain 0.42. Of rows of 100 bytes 0.47, plain 0.68. b=10 and 12 vary from 0.19 to 0.73 by the number of channels; plain 0.45-0.62",
+        "0.50-0.58; plain 0.42. Of rows of 100 bytes 0.47, plain 0.68. b=10 and 12 vary from 0.19 to 0.73 by the"
+        " number of channels; plain 0.45-0.62",
     ),
     Choice(
         "cuda",

@@ -11,15 +11,10 @@ from jax import lax
 from .linear import Move
 from .words import as_integers, from_words, join_elements, join_words, lanes
 
-__all__ = ["can_fan_out", "fan_out", "fill", "fill_fanned_out", "number_or_zero"]
+__all__ = ["can_fan_out", "fan_out", "fill", "fill_fanned_out"]
 
 PARTS = 4
 AT_ONCE = 16  # bytes that a thread writes at most
-
-
-def number_or_zero(value: Any, dtype: Any) -> jax.Array:
-    """Returns a 0-d array, of zero for None: a zero that is known while tracing is no operand of a program."""
-    return jnp.zeros((), dtype) if value is None else jnp.asarray(value)
 
 
 def fill(value: Any, sizes: Sequence[int]) -> jax.Array:

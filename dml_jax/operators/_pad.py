@@ -15,6 +15,7 @@ from jax import lax
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import FLOAT, Input, Output, counted_by, named
+from ..core.fill_value import as_number
 from ..core.kinds import Data, Number, OutSharding, fill_in
 from ..core.operator import operator
 from ..core.rules import (
@@ -32,7 +33,6 @@ from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.fills import number_or_zero
 from ..lowering.narrow import move_narrow
 from ..lowering.padding import pad_with_copies
 from ..lowering.windowed import fits_windows, pad_in_windows
@@ -40,7 +40,7 @@ from ..lowering.windowed import fits_windows, pad_in_windows
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]
 
 Mode = Literal["constant", "edge", "reflection", "symmetric", "wrap"]
-PaddingValue = Annotated[Number, fill_in("constant", "Number")]
+PaddingValue = Annotated[Number | None, fill_in("constant", "Number | None")]
 
 
 class PaddingMode(enum.IntEnum):
@@ -109,7 +109,7 @@ def pad(
     end_padding: Sequence[int],
     *,
     mode: Mode = "constant",
-    value: PaddingValue = 0,
+    value: PaddingValue = None,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Adds elements before and after `input` along each dimension.
@@ -127,7 +127,7 @@ def pad(
       start_padding: how many elements come before, per dimension; integers, at least 0, as large as you like.
       end_padding: how many come behind, per dimension.
       mode: what the border is: "constant", "edge", "reflection", "symmetric" or "wrap".
-      value: of a constant border: a number that the dtype of `input` holds. For mode="constant" only.
+      value: of a constant border: a number that the dtype of `input` holds; 0 by default. For mode="constant" only.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
@@ -156,7 +156,9 @@ def pad(
     array, start, end = jnp.asarray(input), tuple(start_padding), tuple(end_padding)
     if mode != "constant":
         return pad_with_copies(array, start, end, mode)
-    value = number_or_zero(value, array.dtype)
+    if value is None:
+        value = as_number("pad", "value", 0, array, "a number (0 if not given)")
+    value = jnp.asarray(value)
     config = [(before, behind, 0) for before, behind in zip(start, end, strict=True)]
     move = lambda _, array, value: lax.pad(array, value, config)  # noqa: E731
 

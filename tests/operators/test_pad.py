@@ -523,6 +523,13 @@ def test_a_value_of_0_is_no_value():
     assert_same_bits(pad(X, (1, 0), (0, 0), mode="edge", value=0.0), pad(X, (1, 0), (0, 0), mode="edge"))
 
 
+@pytest.mark.parametrize(("given", "operands"), [({}, 1), ({"value": 0}, 1), ({"value": -0.0}, 2), ({"value": 3}, 2)])
+def test_a_zero_is_no_operand_of_the_program(given, operands):
+    """So the default costs nothing; another number is one, so that it compiles nothing new."""
+    (call,) = jax.make_jaxpr(lambda x: pad(x, (1, 0), (0, 1), **given))(X).eqns
+    assert len(call.invars) == operands
+
+
 def test_zeros_keep_their_sign():
     """Numbers that were given before are kept, and -0.0 equals 0.0."""
     for value, is_negative in ((0.0, False), (-0.0, True), (0, False), (-0.0, True)):

@@ -1,4 +1,4 @@
-"""Reads strided layouts by splits, slices, pads, transposes and broadcasts, and what is left by offsets."""
+"""Reads strided layouts: the table of forms, and how each of them reads."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,15 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from ..strides.layout import Group, Layout, span
+from ..strides.layout import Layout
 from .bits import (
     as_bits,
     carry_bits,
     fence,
-    index_dtype,
     is_float,
     is_half,
     is_key,
@@ -24,14 +22,13 @@ from .bits import (
 )
 from .branches import in_branch
 from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
-from .gather import Read, gather_slices
 from .linear import linear, transpose_of
 from .panels import transpose_in_panels
-from .slices import Slices
+from .strided_reads import as_shown, as_stored, read_view
 from .wide_types import wide_type
 from .words import as_integers, becomes_words, from_words, join_lanes, lanes, to_words, words_per_element
 
-__all__ = ["ELEMENT", "TABLE", "offsets_of", "pad_last", "view"]
+__all__ = ["TABLE", "view"]
 
 
 _MANY = 2**62
@@ -127,13 +124,13 @@ def view(buffer: Any, layout: Layout, form: str | None, deterministic: bool = Fa
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         wide = wide_type(cotangent.dtype)  # what is read more than once is added up in it, and rounded once
-        read = transpose_of(lambda _, buffer: _view(buffer, layout, deterministic))
+        read = transpose_of(lambda _, buffer: read_view(buffer, layout, deterministic))
         return [read(None, cotangent.astype(wide), [like[0].astype(wide)])[0].astype(cotangent.dtype)]
 
     options = partial(_options, *shapes_of(buffer), layout)
     adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)
     if not adds_up and is_plain(options, TABLE, form):
-        move = lambda _, buffer: _view(buffer, layout)  # noqa: E731
+        move = lambda _, buffer: read_view(buffer, layout)  # noqa: E731
         is_cast = buffer.dtype == jnp.bfloat16 and layout.is_dense
         return carry_bits(fence(move) if is_cast else move, None, buffer)
     return linear(choose_form(options, TABLE, form), back)(None, buffer)
@@ -150,17 +147,17 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
 
         def in_words(_: None, buffer: jax.Array) -> jax.Array:
             cut = lax.slice_in_dim(as_integers(buffer), 0, whole)
-            return from_words(_view(to_words(cut), words), buffer.dtype)
+            return from_words(read_view(to_words(cut), words), buffer.dtype)
 
         forms["words"] = in_words
     is_permuted = layout.is_dense and layout.dims != tuple(sorted(layout.dims))
     if count > 1 and is_permuted and prod(layout.sizes) % count == 0 and devices == 1:
-        forms["joined"] = lambda _, buffer: _join(_view(as_integers(buffer), layout), buffer.dtype)
+        forms["joined"] = lambda _, buffer: _join(read_view(as_integers(buffer), layout), buffer.dtype)
         forms["split_joined"] = lambda _, buffer: _join(_split_first(as_integers(buffer), layout), buffer.dtype)
     if devices == 1 and layout.is_dense:
         forms["branched"] = lambda _, buffer: _branched(buffer, layout)
     if layout.is_dense and is_half(buffer.dtype):
-        forms["integers"] = permute_as_integers(lambda _, buffer: _view(buffer, layout))
+        forms["integers"] = permute_as_integers(lambda _, buffer: read_view(buffer, layout))
     matrices = (_matrices(layout) if layout.is_dense else None) or (0, 0, 0)
     batch, rows, columns = matrices
     if devices == 1 and rows:
@@ -188,7 +185,7 @@ def _plain(dtype: Any, layout: Layout, devices: int) -> Form:
     is_bfloat16 = dtype == jnp.bfloat16
 
     def read(_: None, buffer: jax.Array) -> jax.Array:
-        x = _view(buffer, layout)
+        x = read_view(buffer, layout)
         if is_bfloat16 and layout.repeats and buffer.dtype == jnp.uint16:
             x |= _never(layout).astype(x.dtype)
         return lax.optimization_barrier(x) if is_bfloat16 and not layout.is_nested else x
@@ -206,37 +203,9 @@ def _never(layout: Layout) -> jax.Array:
     return sum(indices, jnp.zeros(layout.sizes, jnp.int32)) >= sum(layout.sizes[d] for d in along)
 
 
-def _view(buffer: jax.Array, layout: Layout, deterministic: bool = False) -> jax.Array:
-    if 0 in layout.sizes:
-        return lax.slice_in_dim(buffer, 0, 0).reshape(layout.sizes)
-    if is_key(buffer):  # which XLA does not pad
-        addressed = lax.slice_in_dim(buffer, layout.offset, layout.offset + layout.span)
-        return addressed[offsets_of(layout.sizes, layout.strides)]
-    x, start = buffer, layout.offset
-    if not isinstance(x.shape[0], int):  # symbolic, as in jax.export: where it ends may be unknown
-        x = lax.slice_in_dim(x, 0, start + layout.span)
-    *outer, last = layout.merged_groups or [ELEMENT]
-    for group in outer:
-        x, start = _split(x, start, group)
-        x = _select(x, group, x.ndim - 2, deterministic)
-    x = lax.slice_in_dim(x, start, start + (last.rows - 1) * last.unit + 1, last.unit, axis=-1)
-    x = _select(x, last, x.ndim - 1, deterministic).reshape(layout.stored_sizes)
-    return lax.broadcast_in_dim(_turn(x, layout), layout.sizes, sorted(layout.dims))
-
-
-def _turn(stored: jax.Array, layout: Layout) -> jax.Array:
-    """Those dimensions of the view that a buffer stores, in the order of the view."""
-    return jnp.transpose(stored, [layout.dims.index(d) for d in sorted(layout.dims)])
-
-
-def _stored(buffer: jax.Array, layout: Layout) -> jax.Array:
-    """The elements of a dense view as a buffer stores them, with the dimensions of the view."""
-    return lax.slice_in_dim(buffer, layout.offset, layout.offset + layout.span).reshape(layout.stored_sizes)
-
-
 def _split_first(buffer: jax.Array, layout: Layout) -> jax.Array:
     """A dense view: XLA:GPU finds no tiles for the transpose where it fuses the split of the buffer with it."""
-    turned = _turn(lax.optimization_barrier(_stored(buffer, layout)), layout)
+    turned = as_shown(lax.optimization_barrier(as_stored(buffer, layout)), layout)
     return lax.broadcast_in_dim(turned, layout.sizes, sorted(layout.dims))
 
 
@@ -254,8 +223,8 @@ def _is_turned(layout: Layout, itemsize: int) -> bool:
 
 def _branched(buffer: jax.Array, layout: Layout) -> jax.Array:
     """Permutes a dense view in a branch, which XLA:CPU fuses with nothing."""
-    turn = permute_as_integers(lambda _, buffer: _turn(_stored(buffer, layout), layout))
-    return lax.broadcast_in_dim(in_branch(partial(turn, None), buffer), layout.sizes, sorted(layout.dims))
+    permute = permute_as_integers(lambda _, buffer: as_shown(as_stored(buffer, layout), layout))
+    return lax.broadcast_in_dim(in_branch(partial(permute, None), buffer), layout.sizes, sorted(layout.dims))
 
 
 def _matrices(layout: Layout) -> tuple[int, int, int] | None:
@@ -276,47 +245,4 @@ def _matrices(layout: Layout) -> tuple[int, int, int] | None:
 
 
 def _in_panels(buffer: jax.Array, layout: Layout, matrices: tuple[int, int, int]) -> jax.Array:
-    return transpose_in_panels(_stored(buffer, layout).reshape(matrices)).reshape(layout.sizes)
-
-
-ELEMENT = Group(1, (1,), (1,), 1)
-
-
-def _split(x: jax.Array, start: int, group: Group) -> tuple[jax.Array, int]:
-    """Splits the last dimension into the rows of a group; returns also where in a row the inner groups start."""
-    width = group.rows * group.unit
-    begin = min(start, max(0, x.shape[-1] - width))
-    if start - begin + group.inner > group.unit:
-        begin = start  # what the last row lacks at its end is padded
-    x = _window(x, begin, width)
-    return x.reshape(*x.shape[:-1], group.rows, group.unit), start - begin
-
-
-def _select(x: jax.Array, group: Group, axis: int, deterministic: bool) -> jax.Array:
-    """Selects along an axis, where the dimensions of a group overlap or interleave."""
-    if group.is_run:
-        return x
-    offsets = offsets_of(group.sizes, group.steps).reshape(-1, 1)
-    slices = Slices(x.ndim, (axis,), placed=tuple(d for d in range(x.ndim) if d != axis))
-    return gather_slices(offsets, x, Read(slices, "promise_in_bounds", deterministic=deterministic), "plain")
-
-
-def _window(x: jax.Array, begin: int, width: int) -> jax.Array:
-    """Elements [begin, begin + width) of the last dimension, zeros where there are none."""
-    if begin >= 0 and begin + width <= x.shape[-1]:
-        return lax.slice_in_dim(x, begin, begin + width, axis=-1)
-    return pad_last(x, -begin, 0, begin + width - x.shape[-1])
-
-
-def pad_last(x: jax.Array, low: int, interior: int, high: int) -> jax.Array:
-    """Zeros before, between and after the elements of the last dimension; negative numbers cut."""
-    if low == interior == high == 0:
-        return x
-    return lax.pad(x, jnp.zeros((), x.dtype), [*[(0, 0, 0)] * (x.ndim - 1), (low, high, interior)])
-
-
-def offsets_of(sizes: Sequence[int], strides: Sequence[int]) -> jax.Array:
-    """The offset of every coordinate: computed where it is used, never a constant."""
-    dtype, sizes = index_dtype([span(sizes, strides)]), tuple(sizes)
-    steps = (lax.broadcasted_iota(dtype, sizes, d) * np.asarray(s, dtype) for d, s in enumerate(strides))
-    return sum(steps, jnp.zeros(sizes, dtype))
+    return transpose_in_panels(as_stored(buffer, layout).reshape(matrices)).reshape(layout.sizes)

@@ -15,7 +15,7 @@ from .branches import copy_in_a_loop
 from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
 from .linear import linear, transpose_of
 from .scatter import is_tiny
-from .strided import ELEMENT, offsets_of, pad_last
+from .strided_reads import ELEMENT, offsets_of, pad_last
 
 __all__ = ["TABLE", "in_storage_order", "place", "update"]
 

@@ -21,7 +21,7 @@ Number = complex | np.generic | np.ndarray | jax.Array
 def as_fill(operator: str, name: str, fill_value: Any, input: Any, mode: str, needed: str = "fill") -> Any:
     """Returns the fill value as a 0-d array of the input's dtype: traced, so that a new value compiles nothing.
 
-    A zero is None instead, which costs no operand; so is the value of a mode that needs none.
+    The integer 0 is None instead, which costs no operand; so is the value of a mode that needs none.
 
     Raises:
       ConstraintError: a fill value other than 0 without the mode that needs it.
@@ -46,7 +46,9 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
       DataTypeError: no number, or one that the dtype cannot hold.
     """
     dtype = getattr(like, "dtype", like)
-    is_plain = type(given) is int or (isinstance(given, float | np.number) and given != 0)  # -0.0 equals 0.0
+    is_plain = type(given) is int or (
+        isinstance(given, float | np.integer | np.floating) and given != 0
+    )  # -0.0 equals 0.0
     if is_plain and is_read(like) and get_abstract_mesh().empty:
         default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
         sent, devices = _sent(given, dtype, default)

@@ -13,7 +13,7 @@ from ..strides.layout import Layout
 from .bits import as_bits, carry_bits, hide_constant, index_dtype, is_key, is_narrow
 from .branches import copy_in_a_loop
 from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
-from .linear import linear, transpose_of
+from .linear import linear, transpose_of, varying_alike
 from .scatter import is_tiny
 from .strided_reads import ELEMENT, offsets_of, pad_last
 
@@ -51,7 +51,7 @@ def _options(layout: Layout, buffer: Any, updates: Any, devices: int) -> Options
 
 def _copied(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
     """Writes in a branch, which XLA:CPU does not fuse with the copy."""
-    write = partial(_update, layout=layout)
+    write, (buffer, updates) = partial(_update, layout=layout), varying_alike(buffer, updates)
     return lax.cond(hide_constant(True), write, lambda buffer, _: buffer, copy_in_a_loop(buffer), updates)
 
 

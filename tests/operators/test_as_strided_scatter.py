@@ -1,8 +1,12 @@
 """as_strided_scatter: output = buffer; output[offset + sum(c * strides)] = updates[c]. See test_strided.py too."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from checks import assert_same_bits
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 from operator_cases import Call
 from oracles import coordinates
 from small_arrays import numbered
@@ -46,3 +50,12 @@ def test_buffer_is_not_modified():
     x = np.zeros(3, np.float32)
     as_strided_scatter(x, np.float32([1]), (1,))
     assert not x.any()
+
+
+def test_a_buffer_that_all_devices_have_and_updates_that_differ():
+    """Of a size that is copied by a loop of its own on CPUs."""
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("cpu")[:2])
+    buffer, updates = jnp.zeros(2**19, jnp.int32), jnp.arange(2**18, dtype=jnp.int32).reshape(512, 512)
+    write = lambda buffer, updates: as_strided_scatter(buffer, updates, (1024, 1), offset=0)  # noqa: E731
+    made = jax.shard_map(write, mesh=mesh, in_specs=(P(), P("d")), out_specs=P("d"))(buffer, updates)
+    assert_same_bits(made, jnp.concatenate([write(buffer, updates[:256]), write(buffer, updates[256:])]))

@@ -523,8 +523,8 @@ def test_a_value_of_0_is_no_value():
     assert_same_bits(pad(X, (1, 0), (0, 0), mode="edge", value=0.0), pad(X, (1, 0), (0, 0), mode="edge"))
 
 
-@pytest.mark.parametrize(("given", "operands"), [({}, 1), ({"value": 0}, 1), ({"value": -0.0}, 2), ({"value": 3}, 2)])
-def test_a_zero_is_no_operand_of_the_program(given, operands):
+@pytest.mark.parametrize(("given", "operands"), [({}, 1), ({"value": 0}, 1), ({"value": 0.0}, 2), ({"value": 3}, 2)])
+def test_the_integer_0_is_no_operand_of_the_program(given, operands):
     """So the default costs nothing; another number is one, so that it compiles nothing new."""
     (call,) = jax.make_jaxpr(lambda x: pad(x, (1, 0), (0, 1), **given))(X).eqns
     assert len(call.invars) == operands
@@ -534,3 +534,13 @@ def test_zeros_keep_their_sign():
     """Numbers that were given before are kept, and -0.0 equals 0.0."""
     for value, is_negative in ((0.0, False), (-0.0, True), (0, False), (-0.0, True)):
         assert np.signbit(pad(X[0], (1,), (0,), value=value))[0] == is_negative
+    for sign in (0.0, -0.0):
+        value = np.complex64(complex(1, sign))
+        made = np.asarray(pad(np.zeros(1, np.complex64), (1,), (0,), value=value))
+        assert np.signbit(made[0].imag) == np.signbit(sign)
+
+
+def test_more_elements_than_32_bits_count():
+    for dtype in ("bfloat16", "float16"):
+        x = jax.ShapeDtypeStruct((2**31 - 1,), dtype)
+        assert jax.eval_shape(lambda x: pad(x, (1,), (1,), mode="edge"), x).shape == (2**31 + 1,)

@@ -46,9 +46,8 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
       DataTypeError: no number, or one that the dtype cannot hold.
     """
     dtype = getattr(like, "dtype", like)
-    is_plain = type(given) is int or (
-        isinstance(given, float | np.integer | np.floating) and given != 0
-    )  # -0.0 equals 0.0
+    is_real = isinstance(given, float | np.integer | np.floating)
+    is_plain = type(given) is int or (is_real and given != 0)  # -0.0 equals 0.0, in parts of complex numbers too
     if is_plain and is_read(like) and get_abstract_mesh().empty:
         default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
         sent, devices = _sent(given, dtype, default)

@@ -6,7 +6,7 @@ import jax
 
 from .forms import Choice, known_bytes
 from .in_chunks import FLOAT8, FRESH, choose_chunks, cut_dimension, map_chunks
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 
 __all__ = ["TABLE", "compute_along"]
 
@@ -32,7 +32,7 @@ def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes
     wide = wide_type(x.dtype)
 
     def whole(x: jax.Array) -> jax.Array:
-        return function(x.astype(wide)).astype(x.dtype)
+        return narrow_apart(function(x.astype(wide)), x.dtype)
 
     def by_chunks(x: jax.Array) -> jax.Array:
         return map_chunks(lambda numbers, _: function(numbers).astype(x.dtype), x, wide)

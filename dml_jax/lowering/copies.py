@@ -9,7 +9,7 @@ from jax import lax
 
 from .reduction import Reduction
 from .rows import Rows, Write
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 
 __all__ = ["COPIES", "add_in_copies"]
 
@@ -27,4 +27,4 @@ def add_in_copies(
     tables = jnp.zeros((COPIES * rows.count, rows.width), wide)
     tables = tables.at[at].add(rows.fold_updates(updates).astype(wide), mode="drop")
     parts = tables.reshape(COPIES, rows.count, rows.width)
-    return rows.unfold(reduce(jnp.add, [parts[i] for i in range(COPIES)]).astype(updates.dtype))
+    return rows.unfold(narrow_apart(reduce(jnp.add, [parts[i] for i in range(COPIES)]), updates.dtype))

@@ -14,7 +14,7 @@ from jax.custom_batching import custom_vmap
 from .forms import Choice, Options, choose_anywhere, choose_form, forced_form, is_plain, known_bytes, shapes_of
 from .in_chunks import cut_dimension, map_chunks
 from .linear import linear
-from .wide_types import computed_type
+from .wide_types import computed_type, narrow_apart
 
 __all__ = ["PRODUCT", "SUMMATION", "TABLE", "Accumulation", "accumulate"]
 
@@ -132,7 +132,8 @@ class _Scan:
 
     def by_tree(self, x: jax.Array) -> jax.Array:
         # Narrowed last: XLA:GPU ends the process over pads of fewer than eight bits.
-        return self.shifted(self.kind.scan(x.astype(self.wide), axis=self.axis, reverse=self.reverse)).astype(x.dtype)
+        found = self.kind.scan(x.astype(self.wide), axis=self.axis, reverse=self.reverse)
+        return narrow_apart(self.shifted(found), x.dtype)
 
     def by_rows(self, x: jax.Array) -> jax.Array:
         def step(total: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:

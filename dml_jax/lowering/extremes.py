@@ -14,7 +14,7 @@ from jax import lax
 
 from .forms import Choice
 from .in_chunks import FLOAT8, FRESH, choose_chunks, fold_rows, map_chunks, row_size
-from .wide_types import computed_type, wide_type, widen_apart
+from .wide_types import computed_type, narrow_apart, wide_type, widen_apart
 
 __all__ = ["TABLE", "End", "extreme", "place_of_extreme"]
 
@@ -53,7 +53,7 @@ def extreme(x: jax.Array, axes: Axes, end: End) -> jax.Array:
 
     def found(x: jax.Array) -> jax.Array:
         of = x if x.dtype.itemsize > 1 else widen_apart(x, computed_type(x.dtype))
-        return choose(of, axes, keepdims=True).astype(x.dtype)
+        return narrow_apart(choose(of, axes, keepdims=True), x.dtype)
 
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return found(x)

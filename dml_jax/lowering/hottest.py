@@ -18,7 +18,7 @@ from .at_once import combine_at_once
 from .fills import fill_fanned_out
 from .reduction import Reduction
 from .rows import Rows, Write
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 
 __all__ = ["APART", "SAMPLE", "add_hottest_apart", "length_of_rows", "met_most_often"]
 
@@ -64,7 +64,8 @@ def _add_apart(
     others = jnp.where(sum(is_apart[1:], is_apart[0]), np.int32(count), at)
     zeros = fill_fanned_out(np.zeros((), numbers.dtype), (count,))
     made = zeros.at[others.reshape(-1)].add(numbers.reshape(-1), mode="drop")
-    return made.at[often].add(jnp.stack(sums, 1), mode="drop").reshape(shape).astype(updates.dtype)
+    made = made.at[often].add(jnp.stack(sums, 1), mode="drop").reshape(shape)
+    return narrow_apart(made, updates.dtype)
 
 
 def met_most_often(some: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:

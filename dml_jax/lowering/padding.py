@@ -16,7 +16,7 @@ from .linear import Move, linear
 from .narrow import join_form
 from .shards import known_shards, move_on_each_device
 from .slices import Slices
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 from .windowed import fits_windows, pad_in_windows
 
 __all__ = ["TABLE", "pad_with_copies"]
@@ -54,7 +54,7 @@ def pad_with_copies(array: jax.Array, start: Sequence[int], end: Sequence[int], 
         wide = wide_type(cotangent.dtype)
         zeros = jnp.zeros_like(like[0], wide)
         (added,) = jax.vjp(lambda x: move(None, x), zeros)[1](cotangent.astype(wide))
-        return [added.astype(cotangent.dtype)]
+        return [narrow_apart(added, cotangent.dtype)]
 
     form = forced_form()
 

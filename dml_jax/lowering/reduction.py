@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from .ranks import number_of_rank, rank
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 
 __all__ = ["ADD", "MAX", "MIN", "MUL", "Reduction"]
 
@@ -33,7 +33,7 @@ class Reduction:
     scatter: Callable[..., jax.Array]
     identity: Callable[[Any], Any]
     encode: Callable[[jax.Array], jax.Array] = lambda x: x.astype(wide_type(x.dtype))
-    decode: Callable[[jax.Array, Any], jax.Array] = lambda x, dtype: x.astype(dtype)
+    decode: Callable[[jax.Array, Any], jax.Array] = narrow_apart
     rounds: bool = True
 
     def encodes(self, dtype: Any) -> bool:

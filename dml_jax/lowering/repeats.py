@@ -16,7 +16,7 @@ from .forms import Choice, Form, Options, choose_form, forced_form, known_bytes,
 from .linear import linear
 from .narrow import join_form
 from .shards import known_shards, move_on_each_device
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 from .words import becomes_words, from_words, lanes, to_words
 
 __all__ = ["TABLE", "repeat_whole"]
@@ -72,7 +72,7 @@ def repeat_whole(input: jax.Array, repeats: Sequence[int]) -> jax.Array:
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         apart = [n for pair in zip(repeats, like[0].shape, strict=True) for n in pair]
         wide = cotangent.astype(wide_type(cotangent.dtype)).reshape(apart)
-        return [wide.sum(range(0, len(apart), 2)).astype(cotangent.dtype)]
+        return [narrow_apart(wide.sum(range(0, len(apart), 2)), cotangent.dtype)]
 
     return linear(move_on_each_device(forward, known_shards()), back)(None, input)
 

@@ -25,7 +25,7 @@ from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, sh
 from .linear import linear, transpose_of
 from .panels import transpose_in_panels
 from .strided_reads import as_shown, as_stored, read_view
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 from .words import as_integers, becomes_words, from_words, join_lanes, lanes, to_words, words_per_element
 
 __all__ = ["TABLE", "view"]
@@ -125,7 +125,8 @@ def view(buffer: Any, layout: Layout, form: str | None, deterministic: bool = Fa
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         wide = wide_type(cotangent.dtype)  # what is read more than once is added up in it, and rounded once
         read = transpose_of(lambda _, buffer: read_view(buffer, layout, deterministic))
-        return [read(None, cotangent.astype(wide), [like[0].astype(wide)])[0].astype(cotangent.dtype)]
+        (added,) = read(None, cotangent.astype(wide), [like[0].astype(wide)])
+        return [narrow_apart(added, cotangent.dtype)]
 
     options = partial(_options, *shapes_of(buffer), layout)
     adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)

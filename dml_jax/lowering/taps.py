@@ -17,6 +17,7 @@ from .gather import Read
 from .linear import Move, linear, transpose_of
 from .narrow import move_narrow
 from .slices import Slices
+from .wide_types import narrow_apart
 
 __all__ = ["Taps", "linear_taps", "nearest_taps", "positions", "repeat", "sample"]
 
@@ -213,4 +214,4 @@ def _widened(x: jax.Array) -> jax.Array:
 
 def _narrowed(x: jax.Array, dtype: Any) -> jax.Array:
     """Sums as numbers of a dtype; integers are the nearest ones, halves to even."""
-    return (jnp.round(x) if jnp.issubdtype(dtype, jnp.integer) else x).astype(dtype)
+    return narrow_apart(jnp.round(x) if jnp.issubdtype(dtype, jnp.integer) else x, dtype)

@@ -10,7 +10,7 @@ from jax import lax
 
 from .forms import Choice
 from .in_chunks import FLOAT8, FRESH, choose_chunks, fold_rows, map_chunks, row_size
-from .wide_types import computed_type, widen_apart
+from .wide_types import computed_type, narrow_apart, widen_apart
 
 __all__ = ["TABLE", "total"]
 
@@ -119,7 +119,7 @@ def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
     count, wide = prod(x.shape[axis] for axis in axes), jnp.int8 if x.dtype == jnp.bool_ else computed_type(x.dtype)
 
     def whole(x: jax.Array) -> jax.Array:
-        return finish(combine(of(widen_apart(x, wide)), axes), count).astype(x.dtype)
+        return narrow_apart(finish(combine(of(widen_apart(x, wide)), axes), count), x.dtype)
 
     def by_chunks(x: jax.Array) -> jax.Array:
         found = map_chunks(lambda x, _: combine(of(x), axes), x, wide)

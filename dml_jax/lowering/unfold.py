@@ -19,7 +19,7 @@ from jax import lax
 from .bits import as_bits, hide_constant, index_dtype
 from .bounded import SHORT
 from .linear import linear
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 from .window_parts import FEW, add_parts, by_platform, groups, have_parts, have_phases, read_parts
 from .windows import Windows
 
@@ -43,7 +43,7 @@ def unfold_axis(array: jax.Array, axis: int, windows: Windows) -> jax.Array:
 
     def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:
         wide = fold(cotangent.astype(wide_type(cotangent.dtype)), 0, axis + 1, windows)
-        return [wide.astype(cotangent.dtype)]
+        return [narrow_apart(wide, cotangent.dtype)]
 
     return linear(as_bits(lambda _, array: unfold(array, 0, axis, windows), in_bytes=True), back)(None, array)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["computed_type", "wide_type", "widen_apart"]
+__all__ = ["computed_type", "narrow_apart", "wide_type", "widen_apart"]
 
 
 def wide_type(dtype: Any) -> Any:
@@ -30,6 +30,18 @@ def widen_apart(array: Any, dtype: Any) -> jax.Array:
     where it fuses it with one.
     """
     wide = jnp.asarray(array).astype(dtype)
-    is_float8 = jnp.issubdtype(array.dtype, jnp.floating) and jnp.finfo(array.dtype).bits <= 8
-    is_rare = is_float8 or (jnp.issubdtype(array.dtype, jnp.integer) and jnp.iinfo(array.dtype).bits < 8)
-    return lax.optimization_barrier(wide) if is_rare else wide
+    is_small = jnp.issubdtype(array.dtype, jnp.integer) and jnp.iinfo(array.dtype).bits < 8
+    return lax.optimization_barrier(wide) if _is_float8(array.dtype) or is_small else wide
+
+
+def narrow_apart(wide: jax.Array, dtype: Any) -> jax.Array:
+    """An array in a type as wide or narrower; what becomes eight bits is first in memory of its own.
+
+    Where XLA:GPU (jaxlib 0.11) fuses that cast with a reduction, infinities become the greatest finite number: the
+    instruction for it, cvt.satfinite, knows no others (triton-lang/triton issue 5927).
+    """
+    return (lax.optimization_barrier(wide) if _is_float8(dtype) else wide).astype(dtype)
+
+
+def _is_float8(dtype: Any) -> bool:
+    return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits <= 8

@@ -17,7 +17,7 @@ from .bits import as_bits, is_float
 from .branches import in_branch
 from .linear import linear
 from .ranks import in_order_of_bits
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 from .window_parts import groups, numbers_of, read_parts, spread_parts
 from .windows import Windows
 
@@ -136,7 +136,7 @@ def pick_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Windo
         def part(numbers: tuple[int, ...], number: jax.Array, wide: jax.Array) -> jax.Array:
             return jnp.where(number == each[numbers], wide, 0)
 
-        return [spread_parts(part, [number, wide], [-1, 0], axes, windows).astype(cotangent.dtype)]
+        return [narrow_apart(spread_parts(part, [number, wide], [-1, 0], axes, windows), cotangent.dtype)]
 
     return linear(as_bits(pick, in_bytes=True), put_back)(number, array)
 

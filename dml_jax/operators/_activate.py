@@ -21,7 +21,7 @@ from ..core.rules import Operands, Rule, at_least, custom, same_sizes
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..lowering.along import compute_along
-from ..lowering.wide_types import wide_type
+from ..lowering.wide_types import narrow_apart, wide_type
 from ._elementwise import elementwise
 
 __all__ = [
@@ -89,7 +89,7 @@ def activate(input: Data, activation: Fusion, *, out_sharding: OutSharding = Non
     array = jnp.asarray(input)
     if activation.axes:
         return compute_along(activation, array, activation.axes)
-    return activation(array.astype(wide_type(array.dtype))).astype(array.dtype)
+    return narrow_apart(activation(array.astype(wide_type(array.dtype))), array.dtype)
 
 
 def _long(x: Operands) -> str | None:

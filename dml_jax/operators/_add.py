@@ -25,7 +25,7 @@ from ..core.support import (
     Support,
     levels,
 )
-from ..lowering.wide_types import wide_type
+from ..lowering.wide_types import narrow_apart, wide_type
 from ._elementwise import elementwise
 
 __all__ = ["ElementWiseAdd1Desc", "ElementWiseAddDesc", "add"]
@@ -79,7 +79,7 @@ def add(a: Data, b: Data, *, activation: Fusion | None = None, out_sharding: Out
     one, other = jnp.asarray(a), jnp.asarray(b)
     wide = wide_type(one.dtype)
     made = one.astype(wide) + other.astype(wide)
-    return (made if activation is None else activation(made)).astype(one.dtype)
+    return narrow_apart(made if activation is None else activation(made), one.dtype)
 
 
 _UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)

@@ -17,7 +17,7 @@ from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Rule, floats
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
-from ..lowering.wide_types import wide_type
+from ..lowering.wide_types import narrow_apart, wide_type
 from ..lowering.window_sums import sum_windows
 from ..lowering.windows import Windows
 from ._pooling import dims_of, pooling_rules, pooling_struct_rules
@@ -86,7 +86,8 @@ def average_pooling(
     windows = sliding(given, array.shape[axes[0] :])
     total = sum_windows(array, axes, windows)
     counts = [_along(axis, array.ndim, one, include_padding) for axis, one in zip(axes, windows, strict=True)]
-    return (total / reduce(jnp.multiply, [jnp.asarray(one, total.dtype) for one in counts])).astype(input.dtype)
+    count = reduce(jnp.multiply, [jnp.asarray(one, total.dtype) for one in counts])
+    return narrow_apart(total / count, input.dtype)
 
 
 def _along(axis: int, rank: int, windows: Windows, include_padding: bool) -> np.ndarray:

@@ -21,6 +21,7 @@ from ..core.support import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Sup
 from ..errors import DataTypeError
 from ..lowering.bits import hide_constant, is_key, is_not_zero
 from ..lowering.linear import linear
+from ..lowering.wide_types import narrow_apart
 
 __all__ = ["CastDesc", "cast"]
 
@@ -88,7 +89,7 @@ def cast(
             array = linear(lambda _, x: _odd_float(x), lambda _, cotangent, __: [cotangent])(None, array)
         elif jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize >= 4:
             array = _odd_integer(array)
-    made = array.astype(target)
+    made = narrow_apart(array, target)
     narrows = is_float and jnp.issubdtype(target, jnp.floating) and 8 <= jnp.finfo(target).bits < _bits(array)
     return linear(lambda _, x: _kept(x), lambda _, cotangent, __: [cotangent])(None, made) if narrows else made
 

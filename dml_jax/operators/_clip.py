@@ -25,7 +25,7 @@ from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_
 from ..core.tensor import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.bits import is_key
-from ..lowering.wide_types import wide_type
+from ..lowering.wide_types import narrow_apart, wide_type
 from ._elementwise import elementwise
 from ._identity import identity
 
@@ -100,7 +100,7 @@ def clip(
     wide = wide_type(array.dtype)
     given = zip((min, max), _extremes(wide), strict=True)
     least, most = (np.asarray(none).astype(wide) if x is None else jnp.asarray(x, wide) for x, none in given)
-    return lax.clamp(least, identity(array.astype(wide), scale, bias), most).astype(array.dtype)
+    return narrow_apart(lax.clamp(least, identity(array.astype(wide), scale, bias), most), array.dtype)
 
 
 def _extremes(dtype: Any) -> tuple[float, float]:

@@ -38,7 +38,7 @@ from ..core.sharding import Dims
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
 from ..lowering.convolve import convolve, convolve_back
-from ..lowering.wide_types import wide_type, widen_apart
+from ..lowering.wide_types import narrow_apart, wide_type, widen_apart
 from ..lowering.windows import Windows
 
 __all__ = ["ConvolutionDesc", "ConvolutionDirection", "ConvolutionMode", "convolution"]
@@ -332,7 +332,7 @@ def convolution(
     made = lax.pad(made, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
     if bias is not None:
         made = made + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))
-    return (made if activation is None else activation(made)).astype(dtype)
+    return narrow_apart(made if activation is None else activation(made), dtype)
 
 
 # The struct.

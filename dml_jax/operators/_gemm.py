@@ -31,7 +31,7 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.wide_types import wide_type
+from ..lowering.wide_types import narrow_apart, wide_type
 
 __all__ = ["GemmDesc", "MatrixTransform", "gemm"]
 
@@ -165,7 +165,7 @@ def gemm(
     made = made * _number(alpha, wide)
     if c is not None and beta != 0:
         made = made + jnp.asarray(c, wide) * _number(beta, wide)
-    return (made if activation is None else activation(made)).astype(dtype)
+    return narrow_apart(made if activation is None else activation(made), dtype)
 
 
 def _number(value: float, dtype: Any) -> np.ndarray:

@@ -16,7 +16,7 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, floats, minimum_rank, numbers, same_sizes
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
-from ..lowering.wide_types import wide_type
+from ..lowering.wide_types import narrow_apart, wide_type
 from ..lowering.window_sums import sum_windows
 from ..lowering.windows import Windows
 
@@ -121,7 +121,7 @@ def local_response_normalization(
         return jnp.asarray(input)
     squares = sum_windows(array * array, axes, [_region(array.shape[axis], local_size) for axis in axes])
     scale, exponent, offset = (_number(value, wide) for value in (alpha / local_size, beta, bias))
-    return (array / jnp.power(offset + scale * squares, exponent)).astype(input.dtype)
+    return narrow_apart(array / jnp.power(offset + scale * squares, exponent), input.dtype)
 
 
 def _number(value: float, dtype: Any) -> np.ndarray:

@@ -33,7 +33,7 @@ from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..lowering.fills import fan_out
 from ..lowering.narrow import move_narrow
-from ..lowering.wide_types import wide_type
+from ..lowering.wide_types import narrow_apart, wide_type
 
 __all__ = ["OneHotDesc", "one_hot"]
 
@@ -120,7 +120,7 @@ def _total(on: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> li
     """Returns the cotangents of the two values; narrow floats are added in float32 and rounded once."""
     wide = cotangent.astype(wide_type(cotangent.dtype))
     sums = [jnp.where(where, wide, jnp.zeros_like(wide)).sum() for where in (~on, on)]
-    return [jnp.stack(sums).astype(cotangent.dtype)]
+    return [narrow_apart(jnp.stack(sums), cotangent.dtype)]
 
 
 @dataclass(frozen=True)

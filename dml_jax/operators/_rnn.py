@@ -37,7 +37,7 @@ from ..core.struct_rules import right_aligned
 from ..core.support import FLOATS, RANK_4, Support
 from ..core.tensor import TensorDesc
 from ..lowering.linear import varying_alike
-from ..lowering.wide_types import wide_type
+from ..lowering.wide_types import narrow_apart, wide_type
 
 __all__ = ["RecurrentNetworkDirection", "RnnDesc", "rnn"]
 
@@ -233,7 +233,7 @@ def rnn(
         sequence, single = _run(driven, recurrence[d], first, is_step, activation, is_backward)
         sequences.append(sequence)
         singles.append(single)
-    return jnp.stack(sequences, 1).astype(dtype), jnp.stack(singles)[None].astype(dtype)
+    return narrow_apart(jnp.stack(sequences, 1), dtype), narrow_apart(jnp.stack(singles)[None], dtype)
 
 
 def _within(lengths: Any, steps: Any) -> jax.Array:

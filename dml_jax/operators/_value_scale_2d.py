@@ -19,6 +19,7 @@ from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..errors import DataTypeError
 from ..lowering.bits import is_key
+from ..lowering.wide_types import narrow_apart
 
 __all__ = ["ValueScale2DDesc", "value_scale_2d"]
 
@@ -91,7 +92,7 @@ def value_scale_2d(input: Data, scale: float, bias: Sequence[float], *, out_shar
     with np.errstate(over="ignore"):
         factor, shifts = (np.asarray(one, np.float64).astype(dtype) for one in (scale, bias))
     shifts = shifts.reshape(*(1,) * (array.ndim - 3), -1, 1, 1)
-    return (array.astype(dtype) * factor + shifts).astype(array.dtype)
+    return narrow_apart(array.astype(dtype) * factor + shifts, array.dtype)
 
 
 @dataclass(frozen=True)

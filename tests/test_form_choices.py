@@ -217,9 +217,9 @@ CHOSEN_ON_A_CPU = {
         "optimization_barrier",
         False,
     ),
-    "turned": (TURNED_BYTES, (2**17,), np.uint8, "stablehlo.case", True),
+    "turned": (TURNED_BYTES, (2**17,), np.uint8, "optimization_barrier", True),
     "turned, 4 bytes": (TURNED_BYTES, (2**17,), np.float32, "stablehlo.while", True),
-    "turned, neighbours in many sets": (TURNED_ODDLY, (132000,), np.uint8, "stablehlo.case", False),
+    "turned, neighbours in many sets": (TURNED_ODDLY, (132000,), np.uint8, "optimization_barrier", False),
 }
 
 

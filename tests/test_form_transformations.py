@@ -32,6 +32,7 @@ APPLIED = {
     ),
     "space_to_depth rows first": ("rows_first", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
     "space_to_depth split first": ("split", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
+    "space_to_depth apart": ("apart", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
     "space_to_depth in ranges": ("ranges", lambda x: dml_jax.space_to_depth(x, 8, order="CRD"), SPACE),
     "space_to_depth words": ("words", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
     "depth_to_space tiles": ("tiles", lambda x: dml_jax.depth_to_space(x, 2), DEPTH),
@@ -88,6 +89,7 @@ APPLIED = {
         lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)),
         TABLE_ROWS,
     ),
+    "as_strided apart": ("apart", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
     "as_strided joined": ("joined", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
     "gather joined": ("joined", lambda x: dml_jax.gather(x, np.int32([[1, -1, 3, 0]]), -1), TABLE_ROWS),
     "gather_nd joined": (

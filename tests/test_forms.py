@@ -52,7 +52,7 @@ some_of_every_block = pytest.mark.parametrize(
 def test_depth_and_space(sizes, which):
     dtypes = itertools.cycle(DTYPES[:7])
     calls = [(function, random_bits(shape, next(dtypes))) for function, shape in list(depth_space_cases(sizes))[which]]
-    assert_forms_equal_plain(["words", "joined", "tiles", "element_tiles", "double_words"], calls)
+    assert_forms_equal_plain(["words", "joined", "tiles", "element_tiles", "double_words", "apart"], calls)
 
 
 # Primes, and numbers that make stacks of 2, 3 and 4.
@@ -67,7 +67,7 @@ def test_large_blocks(step):
         to_space = partial(dml_jax.depth_to_space, block_size=block, order=order)
         calls.append((to_depth, random_bits((2, 3, 2 * block, 4 * block), dtype)))
         calls.append((to_space, random_bits((2, 2 * block**2, 3, 4), dtype)))
-    assert_forms_equal_plain(["rows_first", "ranges", "split", "tiles", "joined"], calls)
+    assert_forms_equal_plain(["rows_first", "ranges", "split", "tiles", "joined", "apart"], calls)
 
 
 @pytest.mark.thinned(2)
@@ -153,7 +153,7 @@ def test_views(dtype, which):
     buffer = random_bits((99,), dtype)
     assert_forms_equal_plain(["words"], [(view, buffer) for view in VIEWS[which]])
     dense = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in DENSE[which]]
-    assert_forms_equal_plain(["joined", "branched", "panels", "integers"], [(view, buffer) for view in dense])
+    assert_forms_equal_plain(["joined", "apart", "branched", "panels", "integers"], [(view, buffer) for view in dense])
 
 
 def transposed(rows, columns, batch=1):
@@ -196,6 +196,31 @@ def test_panels_take_what_is_a_transpose_of_matrices(order, is_matrix):
         read = jax.jit(lambda x: dml_jax.as_strided(x, view.shape, [n // 2 for n in view.strides]))
         assert ("while" in read.lower(PIXELS.reshape(-1)).as_text()) == is_matrix
         assert_same_bits(read(PIXELS.reshape(-1)), view)
+
+
+PERMUTED = {
+    "pixels as planes": ((37, 53, 3), (2, 0, 1)),
+    "channels first": ((14, 14, 96), (2, 0, 1)),
+    "tokens last": ((197, 256), (1, 0)),
+    "few rows": ((8, 300), (1, 0)),
+    "heads": ((40, 12, 20), (1, 0, 2)),
+    "windows": ((8, 7, 8, 7, 12), (0, 2, 1, 3, 4)),
+    "patches": ((3, 7, 16, 7, 16), (1, 3, 0, 2, 4)),
+}
+
+
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "float8_e5m2", "int16", "bfloat16"])
+@pytest.mark.parametrize(("sizes", "order"), PERMUTED.values(), ids=PERMUTED)
+def test_dimensions_change_places_in_a_kernel_of_their_own(sizes, order, dtype):
+    """On GPUs large enough for whole tiles, and for parts of them."""
+    pictures = random_bits((2 * LARGE, *sizes), dtype)
+    shown = pictures.transpose(0, *(d + 1 for d in order))
+    strides = [n // pictures.itemsize for n in shown.strides]
+    with use_form("apart"):
+        read = jax.jit(lambda x: dml_jax.as_strided(x, shown.shape, strides))
+        assert read.lower(pictures.reshape(-1)).as_text().count("optimization_barrier") == 2
+        assert_same_bits(read(pictures.reshape(-1)), shown)
 
 
 @pytest.mark.parametrize("form", ["plain", "words"])
@@ -301,7 +326,8 @@ def test_large_pictures(dtype, block):
         back.append(partial(dml_jax.depth_to_space, **attributes))
     with use_form("plain"):
         depths = together(calls)
-    for form in (None, "words", "joined", "tiles", "element_tiles", "double_words", "rows_first", "ranges", "split"):
+    forms = ["words", "joined", "tiles", "element_tiles", "double_words", "rows_first", "ranges", "split", "apart"]
+    for form in (None, *forms):
         with use_form(form) if form else contextlib.nullcontext():
             made = together(calls)
             returned = together(zip(back, made, strict=True))

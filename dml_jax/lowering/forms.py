@@ -45,6 +45,7 @@ FormName = Literal[
     "joined",
     "split",
     "split_joined",
+    "apart",
     "axis_last",
     "rows_first",
     "ranges",
@@ -85,6 +86,7 @@ FORMS: Mapping[FormName, str] = {
     "joined": "neighbouring results are put together to a word before it is written",
     "split": "dimensions are split before the transpose, not with it",
     "split_joined": "the same, and neighbouring results are put together to a word",
+    "apart": "dimensions change places in a kernel of their own, which XLA:GPU fuses with nothing",
     "axis_last": "the indexed axis is moved last, and back",
     "rows_first": "rows are moved first, then the elements of each",
     "ranges": "a dimension is cut into ranges, which are put one after the other",
@@ -130,11 +132,11 @@ def use_form(name: FormName) -> Iterator[None]:
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "split_joined", "axis_last",
-        "rows_first", "ranges", "concatenated", "gathered", "fanned_out", "flattened", "bounded", "copied", "branched",
-        "panels", "integers" or "windowed"; of what adds up, such as gradients of gathers, "inverse", "copies", "runs",
-        "sampled", "filled", "hottest", "parts", "wide", "chunks", "pulled", "numbered", "row_by_row", "turned" or
-        "triangles"; of what is greatest, "rounds" or "blocks"; of what is not zero, "flag_words".
+      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "split_joined", "apart",
+        "axis_last", "rows_first", "ranges", "concatenated", "gathered", "fanned_out", "flattened", "bounded", "copied",
+        "branched", "panels", "integers" or "windowed"; of what adds up, such as gradients of gathers, "inverse",
+        "copies", "runs", "sampled", "filled", "hottest", "parts", "wide", "chunks", "pulled", "numbered", "row_by_row",
+        "turned" or "triangles"; of what is greatest, "rounds" or "blocks"; of what is not zero, "flag_words".
 
     Raises:
       ConstraintError: another name.

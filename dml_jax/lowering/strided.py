@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..strides.layout import Layout
+from .apart import transpose_apart
 from .bits import (
     as_bits,
     carry_bits,
@@ -54,24 +55,38 @@ TABLE = (
         {"itemsize": {1, 2}, "is_dense": {True}, "last_size": range(2, 5), "last_stride": range(5, _MANY)},
         "0.65-0.83 of 1 byte, 0.86-0.95 of 2; plain 0.40 and 0.77. Joined without the split 0.32 of 2 bytes",
     ),
-    Choice(
-        "cuda",
-        "joined",
-        {"itemsize": {1}, "is_dense": {True}, "last_stride": {3}},
-        "0.61; plain 0.40. Of 4 channels 0.25",
-    ),
     # Runs change places: heads of attention, blocks of pixels.
     Choice(
         "cuda",
         "joined",
-        {"itemsize": {1}, "is_dense": {True}, "last_size": range(33, _MANY), "last_stride": {1}},
-        "0.55-1.0; plain 0.40-0.45. Of runs of up to 32 bytes 0.28-0.87, plain 0.94-0.97",
+        {"itemsize": {1}, "is_dense": {True}, "run_aligned": {32}, "last_size": range(33, _MANY)},
+        "0.95-1.0 of powers of two, 0.59-0.84 of others; plain 0.40-0.51, apart 0.40-0.53. Of other runs 0.40-0.74,"
+        " apart 0.71-0.99",
     ),
     Choice(
         "cuda",
         "joined",
         {"itemsize": {2}, "is_dense": {True}, "last_size": range(64, _MANY), "last_stride": {1}},
         "0.86-0.99; plain 0.79-0.83. Of 50 elements 0.78, plain 0.80",
+    ),
+    # Triton transposes bytes in tiles of whole stored rows, where plain is the same if they are powers of two.
+    Choice(
+        "cuda",
+        "apart",
+        {"itemsize": {1}, "is_dense": {True}, "is_binary": {False}},
+        "0.55-1.0; plain 0.15-0.60. Matrices of 4096 columns 0.74, plain 0.47; windows of 7x7 pixels 0.97, plain 0.43",
+    ),
+    Choice(
+        "cuda",
+        "apart",
+        {"itemsize": {1}, "row_bytes": {128, 256, 512}, "columns_aligned": {1, 2, 4, 8}},
+        "0.56-0.89; plain 0.50-0.65. Of columns of multiples of 16 bytes 0.71-0.86, plain 0.79-0.98",
+    ),
+    Choice(
+        "cuda",
+        "apart",
+        {"itemsize": {2}, "row_bytes": range(256, _MANY), "columns_aligned": {8}},
+        "0.61-0.80; plain 0.49-0.61: tokens of 14x14 patches. Of other columns about as fast as plain",
     ),
     # On two cores of an EPYC, 32 MB: matrices whose rows become columns, and lie so far apart that few sets of the
     # cache hold them. Panels take one thread, as torch does, and keep up with it: 0.8-1.8 times as fast.
@@ -117,6 +132,8 @@ TABLE = (
 SET, MET = 2048, 64
 # Bytes: rows that are a multiple of it apart lie in one set of the first cache.
 PAGE = 4096
+# Elements of the largest tile of whole rows that XLA:GPU gives to Triton.
+TILE = 2**14
 
 
 def view(buffer: Any, layout: Layout, form: str | None, deterministic: bool = False) -> jax.Array:
@@ -155,6 +172,8 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
     if count > 1 and is_permuted and prod(layout.sizes) % count == 0 and devices == 1:
         forms["joined"] = lambda _, buffer: _join(read_view(as_integers(buffer), layout), buffer.dtype)
         forms["split_joined"] = lambda _, buffer: _join(_split_first(as_integers(buffer), layout), buffer.dtype)
+    if count > 1 and is_permuted and devices == 1:
+        forms["apart"] = as_bits(lambda _, buffer: _apart(buffer, layout), is_float)
     if devices == 1 and layout.is_dense:
         forms["branched"] = lambda _, buffer: _branched(buffer, layout)
     if layout.is_dense and is_half(buffer.dtype):
@@ -169,6 +188,8 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
         "is_half": is_half(buffer.dtype),
         "last_size": layout.sizes[-1] if layout.sizes else 1,
         "last_stride": layout.strides[-1] if layout.strides else 0,
+        "run_aligned": _run_aligned(layout, itemsize),
+        "is_binary": layout.is_dense and _is_binary(layout) and columns * min(rows, 32) <= TILE,
         "is_turned": layout.is_dense and _is_turned(layout, itemsize),
         "matrices": batch,
         "row_bytes": columns * itemsize,
@@ -210,6 +231,12 @@ def _split_first(buffer: jax.Array, layout: Layout) -> jax.Array:
     return lax.broadcast_in_dim(turned, layout.sizes, sorted(layout.dims))
 
 
+def _apart(buffer: jax.Array, layout: Layout) -> jax.Array:
+    """Permutes a dense view in a kernel of its own."""
+    turned = transpose_apart(as_stored(buffer, layout), [layout.dims.index(d) for d in sorted(layout.dims)])
+    return lax.broadcast_in_dim(turned, layout.sizes, sorted(layout.dims))
+
+
 def _join(view: jax.Array, dtype: Any) -> jax.Array:
     return join_lanes(view.reshape(-1), dtype).reshape(view.shape)
 
@@ -220,6 +247,22 @@ def _is_turned(layout: Layout, itemsize: int) -> bool:
     if last is None or last == layout.dims[-1]:
         return False
     return layout.sizes[last] >= MET and layout.strides[last] * itemsize % SET == 0
+
+
+def _run_aligned(layout: Layout, itemsize: int) -> int:
+    """The greatest power of two up to 32 that divides the bytes of the last dimension; 0 if it is no run."""
+    return gcd(layout.sizes[-1] * itemsize, 32) if layout.strides and layout.strides[-1] == 1 else 0
+
+
+def _is_binary(layout: Layout) -> bool:
+    """Whether all sizes behind the first dimension that changes its place are powers of two, as a buffer stores them.
+
+    A view of NHWC as NCHW moves rows of C channels, and one of (batch, tokens, heads, lanes) as (batch, heads, tokens,
+    lanes) rows of heads and lanes.
+    """
+    places = zip(layout.dims, sorted(layout.dims), strict=True)
+    first = next((i for i, (stored, shown) in enumerate(places) if stored != shown), 0)
+    return all(n.bit_count() == 1 for n in layout.stored_sizes[first + 1 :])
 
 
 def _branched(buffer: jax.Array, layout: Layout) -> jax.Array:

@@ -18,6 +18,7 @@ from .exact import Real
 from .rules import check, integer_indices
 
 __all__ = [
+    "CONCRETE",
     "as_array",
     "as_condition",
     "as_data",
@@ -31,17 +32,16 @@ __all__ = [
     "as_real",
     "as_real_or_reals",
     "as_reals",
-    "is_read",
 ]
 
 
 # The types of arrays that are no tracers, as they are met: isinstance of jax.Array takes four times as long.
-_CONCRETE: set[type] = set()
+CONCRETE: set[type] = set()
 
 
 def is_read(value: Any) -> bool:
     """Whether a value needs no reading: it is an array, no tracer, of a type met before and of less than 64 bits."""
-    return type(value) in _CONCRETE and value.dtype.itemsize < 8
+    return type(value) in CONCRETE and value.dtype.itemsize < 8
 
 
 def as_data(operator: str, name: str, value: Any) -> Any:
@@ -256,7 +256,7 @@ def as_array(operator: str, name: str, value: Any) -> Any:
         value = value.__jax_array__()
     if isinstance(value, jax.Array):
         if not isinstance(value, Tracer):
-            _CONCRETE.add(type(value))
+            CONCRETE.add(type(value))
         return value
     if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
         rule = f"{name} must be an array (jax.Array or numpy.ndarray); jax.numpy.asarray makes one"

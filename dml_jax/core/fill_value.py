@@ -1,6 +1,7 @@
 """Readers of numbers that must be held by the dtype of an array, such as the fill value of a gather."""
 
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -10,33 +11,40 @@ import numpy as np
 from jax.sharding import get_abstract_mesh
 
 from ..errors import ConstraintError, DataTypeError, describe, message
-from .arguments import is_read
+from .arguments import CONCRETE
 
-__all__ = ["Number", "as_fill", "as_number"]
+__all__ = ["Number", "as_number", "fill_reader"]
 
 # Of any Python or NumPy type; an array has no dimensions and is known while tracing.
 Number = complex | np.generic | np.ndarray | jax.Array
+# Those that are the same number where they are equal, but for zeros: -0.0 equals 0.0, in parts of complex numbers too.
+_REAL = {int, float} | {type(np.zeros((), code)[()]) for code in np.typecodes["AllInteger"] + np.typecodes["Float"]}
 
 
-def as_fill(operator: str, name: str, fill_value: Any, input: Any, mode: str, needed: str = "fill") -> Any:
-    """Returns the fill value as a 0-d array of the input's dtype: traced, so that a new value compiles nothing.
+def fill_reader(needed: str) -> Callable[[str, str, Any, Any, str], Any]:
+    """Returns the reader of a fill value that only the mode `needed` reads."""
 
-    The integer 0 is None instead, which costs no operand; so is the value of a mode that needs none.
+    def as_fill(operator: str, name: str, fill_value: Any, input: Any, mode: str) -> Any:
+        """Returns the fill value as a 0-d array of the input's dtype: traced, so that a new value compiles nothing.
 
-    Raises:
-      ConstraintError: a fill value other than 0 without the mode that needs it.
-      DataTypeError: no number, or one that the dtype of `input` cannot hold.
-    """
-    if mode == needed:
-        given = 0 if fill_value is None else fill_value
-        if type(given) is int and given == 0 and _kept(given, input.dtype) is not None:
+        The integer 0 is None instead, which costs no operand; so is the value of a mode that needs none.
+
+        Raises:
+          ConstraintError: a fill value other than 0 without the mode that needs it.
+          DataTypeError: no number, or one that the dtype of `input` cannot hold.
+        """
+        if mode == needed:
+            given = 0 if fill_value is None else fill_value
+            if type(given) is int and given == 0 and _kept(given, input.dtype) is not None:
+                return None
+            return as_number(operator, name, given, input, "a number (0 if not given)")
+        is_zero = isinstance(fill_value, int | float | np.number) and fill_value == 0
+        if fill_value is None or (is_zero and needed != "fill"):
             return None
-        return as_number(operator, name, given, input, "a number (0 if not given)")
-    is_zero = isinstance(fill_value, int | float | np.number) and fill_value == 0
-    if fill_value is None or (is_zero and needed != "fill"):
-        return None
-    rule = f'{name} needs mode="{needed}"'
-    raise ConstraintError(message(operator, rule, f"mode is {mode!r}", {name: fill_value}))
+        rule = f'{name} needs mode="{needed}"'
+        raise ConstraintError(message(operator, rule, f"mode is {mode!r}", {name: fill_value}))
+
+    return as_fill
 
 
 def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:
@@ -45,14 +53,15 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     Raises:
       DataTypeError: no number, or one that the dtype cannot hold.
     """
-    dtype = getattr(like, "dtype", like)
-    is_real = isinstance(given, float | np.integer | np.floating)
-    is_plain = type(given) is int or (is_real and given != 0)  # -0.0 equals 0.0, in parts of complex numbers too
-    if is_plain and is_read(like) and get_abstract_mesh().empty:
-        default = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
-        sent, devices = _sent(given, dtype, default)
-        if sent is not None and (not like.committed or devices == like.devices()):
+    is_plain = type(given) in _REAL and (given or type(given) is int)
+    if is_plain and type(like) in CONCRETE:
+        key = given, like.dtype, jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+        sent = _SENT.get(key)
+        if sent is None:
+            sent = _send(key)
+        if sent is not None and (not like.committed or sent.devices() == like.devices()):
             return sent
+    dtype = getattr(like, "dtype", like)
     found = _kept(given, dtype) if is_plain else _held(given, dtype)
     if found is not None:
         return found
@@ -61,18 +70,20 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     raise DataTypeError(message(operator, rule, f"it is {describe(given)}", operands))
 
 
-@lru_cache(maxsize=256, typed=True)
-def _sent(given: float, dtype: Any, _: Any) -> tuple[jax.Array | None, set[Any]]:
-    """Returns a number on the default device, which is the last argument, and its devices: none if it is not held.
+# Numbers on the default device, by value, dtype and that device: small calls that give them again send nothing.
+_SENT: dict[tuple[Any, Any, Any], jax.Array] = {}
 
-    There it stays, so that small calls that give it again send nothing.
-    """
-    number = _kept(given, dtype)
-    if number is None:
-        return None, set()
+
+def _send(key: tuple[Any, Any, Any]) -> jax.Array | None:
+    """Sends a number to the default device and keeps it there; None if it is not held, or a mesh takes new arrays."""
+    number = _kept(*key[:2])
+    if number is None or not get_abstract_mesh().empty:
+        return None
+    if len(_SENT) >= 256:
+        _SENT.clear()
     with jax.ensure_compile_time_eval():
-        sent = jnp.asarray(number)
-    return sent, sent.devices()
+        sent = _SENT[key] = jnp.asarray(number)
+    return sent
 
 
 def _held(given: Any, dtype: Any) -> np.ndarray | None:

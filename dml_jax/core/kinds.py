@@ -10,7 +10,6 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from inspect import signature
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -31,7 +30,7 @@ from .arguments import (
     as_real_or_reals,
     as_reals,
 )
-from .fill_value import Number, as_fill, as_number
+from .fill_value import Number, as_number, fill_reader
 from .sharding import OutSharding as Sharding
 from .sharding import as_out_sharding
 
@@ -97,7 +96,7 @@ def number_of(operand: str) -> Kind:
 
 def fill_in(mode: str, shown: str) -> Kind:
     """Returns the kind of a fill value in the dtype of `input`, which only the mode `mode` reads."""
-    return Kind(partial(as_fill, needed=mode), is_array=True, is_shown=False, needs=("input", "mode"), shown=shown)
+    return Kind(fill_reader(mode), is_array=True, is_shown=False, needs=("input", "mode"), shown=shown)
 
 
 _ARRAY = "jax.Array | np.ndarray"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import jax
@@ -13,8 +13,7 @@ from jax import lax
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import FLOAT, Input, Output
-from ..core.fill_value import Number, as_number
-from ..core.kinds import Data, Kind, OutSharding
+from ..core.kinds import Data, Number, OutSharding, number_of
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.scalar import Scalar, ScalarType, scalar_of, truncated
@@ -45,13 +44,7 @@ def _dims(x: Operands) -> Dims:
     return elementwise(x["input"].ndim, "input")
 
 
-def _as_bound(operator: str, name: str, given: Any, input: Any) -> Any:
-    return None if given is None else as_number(operator, name, given, input)
-
-
-Bound = Annotated[
-    Number | None, Kind(_as_bound, is_array=True, is_shown=False, needs=("input",), shown="Number | None")
-]
+Bound = Annotated[Number | None, replace(number_of("input"), shown="Number | None")]
 
 
 @operator(*RULES, dims=_dims)

@@ -5,15 +5,16 @@ of a small call. For a function
 
     def gather(input: Data, indices: Indices, axis: int, *, mode: Mode = "clip", fill_value: Fill = None): ...
 
-it is this, where an argument that is left out needs no reading, and one whose kind needs others is read last:
+it is this. An array of up to 32 bits that is no tracer needs no reading, nor does an argument that is left out; one
+whose kind needs others is read last:
 
     def gather(input, indices, axis, *_more, mode=_default_mode, fill_value=_default_fill_value):
         if _more: _refuse(3 + len(_more))
-        input = _read_input("gather", "input", input)
-        indices = _read_indices("gather", "indices", indices)
+        if type(input) not in _concrete or input.dtype.itemsize > 7: input = _read_input("gather", "input", input)
+        if type(indices) not in _concrete or indices.dtype.itemsize > 7: indices = _read_indices(...)
         axis = _read_axis("gather", "axis", axis)
-        if mode is not _default_mode: mode = _read_mode("gather", "mode", mode)
-        if not (fill_value is None and mode is _default_mode):
+        if not (mode is _default_mode): mode = _read_mode("gather", "mode", mode)
+        if not (fill_value is _default_fill_value and mode is _default_mode):
             fill_value = _read_fill_value("gather", "fill_value", fill_value, input, mode)
         return _jitted((_form(), None, (axis, mode)), input, indices, fill_value)
 """
@@ -27,6 +28,7 @@ from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
 from ..lowering.forms import forced_form
+from .arguments import CONCRETE
 from .kinds import Kind
 
 __all__ = ["SHARDING", "public_function"]
@@ -48,7 +50,12 @@ def public_function(
       jitted: takes a static tuple of the forced form, `out_sharding` and a tuple of the attributes; then the arrays.
     """
     name, shown = function.__name__, signature(function)
-    values: dict[str, Any] = {"_jitted": jitted, "_form": forced_form, "_refuse": _refusal(function)}
+    values: dict[str, Any] = {
+        "_jitted": jitted,
+        "_form": forced_form,
+        "_refuse": _refusal(function),
+        "_concrete": CONCRETE,
+    }
     for p, kind in kinds.items():
         default = shown.parameters[p].default
         values[f"_read_{p}"] = kind.read
@@ -59,6 +66,7 @@ def public_function(
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # for tracebacks and debuggers
     exec(compile(source, file, "exec"), function.__globals__, made)
     public = made["_make"](**values)
+    public.__code__ = public.__code__.replace(co_qualname=name)  # which profiles and the locations of programs show
     update_wrapper(public, function)
     public.__annotations__ = get_type_hints(function)
     parameters = [x.replace(annotation=kinds[p].shown or x.annotation) for p, x in shown.parameters.items()]
@@ -93,6 +101,8 @@ def _reading(name: str, p: str, kind: Kind, parameters: Mapping[str, Parameter])
     """Returns the statement that reads one argument, unless it and all that its kind needs are left out."""
     read = f"{p} = _read_{p}({', '.join([repr(name), repr(p), p, *kind.needs])})"
     default = parameters[p].default
+    if default is Parameter.empty and kind.is_array and not (kind.needs or kind.is_list):
+        return f"if type({p}) not in _concrete or {p}.dtype.itemsize > 7: {read}"
     if default is Parameter.empty or (kind.needs and default is not None):
         return read
     causes = [q for q in (p, *kind.needs) if parameters[q].default is not Parameter.empty]

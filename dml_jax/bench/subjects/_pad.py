@@ -28,7 +28,8 @@ def cases(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def small(size: int) -> Iterator[Case]:
-    yield _case("constant", (1, 1, 16, size // 64), (0, 0, 1, 1), (0, 0, 1, 1), 4)
+    for value in (0, 9):
+        yield _case("constant", (1, 1, 16, size // 64), (0, 0, 1, 1), (0, 0, 1, 1), 4, value)
 
 
 # Each mode, and what NumPy calls it.
@@ -36,7 +37,8 @@ _MODES = {"constant": "constant", "edge": "edge", "reflection": "reflect", "symm
 
 
 def of_jnp(a: Attributes) -> Callable[..., Any]:
-    return lambda x: jnp.pad(x, _widths(a), mode=_MODES[a["mode"]])
+    values = {"constant_values": a["value"]} if a["mode"] == "constant" else {}
+    return lambda x: jnp.pad(x, _widths(a), mode=_MODES[a["mode"]], **values)
 
 
 def of_numpy(a: Attributes) -> Callable[..., Any]:
@@ -58,7 +60,7 @@ def _padded(torch: Any, a: Attributes) -> Callable[..., Any] | None:
         return lambda out, x: with_out[a["mode"]](x, ends, out=out)
     modes = {"constant": "constant", "wrap": "circular"}
     mode = modes.get(a["mode"])
-    return (lambda out, x: torch.nn.functional.pad(x, ends, mode=mode)) if mode else None
+    return (lambda out, x: torch.nn.functional.pad(x, ends, mode=mode, value=a.get("value"))) if mode else None
 
 
 def _joined(torch: Any, a: Attributes) -> Callable[..., Any] | None:
@@ -86,7 +88,10 @@ def of_onnx(a: Attributes) -> OnnxNode | None:
     modes = {"constant": "constant", "edge": "edge", "reflection": "reflect"}
     if a["mode"] not in modes:
         return None
-    return OnnxNode("Pad", {"mode": modes[a["mode"]]}, (np.array([*a["start_padding"], *a["end_padding"]], np.int64),))
+    ends = np.array([*a["start_padding"], *a["end_padding"]], np.int64)
+    if not a.get("value"):
+        return OnnxNode("Pad", {"mode": modes[a["mode"]]}, (ends,))
+    return OnnxNode("Pad", {}, arrays=lambda arrays: (arrays[0], ends, np.asarray(a["value"], arrays[0].dtype)))
 
 
 def _widths(a: Attributes) -> list[tuple[int, int]]:
@@ -95,19 +100,21 @@ def _widths(a: Attributes) -> list[tuple[int, int]]:
 
 def _constant(a: Attributes, fill: Callable[..., Any], copy: Callable[..., Any]) -> Callable[..., Any]:
     def write(out: Any, x: Any) -> None:
-        fill(out, 0)
+        fill(out, a["value"])
         copy(out[tuple(slice(start, start + n) for start, n in zip(a["start_padding"], x.shape, strict=True))], x)
 
     return write
 
 
-def _case(mode: str, shape: tuple[int, ...], start: tuple[int, ...], end: tuple[int, ...], itemsize: int) -> Case:
+def _case(
+    mode: str, shape: tuple[int, ...], start: tuple[int, ...], end: tuple[int, ...], itemsize: int, value: int = 0
+) -> Case:
     made = prod(s + n + e for s, n, e in zip(start, shape, end, strict=True)) * itemsize
     widths = ",".join(f"{s}+{e}" for s, e in zip(start[2:], end[2:], strict=True))
     return Case(
         "pad",
-        f"{mode} {widths} of {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
-        {"start_padding": start, "end_padding": end, "mode": mode},
+        f"{mode}{f' {value},' if value else ''} {widths} of {'x'.join(map(str, shape))} {DTYPES[itemsize].name}",
+        {"start_padding": start, "end_padding": end, "mode": mode} | ({"value": value} if mode == "constant" else {}),
         lambda: (data(shape, itemsize),),
         prod(shape) * itemsize + made,
     )

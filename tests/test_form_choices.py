@@ -206,6 +206,8 @@ CHOSEN_ON_A_CPU = {
     "short rows": (ROWS_AT, (4096, 64), np.uint8, "minimum", True),
     "short rows of two dimensions": (ROWS_AT, (4096, 4, 8), np.float32, "minimum", True),
     "long rows": (ROWS_AT, (4096, 80), np.uint8, "minimum", False),
+    "rows of 16": (ROWS_AT, (4096, 16), np.uint8, "minimum", True),
+    "rows of 16, 4 bytes": (ROWS_AT, (4096, 16), np.float32, "minimum", False),
     "shortest rows": (ROWS_AT, (4096, 31), np.uint8, "minimum", False),
     "complex rows": (ROWS_AT, (4096, 64), np.complex64, "minimum", False),
     "written rows": (MUCH_WRITTEN, (4096, 64), np.float32, "optimization_barrier", True),

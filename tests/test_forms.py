@@ -79,7 +79,7 @@ def test_narrow_floats_move_like_integers(sizes, which):
         assert_same_bits(floats.view(np.uint16), expected)
 
 
-ROWS = [(9, 32), (9, 3, 8), (9, 2, 6), (9, 7), (9, 1)]
+ROWS = [(9, 32), (9, 3, 8), (9, 16), (9, 2, 6), (9, 7), (9, 1)]
 
 
 MODES = [(mode, dtype) for mode in ("clip", "fill") for dtype in DTYPES]

@@ -15,6 +15,7 @@ __all__ = ["SHORT", "as_unsigned", "from_unsigned", "has_unsigned", "never_one",
 
 # Elements of a row: longer ones are vectorised anyway, and of shorter ones what LLVM unrolled before stays unrolled.
 SHORT = range(32, 77)
+SHORTEST = 16  # elements of a row that pass as many bounds as it takes
 _UNROLLED, _COPY, _BOUND = 340, 4, 2  # what LLVM counts for a loop, with a margin, for a copy, for a minimum
 
 
@@ -52,6 +53,6 @@ def within_bounds(rows: jax.Array, zero: jax.Array) -> jax.Array:
       zero: of `never_one`.
     """
     least = zero.astype(rows.dtype)
-    for number in range(ceil((_UNROLLED / max(SHORT.start, rows.shape[-1]) - _COPY) / _BOUND)):
+    for number in range(ceil((_UNROLLED / max(SHORTEST, rows.shape[-1]) - _COPY) / _BOUND)):
         rows = jnp.maximum(rows, least) if number % 2 else jnp.minimum(rows, ~least)
     return rows

@@ -76,6 +76,20 @@ TABLE = (
         {"width": SHORT},
         "rows of 64 elements: 1.6 ms of 1 byte, 1.0 of 2, 0.9 of 4 and 8; plain 10, 6.0, 3.0 and 1.9, torch 2.2-0.9",
     ),
+    # Of 32 MB. What is left of a row when vectors have taken their part passes the bounds one by one.
+    Choice(
+        "cpu",
+        "bounded",
+        {"width": {16, 24}, "itemsize": {1, 2}},
+        "rows of 16 elements: 11 ms of 1 byte, 7-11 of 2; plain 25 and 13-15, torch 16-17 and 9-17. Of 31 bytes 86,"
+        " plain 47",
+    ),
+    Choice(
+        "cpu",
+        "bounded",
+        {"width": {24}, "itemsize": {4}},
+        "8.1 ms; plain 12, torch 3.6-5.9. Of 16 elements 8.2-9.2, plain 9.4-10; of 28 no more than plain",
+    ),
 )
 
 

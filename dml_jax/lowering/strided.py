@@ -21,6 +21,7 @@ from .bits import (
     is_narrow,
     permute_as_integers,
 )
+from .bounded import never_one
 from .branches import in_branch
 from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
 from .linear import linear, transpose_of
@@ -209,7 +210,7 @@ def _plain(dtype: Any, layout: Layout, devices: int) -> Form:
     def read(_: None, buffer: jax.Array) -> jax.Array:
         x = read_view(buffer, layout)
         if is_bfloat16 and layout.repeats and buffer.dtype == jnp.uint16:
-            x |= _never(layout).astype(x.dtype)
+            x |= _hidden_zeros(layout).astype(x.dtype)
         return lax.optimization_barrier(x) if is_bfloat16 and not layout.is_nested else x
 
     # Where the buffer may be sharded, devices add up what each has gathered.
@@ -218,11 +219,11 @@ def _plain(dtype: Any, layout: Layout, devices: int) -> Form:
     return as_bits(move, is_float if added else is_narrow)
 
 
-def _never(layout: Layout) -> jax.Array:
-    """False for every coordinate, but computed from those along which elements repeat, so that they differ to XLA."""
+def _hidden_zeros(layout: Layout) -> jax.Array:
+    """0 for every coordinate, but computed from those along which elements repeat, so that they differ to XLA."""
     along = [d for d, (n, s) in enumerate(zip(layout.sizes, layout.strides, strict=True)) if n > 1 and s == 0]
-    indices = (lax.broadcasted_iota(jnp.int32, layout.sizes, d) for d in along)
-    return sum(indices, jnp.zeros(layout.sizes, jnp.int32)) >= sum(layout.sizes[d] for d in along)
+    indices = (lax.broadcasted_iota(jnp.uint32, layout.sizes, d) for d in along)
+    return never_one(sum(indices, jnp.zeros(layout.sizes, jnp.uint32)))
 
 
 def _split_first(buffer: jax.Array, layout: Layout) -> jax.Array:

@@ -31,7 +31,7 @@ def widen_apart(array: Any, dtype: Any) -> jax.Array:
     """
     wide = jnp.asarray(array).astype(dtype)
     is_small = jnp.issubdtype(array.dtype, jnp.integer) and jnp.iinfo(array.dtype).bits < 8
-    return lax.optimization_barrier(wide) if _is_float8(array.dtype) or is_small else wide
+    return lax.optimization_barrier(wide) if _is_tiny_float(array.dtype) or is_small else wide
 
 
 def narrow_apart(wide: jax.Array, dtype: Any) -> jax.Array:
@@ -40,8 +40,8 @@ def narrow_apart(wide: jax.Array, dtype: Any) -> jax.Array:
     Where XLA:GPU (jaxlib 0.11) fuses that cast with a reduction, infinities become the greatest finite number: the
     instruction for it, cvt.satfinite, knows no others (triton-lang/triton issue 5927).
     """
-    return (lax.optimization_barrier(wide) if _is_float8(dtype) else wide).astype(dtype)
+    return (lax.optimization_barrier(wide) if _is_tiny_float(dtype) else wide).astype(dtype)
 
 
-def _is_float8(dtype: Any) -> bool:
+def _is_tiny_float(dtype: Any) -> bool:
     return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits <= 8

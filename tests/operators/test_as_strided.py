@@ -1,5 +1,6 @@
 """as_strided: output[c] = buffer[offset + sum(c * strides)]. test_strided.py has the classes of layouts."""
 
+import jax
 import numpy as np
 import pytest
 from checks import assert_same_bits
@@ -62,3 +63,9 @@ def test_what_is_no_layout_is_refused(change, error, match):
 def test_layouts_from_arrays_are_accepted():
     sizes, strides = np.array([2, 3]), [np.uint8(3), 1]
     assert_same_bits(as_strided(X, sizes, strides, offset=np.int64(2)), oracle(X, (2, 3), (3, 1), 2))
+
+
+def test_an_element_repeats_more_often_than_32_bits_count():
+    for dtype in ("bfloat16", "float16"):
+        x = jax.ShapeDtypeStruct((2,), dtype)
+        assert jax.eval_shape(lambda x: as_strided(x, (2**31 + 5, 2), (0, 1)), x).shape == (2**31 + 5, 2)

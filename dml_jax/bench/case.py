@@ -64,10 +64,10 @@ class Case:
     def written(self, count: int) -> Callable[..., Any]:
         """The call of `count` arrays as users write it: `functools.partial` takes 3 % of a small one."""
         function = getattr(dml_jax, self.operator)
-        names = ", ".join(f"x{i}" for i in range(count))
-        is_list = any(kind.is_list for kind in function.kinds.values())
-        given = "".join(f", {name}={name}" for name in self.attributes)
-        source = f"lambda {names}: function({f'[{names}]' if is_list else names}{given})"
+        names = [f"x{i}" for i in range(count)]
+        arrays = [f"[{', '.join(names)}]"] if any(kind.is_list for kind in function.kinds.values()) else names
+        given = [*arrays, *(f"{name}={name}" for name in self.attributes)]
+        source = f"lambda {', '.join(names)}: function({', '.join(given)})"
         return eval(source, {"function": function, **self.attributes})
 
     def needs_x64(self, arrays: Arrays) -> bool:

@@ -57,7 +57,7 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     if is_plain and type(like) in CONCRETE:
         key = given, like.dtype, jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
         sent = _SENT.get(key)
-        if sent is None:
+        if sent is None or sent.is_deleted():
             sent = _send(key)
         if sent is not None and (not like.committed or sent.devices() == like.devices()):
             return sent
@@ -80,7 +80,7 @@ def _send(key: tuple[Any, Any, Any]) -> jax.Array | None:
     if number is None or not get_abstract_mesh().empty:
         return None
     if len(_SENT) >= 256:
-        _SENT.clear()
+        _SENT.pop(next(iter(tuple(_SENT))), None)  # the oldest one; other threads may send meanwhile
     with jax.ensure_compile_time_eval():
         sent = _SENT[key] = jnp.asarray(number)
     return sent

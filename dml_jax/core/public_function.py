@@ -5,8 +5,8 @@ of a small call. For a function
 
     def gather(input: Data, indices: Indices, axis: int, *, mode: Mode = "clip", fill_value: Fill = None): ...
 
-it is this. An array of up to 32 bits that is no tracer needs no reading, nor does an argument that is left out; one
-whose kind needs others is read last:
+it is this. A required array of up to 32 bits, of a type that was read before, needs no reading, nor does an argument
+that is left out; one whose kind needs others is read last:
 
     def gather(input, indices, axis, *_more, mode=_default_mode, fill_value=_default_fill_value):
         if _more: _refuse(3 + len(_more))

@@ -13,9 +13,9 @@ from jax import lax
 
 __all__ = ["SHORT", "as_unsigned", "from_unsigned", "has_unsigned", "never_one", "within_bounds"]
 
-# Elements of a row: longer ones are vectorised anyway, and of shorter ones what LLVM unrolled before stays unrolled.
+# Elements of a row: longer ones are vectorised anyway; of shorter ones a vector or two gain by bounds (gather's table).
 SHORT = range(32, 77)
-SHORTEST = 16  # elements of a row that pass as many bounds as it takes
+SHORTEST = 16  # elements of a row: shorter ones pass as many bounds as these
 _UNROLLED, _COPY, _BOUND = 340, 4, 2  # what LLVM counts for a loop, with a margin, for a copy, for a minimum
 
 

@@ -6,7 +6,7 @@ from jax import lax
 from .at_once import combine_at_once
 from .reduction import Reduction
 from .rows import Write
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 
 __all__ = ["add_in_halves"]
 
@@ -22,4 +22,4 @@ def add_in_halves(
         of = (*shape[:-1], stop - start)
         cut = lax.slice_in_dim(indices, start, stop, axis=-2), lax.slice_in_dim(updates, start, stop, axis=-1)
         parts.append(combine_at_once(of, write, reduction, cut[0], cut[1].astype(wide)))  # nothing is rounded yet
-    return lax.concatenate(parts, len(shape) - 1).astype(updates.dtype)
+    return narrow_apart(lax.concatenate(parts, len(shape) - 1), updates.dtype)

@@ -13,7 +13,7 @@ from .gather import read_of, reading
 from .linear import linear
 from .reduction import ADD, MAX, MIN, MUL, Reduction
 from .rows import Rows, Write, check_sortable
-from .wide_types import wide_type
+from .wide_types import narrow_apart, wide_type
 
 __all__ = ["reduce_slices"]
 
@@ -98,7 +98,7 @@ def _products_of_others(
     others = before(factors, starts) * before(factors[::-1], ends[::-1])[::-1]
     held = rows.fold(input).astype(wide).at[numbers].get(mode="fill", fill_value=0)
     unsorted = jnp.zeros_like(others).at[order].set(others * held, unique_indices=True)
-    of_updates = _unfold_updates(unsorted, updates, rows).astype(input.dtype)
+    of_updates = narrow_apart(_unfold_updates(unsorted, updates, rows), input.dtype)
     return multiplied(indices, jnp.ones_like(input), updates), of_updates
 
 

@@ -119,8 +119,8 @@ def _unfolded_planes(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 def _folded(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     by_axis, in_parts = (partial(fold, windows=windows) for fold in (_folded_by_axis, _folded_in_parts))
     if any(one.are_tiles for one in windows) or not have_parts(windows) or not have_phases(windows):
-        return by_axis(array).astype(array.dtype)
-    return by_platform(by_axis, cpu=in_parts)(array).astype(array.dtype)
+        return narrow_apart(by_axis(array), array.dtype)
+    return narrow_apart(by_platform(by_axis, cpu=in_parts)(array), array.dtype)
 
 
 def _folded_by_axis(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:

@@ -18,7 +18,6 @@ from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
 from ..core.support import Support
 from ..lowering.unfold import fold_windows
-from ..lowering.wide_types import narrow_apart
 from ..lowering.windows import Windows
 from ._sliding import FieldInts, columns_of, function_rules, judged, sliding, struct_rules, support_of
 
@@ -127,7 +126,7 @@ def fold(
     windows = sliding(attributes, output_sizes)
     *lead, rows, _ = array.shape
     shape = (*lead, rows // prod(window_sizes), *window_sizes, *(one.count for one in windows))
-    return narrow_apart(fold_windows(array.reshape(shape), windows), input.dtype)
+    return fold_windows(array.reshape(shape), windows).astype(input.dtype)
 
 
 @dataclass(frozen=True)

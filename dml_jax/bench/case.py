@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -51,15 +51,7 @@ class Case:
 
     def call(self, *arrays: Any) -> Any:
         """The call of dml_jax."""
-        return self.prepared(*arrays)
-
-    @property
-    def prepared(self) -> Callable[..., Any]:
-        """The same, found once: what takes arrays and adds the attributes."""
-        function = getattr(dml_jax, self.operator)
-        takes_a_list = any(kind.is_list for kind in function.kinds.values())
-        attributes = self.attributes
-        return (lambda *arrays: function(arrays, **attributes)) if takes_a_list else partial(function, **attributes)
+        return self.written(len(arrays))(*arrays)
 
     def written(self, count: int) -> Callable[..., Any]:
         """The call of `count` arrays as users write it: `functools.partial` takes 3 % of a small one."""

@@ -327,7 +327,7 @@ def _form(blocks: Blocks, forced: str | None) -> Form:
 
 
 def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
-    plain, split = partial(_plain, blocks=blocks), partial(_plain, blocks=blocks, held=True)
+    plain, split = partial(_plain, blocks=blocks), partial(_plain, blocks=blocks, transpose=_transpose_behind_barrier)
     forms: dict[str, Form] = {"plain": _keep_bits(plain, input.dtype), "split": _keep_bits(split, input.dtype)}
     count, itemsize = lanes(input.dtype), input.dtype.itemsize
     if not known_bytes(input) or (count == 1 and itemsize < 4):
@@ -377,18 +377,16 @@ def _keep_bits(move: Callable[[jax.Array], jax.Array], dtype: Any) -> Form:
     return as_bits(fence(keep)) if dtype == jnp.bfloat16 else keep
 
 
-def _plain(
-    input: jax.Array, blocks: Blocks, *, held: bool = False, transpose: Callable[..., jax.Array] = jnp.transpose
-) -> jax.Array:
-    """One dimension at a time: JAX follows an explicit sharding through such reshapes, and to XLA they are one.
-
-    Where XLA:GPU fuses the split with the transpose, it finds no tiles for it: `held` keeps them apart, at no cost.
-    """
+def _plain(input: jax.Array, blocks: Blocks, *, transpose: Callable[..., jax.Array] = jnp.transpose) -> jax.Array:
+    """One dimension at a time: JAX follows an explicit sharding through such reshapes, and to XLA they are one."""
     lead, letters = input.ndim - 3, "".join(blocks.source)
     order = [lead + letters.index(letter) for letter in "".join(blocks.target)]
-    split = _split(input, blocks)
-    split = lax.optimization_barrier(split) if held else split
-    return _merge(transpose(split, (*range(lead), *order)), blocks.target)
+    return _merge(transpose(_split(input, blocks), (*range(lead), *order)), blocks.target)
+
+
+def _transpose_behind_barrier(array: jax.Array, axes: Sequence[int]) -> jax.Array:
+    """XLA:GPU finds no tiles for a transpose where it fuses the split of dimensions with it."""
+    return jnp.transpose(lax.optimization_barrier(array), axes)
 
 
 def _in_tiles(

@@ -70,7 +70,7 @@ TABLE = (
         {"itemsize": {2}, "is_dense": {True}, "last_size": range(64, _MANY), "last_stride": {1}},
         "0.86-0.99; plain 0.79-0.83. Of 50 elements 0.78, plain 0.80",
     ),
-    # Triton transposes bytes in tiles of whole stored rows, where plain is the same if they are powers of two.
+    # XLA leaves these to Triton. So it does plain where stored rows are powers of two, and 32 of them fit a tile.
     Choice(
         "cuda",
         "apart",

@@ -59,8 +59,8 @@ class Case:
         names = [f"x{i}" for i in range(count)]
         arrays = [f"[{', '.join(names)}]"] if any(kind.is_list for kind in function.kinds.values()) else names
         given = [*arrays, *(f"{name}={name}" for name in self.attributes)]
-        source = f"lambda {', '.join(names)}: function({', '.join(given)})"
-        return eval(source, {"function": function, **self.attributes})
+        source = f"lambda {', '.join(names)}: _call({', '.join(given)})"
+        return eval(source, {"_call": function, **self.attributes})  # `reduce` has an attribute "function"
 
     def needs_x64(self, arrays: Arrays) -> bool:
         """Whether its data has 64 bits."""

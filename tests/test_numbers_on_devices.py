@@ -22,15 +22,17 @@ CALLS = {
 INDICES = jnp.asarray(np.int32([0, 5]))
 
 
+@pytest.mark.parametrize("place", [None, 0, 1])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_later_call_sends_nothing(call):
-    x = jax.device_put(X)
+def test_a_later_call_sends_nothing(call, place):
+    device = None if place is None else jax.devices("cpu")[place]
+    x = jax.device_put(X, device)
     first = call(x)
     with jax.transfer_guard("disallow"):
         second = call(x)
     assert_same_bits(first, call(X))  # whose numbers are sent
     assert_same_bits(second, first)
-    assert not second.committed
+    assert second.committed == (device is not None)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int4", "bfloat16", "float8_e5m2", "float32", "complex64"])

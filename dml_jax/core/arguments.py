@@ -145,12 +145,13 @@ def as_ints(operator: str, name: str, value: Any) -> tuple[int, ...]:
     Raises:
       DataTypeError: no sequence, or one of anything but integers.
     """
-    if type(value) is tuple or type(value) is list:
+    given = type(value)
+    if given is tuple or given is list:
         for item in value:
             if type(item) is not int:
                 break
         else:
-            return tuple(value)
+            return value if given is tuple else tuple(value)
     return _as_row(operator, name, value, as_int, "Python integers")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import get_abstract_mesh
+from jax.sharding import SingleDeviceSharding, get_abstract_mesh
 
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .arguments import CONCRETE
@@ -35,7 +35,7 @@ def fill_reader(needed: str) -> Callable[[str, str, Any, Any, str], Any]:
         """
         if mode == needed:
             given = 0 if fill_value is None else fill_value
-            if type(given) is int and given == 0 and _kept(given, input.dtype) is not None:
+            if type(given) is int and not given and _kept(given, input.dtype) is not None:
                 return None
             return as_number(operator, name, given, input, "a number (0 if not given)")
         is_zero = isinstance(fill_value, int | float | np.number) and fill_value == 0
@@ -55,11 +55,11 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     """
     is_plain = type(given) in _REAL and (given or type(given) is int)
     if is_plain and type(like) in CONCRETE:
-        key = given, like.dtype, jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+        key = (given, like.dtype, like.sharding) if like.committed else (given, like.dtype)
         sent = _SENT.get(key)
         if sent is None or sent.is_deleted():
             sent = _send(key)
-        if sent is not None and (not like.committed or sent.devices() == like.devices()):
+        if sent is not None:
             return sent
     dtype = getattr(like, "dtype", like)
     found = _kept(given, dtype) if is_plain else _held(given, dtype)
@@ -70,18 +70,23 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     raise DataTypeError(message(operator, rule, f"it is {describe(given)}", operands))
 
 
-# Numbers on the default device, by value, dtype and that device: small calls that give them again send nothing.
-_SENT: dict[tuple[Any, Any, Any], jax.Array] = {}
+# Numbers by value and dtype, and by the sharding of a committed array: calls that give them again send nothing.
+_SENT: dict[tuple[Any, ...], jax.Array] = {}
 
 
-def _send(key: tuple[Any, Any, Any]) -> jax.Array | None:
-    """Sends a number to the default device and keeps it there; None if it is not held, or a mesh takes new arrays."""
-    number = _kept(*key[:2])
-    if number is None or not get_abstract_mesh().empty:
+def _send(key: tuple[Any, ...]) -> jax.Array | None:
+    """Sends a number to a device, and keeps it there; None if it is not held, or on a mesh.
+
+    The device is that of a committed array, or else the default one of the first call.
+    """
+    given, dtype, *where = key
+    number = _kept(given, dtype)
+    if number is None or not get_abstract_mesh().empty or not all(isinstance(x, SingleDeviceSharding) for x in where):
         return None
     if len(_SENT) >= 256:
         _SENT.pop(next(iter(tuple(_SENT))), None)  # the oldest one; other threads may send meanwhile
-    with jax.ensure_compile_time_eval():
+    (device,) = where[0].device_set if where else [jax.config.jax_default_device]  # pyright: ignore[reportAttributeAccessIssue]
+    with jax.ensure_compile_time_eval(), jax.default_device(device):
         sent = _SENT[key] = jnp.asarray(number)
     return sent
 

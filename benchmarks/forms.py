@@ -151,6 +151,17 @@ TURNED = (
     (2, (1, 32000, 512), (0, 2, 1)),
     (1, (64, 64, 4096), (2, 1, 0)),
     (2, (64, 64, 4096), (2, 1, 0)),
+    *((itemsize, (256, 224, 224, 2), (0, 3, 1, 2)) for itemsize in (1, 2)),
+    *((itemsize, (256, 2, 224, 224), (0, 2, 3, 1)) for itemsize in (1, 2)),
+    *((itemsize, (256, 224, 224, 3), (0, 3, 1, 2)) for itemsize in (1, 2)),
+    *((itemsize, (256, 3, 224, 224), (0, 2, 3, 1)) for itemsize in (1, 2)),
+    *((itemsize, (2048, 56, 56, 8), (0, 3, 1, 2)) for itemsize in (1, 2)),
+    *((itemsize, (2048, 8, 56, 56), (0, 2, 3, 1)) for itemsize in (1, 2)),
+    *((itemsize, (2048, 56, 56, 12), (0, 3, 1, 2)) for itemsize in (1, 2)),
+    *((itemsize, (256, 56, 56, 64), (0, 3, 1, 2)) for itemsize in (1, 2)),
+    *((itemsize, (256, 56, 56, 96), (0, 3, 1, 2)) for itemsize in (1, 2)),
+    *((itemsize, (64, 56, 56, 256), (0, 3, 1, 2)) for itemsize in (1, 2)),
+    *((itemsize, (256, 28, 28, 192), (0, 3, 1, 2)) for itemsize in (1, 2)),
 )
 
 
@@ -196,14 +207,14 @@ def _others(size: int) -> Iterator[Case]:
             size,
             tolerance=2**-16,
         )
-    for itemsize, (a, b, c), order in TURNED:
-        strides = b * c, c, 1
+    for itemsize, shape, order in TURNED:
+        count = prod(shape)
         yield Case(
             "as_strided",
-            f"{a}x{b}x{c} with dimensions {order}, {itemsize} bytes",
-            {"sizes": tuple((a, b, c)[d] for d in order), "strides": tuple(strides[d] for d in order)},
-            lambda n=a * b * c, itemsize=itemsize: (data((n,), itemsize),),
-            2 * a * b * c * itemsize,
+            f"{'x'.join(map(str, shape))} with dimensions {order}, {itemsize} bytes",
+            {"sizes": tuple(shape[d] for d in order), "strides": tuple(prod(shape[d + 1 :]) for d in order)},
+            lambda n=count, itemsize=itemsize: (data((n,), itemsize),),
+            2 * count * itemsize,
         )
     columns = 2**16
     for itemsize in (1, 2):

@@ -90,6 +90,13 @@ APPLIED = {
         TABLE_ROWS,
     ),
     "as_strided apart": ("apart", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
+    "as_strided in tiles": ("tiles", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
+    "as_strided as matrices": ("matrices", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
+    "as_strided as matrices, apart": (
+        "matrices_apart",
+        lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)),
+        TABLE_ROWS,
+    ),
     "as_strided joined": ("joined", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
     "gather joined": ("joined", lambda x: dml_jax.gather(x, np.int32([[1, -1, 3, 0]]), -1), TABLE_ROWS),
     "gather_nd joined": (

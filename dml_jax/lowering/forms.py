@@ -46,6 +46,8 @@ FormName = Literal[
     "split",
     "split_joined",
     "apart",
+    "matrices",
+    "matrices_apart",
     "axis_last",
     "rows_first",
     "ranges",
@@ -87,6 +89,8 @@ FORMS: Mapping[FormName, str] = {
     "split": "dimensions are split before the transpose, not with it",
     "split_joined": "the same, and neighbouring results are put together to a word",
     "apart": "dimensions change places in a kernel of their own, which XLA:GPU fuses with nothing",
+    "matrices": "dimensions that stay neighbours are one while they change places",
+    "matrices_apart": "the same in a kernel of their own",
     "axis_last": "the indexed axis is moved last, and back",
     "rows_first": "rows are moved first, then the elements of each",
     "ranges": "a dimension is cut into ranges, which are put one after the other",
@@ -133,10 +137,11 @@ def use_form(name: FormName) -> Iterator[None]:
 
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "split_joined", "apart",
-        "axis_last", "rows_first", "ranges", "concatenated", "gathered", "fanned_out", "flattened", "bounded", "copied",
-        "branched", "panels", "integers" or "windowed"; of what adds up, such as gradients of gathers, "inverse",
-        "copies", "runs", "sampled", "filled", "hottest", "parts", "wide", "chunks", "pulled", "numbered", "row_by_row",
-        "turned" or "triangles"; of what is greatest, "rounds" or "blocks"; of what is not zero, "flag_words".
+        "matrices", "matrices_apart", "axis_last", "rows_first", "ranges", "concatenated", "gathered", "fanned_out",
+        "flattened", "bounded", "copied", "branched", "panels", "integers" or "windowed"; of what adds up, such as
+        gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest", "parts", "wide", "chunks",
+        "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest, "rounds" or "blocks"; of what
+        is not zero, "flag_words".
 
     Raises:
       ConstraintError: another name.

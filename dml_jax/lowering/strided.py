@@ -25,7 +25,7 @@ from .bounded import never_one
 from .branches import in_branch
 from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
 from .linear import linear, transpose_of
-from .panels import transpose_in_panels
+from .matrices import matrices_of, ways_to_turn
 from .strided_reads import as_shown, as_stored, read_view
 from .wide_types import narrow_apart, wide_type
 from .words import as_integers, becomes_words, from_words, join_lanes, lanes, to_words, words_per_element
@@ -49,12 +49,34 @@ TABLE = (
         {"itemsize": {1, 2}, "is_broadcast": {True}},
         "0.83 of 1 byte, 0.84 of 2; plain 0.22 and 0.43; a fill is 0.82",
     ),
-    # Planes of a few channels become pixels, and pixels of three become planes.
+    # Pixels of a few channels become planes, and planes become pixels: a word is assembled in a register.
+    Choice(
+        "cuda", "tiles", {"itemsize": {1, 2}, "columns": {2}}, "0.95-1.0; split 0.70 of 1 byte, plain 0.42 and 0.80"
+    ),
+    Choice(
+        "cuda",
+        "element_tiles",
+        {"itemsize": {1, 2}, "columns": {3, 4, 6, 8}},
+        "0.83-1.0; apart 0.45-1.0 of 1 byte, plain 0.40-0.45 of 1 byte and 0.40-0.83 of 2",
+    ),
+    Choice(
+        "cuda",
+        "tiles",
+        {"itemsize": {1}, "rows": {4, 8}},
+        "0.79-1.0; apart 0.42-0.99, split_joined 0.23-0.90, plain 0.44",
+    ),
+    Choice("cuda", "element_tiles", {"itemsize": {1}, "rows": {3}}, "0.86-1.0; apart 0.54-0.70, plain 0.43"),
+    Choice(
+        "cuda",
+        "element_tiles",
+        {"itemsize": {2}, "rows": {3, 4, 6, 8}},
+        "0.87-1.0; split_joined 0.34-1.0, plain 0.42-0.82",
+    ),
     Choice(
         "cuda",
         "split_joined",
-        {"itemsize": {1, 2}, "is_dense": {True}, "last_size": range(2, 5), "last_stride": range(5, _MANY)},
-        "0.65-0.83 of 1 byte, 0.86-0.95 of 2; plain 0.40 and 0.77. Joined without the split 0.32 of 2 bytes",
+        {"itemsize": {1, 2}, "is_dense": {True}, "last_size": {2, 4}, "last_stride": range(5, _MANY)},
+        "0.82-0.99; plain 0.42 of 1 byte and 0.80 of 2. Joined without the split 0.32 of 2 bytes",
     ),
     # Runs change places: heads of attention, blocks of pixels.
     Choice(
@@ -70,24 +92,51 @@ TABLE = (
         {"itemsize": {2}, "is_dense": {True}, "last_size": range(64, _MANY), "last_stride": {1}},
         "0.86-0.99; plain 0.79-0.83. Of 50 elements 0.78, plain 0.80",
     ),
-    # XLA leaves these to Triton. So it does plain where stored rows are powers of two, and 32 of them fit a tile.
+    # XLA leaves these to Triton: as matrices, without the dimensions of the view, where its rows are powers of two and
+    # tiles hold whole ones, and behind barriers elsewhere.
     Choice(
         "cuda",
-        "apart",
-        {"itemsize": {1}, "is_dense": {True}, "is_binary": {False}},
-        "0.55-1.0; plain 0.15-0.60. Matrices of 4096 columns 0.74, plain 0.47; windows of 7x7 pixels 0.97, plain 0.43",
+        "matrices",
+        {"itemsize": {1}, "columns": {128, 256}, "columns_aligned": {2**k for k in range(4, 13)}},
+        "0.81-1.0; apart 0.67-0.82, plain 0.43-1.0. Of other columns 0.49-0.71, apart 0.66-0.76",
+    ),
+    Choice(
+        "cuda",
+        "matrices",
+        {"itemsize": {1}, "columns": {64, 512}, "columns_aligned": {2**k for k in range(6, 13)}},
+        "0.86-0.98; apart 0.57-0.92, plain 0.50-0.63. Of other columns 0.39-0.87, apart 0.57-0.91",
+    ),
+    Choice(
+        "cuda",
+        "matrices_apart",
+        {"itemsize": {1}, "short_side": range(32, _MANY)},
+        "0.60-0.94; apart 0.57-0.90, plain 0.32-0.69",
+    ),
+    Choice("cuda", "apart", {"itemsize": {1}, "is_dense": {True}, "is_binary": {False}}, "0.55-1.0; plain 0.15-0.60"),
+    Choice(
+        "cuda",
+        "matrices",
+        {"itemsize": {2}, "columns": {32, 64}},
+        "0.79-0.98; apart 0.74-0.97, plain 0.59-0.96",
     ),
     Choice(
         "cuda",
         "apart",
-        {"itemsize": {1}, "row_bytes": {128, 256, 512}, "columns_aligned": {1, 2, 4, 8}},
-        "0.56-0.89; plain 0.50-0.65. Of columns of multiples of 16 bytes 0.71-0.86, plain 0.79-0.98",
+        {"itemsize": {2}, "columns": {2**k for k in range(7, 17)}, "columns_aligned": {8}},
+        "0.72-0.75; plain and matrices 0.51-0.61: tokens of 14x14 patches",
+    ),
+    Choice("cuda", "matrices", {"itemsize": {2}, "columns": {128, 256}}, "0.75-1.0; apart 0.75-0.95, plain 0.72-0.95"),
+    Choice(
+        "cuda",
+        "matrices_apart",
+        {"itemsize": {2}, "short_side": range(32, _MANY)},
+        "0.69-0.97; apart 0.61-0.94, plain 0.57-0.92",
     ),
     Choice(
         "cuda",
         "apart",
-        {"itemsize": {2}, "row_bytes": range(256, _MANY), "columns_aligned": {8}},
-        "0.61-0.80; plain 0.49-0.61: tokens of 14x14 patches. Of other columns about as fast as plain",
+        {"itemsize": {2}, "short_side": range(5, 32)},
+        "0.54-0.97; plain 0.42-0.84",
     ),
     # On two cores of an EPYC, 32 MB: matrices whose rows become columns, and lie so far apart that few sets of the
     # cache hold them. Panels take one thread, as torch does, and keep up with it: 0.8-1.8 times as fast.
@@ -179,10 +228,10 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
         forms["branched"] = lambda _, buffer: _branched(buffer, layout)
     if layout.is_dense and is_half(buffer.dtype):
         forms["integers"] = permute_as_integers(lambda _, buffer: read_view(buffer, layout))
-    matrices = (_matrices(layout) if layout.is_dense else None) or (0, 0, 0)
+    matrices = (matrices_of(layout) if layout.is_dense else None) or (0, 0, 0)
     batch, rows, columns = matrices
     if devices == 1 and rows:
-        forms["panels"] = as_bits(lambda _, buffer: _in_panels(buffer, layout, matrices))
+        forms |= ways_to_turn(layout, matrices, buffer.dtype)
     case = {
         "itemsize": itemsize,
         "is_dense": layout.is_dense,
@@ -193,6 +242,9 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
         "is_binary": layout.is_dense and _is_binary(layout) and columns * min(rows, 32) <= TILE,
         "is_turned": layout.is_dense and _is_turned(layout, itemsize),
         "matrices": batch,
+        "rows": rows,
+        "columns": columns,
+        "short_side": min(rows, columns),
         "row_bytes": columns * itemsize,
         "aligned": gcd(columns * itemsize, PAGE) if rows >= MET else 0,
         "columns_aligned": gcd(rows * itemsize, PAGE),
@@ -270,24 +322,3 @@ def _branched(buffer: jax.Array, layout: Layout) -> jax.Array:
     """Permutes a dense view in a branch, which XLA:CPU fuses with nothing."""
     permute = permute_as_integers(lambda _, buffer: as_shown(as_stored(buffer, layout), layout))
     return lax.broadcast_in_dim(in_branch(partial(permute, None), buffer), layout.sizes, sorted(layout.dims))
-
-
-def _matrices(layout: Layout) -> tuple[int, int, int] | None:
-    """Returns (batch, rows, columns) of the stored elements, if the view is those matrices transposed.
-
-    A view of NHWC as NCHW is one of N matrices of H*W rows and C columns: its dimensions, 0 to 3, are stored in the
-    order 0, 2, 3, 1.
-    """
-    stored, shown = layout.dims, tuple(sorted(layout.dims))
-    batch = next((i for i, (d, e) in enumerate(zip(stored, shown, strict=True)) if d != e), None)
-    if batch is None:
-        return None
-    columns = stored.index(shown[batch])
-    if stored[columns:] + stored[batch:columns] != shown[batch:]:
-        return None
-    sizes = layout.stored_sizes
-    return prod(sizes[:batch]), prod(sizes[batch:columns]), prod(sizes[columns:])
-
-
-def _in_panels(buffer: jax.Array, layout: Layout, matrices: tuple[int, int, int]) -> jax.Array:
-    return transpose_in_panels(as_stored(buffer, layout).reshape(matrices)).reshape(layout.sizes)

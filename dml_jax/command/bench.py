@@ -15,7 +15,7 @@ import click
 
 from ..errors import ConstraintError
 from ..files import write_whole
-from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices
+from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices
 from .shared import FILE
 
 if TYPE_CHECKING:
@@ -62,6 +62,12 @@ Examples:
     help="Measure batches that are sharded over so many devices of the CPU instead; best one per core.",
 )
 @click.option(
+    "--sharded",
+    "is_sharded",
+    is_flag=True,
+    help="Measure batches that are sharded over all devices instead, such as the GPUs of a server.",
+)
+@click.option(
     "--peers/--no-peers",
     default=True,
     help="Measure the other libraries that are installed, or none; torch.compile not with --quick.",
@@ -86,6 +92,7 @@ def bench(
     size: int | None,
     rounds: int | None,
     cpu_devices: int | None,
+    is_sharded: bool,
     peers: bool,
     only_list: bool,
     json_file: Path | None,
@@ -109,7 +116,10 @@ def bench(
     platform = devices()[0].platform
     if cpu_devices and platform != "cpu":
         raise click.UsageError(f"--cpu-devices needs JAX to run on a CPU, not on {platform}: set JAX_PLATFORMS=cpu")
-    plan = _planned_for_cores(cpu_devices, size, only) if cpu_devices else _planned(is_quick, size, only)
+    count = local_devices()
+    if is_sharded and count == 1:
+        raise click.UsageError("--sharded needs several devices, but JAX has 1; on a CPU --cpu-devices makes some")
+    plan = _planned_for_all(count, size, only) if cpu_devices or is_sharded else _planned(is_quick, size, only)
     if not plan.names:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
     if only_list:
@@ -140,7 +150,7 @@ class _Plan:
       networks: of ONNX.
       files: bytes of the input files.
       names: of all of them.
-      sharded: over several devices of a CPU, where these are measured instead.
+      sharded: over all devices, where these are measured instead.
       is_quick: whether nothing is compiled for seconds only to be compared.
     """
 
@@ -170,8 +180,8 @@ def _planned(is_quick: bool, size: int | None, only: Sequence[str]) -> _Plan:
     return _Plan(cases, calls, sums, several, whole, files, names, is_quick=is_quick)
 
 
-def _planned_for_cores(devices: int, size: int | None, only: Sequence[str]) -> _Plan:
-    from ..bench.many_cores import cases
+def _planned_for_all(devices: int, size: int | None, only: Sequence[str]) -> _Plan:
+    from ..bench.sharded import cases
 
     found = list(_wanted(cases(_size(size), devices), only))
     return _Plan((), (), (), (), (), (), [case.name for case in found], found)
@@ -196,7 +206,7 @@ def _reported(
     old = Results.read(compare) if compare else None
     if picture:
         check_drawable(picture)
-    measured = _measured_on_cores if plan.sharded else _measured
+    measured = _measured_on_all if plan.sharded else _measured
     results = measured(plan, Effort(rounds, seconds=0.002 if plan.is_quick else 0.01), peers)
     for path, text in ((json_file, results.json), (csv_file, results.csv)):
         if path:
@@ -286,19 +296,19 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
     return Results.now(device, versions(), rows)
 
 
-def _measured_on_cores(plan: _Plan, effort: Effort, peers: bool) -> Results:
+def _measured_on_all(plan: _Plan, effort: Effort, peers: bool) -> Results:
     """The same for what is sharded."""
     import jax
     from rich.console import Console
 
-    from ..bench import many_cores
+    from ..bench import sharded
     from ..bench.peers import versions
     from ..bench.report import LEGEND
     from ..bench.results import Results
 
     device = f"{jax.devices()[0].device_kind}, {jax.local_device_count()} devices on {cores()} cores"
-    found, threads = many_cores.contenders(peers=peers), many_cores.torch_threads(cores())
-    rows = _each(plan.sharded, found, effort, ceiling=many_cores.copied, in_turn=False)
+    found, threads = sharded.contenders(peers=peers), sharded.torch_threads(cores())
+    rows = _each(plan.sharded, found, effort, ceiling=sharded.copied, in_turn=False)
     _print(Console(), f"{device}, batches sharded over all, beside a copy that is", rows, [c.name for c in found])
     if rows:
         click.echo(f"\n{LEGEND}")

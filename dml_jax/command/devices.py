@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-__all__ = ["CPU_DEVICES", "arrange_cpu_devices", "choose", "cores", "devices", "label"]
+__all__ = ["CPU_DEVICES", "arrange_cpu_devices", "choose", "cores", "devices", "label", "local_devices"]
 
 CPU_DEVICES = click.IntRange(1, 4096)  # as many as any host has cores
 
@@ -55,6 +55,13 @@ def devices() -> list[Any]:
         with suppress(RuntimeError):  # JAX_PLATFORMS leaves it out
             found = [*found, *jax.devices("cpu")]
     return found
+
+
+def local_devices() -> int:
+    """Returns how many devices of the default backend this process has."""
+    import jax
+
+    return jax.local_device_count()
 
 
 def label(device: Any) -> str:

@@ -1,4 +1,4 @@
-"""Batches sharded over several devices of a CPU, with which all its cores work, beside a copy that is sharded too."""
+"""Batches sharded over all devices: the GPUs of a server, or those of a CPU, with which all its cores work."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,11 +18,12 @@ from ..batch.batch_function import replicated
 from .case import DTYPES, Arrays, Case, data, mega, random_indices
 from .contenders import Contender, JaxRun, Run, spread
 from .peers import torch_run
-from .subjects.pictures import copy_torch, depth_to_space, with_view
+from .subjects.pictures import copy_torch, depth_to_space, space_to_depth, with_view
 
 __all__ = ["BatchCase", "cases", "contenders", "copied", "torch_threads"]
 
 ROWS, WIDTH = 1024, 64  # of each table that a scatter writes to, and an eighth of the rows
+PATCHES = {"block_size": 14, "order": "DCR", "data_format": "NCHW"}
 BLOCKS = {"block_size": 2, "order": "CRD", "data_format": "NCHW"}
 
 
@@ -76,6 +77,7 @@ def cases(size: int, devices: int) -> Iterator[BatchCase]:
     yield _copy(size, devices)
     yield _pictures(size, devices, 4)
     yield _pictures(size, devices, 1)
+    yield _patches(size, devices)
     yield _rows(size, devices)
     yield _elements(size, devices)
     yield _scattered_elements(size, devices)
@@ -83,7 +85,8 @@ def cases(size: int, devices: int) -> Iterator[BatchCase]:
 
 
 def contenders(*, peers: bool) -> list[Contender]:
-    """This library on all devices first, then on one, then torch with a thread per core."""
+    """This library on all devices first, then on one, then on a CPU torch with a thread per core."""
+    peers = peers and jax.default_backend() == "cpu"
     found = [
         Contender("dml_jax", _sharded),
         Contender("one device", lambda case, turns: JaxRun(case.call, turns, bound=True)),
@@ -147,6 +150,21 @@ def _pictures(size: int, devices: int, itemsize: int) -> BatchCase:
         function=partial(dml_jax.depth_to_space, **BLOCKS),
         split=(True,),
         torch=with_view(depth_to_space, BLOCKS, copy_torch),  # pixel_shuffle takes three to five times as long
+    )
+
+
+def _patches(size: int, devices: int) -> BatchCase:
+    """Those of vision transformers."""
+    shape = (_number(size, 2 * 3 * 224**2, devices), 3, 224, 224)
+    return BatchCase(
+        "space_to_depth",
+        f"NCHW DCR b=14 bfloat16 {mega(2 * prod(shape))}",
+        {},
+        lambda: (data(shape, "bfloat16"),),
+        4 * prod(shape),
+        function=partial(dml_jax.space_to_depth, **PATCHES),
+        split=(True,),
+        torch=with_view(space_to_depth, PATCHES, copy_torch),
     )
 
 

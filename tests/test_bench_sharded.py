@@ -1,13 +1,13 @@
-"""The benchmark of many cores: every device has its part, all contenders agree, and what is written says how many."""
+"""The benchmark of many devices: every device has its part, all contenders agree, and what is written says how many."""
 
 import jax
 import pytest
 from click.testing import CliRunner
 
-from dml_jax.bench import many_cores, measuring, results
+from dml_jax.bench import measuring, results, sharded
 from dml_jax.command import bench as command
 
-CASES = {case.name: case for case in many_cores.cases(2**16, 8)}
+CASES = {case.name: case for case in sharded.cases(2**16, 8)}
 
 
 def run(*arguments):
@@ -15,15 +15,15 @@ def run(*arguments):
 
 
 def test_the_cases_are_those_that_move():
-    moving = ["copy", *["depth_to_space"] * 2, "gather", "gather_elements", "scatter_elements", "scatter_nd"]
-    assert [case.operator for case in CASES.values()] == moving
+    moving = ["copy", *["depth_to_space"] * 2, "space_to_depth", "gather", "gather_elements"]
+    assert [case.operator for case in CASES.values()] == [*moving, "scatter_elements", "scatter_nd"]
 
 
 @pytest.mark.thinned
 @pytest.mark.parametrize("name", CASES)
 def test_all_contenders_give_the_same_bits_and_every_device_has_its_part(name):
     case, arrays = CASES[name], CASES[name].make()
-    runs = {c.name: c.start(case, [arrays, arrays]) for c in many_cores.contenders(peers=True)}
+    runs = {c.name: c.start(case, [arrays, arrays]) for c in sharded.contenders(peers=True)}
     assert [*runs][:2] == ["dml_jax", "one device"]
     assert measuring._compare(runs, 0.0) == dict.fromkeys(runs, True)
     parts = [shard.data.shape for shard in runs["dml_jax"].out.addressable_shards]
@@ -42,7 +42,7 @@ def test_bytes_are_what_the_arrays_need():
 
 def test_the_ceiling_is_a_copy_on_all_devices():
     case = next(iter(CASES.values()))
-    copy = many_cores.copied(case, turns=2)
+    copy = sharded.copied(case, turns=2)
     copy.step(0)
     assert (copy.value(100) == -1).all()
     assert len(copy.out.sharding.device_set) == 8
@@ -61,6 +61,18 @@ def test_the_command_measures_them_and_says_how_many_devices_there_were(tmp_path
         ("gather", "dml_jax", True),
         ("gather", "one device", True),
     ]
+
+
+def test_cases_are_sharded_over_the_devices_that_there_are():
+    listed = run("--sharded", "--size", 1, "--list")
+    assert listed.output == run("--cpu-devices", 8, "--size", 1, "--list").output
+
+
+def test_one_device_is_refused(monkeypatch):
+    monkeypatch.setattr(command, "local_devices", lambda: 1)
+    told = run("--sharded")
+    assert told.exit_code == 2
+    assert "--sharded needs several devices, but JAX has 1" in " ".join(told.output.split())
 
 
 def test_the_cases_are_listed_and_other_devices_refused(monkeypatch):

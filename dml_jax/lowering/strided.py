@@ -56,8 +56,14 @@ TABLE = (
     Choice(
         "cuda",
         "element_tiles",
-        {"itemsize": {1, 2}, "columns": {3, 4, 6, 8}},
-        "0.83-1.0; apart 0.45-1.0 of 1 byte, plain 0.40-0.45 of 1 byte and 0.40-0.83 of 2",
+        {"itemsize": {1}, "columns": {3, 4, 6, 8}},
+        "0.85-1.0; apart 0.38-0.99, plain 0.40-0.45. Of 12 0.78-0.93, apart 0.76-0.97",
+    ),
+    Choice(
+        "cuda",
+        "element_tiles",
+        {"itemsize": {2}, "columns": {3, 4, 6, 8, 12}},
+        "0.82-1.0; plain 0.40-0.83. Apart 0.42-1.0 by the width",
     ),
     Choice(
         "cuda",

@@ -1,4 +1,4 @@
-"""Transposes thin matrices of narrow elements, of up to eight rows or columns, in tiles that fill words.
+"""Transposes thin matrices of narrow elements, of up to twelve rows or columns, in tiles that fill words.
 
 Pixels of three channels become planes, where a thread reads four pixels and writes a word of each plane:
 
@@ -13,8 +13,8 @@ from .words import lanes
 
 __all__ = ["is_thin", "transpose_thin"]
 
-# Rows or columns. Five and seven are no multiple of what a stack may hold.
-THIN = {2, 3, 4, 6, 8}
+# Rows or columns, in stacks of two to four; a thread chooses among three stacks at most.
+THIN = {2, 3, 4, 6, 8, 12}
 
 
 def is_thin(rows: int, columns: int, count: int, *, read_words: bool) -> bool:

@@ -158,6 +158,7 @@ TURNED = (
     *((itemsize, (2048, 56, 56, 8), (0, 3, 1, 2)) for itemsize in (1, 2)),
     *((itemsize, (2048, 8, 56, 56), (0, 2, 3, 1)) for itemsize in (1, 2)),
     *((itemsize, (2048, 56, 56, 12), (0, 3, 1, 2)) for itemsize in (1, 2)),
+    *((itemsize, (2048, 12, 56, 56), (0, 2, 3, 1)) for itemsize in (1, 2)),
     *((itemsize, (256, 56, 56, 64), (0, 3, 1, 2)) for itemsize in (1, 2)),
     *((itemsize, (256, 56, 56, 96), (0, 3, 1, 2)) for itemsize in (1, 2)),
     *((itemsize, (64, 56, 56, 256), (0, 3, 1, 2)) for itemsize in (1, 2)),
@@ -215,6 +216,15 @@ def _others(size: int) -> Iterator[Case]:
             {"sizes": tuple(shape[d] for d in order), "strides": tuple(prod(shape[d + 1 :]) for d in order)},
             lambda n=count, itemsize=itemsize: (data((n,), itemsize),),
             2 * count * itemsize,
+        )
+    for itemsize in (1, 2, 4):
+        count = size // (24 * itemsize)
+        yield Case(
+            "gather",
+            f"rows of 24 elements, {itemsize} bytes",
+            {"axis": 0},
+            lambda itemsize=itemsize, count=count: (data((count, 24), itemsize), random_indices(count, (count,))),
+            2 * 24 * itemsize * count + 4 * count,
         )
     columns = 2**16
     for itemsize in (1, 2):

@@ -135,34 +135,28 @@ def _values(allowed: Any, usual: Sequence[Any]) -> Sequence[Any]:
     return sorted(allowed) if allowed else usual
 
 
-# Bytes of an element, sizes in memory, and the order of the dimensions of a view.
+# Bytes of an element, sizes in memory, and the order of the dimensions of a view; the first size grows with the data.
 TURNED = (
     (1, (8192, 32, 128), (1, 0, 2)),
     (1, (1, 4096, 11008), (0, 2, 1)),
     (2, (1, 4096, 11008), (0, 2, 1)),
-    (1, (256, 196, 768), (0, 2, 1)),
-    (2, (128, 196, 768), (0, 2, 1)),
-    (1, (512, 196, 256), (0, 2, 1)),
-    (2, (256, 196, 256), (0, 2, 1)),
+    (1, (1, 196, 768), (0, 2, 1)),
+    (2, (1, 196, 768), (0, 2, 1)),
+    (1, (1, 196, 256), (0, 2, 1)),
+    (2, (1, 196, 256), (0, 2, 1)),
     (1, (16384, 12, 20), (1, 0, 2)),
     (1, (8192, 12, 96), (1, 0, 2)),
-    (1, (32, 1024, 1024), (0, 2, 1)),
-    (2, (32, 1024, 1024), (0, 2, 1)),
+    (1, (1, 1024, 1024), (0, 2, 1)),
+    (2, (1, 1024, 1024), (0, 2, 1)),
     (2, (1, 32000, 512), (0, 2, 1)),
     (1, (64, 64, 4096), (2, 1, 0)),
     (2, (64, 64, 4096), (2, 1, 0)),
-    *((itemsize, (256, 224, 224, 2), (0, 3, 1, 2)) for itemsize in (1, 2)),
-    *((itemsize, (256, 2, 224, 224), (0, 2, 3, 1)) for itemsize in (1, 2)),
-    *((itemsize, (256, 224, 224, 3), (0, 3, 1, 2)) for itemsize in (1, 2)),
-    *((itemsize, (256, 3, 224, 224), (0, 2, 3, 1)) for itemsize in (1, 2)),
-    *((itemsize, (2048, 56, 56, 8), (0, 3, 1, 2)) for itemsize in (1, 2)),
-    *((itemsize, (2048, 8, 56, 56), (0, 2, 3, 1)) for itemsize in (1, 2)),
-    *((itemsize, (2048, 56, 56, 12), (0, 3, 1, 2)) for itemsize in (1, 2)),
-    *((itemsize, (2048, 12, 56, 56), (0, 2, 3, 1)) for itemsize in (1, 2)),
-    *((itemsize, (256, 56, 56, 64), (0, 3, 1, 2)) for itemsize in (1, 2)),
-    *((itemsize, (256, 56, 56, 96), (0, 3, 1, 2)) for itemsize in (1, 2)),
-    *((itemsize, (64, 56, 56, 256), (0, 3, 1, 2)) for itemsize in (1, 2)),
-    *((itemsize, (256, 28, 28, 192), (0, 3, 1, 2)) for itemsize in (1, 2)),
+    *(
+        (itemsize, (1, *sizes), order)
+        for itemsize in (1, 2)
+        for pixels, c in ((224, 2), (224, 3), (56, 8), (56, 10), (56, 12), (56, 64), (56, 96), (28, 192), (56, 256))
+        for sizes, order in (((pixels, pixels, c), (0, 3, 1, 2)), ((c, pixels, pixels), (0, 2, 3, 1)))
+    ),
 )
 
 
@@ -208,7 +202,8 @@ def _others(size: int) -> Iterator[Case]:
             size,
             tolerance=2**-16,
         )
-    for itemsize, shape, order in TURNED:
+    for itemsize, (first, *sizes), order in TURNED:
+        shape = max(first, size // (itemsize * prod(sizes))), *sizes
         count = prod(shape)
         yield Case(
             "as_strided",

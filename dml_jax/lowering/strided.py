@@ -127,16 +127,15 @@ TABLE = (
     ),
     Choice(
         "cuda",
-        "apart",
-        {"itemsize": {2}, "columns": {2**k for k in range(7, 17)}, "columns_aligned": {8}},
-        "0.72-0.75; plain and matrices 0.51-0.61: tokens of 14x14 patches",
+        "matrices_apart",
+        {"itemsize": {2}, "aligned": {4, 8, 16, 32, 64}, "short_side": range(32, _MANY)},
+        "0.78-0.97; plain 0.57-0.85. Of rows of multiples of 128 bytes about as fast as plain",
     ),
-    Choice("cuda", "matrices", {"itemsize": {2}, "columns": {128, 256}}, "0.75-1.0; apart 0.75-0.95, plain 0.72-0.95"),
     Choice(
         "cuda",
-        "matrices_apart",
-        {"itemsize": {2}, "short_side": range(32, _MANY)},
-        "0.69-0.97; apart 0.61-0.94, plain 0.57-0.92",
+        "apart",
+        {"itemsize": {2}, "row_bytes": range(256, _MANY), "columns_aligned": {8}},
+        "0.69-0.75; plain 0.57-0.61: tokens of 14x14 patches",
     ),
     Choice(
         "cuda",

@@ -11,6 +11,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
+from dml_jax.core.fill_value import as_number
 
 X = np.float32([[1, 2], [3, 4]])
 CALLS = {
@@ -33,6 +34,25 @@ def test_a_later_call_sends_nothing(call, place):
     assert_same_bits(first, call(X))  # whose numbers are sent
     assert_same_bits(second, first)
     assert second.committed == (device is not None)
+
+
+def test_a_number_lies_where_the_array_does():
+    """It is sent to one default device and to another one: else every later call would send it from there."""
+    first, second = jax.devices("cpu")[:2]
+    for device in (second, first, second):
+        with jax.default_device(device):
+            assert as_number("pad", "value", 77, jnp.asarray(X)).devices() == {device}
+        assert as_number("pad", "value", 77, jax.device_put(X, device)).devices() == {device}
+
+
+@pytest.mark.parametrize("numbers", [(2**64, 2.0**64), (-(2.0**70), -(2**70))])
+def test_integers_beyond_64_bits_are_the_floats_that_they_equal(numbers):
+    for number in (*numbers, *numbers):
+        padded = dml_jax.pad(jnp.ones(1, jnp.float32), (1,), (0,), value=number)
+        assert_same_bits(padded, np.float32([float(number), 1]))
+        for dtype in (jnp.int32, jnp.uint8, jnp.float16):
+            with pytest.raises(dml_jax.DataTypeError, match="value must be a number"):
+                dml_jax.pad(jnp.ones(1, dtype), (1,), (0,), value=number)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int4", "bfloat16", "float8_e5m2", "float32", "complex64"])

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import SingleDeviceSharding, get_abstract_mesh
+from jax.sharding import Sharding, get_abstract_mesh
 
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .arguments import CONCRETE
@@ -55,7 +55,8 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     """
     is_plain = type(given) in _REAL and (given or type(given) is int)
     if is_plain and type(like) in CONCRETE:
-        key = (given, like.dtype, like.sharding) if like.committed else (given, like.dtype)
+        where = like.sharding if like.committed else jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+        key = given, like.dtype, where
         sent = _SENT.get(key)
         if sent is None or sent.is_deleted():
             sent = _send(key)
@@ -70,24 +71,23 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     raise DataTypeError(message(operator, rule, f"it is {describe(given)}", operands))
 
 
-# Numbers by value and dtype, and by the sharding of a committed array: calls that give them again send nothing.
-_SENT: dict[tuple[Any, ...], jax.Array] = {}
+# Numbers by value, dtype, and the sharding of a committed array or else the default device: calls that give them again
+# send nothing.
+_SENT: dict[tuple[Any, Any, Any], jax.Array] = {}
 
 
-def _send(key: tuple[Any, ...]) -> jax.Array | None:
-    """Sends a number to a device, and keeps it there; None if it is not held, or on a mesh.
-
-    The device is that of a committed array, or else the default one of the first call.
-    """
-    given, dtype, *where = key
+def _send(key: tuple[Any, Any, Any]) -> jax.Array | None:
+    """Sends a number to one device and keeps it there; None if it is not held, or on a mesh."""
+    given, dtype, where = key
     number = _kept(given, dtype)
-    if number is None or not get_abstract_mesh().empty or not all(isinstance(x, SingleDeviceSharding) for x in where):
+    is_several = isinstance(where, Sharding) and len(where.device_set) > 1
+    if number is None or is_several or not get_abstract_mesh().empty:
         return None
     if len(_SENT) >= 256:
         _SENT.pop(next(iter(tuple(_SENT))), None)  # the oldest one; other threads may send meanwhile
-    (device,) = where[0].device_set if where else [jax.config.jax_default_device]  # pyright: ignore[reportAttributeAccessIssue]
+    (device,) = where.device_set if isinstance(where, Sharding) else [where]
     with jax.ensure_compile_time_eval(), jax.default_device(device):
-        sent = _SENT[key] = jnp.asarray(number)
+        sent = _SENT[key] = jnp.asarray(number)  # not committed, so that it follows an array
     return sent
 
 
@@ -108,6 +108,8 @@ def _as_number(value: Any) -> np.ndarray | None:
     """Returns a number that is known while tracing as a 0-d array, or None for anything else."""
     try:
         array = np.asarray(value)
+        if array.dtype == object and type(value) is int:  # beyond 64 bits
+            array = np.asarray(float(value))
     except Exception:  # ragged lists, traced values, whatever an __array__ raises
         return None
     return array if array.ndim == 0 and array.dtype.kind in "biufcV" else None
@@ -125,4 +127,4 @@ def _holds(converted: np.ndarray, value: np.ndarray) -> bool:
         return False
     if jnp.issubdtype(converted.dtype, jnp.inexact):
         return bool(np.isnan(value) == np.isnan(converted) and np.isinf(value) == np.isinf(converted))
-    return bool(converted == value)
+    return bool(converted == value) and int(converted) == value.item()  # NumPy compares large integers as floats

@@ -121,6 +121,12 @@ TABLE = (
     Choice("cuda", "apart", {"itemsize": {1}, "is_dense": {True}, "is_binary": {False}}, "0.55-1.0; plain 0.15-0.60"),
     Choice(
         "cuda",
+        "apart",
+        {"itemsize": {1}, "columns": {128, 256, 512}, "columns_aligned": {1, 2, 4, 8}},
+        "0.56-0.89; plain 0.50-0.65",
+    ),
+    Choice(
+        "cuda",
         "matrices",
         {"itemsize": {2}, "columns": {32, 64}},
         "0.79-0.98; apart 0.74-0.97, plain 0.59-0.96",

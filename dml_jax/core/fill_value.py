@@ -93,6 +93,8 @@ def _send(key: tuple[Any, Any, Any]) -> jax.Array | None:
 
 def _held(given: Any, dtype: Any) -> np.ndarray | None:
     """Returns a number as a 0-d array of a dtype, or None if the dtype cannot hold it."""
+    if type(given) is int and not -(2**63) <= given < 2**64:  # of which NumPy makes no number
+        given = float(given) if jnp.issubdtype(dtype, jnp.inexact) and abs(given) < 2**1023 else None
     value = _as_number(given)
     if value is None or jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return None
@@ -108,8 +110,6 @@ def _as_number(value: Any) -> np.ndarray | None:
     """Returns a number that is known while tracing as a 0-d array, or None for anything else."""
     try:
         array = np.asarray(value)
-        if array.dtype == object and type(value) is int:  # beyond 64 bits
-            array = np.asarray(float(value))
     except Exception:  # ragged lists, traced values, whatever an __array__ raises
         return None
     return array if array.ndim == 0 and array.dtype.kind in "biufcV" else None

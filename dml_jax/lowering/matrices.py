@@ -39,7 +39,10 @@ def matrices_of(layout: Layout) -> tuple[int, int, int] | None:
 
 
 def ways_to_turn(layout: Layout, matrices: tuple[int, int, int], dtype: Any) -> dict[str, Form]:
-    """Returns the forms of a view that transposes `matrices`, of a buffer that is not sharded: panels for CPUs."""
+    """Returns the forms of a view that transposes `matrices`: panels for CPUs, the others for GPUs.
+
+    They flatten dimensions, so the buffer may not be sharded.
+    """
     _, rows, columns = matrices
     ways: dict[str, Callable[[jax.Array], jax.Array]] = {}
     if (count := lanes(dtype)) > 1:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Sharding, get_abstract_mesh
+from jax.sharding import get_abstract_mesh
 
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .arguments import CONCRETE
@@ -55,11 +55,10 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     """
     is_plain = type(given) in _REAL and (given or type(given) is int)
     if is_plain and type(like) in CONCRETE:
-        where = like.sharding if like.committed else jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
-        key = given, like.dtype, where
+        key = (given, like.dtype, like.sharding) if like.committed else (given, like.dtype)
         sent = _SENT.get(key)
         if sent is None or sent.is_deleted():
-            sent = _send(key)
+            sent = _send(key, like)
         if sent is not None:
             return sent
     dtype = getattr(like, "dtype", like)
@@ -71,21 +70,24 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     raise DataTypeError(message(operator, rule, f"it is {describe(given)}", operands))
 
 
-# Numbers by value, dtype, and the sharding of a committed array or else the default device: calls that give them again
-# send nothing.
-_SENT: dict[tuple[Any, Any, Any], jax.Array] = {}
+# Numbers by value and dtype, and by the sharding of a committed array; for others they lie on the first device. Calls
+# that give them again send nothing.
+_SENT: dict[tuple[Any, ...], jax.Array] = {}
 
 
-def _send(key: tuple[Any, Any, Any]) -> jax.Array | None:
-    """Sends a number to one device and keeps it there; None if it is not held, or on a mesh."""
-    given, dtype, where = key
-    number = _kept(given, dtype)
-    is_several = isinstance(where, Sharding) and len(where.device_set) > 1
-    if number is None or is_several or not get_abstract_mesh().empty:
+def _send(key: tuple[Any, ...], like: jax.Array) -> jax.Array | None:
+    """Sends a number to where an array lies, and keeps it there.
+
+    None if the dtype does not hold it, on a mesh, and for an uncommitted array on any device but the first: it was made
+    on a default device, which may change.
+    """
+    number, devices = _kept(*key[:2]), like.devices()
+    is_settled = like.committed or devices == {jax.local_devices()[0]}
+    if number is None or len(devices) > 1 or not is_settled or not get_abstract_mesh().empty:
         return None
     if len(_SENT) >= 256:
         _SENT.pop(next(iter(tuple(_SENT))), None)  # the oldest one; other threads may send meanwhile
-    (device,) = where.device_set if isinstance(where, Sharding) else [where]
+    (device,) = devices
     with jax.ensure_compile_time_eval(), jax.default_device(device):
         sent = _SENT[key] = jnp.asarray(number)  # not committed, so that it follows an array
     return sent

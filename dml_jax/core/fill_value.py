@@ -2,18 +2,18 @@
 
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import get_abstract_mesh
 
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .arguments import CONCRETE
 
-__all__ = ["Number", "as_number", "fill_reader"]
+__all__ = ["KnownNumber", "Number", "as_known_number", "as_number", "fill_reader"]
 
 # Of any Python or NumPy type; an array has no dimensions and is known while tracing.
 Number = complex | np.generic | np.ndarray | jax.Array
@@ -25,7 +25,7 @@ def fill_reader(needed: str) -> Callable[[str, str, Any, Any, str], Any]:
     """Returns the reader of a fill value that only the mode `needed` reads."""
 
     def as_fill(operator: str, name: str, fill_value: Any, input: Any, mode: str) -> Any:
-        """Returns the fill value as a 0-d array of the input's dtype: traced, so that a new value compiles nothing.
+        """Returns the fill value in the input's dtype, as `as_known_number` does.
 
         The integer 0 is None instead, which costs no operand; so is the value of a mode that needs none.
 
@@ -37,7 +37,7 @@ def fill_reader(needed: str) -> Callable[[str, str, Any, Any, str], Any]:
             given = 0 if fill_value is None else fill_value
             if type(given) is int and not given and _kept(given, input.dtype) is not None:
                 return None
-            return as_number(operator, name, given, input, "a number (0 if not given)")
+            return as_known_number(operator, name, given, input, "a number (0 if not given)")
         is_zero = isinstance(fill_value, int | float | np.number) and fill_value == 0
         if fill_value is None or (is_zero and needed != "fill"):
             return None
@@ -47,22 +47,14 @@ def fill_reader(needed: str) -> Callable[[str, str, Any, Any, str], Any]:
     return as_fill
 
 
-def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:
+def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> np.ndarray:
     """Returns a number as a 0-d array of a dtype, or of that of an array.
 
     Raises:
       DataTypeError: no number, or one that the dtype cannot hold.
     """
-    is_plain = type(given) in _REAL and (given or type(given) is int)
-    if is_plain and type(like) in CONCRETE:
-        key = (given, like.dtype, like.sharding) if like.committed else (given, like.dtype)
-        sent = _SENT.get(key)
-        if sent is None or sent.is_deleted():
-            sent = _send(key, like)
-        if sent is not None:
-            return sent
     dtype = getattr(like, "dtype", like)
-    found = _kept(given, dtype) if is_plain else _held(given, dtype)
+    found = _kept(given, dtype) if _is_plain(given) else _held(given, dtype)
     if found is not None:
         return found
     rule = f"{name} must be {what}, known while tracing, that {dtype} holds"
@@ -70,27 +62,47 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     raise DataTypeError(message(operator, rule, f"it is {describe(given)}", operands))
 
 
-# Numbers by value and dtype, and by the sharding of a committed array; for others they lie on the first device. Calls
-# that give them again send nothing.
-_SENT: dict[tuple[Any, ...], jax.Array] = {}
+def as_known_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:
+    """Returns a number as `as_number` does, but as a `KnownNumber` if it is one of the first few beside arrays.
 
-
-def _send(key: tuple[Any, ...], like: jax.Array) -> jax.Array | None:
-    """Sends a number to where an array lies, and keeps it there.
-
-    None if the dtype does not hold it, on a mesh, and for an uncommitted array on any device but the first: it was made
-    on a default device, which may change.
+    These are no operands of programs, which costs a small call less. A new number compiles a program as long as there
+    are few, and none later on.
     """
-    number, devices = _kept(*key[:2]), like.devices()
-    is_settled = like.committed or devices == {jax.local_devices()[0]}
-    if number is None or len(devices) > 1 or not is_settled or not get_abstract_mesh().empty:
+    if type(like) in CONCRETE and _is_plain(given):
+        known = _KNOWN.get((operator, name, given, like.dtype)) or _know(operator, name, given, like.dtype)
+        if known is not None:
+            return known
+    return as_number(operator, name, given, like, what)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["value", "dtype"])
+@dataclass(frozen=True)
+class KnownNumber:
+    """A number that `jax.jit` compiles into its program: a tree without leaves."""
+
+    value: Any
+    dtype: Any
+
+    def as_array(self) -> np.ndarray | None:
+        return _kept(self.value, self.dtype)
+
+
+# By operator, argument, value and dtype; at most FEW per operator and argument.
+_KNOWN: dict[tuple[Any, ...], KnownNumber] = {}
+FEW = 8
+
+
+def _know(operator: str, name: str, given: Any, dtype: Any) -> KnownNumber | None:
+    """Keeps a number; returns None for one that the dtype does not hold, for NaN, and if there are a few already."""
+    count = sum(key[:2] == (operator, name) for key in tuple(_KNOWN))
+    if count >= FEW or given != given or _kept(given, dtype) is None:
         return None
-    if len(_SENT) >= 256:
-        _SENT.pop(next(iter(tuple(_SENT))), None)  # the oldest one; other threads may send meanwhile
-    (device,) = devices
-    with jax.ensure_compile_time_eval(), jax.default_device(device):
-        sent = _SENT[key] = jnp.asarray(number)  # not committed, so that it follows an array
-    return sent
+    return _KNOWN.setdefault((operator, name, given, dtype), KnownNumber(given, dtype))
+
+
+def _is_plain(given: Any) -> bool:
+    """Whether a number can be found again by its value: a zero can only if it is an integer."""
+    return type(given) in _REAL and bool(given or type(given) is int)
 
 
 def _held(given: Any, dtype: Any) -> np.ndarray | None:

@@ -30,7 +30,7 @@ from .arguments import (
     as_real_or_reals,
     as_reals,
 )
-from .fill_value import Number, as_number, fill_reader
+from .fill_value import Number, as_known_number, fill_reader
 from .sharding import OutSharding as Sharding
 from .sharding import as_out_sharding
 
@@ -90,8 +90,8 @@ def attribute(read: Callable[[str, str, Any], Any], *names: str, shown: str | No
 
 
 def number_of(operand: str) -> Kind:
-    """Returns the kind of a number in the dtype of `operand`; it is traced, so that another number compiles nothing."""
-    return Kind(as_number, is_array=True, is_shown=False, needs=(operand,), shown="Number")
+    """Returns the kind of a number in the dtype of `operand`."""
+    return Kind(as_known_number, is_array=True, is_shown=False, needs=(operand,), shown="Number")
 
 
 def fill_in(mode: str, shown: str) -> Kind:

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 
 from ..lowering.forms import forcing
+from .fill_value import KnownNumber
 from .kinds import Kind, kinds_of
 from .ports import by_argument, ports_of
 from .public_function import SHARDING, public_function
@@ -57,7 +58,8 @@ def _traced(
 
     def traced(fixed: tuple[Any, ...], *given: Any) -> Any:
         form, sharding, attributes = fixed
-        by_name = dict(zip(arrays, given, strict=True))
+        read = (x.as_array() if isinstance(x, KnownNumber) else x for x in given)
+        by_name = dict(zip(arrays, read, strict=True))
         values = by_name | dict(zip(static, attributes, strict=True))
         operands = {p: values[p] for p, kind in kinds.items() if kind.is_shown}
         check(name, rules, operands)

@@ -65,8 +65,8 @@ def clip(
 
     Args:
       input: any rank, any dtype of real numbers.
-      min: a number that this dtype holds, known while tracing; floats are rounded to it. None is no bound. Another
-        number compiles nothing new.
+      min: a number that this dtype holds, known while tracing; floats are rounded to it. None is no bound. After
+        the first few numbers another one compiles nothing new.
       max: the same; where it is less than `min`, it is everywhere.
       scale: a real number, known while tracing; left out, nothing is multiplied. See `identity` for integers.
       bias: the same; left out, nothing is added.

@@ -1,4 +1,4 @@
-"""Numbers that operators take beside arrays: they are sent to a device once, and are the same number bit for bit."""
+"""Numbers that operators take beside arrays: the first few are compiled into programs; all arrive bit for bit."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
-from dml_jax.core.fill_value import as_number
+from dml_jax.core import fill_value
 
 X = np.float32([[1, 2], [3, 4]])
 CALLS = {
@@ -23,27 +23,51 @@ CALLS = {
 INDICES = jnp.asarray(np.int32([0, 5]))
 
 
+@pytest.fixture
+def nothing_known(monkeypatch):
+    """Forgets the numbers that other tests have given."""
+    monkeypatch.setattr(fill_value, "_KNOWN", {})
+
+
 @pytest.mark.parametrize("place", [None, 0, 1])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_later_call_sends_nothing(call, place):
+def test_a_later_call_sends_nothing(call, place, nothing_known):
     device = None if place is None else jax.devices("cpu")[place]
     x = jax.device_put(X, device)
     first = call(x)
     with jax.transfer_guard("disallow"):
         second = call(x)
-    assert_same_bits(first, call(X))  # whose numbers are sent
+    assert_same_bits(first, call(X))  # an operand of the program: its array is NumPy's
     assert_same_bits(second, first)
     assert second.committed == (device is not None)
 
 
-def test_a_number_lies_where_the_array_does():
-    """It is not kept on a default device of a while: else every later call would send it from there."""
-    first, second = jax.devices("cpu")[:2]
-    with jax.default_device(second):
-        assert isinstance(as_number("pad", "value", 77, jnp.asarray(X)), np.ndarray)
-    assert as_number("pad", "value", 77, jnp.asarray(X)).devices() == {first}
-    for device in (second, first, second):
-        assert as_number("pad", "value", 77, jax.device_put(X, device)).devices() == {device}
+def test_the_first_few_numbers_compile_a_program_and_others_do_not(nothing_known, caplog):
+    compiled, x = [], jnp.asarray(X)
+    for value in range(1, fill_value.FEW + 4):
+        caplog.clear()
+        with jax.log_compiles(), caplog.at_level("WARNING"):
+            padded = dml_jax.pad(x, (0, 2), (0, 0), value=value)
+        assert_same_bits(padded, np.pad(X, ((0, 0), (2, 0)), constant_values=value))
+        compiled.append(any("Compiling" in record.getMessage() for record in caplog.records))
+    assert compiled == [True] * (fill_value.FEW + 1) + [False] * 2  # one program takes any number
+    kept = set(fill_value._KNOWN)
+    dml_jax.clip(x, 1, 2)
+    assert {name for _, name, *_ in set(fill_value._KNOWN) - kept} == {"min", "max"}  # each argument has a few
+
+
+@pytest.mark.parametrize("number", [float("nan"), -0.0, 0.0, 1j, np.float32([2])[0] + 0j])
+def test_numbers_without_an_equal_are_operands(number, nothing_known):
+    """NaN equals nothing, -0.0 equals 0.0, and parts of complex numbers may be either."""
+    dml_jax.pad(jnp.ones(1, jnp.complex64), (1,), (0,), value=number)
+    assert not fill_value._KNOWN
+
+
+def test_equal_numbers_of_two_types_are_one_number(nothing_known):
+    for number in (3, 3.0, np.int8(3), np.float16(3)):
+        assert_same_bits(dml_jax.pad(jnp.ones(1, jnp.float32), (1,), (0,), value=number), np.float32([3, 1]))
+    assert len(fill_value._KNOWN) == 1
+    assert_same_bits(dml_jax.pad(jnp.ones(1, jnp.int8), (1,), (0,), value=3.0), np.int8([3, 1]))
 
 
 @pytest.mark.parametrize("numbers", [(2**64, 2.0**64), (-(2.0**70), -(2**70))])
@@ -57,15 +81,14 @@ def test_integers_beyond_64_bits_are_the_floats_that_they_equal(numbers):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int4", "bfloat16", "float8_e5m2", "float32", "complex64"])
-def test_numbers_of_all_types_arrive(dtype):
+def test_numbers_of_all_types_arrive(dtype, nothing_known):
     x = jnp.zeros(3, dtype)
-    numbers = (
-        [0, 1] if dtype in ("bool", "uint8", "int16", "int4") else [0.0, -0.0, 1, np.inf, np.nan, -np.float32(np.nan)]
-    )
-    for number in (*numbers, *numbers):
+    floats = [0.0, -0.0, 1, np.inf, np.nan, -np.float32(np.nan), 1e-40, 1e-7, -1 / 3]  # subnormal in some of the types
+    for number in [0, 1] if dtype in ("bool", "uint8", "int16", "int4") else floats:
         value = np.asarray(number).astype(x.dtype)
         expected = np.concatenate([value[None], np.asarray(x)])
-        assert_same_bits(dml_jax.pad(x, (1,), (0,), value=value), expected)
+        for given in (number, value, number):
+            assert_same_bits(dml_jax.pad(x, (1,), (0,), value=given), expected)
 
 
 def test_64_bits_stay():
@@ -77,7 +100,7 @@ def test_64_bits_stay():
 
 
 def test_other_devices_and_meshes():
-    """A number on the default device does not move an array to it, nor a mesh to one device."""
+    """A number moves no array to the default device, and no mesh to one device."""
     pad, expected = partial(dml_jax.pad, start_padding=(1, 0), end_padding=(0, 0), value=9), np.pad(X, ((1, 0), (0, 0)))
     expected[0] = 9
     first, second = jax.devices("cpu")[:2]
@@ -99,7 +122,7 @@ def test_other_devices_and_meshes():
 
 
 def test_transformations_after_a_call():
-    """What JAX traces keeps no number of a trace, and a trace none of a device."""
+    """What JAX traces takes the same number, before and after a call that knows it."""
     pad, x = partial(dml_jax.pad, start_padding=(1,), end_padding=(0,), value=123.5), jnp.ones(2, jnp.float32)
     expected = np.float32([123.5, 1, 1])
     assert_same_bits(jax.jit(lambda: pad(x))(), expected)  # a constant of a trace comes first
@@ -109,12 +132,3 @@ def test_transformations_after_a_call():
     assert_same_bits(jax.grad(lambda x: pad(x).sum())(x), np.ones(2, np.float32))
     with jax.disable_jit():
         assert_same_bits(pad(x), expected)
-
-
-def test_a_deleted_number_is_sent_again():
-    x, pad = jnp.ones(2, jnp.float32), partial(dml_jax.pad, start_padding=(1,), end_padding=(0,), value=321.5)
-    pad(x)
-    for array in jax.live_arrays():
-        if array.ndim == 0 and array.dtype == np.float32 and array == 321.5:
-            array.delete()
-    assert_same_bits(pad(x), np.float32([321.5, 1, 1]))

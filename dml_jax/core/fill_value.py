@@ -68,36 +68,36 @@ def as_known_number(operator: str, name: str, given: Any, like: Any, what: str =
     These are no operands of programs, which costs a small call less. A new number compiles a program as long as there
     are few, and none later on.
     """
-    if type(like) in CONCRETE and _is_plain(given):
-        known = _KNOWN.get((operator, name, given, like.dtype)) or _know(operator, name, given, like.dtype)
+    if type(like) in CONCRETE and type(given) in _REAL:
+        key = operator, name, type(given), given or str(given), like.dtype  # -0.0 equals 0.0
+        known = _KNOWN.get(key) or _know(key, given)
         if known is not None:
             return known
     return as_number(operator, name, given, like, what)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["value", "dtype"])
+@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["data", "dtype"])
 @dataclass(frozen=True)
 class KnownNumber:
-    """A number that `jax.jit` compiles into its program: a tree without leaves."""
+    """A number that `jax.jit` compiles into its program: a tree without leaves. Two are the same if their bytes are."""
 
-    value: Any
+    data: bytes
     dtype: Any
 
-    def as_array(self) -> np.ndarray | None:
-        return _kept(self.value, self.dtype)
+    def as_array(self) -> np.ndarray:
+        return np.frombuffer(self.data, self.dtype).reshape(())
 
 
-# By operator, argument, value and dtype; at most FEW per operator and argument.
+# By operator, argument, type, value and dtype; at most FEW per operator and argument.
 _KNOWN: dict[tuple[Any, ...], KnownNumber] = {}
 FEW = 8
 
 
-def _know(operator: str, name: str, given: Any, dtype: Any) -> KnownNumber | None:
+def _know(key: tuple[Any, ...], given: Any) -> KnownNumber | None:
     """Keeps a number; returns None for one that the dtype does not hold, for NaN, and if there are a few already."""
-    count = sum(key[:2] == (operator, name) for key in tuple(_KNOWN))
-    if count >= FEW or given != given or _kept(given, dtype) is None:
-        return None
-    return _KNOWN.setdefault((operator, name, given, dtype), KnownNumber(given, dtype))
+    dtype, count = key[-1], sum(other[:2] == key[:2] for other in tuple(_KNOWN))
+    number = _held(given, dtype) if count < FEW and given == given else None
+    return None if number is None else _KNOWN.setdefault(key, KnownNumber(number.tobytes(), dtype))
 
 
 def _is_plain(given: Any) -> bool:

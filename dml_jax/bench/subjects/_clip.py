@@ -24,6 +24,10 @@ def cases(size: int, itemsize: int) -> Iterator[Case]:
     )
 
 
+def small(size: int) -> Iterator[Case]:
+    yield from cases(size, 4)
+
+
 def of_jnp(a: Attributes) -> Callable[..., Any]:
     return lambda x: jnp.clip(x, a["min"], a["max"])
 

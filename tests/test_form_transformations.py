@@ -84,11 +84,6 @@ APPLIED = {
         TABLE_ROWS,
     ),
     "as_strided words": ("words", lambda x: dml_jax.as_strided(x.reshape(-1), (3, 4), (10, 1), offset=2), TABLE_ROWS),
-    "as_strided split first, joined": (
-        "split_joined",
-        lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)),
-        TABLE_ROWS,
-    ),
     "as_strided apart": ("apart", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
     "as_strided in tiles": ("tiles", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),
     "as_strided as matrices": ("matrices", lambda x: dml_jax.as_strided(x.reshape(-1), (8, 6), (1, 8)), TABLE_ROWS),

@@ -44,7 +44,6 @@ FormName = Literal[
     "double_words",
     "joined",
     "split",
-    "split_joined",
     "apart",
     "matrices",
     "matrices_apart",
@@ -87,7 +86,6 @@ FORMS: Mapping[FormName, str] = {
     "double_words": "64-bit words of the result are put together in one thread",
     "joined": "neighbouring results are put together to a word before it is written",
     "split": "dimensions are split before the transpose, not with it",
-    "split_joined": "the same, and neighbouring results are put together to a word",
     "apart": "dimensions change places in a kernel of their own, which XLA:GPU fuses with nothing",
     "matrices": "dimensions that stay neighbours are one while they change places",
     "matrices_apart": "the same in a kernel of their own",
@@ -136,8 +134,8 @@ def use_form(name: FormName) -> Iterator[None]:
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "split_joined", "apart",
-        "matrices", "matrices_apart", "axis_last", "rows_first", "ranges", "concatenated", "gathered", "fanned_out",
+      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "apart", "matrices",
+        "matrices_apart", "axis_last", "rows_first", "ranges", "concatenated", "gathered", "fanned_out",
         "flattened", "bounded", "copied", "branched", "panels", "integers" or "windowed"; of what adds up, such as
         gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest", "parts", "wide", "chunks",
         "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest, "rounds" or "blocks"; of what

@@ -68,21 +68,15 @@ TABLE = (
     Choice(
         "cuda",
         "tiles",
-        {"itemsize": {1}, "rows": {4, 8}},
-        "0.79-1.0; apart 0.42-0.99, split_joined 0.23-0.90, plain 0.44",
+        {"itemsize": {1}, "rows": {2, 4, 8}},
+        "0.75-1.0; plain 0.18-0.47, apart 0.42-0.99",
     ),
     Choice("cuda", "element_tiles", {"itemsize": {1}, "rows": {3}}, "0.86-1.0; apart 0.54-0.70, plain 0.43"),
     Choice(
         "cuda",
         "element_tiles",
         {"itemsize": {2}, "rows": {3, 4, 6, 8}},
-        "0.87-1.0; split_joined 0.34-1.0, plain 0.42-0.82",
-    ),
-    Choice(
-        "cuda",
-        "split_joined",
-        {"itemsize": {1, 2}, "is_dense": {True}, "last_size": {2, 4}, "last_stride": range(5, _MANY)},
-        "0.82-0.99; plain 0.42 of 1 byte and 0.80 of 2. Joined without the split 0.32 of 2 bytes",
+        "0.87-1.0; plain 0.42-0.82. Of 2 0.75-0.85 both",
     ),
     # Runs change places: heads of attention, blocks of pixels.
     Choice(
@@ -119,12 +113,6 @@ TABLE = (
         "0.60-0.94; apart 0.57-0.90, plain 0.32-0.69",
     ),
     Choice("cuda", "apart", {"itemsize": {1}, "is_dense": {True}, "is_binary": {False}}, "0.55-1.0; plain 0.15-0.60"),
-    Choice(
-        "cuda",
-        "apart",
-        {"itemsize": {1}, "columns": {128, 256, 512}, "columns_aligned": {1, 2, 4, 8}},
-        "0.56-0.89; plain 0.50-0.65",
-    ),
     Choice(
         "cuda",
         "matrices",
@@ -231,8 +219,7 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
         forms["words"] = in_words
     is_permuted = layout.is_dense and layout.dims != tuple(sorted(layout.dims))
     if count > 1 and is_permuted and prod(layout.sizes) % count == 0 and devices == 1:
-        forms["joined"] = lambda _, buffer: _join(read_view(as_integers(buffer), layout), buffer.dtype)
-        forms["split_joined"] = lambda _, buffer: _join(_split_first(as_integers(buffer), layout), buffer.dtype)
+        forms["joined"] = lambda _, buffer: _joined(buffer, layout)
     if count > 1 and is_permuted and devices == 1:
         forms["apart"] = as_bits(lambda _, buffer: _apart(buffer, layout), is_float)
     if devices == 1 and layout.is_dense:
@@ -289,20 +276,14 @@ def _hidden_zeros(layout: Layout) -> jax.Array:
     return never_one(sum(indices, jnp.zeros(layout.sizes, jnp.uint32)))
 
 
-def _split_first(buffer: jax.Array, layout: Layout) -> jax.Array:
-    """A dense view: XLA:GPU finds no tiles for the transpose where it fuses the split of the buffer with it."""
-    turned = as_shown(lax.optimization_barrier(as_stored(buffer, layout)), layout)
-    return lax.broadcast_in_dim(turned, layout.sizes, sorted(layout.dims))
-
-
 def _apart(buffer: jax.Array, layout: Layout) -> jax.Array:
     """Permutes a dense view in a kernel of its own."""
     turned = transpose_apart(as_stored(buffer, layout), [layout.dims.index(d) for d in sorted(layout.dims)])
     return lax.broadcast_in_dim(turned, layout.sizes, sorted(layout.dims))
 
 
-def _join(view: jax.Array, dtype: Any) -> jax.Array:
-    return join_lanes(view.reshape(-1), dtype).reshape(view.shape)
+def _joined(buffer: jax.Array, layout: Layout) -> jax.Array:
+    return join_lanes(read_view(as_integers(buffer), layout).reshape(-1), buffer.dtype).reshape(layout.sizes)
 
 
 def _is_turned(layout: Layout, itemsize: int) -> bool:

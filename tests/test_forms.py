@@ -67,7 +67,7 @@ def test_large_blocks(step):
         to_space = partial(dml_jax.depth_to_space, block_size=block, order=order)
         calls.append((to_depth, random_bits((2, 3, 2 * block, 4 * block), dtype)))
         calls.append((to_space, random_bits((2, 2 * block**2, 3, 4), dtype)))
-    assert_forms_equal_plain(["rows_first", "ranges", "split", "tiles", "joined", "apart"], calls)
+    assert_forms_equal_plain(["rows_first", "stacked", "ranges", "split", "tiles", "joined", "apart"], calls)
 
 
 @pytest.mark.thinned(2)
@@ -357,7 +357,8 @@ def test_large_pictures(dtype, block):
         back.append(partial(dml_jax.depth_to_space, **attributes))
     with use_form("plain"):
         depths = together(calls)
-    forms = ["words", "joined", "tiles", "element_tiles", "double_words", "rows_first", "ranges", "split", "apart"]
+    in_words = ["words", "joined", "tiles", "element_tiles", "double_words"]
+    forms = [*in_words, "rows_first", "stacked", "ranges", "split", "apart"]
     for form in (None, *forms):
         with use_form(form) if form else contextlib.nullcontext():
             made = together(calls)

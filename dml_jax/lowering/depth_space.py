@@ -1,7 +1,6 @@
 """The forms of depth to space and back: one permutation of letters, plainly, on words, or in tiles."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from math import gcd, prod
 from typing import Any
@@ -12,15 +11,16 @@ from jax import lax
 
 from .apart import transpose_apart
 from .bits import as_bits, carry_bits, fence, is_float, is_narrow
+from .blocks import Blocks, merge_letters, sizes_of, split_blocks
 from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, known_bytes, shapes_of
 from .linear import linear
 from .ranges import permute_in_ranges
 from .shards import known_shards, move_on_each_device
-from .stacks import LONGEST_STACK
+from .stacks import LONGEST_STACK, stack_last
 from .tiles import permute_in_tiles
 from .words import as_integers, becomes_words, from_words, join_lanes, lanes, to_words
 
-__all__ = ["TABLE", "Blocks", "rearrange"]
+__all__ = ["TABLE", "rearrange"]
 
 # On an H200, 300 MB, and on two cores of a Xeon, 16 MB, bound outputs: bandwidth as a part of a copy's in the same run,
 # and that of the plain form.
@@ -244,10 +244,19 @@ TABLE = (
         "0.62-0.94; plain 0.20-0.23. Not for b=3: 0.22, plain 0.28",
     ),
     Choice(
+        "cpu", "joined", {**_NCHW, "to": {"space"}, "itemsize": {2}, "block_size": {2, 8}}, "0.62-0.98; plain 0.20-0.71"
+    ),
+    Choice(
         "cpu",
-        "joined",
-        {**_NCHW, "to": {"space"}, "itemsize": {2}, "block_size": {2, 8}},
-        "0.67-0.82; plain 0.21-0.35",
+        "stacked",
+        {**_NCHW, "to": {"space"}, "itemsize": {2}, "block_size": {3, 5, 6, 7}},
+        "0.24-0.43; plain 0.15-0.33",
+    ),
+    Choice(
+        "cpu",
+        "stacked",
+        {**_NCHW, "to": {"space"}, "itemsize": {1}, "block_size": range(3, 9)},
+        "0.18-0.41; plain 0.11-0.29. Of 2 0.30, plain 0.37",
     ),
     Choice(
         "cpu",
@@ -259,51 +268,6 @@ TABLE = (
 
 # Elements that are unrolled; larger tiles take too long to compile.
 LARGEST_TILE = 64
-
-# The dimensions of both sides, outermost first: c channel, h row of blocks, w column of blocks,
-# y row inside a block, x column inside a block. The letters of one word are one dimension.
-_DEPTH_SIDE = {
-    ("NCHW", "DCR"): ("yxc", "h", "w"),
-    ("NCHW", "CRD"): ("cyx", "h", "w"),
-    ("NHWC", "DCR"): ("h", "w", "yxc"),
-    ("NHWC", "CRD"): ("h", "w", "cyx"),
-}
-_SPACE_SIDE = {"NCHW": ("c", "hy", "wx"), "NHWC": ("hy", "wx", "c")}
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Which blocks move: a permutation of the letters of the last three dimensions.
-
-    With to="space", order="CRD" and data_format="NCHW", the words ("cyx", "h", "w") become ("c", "hy", "wx"): the
-    depth is split into a channel and the row and column inside of its block, and these join those of the blocks.
-
-    Args:
-      to: "space" or "depth".
-      order: of the depth, "DCR" or "CRD".
-      data_format: "NCHW" or "NHWC".
-      size: height and width of a block.
-    """
-
-    to: str
-    order: str
-    data_format: str
-    size: int
-
-    @property
-    def source(self) -> tuple[str, str, str]:
-        """A word per dimension that is split."""
-        return _SPACE_SIDE[self.data_format] if self.to == "depth" else _DEPTH_SIDE[self.data_format, self.order]
-
-    @property
-    def target(self) -> tuple[str, str, str]:
-        """A word per dimension that is merged."""
-        return self.inverse.source
-
-    @property
-    def inverse(self) -> "Blocks":
-        """The way back, which is the transpose too."""
-        return replace(self, to="space" if self.to == "depth" else "depth")
 
 
 def rearrange(input: jax.Array, blocks: Blocks) -> jax.Array:
@@ -332,7 +296,7 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
     count, itemsize = lanes(input.dtype), input.dtype.itemsize
     if not known_bytes(input) or (count == 1 and itemsize < 4):
         return forms, {"bytes": 0}
-    sizes, block_size = _sizes(input, blocks), blocks.size
+    sizes, block_size = sizes_of(input, blocks), blocks.size
     case = {
         "to": blocks.to,
         "data_format": blocks.data_format,
@@ -346,6 +310,8 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
         "bytes": 2 * known_bytes(input),
         "devices": devices,
     }
+    if blocks.to == "space" and blocks.data_format == "NCHW" and devices == 1 and count > 1:
+        forms["stacked"] = as_bits(lambda _, input: _stacked(input, blocks), is_float)
     if blocks.to == "depth" and blocks.data_format == "NCHW" and devices == 1:
         forms["rows_first"] = lambda _, input: _rows_first(input, blocks)
         forms["ranges"] = as_bits(lambda _, input: _in_ranges(input, blocks), is_narrow)
@@ -381,7 +347,7 @@ def _plain(input: jax.Array, blocks: Blocks, *, transpose: Callable[..., jax.Arr
     """One dimension at a time: JAX follows an explicit sharding through such reshapes, and to XLA they are one."""
     lead, letters = input.ndim - 3, "".join(blocks.source)
     order = [lead + letters.index(letter) for letter in "".join(blocks.target)]
-    return _merge(transpose(_split(input, blocks), (*range(lead), *order)), blocks.target)
+    return merge_letters(transpose(split_blocks(input, blocks), (*range(lead), *order)), blocks.target)
 
 
 def _transpose_behind_barrier(array: jax.Array, axes: Sequence[int]) -> jax.Array:
@@ -393,7 +359,7 @@ def _in_tiles(
     input: jax.Array, blocks: Blocks, lane: str, tile: str, *, read_words: bool, write_double: bool = False
 ) -> jax.Array:
     """With the dimension `lane` in words, whose elements are "l", and x in parts "X" where it is too long a stack."""
-    split, block_size = _split(input, blocks), blocks.size
+    split, block_size = split_blocks(input, blocks), blocks.size
     sides: Sequence[Sequence[str]] = (blocks.source, blocks.target)
     splits, chosen = {lane: (lane + "l", lanes(input.dtype) * (2 if write_double else 1))}, ""
     stacked = max(n for n in range(1, LONGEST_STACK + 1) if block_size % n == 0)
@@ -405,7 +371,7 @@ def _in_tiles(
         sides = tuple([word.replace(letter, letters) for word in side] for side in sides)
     before, after = ("".join(side) for side in sides)
     moved = permute_in_tiles(split, before, after, tile, chosen, read_words=read_words, write_double=write_double)
-    return _merge(moved, sides[1])
+    return merge_letters(moved, sides[1])
 
 
 def _in_double_words(input: jax.Array, blocks: Blocks, lane: str, tile: str) -> jax.Array:
@@ -426,36 +392,20 @@ def _rows_first(input: jax.Array, blocks: Blocks) -> jax.Array:
     before = rows.shape[: lead + 1 + first.index("y")]
     behind = rows.shape[len(before) : -1]
     columns = rows.reshape(prod(before), prod(behind) * (width // size), size).swapaxes(1, 2)
-    return _merge(columns.reshape(*before, size, *behind, width // size), blocks.target)
+    return merge_letters(columns.reshape(*before, size, *behind, width // size), blocks.target)
+
+
+def _stacked(input: jax.Array, blocks: Blocks) -> jax.Array:
+    """Every x is a plane, and neighbours of the result come from one plane after the other."""
+    lead, letters, moved = input.ndim - 3, "".join(blocks.source), "".join(blocks.target).replace("x", "")
+    order = [*range(lead), *(lead + letters.replace("x", "").index(letter) for letter in moved)]
+    split, axis = split_blocks(input, blocks), lead + letters.index("x")
+    planes = [lax.index_in_dim(split, x, axis, keepdims=False).transpose(order) for x in range(blocks.size)]
+    return merge_letters(stack_last(planes, in_pairs=input.dtype.itemsize == 1), blocks.target)
 
 
 def _in_ranges(input: jax.Array, blocks: Blocks) -> jax.Array:
-    return _merge(
-        permute_in_ranges(_split(input, blocks), "".join(blocks.source), "".join(blocks.target), "x"), blocks.target
+    return merge_letters(
+        permute_in_ranges(split_blocks(input, blocks), "".join(blocks.source), "".join(blocks.target), "x"),
+        blocks.target,
     )
-
-
-def _sizes(input: jax.Array, blocks: Blocks) -> dict[str, int]:
-    sizes = {"x": blocks.size, "y": blocks.size}
-    for size, word in zip(input.shape[-3:], blocks.source, strict=True):
-        free = next(letter for letter in word if letter not in "xy")
-        sizes[free] = size // blocks.size ** (len(word) - 1)
-    return sizes
-
-
-def _split(input: jax.Array, blocks: Blocks) -> jax.Array:
-    lead, sizes = input.ndim - 3, _sizes(input, blocks)
-    for i in reversed(range(3)):
-        letters = [sizes[letter] for letter in blocks.source[i]]
-        input = input.reshape(*input.shape[: lead + i], *letters, *input.shape[lead + i + 1 :])
-    return input
-
-
-def _merge(array: jax.Array, words: Sequence[str]) -> jax.Array:
-    lead = array.ndim - sum(map(len, words))
-    for i, word in enumerate(words):
-        shape = array.shape
-        array = array.reshape(
-            *shape[: lead + i], prod(shape[lead + i : lead + i + len(word)]), *shape[lead + i + len(word) :]
-        )
-    return array

@@ -49,6 +49,7 @@ FormName = Literal[
     "matrices_apart",
     "axis_last",
     "rows_first",
+    "stacked",
     "ranges",
     "concatenated",
     "gathered",
@@ -91,6 +92,7 @@ FORMS: Mapping[FormName, str] = {
     "matrices_apart": "the same in a kernel of their own",
     "axis_last": "the indexed axis is moved last, and back",
     "rows_first": "rows are moved first, then the elements of each",
+    "stacked": "planes whose elements become neighbours are stacked",
     "ranges": "a dimension is cut into ranges, which are put one after the other",
     "concatenated": "copies are put one after the other",
     "gathered": "where each result comes from is computed, and read there",
@@ -135,7 +137,7 @@ def use_form(name: FormName) -> Iterator[None]:
 
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "apart", "matrices",
-        "matrices_apart", "axis_last", "rows_first", "ranges", "concatenated", "gathered", "fanned_out",
+        "matrices_apart", "axis_last", "rows_first", "stacked", "ranges", "concatenated", "gathered", "fanned_out",
         "flattened", "bounded", "copied", "branched", "panels", "integers" or "windowed"; of what adds up, such as
         gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest", "parts", "wide", "chunks",
         "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest, "rounds" or "blocks"; of what

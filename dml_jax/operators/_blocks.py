@@ -16,7 +16,8 @@ from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, message
-from ..lowering.depth_space import Blocks, rearrange
+from ..lowering.blocks import Blocks
+from ..lowering.depth_space import rearrange
 
 __all__ = [
     "ORDERS",

@@ -232,6 +232,18 @@ def _others(size: int) -> Iterator[Case]:
             lambda itemsize=itemsize, count=count: (data((count, 24), itemsize), random_indices(count, (count,))),
             2 * 24 * itemsize * count + 4 * count,
         )
+    for itemsize, width in ((4, 8), (1, 64), (2, 64)):
+        count = max(size, 2**26) // (width * itemsize)  # a table that no cache holds
+        yield Case(
+            "gather",
+            f"rows of {width} elements of {count} rows, {itemsize} bytes",
+            {"axis": 0},
+            lambda itemsize=itemsize, width=width, count=count: (
+                data((count, width), itemsize),
+                random_indices(count, (count,)),
+            ),
+            2 * width * itemsize * count + 4 * count,
+        )
     columns = 2**16
     for itemsize in (1, 2):
         yield Case(

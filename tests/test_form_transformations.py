@@ -64,6 +64,7 @@ APPLIED = {
         TABLE_ROWS,
     ),
     "gather bounded": ("bounded", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
+    "gather, indices first": ("indices_first", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
     "gather_nd bounded": (
         "bounded",
         lambda x: dml_jax.gather_nd(x, np.int32([[1], [-1]]), mode="fill"),

@@ -97,7 +97,7 @@ def test_rows(case, which):
         x, tuples = random_bits(shape, dtype), indices[..., None]
         calls += [(gather, x, indices), (gather_nd, x, tuples), (gather, np.stack([x, x], 1), indices)]
         calls += [(partial(dml_jax.gather_nd, batch_dims=1), np.stack([x, x[::-1]]), tuples)]
-    assert_forms_equal_plain(["words", "bounded"], calls[which])
+    assert_forms_equal_plain(["words", "bounded", "indices_first"], calls[which])
 
 
 def test_a_last_dimension_that_is_shared_is_not_split():
@@ -333,14 +333,15 @@ def test_narrow_integers_are_combined_as_wide_ones():
 
 
 @pytest.mark.thinned(2)
+@pytest.mark.parametrize("form", ["bounded", "indices_first"])
 @pytest.mark.parametrize("width", [31, 32, 48, 64, 76, 77])
-def test_rows_of_every_width_within_bounds(width):
+def test_rows_of_every_width_within_bounds(width, form):
     """The least and the greatest integers pass, and signalling NaNs."""
     at = RNG.integers(-50, 60, 40, dtype=np.int32)
     for dtype in ("uint8", "int16", "float32", "bool"):
         x = random_bits((50, width), dtype)
         expected = x[np.clip(np.where(at < 0, at + 50, at), 0, 49)]
-        with use_form("bounded"):
+        with use_form(form):
             assert_same_bits(jax.jit(lambda x, i: dml_jax.gather(x, i, 0))(x, at), expected)
 
 

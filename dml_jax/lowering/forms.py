@@ -64,6 +64,7 @@ FormName = Literal[
     "wide",
     "copied",
     "bounded",
+    "indices_first",
     "branched",
     "panels",
     "integers",
@@ -107,6 +108,7 @@ FORMS: Mapping[FormName, str] = {
     "wide": "narrow integers are combined as 32-bit ones",
     "copied": "what is written into is copied by a loop of its own",
     "bounded": "elements of a short row pass bounds that change none, and their loop is vectorised",
+    "indices_first": "indices are clipped before a row is read, and not in the loop that reads it",
     "branched": "what moves is compiled alone, in a branch",
     "panels": "rows become columns sixteen at a time, from a copy in which they lie well in a cache",
     "integers": "16-bit floats move as integers, of which XLA:CPU moves many at once",
@@ -138,10 +140,10 @@ def use_form(name: FormName) -> Iterator[None]:
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "apart", "matrices",
         "matrices_apart", "axis_last", "rows_first", "stacked", "ranges", "concatenated", "gathered", "fanned_out",
-        "flattened", "bounded", "copied", "branched", "panels", "integers" or "windowed"; of what adds up, such as
-        gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest", "parts", "wide", "chunks",
-        "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest, "rounds" or "blocks"; of what
-        is not zero, "flag_words".
+        "flattened", "bounded", "indices_first", "copied", "branched", "panels", "integers" or "windowed"; of what adds
+        up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest", "parts", "wide",
+        "chunks", "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest, "rounds" or
+        "blocks"; of what is not zero, "flag_words".
 
     Raises:
       ConstraintError: another name.

@@ -61,7 +61,8 @@ def test_operators_that_share_a_line_have_one_of_their_own_below():
     assert names == shared
     top = TEXT.partition("<details>")[0].partition("<!-- cpu.json: summary -->")[2]
     for group, operators in OTHERS.items():
-        count = len({row.case for row in rows if row.operator in operators and row.contender == "dml_jax"})
+        cases = {row.case for row in rows if row.operator in operators and row.contender == "dml_jax"}
+        count = sum(not case.endswith(", call") for case in cases)  # calls have a line of their own
         assert f"| {group} | {count} |" in top
         assert not any(f"| {name} |" in top for name in operators)
 

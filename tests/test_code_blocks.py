@@ -28,6 +28,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from command_lines import parse
+from test_large_results import settings_of_the_page
 
 from dml_jax.command.main import command
 
@@ -187,10 +188,12 @@ class Console:
 
 
 def check_lines(block):
-    """Each line is executed by .ci/run, installs what exists, or is for several hosts and parsed."""
+    """Each line is executed by .ci/run, installs what exists, is for several hosts and parsed, or sets what is tried."""
     for line in filter(None, block.code.replace("\\\n", "").splitlines()):
         if line.startswith("dml-jax ") and "--coordinator" in line:
             parse(line)
+        elif line.startswith("export "):
+            assert dict(setting.split("=", 1) for setting in line.split()[1:]) in settings_of_the_page()
         else:
             assert line in executed_by_ci() or installs_what_exists(line), f"nothing executes {line!r}"
 

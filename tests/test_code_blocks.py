@@ -188,7 +188,7 @@ class Console:
 
 
 def check_lines(block):
-    """Each line is executed by .ci/run, installs what exists, is for several hosts and parsed, or sets what is tried."""
+    """.ci/run executes each line, or it installs what exists, is for several hosts, or sets what a test tries."""
     for line in filter(None, block.code.replace("\\\n", "").splitlines()):
         if line.startswith("dml-jax ") and "--coordinator" in line:
             parse(line)

@@ -223,20 +223,12 @@ def _others(size: int) -> Iterator[Case]:
             lambda n=count, itemsize=itemsize: (data((n,), itemsize),),
             2 * count * itemsize,
         )
-    for itemsize in (1, 2, 4):
-        count = size // (24 * itemsize)
+    cold = 2**26  # bytes of a table that no cache holds
+    for itemsize, width, least in ((1, 24, 0), (2, 24, 0), (4, 24, 0), (4, 8, cold), (1, 64, cold), (2, 64, cold)):
+        count = max(size, least) // (width * itemsize)
         yield Case(
             "gather",
-            f"rows of 24 elements, {itemsize} bytes",
-            {"axis": 0},
-            lambda itemsize=itemsize, count=count: (data((count, 24), itemsize), random_indices(count, (count,))),
-            2 * 24 * itemsize * count + 4 * count,
-        )
-    for itemsize, width in ((4, 8), (1, 64), (2, 64)):
-        count = max(size, 2**26) // (width * itemsize)  # a table that no cache holds
-        yield Case(
-            "gather",
-            f"rows of {width} elements of {count} rows, {itemsize} bytes",
+            f"rows of {width} elements of {count}, {itemsize} bytes",
             {"axis": 0},
             lambda itemsize=itemsize, width=width, count=count: (
                 data((count, width), itemsize),

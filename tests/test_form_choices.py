@@ -86,6 +86,22 @@ def test_tables_name_forms_and_platforms(table):
         assert "plain" in row.measured or "apart" in row.measured
 
 
+@pytest.mark.parametrize(
+    ("rows", "ids", "is_sorted", "expected"),
+    [
+        (2**20, 2**20, False, "indices_first"),
+        (2**20, 16, False, "bounded"),
+        (2**20, 2**20, True, "bounded"),
+        (2**18, 2**20, False, "bounded"),
+    ],
+    ids=["many of a large table", "few", "in ascending order", "of a table in a cache"],
+)
+def test_indices_are_clipped_first_where_many_rows_are_waited_for(rows, ids, is_sorted, expected):
+    specs = jax.ShapeDtypeStruct((rows, 64), np.uint8), jax.ShapeDtypeStruct((ids,), np.int32)
+    read = partial(dml_jax.gather, axis=0, indices_are_sorted=is_sorted)
+    assert chosen_on("cpu", lambda operands: read(*operands), specs) == {expected}
+
+
 GRADIENTS = {
     "a vocabulary, bfloat16": ((32000, 1024), jnp.bfloat16, 16384, {}, "runs"),
     "a vocabulary, float32": ((32000, 1024), jnp.float32, 16384, {}, "filled"),

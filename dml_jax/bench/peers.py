@@ -96,9 +96,8 @@ def torch_run(write: Callable[..., Any], out: Any, turns: Sequence[Arrays]) -> R
     def tensor(array: np.ndarray) -> Any:
         is_bfloat16 = array.dtype.name == "bfloat16"  # which torch takes from no array
         given = torch.from_numpy(np.ascontiguousarray(array.view(np.int16) if is_bfloat16 else array))
-        image = given.to(
-            device, copy=True
-        )  # in memory of torch's: NumPy asks Linux for huge pages, which torch does not
+        # In memory of torch's: NumPy asks Linux for huge pages, which torch does not.
+        image = given.to(device, copy=True)
         if is_bfloat16:
             return image.view(torch.bfloat16)
         return image.long() if image.dtype in (torch.int32, torch.uint32) else image

@@ -1,4 +1,4 @@
-"""Readers of numbers that must be held by the dtype of an array, such as the fill value of a gather."""
+"""Readers of numbers that the dtype of an array must hold, such as a fill value, and the few that programs know."""
 
 import warnings
 from collections.abc import Callable
@@ -79,12 +79,18 @@ def as_known_number(operator: str, name: str, given: Any, like: Any, what: str =
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["data", "dtype"])
 @dataclass(frozen=True)
 class KnownNumber:
-    """A number that `jax.jit` compiles into its program: a tree without leaves. Two are the same if their bytes are."""
+    """A number that `jax.jit` compiles into its program: a tree without leaves. Two are the same if their bytes are.
+
+    Args:
+      data: the bytes of the number.
+      dtype: its type.
+    """
 
     data: bytes
     dtype: Any
 
     def as_array(self) -> np.ndarray:
+        """Returns the number as a 0-d array."""
         return np.frombuffer(self.data, self.dtype).reshape(())
 
 

@@ -1,4 +1,4 @@
-"""Moves that XLA:CPU compiles alone: it fuses what is in a branch with nothing outside, and runs it in one thread."""
+"""What XLA:CPU compiles alone: it fuses nothing with a branch, which runs in one thread, nor with a loop."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from .bits import as_bits, fence, hide_constant
-from .bounded import SHORT
+from .bounded import SHORT, never_one
 from .forms import known_bytes
 
-__all__ = ["copy_in_a_loop", "has_short_rows", "in_branch", "slice_runs"]
+__all__ = ["copy_in_a_loop", "has_short_rows", "in_branch", "materialize", "slice_runs"]
 
 
 def in_branch(move: Callable[[jax.Array], jax.Array], array: jax.Array) -> jax.Array:
@@ -24,6 +24,12 @@ def in_branch(move: Callable[[jax.Array], jax.Array], array: jax.Array) -> jax.A
 def copy_in_a_loop(array: jax.Array) -> jax.Array:
     """The same elements, each chosen by a condition that XLA does not know, and so by a loop over all of them."""
     return lax.select(hide_constant(True), array, jnp.zeros_like(array))
+
+
+def materialize(array: jax.Array) -> jax.Array:
+    """The same integers, one at least, stored before anything reads them, as they enter a loop that never runs."""
+    runs = never_one(array.reshape(-1)[0]) != 0
+    return lax.while_loop(lambda state: state[0], lambda state: (~state[0], state[1] + 1), (runs, array))[1]
 
 
 def slice_runs(array: jax.Array, start: int, size: int, axis: int) -> jax.Array:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from jax import lax
 
 from .bits import as_bits, is_float, is_float8
 from .bounded import SHORT, as_unsigned, from_unsigned, has_unsigned, never_one, within_bounds
+from .branches import materialize
 from .combine import combine_updates
 from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .linear import linear
@@ -31,7 +31,7 @@ _FAR = {
     "is_sorted": {False},
     "devices": {1},
 }
-_COLD = {"slab_bytes": range(32 * 2**20, _MANY), "is_sorted": {False}}
+_COLD = {"slab_bytes": range(32 * 2**20, _MANY), "read_bytes": range(2**20, _MANY), "is_sorted": {False}}
 # On an H200, tables of 128 to 512 MB and random indices; bandwidth as a part of a copy's in the same run.
 TABLE = (
     Choice(
@@ -202,14 +202,17 @@ def _options(read: Read, indices: jax.Array, input: jax.Array, devices: int) -> 
         "takes": slices.kind,
         "axis_size": input.shape[axis],
         "slab_bytes": prod(input.shape[axis:]) * itemsize,
+        "read_bytes": known_bytes(output),
         "bytes": known_bytes(input, indices, output),
-        "is_sorted": read.sorted_along_axis,
+        "is_sorted": read.sorted_along_axis or read.indices_are_sorted,
         "devices": devices,
     }
     if row and devices == 1 and has_unsigned(input.dtype):
         forms["bounded"] = partial(_bounded, read, row)
     if row and devices == 1 and read.mode != "fill":
-        forms["indices_first"] = partial(_indices_first, read, row, of, width in SHORT and "bounded" in forms)
+        within = replace(read, mode="promise_in_bounds")
+        move = partial(_bounded, within, row) if width in SHORT and "bounded" in forms else as_bits(within, of)
+        forms["indices_first"] = lambda indices, input: move(_clip_apart(indices, input.shape, slices), input)
     if row and input.shape[-1] % (count * devices) == 0:
         row = 1  # dimensions that may be sharded stay apart
     elif devices > 1:
@@ -236,18 +239,11 @@ def _bounded(read: Read, row: int, indices: jax.Array, input: jax.Array) -> jax.
     return _of_rows(read_rows, read, row, input)
 
 
-def _indices_first(
-    read: Read, row: int, of: Callable[[Any], bool], is_bounded: bool, indices: jax.Array, input: jax.Array
-) -> jax.Array:
-    """Clips the indices before a row is read: XLA:CPU fuses them with nothing behind a loop, although it never runs."""
-    most = np.asarray([input.shape[axis] - 1 for axis in read.slices.indexed], indices.dtype)
-    clipped = jnp.clip(indices, 0, most.reshape((1,) * (indices.ndim - 1) + (-1,))).astype(
-        f"uint{8 * indices.dtype.itemsize}"
-    )
-    runs = never_one(clipped.reshape(-1)[0]) != 0
-    _, ready = lax.while_loop(lambda state: state[0], lambda state: (~state[0], state[1] + 1), (runs, clipped))
-    ready_read = replace(read, mode="promise_in_bounds")
-    return _bounded(ready_read, row, ready, input) if is_bounded else as_bits(ready_read, of)(ready, input)
+def _clip_apart(indices: jax.Array, shape: Sequence[int], slices: Slices) -> jax.Array:
+    """Indices within a table of `shape`, as unsigned integers, which the loop over rows only loads."""
+    most = np.asarray([shape[axis] - 1 for axis in slices.indexed], indices.dtype)
+    clipped = jnp.clip(indices, 0, most.reshape((1,) * (indices.ndim - 1) + (-1,)))
+    return materialize(clipped.astype(f"uint{8 * indices.dtype.itemsize}"))
 
 
 def _of_rows(read_rows: Callable[[jax.Array, Read], jax.Array], read: Read, row: int, input: jax.Array) -> jax.Array:

@@ -136,8 +136,30 @@ def test_written_rows(dtype):
     far = np.int32([[3], [-2], [20], [0]])  # row 8 is that of index 20, clipped; no row is written twice
     calls = [(partial(dml_jax.scatter_nd, mode=mode), x, far, updates) for mode in ("drop", "clip")]
     calls += [(dml_jax.scatter_nd, x[:, :7], np.int32([[3], [0]]), updates[:2, :7])]
-    calls += [(dml_jax.scatter_nd, x, np.int32([[3, 4], [0, 31]]), updates[0, :2])]
     assert_forms_equal_plain(["words", "copied"], calls)
+
+
+def elements_along(shape, axis):
+    """Two indices for each line along an axis: all different, some negative, and one that is far away."""
+    less = [n - (d == axis) for d, n in enumerate(shape)]  # none is the last one, which an index far away becomes
+    indices = np.argsort(RNG.random(less), axis).take([0, 1], axis).astype(np.int32)
+    indices.reshape(-1)[::5] -= shape[axis]
+    indices[0, 0, 0] = 99
+    return indices
+
+
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("dtype", sampled(DTYPES, SAMPLE))
+@pytest.mark.parametrize("mode", ["drop", "clip"])
+def test_written_elements(dtype, mode):
+    x, calls = random_bits((4, 5, 6), dtype), []
+    for axis in range(3):
+        indices = elements_along(x.shape, axis)
+        write = partial(dml_jax.scatter_elements, axis=axis, mode=mode)
+        calls.append((write, x, indices, random_bits(indices.shape, dtype)))
+    tuples = np.int32([[3, 4, 0], [0, -1, 2], [3, 9, 5]])
+    calls.append((partial(dml_jax.scatter_nd, mode=mode), x, tuples, random_bits((3,), dtype)))
+    assert_forms_equal_plain(["copied", "numbered"], calls)
 
 
 LAYOUTS = [((3, 8), (12, 1), 4), ((3, 8), (12, 1), 3), ((3, 8), (0, 1), 0), ((2, 3, 4), (40, 12, 1), 8)]

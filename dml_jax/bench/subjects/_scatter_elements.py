@@ -1,4 +1,4 @@
-"""scatter_elements: elements of rows, along the first axis."""
+"""scatter_elements: elements along the first axis, and along the last one of long rows, such as those of a mask."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, Form, mega
+from ..case import DTYPES, Case, Form, data, mega
 from ..onnx_node import OnnxNode
 from .scattered import Table
 
@@ -25,6 +25,19 @@ def cases(size: int, itemsize: int) -> Iterator[Case]:
         {"axis": 0},
         lambda: table.make(np.ascontiguousarray(np.broadcast_to(table.permuted()[:, None], shape))),
         table.moved + 4 * table.few * table.width,
+    )
+    length = max(8, min(2**13, size // 64) // itemsize)
+    rows, few = max(1, size // itemsize // length), length // 8
+    yield Case(
+        "scatter_elements",
+        f"an eighth of rows of {length} {DTYPES[itemsize].name} {mega(size)}",
+        {"axis": 1},
+        lambda: (
+            data((rows, length), itemsize),
+            np.argsort(np.random.default_rng(1).random((rows, length)))[:, :few].astype(np.int32),
+            data((rows, few), itemsize)[::-1],
+        ),
+        rows * ((2 * length + few) * itemsize + 4 * few),
     )
 
 

@@ -268,6 +268,24 @@ def test_nobody_is_timed_while_threads_of_another_spin(monkeypatch):
     assert not any(spins[3:])  # three calls find out how many a sample needs
 
 
+def test_one_slow_call_does_not_count_for_the_others(monkeypatch):
+    """Whoever takes 0.2 s is called three times; whoever did so once is measured like the others."""
+    clock, called = SpinningClock(), {"slow": 0, "stumbles": 0}
+    monkeypatch.setattr(measuring, "time", clock)
+
+    def take(name, seconds):
+        def write(_):
+            called[name] += 1
+            clock.now += seconds if called[name] > 1 else 0.2
+
+        return contenders.HostRun(write, None, [()])
+
+    runs = {"slow": take("slow", 0.2), "stumbles": take("stumbles", 1e-3)}
+    samples = measuring._rounds(runs, measuring.Effort(rounds=9, seconds=1e-3))
+    assert samples["slow"] == pytest.approx([0.2] * 3)
+    assert samples["stumbles"] == pytest.approx([1e-3] * 9)
+
+
 def test_nobody_waits_for_ever_for_threads_that_spin(monkeypatch):
     clock = SpinningClock()
     clock.end = float("inf")

@@ -16,7 +16,8 @@ __all__ = ["Effort", "Measured", "measure"]
 
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
-TOO_SLOW = 0.1  # seconds of a call; then one is enough
+TOO_SLOW = 0.1  # seconds of a call; then FEW are enough
+FEW = 3
 REST = 0.005  # seconds between samples, at least
 IDLE = 0.1  # of one core: what a process uses while none of its threads spins
 SPINNING = 1.0  # seconds; nobody is waited for longer
@@ -145,8 +146,8 @@ def _is_same(value: np.ndarray, first: np.ndarray, tolerance: float) -> bool:
 
 
 def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
-    first = {name: _timed(run, 1, rested=True) for name, run in runs.items()}  # touches every page
-    samples = {name: [seconds] for name, seconds in first.items() if seconds > TOO_SLOW}
+    first = {name: _first(run) for name, run in runs.items()}
+    samples = {name: times for name, times in first.items() if median(times) > TOO_SLOW}
     runs = {name: run for name, run in runs.items() if name not in samples}
     calls = {name: max(1, min(1000, round(effort.seconds / _timed(run, 2)))) for name, run in runs.items()}
     samples |= {name: [] for name in runs}
@@ -156,6 +157,12 @@ def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
         for name in order:
             samples[name].append(_timed(runs[name], calls[name], rested=True))
     return samples
+
+
+def _first(run: Run) -> list[float]:
+    """The first call, which touches every page, and the next ones if it was slow: it may be so alone."""
+    once = _timed(run, 1, rested=True)
+    return [once, *(_timed(run, 1, rested=True) for _ in range(FEW - 1))] if once > TOO_SLOW else [once]
 
 
 def _rest() -> None:

@@ -184,6 +184,18 @@ def transposed(rows, columns, batch=1):
     return partial(dml_jax.as_strided, sizes=(batch, columns, rows), strides=(rows * columns, 1, columns))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "bfloat16"])
+@pytest.mark.parametrize(("rows", "columns"), [(224, 5), (7, 299), (12, 400), (5, 256), (16, 240)])
+def test_runs_of_thin_matrices(rows, columns, dtype):
+    """The long side is cut into 2 x 112, 1 x 299 and 2 x 200 elements; 256 has no good run, and 16 rows are many."""
+    view, buffer = transposed(rows, columns, 3), random_bits((3 * rows * columns,), dtype)
+    with use_form("apart"):
+        assert_same_bits(jax.jit(lambda x: view(x))(buffer), buffer.reshape(3, rows, columns).swapaxes(1, 2))
+        text = jax.jit(lambda x: view(x)).lower(buffer).as_text()
+    sizes = {(224, 5): "3x2x112x5x", (7, 299): "3x7x1x299x", (12, 400): "3x12x2x200x"}.get((rows, columns))
+    assert sizes in text if sizes else "tensor<3x16x1x240x" not in text
+
+
 @pytest.mark.thinned
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "bfloat16", "float32", "complex64", "float8_e5m2"])
 @pytest.mark.parametrize("rows", [2, 15, 16, 17, 31, 40])

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dml_jax import lowering, use_form
 from dml_jax.bench import accumulate, cases
@@ -237,17 +236,6 @@ def _others(size: int) -> Iterator[Case]:
             ),
             2 * width * itemsize * count + 4 * count,
         )
-    yield Case(
-        "scatter_nd",
-        f"{rows} elements into {rows}x256, 1 byte",
-        {},
-        lambda: (
-            data((rows, 256), 1),
-            np.stack([random_indices(n, (rows,)) for n in (rows, 256)], -1),
-            data((rows,), 1),
-        ),
-        2 * size + 9 * rows,
-    )
     columns = 2**16
     for itemsize in (1, 2):
         yield Case(

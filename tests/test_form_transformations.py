@@ -80,11 +80,6 @@ APPLIED = {
         lambda x: dml_jax.scatter_elements(x, COLUMNS[:2], x[:2] + x[:2], 0),
         TABLE_ROWS,
     ),
-    "scatter_elements numbered": (
-        "numbered",
-        lambda x: dml_jax.scatter_elements(x, COLUMNS[:2], x[:2] + x[:2], 0),
-        TABLE_ROWS,
-    ),
     "scatter_nd words": (
         "words",
         lambda x: dml_jax.scatter_nd(x, np.int32([[1], [-1], [9]]), x[:3] + x[:3]),
@@ -294,7 +289,6 @@ def test_an_explicit_mesh(form, function, x):
         "as_strided_scatter copied",
         "gather bounded",
         "scatter_nd copied",
-        "scatter_elements numbered",
         "joined in a run",
     ],
 )

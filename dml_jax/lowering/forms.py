@@ -116,7 +116,7 @@ FORMS: Mapping[FormName, str] = {
     "windowed": "rows with a border are chosen from windows of the flattened array",
     "chunks": "numbers are widened and combined in chunks that stay in the cache",
     "pulled": "each row reads its first updates itself, and the sum of the others",
-    "numbered": "elements are written or added by one number each",
+    "numbered": "elements are added by one number each, in four parts at once",
     "row_by_row": "each row is combined with what those before it made",
     "turned": "an axis is turned before and after it is scanned from its end",
     "triangles": "blocks are added up by products with triangular matrices of ones",
@@ -140,10 +140,10 @@ def use_form(name: FormName) -> Iterator[None]:
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "apart", "matrices",
         "matrices_apart", "axis_last", "rows_first", "stacked", "ranges", "concatenated", "gathered", "fanned_out",
-        "flattened", "bounded", "indices_first", "copied", "numbered", "branched", "panels", "integers" or "windowed";
-        of what adds up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest",
-        "parts", "wide", "chunks", "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest,
-        "rounds" or "blocks"; of what is not zero, "flag_words".
+        "flattened", "bounded", "indices_first", "copied", "branched", "panels", "integers" or "windowed"; of what adds
+        up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest", "parts", "wide",
+        "chunks", "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest, "rounds" or
+        "blocks"; of what is not zero, "flag_words".
 
     Raises:
       ConstraintError: another name.

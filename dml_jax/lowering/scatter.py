@@ -1,6 +1,5 @@
-"""The forms of a write through lax.scatter: plainly, rows as words, elements by number, into a copy made by a loop."""
+"""The forms of a write through lax.scatter: plainly, rows as words, and into a copy that a loop of its own makes."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from .bits import as_bits, is_key, is_narrow
 from .branches import copy_in_a_loop
 from .forms import SMALL, Choice, Form, Options, choose_form, known_bytes, shapes_of
 from .linear import linear, transpose_of
-from .rows import Rows, Write
+from .rows import Write
 from .shards import on_each_device
 from .slices import Slices
 from .words import becomes_words, from_words, lanes, to_words
@@ -25,21 +24,6 @@ __all__ = ["TABLE", "copies_table", "is_tiny", "scatter_slices"]
 # and the output; in place it is empty, and a donated table of 256 MB takes 0.06 ms longer: not for the fewest updates.
 TABLE = (
     Choice("cuda", "words", {"itemsize": {1, 2, 8}}, "0.91-0.93; plain 0.52-0.55"),
-    # The same loop, then elements by number. What XLA would store, two coordinates of every element, is more than 32 MB
-    # of 1 byte, for which glibc clears fresh memory in every call.
-    Choice(
-        "cpu",
-        "numbered",
-        {"takes": {"elements"}, "itemsize": {1, 2, 4}, "is_tiny": {False}},
-        "5.1 ms of 1 byte, 4.5 of 2, 3.0 of 4; copied 15, 4.9 and 3.4, plain 16, 15 and 13. Of tables of 8 MB 0.9, 0.6"
-        " and 0.4; copied 1.4, 0.8 and 0.5. Of 8 bytes as fast as copied",
-    ),
-    Choice(
-        "cpu",
-        "numbered",
-        {"takes": {"tuples"}, "itemsize": {1}, "is_tiny": {False}},
-        "12.5 ms; copied 20, plain 25. Of 2 and 4 bytes as fast as copied",
-    ),
     Choice("cpu", "copied", {"is_tiny": {False}}, "1.6-1.7 ms of rows of 256 bytes; plain 9, torch 1.8-3.3"),
 )
 
@@ -69,27 +53,14 @@ def _options(
     is_known = known_bytes(indices, input, updates) > 0
     if is_known and _rows_are_words(input, updates, write.slices, devices):
         forms["words"] = lambda indices, *data: from_words(plain(indices, *map(to_words, data)), input.dtype)
-    takes = write.slices.kind
-    if devices == 1 and takes != "slices" and Rows(input.shape, write).are_numbered(indices) and not is_key(input):
-        forms["numbered"] = as_bits(partial(_numbered, write))
     if is_known and not is_key(input) and not is_narrow(input.dtype):  # whose images are copies already
         forms["copied"] = lambda indices, input, updates: plain(indices, copy_in_a_loop(input), updates)
     case = {
         "itemsize": input.dtype.itemsize,
-        "takes": takes,
         "is_tiny": is_tiny(input, updates),
         "bytes": 2 * known_bytes(input),
     }
     return forms, case
-
-
-def _numbered(write: Write, indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-    """Writes to a table of one dimension; XLA:CPU stores no coordinates of other dimensions, nor copies updates."""
-    at = Rows(input.shape, write).element_of_each(indices)
-    of_table = replace(write, slices=Slices(1, (0,)), indices_are_sorted=False)
-    table = copy_in_a_loop(input.reshape(-1))
-    written = lax.scatter(table, at[:, None], updates.reshape(-1), of_table.numbers, **of_table.promises)
-    return written.reshape(input.shape)
 
 
 def copies_table(input: jax.Array, updates: jax.Array) -> bool:

@@ -249,11 +249,18 @@ def test_what_is_chosen_on_a_cpu(function, shape, dtype, mark, expected):
     assert (mark in jax.jit(function).trace(x).lower(lowering_platforms=("cpu",)).as_text()) == expected
 
 
+ROWS = np.arange(4096, dtype=np.int32)
+COLUMNS = ROWS % 64
+
+
 @pytest.mark.parametrize(
     ("write", "shape"),
     [
         (lambda table, rows: dml_jax.scatter_nd(table, np.arange(64, dtype=np.int32)[:, None], rows), (4096, 64)),
         (lambda table, rows: dml_jax.as_strided_scatter(table, rows, (64, 1), offset=128), (262144,)),
+        (lambda table, rows: dml_jax.scatter_elements(table, ROWS.reshape(64, 64), rows, 0), (4096, 64)),
+        (lambda table, rows: dml_jax.scatter_elements(table, COLUMNS[:, None], rows.reshape(-1, 1), 1), (4096, 64)),
+        (lambda table, rows: dml_jax.scatter_nd(table, np.stack([ROWS, COLUMNS], 1), rows.ravel()), (4096, 64)),
     ],
 )
 def test_a_table_is_copied_once_into_a_bound_output_and_never_where_it_is_donated(write, shape):

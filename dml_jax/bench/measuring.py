@@ -46,8 +46,8 @@ class Measured:
       contender: its name.
       moved: bytes that have to move in a call.
       seconds: of one call, the median.
-      low: the first quartile.
-      high: the third quartile.
+      low: the first quartile; of three samples, which slow calls have, the least.
+      high: the third quartile, or the greatest.
       of_copy: the speed as a part of the ceiling's in the same rounds: a copy, or a product of matrices.
       same_bits: whether the result is that of dml_jax, by the tolerance of the case.
     """
@@ -160,7 +160,7 @@ def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
 
 
 def _first(run: Run) -> list[float]:
-    """The first call, which touches every page, and the next ones if it was slow: it may be so alone."""
+    """The first call, which touches every page. If it was slow, two more tell whether it alone was."""
     once = _timed(run, 1, rested=True)
     return [once, *(_timed(run, 1, rested=True) for _ in range(FEW - 1))] if once > TOO_SLOW else [once]
 

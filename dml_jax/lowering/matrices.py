@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..strides.layout import Layout
-from .apart import transpose_apart
+from .apart import good_run, transpose_apart, transpose_in_runs
 from .bits import as_bits, is_float
 from .forms import Form
 from .panels import transpose_in_panels
@@ -20,12 +20,7 @@ from .words import lanes
 
 __all__ = ["matrices_of", "ways_to_turn"]
 
-
-THIN = 12  # rows or columns
-# Elements of a run that XLA:GPU (jaxlib 0.11) moves in good tiles: odd numbers, and 8 and 16 times odd ones. Multiples
-# of 32 take up to twice as long, and so do 2 and 4 times odd numbers for some widths.
-RUN = 240
-RUNS = range(56, 401)
+SHORT_SIDE = 12  # rows or columns of matrices that gain from runs
 
 
 def matrices_of(layout: Layout) -> tuple[int, int, int] | None:
@@ -55,8 +50,8 @@ def ways_to_turn(layout: Layout, matrices: tuple[int, int, int], dtype: Any) -> 
     if (count := lanes(dtype)) > 1:
         ways["matrices"] = lambda array: lax.optimization_barrier(jnp.swapaxes(array, 1, 2))
         ways["matrices_apart"] = partial(transpose_apart, axes=(0, 2, 1))
-        if (run := _run_of(max(rows, columns))) and min(rows, columns) <= THIN:
-            ways["apart"] = partial(_transpose_in_runs, run=run)
+        if min(rows, columns) <= SHORT_SIDE and (run := good_run(max(rows, columns))):
+            ways["apart"] = partial(transpose_in_runs, run=run)  # instead of one along the dimensions of the view
         if is_thin(rows, columns, count, read_words=True):
             ways["tiles"] = partial(transpose_thin, read_words=True)
         if is_thin(rows, columns, count, read_words=False):
@@ -67,23 +62,3 @@ def ways_to_turn(layout: Layout, matrices: tuple[int, int, int], dtype: Any) -> 
 
     forms = {name: as_bits(turned(transpose), is_float) for name, transpose in ways.items()}
     return {**forms, "panels": as_bits(turned(transpose_in_panels))}
-
-
-def _run_of(long: int) -> int | None:
-    """The length of the runs into which a long side is cut best; None if no good one divides it.
-
-    Of 224x224 pixels 112, which is 16 * 7; of 320x320 pixels 200; of 299x299 pixels 299; of 256x256 pixels none.
-    """
-    divisors = [n for n in RUNS if long % n == 0]
-    even, odd = ([n for n in divisors if n & -n in powers] for powers in ((8, 16), (1,)))
-    return min(even or odd, key=lambda n: abs(n - RUN), default=None)
-
-
-def _transpose_in_runs(matrices: jax.Array, run: int) -> jax.Array:
-    """Transposes thin matrices in a kernel of its own, their long side cut into runs, whatever the view has."""
-    batch, rows, columns = matrices.shape
-    if rows > columns:
-        turned = transpose_apart(matrices.reshape(batch, rows // run, run, columns), (0, 3, 1, 2))
-    else:
-        turned = transpose_apart(matrices.reshape(batch, rows, columns // run, run), (0, 2, 3, 1))
-    return turned.reshape(batch, columns, rows)

@@ -135,7 +135,7 @@ TABLE = (
         "cuda",
         "apart",
         {"itemsize": {2}, "short_side": range(5, 32)},
-        "0.72-0.97; plain 0.42-0.84",
+        "0.51-0.97; plain 0.42-0.84",
     ),
     # On two cores of an EPYC, 32 MB: matrices whose rows become columns, and lie so far apart that few sets of the
     # cache hold them. Panels take one thread, as torch does, and keep up with it: 0.8-1.8 times as fast.

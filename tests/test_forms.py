@@ -165,6 +165,25 @@ def test_written_elements(dtype, mode):
     assert_forms_equal_plain(["copied"], calls)
 
 
+@pytest.mark.parametrize("mode", ["drop", "clip"])
+@pytest.mark.parametrize("size", [2**16 - 1, 2**16])
+def test_written_elements_by_indices_of_16_bits(size, mode):
+    """The greatest of 16 bits means out of range, so one element fewer than they count can be addressed by them."""
+    write = partial(dml_jax.scatter_elements, axis=1, mode=mode)
+    far = np.int32([[1, size - 1, size, -size, -size - 1, 2**16, 2**16 + 3, -(2**16)]])
+    call = (write, np.zeros((1, size), np.uint8), far, np.full(far.shape, 7, np.uint8))
+    assert_forms_equal_plain(["copied"], [call])
+    with use_form("copied"):
+        assert ("xui16>" in jax.jit(write).lower(*call[1:]).as_text()) == (size < 2**16)
+
+
+def test_elements_of_more_tables_than_16_bits_count():
+    """XLA makes a coordinate of the mapped dimension, which must not be cut to the 16 bits of the others."""
+    tables, at = np.zeros((2**16 + 9, 4), np.uint8), RNG.integers(0, 4, (2**16 + 9, 1), dtype=np.int32)
+    write = jax.vmap(lambda table, at: dml_jax.scatter_elements(table, at, np.uint8([7]), 0))
+    assert_forms_equal_plain(["copied"], [(write, tables, at)])
+
+
 LAYOUTS = [((3, 8), (12, 1), 4), ((3, 8), (12, 1), 3), ((3, 8), (0, 1), 0), ((2, 3, 4), (40, 12, 1), 8)]
 LAYOUTS += [((3, 8), (13, 1), 4), ((3, 6), (12, 1), 4), ((3, 8), (4, 1), 0), ((8, 3), (1, 12), 4)]
 OF_MATRICES = ["apart", "matrices", "matrices_apart", "tiles", "element_tiles", "panels"]

@@ -224,7 +224,9 @@ def _others(size: int) -> Iterator[Case]:
             2 * count * itemsize,
         )
     cold = 2**26  # bytes of a table that no cache holds
-    for itemsize, width, least in ((1, 24, 0), (2, 24, 0), (4, 24, 0), (4, 8, cold), (1, 64, cold), (2, 64, cold)):
+    warm_rows = (1, 24, 0), (2, 24, 0), (4, 24, 0)
+    cold_rows = [(*row, cold) for row in ((4, 8), (4, 12), (4, 16), (1, 64), (2, 64))]
+    for itemsize, width, least in (*warm_rows, *cold_rows):
         count = max(size, least) // (width * itemsize)
         yield Case(
             "gather",

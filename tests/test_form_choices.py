@@ -97,9 +97,28 @@ def test_tables_name_forms_and_platforms(table):
     ids=["many of a large table", "few", "in ascending order", "of a table in a cache"],
 )
 def test_indices_are_clipped_first_where_many_rows_are_waited_for(rows, ids, is_sorted, expected):
-    specs = jax.ShapeDtypeStruct((rows, 64), np.uint8), jax.ShapeDtypeStruct((ids,), np.int32)
+    assert form_of_rows(rows, 64, "uint8", ids, is_sorted) == {expected}
+
+
+@pytest.mark.parametrize(
+    ("width", "dtype", "expected"),
+    [
+        (8, "float32", {"indices_first"}),
+        (12, "float32", {"indices_first"}),
+        (16, "int32", {"indices_first"}),
+        (16, "float16", {"bounded"}),
+        (20, "float32", set()),
+        (24, "float32", {"bounded"}),
+    ],
+)
+def test_which_short_rows_of_a_large_table_have_their_indices_clipped_first(width, dtype, expected):
+    assert form_of_rows(2**20, width, dtype, 2**20, False) == expected
+
+
+def form_of_rows(rows, width, dtype, ids, is_sorted):
+    specs = jax.ShapeDtypeStruct((rows, width), np.dtype(dtype)), jax.ShapeDtypeStruct((ids,), np.int32)
     read = partial(dml_jax.gather, axis=0, indices_are_sorted=is_sorted)
-    assert chosen_on("cpu", lambda operands: read(*operands), specs) == {expected}
+    return chosen_on("cpu", lambda operands: read(*operands), specs)
 
 
 GRADIENTS = {

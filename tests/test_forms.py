@@ -403,7 +403,7 @@ def test_narrow_integers_are_combined_as_wide_ones():
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("form", ["bounded", "indices_first"])
-@pytest.mark.parametrize("width", [31, 32, 48, 64, 76, 77])
+@pytest.mark.parametrize("width", [12, 16, 31, 32, 48, 64, 76, 77])
 def test_rows_of_every_width_within_bounds(width, form):
     """The least and the greatest integers pass, and signalling NaNs."""
     at = RNG.integers(-50, 60, 40, dtype=np.int32)

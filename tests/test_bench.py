@@ -286,6 +286,21 @@ def test_one_slow_call_does_not_count_for_the_others(monkeypatch):
     assert samples["stumbles"] == pytest.approx([1e-3] * 9)
 
 
+def test_samples_keep_the_order_of_the_contenders(monkeypatch):
+    """Whoever is slow does not come first: `benchmarks.forms` tells a form from plain by its place."""
+    clock = SpinningClock()
+    monkeypatch.setattr(measuring, "time", clock)
+
+    def take(seconds):
+        def write(_):
+            clock.now += seconds
+
+        return contenders.HostRun(write, None, [()])
+
+    runs = {"fast": take(1e-3), "slow": take(0.2), "faster": take(1e-4)}
+    assert list(measuring._rounds(runs, measuring.Effort(rounds=3, seconds=1e-3))) == ["fast", "slow", "faster"]
+
+
 def test_nobody_waits_for_ever_for_threads_that_spin(monkeypatch):
     clock = SpinningClock()
     clock.end = float("inf")

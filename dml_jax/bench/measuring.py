@@ -156,7 +156,7 @@ def _rounds(runs: dict[str, Run], effort: Effort) -> dict[str, list[float]]:
         shuffler.shuffle(order)  # whoever comes after a slow one finds colder caches
         for name in order:
             samples[name].append(_timed(runs[name], calls[name], rested=True))
-    return samples
+    return {name: samples[name] for name in first}
 
 
 def _first(run: Run) -> list[float]:

@@ -204,6 +204,8 @@ ROWS_AT = lambda x: dml_jax.gather(x, np.zeros(4096, np.int32), 0)  # noqa: E731
 COLUMNS_AT = lambda x: dml_jax.gather(x, np.zeros(64, np.int32), -1)  # noqa: E731
 WRITTEN = lambda x: dml_jax.scatter_nd(x, np.int32([[3]]), x[:1])  # noqa: E731
 TO_DEPTH = lambda x: dml_jax.space_to_depth(x, 8)  # noqa: E731
+TO_SPACE = lambda x: dml_jax.depth_to_space(x, 9)  # noqa: E731
+TO_SPACE_CRD = lambda x: dml_jax.depth_to_space(x, 9, order="CRD")  # noqa: E731
 NHWC_CRD = lambda x: dml_jax.space_to_depth(x, 4, order="CRD", data_format="NHWC")  # noqa: E731
 CHOSEN = {
     "a small buffer read many times": (REPEATED, (65,), np.uint8, "bitcast_convert", True),
@@ -220,6 +222,10 @@ CHOSEN = {
     "b=8, whole lines": (TO_DEPTH, (8, 64, 128), np.int32, "select", True),
     "b=8, parts of lines": (TO_DEPTH, (8, 64, 136), np.int32, "select", False),
     "NHWC CRD b=4": (NHWC_CRD, (64, 64, 16), np.uint16, "shift_left", True),
+    "b=9 to space": (TO_SPACE, (81, 32, 64), np.uint8, "reduce_window", True),
+    "b=9 to space, parts of lines": (TO_SPACE, (81, 32, 100), np.uint8, "reduce_window", False),
+    "b=9 to space, rows that XLA transposes on its own": (TO_SPACE, (81, 4, 960), np.uint8, "reduce_window", False),
+    "b=9 to space, CRD": (TO_SPACE_CRD, (81, 32, 64), np.uint8, "reduce_window", False),
 }
 
 

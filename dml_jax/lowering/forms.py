@@ -43,6 +43,7 @@ FormName = Literal[
     "element_tiles",
     "double_words",
     "joined",
+    "summed",
     "split",
     "apart",
     "matrices",
@@ -87,6 +88,7 @@ FORMS: Mapping[FormName, str] = {
     "element_tiles": "elements of a small tile are put together to words in one thread",
     "double_words": "64-bit words of the result are put together in one thread",
     "joined": "neighbouring results are put together to a word before it is written",
+    "summed": "neighbouring results are a window whose sum is a word, which one thread computes and writes",
     "split": "dimensions are split before the transpose, not with it",
     "apart": "dimensions change places in a kernel of their own, which XLA:GPU fuses with nothing",
     "matrices": "dimensions that stay neighbours are one while they change places",
@@ -138,7 +140,7 @@ def use_form(name: FormName) -> Iterator[None]:
     A function that jax.jit has compiled before keeps the form that it has.
 
     Args:
-      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "split", "apart", "matrices",
+      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "summed", "split", "apart", "matrices",
         "matrices_apart", "axis_last", "rows_first", "stacked", "ranges", "concatenated", "gathered", "fanned_out",
         "flattened", "bounded", "indices_first", "copied", "branched", "panels", "integers" or "windowed"; of what adds
         up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest", "parts", "wide",

@@ -20,6 +20,7 @@ __all__ = [
     "join_lanes",
     "join_words",
     "lanes",
+    "sum_lanes",
     "to_words",
     "words_per_element",
 ]
@@ -99,6 +100,19 @@ def join_words(integers: jax.Array, dtype: Any) -> jax.Array:
 def join_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
     """The same as an array of `dtype`, stored by words."""
     return from_words(join_words(integers, dtype), dtype)
+
+
+def sum_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
+    """The same of an array whose elements fill words wherever its rows end: each word is the sum of a window.
+
+    XLA:GPU fuses a window with whatever makes its elements, so the thread that writes a word reads them. Of `join_lanes`
+    it may store the lanes first, as four arrays of words: that depends on what it thinks of the costs, size by size.
+    """
+    count, width = lanes(dtype), 8 * integers.dtype.itemsize
+    words = integers.reshape(-1, count).astype(jnp.uint32)
+    shifted = words << (jnp.uint32(width) * lax.broadcasted_iota(jnp.uint32, words.shape, 1))
+    summed = lax.reduce_window(shifted, np.uint32(0), lax.add, (1, count), (1, count), "VALID")
+    return from_words(summed.reshape(-1), dtype).reshape(integers.shape)
 
 
 def join_all(integers: jax.Array, dtype: Any) -> jax.Array:

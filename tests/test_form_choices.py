@@ -261,7 +261,7 @@ CHOSEN_ON_A_CPU = {
         False,
     ),
     "turned": (TURNED_BYTES, (2**17,), np.uint8, "optimization_barrier", True),
-    "turned, 4 bytes": (TURNED_BYTES, (2**17,), np.float32, "stablehlo.while", True),
+    "turned, few rows of 4 bytes": (TURNED_BYTES, (2**17,), np.float32, "stablehlo.while", False),
     "turned, neighbours in many sets": (TURNED_ODDLY, (132000,), np.uint8, "optimization_barrier", False),
 }
 
@@ -354,11 +354,13 @@ def test_cpus_choose_by_the_places_of_what_moves():
         ("bfloat16", 4000, 4001, "integers"),
         ("float32", 4000, 4000, None),  # whose rows, of 16000 bytes, lie in all sets of a cache
         ("float32", 32, 4096, None),  # few rows, which one set holds
+        ("float32", 256, 4096, "panels"),
+        ("float64", 512, 4096, None),
         ("float64", 1000, 1024, "panels"),
         ("bfloat16", 11008, 4096, "panels"),
         ("bfloat16", 4096, 11008, "panels"),
-        ("bfloat16", 32000, 512, "branched"),
-        ("uint8", 32000, 1024, "branched"),
+        ("bfloat16", 32000, 512, "panels"),
+        ("uint8", 32000, 1024, "panels"),
         ("uint8", 4096, 4096, "panels"),
     ],
 )

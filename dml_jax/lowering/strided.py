@@ -137,9 +137,22 @@ TABLE = (
         {"itemsize": {2}, "short_side": range(5, 32)},
         "0.51-0.97; plain 0.42-0.84",
     ),
-    # On two cores of an EPYC, 32 MB: matrices whose rows become columns, and lie so far apart that few sets of the
-    # cache hold them. Panels take one thread, as torch does, and keep up with it: 0.8-1.8 times as fast.
-    Choice("cpu", "panels", {"itemsize": {4, 8}, "aligned": {1024, 2048, 4096}}, "1.1-7 times as fast as plain"),
+    # On two cores of an EPYC and of a Xeon, 16 and 32 MB: matrices whose rows become columns, and lie so far apart that
+    # few sets of the cache hold them. Panels take one thread, as torch does: 0.8-1.8 times as fast on the EPYC, 1.0-3.7
+    # times on the Xeon, which reads few long rows of wide elements as fast in any order.
+    Choice(
+        "cpu",
+        "panels",
+        {"itemsize": {4}, "rows": range(256, _MANY), "aligned": {1024, 2048, 4096}},
+        "1.1-7 times as fast as plain on the EPYC, 1.2-2.6 on the Xeon, and 0.65-0.7 of matrices of up to 1 MB and of"
+        " 256 rows of 64 KB",
+    ),
+    Choice(
+        "cpu",
+        "panels",
+        {"itemsize": {8}, "rows": range(768, _MANY), "aligned": {1024, 2048, 4096}},
+        "1.1-2 times as fast as plain. Of 64 to 512 rows 2 on the EPYC and 0.3-0.7 on the Xeon",
+    ),
     Choice("cpu", "panels", {"itemsize": {1, 2}, "aligned": {4096}}, "3-9 times as fast as plain, 1-3 as branched"),
     Choice(
         "cpu",
@@ -150,7 +163,7 @@ TABLE = (
             "columns_aligned": {4096},
             "aligned": {256, 512, 1024, 2048},
         },
-        "1.6-2.5 times as fast as plain, 1.3-2 as branched",
+        "1.6-3.3 times as fast as plain, 1.3-4 as branched",
     ),
     Choice(
         "cpu",
@@ -160,9 +173,10 @@ TABLE = (
     ),
     Choice(
         "cpu",
-        "branched",
+        "panels",
         {"itemsize": {1, 2}, "matrices": {1}, "aligned": {512, 1024, 2048}},
-        "2-8 times as fast as plain, 1.1-2 as panels",
+        "2-3.5 times as fast as plain on both. Branched is 1.1-2 times as fast as panels on the EPYC, but no faster than"
+        " plain on the Xeon",
     ),
     # On two cores of an EPYC, 16 and 32 MB into a bound output, with jaxlib 0.10 and 0.12. Neighbours of the result lie
     # so far apart that few sets of the cache hold them. XLA:CPU permutes what comes out of a branch by blocks, which it

@@ -1,4 +1,4 @@
-"""What the page about JAX programs says of memory: with its settings the kernel clears few pages for a large result."""
+"""What the settings on the page about JAX programs do: the kernel clears few pages, and XLA knows its flag."""
 
 import os
 import platform
@@ -39,8 +39,16 @@ def cleared_pages(settings):
     not HUGE_PAGES.exists() or "[madvise]" not in HUGE_PAGES.read_text(), reason="nobody can ask for huge pages"
 )
 def test_large_results_cost_few_pages():
-    huge, kept = settings_of_the_page()
+    huge, kept, _ = settings_of_the_page()
     assert cleared_pages({}) > 10_000  # else nobody needs the settings
     assert cleared_pages(huge) < 2_000
     # Of about sixty processes one kept no memory, in any of its calls; why is not known. Three are no accident.
     assert any(cleared_pages(kept) < 500 for _ in range(3))
+
+
+def test_xla_knows_the_setting_for_narrower_vectors():
+    """XLA ends a process whose flags it does not know."""
+    *_, narrower = settings_of_the_page()
+    assert cleared_pages(narrower) > 0
+    with pytest.raises(subprocess.CalledProcessError):
+        cleared_pages({name: flag.replace("isa", "misspelt") for name, flag in narrower.items()})

@@ -169,8 +169,8 @@ TABLE = (
             "block_size": {5, 6, 7, 9, 10},
             "row_bytes": range(769),
         },
-        "0.71-0.94; plain 0.55-0.70. joined 0.72-0.84 or 0.21-0.23, by the number of channels. Of rows of 100 bytes"
-        " 0.68-0.82, plain 0.68-0.98; of b=16 and more 0.21",
+        "0.72-0.91; plain 0.55-0.70, joined 0.68-0.84 or 0.21-0.23 by the sizes. Of rows of 100 bytes 0.68-0.82, plain"
+        " 0.69-0.83; of b=16 and more 0.21",
     ),
     Choice(
         "cuda",

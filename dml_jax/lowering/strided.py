@@ -175,8 +175,8 @@ TABLE = (
         "cpu",
         "panels",
         {"itemsize": {1, 2}, "matrices": {1}, "aligned": {512, 1024, 2048}},
-        "2-3.5 times as fast as plain on both. Branched is 1.1-2 times as fast as panels on the EPYC, but no faster than"
-        " plain on the Xeon",
+        "2-3.7 times as fast as plain on the Xeon, and as branched; on the EPYC branched is 1.1-2 times as fast, and 2-8"
+        " times as plain",
     ),
     # On two cores of an EPYC, 16 and 32 MB into a bound output, with jaxlib 0.10 and 0.12. Neighbours of the result lie
     # so far apart that few sets of the cache hold them. XLA:CPU permutes what comes out of a branch by blocks, which it

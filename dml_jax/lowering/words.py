@@ -103,10 +103,10 @@ def join_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
 
 
 def sum_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
-    """The same of an array whose elements fill words wherever its rows end: each word is the sum of a window.
+    """The same of an array of as many elements as fill words, wherever its rows end: a word is the sum of a window.
 
-    XLA:GPU fuses a window with whatever makes its elements, so the thread that writes a word reads them. Of `join_lanes`
-    it may store the lanes first, as four arrays of words: that depends on what it thinks of the costs, size by size.
+    XLA:GPU fuses a window with what makes its elements, so that the thread that writes a word reads them. The lanes of
+    `join_lanes` it may store first, as arrays of words: it rates the costs of that differently from size to size.
     """
     count, width = lanes(dtype), 8 * integers.dtype.itemsize
     words = integers.reshape(-1, count).astype(jnp.uint32)

@@ -224,7 +224,7 @@ CHOSEN = {
     "NHWC CRD b=4": (NHWC_CRD, (64, 64, 16), np.uint16, "shift_left", True),
     "b=9 to space": (TO_SPACE, (81, 32, 64), np.uint8, "reduce_window", True),
     "b=9 to space, parts of lines": (TO_SPACE, (81, 32, 100), np.uint8, "reduce_window", False),
-    "b=9 to space, rows that XLA transposes on its own": (TO_SPACE, (81, 4, 960), np.uint8, "reduce_window", False),
+    "b=9 to space, longer rows than were measured": (TO_SPACE, (81, 4, 832), np.uint8, "reduce_window", False),
     "b=9 to space, CRD": (TO_SPACE_CRD, (81, 32, 64), np.uint8, "reduce_window", False),
 }
 
@@ -261,7 +261,6 @@ CHOSEN_ON_A_CPU = {
         False,
     ),
     "turned": (TURNED_BYTES, (2**17,), np.uint8, "optimization_barrier", True),
-    "turned, few rows of 4 bytes": (TURNED_BYTES, (2**17,), np.float32, "stablehlo.while", False),
     "turned, neighbours in many sets": (TURNED_ODDLY, (132000,), np.uint8, "optimization_barrier", False),
 }
 
@@ -354,13 +353,17 @@ def test_cpus_choose_by_the_places_of_what_moves():
         ("bfloat16", 4000, 4001, "integers"),
         ("float32", 4000, 4000, None),  # whose rows, of 16000 bytes, lie in all sets of a cache
         ("float32", 32, 4096, None),  # few rows, which one set holds
+        ("float32", 128, 4096, None),
         ("float32", 256, 4096, "panels"),
         ("float64", 512, 4096, None),
+        ("float64", 768, 1024, "panels"),
         ("float64", 1000, 1024, "panels"),
         ("bfloat16", 11008, 4096, "panels"),
         ("bfloat16", 4096, 11008, "panels"),
         ("bfloat16", 32000, 512, "panels"),
         ("uint8", 32000, 1024, "panels"),
+        ("uint8", 32000, 512, "panels"),
+        ("uint8", 32000, 256, None),
         ("uint8", 4096, 4096, "panels"),
     ],
 )

@@ -143,9 +143,9 @@ def use_form(name: FormName) -> Iterator[None]:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "summed", "split", "apart",
         "matrices", "matrices_apart", "axis_last", "rows_first", "stacked", "ranges", "concatenated", "gathered",
         "fanned_out", "flattened", "bounded", "indices_first", "copied", "branched", "panels", "integers" or "windowed";
-        of what adds up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest", "parts", "wide",
-        "chunks", "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest, "rounds" or
-        "blocks"; of what is not zero, "flag_words".
+        of what adds up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest",
+        "parts", "wide", "chunks", "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest,
+        "rounds" or "blocks"; of what is not zero, "flag_words".
 
     Raises:
       ConstraintError: another name.

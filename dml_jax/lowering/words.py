@@ -102,19 +102,6 @@ def join_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
     return from_words(join_words(integers, dtype), dtype)
 
 
-def sum_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
-    """The same of an array of as many elements as fill words, wherever its rows end: a word is the sum of a window.
-
-    XLA:GPU fuses a window with what makes its elements, so that the thread that writes a word reads them. The lanes of
-    `join_lanes` it may store first, as arrays of words: it rates the costs of that differently from size to size.
-    """
-    count, width = lanes(dtype), 8 * integers.dtype.itemsize
-    words = integers.reshape(-1, count).astype(jnp.uint32)
-    shifted = words << (jnp.uint32(width) * lax.broadcasted_iota(jnp.uint32, words.shape, 1))
-    summed = lax.reduce_window(shifted, np.uint32(0), lax.add, (1, count), (1, count), "VALID")
-    return from_words(summed.reshape(-1), dtype).reshape(integers.shape)
-
-
 def join_all(integers: jax.Array, dtype: Any) -> jax.Array:
     """The same of any sizes: a word that is not full at the end is filled up and cut, by a pass at a copy's speed."""
     flat, rest = integers.reshape(-1), -integers.size % lanes(dtype)
@@ -124,6 +111,19 @@ def join_all(integers: jax.Array, dtype: Any) -> jax.Array:
     # Fused with the cut, each element would be stored on its own; as floats, NaNs would be quieted by it on CPUs.
     cut = lax.slice_in_dim(from_words(lax.optimization_barrier(words), flat.dtype), 0, flat.size)
     return _from_integers(cut.reshape(integers.shape), dtype)
+
+
+def sum_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
+    """What `join_lanes` returns, of narrow elements that fill words wherever rows end: a word is the sum of a window.
+
+    XLA:GPU fuses a window with what makes its elements, so that the thread that writes a word reads them. The lanes of
+    `join_lanes` it may store first, as arrays of words: it rates the costs of that differently from size to size.
+    """
+    count, width = lanes(dtype), 8 * integers.dtype.itemsize
+    words = integers.reshape(-1, count).astype(jnp.uint32)
+    shifted = words << (jnp.uint32(width) * lax.broadcasted_iota(jnp.uint32, words.shape, 1))
+    summed = lax.reduce_window(shifted, np.uint32(0), lax.add, (1, count), (1, count), "VALID")
+    return from_words(summed.reshape(-1), dtype).reshape(integers.shape)
 
 
 def as_integers(array: jax.Array) -> jax.Array:

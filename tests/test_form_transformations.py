@@ -48,6 +48,12 @@ APPLIED = {
         np.moveaxis(DEPTH, 1, -1),
     ),
     "depth_to_space summed": ("summed", lambda x: dml_jax.depth_to_space(x, 4), DEPTH),
+    "depth_to_space in pairs": (
+        "summed",
+        lambda x: dml_jax.depth_to_space(x, 2, data_format="NHWC"),
+        np.moveaxis(DEPTH[:, :12], 1, -1).astype(jnp.float8_e5m2),
+    ),
+    "as_strided summed": ("summed", lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)), TABLE_ROWS),
     "depth_to_space element tiles": ("element_tiles", lambda x: dml_jax.depth_to_space(x, 2, order="CRD"), DEPTH),
     "space_to_depth joined": ("joined", lambda x: dml_jax.space_to_depth(x, 2, data_format="NHWC"), SPACE),
     "gather words": ("words", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),

@@ -198,7 +198,7 @@ def test_views(dtype, which):
     buffer = random_bits((99,), dtype)
     assert_forms_equal_plain(["words"], [(view, buffer) for view in VIEWS[which]])
     dense = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in DENSE[which]]
-    assert_forms_equal_plain(["joined", *OF_MATRICES, "branched", "integers"], [(v, buffer) for v in dense])
+    assert_forms_equal_plain(["joined", "summed", *OF_MATRICES, "branched", "integers"], [(v, buffer) for v in dense])
 
 
 def transposed(rows, columns, batch=1):
@@ -269,7 +269,9 @@ def test_panels_take_what_is_a_transpose_of_matrices(order, is_matrix):
 
 
 PERMUTED = {
-    "pixels as planes": ((37, 53, 3), (2, 0, 1), ["matrices"]),
+    "pixels as planes": ((37, 53, 3), (2, 0, 1), ["matrices", "summed"]),
+    "five planes as pixels": ((5, 64, 64), (1, 2, 0), ["summed"]),
+    "nine planes as pixels": ((9, 28, 28), (1, 2, 0), ["summed"]),
     "channels first": ((14, 14, 96), (2, 0, 1), ["matrices", "matrices_apart"]),
     "channels last": ((40, 8, 8), (1, 2, 0), ["matrices_apart"]),
     "tokens last": ((197, 256), (1, 0), ["matrices"]),
@@ -281,7 +283,7 @@ PERMUTED = {
 ALL_FORMS = {
     f"{name}, {form}": (*case, form) for name, (*case, forms) in PERMUTED.items() for form in ["apart", *forms]
 }
-BARRIERS = {"apart": 2, "matrices": 1, "matrices_apart": 2, "tiles": 0, "element_tiles": 0}
+BARRIERS = {"apart": 2, "matrices": 1, "matrices_apart": 2, "summed": 0, "tiles": 0, "element_tiles": 0}
 
 
 def permuted(array, order):
@@ -414,13 +416,34 @@ def test_rows_of_every_width_within_bounds(width, form):
             assert_same_bits(jax.jit(lambda x, i: dml_jax.gather(x, i, 0))(x, at), expected)
 
 
+@pytest.mark.thinned
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "float8_e5m2", "int8"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("block", [2, 3, 4, 7, 14])
+def test_bytes_of_rows_of_blocks_move_in_pairs(block, channels, dtype):
+    """Where a row of a block is even; pixels of one channel are rows in both orders."""
+    for order in ("DCR", "CRD"):
+        attributes = {"block_size": block, "order": order, "data_format": "NHWC"}
+        calls = [
+            (partial(dml_jax.space_to_depth, **attributes), (2 * LARGE, 2 * block, 4 * block, channels)),
+            (partial(dml_jax.depth_to_space, **attributes), (4 * LARGE, 2, 3, channels * block**2)),
+        ]
+        in_rows = block * channels % 2 == 0 and (order == "DCR" or channels == 1)
+        for move, shape in calls:
+            x = random_bits(shape, dtype)
+            assert_forms_equal_plain(["summed"], [(move, x)])
+            with use_form("summed"):
+                assert ("xui16>" in jax.jit(lambda x, move=move: move(x)).lower(x).as_text()) == in_rows
+
+
 @pytest.mark.exhaustive  # of the small ones of test_depth_and_space some run always
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
 @pytest.mark.parametrize("block", [3] if LARGE == 1 else [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14])
 def test_large_pictures(dtype, block):
-    n, c, side = 2, (4 if block < 9 else 1) * LARGE, 32 * block
+    side = 32 * block
     calls, back = [], []
-    for order, data_format in itertools.product(("DCR", "CRD"), ("NCHW", "NHWC")):
+    counts = [(2, (4 if block < 9 else 1) * LARGE), ((2 if block < 9 else 1) * LARGE, 3)]
+    for (n, c), order, data_format in itertools.product(counts, ("DCR", "CRD"), ("NCHW", "NHWC")):
         space = (n, c, side, side) if data_format == "NCHW" else (n, side, side, c)
         attributes = {"block_size": block, "order": order, "data_format": data_format}
         calls.append((partial(dml_jax.space_to_depth, **attributes), random_bits(space, dtype)))

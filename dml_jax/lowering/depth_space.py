@@ -1,6 +1,6 @@
 """The forms of depth to space and back: one permutation of letters, plainly, on words, or in tiles."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import gcd, prod
 from typing import Any
@@ -27,12 +27,28 @@ __all__ = ["TABLE", "rearrange"]
 _NCHW = {"data_format": {"NCHW"}}
 _DCR = {"data_format": {"NHWC"}, "order": {"DCR"}}
 _CRD = {"data_format": {"NHWC"}, "order": {"CRD"}}
+_BYTES_TO_DEPTH = {**_CRD, "to": {"depth"}, "itemsize": {1}}
+_BYTES_TO_SPACE = {**_CRD, "to": {"space"}, "itemsize": {1}}
 _MANY = 2**62
 _TO_DEPTH = {**_NCHW, "to": {"depth"}}
 _LINES = {"aligned": {64, 128}}  # the greatest power of two up to 128 that divides the bytes of a row of w
 _WHOLE = {"devices": {1}}  # not where a dimension may be sharded that the form merges with another
 TABLE = (
     Choice("cuda", "words", {**_DCR, "itemsize": {1, 2, 8}}, "0.90-1.0; plain 0.40 of 1 byte, 0.77 of 2, 0.84 of 8"),
+    # Rows of blocks, of three channels and others that fill no words: bytes move in pairs where rows are even.
+    Choice(
+        "cuda",
+        "summed",
+        {"data_format": {"NHWC"}, "itemsize": {1}, "run_aligned": {2, 4}},
+        "0.71-1.0; plain 0.15-0.79, apart 0.39-1.0",
+    ),
+    Choice(
+        "cuda",
+        "summed",
+        {**_DCR, "itemsize": {1}, "block_size": {3, 5}},
+        "0.40-0.78; plain 0.20-0.46, apart 0.40-0.65. Of b=7 0.34-0.72",
+    ),
+    Choice("cuda", "apart", {**_DCR, "itemsize": {1}, "block_size": {7}}, "0.51-0.60; plain 0.21-0.47"),
     Choice(
         "cuda",
         "tiles",
@@ -156,7 +172,7 @@ TABLE = (
         {**_NCHW, "to": {"space"}, "itemsize": {1}, "block_size": {5, 6, 7}, "row_bytes": range(33)},
         "0.48-0.68; plain 0.37-0.44. Of longer rows as fast as plain",
     ),
-    # Measured on an H100. From b * w = 8192 on with b = 8 and more, XLA transposes x and w on its own, and stores that.
+    # From b * w = 8192 on with b = 8 and more, XLA transposes x and w on its own, and stores that.
     Choice(
         "cuda",
         "summed",
@@ -164,13 +180,18 @@ TABLE = (
             **_NCHW,
             **_LINES,
             "to": {"space"},
-            "order": {"DCR"},
             "itemsize": {1},
-            "block_size": {5, 6, 7, 9, 10},
+            "block_size": {5, 6, 7, 9, 10, 12},
             "row_bytes": range(769),
         },
-        "0.72-0.91; plain 0.55-0.70, joined 0.68-0.84 or 0.21-0.23 by the sizes. Of rows of 100 bytes 0.68-0.82, plain"
-        " 0.69-0.83; of b=16 and more 0.21",
+        "0.57-0.92; plain 0.35-0.68. On an H100 0.72-0.91; plain 0.55-0.70, joined 0.68-0.84 or 0.21-0.23 by the sizes."
+        " Of rows of 100 bytes about as fast as plain; of b=16 and more 0.21",
+    ),
+    Choice(
+        "cuda",
+        "summed",
+        {**_NCHW, "to": {"space"}, "itemsize": {1}, "block_size": {2}, "aligned": {2}, "row_bytes": range(23)},
+        "0.75-1.0; plain 0.40-0.94. Of rows of 30 and 50 bytes as fast as plain",
     ),
     Choice(
         "cuda",
@@ -186,6 +207,18 @@ TABLE = (
     ),
     Choice(
         "cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {1}, "block_size": {2}}, "0.75; plain 0.40"
+    ),
+    Choice(
+        "cuda",
+        "summed",
+        {**_BYTES_TO_SPACE, "block_size": {3}, "channels": {1, 3, 4, 5}},
+        "0.58-0.94; element_tiles 0.73, plain 0.31-0.54. Of odd widths 0.39-0.49; apart 0.26-0.57",
+    ),
+    Choice(
+        "cuda",
+        "summed",
+        {**_BYTES_TO_SPACE, "block_size": {2, 5}, "channels": {3}},
+        "0.78-0.89 of b=2, 0.57 of b=5; plain 0.43-0.71. Of odd widths 0.37-0.45; plain 0.43",
     ),
     Choice(
         "cuda",
@@ -214,8 +247,51 @@ TABLE = (
     ),
     Choice(
         "cuda",
+        "tiles",
+        {**_CRD, **_WHOLE, "to": {"depth"}, "itemsize": {1, 2}, "block_size": {2}},
+        "0.97-1.0; plain 0.42 of 1 byte, 0.82 of 2",
+    ),
+    Choice(
+        "cuda",
+        "summed",
+        {**_BYTES_TO_DEPTH, "block_size": {2, 3, 4}},
+        "0.74-0.98 of b=2 and b=4, 0.50-1.0 of b=3; apart 0.38-0.62 of b=3, plain 0.22-0.88. Of 222 and 639 pixels of"
+        " one and three channels 0.37-0.51; apart 0.38-0.57",
+    ),
+    Choice(
+        "cuda",
+        "summed",
+        {**_BYTES_TO_DEPTH, "block_size": {5}},
+        "0.43-0.76; apart 0.28-0.58",
+    ),
+    Choice(
+        "cuda",
+        "summed",
+        {**_BYTES_TO_DEPTH, "block_size": {6}, "channels": range(2, 7)},
+        "0.57-0.80; apart 0.43-0.71. Of 12 and 16 channels as fast as apart, of 32 0.57; apart 0.73",
+    ),
+    Choice(
+        "cuda",
+        "summed",
+        {**_BYTES_TO_DEPTH, "block_size": {7, 9}, "channels": {1, 4, 8, 12, 16}},
+        "0.41-0.71; plain 0.25-0.65. Of 3, 5 and 6 channels as fast as plain",
+    ),
+    Choice(
+        "cuda",
+        "summed",
+        {**_BYTES_TO_DEPTH, "block_size": {8}, "channels": {4, 8}},
+        "0.71-0.82; plain 0.43-0.48. Of others 0.7-0.85; plain 0.65-1.0",
+    ),
+    Choice(
+        "cuda",
+        "summed",
+        {**_BYTES_TO_DEPTH, "block_size": {10}, "channels": {3, 5}},
+        "0.56-0.63; apart 0.46-0.49. Of others 0.19-0.66; apart 0.5-0.78",
+    ),
+    Choice(
+        "cuda",
         "apart",
-        {**_CRD, **_WHOLE, "to": {"depth"}, "itemsize": {1}, "block_size": {3, 5, 6, 10, 14}},
+        {**_CRD, **_WHOLE, "to": {"depth"}, "itemsize": {1}, "block_size": {6, 10, 14}},
         "0.35-0.90; plain 0.22-0.81, and 0.61 of b=7 with 16 channels, which is 0.54 apart",
     ),
     Choice(
@@ -225,12 +301,6 @@ TABLE = (
         "0.86-0.93; plain 0.28-0.40 of 1 byte, 0.49-0.75 of 2. Of 3 channels 0.20-0.93, by the width",
     ),
     Choice("cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {8}, "block_size": {2}}, "1.0; plain 0.63"),
-    Choice(
-        "cuda",
-        "tiles",
-        {**_CRD, **_WHOLE, "to": {"depth"}, "itemsize": {1, 2}, "block_size": {2}},
-        "0.97-1.0; plain 0.42 of 1 byte, 0.82 of 2",
-    ),
     Choice(
         "cuda",
         "tiles",
@@ -317,6 +387,7 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
         "row_bytes": sizes["w"] * itemsize,
         "behind_x": prod(sizes[letter] for letter in "".join(blocks.target).partition("x")[2]),
         "bytes": 2 * known_bytes(input),
+        "run_aligned": gcd(_run(sizes, blocks) * itemsize, 4),
         "devices": devices,
     }
     if blocks.to == "space" and blocks.data_format == "NCHW" and devices == 1 and count > 1:
@@ -334,7 +405,7 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
     if count > 1 and prod(sizes[letter] for letter in blocks.target[2]) % in_words == 0:
         forms["joined"] = lambda _, input: join_lanes(plain(as_integers(input)), input.dtype)
     if count > 1 and devices == 1 and input.size % count == 0:
-        forms["summed"] = lambda _, input: sum_lanes(plain(as_integers(input)), input.dtype)
+        forms["summed"] = lambda _, input: _summed(input, blocks)
     if sizes[lane] % in_words == 0:
         if blocks.data_format == "NHWC" and blocks.order == "DCR":
             if becomes_words(input.dtype):
@@ -413,6 +484,24 @@ def _stacked(input: jax.Array, blocks: Blocks) -> jax.Array:
     split, axis = split_blocks(input, blocks), lead + letters.index("x")
     planes = [lax.index_in_dim(split, x, axis, keepdims=False).transpose(order) for x in range(blocks.size)]
     return merge_letters(stack_last(planes, in_pairs=input.dtype.itemsize == 1), blocks.target)
+
+
+def _run(sizes: Mapping[str, int], blocks: Blocks) -> int:
+    """How many elements stay neighbours: rows of blocks, of one channel in both orders."""
+    has_rows = blocks.data_format == "NHWC" and (blocks.order == "DCR" or sizes["c"] == 1)
+    return blocks.size * sizes["c"] if has_rows else 1
+
+
+def _summed(input: jax.Array, blocks: Blocks) -> jax.Array:
+    """Bytes that stay neighbours move in pairs: DCR of NHWC swaps the y and w of (h, y, w, row of a block)."""
+    sizes, integers = sizes_of(input, blocks), as_integers(input)
+    run = _run(sizes, blocks)
+    if input.dtype.itemsize > 1 or run % 2:
+        return sum_lanes(_plain(integers, blocks), input.dtype)
+    places = [sizes[letter] for letter in ("yw" if blocks.to == "depth" else "wy")]
+    pairs = integers.reshape(*input.shape[:-3], sizes["h"], *places, run // 2, 2)
+    moved = sum_lanes(lax.bitcast_convert_type(pairs, jnp.uint16).swapaxes(-3, -2), input.dtype)
+    return moved.reshape(*input.shape[:-3], *(prod(sizes[letter] for letter in word) for word in blocks.target))
 
 
 def _in_ranges(input: jax.Array, blocks: Blocks) -> jax.Array:

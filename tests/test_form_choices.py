@@ -207,6 +207,11 @@ TO_DEPTH = lambda x: dml_jax.space_to_depth(x, 8)  # noqa: E731
 TO_SPACE = lambda x: dml_jax.depth_to_space(x, 9)  # noqa: E731
 TO_SPACE_CRD = lambda x: dml_jax.depth_to_space(x, 9, order="CRD")  # noqa: E731
 NHWC_CRD = lambda x: dml_jax.space_to_depth(x, 4, order="CRD", data_format="NHWC")  # noqa: E731
+RGB_PATCHES = lambda x: dml_jax.space_to_depth(x[None], 14, data_format="NHWC")  # noqa: E731
+ODD_PATCHES = lambda x: dml_jax.space_to_depth(x[None], 3, data_format="NHWC")  # noqa: E731
+FIVE_PLANES = lambda x: dml_jax.as_strided(x, (2**16, 5), (1, 2**16))  # noqa: E731
+FIVE_CHANNELS = lambda x: dml_jax.as_strided(x, (5, 2**16), (1, 5))  # noqa: E731
+REVERSED = lambda x: dml_jax.reverse_subsequences(x, np.full((512, 1), 300, np.int32), axis=1)  # noqa: E731
 CHOSEN = {
     "a small buffer read many times": (REPEATED, (65,), np.uint8, "bitcast_convert", True),
     "rows with gaps": (PADDED, (136000,), np.uint8, "bitcast_convert", True),
@@ -225,7 +230,15 @@ CHOSEN = {
     "b=9 to space": (TO_SPACE, (81, 32, 64), np.uint8, "reduce_window", True),
     "b=9 to space, parts of lines": (TO_SPACE, (81, 32, 100), np.uint8, "reduce_window", False),
     "b=9 to space, longer rows than were measured": (TO_SPACE, (81, 4, 832), np.uint8, "reduce_window", False),
-    "b=9 to space, CRD": (TO_SPACE_CRD, (81, 32, 64), np.uint8, "reduce_window", False),
+    "b=9 to space, CRD": (TO_SPACE_CRD, (81, 32, 64), np.uint8, "reduce_window", True),
+    "patches of RGB": (RGB_PATCHES, (224, 224, 3), np.uint8, "ui16", True),
+    "patches of RGB, 2 bytes": (RGB_PATCHES, (224, 224, 3), np.uint16, "reduce_window", False),
+    "patches of whole words": (RGB_PATCHES, (224, 224, 4), np.uint8, "reduce_window", False),
+    "odd rows of blocks": (ODD_PATCHES, (240, 240, 3), np.uint8, "reduce_window", True),
+    "planes of 5 channels as pixels": (FIVE_PLANES, (5 * 2**16,), np.uint8, "reduce_window", True),
+    "pixels of 5 channels as planes": (FIVE_CHANNELS, (5 * 2**16,), np.uint8, "reduce_window", False),
+    "rows reversed": (REVERSED, (512, 512), np.uint8, "shift_left", True),
+    "short rows reversed": (REVERSED, (512, 256), np.uint8, "shift_left", False),
 }
 
 

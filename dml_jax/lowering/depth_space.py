@@ -40,13 +40,13 @@ TABLE = (
         "cuda",
         "summed",
         {"data_format": {"NHWC"}, "itemsize": {1}, "run_aligned": {2, 4}},
-        "0.71-1.0; plain 0.15-0.79, apart 0.39-1.0",
+        "0.71-1.0; plain 0.15-0.91, apart 0.39-1.0",
     ),
     Choice(
         "cuda",
         "summed",
-        {**_DCR, "itemsize": {1}, "block_size": {3, 5}},
-        "0.40-0.78; plain 0.20-0.46, apart 0.40-0.65. Of b=7 0.34-0.72",
+        {**_DCR, "itemsize": {1}, "block_size": {3, 5, 9}},
+        "0.40-0.78; plain 0.20-0.46, apart 0.40-0.65. Of b=7 0.34-0.72, of b=11 0.36, about as plain",
     ),
     Choice("cuda", "apart", {**_DCR, "itemsize": {1}, "block_size": {7}}, "0.51-0.60; plain 0.21-0.47"),
     Choice(

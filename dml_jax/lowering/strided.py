@@ -78,7 +78,7 @@ TABLE = (
         {"itemsize": {2}, "rows": {3, 4, 6, 8}},
         "0.87-1.0; plain 0.42-0.82. Of 2 0.75-0.85 both",
     ),
-    # Planes of a few channels become pixels. From 8 channels and 8192 bytes of a picture on, XLA transposes it on its own.
+    # Planes of a few channels become pixels. From 8 channels and 8192 bytes of a picture on, XLA transposes it first.
     Choice(
         "cuda",
         "summed",

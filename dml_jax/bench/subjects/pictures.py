@@ -76,7 +76,8 @@ class Real(NamedTuple):
 
 
 _FIRST, _LAST, _BLOCKS = ("NCHW", "CRD"), ("NHWC", "DCR"), ("NCHW", "DCR")
-_ALL = (_FIRST, _LAST, _BLOCKS, ("NHWC", "CRD"))
+_CHANNELS_LAST = ("NHWC", "CRD")  # torch's pixel_shuffle of that memory format
+_ALL = (_FIRST, _LAST, _BLOCKS, _CHANNELS_LAST)
 _SIDES = {5: 500, 6: 576, 7: 448, 10: 640, 12: 768, 20: 1000, 32: 1024}
 REAL = (
     Real("ViT patches", (3, 224, 224), 14, (_FIRST, _LAST), ("bfloat16", "float16")),
@@ -90,6 +91,8 @@ REAL = (
     Real("odd width", (64, 540, 958), 2, (_BLOCKS,), ("uint8", "bfloat16", "float32")),
     Real("focus of YOLO", (3, 640, 640), 2, (_BLOCKS,), ("uint8", "float16", "float32")),
     *(Real("super-resolution", (3, 1080, 1920), b, (_FIRST,), ("uint8", "float16")) for b in (2, 3, 4)),
+    *(Real("super-resolution", (3, 1080, 1920), b, (_LAST, _CHANNELS_LAST), ("uint8",)) for b in (2, 3, 4)),
+    *(Real("patches of decoded pictures", (3, 224, 224), b, (_LAST,), ("uint8",)) for b in (14, 16)),
 )
 
 

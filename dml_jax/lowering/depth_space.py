@@ -262,7 +262,7 @@ TABLE = (
         "cuda",
         "summed",
         {**_BYTES_TO_DEPTH, "block_size": {5}},
-        "0.43-0.76; apart 0.28-0.58",
+        "0.35-0.76; apart 0.28-0.58",
     ),
     Choice(
         "cuda",

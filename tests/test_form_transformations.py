@@ -31,7 +31,7 @@ APPLIED = {
         np.concatenate([SPACE, SPACE], -1),
     ),
     "space_to_depth rows first": ("rows_first", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
-    "depth_to_space stacked": ("stacked", lambda x: dml_jax.depth_to_space(x, 2), SPACE),
+    "depth_to_space in halves": ("halved", lambda x: dml_jax.depth_to_space(x, 2), DEPTH),
     "space_to_depth split first": ("split", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
     "space_to_depth apart": ("apart", lambda x: dml_jax.space_to_depth(x, 4), SPACE),
     "space_to_depth in ranges": ("ranges", lambda x: dml_jax.space_to_depth(x, 8, order="CRD"), SPACE),

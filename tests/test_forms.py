@@ -54,7 +54,8 @@ some_of_every_block = pytest.mark.parametrize(
 def test_depth_and_space(sizes, which):
     dtypes = itertools.cycle(DTYPES[:7])
     calls = [(function, random_bits(shape, next(dtypes))) for function, shape in list(depth_space_cases(sizes))[which]]
-    assert_forms_equal_plain(["words", "joined", "summed", "tiles", "element_tiles", "double_words", "apart"], calls)
+    in_words = ["words", "joined", "summed", "tiles", "element_tiles", "double_words"]
+    assert_forms_equal_plain([*in_words, "apart", "halved"], calls)
 
 
 # Primes, and numbers that make stacks of 2, 3 and 4.
@@ -69,7 +70,7 @@ def test_large_blocks(step):
         to_space = partial(dml_jax.depth_to_space, block_size=block, order=order)
         calls.append((to_depth, random_bits((2, 3, 2 * block, 4 * block), dtype)))
         calls.append((to_space, random_bits((2, 2 * block**2, 3, 4), dtype)))
-    assert_forms_equal_plain(["rows_first", "stacked", "ranges", "split", "tiles", "joined", "summed", "apart"], calls)
+    assert_forms_equal_plain(["rows_first", "halved", "ranges", "split", "tiles", "joined", "summed", "apart"], calls)
 
 
 @pytest.mark.thinned(2)
@@ -451,7 +452,7 @@ def test_large_pictures(dtype, block):
     with use_form("plain"):
         depths = together(calls)
     in_words = ["words", "joined", "summed", "tiles", "element_tiles", "double_words"]
-    forms = [*in_words, "rows_first", "stacked", "ranges", "split", "apart"]
+    forms = [*in_words, "rows_first", "halved", "ranges", "split", "apart"]
     for form in (None, *forms):
         with use_form(form) if form else contextlib.nullcontext():
             made = together(calls)

@@ -16,7 +16,7 @@ from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, kn
 from .linear import linear
 from .ranges import permute_in_ranges
 from .shards import known_shards, move_on_each_device
-from .stacks import LONGEST_STACK, stack_last
+from .stacks import LONGEST_STACK
 from .tiles import permute_in_tiles
 from .words import as_integers, becomes_words, from_words, join_lanes, lanes, sum_lanes, to_words
 
@@ -24,12 +24,12 @@ __all__ = ["TABLE", "rearrange"]
 
 # On an H200, 300 MB, and on two cores of a Xeon, 16 MB, bound outputs: bandwidth as a part of a copy's in the same run,
 # and that of the plain form.
-_NCHW = {"data_format": {"NCHW"}}
-_DCR = {"data_format": {"NHWC"}, "order": {"DCR"}}
-_CRD = {"data_format": {"NHWC"}, "order": {"CRD"}}
+_NCHW, _LAST = {"data_format": {"NCHW"}}, {"data_format": {"NHWC"}}
+_DCR, _CRD = {**_LAST, "order": {"DCR"}}, {**_LAST, "order": {"CRD"}}
 _BYTES_TO_DEPTH = {**_CRD, "to": {"depth"}, "itemsize": {1}}
 _BYTES_TO_SPACE = {**_CRD, "to": {"space"}, "itemsize": {1}}
 _MANY = 2**62
+_NO_POWERS = {*range(3, 16)} - {4, 8}  # blocks
 _TO_DEPTH = {**_NCHW, "to": {"depth"}}
 _LINES = {"aligned": {64, 128}}  # the greatest power of two up to 128 that divides the bytes of a row of w
 _WHOLE = {"devices": {1}}  # not where a dimension may be sharded that the form merges with another
@@ -39,7 +39,7 @@ TABLE = (
     Choice(
         "cuda",
         "summed",
-        {"data_format": {"NHWC"}, "itemsize": {1}, "run_aligned": {2, 4}},
+        {**_LAST, "itemsize": {1}, "run_aligned": {2, 4}},
         "0.71-1.0; plain 0.15-0.91, apart 0.39-1.0",
     ),
     Choice(
@@ -241,7 +241,7 @@ TABLE = (
     Choice(
         "cuda",
         "apart",
-        {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {1}, "block_size": {*range(3, 16)} - {4, 8}},
+        {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {1}, "block_size": _NO_POWERS},
         "0.49-0.82 of 16 channels, 0.56-0.74 of 50, 0.40-0.54 of 3; plain 0.24-0.45. Of powers of two 0.42-0.83, plain"
         " 0.41-0.87",
     ),
@@ -307,41 +307,49 @@ TABLE = (
         {**_CRD, **_WHOLE, "to": {"depth"}, "itemsize": {2}, "block_size": {4}},
         "0.94-0.99; plain 0.80, and 0.98 of 200 channels",
     ),
-    # XLA:CPU does not vectorise what it stores by single narrow elements.
-    Choice("cpu", "joined", {**_DCR, "to": {"space"}, "itemsize": {1}}, "0.49-0.89; plain 0.26-0.53"),
+    # On two cores of a Xeon, 16 MB, with AVX-512; and with AVX2, where XLA:CPU vectorises more of what is plain.
     Choice(
         "cpu",
-        "joined",
-        {**_DCR, "to": {"depth"}, "itemsize": {1}, "channels": range(16, _MANY)},
-        "0.49-0.89; plain 0.10-0.14. Of 3 channels 0.05-0.09 times as fast as plain",
-    ),
-    Choice("cpu", "joined", {**_DCR, "to": {"space"}, "itemsize": {2}}, "0.55-0.89; plain 0.34-0.59"),
-    Choice(
-        "cpu",
-        "joined",
-        {**_DCR, "to": {"depth"}, "itemsize": {2}, "block_size": {2, 4, 8}},
-        "0.62-0.94; plain 0.20-0.23. Not for b=3: 0.22, plain 0.28",
-    ),
-    Choice(
-        "cpu", "joined", {**_NCHW, "to": {"space"}, "itemsize": {2}, "block_size": {2, 8}}, "0.62-0.98; plain 0.20-0.71"
+        "halved",
+        {**_NCHW, "to": {"space"}, "channels": range(2, _MANY), "itemsize": {1, 2}},
+        "0.6-2.4; plain 0.1-0.8. With AVX2 0.5-1.9; plain 0.1-0.5, and 0.6-1.3 of b = 2, 4, 8, 16 and of 7 and 14",
     ),
     Choice(
         "cpu",
-        "stacked",
-        {**_NCHW, "to": {"space"}, "itemsize": {2}, "block_size": {5, 6, 7}},
-        "0.24-0.41; plain 0.15-0.25. Of 3 0.23-0.47, plain 0.23-0.33, and 0.98 to 1.1 times as fast in other runs",
-    ),
-    Choice(
-        "cpu",
-        "stacked",
-        {**_NCHW, "to": {"space"}, "itemsize": {1}, "block_size": range(3, 9)},
-        "0.18-0.41; plain 0.11-0.29. Of 2 0.30, plain 0.37",
+        "halved",
+        {**_NCHW, "to": {"space"}, "channels": range(2, _MANY), "itemsize": {4, 8}, "block_size": _NO_POWERS},
+        "0.6-1.3; plain 0.3-0.7 of 4 bytes, 0.4-0.9 of 8. Others 1.0-1.5 times as fast as plain, with AVX2 0.6-1.0",
     ),
     Choice(
         "cpu",
         "joined",
-        {**_CRD, "to": {"depth"}, "itemsize": {2}, "block_size": {4, 8}, "channels": range(16, _MANY)},
-        "0.40-0.73; plain 0.20. Of 3 and 12 channels 0.83-0.88 times as fast as plain",
+        {**_DCR, "to": {"space"}, "itemsize": {1, 2}, "channels": range(9, _MANY)},
+        "0.65-1.2 of 1 byte, 0.7-1.2 of 2; plain 0.44-1.1 and 0.53-1.6",
+    ),
+    Choice(
+        "cpu",
+        "halved",
+        {**_LAST, "to": {"space"}, "itemsize": {1, 2}, "channels": range(2, 9)},
+        "0.4-2.3; plain 0.2-1.0. With AVX2 0.4-1.9; plain 0.1-1.4. Of 4 bytes, and of 16 channels in CRD, as plain",
+    ),
+    Choice(
+        "cpu",
+        "joined",
+        {**_DCR, "to": {"depth"}, "itemsize": {1}, "block_size": {2}, "channels": range(16, _MANY)},
+        "0.6-2.0; halved 0.6-1.7, plain 0.12-0.25",
+    ),
+    Choice(
+        "cpu",
+        "halved",
+        {**_LAST, "to": {"depth"}, "row": range(14, _MANY)},
+        "0.4-1.9 of 1 byte, 0.5-1.7 of 2, 0.5-1.9 of 4; plain 0.1-0.5, 0.2-0.5 and 0.3-0.8. With AVX2 0.3-2.8; plain"
+        " 0.1-3.3: 0.5-1.1 times as fast where it vectorises, and 2-10 times of b = 5 and 14 in CRD",
+    ),
+    Choice(
+        "cpu",
+        "halved",
+        {**_LAST, "to": {"depth"}, "block_size": range(8, _MANY)},
+        "one channel 0.7-1.0; plain 0.1-0.5",
     ),
 )
 
@@ -384,14 +392,15 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
         "itemsize": itemsize,
         "aligned": gcd(sizes["w"] * itemsize, 128),
         "channels": sizes["c"],
+        "row": block_size * sizes["c"],
         "row_bytes": sizes["w"] * itemsize,
         "behind_x": prod(sizes[letter] for letter in "".join(blocks.target).partition("x")[2]),
         "bytes": 2 * known_bytes(input),
         "run_aligned": gcd(_run(sizes, blocks) * itemsize, 4),
         "devices": devices,
     }
-    if blocks.to == "space" and blocks.data_format == "NCHW" and devices == 1 and count > 1:
-        forms["stacked"] = as_bits(lambda _, input: _stacked(input, blocks), is_float)
+    if devices == 1 and sizes[blocks.target[0][0]] > 1:
+        forms["halved"] = as_bits(lambda _, input: _halved(input, blocks), is_float)
     if blocks.to == "depth" and blocks.data_format == "NCHW" and devices == 1:
         forms["rows_first"] = lambda _, input: _rows_first(input, blocks)
         forms["ranges"] = as_bits(lambda _, input: _in_ranges(input, blocks), is_narrow)
@@ -427,9 +436,13 @@ def _keep_bits(move: Callable[[jax.Array], jax.Array], dtype: Any) -> Form:
 
 def _plain(input: jax.Array, blocks: Blocks, *, transpose: Callable[..., jax.Array] = jnp.transpose) -> jax.Array:
     """One dimension at a time: JAX follows an explicit sharding through such reshapes, and to XLA they are one."""
-    lead, letters = input.ndim - 3, "".join(blocks.source)
-    order = [lead + letters.index(letter) for letter in "".join(blocks.target)]
-    return merge_letters(transpose(split_blocks(input, blocks), (*range(lead), *order)), blocks.target)
+    return merge_letters(transpose(split_blocks(input, blocks), _order(input.ndim - 3, blocks)), blocks.target)
+
+
+def _order(lead: int, blocks: Blocks) -> tuple[int, ...]:
+    """The permutation of an array of which each letter of `blocks` is a dimension, behind `lead` others."""
+    letters = "".join(blocks.source)
+    return (*range(lead), *(lead + letters.index(letter) for letter in "".join(blocks.target)))
 
 
 def _transpose_behind_barrier(array: jax.Array, axes: Sequence[int]) -> jax.Array:
@@ -477,13 +490,15 @@ def _rows_first(input: jax.Array, blocks: Blocks) -> jax.Array:
     return merge_letters(columns.reshape(*before, size, *behind, width // size), blocks.target)
 
 
-def _stacked(input: jax.Array, blocks: Blocks) -> jax.Array:
-    """Every x is a plane, and neighbours of the result come from one plane after the other."""
-    lead, letters, moved = input.ndim - 3, "".join(blocks.source), "".join(blocks.target).replace("x", "")
-    order = [*range(lead), *(lead + letters.replace("x", "").index(letter) for letter in moved)]
-    split, axis = split_blocks(input, blocks), lead + letters.index("x")
-    planes = [lax.index_in_dim(split, x, axis, keepdims=False).transpose(order) for x in range(blocks.size)]
-    return merge_letters(stack_last(planes, in_pairs=input.dtype.itemsize == 1), blocks.target)
+def _halved(input: jax.Array, blocks: Blocks) -> jax.Array:
+    """One half of the first dimension after the other: what XLA:CPU concatenates, it compiles to loops over vectors."""
+    lead, split, letter = input.ndim - 3, split_blocks(input, blocks), blocks.target[0][0]
+    axis = lead + "".join(blocks.source).index(letter)
+    middle = split.shape[axis] // 2
+    halves = [lax.slice_in_dim(split, *part, axis=axis) for part in ((0, middle), (middle, None))]
+    return merge_letters(
+        lax.concatenate([half.transpose(_order(lead, blocks)) for half in halves], lead), blocks.target
+    )
 
 
 def _run(sizes: Mapping[str, int], blocks: Blocks) -> int:

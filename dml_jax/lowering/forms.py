@@ -50,7 +50,7 @@ FormName = Literal[
     "matrices_apart",
     "axis_last",
     "rows_first",
-    "stacked",
+    "halved",
     "ranges",
     "concatenated",
     "gathered",
@@ -95,7 +95,7 @@ FORMS: Mapping[FormName, str] = {
     "matrices_apart": "the same in a kernel of their own",
     "axis_last": "the indexed axis is moved last, and back",
     "rows_first": "rows are moved first, then the elements of each",
-    "stacked": "planes whose elements become neighbours are stacked",
+    "halved": "two halves are moved and concatenated, which XLA:CPU compiles to other loops",
     "ranges": "a dimension is cut into ranges, which are put one after the other",
     "concatenated": "copies are put one after the other",
     "gathered": "where each result comes from is computed, and read there",
@@ -141,7 +141,7 @@ def use_form(name: FormName) -> Iterator[None]:
 
     Args:
       name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "summed", "split", "apart",
-        "matrices", "matrices_apart", "axis_last", "rows_first", "stacked", "ranges", "concatenated", "gathered",
+        "matrices", "matrices_apart", "axis_last", "rows_first", "halved", "ranges", "concatenated", "gathered",
         "fanned_out", "flattened", "bounded", "indices_first", "copied", "branched", "panels", "integers" or "windowed";
         of what adds up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest",
         "parts", "wide", "chunks", "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest,

@@ -1,8 +1,4 @@
-"""Puts arrays side by side.
-
-One thread of XLA:GPU has all of them, and writes all parts or chooses one. XLA:CPU unrolls the loop over them, and LLVM
-vectorises the loop around it.
-"""
+"""Puts arrays side by side: one thread of XLA:GPU has all of them, and writes all parts or chooses one."""
 
 from collections.abc import Sequence
 from math import prod
@@ -11,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["LONGEST_STACK", "choose_one", "concatenate_rows", "stack_last"]
+__all__ = ["LONGEST_STACK", "choose_one", "concatenate_rows"]
 
 # Parts of a concatenation that XLA:GPU writes in one thread.
 LONGEST_STACK = 4
@@ -32,11 +28,3 @@ def choose_one(parts: Sequence[jax.Array], axis: int) -> jax.Array:
     for number, part in enumerate(others, 1):
         result = jnp.where(coordinate == number, part, result)
     return result
-
-
-def stack_last(parts: Sequence[jax.Array], *, in_pairs: bool) -> jax.Array:
-    """Stacks along a new last axis; an even number of parts in pairs if `in_pairs`."""
-    if not in_pairs or len(parts) % 2:
-        return jnp.stack(parts, -1)
-    pairs = [jnp.stack(parts[at : at + 2], -1) for at in range(0, len(parts), 2)]
-    return jnp.stack(pairs, -2).reshape(*parts[0].shape, len(parts))

@@ -348,8 +348,8 @@ TABLE = (
     Choice(
         "cpu",
         "halved",
-        {**_LAST, "to": {"depth"}, "block_size": range(8, _MANY)},
-        "one channel 0.7-1.0; plain 0.1-0.5",
+        {**_LAST, "to": {"depth"}, "block_size": {*range(8, 14)}, "channels": {1}},
+        "0.7-1.0; plain 0.1-0.5. Of b = 2 to 5 with rows of fewer than 14 elements 0.3-1.4; plain 0.5-1.5",
     ),
 )
 

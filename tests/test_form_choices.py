@@ -256,7 +256,19 @@ def test_what_is_chosen_on_a_gpu(function, shape, dtype, mark, expected):
 TURNED_BYTES = lambda x: dml_jax.as_strided(x, (2048, 64), (1, 2048))  # noqa: E731
 TURNED_ODDLY = lambda x: dml_jax.as_strided(x, (2000, 66), (1, 2000))  # noqa: E731
 MUCH_WRITTEN = lambda x: dml_jax.scatter_nd(x, np.arange(16, dtype=np.int32)[:, None], x[:16])  # noqa: E731
+TWICE_AS_WIDE = lambda x: dml_jax.depth_to_space(x, 2)  # noqa: E731
+THREE_TIMES = lambda x: dml_jax.depth_to_space(x, 3)  # noqa: E731
+OF_RGB = lambda x: dml_jax.depth_to_space(x[None], 2, data_format="NHWC")  # noqa: E731
+FOUR_TO_DEPTH = lambda x: dml_jax.space_to_depth(x[None], 4, order="CRD", data_format="NHWC")  # noqa: E731
 CHOSEN_ON_A_CPU = {
+    "planes to space": (TWICE_AS_WIDE, (12, 128, 128), np.uint8, "concatenate", True),
+    "one plane to space": (TWICE_AS_WIDE, (4, 256, 256), np.uint8, "concatenate", False),
+    "planes of 4 bytes": (TWICE_AS_WIDE, (12, 128, 128), np.float32, "concatenate", False),
+    "planes of 4 bytes, b=3": (THREE_TIMES, (27, 128, 128), np.float32, "concatenate", True),
+    "pixels of RGB to space": (OF_RGB, (128, 128, 12), np.float16, "concatenate", True),
+    "pixels of many channels": (OF_RGB, (128, 128, 64), np.float16, "concatenate", False),
+    "rows of 16 elements to depth": (FOUR_TO_DEPTH, (256, 256, 4), np.uint8, "concatenate", True),
+    "rows of 12 elements to depth": (FOUR_TO_DEPTH, (256, 256, 3), np.uint8, "concatenate", False),
     "short rows": (ROWS_AT, (4096, 64), np.uint8, "minimum", True),
     "short rows of two dimensions": (ROWS_AT, (4096, 4, 8), np.float32, "minimum", True),
     "long rows": (ROWS_AT, (4096, 80), np.uint8, "minimum", False),

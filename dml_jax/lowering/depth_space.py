@@ -13,6 +13,7 @@ from .apart import transpose_apart
 from .bits import as_bits, carry_bits, fence, is_float, is_narrow
 from .blocks import Blocks, merge_letters, sizes_of, split_blocks
 from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, known_bytes, shapes_of
+from .in_halves import transpose_in_halves
 from .linear import linear
 from .ranges import permute_in_ranges
 from .shards import known_shards, move_on_each_device
@@ -400,7 +401,8 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
         "devices": devices,
     }
     if devices == 1 and sizes[blocks.target[0][0]] > 1:
-        forms["halved"] = as_bits(lambda _, input: _halved(input, blocks), is_float)
+        in_halves = partial(transpose_in_halves, axis=input.ndim - 3)
+        forms["halved"] = as_bits(lambda _, input: _plain(input, blocks, transpose=in_halves), is_float)
     if blocks.to == "depth" and blocks.data_format == "NCHW" and devices == 1:
         forms["rows_first"] = lambda _, input: _rows_first(input, blocks)
         forms["ranges"] = as_bits(lambda _, input: _in_ranges(input, blocks), is_narrow)
@@ -436,13 +438,9 @@ def _keep_bits(move: Callable[[jax.Array], jax.Array], dtype: Any) -> Form:
 
 def _plain(input: jax.Array, blocks: Blocks, *, transpose: Callable[..., jax.Array] = jnp.transpose) -> jax.Array:
     """One dimension at a time: JAX follows an explicit sharding through such reshapes, and to XLA they are one."""
-    return merge_letters(transpose(split_blocks(input, blocks), _order(input.ndim - 3, blocks)), blocks.target)
-
-
-def _order(lead: int, blocks: Blocks) -> tuple[int, ...]:
-    """The permutation of an array of which each letter of `blocks` is a dimension, behind `lead` others."""
-    letters = "".join(blocks.source)
-    return (*range(lead), *(lead + letters.index(letter) for letter in "".join(blocks.target)))
+    lead, letters = input.ndim - 3, "".join(blocks.source)
+    order = [lead + letters.index(letter) for letter in "".join(blocks.target)]
+    return merge_letters(transpose(split_blocks(input, blocks), (*range(lead), *order)), blocks.target)
 
 
 def _transpose_behind_barrier(array: jax.Array, axes: Sequence[int]) -> jax.Array:
@@ -488,17 +486,6 @@ def _rows_first(input: jax.Array, blocks: Blocks) -> jax.Array:
     behind = rows.shape[len(before) : -1]
     columns = rows.reshape(prod(before), prod(behind) * (width // size), size).swapaxes(1, 2)
     return merge_letters(columns.reshape(*before, size, *behind, width // size), blocks.target)
-
-
-def _halved(input: jax.Array, blocks: Blocks) -> jax.Array:
-    """One half of the first dimension after the other: what XLA:CPU concatenates, it compiles to loops over vectors."""
-    lead, split, letter = input.ndim - 3, split_blocks(input, blocks), blocks.target[0][0]
-    axis = lead + "".join(blocks.source).index(letter)
-    middle = split.shape[axis] // 2
-    halves = [lax.slice_in_dim(split, *part, axis=axis) for part in ((0, middle), (middle, None))]
-    return merge_letters(
-        lax.concatenate([half.transpose(_order(lead, blocks)) for half in halves], lead), blocks.target
-    )
 
 
 def _run(sizes: Mapping[str, int], blocks: Blocks) -> int:

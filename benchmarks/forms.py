@@ -46,6 +46,11 @@ class Row(NamedTuple):
         where = ", ".join(f"{field} {_shown(allowed)}" for field, allowed in self.choice.where.items())
         return f"{self.table}[{self.number}] {self.choice.form}: {where}"
 
+    @property
+    def is_of_one_device(self) -> bool:
+        """Whether a program of one device, which is all that is measured here, may have it."""
+        return 1 in self.choice.where.get("devices", {1})
+
 
 def rows_of(platform: str) -> list[Row]:
     """The rows of all tables that are of a platform, as jax.lax.platform_dependent names it."""
@@ -363,9 +368,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured here, too")
     given = parser.parse_args(arguments)
     size = (given.size or (16 if platform == "cpu" else 128)) * 2**20
-    rows = [row for row in rows_of(platform) if given.k in row.name]
-    if not rows:
+    named = [row for row in rows_of(platform) if given.k in row.name]
+    if not named:
         parser.error(f"no row of a table for {platform} has {given.k!r} in its name")
+    rows = [row for row in named if row.is_of_one_device]
+    for row in named:
+        if row not in rows:
+            print(f"left out, as it is for programs of several devices: {row.name}", flush=True)  # noqa: T201
     found = cases_of(rows, candidates(rows, size), platform, given.most)
     if missing := [row.name for row, each in zip(rows, found, strict=True) if not each]:
         sys.exit("error: no case chooses these rows; add one to benchmarks/forms.py:\n" + "\n".join(missing))

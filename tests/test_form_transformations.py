@@ -25,7 +25,7 @@ APPLIED = {
     "space_to_depth tiles": ("tiles", lambda x: dml_jax.space_to_depth(x, 2), SPACE),
     "space_to_depth float32 tiles": ("tiles", lambda x: dml_jax.space_to_depth(x, 2), SPACE.astype(np.float32)),
     "space_to_depth element tiles": ("element_tiles", lambda x: dml_jax.space_to_depth(x, 2, order="CRD"), SPACE),
-    "space_to_depth in halves": (
+    "space_to_depth tiles, x in parts": (
         "tiles",
         lambda x: dml_jax.space_to_depth(x, 8),
         np.concatenate([SPACE, SPACE], -1),

@@ -67,13 +67,19 @@ def test_a_row_that_gains_little_is_marked():
     assert "gains less" not in forms.report(forms.Gain(row, {"a": 1.1, "b": 1.4}))
 
 
-def test_a_row_without_a_case_is_an_error_that_names_it(monkeypatch):
+def test_a_row_without_a_case_is_an_error_that_names_it(monkeypatch, capsys):
+    """Those for programs of several devices are told, as one device measures none of them."""
     monkeypatch.setattr(forms, "candidates", lambda rows, size: iter(tiles(2**16)))
     with pytest.raises(SystemExit) as left:
         forms.main(["-k", "depth_space"])
     assert "no case chooses these rows" in str(left.value)
-    for row in forms.rows_of("cpu"):
-        assert (row.name in str(left.value)) == (row.table == "depth_space")
+    told = capsys.readouterr().out
+    rows = forms.rows_of("cpu")
+    for row in rows:
+        is_named = row.table == "depth_space"
+        assert (row.name in str(left.value)) == (is_named and row.is_of_one_device)
+        assert (f"several devices: {row.name}" in told) == (is_named and not row.is_of_one_device)
+    assert not all(row.is_of_one_device for row in rows)
 
 
 def test_other_bits_than_plain_are_an_error_that_names_the_row(monkeypatch):
@@ -97,6 +103,6 @@ def test_no_row_is_an_error(capsys):
 @pytest.mark.parametrize(("platform", "size"), [("cpu", 2**24), ("cuda", 2**27)])
 def test_every_row_has_a_case(platform, size):
     jax.clear_caches()  # what was traced before chooses nothing again
-    rows = forms.rows_of(platform)
+    rows = [row for row in forms.rows_of(platform) if row.is_of_one_device]
     found = forms.cases_of(rows, forms.candidates(rows, size), platform, 1)
     assert [row.name for row, each in zip(rows, found, strict=True) if not each] == []

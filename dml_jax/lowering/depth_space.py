@@ -33,6 +33,7 @@ _MANY = 2**62
 _NO_POWERS = {*range(3, 16)} - {4, 8}  # blocks
 _TO_DEPTH = {**_NCHW, "to": {"depth"}}
 _LINES = {"aligned": {64, 128}}  # the greatest power of two up to 128 that divides the bytes of a row of w
+_DIVIDED = {"devices": range(2, _MANY)}
 _WHOLE = {"devices": {1}}  # not where a dimension may be sharded that the form merges with another
 TABLE = (
     Choice("cuda", "words", {**_DCR, "itemsize": {1, 2, 8}}, "0.90-1.0; plain 0.40 of 1 byte, 0.77 of 2, 0.84 of 8"),
@@ -41,7 +42,7 @@ TABLE = (
         "cuda",
         "summed",
         {**_LAST, "itemsize": {1}, "run_aligned": {2, 4}},
-        "0.71-1.0; plain 0.15-0.91, apart 0.39-1.0",
+        "0.71-1.2; plain 0.15-0.97, apart 0.39-1.0",
     ),
     Choice(
         "cuda",
@@ -212,8 +213,8 @@ TABLE = (
     Choice(
         "cuda",
         "summed",
-        {**_BYTES_TO_SPACE, "block_size": {3}, "channels": {1, 3, 4, 5}},
-        "0.58-0.94; element_tiles 0.73, plain 0.31-0.54. Of odd widths 0.39-0.49; apart 0.26-0.57",
+        {**_BYTES_TO_SPACE, "block_size": {3}, "channels": {3, 4, 5}},
+        "0.58-0.86; element_tiles 0.73, plain 0.31-0.54. Of odd widths 0.39-0.49; apart 0.26-0.57",
     ),
     Choice(
         "cuda",
@@ -274,7 +275,7 @@ TABLE = (
     Choice(
         "cuda",
         "summed",
-        {**_BYTES_TO_DEPTH, "block_size": {7, 9}, "channels": {1, 4, 8, 12, 16}},
+        {**_BYTES_TO_DEPTH, "block_size": {7, 9}, "channels": {4, 8, 12, 16}},
         "0.41-0.71; plain 0.25-0.65. Of 3, 5 and 6 channels as fast as plain",
     ),
     Choice(
@@ -293,13 +294,13 @@ TABLE = (
         "cuda",
         "apart",
         {**_CRD, **_WHOLE, "to": {"depth"}, "itemsize": {1}, "block_size": {6, 10, 14}},
-        "0.35-0.90; plain 0.22-0.81, and 0.61 of b=7 with 16 channels, which is 0.54 apart",
+        "0.35-0.90; plain 0.22-0.81",
     ),
     Choice(
         "cuda",
         "joined",
-        {**_CRD, "to": {"depth"}, "itemsize": {1, 2}, "block_size": {2, 4}, "channels": {1}},
-        "0.86-0.93; plain 0.28-0.40 of 1 byte, 0.49-0.75 of 2. Of 3 channels 0.20-0.93, by the width",
+        {**_LAST, "to": {"depth"}, "itemsize": {2}, "block_size": {2, 4}, "channels": {1}},
+        "0.86-0.93; plain 0.49-0.75. Of 3 channels 0.20-0.93, by the width",
     ),
     Choice("cuda", "tiles", {**_CRD, **_WHOLE, "to": {"space"}, "itemsize": {8}, "block_size": {2}}, "1.0; plain 0.63"),
     Choice(
@@ -312,20 +313,15 @@ TABLE = (
     Choice(
         "cpu",
         "halved",
-        {**_NCHW, "to": {"space"}, "channels": range(2, _MANY), "itemsize": {1, 2}},
-        "0.6-2.4; plain 0.1-0.8. With AVX2 0.5-1.9; plain 0.1-0.5, and 0.6-1.3 of b = 2, 4, 8, 16 and of 7 and 14",
+        {**_NCHW, "to": {"space"}, "itemsize": {1, 2}},
+        "of two channels and more 0.6-2.4; plain 0.1-0.8. With AVX2 0.5-1.9; plain 0.1-0.5, and 0.6-1.3 of b = 2, 4, 7,"
+        " 8, 14 and 16",
     ),
     Choice(
         "cpu",
         "halved",
-        {**_NCHW, "to": {"space"}, "channels": range(2, _MANY), "itemsize": {4, 8}, "block_size": _NO_POWERS},
+        {**_NCHW, "to": {"space"}, "itemsize": {4, 8}, "block_size": _NO_POWERS},
         "0.6-1.3; plain 0.3-0.7 of 4 bytes, 0.4-0.9 of 8. Others 1.0-1.5 times as fast as plain, with AVX2 0.6-1.0",
-    ),
-    Choice(
-        "cpu",
-        "joined",
-        {**_DCR, "to": {"space"}, "itemsize": {1, 2}, "channels": range(9, _MANY)},
-        "0.65-1.2 of 1 byte, 0.7-1.2 of 2; plain 0.44-1.1 and 0.53-1.6",
     ),
     Choice(
         "cpu",
@@ -336,21 +332,53 @@ TABLE = (
     Choice(
         "cpu",
         "joined",
+        {**_DCR, "to": {"space"}, "itemsize": {1, 2}},
+        "of 16 channels and more 0.65-1.2 of 1 byte, 0.7-1.2 of 2; halved 0.4-1.0 and 0.6-1.7, plain 0.44-1.1 and"
+        " 0.5-1.6",
+    ),
+    Choice(
+        "cpu",
+        "joined",
         {**_DCR, "to": {"depth"}, "itemsize": {1}, "block_size": {2}, "channels": range(16, _MANY)},
         "0.6-2.0; halved 0.6-1.7, plain 0.12-0.25",
     ),
     Choice(
         "cpu",
         "halved",
-        {**_LAST, "to": {"depth"}, "row": range(14, _MANY)},
-        "0.4-1.9 of 1 byte, 0.5-1.7 of 2, 0.5-1.9 of 4; plain 0.1-0.5, 0.2-0.5 and 0.3-0.8. With AVX2 0.3-2.8; plain"
-        " 0.1-3.3: 0.5-1.1 times as fast where it vectorises, and 2-10 times of b = 5 and 14 in CRD",
+        {**_LAST, "to": {"depth"}, "itemsize": {1, 2, 4, 8}, "row": range(14, _MANY)},
+        "0.4-1.9 of 1 byte, 0.5-1.7 of 2, 0.5-1.9 of 4, 0.7-1.8 of 8; plain 0.1-0.5, 0.2-0.5, 0.3-0.8 and 0.4-1.3. With"
+        " AVX2 0.3-2.8; plain 0.1-3.3: 0.35-1.1 times as fast where it vectorises, 2-10 times of b = 5 and 14 in CRD",
     ),
     Choice(
         "cpu",
         "halved",
         {**_LAST, "to": {"depth"}, "block_size": {*range(8, 14)}, "channels": {1}},
         "0.7-1.0; plain 0.1-0.5. Of b = 2 to 5 with rows of fewer than 14 elements 0.3-1.4; plain 0.5-1.5",
+    ),
+    # Where a program has several devices, nothing is halved. On two cores of an EPYC.
+    Choice(
+        "cpu",
+        "joined",
+        {**_DCR, **_DIVIDED, "to": {"depth"}, "itemsize": {1}, "channels": range(16, _MANY)},
+        "0.49-0.89; plain 0.10-0.14. Of 3 channels 0.05-0.09 times as fast as plain",
+    ),
+    Choice(
+        "cpu",
+        "joined",
+        {**_DCR, **_DIVIDED, "to": {"depth"}, "itemsize": {2}, "block_size": {2, 4, 8}},
+        "0.62-0.94; plain 0.20-0.23. Not for b=3: 0.22, plain 0.28",
+    ),
+    Choice(
+        "cpu",
+        "joined",
+        {**_NCHW, **_DIVIDED, "to": {"space"}, "itemsize": {2}, "block_size": {2, 8}},
+        "0.62-0.98; plain 0.20-0.71",
+    ),
+    Choice(
+        "cpu",
+        "joined",
+        {**_CRD, **_DIVIDED, "to": {"depth"}, "itemsize": {2}, "block_size": {4, 8}, "channels": range(16, _MANY)},
+        "0.40-0.73; plain 0.20. Of 3 and 12 channels 0.83-0.88 times as fast as plain",
     ),
 )
 
@@ -388,7 +416,7 @@ def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
     case = {
         "to": blocks.to,
         "data_format": blocks.data_format,
-        "order": blocks.order,
+        "order": "DCR" if (blocks.data_format, sizes["c"]) == ("NHWC", 1) else blocks.order,  # then both are one
         "block_size": block_size,
         "itemsize": itemsize,
         "aligned": gcd(sizes["w"] * itemsize, 128),

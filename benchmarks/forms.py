@@ -130,7 +130,7 @@ def _blocks(where: Mapping[str, Any], size: int) -> Iterator[Case]:
 def _widths(b: int) -> Sequence[int]:
     """How many blocks are in a row."""
     filling = max(64, 768 // b // 64 * 64)
-    return (filling, 50, 32) if b >= 5 else (filling,)
+    return (filling, 50, 32) if b >= 5 else (filling, 14) if b == 2 else (filling,)
 
 
 def _values(allowed: Any, usual: Sequence[Any]) -> Sequence[Any]:
@@ -167,6 +167,8 @@ TURNED = (
             (224, 2),
             (224, 3),
             (56, 8),
+            (56, 5),
+            (28, 9),
             (56, 10),
             (56, 12),
             (56, 64),

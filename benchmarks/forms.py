@@ -1,12 +1,14 @@
 """What every form gains here: `python -m benchmarks.forms` measures each row of each table of forms beside plain.
 
-A row is measured in cases that choose it, which are looked for among those of the benchmark and some made of the row's
-own values. Needs a quiet machine, and no network.
+It says how many times as fast a row is, and how many times as long it takes to compile. A row is measured in cases that
+choose it, which are looked for among those of the benchmark and some made of the row's own values. Needs a quiet
+machine, and no network.
 """
 
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import product, zip_longest
@@ -26,9 +28,24 @@ from dml_jax.bench.contenders import Contender, JaxRun
 from dml_jax.bench.measuring import Effort, Measured, measure
 from dml_jax.lowering.forms import Choice, watch_choices
 
-__all__ = ["PAYS", "Gain", "Row", "candidates", "cases_of", "main", "report", "rows_of"]
+__all__ = [
+    "COMPILES",
+    "LITTLE",
+    "PAYS",
+    "SLOW",
+    "Beside",
+    "Gain",
+    "Row",
+    "candidates",
+    "cases_of",
+    "main",
+    "report",
+    "rows_of",
+]
 
 PAYS = 1.15  # times as fast as plain; a row that gains less is marked
+COMPILES = 2  # times as long as plain; a row that takes longer is marked
+LITTLE, SLOW = f"gains less than {PAYS}", f"compiles longer than {COMPILES} x"
 
 # Rows of tables.
 
@@ -298,41 +315,67 @@ def _far_apart(group: Sequence[Candidate], most: int) -> list[Candidate]:
 # Measuring.
 
 
+class Beside(NamedTuple):
+    """A case beside plain: how many times as fast it is, and how many times as long compiling takes."""
+
+    speed: float
+    compiling: float
+
+
 class Gain(NamedTuple):
-    """How many times as fast as plain a row is, by case."""
+    """What a row gains, by case."""
 
     row: Row
-    measured: Mapping[str, float]
+    measured: Mapping[str, Beside]
 
     @property
     def least(self) -> float:
-        return min(self.measured.values())
+        return min(case.speed for case in self.measured.values())
 
     @property
     def mean(self) -> float:
-        return geometric_mean(self.measured.values())
+        return geometric_mean(case.speed for case in self.measured.values())
 
     @property
-    def pays(self) -> bool:
-        return self.mean >= PAYS
+    def compiling(self) -> float:
+        return geometric_mean(case.compiling for case in self.measured.values())
+
+    @property
+    def marks(self) -> list[str]:
+        """Why the row should go; none if it pays."""
+        return [mark for mark, holds in ((LITTLE, self.mean < PAYS), (SLOW, self.compiling > COMPILES)) if holds]
 
 
 def _gain(row: Row, found: Sequence[Candidate], effort: Effort) -> Gain:
-    return Gain(row, {candidate.case.name: _ratio(candidate, effort) for candidate in found})
+    return Gain(row, {candidate.case.name: _beside_plain(candidate, effort) for candidate in found})
 
 
-def _ratio(candidate: Candidate, effort: Effort) -> float:
+def _beside_plain(candidate: Candidate, effort: Effort) -> Beside:
     def plain(*arrays: jax.Array) -> Any:
         with use_form("plain"):
             return candidate.function(*arrays)
 
+    compiling: list[float] = []
+
+    def start(function: Callable[..., Any], turns: Sequence[Any]) -> JaxRun:
+        run = JaxRun(function, turns, bound=True)
+        compiling.append(_time_compiling(run))
+        return run
+
     contenders = [
-        Contender(name, lambda _, turns, function=function: JaxRun(function, turns, bound=True))
+        Contender(name, lambda _, turns, function=function: start(function, turns))
         for name, function in (("dml_jax", candidate.function), ("plain", plain))
     ]
     chosen, other = measure(candidate.case, contenders, effort)
     _check_bits(other)
-    return other.low / chosen.low  # the quartile that other programs disturb least
+    return Beside(other.low / chosen.low, compiling[0] / compiling[1])  # the quartile that others disturb least
+
+
+def _time_compiling(run: JaxRun) -> float:
+    """Seconds; what is compiled is called later, as jax.jit keeps it."""
+    start = time.perf_counter()
+    run.called.lower(run.out, *run.turns[0]).compile()
+    return time.perf_counter() - start
 
 
 def _check_bits(plain: Measured) -> None:
@@ -341,10 +384,10 @@ def _check_bits(plain: Measured) -> None:
 
 
 def report(gain: Gain) -> str:
-    """The row, the least gain and the geometric mean, a mark if it does not pay, and every case."""
-    mark = "" if gain.pays else f"  gains less than {PAYS}"
-    lines = [f"{gain.row.name}\n  least {gain.least:.2f}, geometric mean {gain.mean:.2f}{mark}"]
-    return "\n".join([*lines, *(f"    {ratio:.2f}  {name}" for name, ratio in gain.measured.items())])
+    """The row, the least gain and the geometric mean, time to compile, marks if it does not pay, and every case."""
+    means = f"  least {gain.least:.2f}, geometric mean {gain.mean:.2f}, compiling {gain.compiling:.2f} x"
+    cases = [f"    {case.speed:.2f}  {name}" for name, case in gain.measured.items()]
+    return "\n".join([gain.row.name, "  ".join([means, *gain.marks]), *cases])
 
 
 def _stored(gain: Gain) -> dict[str, Any]:
@@ -354,8 +397,9 @@ def _stored(gain: Gain) -> dict[str, Any]:
         "platform": of.choice.platform,
         "least": gain.least,
         "mean": gain.mean,
-        "pays": gain.pays,
-        "cases": dict(gain.measured),
+        "compiling": gain.compiling,
+        "pays": not gain.marks,
+        "cases": {name: case.speed for name, case in gain.measured.items()},
     }
 
 
@@ -389,8 +433,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(report(gains[-1]), flush=True)  # noqa: T201
     if given.json:
         given.json.write_text(json.dumps([_stored(gain) for gain in gains], indent=1) + "\n")
-    few = [gain.row.name for gain in gains if not gain.pays]
-    print(f"{len(gains)} rows on {jax.devices()[0].device_kind}, {len(few)} gain less than {PAYS}")  # noqa: T201
+    marks = [mark for gain in gains for mark in gain.marks]
+    counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in (LITTLE, SLOW))
+    print(f"{len(gains)} rows on {jax.devices()[0].device_kind}: {counts}")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -52,19 +52,29 @@ def test_what_a_row_gains_is_printed_and_stored(monkeypatch, capsys, tmp_path):
     (stored,) = json.loads((tmp_path / "f.json").read_text())
     assert stored["row"] == "repeats[2] concatenated: itemsize 1/2, inner True"
     assert list(stored["cases"].values()) == [stored["least"]]
-    assert f"least {stored['least']:.2f}, geometric mean {stored['mean']:.2f}" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"least {stored['least']:.2f}, geometric mean {stored['mean']:.2f}, compiling" in told
+    assert f"compiling {stored['compiling']:.2f} x" in told
+    assert told.splitlines()[-1].split(": ")[1].startswith(f"{int(stored['mean'] < 1.15)} gains less than 1.15, ")
 
 
-def test_a_row_that_gains_little_is_marked():
+def test_a_row_that_gains_little_or_compiles_long_is_marked():
     row = forms.Row("t", 3, Choice("cpu", "words", {"itemsize": {2, 1}, "row_bytes": range(32, 2**62)}, ""))
-    gain = forms.Gain(row, {"a": 1.0, "b": 1.21})
+    gain = forms.Gain(row, {"a": forms.Beside(1.0, 2.0), "b": forms.Beside(1.21, 2.0)})
     assert forms.report(gain).splitlines() == [
         "t[3] words: itemsize 1/2, row_bytes from 32",
-        "  least 1.00, geometric mean 1.10  gains less than 1.15",
+        "  least 1.00, geometric mean 1.10, compiling 2.00 x  gains less than 1.15",
         "    1.00  a",
         "    1.21  b",
     ]
-    assert "gains less" not in forms.report(forms.Gain(row, {"a": 1.1, "b": 1.4}))
+    for beside, marks in (
+        (forms.Beside(1.2, 1.9), []),
+        (forms.Beside(1.2, 2.1), ["compiles longer than 2 x"]),
+        (forms.Beside(1.1, 2.1), ["gains less than 1.15", "compiles longer than 2 x"]),
+    ):
+        gain = forms.Gain(row, {"a": beside})
+        assert gain.marks == marks
+        assert forms.report(gain).splitlines()[1].split("  ")[2:] == marks
 
 
 def test_a_row_without_a_case_is_an_error_that_names_it(monkeypatch, capsys):

@@ -26,7 +26,7 @@ from dml_jax.bench import accumulate, cases
 from dml_jax.bench.case import Case, data, normal, random_indices
 from dml_jax.bench.contenders import Contender, JaxRun
 from dml_jax.bench.measuring import Effort, Measured, measure
-from dml_jax.lowering.forms import Choice, watch_choices
+from dml_jax.lowering.forms import JAXLIB, Choice, watch_choices
 
 __all__ = [
     "COMPILES",
@@ -64,9 +64,10 @@ class Row(NamedTuple):
         return f"{self.table}[{self.number}] {self.choice.form}: {where}"
 
     @property
-    def is_of_one_device(self) -> bool:
-        """Whether a program of one device, which is all that is measured here, may have it."""
-        return 1 in self.choice.where.get("devices", {1})
+    def may_run(self) -> bool:
+        """Whether a program of one device, which is all that is measured here, may have it with this jaxlib."""
+        where = self.choice.where
+        return 1 in where.get("devices", {1}) and JAXLIB in where.get("jaxlib", {JAXLIB})
 
 
 def rows_of(platform: str) -> list[Row]:
@@ -106,14 +107,24 @@ def candidates(rows: Sequence[Row], size: int) -> Iterator[Candidate]:
     # Sorted indices that nobody has promised are another program's case, but for rows.
     distinct = {case.name: case for case in of_operators if "sorted" not in case.name or case.operator == "gather"}
     yield from (Candidate(case, case.call) for case in distinct.values())
-    gradients = (*accumulate.cases(size), *(accumulate.of_rows(*of, "uniform", {}) for of in GRADIENTS))
+    gradients = (
+        *accumulate.cases(size),
+        *(accumulate.of_rows(*of, {}) for of in GRADIENTS),
+        *(accumulate.of_elements((size // 2**20, 2**17), 1, *of) for of in LONG_ROWS),
+    )
     for case in gradients if any(row.table == "combine" for row in rows) else ():
         if case.moved <= 8 * size and "one id" not in case.name:
             yield Candidate(case, accumulate.gradient_of(case))
 
 
-# Tables that the benchmark of gradients lacks: rows, width, number of indices, type.
-GRADIENTS = ((1024, 1024, 8192, "bfloat16"), (16384, 32, 262144, "float64"))
+# Gradients that the benchmark of them lacks: rows, width, number of indices, type, distribution; and of long rows.
+GRADIENTS = (
+    (1024, 1024, 8192, "bfloat16", "uniform"),
+    (128256, 1024, 16384, "float32", "uniform"),
+    (1000000, 64, 65536, "float32", "uniform"),
+    *((16384, 32, 262144, "float64", kind) for kind in ("uniform", "Zipf")),
+)
+LONG_ROWS = tuple((dtype, kind) for dtype in ("float32", "bfloat16") for kind in ("uniform", "Zipf"))
 
 # What a row of depth_space that does not name a field is measured with.
 FREE = {
@@ -202,21 +213,21 @@ TURNED = (
 def _others(size: int) -> Iterator[Case]:
     """What no benchmark of an operator has, such as reductions into a table, and rows of a buffer of torn words."""
     rows = size // 256
-    for dtype, reduction, count in (
-        ("int8", "add", rows),
-        ("int16", "max", rows),
-        ("uint16", "add", rows),
-        ("float32", "max", rows // 64),
-        ("bfloat16", "add", rows // 64),
+    for dtype, reduction, count, written in (
+        ("int8", "add", rows, rows),
+        ("int8", "add", rows, 1024),
+        ("uint16", "add", rows, rows),
+        ("bfloat16", "max", rows // 64, rows),
+        ("bfloat16", "add", rows // 64, rows),
     ):
         width = 256 // jnp.dtype(dtype).itemsize
         yield Case(
             "scatter_nd",
-            f"{reduction} {count} rows of 256 bytes into {rows}, {dtype}",
+            f"{reduction} {count} rows of 256 bytes into {written} of {rows}, {dtype}",
             {"reduction": reduction},
-            lambda dtype=dtype, count=count, width=width: (
+            lambda dtype=dtype, count=count, written=written, width=width: (
                 data((rows, width), dtype),
-                random_indices(rows, (count, 1)),
+                random_indices(written, (count, 1)),
                 data((count, width), dtype),
             ),
             512 * rows + 256 * count,
@@ -232,6 +243,7 @@ def _others(size: int) -> Iterator[Case]:
             prod(shape) * jnp.dtype(dtype).itemsize,
             tolerance=1e-2 if dtype == "bfloat16" else 0.0,
         )
+    yield from _along_an_axis(size)
     for function in ("sum", "max"):
         yield Case(
             "reduce",
@@ -274,6 +286,38 @@ def _others(size: int) -> Iterator[Case]:
             {"sizes": (size // itemsize // columns, columns), "strides": (0, 1)},
             lambda itemsize=itemsize: (data((columns + 1,), itemsize),),
             size,
+        )
+
+
+def _along_an_axis(size: int) -> Iterator[Case]:
+    """Rows of odd lengths added up from their end, borders along one dimension, and columns of a table."""
+    for dtype in ("float32", "bfloat16"):
+        shape = (size // (1000 * jnp.dtype(dtype).itemsize), 1000)
+        yield Case(
+            "cumulative_summation",
+            f"axis 1, decreasing, of {shape[0]}x1000 {dtype}",
+            {"axis": 1, "direction": "decreasing"},
+            lambda shape=shape, dtype=dtype: ((normal(shape, "float32") > 0).astype(dtype),),
+            2 * size,
+            tolerance=1e-2,
+        )
+    for mode in ("edge", "reflection"):
+        shape = (size // 224**2, 224, 224)
+        yield Case(
+            "pad",
+            f"{mode} 0+0,3+3 of {'x'.join(map(str, shape))} uint8",
+            {"mode": mode, "start_padding": (0, 0, 3), "end_padding": (0, 0, 3)},
+            lambda shape=shape: (data(shape, 1),),
+            2 * size,
+        )
+    for itemsize, columns in product((1, 2), (64, 512, 8192)):
+        shape = (size // (itemsize * columns), columns)
+        yield Case(
+            "gather",
+            f"columns of {shape[0]}x{columns}, {itemsize} bytes",
+            {"axis": 1},
+            lambda shape=shape, itemsize=itemsize: (data(shape, itemsize), random_indices(shape[1], (shape[1],))),
+            2 * size,
         )
 
 
@@ -417,10 +461,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     named = [row for row in rows_of(platform) if given.k in row.name]
     if not named:
         parser.error(f"no row of a table for {platform} has {given.k!r} in its name")
-    rows = [row for row in named if row.is_of_one_device]
+    rows = [row for row in named if row.may_run]
     for row in named:
         if row not in rows:
-            print(f"left out, as it is for programs of several devices: {row.name}", flush=True)  # noqa: T201
+            print(f"left out, as it is for several devices or another jaxlib: {row.name}", flush=True)  # noqa: T201
     found = cases_of(rows, candidates(rows, size), platform, given.most)
     if missing := [row.name for row, each in zip(rows, found, strict=True) if not each]:
         sys.exit("error: no case chooses these rows; add one to benchmarks/forms.py:\n" + "\n".join(missing))

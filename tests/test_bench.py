@@ -174,8 +174,8 @@ class NumPyAsCuPy(SimpleNamespace):
 
 GRADIENTS = [
     accumulate.of_rows(9, 4, 20, "float32", "Zipf", {}),
-    accumulate._of_elements((5, 4), 0, "float32", "uniform"),
-    accumulate._of_elements((5, 4), 1, "float32", "one id"),
+    accumulate.of_elements((5, 4), 0, "float32", "uniform"),
+    accumulate.of_elements((5, 4), 1, "float32", "one id"),
 ]
 
 

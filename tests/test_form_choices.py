@@ -7,6 +7,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
 import pytest
 from checks import assert_same_bits, sampled
@@ -123,7 +124,8 @@ def form_of_rows(rows, width, dtype, ids, is_sorted):
 
 GRADIENTS = {
     "a vocabulary, bfloat16": ((32000, 1024), jnp.bfloat16, 16384, {}, "runs"),
-    "a vocabulary, float32": ((32000, 1024), jnp.float32, 16384, {}, "filled"),
+    "a vocabulary, float32": ((32000, 1024), jnp.float32, 16384, {}, "plain"),
+    "a vocabulary of which few are used, float32": ((32000, 1024), jnp.float32, 4096, {}, "filled"),
     "items of a shop": ((1000000, 64), jnp.float32, 1000000, {}, "sampled"),
     "positions": ((64, 1024), jnp.float32, 65536, {}, "copies"),
     "a number per node": ((10000,), jnp.bfloat16, 4000000, {}, "copies"),
@@ -261,14 +263,6 @@ THREE_TIMES = lambda x: dml_jax.depth_to_space(x, 3)  # noqa: E731
 OF_RGB = lambda x: dml_jax.depth_to_space(x[None], 2, data_format="NHWC")  # noqa: E731
 FOUR_TO_DEPTH = lambda x: dml_jax.space_to_depth(x[None], 4, order="CRD", data_format="NHWC")  # noqa: E731
 CHOSEN_ON_A_CPU = {
-    "planes to space": (TWICE_AS_WIDE, (12, 128, 128), np.uint8, "concatenate", True),
-    "one plane to space": (TWICE_AS_WIDE, (4, 256, 256), np.uint8, "concatenate", False),
-    "planes of 4 bytes": (TWICE_AS_WIDE, (12, 128, 128), np.int32, "concatenate", False),
-    "planes of 4 bytes, b=3": (THREE_TIMES, (27, 128, 128), np.int32, "concatenate", True),
-    "pixels of RGB to space": (OF_RGB, (128, 128, 12), np.int16, "concatenate", True),
-    "pixels of 16 channels": (OF_RGB, (128, 128, 64), np.int16, "concatenate", False),
-    "rows of 16 elements to depth": (FOUR_TO_DEPTH, (256, 256, 4), np.uint8, "concatenate", True),
-    "rows of 12 elements to depth": (FOUR_TO_DEPTH, (256, 256, 3), np.uint8, "concatenate", False),
     "short rows": (ROWS_AT, (4096, 64), np.uint8, "minimum", True),
     "short rows of two dimensions": (ROWS_AT, (4096, 4, 8), np.float32, "minimum", True),
     "long rows": (ROWS_AT, (4096, 80), np.uint8, "minimum", False),
@@ -296,6 +290,67 @@ CHOSEN_ON_A_CPU = {
 def test_what_is_chosen_on_a_cpu(function, shape, dtype, mark, expected):
     x = jax.ShapeDtypeStruct(shape, dtype)
     assert (mark in jax.jit(function).trace(x).lower(lowering_platforms=("cpu",)).as_text()) == expected
+
+
+TO_DEPTH_CRD = lambda x: dml_jax.space_to_depth(x, 2, order="CRD")  # noqa: E731
+# The releases of jaxlib, of 10, 11 and 12, with which a dimension is halved.
+HALVED = {
+    "planes to space": (TWICE_AS_WIDE, (12, 128, 128), np.uint8, {10, 11, 12}),
+    "one plane to space": (TWICE_AS_WIDE, (4, 256, 256), np.uint8, set()),
+    "planes of 4 bytes": (TWICE_AS_WIDE, (12, 128, 128), np.int32, {11, 12}),
+    "planes of 4 bytes, b=3": (THREE_TIMES, (27, 128, 128), np.int32, {10, 11, 12}),
+    "planes of 4 bytes to depth, b=8": (TO_DEPTH, (3, 128, 128), np.int32, {11, 12}),
+    "planes of 4 bytes to depth, CRD b=2": (TO_DEPTH_CRD, (3, 128, 128), np.int32, set()),
+    "planes of bytes to depth, CRD b=2": (TO_DEPTH_CRD, (12, 128, 128), np.uint8, {11, 12}),
+    "pixels of RGB to space": (OF_RGB, (128, 128, 12), np.int16, {10, 11, 12}),
+    "pixels of RGB to space, 4 bytes": (OF_RGB, (128, 128, 12), np.int32, {11, 12}),
+    "pixels of 16 channels to space": (OF_RGB, (128, 128, 64), np.int16, set()),
+    "pixels of 64 channels to space, 4 bytes": (OF_RGB, (64, 64, 256), np.int32, set()),
+    "rows of 16 elements to depth": (FOUR_TO_DEPTH, (256, 256, 4), np.uint8, {10, 11, 12}),
+    "rows of 12 elements to depth": (FOUR_TO_DEPTH, (256, 256, 3), np.uint8, {11, 12}),
+}
+
+
+@pytest.mark.parametrize("release", [10, 11, 12])
+@pytest.mark.parametrize(("function", "shape", "dtype", "releases"), HALVED.values(), ids=HALVED)
+def test_cpus_halve_dimensions_by_the_release_of_jaxlib(function, shape, dtype, releases, release, with_jaxlib):
+    with_jaxlib(release)
+    x = jax.ShapeDtypeStruct(shape, dtype)
+    assert ("halved" in chosen_on("cpu", lambda x: function(x), x)) == (release in releases)
+
+
+@pytest.mark.parametrize(("release", "form"), [(10, None), (11, None), (12, "joined")])
+def test_pixels_of_many_channels_are_joined_with_new_releases_of_jaxlib(release, form, with_jaxlib):
+    with_jaxlib(release)
+    x = jax.ShapeDtypeStruct((128, 128, 64), np.int16)
+    assert chosen_on("cpu", lambda x: OF_RGB(x), x) == {form} - {None}
+
+
+@pytest.mark.parametrize(("release", "form"), [(10, "row_by_row"), (11, None)])
+def test_rows_of_many_numbers_are_added_one_by_one_with_old_releases_of_jaxlib(release, form, with_jaxlib):
+    with_jaxlib(release)
+    x = jax.ShapeDtypeStruct((16, 2**15), np.float32)
+    assert chosen_on("cpu", lambda x: dml_jax.reduce(x, function="sum", axes=(0,)), x) == {form} - {None}
+
+
+@pytest.fixture
+def with_jaxlib(monkeypatch):
+    """Sets the release; whatever was traced before, or is traced now, chooses again."""
+
+    def set_release(release):
+        monkeypatch.setattr(choice, "JAXLIB", release)
+        jax.clear_caches()
+
+    yield set_release
+    jax.clear_caches()
+
+
+def test_the_release_of_jaxlib_is_a_number():
+    """A field of every case, so that a row can name it."""
+    assert jaxlib.__version__.startswith(f"{choice.JAXLIB // 1000}.{choice.JAXLIB % 1000}.")
+    row = choice.Choice("cpu", "words", {"jaxlib": range(choice.JAXLIB + 1, 2**62)}, "")
+    assert not row.applies({"jaxlib": choice.JAXLIB})
+    assert row.applies({"jaxlib": choice.JAXLIB + 1})
 
 
 ROWS = np.arange(4096, dtype=np.int32)

@@ -78,7 +78,7 @@ def test_a_row_that_gains_little_or_compiles_long_is_marked():
 
 
 def test_a_row_without_a_case_is_an_error_that_names_it(monkeypatch, capsys):
-    """Those for programs of several devices are told, as one device measures none of them."""
+    """Those for programs of several devices, and for another jaxlib, are told, as none of them is measured."""
     monkeypatch.setattr(forms, "candidates", lambda rows, size: iter(tiles(2**16)))
     with pytest.raises(SystemExit) as left:
         forms.main(["-k", "depth_space"])
@@ -87,9 +87,9 @@ def test_a_row_without_a_case_is_an_error_that_names_it(monkeypatch, capsys):
     rows = forms.rows_of("cpu")
     for row in rows:
         is_named = row.table == "depth_space"
-        assert (row.name in str(left.value)) == (is_named and row.is_of_one_device)
-        assert (f"several devices: {row.name}" in told) == (is_named and not row.is_of_one_device)
-    assert not all(row.is_of_one_device for row in rows)
+        assert (row.name in str(left.value)) == (is_named and row.may_run)
+        assert (f"another jaxlib: {row.name}" in told) == (is_named and not row.may_run)
+    assert not all(row.may_run for row in rows)
 
 
 def test_other_bits_than_plain_are_an_error_that_names_the_row(monkeypatch):
@@ -113,6 +113,6 @@ def test_no_row_is_an_error(capsys):
 @pytest.mark.parametrize(("platform", "size"), [("cpu", 2**24), ("cuda", 2**27)])
 def test_every_row_has_a_case(platform, size):
     jax.clear_caches()  # what was traced before chooses nothing again
-    rows = [row for row in forms.rows_of(platform) if row.is_of_one_device]
+    rows = [row for row in forms.rows_of(platform) if row.may_run]
     found = forms.cases_of(rows, forms.candidates(rows, size), platform, 1)
     assert [row.name for row, each in zip(rows, found, strict=True) if not each] == []

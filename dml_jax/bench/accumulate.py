@@ -17,7 +17,7 @@ from .case import Case
 from .contenders import Contender, JaxRun, Run
 from .peers import cupy_run, has_cupy, torch_run
 
-__all__ = ["cases", "contenders", "gradient_of", "of_rows"]
+__all__ = ["cases", "contenders", "gradient_of", "of_elements", "of_rows"]
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -50,7 +50,7 @@ def cases(size: int) -> Iterator[Case]:
         if kind != "permutation" or rows == number:
             yield of_rows(rows, width, number, dtype, kind, {})
     for (shape, axis), dtype, kind in _each(ELEMENTS):
-        yield _of_elements((shape[0] // part, shape[1]), axis, dtype, kind)
+        yield of_elements((shape[0] // part, shape[1]), axis, dtype, kind)
     for (rows, width), dtype in ((of, dtype) for of in LABELS for dtype in DTYPES):
         yield _of_labels(rows // part, width, dtype)
     for (rows, width), dtype in ((of, dtype) for of in PROMISED for dtype in DTYPES):
@@ -85,7 +85,8 @@ def of_rows(rows: int, width: int, number: int, dtype: str, kind: str, promises:
     )
 
 
-def _of_elements(shape: tuple[int, int], axis: int, dtype: str, kind: str) -> Case:
+def of_elements(shape: tuple[int, int], axis: int, dtype: str, kind: str) -> Case:
+    """The gradient of as many elements as a matrix has, gathered along an axis, whose indices have a distribution."""
     return _case(
         "gather_elements",
         f"{shape[0]}x{shape[1]} axis {axis} {dtype} {kind}",

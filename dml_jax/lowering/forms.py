@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jaxlib
 from jax import lax
 
 from ..errors import ConstraintError
@@ -15,6 +16,7 @@ from .device_count import by_devices
 
 __all__ = [
     "FORMS",
+    "JAXLIB",
     "Choice",
     "Chosen",
     "Form",
@@ -31,6 +33,9 @@ __all__ = [
 ]
 
 SMALL = 2**17  # bytes, read and written
+
+_MAJOR, _MINOR, *_ = jaxlib.__version__.split(".")
+JAXLIB = 1000 * int(_MAJOR) + int(_MINOR)  # 12 of jaxlib 0.12.1
 
 # `where` (indices or None) and data of one dtype to what the plain form makes of them, bit for bit.
 Form = Callable[..., jax.Array]
@@ -185,7 +190,8 @@ class Choice:
     Args:
       platform: as jax.lax.platform_dependent names it.
       form: its name.
-      where: the values that fields of the case may have; any, for a field that is not named.
+      where: the values that fields of the case may have; any, for a field that is not named. "jaxlib" is a field of
+        every case: what XLA makes of the plain form changes with its releases.
       measured: the reason, as bandwidths in units of a copy's in the same run.
     """
 
@@ -258,6 +264,7 @@ def choose_anywhere(
         return forms.get(forced, plain)
     if case["bytes"] < SMALL:
         return plain
+    case = {**case, "jaxlib": JAXLIB}
     rows = {row.platform: row for row in reversed(table) if row.form in forms and row.applies(case)}
     if (seen := _WATCHED.get()) is not None:
         seen.append(Chosen(rows, case))

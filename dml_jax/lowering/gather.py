@@ -61,7 +61,7 @@ TABLE = (
     Choice(
         "cuda",
         "joined",
-        {"itemsize": {1, 2}, "takes": {"slices"}},
+        {"itemsize": {1, 2}, "takes": {"slices"}, "axis_size": range(64, _MANY)},
         "the last axis, of 64 to 8192: 0.31-0.60 of 1 byte, 0.49-0.92 of 2; plain 0.19-0.41 and 0.33-0.80",
     ),
     # Takes temporaries of the size of all operands: only where it is 1.5 times as fast. The slab is what a column of

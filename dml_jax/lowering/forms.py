@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jaxlib
+import jaxlib.version
 from jax import lax
 
 from ..errors import ConstraintError
@@ -34,7 +34,7 @@ __all__ = [
 
 SMALL = 2**17  # bytes, read and written
 
-_MAJOR, _MINOR, *_ = jaxlib.__version__.split(".")
+_MAJOR, _MINOR, *_ = jaxlib.version.__version__.split(".")
 JAXLIB = 1000 * int(_MAJOR) + int(_MINOR)  # 12 of jaxlib 0.12.1
 
 # `where` (indices or None) and data of one dtype to what the plain form makes of them, bit for bit.

@@ -17,7 +17,9 @@ import numpy as np
 from jax import lax
 
 from .bits import as_bits, hide_constant, index_dtype
+from .blocks import Blocks
 from .bounded import SHORT
+from .depth_space import rearrange
 from .linear import linear
 from .wide_types import narrow_apart, wide_type
 from .window_parts import FEW, add_parts, by_platform, groups, have_parts, have_phases, read_parts
@@ -62,7 +64,9 @@ def _unfolded(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
         partial(unfold, windows=windows) for unfold in (_unfolded_by_axis, unfold_at_once, _unfolded_planes)
     )
     forms = {}
-    if have_parts(windows) and not any(one.are_tiles for one in windows):
+    if _are_blocks(array.ndim - len(windows), windows):
+        forms["cpu"] = partial(_unfolded_blocks, block_size=windows[0].window)
+    elif have_parts(windows) and not any(one.are_tiles for one in windows):
         if prod(one.window for one in windows) <= FEW:
             # On an H200 1.6 times as fast for 3x3; for 7x7 it takes 2.8 times as long.
             forms = {"cuda": at_once, "rocm": at_once}
@@ -118,9 +122,31 @@ def _unfolded_planes(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
 def _folded(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     by_axis, in_parts = (partial(fold, windows=windows) for fold in (_folded_by_axis, _folded_in_parts))
+    if _are_blocks(array.ndim - 2 * len(windows), windows):
+        blocks = partial(_folded_blocks, block_size=windows[0].window)
+        return by_platform(lambda array: narrow_apart(by_axis(array), array.dtype), cpu=blocks)(array)
     if any(one.are_tiles for one in windows) or not have_parts(windows) or not have_phases(windows):
         return narrow_apart(by_axis(array), array.dtype)
     return narrow_apart(by_platform(by_axis, cpu=in_parts)(array), array.dtype)
+
+
+def _are_blocks(lead: int, windows: Sequence[Windows]) -> bool:
+    """Whether squares that lie side by side fill two dimensions, behind one of channels."""
+    fill = all(one.are_tiles and not one.start and one.count * one.window == one.size for one in windows)
+    return lead > 0 and len(windows) == 2 and windows[0].window == windows[1].window and fill
+
+
+def _unfolded_blocks(array: jax.Array, block_size: int) -> jax.Array:
+    moved = rearrange(array, Blocks("depth", "CRD", "NCHW", block_size))
+    return moved.reshape(*array.shape[:-2], block_size, block_size, *moved.shape[-2:])
+
+
+def _folded_blocks(array: jax.Array, block_size: int) -> jax.Array:
+    """Depth to space has faster forms on CPUs, and adds nothing up: up to 8 times as fast, of bytes."""
+    *lead, channels, _, _, height, width = array.shape
+    return rearrange(
+        array.reshape(*lead, channels * block_size**2, height, width), Blocks("space", "CRD", "NCHW", block_size)
+    )
 
 
 def _folded_by_axis(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:

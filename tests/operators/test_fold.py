@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits
+from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
@@ -167,6 +168,31 @@ def test_folding_what_was_unfolded_counts_the_windows():
     patches = numbered((2, 6, 10))
     for size in ((2, 5), (6, 2)):
         assert_same_bits(fold(unfold(patches, size, strides=size), (6, 10), size, strides=size), patches)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32", "float64"])
+def test_squares_side_by_side_are_blocks_of_depth_to_space(dtype):
+    """On a CPU in its form; under differentiation and vmap, too. Rows that are left over are another program's."""
+    with jax.enable_x64(True):
+        x = np.random.default_rng(0).integers(0, 0x40, (2, 3 * 14 * 14, 8 * 8)).astype(dtype)
+        move = partial(fold, output_sizes=(112, 112), window_sizes=(14, 14), strides=(14, 14))
+        expected = x.reshape(2, 3, 14, 14, 8, 8).transpose(0, 1, 4, 2, 5, 3).reshape(2, 3, 112, 112)
+        assert_same_bits(jax.jit(move)(x), expected)
+        assert_same_bits(jax.jit(jax.vmap(move))(x), expected)
+        assert chosen_on("cpu", lambda x: move(x), x) == {"halved"}
+        if dtype != "uint8":
+            made, back = jax.vjp(move, jnp.asarray(x))
+            assert_same_bits(back(made)[0], x)
+        left_over = partial(fold, output_sizes=(113, 112), window_sizes=(14, 14), strides=(14, 14))
+        assert_same_bits(left_over(x), np.pad(expected, [(0, 0), (0, 0), (0, 1), (0, 0)]))
+
+
+@pytest.mark.parametrize("spec", [("d", None, None), (None, "d", None)], ids=["batch", "channels"])
+def test_blocks_keep_their_sharding(spec):
+    x = numbered((2, 2 * 9, 4))
+    made = fold(on_explicit_mesh(x, *spec), (6, 6), (3, 3), strides=(3, 3))
+    assert jax.typeof(made).sharding.spec == P(*spec, None)
+    assert_same_bits(made, oracle(x, (6, 6), (3, 3), strides=(3, 3)))
 
 
 def test_strides_and_dilations_beyond_everything():

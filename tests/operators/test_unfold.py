@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits
+from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from numpy.lib.stride_tricks import sliding_window_view
 from operator_cases import Call, Example, Struct, f32
@@ -17,6 +18,7 @@ from small_arrays import narrow_floats, numbered, on_explicit_mesh, random_keys
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, levels, places, some_windows
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, UnfoldDesc, compile_operator, fold, unfold
+from dml_jax.lowering import forms
 
 pytestmark = pytest.mark.device
 
@@ -154,6 +156,32 @@ def test_leading_dimensions():
     for lead in ((3,), (1, 2), (2, 1, 3), (2, 2, 1, 2)):
         x = numbered((*lead, 3, 4))
         assert_same_bits(unfold(x, (2, 2)), oracle(x, (2, 2)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32", "float64"])
+def test_squares_side_by_side_are_blocks_of_space_to_depth(dtype, monkeypatch):
+    """On a CPU in its form, which new releases of jaxlib have; under differentiation and vmap, too."""
+    monkeypatch.setattr(forms, "JAXLIB", 12)
+    with jax.enable_x64(True):
+        x = np.random.default_rng(0).integers(0, 0x40, (2, 3, 112, 112)).astype(dtype)
+        move = partial(unfold, window_sizes=(14, 14), strides=(14, 14))
+        expected = x.reshape(2, 3, 8, 14, 8, 14).transpose(0, 1, 3, 5, 2, 4).reshape(2, 3 * 14 * 14, 64)
+        assert_same_bits(jax.jit(move)(x), expected)
+        assert_same_bits(jax.jit(jax.vmap(move))(x), expected)
+        assert chosen_on("cpu", lambda x: move(x), x) == {"halved"}
+        if dtype != "uint8":
+            made, back = jax.vjp(move, jnp.asarray(x))
+            assert_same_bits(back(made)[0], x)
+        left_over = np.pad(x, [(0, 0), (0, 0), (0, 1), (0, 0)])
+        assert_same_bits(move(left_over), expected)
+
+
+@pytest.mark.parametrize("spec", [("d", None, None, None), (None, "d", None, None)], ids=["batch", "channels"])
+def test_blocks_keep_their_sharding(spec):
+    x = numbered((2, 2, 6, 6))
+    made = unfold(on_explicit_mesh(x, *spec), (3, 3), strides=(3, 3))
+    assert jax.typeof(made).sharding.spec == P(*spec[:3])
+    assert_same_bits(made, oracle(x, (3, 3), strides=(3, 3)))
 
 
 def test_strides_and_dilations_beyond_everything():

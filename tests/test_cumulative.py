@@ -358,16 +358,18 @@ def test_derivatives_of_every_form_of_a_sum(form):
 
 
 def test_which_form_a_sum_has():
-    """Triangles of what one device of a CPU has along a last axis; what is decreasing is turned on a GPU."""
+    """Triangles of what one device of a CPU has along a last axis; what decreases is turned on a GPU, if it needs pads."""
 
-    def has(mark, platform, shape=(256, 256), dtype=np.float32, **way):
-        traced = jax.jit(partial(cumulative_summation, axis=1, **way)).trace(jax.ShapeDtypeStruct(shape, dtype))
+    def has(mark, platform, shape=(256, 256), dtype=np.float32, operator=cumulative_summation, **way):
+        traced = jax.jit(partial(operator, axis=1, **way)).trace(jax.ShapeDtypeStruct(shape, dtype))
         return mark in traced.lower(lowering_platforms=(platform,)).as_text()
 
     assert has("dot_general", "cpu")
     assert not has("dot_general", "cpu", dtype=np.int32)
     assert not has("dot_general", "cpu", shape=(2048, 32))
     assert not has("dot_general", "cuda")
-    assert has("stablehlo.reverse", "cuda", direction="decreasing")
-    assert not has("stablehlo.reverse", "cuda")
-    assert not has("stablehlo.reverse", "cpu", direction="decreasing")
+    assert has("stablehlo.reverse", "cuda", shape=(256, 250), direction="decreasing")
+    assert not has("stablehlo.reverse", "cuda", direction="decreasing")
+    assert not has("stablehlo.reverse", "cuda", shape=(256, 250))
+    assert not has("stablehlo.reverse", "cpu", shape=(256, 250), direction="decreasing")
+    assert not has("stablehlo.reverse", "cuda", shape=(256, 250), operator=cumulative_product, direction="decreasing")

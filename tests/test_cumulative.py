@@ -358,7 +358,7 @@ def test_derivatives_of_every_form_of_a_sum(form):
 
 
 def test_which_form_a_sum_has():
-    """Triangles of what one device of a CPU has along a last axis; what decreases is turned on a GPU, if it needs pads."""
+    """Triangles of what one device of a CPU has along a last axis; on a GPU what decreases is turned if XLA pads it."""
 
     def has(mark, platform, shape=(256, 256), dtype=np.float32, operator=cumulative_summation, **way):
         traced = jax.jit(partial(operator, axis=1, **way)).trace(jax.ShapeDtypeStruct(shape, dtype))

@@ -30,6 +30,7 @@ from dml_jax.lowering import (
     totals,
 )
 from dml_jax.lowering import forms as choice
+from dml_jax.lowering.blocks import Blocks
 from dml_jax.lowering import strided as views
 
 pytestmark = pytest.mark.device
@@ -326,6 +327,16 @@ def test_pixels_of_many_channels_are_joined_with_new_releases_of_jaxlib(release,
     assert chosen_on("cpu", lambda x: OF_RGB(x), x) == {form} - {None}
 
 
+@pytest.mark.parametrize("release", [10, 12])
+def test_pixels_of_many_channels_are_joined_on_several_devices_with_every_release(release, with_jaxlib):
+    with_jaxlib(release)
+    x, blocks = jax.ShapeDtypeStruct((1, 128, 128, 64), np.uint8), Blocks("space", "DCR", "NHWC", 2)
+    forms, case = depth_space._options(x, blocks, 2)
+    with choice.watch_choices() as seen:
+        choice.choose_anywhere(forms, depth_space.TABLE, case, None)
+    assert seen[0].rows["cpu"].form == "joined"
+
+
 @pytest.mark.parametrize(("release", "form"), [(10, "row_by_row"), (11, None)])
 def test_rows_of_many_numbers_are_added_one_by_one_with_old_releases_of_jaxlib(release, form, with_jaxlib):
     with_jaxlib(release)
@@ -376,6 +387,30 @@ def test_a_table_is_copied_once_into_a_bound_output_and_never_where_it_is_donate
         for program in (bound.compile(), donated.compile()):
             assert program.memory_analysis().alias_size_in_bytes == table.nbytes
             assert program.memory_analysis().temp_size_in_bytes < table.nbytes / 8
+
+
+PAD = lambda x, *edges: dml_jax.pad(x, edges, edges, mode="edge")  # noqa: E731
+ADD = lambda x, reduction: dml_jax.scatter_nd(x, np.zeros((4096, 1), np.int32), x, reduction=reduction)  # noqa: E731
+FEW_WRITTEN = lambda x: dml_jax.scatter_nd(x, np.zeros((8, 1), np.int32), x[:8], reduction="max")  # noqa: E731
+CHOSEN_BY_NAME = {
+    "bytes with odd borders": (lambda x: PAD(x, 0, 0, 3), (8, 224, 224), np.uint8, "gathered"),
+    "bytes with even borders": (lambda x: PAD(x, 0, 0, 4), (8, 224, 224), np.uint8, None),
+    "bytes with borders along two dimensions": (lambda x: PAD(x, 0, 4, 4), (8, 224, 224), np.uint8, "gathered"),
+    "sums of bytes": (lambda x: ADD(x, "add"), (4096, 64), np.int8, "wide"),
+    "maxima of bytes": (lambda x: ADD(x, "max"), (4096, 64), np.int8, None),
+    "few maxima, 2 bytes": (FEW_WRITTEN, (4096, 64), np.float16, "runs"),
+    "few maxima, 4 bytes": (FEW_WRITTEN, (4096, 64), np.float32, None),
+    "64 columns": (COLUMNS_AT, (4096, 64), np.uint8, "joined"),
+    "63 columns": (lambda x: dml_jax.gather(x, np.zeros(64, np.int32), -1), (4096, 63), np.uint8, None),
+    "2 bytes to space, whole lines": (TWICE_AS_WIDE, (64, 32, 64), np.uint16, "tiles"),
+    "2 bytes to space, parts of lines": (TWICE_AS_WIDE, (64, 32, 68), np.uint16, None),
+}
+
+
+@pytest.mark.parametrize(("function", "shape", "dtype", "form"), CHOSEN_BY_NAME.values(), ids=CHOSEN_BY_NAME)
+def test_what_is_chosen_on_a_gpu_by_its_name(function, shape, dtype, form):
+    x = jax.ShapeDtypeStruct(shape, dtype)
+    assert chosen_on("cuda", lambda x: function(x), x) == {form} - {None}
 
 
 def test_words_hold_back_where_devices_could_tear_them():

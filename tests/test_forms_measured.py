@@ -77,6 +77,12 @@ def test_a_row_that_gains_little_or_compiles_long_is_marked():
         assert forms.report(gain).splitlines()[1].split("  ")[2:] == marks
 
 
+def test_the_time_to_compile_is_in_units_of_plain(monkeypatch):
+    seconds = iter((3.0, 1.5))
+    monkeypatch.setattr(forms, "_time_compiling", lambda run: next(seconds))
+    assert forms._beside_plain(tiles(2**16)[0], forms.Effort(1, 0.0)).compiling == 2.0
+
+
 def test_a_row_without_a_case_is_an_error_that_names_it(monkeypatch, capsys):
     """Those for programs of several devices, and for another jaxlib, are told, as none of them is measured."""
     monkeypatch.setattr(forms, "candidates", lambda rows, size: iter(tiles(2**16)))

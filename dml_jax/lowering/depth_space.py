@@ -398,6 +398,12 @@ TABLE = (
     Choice(
         "cpu",
         "joined",
+        {**_DCR, **_DIVIDED, "to": {"space"}, "itemsize": {1, 2}},
+        "0.49-0.89 of 1 byte, 0.55-0.89 of 2; plain 0.26-0.53 and 0.34-0.59",
+    ),
+    Choice(
+        "cpu",
+        "joined",
         {**_DCR, **_DIVIDED, "to": {"depth"}, "itemsize": {1}, "channels": range(16, _MANY)},
         "0.49-0.89; plain 0.10-0.14. Of 3 channels 0.05-0.09 times as fast as plain",
     ),

@@ -228,8 +228,8 @@ def choose_form(options: Callable[[int], Options], table: Sequence[Choice], forc
 
     Args:
       options: the forms that apply, "plain" among them, and the case, by the number of devices among which the program
-        may divide an array. A case has the fields that the table names, and "bytes" that are read and written; for few
-        the plain form runs.
+        may divide an array. A case has the fields that the table names, but for "jaxlib", and "bytes" that are read and
+        written; for few the plain form runs.
       table: of the rows that apply, the first one for a platform counts.
       forced: the name of a form, or None.
     """

@@ -92,7 +92,7 @@ def _options(
     case = {
         "itemsize": array.dtype.itemsize,
         "axes": len(axes),
-        "aligned": gcd(*(size for sizes in axes for size in sizes), 16),  # elements that stay in one part
+        "aligned": gcd(*(size for sizes in axes for size in sizes), 16),  # divides every part
         "bytes": known_bytes(array, made),
         "devices": devices,
     }

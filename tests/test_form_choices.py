@@ -30,8 +30,8 @@ from dml_jax.lowering import (
     totals,
 )
 from dml_jax.lowering import forms as choice
-from dml_jax.lowering.blocks import Blocks
 from dml_jax.lowering import strided as views
+from dml_jax.lowering.blocks import Blocks
 
 pytestmark = pytest.mark.device
 

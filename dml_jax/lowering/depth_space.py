@@ -327,7 +327,7 @@ TABLE = (
         "cpu",
         "joined",
         {**_DCR, **_FROM_12, "to": {"space"}, "itemsize": {1, 2}},
-        "of 16 channels and more 1.2-3.0; halved 1.1-2.4, plain 0.4-0.7. With jaxlib 0.10 and 0.11 as fast as plain",
+        "of 16 channels and more 1.2-3.0; halved 1.1-2.4, plain 0.4-0.7. With jaxlib 0.10 and 0.11 0.85-1.1 x plain",
     ),
     Choice(
         "cpu",

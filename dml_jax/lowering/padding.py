@@ -88,11 +88,11 @@ def _options(
         forms["windowed"] = lambda _, array: pad_in_windows(array, start, end, mode, partial(move, None))
     if joined := join_form(gather, made, devices):
         forms["joined"] = joined
-    axes = [sizes for sizes in zip(start, array.shape, end, strict=True) if sizes[0] or sizes[2]]
+    bordered = [sizes for sizes in zip(start, array.shape, end, strict=True) if sizes[0] or sizes[2]]
     case = {
         "itemsize": array.dtype.itemsize,
-        "axes": len(axes),
-        "aligned": gcd(*(size for sizes in axes for size in sizes), 16),  # divides every part
+        "axes": len(bordered),
+        "aligned": gcd(*(size for sizes in bordered for size in sizes), 16),  # divides every part
         "bytes": known_bytes(array, made),
         "devices": devices,
     }

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from functools import partial
+from math import prod
 
 import jax
 import jax.numpy as jnp
@@ -14,18 +15,18 @@ from jax.sharding import PartitionSpec as P
 from reduction_cases import COMPLEX, HALF, REDUCTIONS, as_type, exact, small, unsigned
 
 import dml_jax
-from dml_jax.lowering import hottest, sample
+from dml_jax.lowering import hottest, runs, sample
 
 pytestmark = pytest.mark.device
 
-COUNT = 1100  # three levels of blocks of the runs
+COUNT = 1100
 
 
-def distributions():
+def distributions(count=COUNT):
     rng = np.random.default_rng(5)
-    uniform, order = rng.integers(0, COUNT, COUNT), rng.permutation(COUNT)
-    zipf = (rng.zipf(1.3, COUNT) - 1) % COUNT
-    return [ids.astype(np.int32) for ids in (order, uniform, zipf, np.full(COUNT, 7), np.sort(zipf))]
+    uniform, order = rng.integers(0, count, count), rng.permutation(count)
+    zipf = (rng.zipf(1.3, count) - 1) % count
+    return [ids.astype(np.int32) for ids in (order, uniform, zipf, np.full(count, 7), np.sort(zipf))]
 
 
 def programs(forms, function, *arrays):
@@ -93,6 +94,20 @@ def test_forms_of_gradients(dtype, exhaustive):
                 expected = np.zeros_like(exact(cotangent))
                 np.add.at(expected, ids, exact(cotangent))
                 assert_same_bits(actual, as_type(expected, dtype))
+
+
+@pytest.mark.parametrize("dtype", sampled(["float32", "bfloat16"], ["bfloat16"]))
+def test_runs_of_blocks_of_every_level(dtype):
+    """The last one, of all blocks that are left, is unrolled if these are few, and otherwise a loop as the third is."""
+    rng, blocks = np.random.default_rng(16), (runs.FIRST_BLOCK, runs.SECOND_BLOCK, runs.LATER_BLOCK)
+    for left in (runs.UNROLLED - 3, runs.UNROLLED + 3):
+        count = prod(blocks) * left - 7
+        cotangent, every = small(rng, jnp.dtype(dtype), (count, 2)), distributions(count)
+        program = programs(("plain", "runs"), partial(flown_back, rows), every[0], [cotangent])[1]
+        for ids in every:
+            expected = np.zeros((count, 2))
+            np.add.at(expected, ids, exact(cotangent))
+            assert_same_bits(program(ids, [cotangent])[0], as_type(expected, jnp.dtype(dtype)))
 
 
 SUMMED = list(itertools.product(("bfloat16", "float16", "float8_e4m3fn"), ("chunks", "pulled"), ("clip", "fill")))

@@ -124,7 +124,8 @@ def form_of_rows(rows, width, dtype, ids, is_sorted):
 
 
 GRADIENTS = {
-    "a vocabulary, bfloat16": ((32000, 1024), jnp.bfloat16, 16384, {}, "runs"),
+    "a large vocabulary, bfloat16": ((128256, 1024), jnp.bfloat16, 65536, {}, "runs"),
+    "a vocabulary, bfloat16": ((32000, 1024), jnp.bfloat16, 16384, {}, "plain"),
     "a vocabulary, float32": ((32000, 1024), jnp.float32, 16384, {}, "plain"),
     "a vocabulary of which few are used, float32": ((32000, 1024), jnp.float32, 4096, {}, "filled"),
     "items of a shop": ((1000000, 64), jnp.float32, 1000000, {}, "sampled"),

@@ -335,7 +335,7 @@ def cases_of(rows: Sequence[Row], found: Iterator[Candidate], platform: str, mos
     """For each row up to `most` cases that choose it, first one for each of its values."""
     by_values: list[dict[tuple[Any, ...], list[Candidate]]] = [{} for _ in rows]
     for candidate in found:
-        for chosen in _choices(candidate):
+        for chosen in _choices(candidate, platform):
             for row, of in zip(rows, by_values, strict=True):
                 if chosen.rows.get(platform) is row.choice:
                     values = tuple(chosen.case[field] for field in row.choice.where if _is_listed(row, field))
@@ -347,11 +347,11 @@ def _is_listed(row: Row, field: str) -> bool:
     return not isinstance(row.choice.where[field], range)
 
 
-def _choices(candidate: Candidate) -> list[Any]:
+def _choices(candidate: Candidate, platform: str) -> list[Any]:
     arrays = candidate.case.make()
     with jax.enable_x64(candidate.case.needs_x64(arrays)), watch_choices() as seen:
         shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
-        jax.jit(candidate.function).trace(*shapes).lower(lowering_platforms=("cpu",))
+        jax.jit(candidate.function).trace(*shapes).lower(lowering_platforms=(platform,))
     return seen
 
 

@@ -53,7 +53,7 @@ def changes(function, form, *arrays):
 def chosen_on(platform, function, x):
     """The names of the forms that tables choose for a platform."""
     with choice.watch_choices() as seen:
-        jax.jit(function).lower(x)
+        jax.jit(function).trace(x).lower(lowering_platforms=(platform,))
     return {row.form for chosen in seen for name, row in chosen.rows.items() if name == platform}
 
 

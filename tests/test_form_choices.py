@@ -462,28 +462,45 @@ def test_cpus_choose_by_the_places_of_what_moves():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "rows", "columns", "form"),
+    ("dtype", "rows", "columns", "form", "since_11", "since_12"),
     [
-        ("float32", 4096, 4096, "panels"),
-        ("float16", 4000, 4001, "integers"),
-        ("bfloat16", 4000, 4001, "integers"),
-        ("float32", 4000, 4000, None),  # whose rows, of 16000 bytes, lie in all sets of a cache
-        ("float32", 32, 4096, None),  # few rows, which one set holds
-        ("float32", 128, 4096, None),
-        ("float32", 256, 4096, "panels"),
-        ("float64", 512, 4096, None),
-        ("float64", 768, 1024, "panels"),
-        ("float64", 1000, 1024, "panels"),
-        ("bfloat16", 11008, 4096, "panels"),
-        ("bfloat16", 4096, 11008, "panels"),
-        ("bfloat16", 32000, 512, "panels"),
-        ("uint8", 32000, 1024, "panels"),
-        ("uint8", 32000, 512, "panels"),
-        ("uint8", 32000, 256, None),
-        ("uint8", 4096, 4096, "panels"),
+        ("float32", 4096, 4096, "panels", "split", "split"),
+        ("float16", 4000, 4001, "integers", None, "split"),
+        ("bfloat16", 4000, 4001, "integers", "halved", "halved"),
+        ("float32", 4000, 4000, None, None, None),  # whose rows, of 16000 bytes, lie in all sets of a cache
+        ("float32", 32, 4096, None, None, None),  # few rows, which one set holds
+        ("float32", 128, 4096, None, "split", "split"),
+        ("float32", 256, 4096, "panels", "split", "split"),
+        ("float32", 5, 16384, None, "split", "split"),
+        ("float32", 16384, 9, None, None, None),
+        ("float64", 512, 4096, None, "split", "split"),
+        ("float64", 768, 1024, "panels", "split", "split"),
+        ("float64", 1000, 1024, "panels", "split", "split"),
+        ("bfloat16", 11008, 4096, "panels", "panels", "panels"),
+        ("bfloat16", 4096, 11008, "panels", "panels", "panels"),
+        ("bfloat16", 32000, 512, "panels", "panels", "panels"),
+        ("float16", 32000, 512, "panels", "split", "split"),
+        ("uint8", 32000, 1024, "panels", "split", "split"),
+        ("uint8", 32000, 512, "panels", "split", "split"),
+        ("uint8", 32000, 256, None, "split", "split"),
+        ("uint8", 4096, 4096, "panels", "split", "split"),
+        ("uint8", 4000, 4001, None, None, "split"),
+        ("uint8", 3, 65536, None, "halved", "halved"),
+        ("uint16", 65536, 7, None, "halved", "halved"),
     ],
 )
-def test_cpus_transpose_rows_that_evict_each_other_in_panels(dtype, rows, columns, form):
+def test_cpus_transpose_rows_by_the_release_of_jaxlib(dtype, rows, columns, form, since_11, since_12, with_jaxlib):
+    """Rows that evict each other in panels; later releases transpose what is split before, or halves."""
     x = jax.ShapeDtypeStruct((rows * columns,), dtype)
-    with jax.enable_x64(True):
-        assert chosen_on("cpu", lambda x: dml_jax.as_strided(x, (columns, rows), (1, columns)), x) == ({form} - {None})
+    for release, expected in ((10, form), (11, since_11), (12, since_12)):
+        with_jaxlib(release)
+        with jax.enable_x64(True):
+            found = chosen_on("cpu", lambda x: dml_jax.as_strided(x, (columns, rows), (1, columns)), x)
+        assert found == {expected} - {None}, release
+
+
+@pytest.mark.parametrize(("release", "form"), [(10, None), (11, "halved"), (12, "halved")])
+def test_short_runs_that_change_places_are_halved_with_new_releases_of_jaxlib(release, form, with_jaxlib):
+    with_jaxlib(release)
+    x = jax.ShapeDtypeStruct((4096 * 12 * 20,), np.float32)
+    assert chosen_on("cpu", lambda x: dml_jax.as_strided(x, (12, 4096, 20), (20, 240, 1)), x) == {form} - {None}

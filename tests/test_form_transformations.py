@@ -59,6 +59,8 @@ APPLIED = {
     "gather words": ("words", lambda x: dml_jax.gather(x, np.int32([[1, -1], [5, 0]]), 0), TABLE_ROWS),
     "gather_nd words": ("words", lambda x: dml_jax.gather_nd(x, np.int32([[1], [-1]])), TABLE_ROWS),
     "as_strided branched": ("branched", lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)), TABLE_ROWS),
+    "as_strided split": ("split", lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)), TABLE_ROWS),
+    "as_strided halved": ("halved", lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)), TABLE_ROWS),
     "as_strided panels": ("panels", lambda x: dml_jax.as_strided(x.reshape(-1), (6, 8), (1, 6)), TABLE_ROWS),
     "as_strided integers": (
         "integers",
@@ -292,6 +294,8 @@ def test_an_explicit_mesh(form, function, x):
     [
         "as_strided branched",
         "as_strided panels",
+        "as_strided split",
+        "as_strided halved",
         "as_strided integers",
         "as_strided_scatter copied",
         "gather bounded",

@@ -199,7 +199,8 @@ def test_views(dtype, which):
     buffer = random_bits((99,), dtype)
     assert_forms_equal_plain(["words"], [(view, buffer) for view in VIEWS[which]])
     dense = [partial(dml_jax.as_strided, sizes=n, strides=strides, offset=at) for n, strides, at in DENSE[which]]
-    assert_forms_equal_plain(["joined", "summed", *OF_MATRICES, "branched", "integers"], [(v, buffer) for v in dense])
+    forms = ["joined", "summed", *OF_MATRICES, "branched", "integers", "split", "halved"]
+    assert_forms_equal_plain(forms, [(v, buffer) for v in dense])
 
 
 def transposed(rows, columns, batch=1):

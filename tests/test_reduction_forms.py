@@ -231,7 +231,7 @@ NARROW = list(itertools.product([(np.float16, 0), (jnp.bfloat16, COPIED)], REDUC
 def test_few_updates_of_a_donated_table_of_narrow_floats(case):
     """Are computed beside the table, not in a wide copy of it."""
     (dtype, copies), reduction = case
-    table, rows = (jax.ShapeDtypeStruct((count, 64), dtype) for count in (1 << 16, 16))
+    table, rows = (jax.ShapeDtypeStruct((count, 64), dtype) for count in (1 << 17, 16))
     at = jax.ShapeDtypeStruct((16, 1), jnp.int32)
     function = jax.jit(partial(dml_jax.scatter_nd, reduction=reduction), donate_argnums=0)
     memory = function.lower(table, at, rows).compile().memory_analysis()

@@ -206,7 +206,9 @@ class _Runs:
         if order is not None:
             at = lax.optimization_barrier(order.at[at].get(mode="clip"))
         if block <= UNROLLED:
-            return reduce(self._combine, ([self._if(j < most, part) for part in source.rows(at[j])] for j in range(block)))
+            return reduce(
+                self._combine, ([self._if(j < most, part) for part in source.rows(at[j])] for j in range(block))
+            )
         terms = [self._if(step < most[None], part) for part in source.rows(at)]
         return lax.reduce(terms, [self.reduction.identity(part.dtype) for part in terms], self._combine, (0,))
 

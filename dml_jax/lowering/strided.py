@@ -24,6 +24,7 @@ from .bits import (
 from .bounded import never_one
 from .branches import in_branch
 from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
+from .in_halves import transpose_in_halves
 from .linear import linear, transpose_of
 from .matrices import matrices_of, ways_to_turn
 from .strided_reads import as_shown, as_stored, read_view
@@ -34,6 +35,8 @@ __all__ = ["TABLE", "view"]
 
 
 _MANY = 2**62
+_UP_TO_10, _FROM_11, _FROM_12 = ({"jaxlib": minors} for minors in (range(11), range(11, _MANY), range(12, _MANY)))
+_MOVES = {**_FROM_11, "is_dense": {True}, "is_cast": {False}}
 # On an H200, 256 MB; bandwidth as a part of a copy's in the same run.
 TABLE = (
     Choice(
@@ -150,28 +153,90 @@ TABLE = (
         {"itemsize": {2}, "short_side": range(5, 32)},
         "0.51-0.97; plain 0.42-0.84",
     ),
+    # On two cores of a Xeon, 12 MB and more into a bound output, jaxlib 0.11 and 0.12: bandwidth as a part of a copy's,
+    # and that of plain. Since 0.11 XLA:CPU transposes by blocks what it does not fuse with the split of a buffer, and
+    # writes halves that it puts together by loops over vectors.
+    Choice(
+        "cpu",
+        "halved",
+        {**_MOVES, "last_stride": {1}, "last_size": range(64)},
+        "runs of 48 elements 0.8-1.5 with 0.12 and 0.8-1.2 with 0.11; plain 0.12-0.50. Runs of 20 0.4-1.2; plain"
+        " 0.2-0.8. Of 64 elements 0.3-1.3; plain 0.4-1.5",
+    ),
+    Choice(
+        "cpu",
+        "halved",
+        {**_MOVES, "itemsize": {1, 2}, "columns": range(2, 8)},
+        "0.9-1.4 with 0.12 and 1.1-2.7 with 0.11; plain 0.2-1.0; split 0.6-1.3 and 0.5-0.6. Of 8 columns 0.9-1.4; plain"
+        " 0.8-1.6",
+    ),
+    Choice(
+        "cpu",
+        "halved",
+        {**_MOVES, "itemsize": {1, 2}, "rows": range(2, 9)},
+        "0.9-1.6 with 0.12 and 1.1-2.1 with 0.11; plain 0.1-1.3; split 0.7-1.1 and 0.5-1.8. Of 16 rows 0.7-0.9; split"
+        " 0.8-1.5",
+    ),
+    Choice(
+        "cpu",
+        "split",
+        {**_MOVES, "itemsize": {4}, "short_side": range(2, 8)},
+        "three and five rows or columns 1.0-2.0 with 0.12 and 0.8-1.1 with 0.11; plain 0.4-1.1. Of 8 1.0-1.6; plain"
+        " 0.8-1.7",
+    ),
+    Choice(
+        "cpu",
+        "split",
+        {**_MOVES, "itemsize": {1, 2, 4}, "aligned": {2**k for k in range(8, 13)}},
+        "of 1 and 2 bytes 0.4-0.9 with 0.12 and 0.3-1.0 with 0.11, of 4 0.4-0.9 and 0.2-0.8; plain 0.05-0.3, 0.1-0.5"
+        " and 0.1-0.7",
+    ),
+    Choice(
+        "cpu",
+        "split",
+        {**_MOVES, "itemsize": {8}, "aligned": {2**k for k in range(9, 13)}},
+        "0.3-1.0 with 0.12 and 0.4-0.7 with 0.11; plain 0.35-0.53 and 0.22-0.60. Of other rows 0.4-1.0; plain 0.4-1.0",
+    ),
+    Choice(
+        "cpu",
+        "split",
+        {**_MOVES, **_FROM_12, "itemsize": {1, 2}, "short_side": range(16, _MANY)},
+        "0.4-1.5; plain 0.15-0.8. With 0.11 0.2-1.1; plain 0.25-1.0",
+    ),
+    Choice(
+        "cpu",
+        "split",
+        {**_MOVES, "is_turned": {True}},
+        "0.25-0.48; plain 0.02-0.10, branched 0.06-0.17",
+    ),
     # On two cores of an EPYC and of a Xeon, 16 and 32 MB: matrices whose rows become columns, and lie so far apart that
     # few sets of the cache hold them. Panels take one thread, as torch does: 0.8-1.8 times as fast on the EPYC, 1.0-3.7
     # times on the Xeon, which reads few long rows of wide elements as fast in any order.
     Choice(
         "cpu",
         "panels",
-        {"itemsize": {4}, "rows": range(256, _MANY), "aligned": {1024, 2048, 4096}},
+        {**_UP_TO_10, "itemsize": {4}, "rows": range(256, _MANY), "aligned": {1024, 2048, 4096}},
         "1.1-7 times as fast as plain on the EPYC, 1.2-2.6 on the Xeon. There 0.65-0.95 times of matrices of up to 1 MB"
         " and of 256 rows of 64 KB, of which the latter are 2.9 times as fast on the EPYC",
     ),
     Choice(
         "cpu",
         "panels",
-        {"itemsize": {8}, "rows": range(768, _MANY), "aligned": {1024, 2048, 4096}},
+        {**_UP_TO_10, "itemsize": {8}, "rows": range(768, _MANY), "aligned": {1024, 2048, 4096}},
         "1.1-2 times as fast as plain. Of 64 to 512 rows 2 on the EPYC and 0.3-0.7 on the Xeon",
     ),
     Choice(
         "cpu",
         "panels",
-        {"itemsize": {1, 2}, "aligned": {1024, 2048, 4096}},
+        {**_UP_TO_10, "itemsize": {1, 2}, "aligned": {1024, 2048, 4096}},
         "multiples of 4096 bytes apart 3-9 times as fast as plain, others 1.9-3.7, of several matrices 0.9-2.4. Of one"
         " matrix branched is 1.1-2 times as fast as panels on the EPYC, but no faster than plain on the Xeon",
+    ),
+    Choice(
+        "cpu",
+        "panels",
+        {"is_half": {True}, "matrices": {1}, "rows": range(768, _MANY), "aligned": {1024, 2048, 4096}},
+        "with jaxlib 0.11 and 0.12 1.1-2.2 times as fast as plain. Of several matrices 0.5-0.8 times",
     ),
     Choice(
         "cpu",
@@ -182,20 +247,31 @@ TABLE = (
     Choice(
         "cpu",
         "panels",
-        {"itemsize": {1, 2}, "matrices": {1}, "aligned": {512}},
+        {**_UP_TO_10, "itemsize": {1, 2}, "matrices": {1}, "aligned": {512}},
         "on the Xeon 2.8 times as fast as plain of 1 byte, which branched is not",
     ),
-    # On two cores of an EPYC, 16 and 32 MB into a bound output, with jaxlib 0.10 and 0.12. Neighbours of the result lie
-    # so far apart that few sets of the cache hold them. XLA:CPU permutes what comes out of a branch by blocks, which it
-    # does not where it fuses the reshape of the buffer with it. Takes a temporary of the size of the view.
+    # On two cores of an EPYC, 16 and 32 MB into a bound output. Neighbours of the result lie so far apart that few sets
+    # of the cache hold them. XLA:CPU permutes what comes out of a branch by blocks, but not where it fuses the reshape
+    # of the buffer with it. Takes a temporary of the size of the view.
     Choice(
         "cpu",
         "branched",
-        {"itemsize": {1, 2}, "is_turned": {True}},
+        {**_UP_TO_10, "itemsize": {1, 2}, "is_turned": {True}},
         "2.4-8 times as fast as plain of 1 byte, 1.3-4 of 2; no more than plain of 4 bytes in some runs, nor of 8",
     ),
     # XLA:CPU vectorises no loop that moves floats of 16 bits one by one.
-    Choice("cpu", "integers", {"is_half": {True}}, "1.0-14 times as fast as plain: pixels 1.6 ms instead of 14"),
+    Choice(
+        "cpu",
+        "integers",
+        {**_UP_TO_10, "is_half": {True}},
+        "1.0-14 times as fast as plain: pixels 1.6 ms instead of 14. With jaxlib 0.11 and 0.12 0.2-2.4 times",
+    ),
+    Choice(
+        "cpu",
+        "halved",
+        {**_FROM_11, "is_half": {True}, "is_cast": {True}, "is_dense": {True}},
+        "of bfloat16 0.1-1.2; plain 0.1-0.9, 1.35 times as fast in the mean",
+    ),
 )
 
 # Bytes: a stride that is a multiple of it, and so many elements, meet in few sets of a cache.
@@ -246,6 +322,9 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
         forms["apart"] = as_bits(lambda _, buffer: _apart(buffer, layout), is_float)
     if devices == 1 and layout.is_dense:
         forms["branched"] = lambda _, buffer: _branched(buffer, layout)
+        forms["split"] = as_bits(lambda _, buffer: _split(buffer, layout), is_narrow)
+    if devices == 1 and is_permuted:
+        forms["halved"] = as_bits(lambda _, buffer: _halved(buffer, layout), is_narrow)
     if layout.is_dense and is_half(buffer.dtype):
         forms["integers"] = permute_as_integers(lambda _, buffer: read_view(buffer, layout))
     matrices = (matrices_of(layout) if layout.is_dense else None) or (0, 0, 0)
@@ -256,6 +335,7 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
         "itemsize": itemsize,
         "is_dense": layout.is_dense,
         "is_half": is_half(buffer.dtype),
+        "is_cast": is_narrow(buffer.dtype),
         "last_size": layout.sizes[-1] if layout.sizes else 1,
         "last_stride": layout.strides[-1] if layout.strides else 0,
         "run_aligned": _run_aligned(layout, itemsize),
@@ -302,6 +382,19 @@ def _apart(buffer: jax.Array, layout: Layout) -> jax.Array:
     """Permutes a dense view in a kernel of its own."""
     turned = transpose_apart(as_stored(buffer, layout), [layout.dims.index(d) for d in sorted(layout.dims)])
     return lax.broadcast_in_dim(turned, layout.sizes, sorted(layout.dims))
+
+
+def _split(buffer: jax.Array, layout: Layout) -> jax.Array:
+    """Permutes a dense view behind a barrier, so that XLA:CPU does not fuse the split of the buffer with it."""
+    shown = as_shown(lax.optimization_barrier(as_stored(buffer, layout)), layout)
+    return lax.broadcast_in_dim(shown, layout.sizes, sorted(layout.dims))
+
+
+def _halved(buffer: jax.Array, layout: Layout) -> jax.Array:
+    """Permutes the halves of a dense view, and puts them one after the other."""
+    stored, order = as_stored(buffer, layout), [layout.dims.index(d) for d in sorted(layout.dims)]
+    first = next(axis for axis, place in enumerate(order) if stored.shape[place] > 1)
+    return lax.broadcast_in_dim(transpose_in_halves(stored, order, first), layout.sizes, sorted(layout.dims))
 
 
 def _joined(buffer: jax.Array, layout: Layout) -> jax.Array:

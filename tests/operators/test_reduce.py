@@ -41,6 +41,7 @@ from dml_jax import (
     use_form,
 )
 from dml_jax.lowering import in_chunks
+from dml_jax.lowering.forms import JAXLIB
 
 pytestmark = pytest.mark.device
 
@@ -424,7 +425,8 @@ def test_long_rows_are_reduced_one_by_one_on_cpus_alone():
     for name, columns, platform in itertools.product(("sum", "max", "multiply"), (2**14, 2**15), ("cpu", "cuda")):
         traced = jax.jit(partial(reduce, function=name, axes=(0,))).trace(jax.ShapeDtypeStruct((8, columns), "float32"))
         found[name, columns, platform] = "while" in traced.lower(lowering_platforms=(platform,)).as_text()
-    assert {case for case, is_so in found.items() if is_so} == {("sum", 2**15, "cpu"), ("max", 2**15, "cpu")}
+    names = ("sum", "max") if JAXLIB < 11 else ("max",)
+    assert {case for case, is_so in found.items() if is_so} == {(name, 2**15, "cpu") for name in names}
 
 
 @pytest.mark.parametrize(

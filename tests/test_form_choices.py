@@ -289,7 +289,8 @@ CHOSEN_ON_A_CPU = {
 @pytest.mark.parametrize(
     ("function", "shape", "dtype", "mark", "expected"), CHOSEN_ON_A_CPU.values(), ids=CHOSEN_ON_A_CPU
 )
-def test_what_is_chosen_on_a_cpu(function, shape, dtype, mark, expected):
+def test_what_is_chosen_on_a_cpu_with_jaxlib_0_10(function, shape, dtype, mark, expected, with_jaxlib):
+    with_jaxlib(10)
     x = jax.ShapeDtypeStruct(shape, dtype)
     assert (mark in jax.jit(function).trace(x).lower(lowering_platforms=("cpu",)).as_text()) == expected
 

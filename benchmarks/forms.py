@@ -26,6 +26,7 @@ from dml_jax.bench import accumulate, cases
 from dml_jax.bench.case import Case, data, normal, random_indices
 from dml_jax.bench.contenders import Contender, JaxRun
 from dml_jax.bench.measuring import Effort, Measured, measure
+from dml_jax.files import write_whole
 from dml_jax.lowering.forms import JAXLIB, Choice, watch_choices
 
 __all__ = [
@@ -429,19 +430,19 @@ def _beside_plain(candidate: Candidate, effort: Effort) -> Beside:
         Contender(name, lambda _, turns, function=function: JaxRun(function, turns, bound=True))
         for name, function in functions.items()
     ]
-    seconds = [_time_compiling(candidate.case, function) for function in functions.values()]
+    seconds = [_time_compiling(Candidate(candidate.case, function)) for function in functions.values()]
     chosen, other = measure(candidate.case, contenders, effort)
     _check_bits(other)
     return Beside(other.low / chosen.low, *seconds)  # the quartile that others disturb least
 
 
-def _time_compiling(case: Case, function: Callable[..., Any]) -> float:
+def _time_compiling(candidate: Candidate) -> float:
     """Seconds to trace, lower and compile for the first time; XLA keeps what it tuned, and a second one takes less."""
-    arrays = case.make()
-    with jax.enable_x64(case.needs_x64(arrays)):
+    arrays = candidate.case.make()
+    with jax.enable_x64(candidate.case.needs_x64(arrays)):
         shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
         start = time.perf_counter()
-        jax.jit(function).lower(*shapes).compile()
+        jax.jit(candidate.function).lower(*shapes).compile()
         return time.perf_counter() - start
 
 
@@ -493,10 +494,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for row in named:
         if row not in rows:
             print(f"left out, as it is for several devices or another jaxlib: {row.name}", flush=True)  # noqa: T201
+    print(f"looking for cases of {len(rows)} rows, which takes minutes for all of them", file=sys.stderr)  # noqa: T201
     found = cases_of(rows, candidates(rows, size), platform, given.most)
     if missing := [row.name for row, each in zip(rows, found, strict=True) if not each]:
         sys.exit("error: no case chooses these rows; add one to benchmarks/forms.py:\n" + "\n".join(missing))
-    _time_compiling(found[0][0].case, found[0][0].case.call)  # the first program also loads the compiler
+    _time_compiling(found[0][0])  # the first program also loads the compiler
     gains = []
     for row, each in zip(rows, found, strict=True):
         try:
@@ -504,8 +506,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except ArithmeticError as error:
             sys.exit(f"error: {row.name}: {error}")
         print(report(gains[-1]), flush=True)  # noqa: T201
-    if given.json:
-        given.json.write_text(json.dumps([_stored(gain) for gain in gains], indent=1) + "\n")
+        if given.json:  # after every row, so that an interrupted run keeps what it measured
+            write_whole(given.json, (json.dumps([_stored(gain) for gain in gains], indent=1) + "\n").encode())
     marks = [mark for gain in gains for mark in gain.marks]
     counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in (LITTLE, SLOW))
     slow = sum(gain.is_slow for gain in gains)

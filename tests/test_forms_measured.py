@@ -8,6 +8,7 @@ import pytest
 
 import dml_jax
 from benchmarks import forms
+from dml_jax.bench import accumulate
 from dml_jax.bench.subjects import cases_of
 from dml_jax.lowering import depth_space, repeats
 from dml_jax.lowering.forms import Choice, forced_form
@@ -86,11 +87,35 @@ def test_a_row_that_gains_little_is_marked_and_the_longer_it_compiles_the_more_i
 def test_both_are_compiled_for_the_first_time(monkeypatch):
     """XLA:GPU keeps the tiles that it tuned, so that what is compiled again takes less."""
     order, seconds = [], iter((2.0, 1.5))
-    monkeypatch.setattr(forms, "_time_compiling", lambda case, function: order.append("compiled") or next(seconds))
+    monkeypatch.setattr(forms, "_time_compiling", lambda candidate: order.append("compiled") or next(seconds))
     measured = forms.measure
     monkeypatch.setattr(forms, "measure", lambda *given: order.append("measured") or measured(*given))
     assert forms._beside_plain(tiles(2**16)[0], forms.Effort(1, 0.0))[1:] == (2.0, 1.5)
     assert order == ["compiled", "compiled", "measured"]
+
+
+def test_a_gradient_is_measured_and_not_its_operator(monkeypatch, capsys):
+    case = accumulate.of_elements((64, 1024), 1, "float32", "uniform")
+    gradient = forms.Candidate(case, accumulate.gradient_of(case))
+    monkeypatch.setattr(forms, "candidates", lambda rows, size: iter([gradient]))
+    forms.main(["-k", " numbered: takes elements", "--rounds", "1"])
+    assert case.name in capsys.readouterr().out
+
+
+def test_an_interrupted_run_keeps_the_rows_that_it_measured(monkeypatch, tmp_path):
+    def measured(row, found, effort):
+        if row.table == "extremes":
+            raise KeyboardInterrupt
+        return forms.Gain(row, {"a": forms.Beside(1.0, 1.0, 1.0)})
+
+    monkeypatch.setattr(forms, "cases_of", lambda rows, found, platform, most: [tiles(2**16)[:1]] * len(rows))
+    monkeypatch.setattr(forms, "_gain", measured)
+    with pytest.raises(KeyboardInterrupt):
+        forms.main(["--json", str(tmp_path / "f.json")])
+    stored = [row["row"] for row in json.loads((tmp_path / "f.json").read_text())]
+    names = [row.name for row in forms.rows_of("cpu") if row.may_run]
+    assert 0 < len(stored) < len(names)
+    assert stored == names[: len(stored)]
 
 
 def test_a_row_without_a_case_is_an_error_that_names_it(monkeypatch, capsys):

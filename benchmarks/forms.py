@@ -122,7 +122,6 @@ def candidates(rows: Sequence[Row], size: int) -> Iterator[Candidate]:
 # Gradients that the benchmark of them lacks: rows, width, number of indices, type, distribution; and of long rows.
 GRADIENTS = (
     (1024, 1024, 8192, "bfloat16", "uniform"),
-    (128256, 1024, 16384, "float32", "uniform"),
     (1000000, 64, 65536, "float32", "uniform"),
     *((16384, 32, 262144, "float64", kind) for kind in ("uniform", "Zipf")),
 )

@@ -169,7 +169,8 @@ def _values(allowed: Any, usual: Sequence[Any]) -> Sequence[Any]:
     return sorted(allowed) if allowed else usual
 
 
-# Bytes of an element, sizes in memory, and the order of the dimensions of a view; the first size grows with the data.
+# Bytes of an element or its type, sizes in memory, and the order of the dimensions of a view; the first size grows with
+# the data.
 TURNED = (
     (1, (8192, 32, 128), (1, 0, 2)),
     (1, (1, 4096, 11008), (0, 2, 1)),
@@ -189,6 +190,10 @@ TURNED = (
     (8, (1024, 1024), (1, 0)),
     (1, (64, 64, 4096), (2, 1, 0)),
     (2, (64, 64, 4096), (2, 1, 0)),
+    ("bfloat16", (1024, 1024), (1, 0)),
+    ("bfloat16", (1, 56, 56, 64), (0, 3, 1, 2)),
+    (4, (1, 224, 224, 3), (0, 3, 1, 2)),
+    (4, (1, 3, 224, 224), (0, 2, 3, 1)),
     *(
         (itemsize, (1, *sizes), order)
         for itemsize in (1, 2)
@@ -254,15 +259,16 @@ def _others(size: int) -> Iterator[Case]:
             size,
             tolerance=2**-16,
         )
-    for itemsize, (first, *sizes), order in TURNED:
-        shape = max(first, size // (itemsize * prod(sizes))), *sizes
+    for kind, (first, *sizes), order in TURNED:
+        of_one, name = (kind, f"{kind} bytes") if isinstance(kind, int) else (jnp.dtype(kind).itemsize, kind)
+        shape = max(first, size // (of_one * prod(sizes))), *sizes
         count = prod(shape)
         yield Case(
             "as_strided",
-            f"{'x'.join(map(str, shape))} with dimensions {order}, {itemsize} bytes",
+            f"{'x'.join(map(str, shape))} with dimensions {order}, {name}",
             {"sizes": tuple(shape[d] for d in order), "strides": tuple(prod(shape[d + 1 :]) for d in order)},
-            lambda n=count, itemsize=itemsize: (data((n,), itemsize),),
-            2 * count * itemsize,
+            lambda n=count, kind=kind: (data((n,), kind),),
+            2 * count * of_one,
         )
     cold = 2**26  # bytes of a table that no cache holds
     warm_rows = (1, 24, 0), (2, 24, 0), (4, 24, 0)

@@ -37,6 +37,7 @@ __all__ = ["TABLE", "view"]
 _MANY = 2**62
 _UP_TO_10, _FROM_11, _FROM_12 = ({"jaxlib": minors} for minors in (range(11), range(11, _MANY), range(12, _MANY)))
 _MOVES = {**_FROM_11, "is_dense": {True}, "is_cast": {False}}
+_BFLOAT16 = {**_FROM_11, "is_half": {True}, "is_cast": {True}}
 # On an H200, 256 MB; bandwidth as a part of a copy's in the same run.
 TABLE = (
     Choice(
@@ -153,61 +154,46 @@ TABLE = (
         {"itemsize": {2}, "short_side": range(5, 32)},
         "0.51-0.97; plain 0.42-0.84",
     ),
-    # On two cores of a Xeon, 12 MB and more into a bound output, jaxlib 0.11 and 0.12: bandwidth as a part of a copy's,
-    # and that of plain. Since 0.11 XLA:CPU transposes by blocks what it does not fuse with the split of a buffer, and
-    # writes halves that it puts together by loops over vectors.
+    # On two cores of an EPYC, 1 and 16 MB into a bound output, jaxlib 0.11 and 0.12: times as fast as plain. Since 0.11
+    # XLA:CPU transposes by blocks what it does not fuse with the split of a buffer, and writes halves that it puts
+    # together by loops over vectors.
     Choice(
         "cpu",
         "halved",
-        {**_MOVES, "last_stride": {1}, "last_size": range(64)},
-        "runs of 48 elements 0.8-1.5 with 0.12 and 0.8-1.2 with 0.11; plain 0.12-0.50. Runs of 20 0.4-1.2; plain"
-        " 0.2-0.8. Of 64 elements 0.3-1.3; plain 0.4-1.5",
-    ),
-    Choice(
-        "cpu",
-        "halved",
-        {**_MOVES, "itemsize": {1, 2}, "columns": range(2, 8)},
-        "0.9-1.4 with 0.12 and 1.1-2.7 with 0.11; plain 0.2-1.0; split 0.6-1.3 and 0.5-0.6. Of 8 columns 0.9-1.4; plain"
-        " 0.8-1.6",
+        {**_MOVES, "last_stride": {1}},
+        "times plain: runs of 72 elements and more 1.0-6 with 0.12 and 1.0-2.8 with 0.11, of 64 0.8-1.9 and 0.6-2.1, of"
+        " 20 2.0-3.4 and 1.2-2.6; on a Xeon 1.5-12 of 48, 0.7-0.9 of 64",
     ),
     Choice(
         "cpu",
         "halved",
-        {**_MOVES, "itemsize": {1, 2}, "rows": range(2, 9)},
-        "0.9-1.6 with 0.12 and 1.1-2.1 with 0.11; plain 0.1-1.3; split 0.7-1.1 and 0.5-1.8. Of 16 rows 0.7-0.9; split"
-        " 0.8-1.5",
+        {**_MOVES, "short_side": range(2, 8)},
+        "times plain: of 1 and 2 bytes 1.6-90 with 0.12 and 1.7-37 with 0.11; split 0.6-18. Of 4 and 8 0.8-6.6 and"
+        " 1.5-8.4; split 0.6-4.7. Of 8 columns 0.8-0.95 with 0.12; split 1.0-1.35",
     ),
     Choice(
         "cpu",
         "split",
-        {**_MOVES, "itemsize": {4}, "short_side": range(2, 8)},
-        "three and five rows or columns 1.0-2.0 with 0.12 and 0.8-1.1 with 0.11; plain 0.4-1.1. Of 8 1.0-1.6; plain"
-        " 0.8-1.7",
+        {**_MOVES, **_FROM_12},
+        "0.9-27 times plain; halved 0.8-15",
     ),
     Choice(
         "cpu",
         "split",
-        {**_MOVES, "itemsize": {1, 2, 4}, "aligned": {2**k for k in range(8, 13)}},
-        "of 1 and 2 bytes 0.4-0.9 with 0.12 and 0.3-1.0 with 0.11, of 4 0.4-0.9 and 0.2-0.8; plain 0.05-0.3, 0.1-0.5"
-        " and 0.1-0.7",
-    ),
-    Choice(
-        "cpu",
-        "split",
-        {**_MOVES, "itemsize": {8}, "aligned": {2**k for k in range(9, 13)}},
-        "0.3-1.0 with 0.12 and 0.4-0.7 with 0.11; plain 0.35-0.53 and 0.22-0.60. Of other rows 0.4-1.0; plain 0.4-1.0",
-    ),
-    Choice(
-        "cpu",
-        "split",
-        {**_MOVES, **_FROM_12, "itemsize": {1, 2}, "short_side": range(16, _MANY)},
-        "0.4-1.5; plain 0.15-0.8. With 0.11 0.2-1.1; plain 0.25-1.0",
+        {**_MOVES, "aligned": {512, 1024, 2048, 4096}},
+        "0.9-19 times plain; halved 0.7-2.1. Of 256 bytes 0.8-1.2; halved 1.2-2.1",
     ),
     Choice(
         "cpu",
         "split",
         {**_MOVES, "is_turned": {True}},
-        "0.25-0.48; plain 0.02-0.10, branched 0.06-0.17",
+        "2.4-16 times plain; halved 0.6-1.1",
+    ),
+    Choice(
+        "cpu",
+        "halved",
+        _MOVES,
+        "1.2-5.3 times plain of 4 and 8 bytes, 0.8-5.1 of 1 and 2; split 0.7-4.1 and 0.3-2.4",
     ),
     # On two cores of an EPYC and of a Xeon, 16 and 32 MB: matrices whose rows become columns, and lie so far apart that
     # few sets of the cache hold them. Panels take one thread, as torch does: 0.8-1.8 times as fast on the EPYC, 1.0-3.7
@@ -235,13 +221,13 @@ TABLE = (
     Choice(
         "cpu",
         "panels",
-        {"is_half": {True}, "matrices": {1}, "rows": range(768, _MANY), "aligned": {1024, 2048, 4096}},
-        "with jaxlib 0.11 and 0.12 1.1-2.2 times as fast as plain. Of several matrices 0.5-0.8 times",
-    ),
-    Choice(
-        "cpu",
-        "panels",
-        {"itemsize": {1, 2}, "row_bytes": range(4096, _MANY), "columns_aligned": {4096}, "aligned": {256, 512}},
+        {
+            **_UP_TO_10,
+            "itemsize": {1, 2},
+            "row_bytes": range(4096, _MANY),
+            "columns_aligned": {4096},
+            "aligned": {256, 512},
+        },
         "1.6-4.7 times as fast as plain, 1.3-4 as branched",
     ),
     Choice(
@@ -266,11 +252,18 @@ TABLE = (
         {**_UP_TO_10, "is_half": {True}},
         "1.0-14 times as fast as plain: pixels 1.6 ms instead of 14. With jaxlib 0.11 and 0.12 0.2-2.4 times",
     ),
+    # bfloat16 moves as integers.
+    Choice(
+        "cpu",
+        "panels",
+        {**_BFLOAT16, "matrices": {1}, "rows": range(768, _MANY), "aligned": {1024, 2048, 4096}},
+        "1.1-3.5 times as fast as plain. Of several matrices 0.5-0.8 times, of less aligned rows 0.15-0.5 times",
+    ),
     Choice(
         "cpu",
         "halved",
-        {**_FROM_11, "is_half": {True}, "is_cast": {True}, "is_dense": {True}},
-        "of bfloat16 0.1-1.2; plain 0.1-0.9, 1.35 times as fast in the mean",
+        {**_BFLOAT16, "is_dense": {True}},
+        "0.1-1.2; plain 0.1-0.9, 1.35 times as fast in the mean",
     ),
 )
 
@@ -322,8 +315,8 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
         forms["apart"] = as_bits(lambda _, buffer: _apart(buffer, layout), is_float)
     if devices == 1 and layout.is_dense:
         forms["branched"] = lambda _, buffer: _branched(buffer, layout)
-        forms["split"] = as_bits(lambda _, buffer: _split(buffer, layout), is_narrow)
     if devices == 1 and is_permuted:
+        forms["split"] = as_bits(lambda _, buffer: _split(buffer, layout), is_narrow)
         forms["halved"] = as_bits(lambda _, buffer: _halved(buffer, layout), is_narrow)
     if layout.is_dense and is_half(buffer.dtype):
         forms["integers"] = permute_as_integers(lambda _, buffer: read_view(buffer, layout))

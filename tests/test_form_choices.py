@@ -500,6 +500,23 @@ def test_cpus_transpose_rows_by_the_release_of_jaxlib(dtype, rows, columns, form
         assert found == {expected} - {None}, release
 
 
+@pytest.mark.parametrize(
+    ("order", "forms"),
+    [
+        ((3, 2, 1, 0), (None, "halved", "split")),
+        ((0, 3, 2, 1), (None, "halved", "split")),
+        ((1, 2, 0, 3), (None, "halved", "halved")),  # runs of the last dimension stay
+        ((0, 1, 2, 3), (None, None, None)),  # nothing changes places
+    ],
+)
+def test_cpus_permute_any_dimensions_by_the_release_of_jaxlib(order, forms, with_jaxlib):
+    sizes, strides, x = (20, 30, 50, 7), (10500, 350, 7, 1), jax.ShapeDtypeStruct((210000,), np.float32)
+    seen = lambda x: dml_jax.as_strided(x, [sizes[d] for d in order], [strides[d] for d in order])  # noqa: E731
+    for release, expected in zip((10, 11, 12), forms, strict=True):
+        with_jaxlib(release)
+        assert chosen_on("cpu", seen, x) == {expected} - {None}, release
+
+
 @pytest.mark.parametrize(("release", "form"), [(10, None), (11, "halved"), (12, "halved")])
 def test_short_runs_that_change_places_are_halved_with_new_releases_of_jaxlib(release, form, with_jaxlib):
     with_jaxlib(release)

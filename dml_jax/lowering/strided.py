@@ -37,6 +37,7 @@ __all__ = ["TABLE", "view"]
 _MANY = 2**62
 _UP_TO_10, _FROM_11, _FROM_12 = ({"jaxlib": minors} for minors in (range(11), range(11, _MANY), range(12, _MANY)))
 _MOVES = {**_FROM_11, "is_dense": {True}, "is_cast": {False}}
+_MOVES_11 = {**_MOVES, "jaxlib": {11}}
 _BFLOAT16 = {**_FROM_11, "is_half": {True}, "is_cast": {True}}
 # On an H200, 256 MB; bandwidth as a part of a copy's in the same run.
 TABLE = (
@@ -180,19 +181,19 @@ TABLE = (
     Choice(
         "cpu",
         "split",
-        {**_MOVES, "aligned": {512, 1024, 2048, 4096}},
+        {**_MOVES_11, "aligned": {512, 1024, 2048, 4096}},
         "0.9-19 times plain; halved 0.7-2.1. Of 256 bytes 0.8-1.2; halved 1.2-2.1",
     ),
     Choice(
         "cpu",
         "split",
-        {**_MOVES, "is_turned": {True}},
+        {**_MOVES_11, "is_turned": {True}},
         "2.4-16 times plain; halved 0.6-1.1",
     ),
     Choice(
         "cpu",
         "halved",
-        _MOVES,
+        _MOVES_11,
         "1.2-5.3 times plain of 4 and 8 bytes, 0.8-5.1 of 1 and 2; split 0.7-4.1 and 0.3-2.4",
     ),
     # On two cores of an EPYC and of a Xeon, 16 and 32 MB: matrices whose rows become columns, and lie so far apart that

@@ -17,6 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 import dml_jax
 from dml_jax import ConstraintError, use_form
+from dml_jax.core.stored import StoredTensor
 from dml_jax.lowering import (
     along,
     combine,
@@ -515,6 +516,16 @@ def test_cpus_permute_any_dimensions_by_the_release_of_jaxlib(order, forms, with
     for release, expected in zip((10, 11, 12), forms, strict=True):
         with_jaxlib(release)
         assert chosen_on("cpu", seen, x) == {expected} - {None}, release
+
+
+@pytest.mark.parametrize("release", [11, 12])
+def test_an_operand_in_channels_last_stays_plain_so_that_its_operator_fuses_with_it(release, with_jaxlib):
+    with_jaxlib(release)
+    desc = dml_jax.TensorDesc("FLOAT32", (2, 64, 16, 24), (24576, 1, 1536, 64))
+    x = jax.ShapeDtypeStruct((49152,), np.float32)
+    assert chosen_on("cpu", StoredTensor(desc, words=False).view, x) == set()
+    seen = lambda x: dml_jax.as_strided(x, desc.sizes, desc.strides)  # noqa: E731
+    assert chosen_on("cpu", seen, x) == {"split" if release == 12 else "halved"}
 
 
 @pytest.mark.parametrize(("release", "form"), [(10, None), (11, "halved"), (12, "halved")])

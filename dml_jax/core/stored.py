@@ -53,7 +53,7 @@ class StoredTensor:
 
     def view(self, buffer: jax.Array) -> jax.Array:
         """Returns the tensor as an array; the buffer has at least its span."""
-        return view(buffer, self.layout, forced_form())
+        return view(buffer, self.layout, forced_form(), is_operand=True)
 
     def place(self, array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Returns a buffer, in this shape, that holds the tensor; elements that no coordinate addresses are 0."""

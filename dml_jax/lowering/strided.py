@@ -36,9 +36,11 @@ __all__ = ["TABLE", "view"]
 
 _MANY = 2**62
 _UP_TO_10, _FROM_11, _FROM_12 = ({"jaxlib": minors} for minors in (range(11), range(11, _MANY), range(12, _MANY)))
-_MOVES = {**_FROM_11, "is_dense": {True}, "is_cast": {False}}
+# Barriers and halves keep XLA from fusing a view with the operator that reads it, such as one of channels last.
+_ALONE = {**_FROM_11, "is_operand": {False}}
+_MOVES = {**_ALONE, "is_dense": {True}, "is_cast": {False}}
 _MOVES_11 = {**_MOVES, "jaxlib": {11}}
-_BFLOAT16 = {**_FROM_11, "is_half": {True}, "is_cast": {True}}
+_BFLOAT16 = {**_ALONE, "is_half": {True}, "is_cast": {True}}
 # On an H200, 256 MB; bandwidth as a part of a copy's in the same run.
 TABLE = (
     Choice(
@@ -276,8 +278,10 @@ PAGE = 4096
 TILE = 2**14
 
 
-def view(buffer: Any, layout: Layout, form: str | None, deterministic: bool = False) -> jax.Array:
-    """Reads a view that lies inside `buffer`; `form` is the forced one, or None."""
+def view(
+    buffer: Any, layout: Layout, form: str | None, deterministic: bool = False, *, is_operand: bool = False
+) -> jax.Array:
+    """Reads a view that lies inside `buffer`; `form` is the forced one, or None; an operator reads an operand."""
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         wide = wide_type(cotangent.dtype)  # what is read more than once is added up in it, and rounded once
@@ -285,7 +289,7 @@ def view(buffer: Any, layout: Layout, form: str | None, deterministic: bool = Fa
         (added,) = read(None, cotangent.astype(wide), [like[0].astype(wide)])
         return [narrow_apart(added, cotangent.dtype)]
 
-    options = partial(_options, *shapes_of(buffer), layout)
+    options = partial(_options, *shapes_of(buffer), layout, is_operand)
     adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)
     if not adds_up and is_plain(options, TABLE, form):
         move = lambda _, buffer: read_view(buffer, layout)  # noqa: E731
@@ -294,7 +298,7 @@ def view(buffer: Any, layout: Layout, form: str | None, deterministic: bool = Fa
     return linear(choose_form(options, TABLE, form), back)(None, buffer)
 
 
-def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
+def _options(buffer: jax.Array, layout: Layout, is_operand: bool, devices: int) -> Options:
     forms: dict[str, Form] = {"plain": _plain(buffer.dtype, layout, devices)}
     if is_key(buffer) or not known_bytes(buffer) or 0 in layout.sizes:
         return forms, {"bytes": 0}
@@ -328,6 +332,7 @@ def _options(buffer: jax.Array, layout: Layout, devices: int) -> Options:
     case = {
         "itemsize": itemsize,
         "is_dense": layout.is_dense,
+        "is_operand": is_operand,
         "is_half": is_half(buffer.dtype),
         "is_cast": is_narrow(buffer.dtype),
         "last_size": layout.sizes[-1] if layout.sizes else 1,

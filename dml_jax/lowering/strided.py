@@ -281,7 +281,15 @@ TILE = 2**14
 def view(
     buffer: Any, layout: Layout, form: str | None, deterministic: bool = False, *, is_operand: bool = False
 ) -> jax.Array:
-    """Reads a view that lies inside `buffer`; `form` is the forced one, or None; an operator reads an operand."""
+    """Reads a view that lies inside `buffer`.
+
+    Args:
+      buffer: of one dimension.
+      layout: of the view, in elements.
+      form: the name of the forced one, or None.
+      deterministic: whether the gradient adds up in one order.
+      is_operand: whether an operator reads the view, which XLA is then to fuse with it.
+    """
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         wide = wide_type(cotangent.dtype)  # what is read more than once is added up in it, and rounded once

@@ -1,7 +1,8 @@
 """What became slower from one release of jax to another: `python -m benchmarks.releases 0.10.2 0.11.2`.
 
 Runs the quick cases of the benchmark under each release, in an environment of its own that pip fills, with this Python.
-Each case is measured in units of a copy in the same run; the first release named is what the others are compared with.
+Times are in units of what NumPy takes in the same run, in the mean over its cases: some releases copy faster than others.
+The first release named is what the others are compared with.
 """
 
 import argparse
@@ -12,14 +13,16 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 
-from dml_jax.bench.results import Results, regressions
+from dml_jax.bench.results import Results
 
-__all__ = ["compared", "environment", "main", "median_of"]
+__all__ = ["compared", "environment", "main", "times_of"]
+
+# A case and a contender, or "copy", to a time in units of NumPy's.
+Times = Mapping[tuple[str, str], float]
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPLETE = "complete"  # a file that an environment has when all of it is installed
@@ -32,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("releases", nargs="+", type=_release, metavar="RELEASE", help="of jax, two or more: 0.10.2")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="keep the environments here, for another time")
     parser.add_argument("--runs", type=int, default=3, metavar="N", help="of each release, in turn; medians count (3)")
-    parser.add_argument("--tolerance", type=float, default=0.15, metavar="PART", help="that may be lost (0.15)")
+    parser.add_argument("--tolerance", type=float, default=0.15, metavar="PART", help="of the speed to lose (0.15)")
     parser.add_argument("-k", metavar="PATTERN", help="only cases with this in their names, as of dml-jax bench")
     given = parser.parse_args(arguments)
     if len(set(given.releases)) < 2:
@@ -45,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(f"error: {error}")
         except KeyboardInterrupt:
             sys.exit(TOO_LATE)
-    results = {release: median_of([run[release] for run in runs]) for release in pythons}
-    lines, slower = compared(results, given.tolerance)
+    times = {release: times_of([run[release] for run in runs]) for release in pythons}
+    lines, slower = compared(times, given.tolerance)
     print("\n".join(lines))  # noqa: T201
     if slower:
         sys.exit(1)
@@ -112,35 +115,56 @@ def _checked(command: Sequence[str], failure: str, env: dict[str, str] | None = 
         raise RuntimeError(f"{failure}: {last}")
 
 
-def median_of(runs: Sequence[Results]) -> Results:
-    """The last run, with the median of every case's part of a copy."""
-    of_copy: dict[tuple[str, str], list[float]] = {}
+def times_of(runs: Sequence[Results]) -> Times:
+    """How long everything took: the medians of runs, each in units of what NumPy took in it."""
+    found: dict[tuple[str, str], list[float]] = {}
     for run in runs:
+        # Without NumPy's cases, as -k may leave them out, nothing tells a machine that is slower for a while.
+        unit = geometric_mean([row.seconds for row in run.rows if row.contender == "NumPy"] or [1.0])
         for row in run.rows:
-            of_copy.setdefault((row.case, row.contender), []).append(row.of_copy)
-    last = runs[-1]
-    return replace(last, rows=tuple(replace(r, of_copy=median(of_copy[r.case, r.contender])) for r in last.rows))
+            found.setdefault((row.case, row.contender), []).append(row.seconds / unit)
+            if row.contender == "dml_jax":
+                found.setdefault((row.case, "copy"), []).append(row.seconds * row.of_copy / unit)
+    return {measured: median(times) for measured, times in found.items()}
 
 
-def compared(results: dict[str, Results], tolerance: float) -> tuple[list[str], int]:
+def compared(times: Mapping[str, Times], tolerance: float) -> tuple[list[str], int]:
     """Each release beside the first one: lines to print, and how many measurements are slower.
 
     Args:
-      results: of each release.
-      tolerance: the part of the ratio to a copy that may be lost.
+      times: of each release.
+      tolerance: the part of the speed that may be lost.
     """
-    (first, old), *others = results.items()
+    (first, old), *others = times.items()
     lines, slower = [], 0
     for release, new in others:
-        count, found = regressions(old, new, tolerance)
-        missing = {row.case for row in old.rows} ^ {row.case for row in new.rows}
+        longer = {measured: new[measured] / old[measured] for measured in old if measured in new}
+        ours = [measured for measured in longer if measured[1] in ("dml_jax", "fresh")]
+        lost = [measured for measured in ours if longer[measured] * (1 - tolerance) > 1]
+        missing = {case for case, _ in old.keys() ^ new.keys()}
         lines.append(
-            f"jax {release} beside {first}: {count} measurements, {len(found)} slower by more than {tolerance:.0%}"
+            f"jax {release} beside {first}: {len(ours)} measurements, {len(lost)} slower by more than {tolerance:.0%};"
+            f" {_in_the_mean(longer)}"
         )
-        lines += [f"  slower: {line}" for line in found]
+        lines += [f"  slower: {_line(longer, *measured)}" for measured in lost]
         lines += [f"  measured under one of them only: {case}" for case in sorted(missing)]
-        slower += len(found)
+        slower += len(lost)
     return lines, slower
+
+
+def _in_the_mean(longer: Times) -> str:
+    """What the release means for all cases, and for a copy."""
+    means = {
+        name: geometric_mean([times for (_, contender), times in longer.items() if contender == name] or [1.0])
+        for name in ("dml_jax", "jnp", "copy")
+    }
+    return "times as long, in the mean: " + ", ".join(f"{name} {mean:.2f}" for name, mean in means.items())
+
+
+def _line(longer: Times, case: str, contender: str) -> str:
+    """Whether it is the release, or the form that was chosen for it, says what jax.numpy lost."""
+    beside = f", jnp {longer[case, 'jnp']:.2f}" if (case, "jnp") in longer else ""
+    return f"{case}, {contender}: {longer[case, contender]:.2f} times as long{beside}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Releases of jax beside each other: medians, what is slower, and environments that are complete or made anew."""
 
 import subprocess
-from dataclasses import replace
 
 import pytest
 
@@ -10,35 +9,68 @@ from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
 
 
-def row(case="a case", of_copy=0.5, contender="dml_jax"):
-    return Measured(case, "gather", contender, 2**20, 1e-3, 0.9e-3, 1.2e-3, of_copy, True)
+def row(case="a case", seconds=1e-3, contender="dml_jax", of_copy=0.5):
+    return Measured(case, "gather", contender, 2**20, seconds, 0.9e-3, 1.2e-3, of_copy, True)
 
 
 def run(*rows):
     return Results("a device", "2026-01-01T00:00:00+00:00", {"jax": "0.10.2"}, rows)
 
 
-def test_the_median_of_the_runs_counts():
-    of = releases.median_of([run(row(of_copy=part), row("other", 1.0)) for part in (0.1, 0.8, 0.7)])
-    assert [(r.case, r.of_copy) for r in of.rows] == [("a case", 0.7), ("other", 1.0)]
+def test_times_are_in_units_of_numpys():
+    """The machine of the second run is half as fast, and the third run was disturbed."""
+    runs = [
+        run(row(), row(contender="NumPy", seconds=2e-3), row("other", 4e-3, "NumPy")),
+        run(row(seconds=2e-3), row(contender="NumPy", seconds=4e-3), row("other", 8e-3, "NumPy")),
+        run(row(seconds=9e-3), row(contender="NumPy", seconds=2e-3), row("other", 4e-3, "NumPy")),
+    ]
+    times = releases.times_of(runs)
+    assert times["a case", "dml_jax"] == pytest.approx(8**-0.5)
+    assert times["a case", "copy"] == pytest.approx(0.5 * 8**-0.5)
+    assert times["other", "NumPy"] == pytest.approx(2**0.5)
+
+
+def test_without_cases_of_numpy_times_are_seconds():
+    assert releases.times_of([run(row())])["a case", "dml_jax"] == 1e-3
 
 
 def test_what_is_slower_than_under_the_first_release_is_told():
-    results = {
-        "1.0": run(row(), row("even"), row("gone")),
-        "1.1": run(row(of_copy=0.4), row("even", 0.45)),
-        "1.2": run(row(of_copy=0.6), row("even", 0.1), row("gone"), row("even", 0.1, "jnp")),
+    """A faster copy makes nothing slower."""
+    times = {
+        "1.0": {
+            ("a case", "dml_jax"): 1.0,
+            ("a case", "copy"): 1.0,
+            ("even", "dml_jax"): 1.0,
+            ("gone", "dml_jax"): 1.0,
+        },
+        "1.1": {("a case", "dml_jax"): 1.25, ("a case", "copy"): 0.5, ("even", "dml_jax"): 1.1},
+        "1.2": {
+            ("a case", "dml_jax"): 0.8,
+            ("a case", "copy"): 1.0,
+            ("even", "dml_jax"): 5.0,
+            ("gone", "dml_jax"): 2.0,
+        },
     }
-    lines, slower = releases.compared(results, 0.15)
+    lines, slower = releases.compared(times, 0.15)
     assert lines == [
-        "jax 1.1 beside 1.0: 2 measurements, 1 slower by more than 15%",
-        "  slower: a case, dml_jax: 0.40 of a copy, and it was 0.50",
+        "jax 1.1 beside 1.0: 2 measurements, 1 slower by more than 15%;"
+        " times as long, in the mean: dml_jax 1.17, jnp 1.00, copy 0.50",
+        "  slower: a case, dml_jax: 1.25 times as long",
         "  measured under one of them only: gone",
-        "jax 1.2 beside 1.0: 3 measurements, 1 slower by more than 15%",
-        "  slower: even, dml_jax: 0.10 of a copy, and it was 0.50",
+        "jax 1.2 beside 1.0: 3 measurements, 2 slower by more than 15%;"
+        " times as long, in the mean: dml_jax 2.00, jnp 1.00, copy 1.00",
+        "  slower: even, dml_jax: 5.00 times as long",
+        "  slower: gone, dml_jax: 2.00 times as long",
     ]
-    assert slower == 2
-    assert releases.compared({"1.0": results["1.0"], "1.1": results["1.0"]}, 0.15)[1] == 0
+    assert slower == 3
+    assert releases.compared({"1.0": times["1.0"], "1.1": times["1.0"]}, 0.15)[1] == 0
+
+
+def test_a_slower_case_says_what_jax_numpy_lost():
+    """The release then, and not the form that is chosen for it."""
+    old, new = ({("a case", "dml_jax"): time, ("a case", "jnp"): 2 * time} for time in (1.0, 3.0))
+    (_, line), _ = releases.compared({"1.0": old, "1.1": new}, 0.15)
+    assert line == "  slower: a case, dml_jax: 3.00 times as long, jnp 3.00"
 
 
 @pytest.fixture
@@ -112,9 +144,9 @@ def test_mistakes_are_told(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("part", "code"), [(0.5, None), (0.1, 1)])
-def test_slower_releases_end_with_1(tmp_path, monkeypatch, commands, capsys, part, code):
-    found = {"0.10.0": run(row()), "0.10.2": run(replace(row(), of_copy=part))}
+@pytest.mark.parametrize(("seconds", "code"), [(1e-3, None), (2e-3, 1)])
+def test_slower_releases_end_with_1(tmp_path, monkeypatch, commands, capsys, seconds, code):
+    found = {"0.10.0": run(row()), "0.10.2": run(row(seconds=seconds))}
     monkeypatch.setattr(releases, "_measured", lambda python, release, *_: found[release])
     arguments = ["0.10.0", "0.10.2", "--folder", str(tmp_path), "--runs", "1"]
     if code:

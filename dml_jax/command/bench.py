@@ -367,6 +367,10 @@ def _show_regressions(old: Results, new: Results, tolerance: float) -> None:
     count, lines = regressions(old, new, tolerance)
     if old.device != new.device:
         click.echo(f"Note: the old run was on {old.device}.", err=True)
+    if old.versions.get("jaxlib") != new.versions.get("jaxlib"):
+        click.echo(
+            f"Note: the old run had jaxlib {old.versions.get('jaxlib')}, which may copy faster or slower.", err=True
+        )
     click.echo(f"Compared with {old.date}: {count} measurements, {len(lines)} slower by more than {tolerance:.0%}")
     for line in lines:
         click.echo(f"slower: {line}")

@@ -2,7 +2,8 @@
 
 It says how many times as fast a row is, and how much longer it takes to compile. A row pays if it is 1.15 times as fast
 as plain, or 1.5 times if it takes more than twice as long to compile. It is measured in cases that choose it, which are
-looked for among those of the benchmark and some made of the row's own values. Needs a quiet machine, and no network.
+looked for among those of the benchmark and some made of the row's own values, and every bit of its results is compared
+with the plain form's. Needs a quiet machine, and no network.
 """
 
 import argparse
@@ -10,6 +11,8 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from importlib import import_module
 from itertools import product, zip_longest
 from math import prod
@@ -20,12 +23,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jaxlib.version
+from jax import lax
 
 from dml_jax import lowering, use_form
 from dml_jax.bench import accumulate, cases
 from dml_jax.bench.case import Case, data, normal, random_indices
 from dml_jax.bench.contenders import Contender, JaxRun
-from dml_jax.bench.measuring import Effort, Measured, measure
+from dml_jax.bench.measuring import Effort, measure
 from dml_jax.files import write_whole
 from dml_jax.lowering.forms import JAXLIB, Choice, watch_choices
 
@@ -430,14 +435,16 @@ def _beside_plain(candidate: Candidate, effort: Effort) -> Beside:
         with use_form("plain"):
             return candidate.function(*arrays)
 
+    arrays = candidate.case.make()
+    case = replace(candidate.case, make=lambda: arrays)  # once, which takes longer than a GPU needs for the rest
     functions = {"dml_jax": candidate.function, "plain": plain}
     contenders = [
         Contender(name, lambda _, turns, function=function: JaxRun(function, turns, bound=True))
         for name, function in functions.items()
     ]
-    seconds = [_time_compiling(Candidate(candidate.case, function)) for function in functions.values()]
-    chosen, other = measure(candidate.case, contenders, effort)
-    _check_bits(other)
+    seconds = [_time_compiling(Candidate(case, function)) for function in functions.values()]
+    _check_bits(case, *functions.values())
+    chosen, other = measure(case, contenders, effort)
     return Beside(other.low / chosen.low, *seconds)  # the quartile that others disturb least
 
 
@@ -451,9 +458,30 @@ def _time_compiling(candidate: Candidate) -> float:
         return time.perf_counter() - start
 
 
-def _check_bits(plain: Measured) -> None:
-    if not plain.same_bits:
-        raise ArithmeticError(f"{plain.case}: the form that the tables choose gives other bits than the plain one")
+def _check_bits(case: Case, chosen: Callable[..., Any], plain: Callable[..., Any]) -> None:
+    """Compares every element of the two results, by the tolerance of the case where it adds up.
+
+    Raises:
+      ArithmeticError: they differ.
+    """
+    arrays = case.make()
+    with jax.enable_x64(case.needs_x64(arrays)):
+        on_device = jax.device_put(arrays)
+        both = zip(*(jax.tree.leaves(jax.jit(of)(*on_device)) for of in (chosen, plain)), strict=True)
+        if not all(_is_same(*pair, case.tolerance) for pair in both):
+            raise ArithmeticError(f"{case.name}: the form that the tables choose gives other bits than the plain one")
+
+
+def _is_same(one: jax.Array, other: jax.Array, tolerance: float) -> bool:
+    """On the device: a result of many bytes takes seconds to arrive."""
+    if not tolerance:
+        return bool(jnp.array_equal(_bytes(one), _bytes(other)))
+    one, other = (array.astype(jnp.promote_types(array.dtype, jnp.float32)) for array in (one, other))
+    return bool(jnp.allclose(one, other, 0, tolerance * jnp.abs(other).max(), equal_nan=True))
+
+
+def _bytes(array: jax.Array) -> jax.Array:
+    return lax.bitcast_convert_type(array.astype(jnp.uint8) if array.dtype == jnp.bool_ else array, jnp.uint8)
 
 
 def report(gain: Gain) -> str:
@@ -467,7 +495,17 @@ def _compiling(gain: Gain) -> str:
     return f"compiling {gain.compiling:.2f} x, {gain.longer:+.2f} s"
 
 
-def _stored(gain: Gain) -> dict[str, Any]:
+def _stored(gains: Sequence[Gain]) -> dict[str, Any]:
+    """What was measured, with what it was measured on."""
+    return {
+        "device": jax.devices()[0].device_kind,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"jax": jax.__version__, "jaxlib": jaxlib.version.__version__},
+        "rows": [_stored_row(gain) for gain in gains],
+    }
+
+
+def _stored_row(gain: Gain) -> dict[str, Any]:
     of = gain.row
     return {
         "row": of.name,
@@ -512,7 +550,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(f"error: {row.name}: {error}")
         print(report(gains[-1]), flush=True)  # noqa: T201
         if given.json:  # after every row, so that an interrupted run keeps what it measured
-            write_whole(given.json, (json.dumps([_stored(gain) for gain in gains], indent=1) + "\n").encode())
+            write_whole(given.json, (json.dumps(_stored(gains), indent=1) + "\n").encode())
     marks = [mark for gain in gains for mark in gain.marks]
     counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in (LITTLE, SLOW))
     slow = sum(gain.is_slow for gain in gains)

@@ -1,8 +1,8 @@
 """What became slower from one release of jax to another: `python -m benchmarks.releases 0.10.2 0.11.2`.
 
 Runs the quick cases of the benchmark under each release, in an environment of its own that pip fills, with this Python.
-Times are in units of what NumPy takes in the same run, in the mean over its cases: some releases copy faster than others.
-The first release named is what the others are compared with.
+Times are in units of what NumPy takes in the same run, in the mean over its cases: some releases copy faster than
+others. The first release named is what they are compared with.
 """
 
 import argparse

@@ -82,6 +82,31 @@ def test_every_form_makes_the_sums(which):
             np.testing.assert_allclose(result, expected, rtol=1e-5, atol=2e-5, err_msg=str(one[2:]))
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_product_for_each_example_or_one_for_all(is_large, monkeypatch):
+    """The same sums; one for all is transposed, before or after."""
+    monkeypatch.setattr(module, "_is_large", lambda *_: is_large)
+    for kernel, groups in ((1, 1), (1, 2), (3, 1), (3, 4)):
+        x, w, windows, _ = one = case(2, kernel, 2, 1, (1, 0), groups, made=8, batch=3)
+        run = jax.jit(lambda x, w, windows=windows, groups=groups: by_columns(x, w, windows, groups))
+        np.testing.assert_allclose(run(x, w), exact(*one), rtol=1e-5, atol=2e-5)
+    x, w = jnp.ones((3, 8, 4, 4)), jnp.ones((4, 8, 1, 1))
+    program = jax.jit(lambda x, w: by_columns(x, w, [Windows(4, 1, 1, 1, 0, 0)] * 2, 1)).lower(x, w).as_text()
+    assert ("stablehlo.transpose" in program) != is_large
+    assert "stablehlo.gather" not in program
+
+
+@pytest.mark.parametrize(
+    ("places", "filters", "before", "since"),
+    [(3136, (64, 256), True, True), (196, (64, 256), False, True), (49, (512, 2048), False, False)],
+)
+def test_large_pictures_have_a_product_each(places, filters, before, since, monkeypatch):
+    columns, filters = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((8, 1, 256, places), (1, *filters)))
+    for jaxlib, expected in ((10, before), (11, since), (12, since)):
+        monkeypatch.setattr(module, "JAXLIB", jaxlib)
+        assert module._is_large(columns, filters) == expected
+
+
 # What is chosen by shapes.
 
 SHAPES: dict[str, Any] = {

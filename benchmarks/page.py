@@ -1,17 +1,21 @@
-"""Writes the tables of docs/benchmarks.md from the results stored beside it: `python -m benchmarks.page`."""
+"""Writes tables of docs/benchmarks.md and forms.md from the results that are stored: `python -m benchmarks.page`."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
 from dml_jax.bench.measuring import Measured
-from dml_jax.bench.report import BEST, WHICH, with_best
+from dml_jax.bench.report import BEST, WHICH, ratio, with_best
 from dml_jax.bench.results import Results
 
-__all__ = ["PAGE", "rewritten"]
+from .targets import TARGETS, verdict
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+__all__ = ["PAGES", "STORED", "rewritten"]
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES, STORED = (DOCS / "benchmarks.md", DOCS / "forms.md"), DOCS / "benchmarks"
 
 # A table stands between two comments, the first of which names it: <!-- h200.json: operators --> ... <!-- end -->
 TABLE = re.compile(r"(<!-- ([\w.]+): ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -64,21 +68,14 @@ def rewritten(page: str, folder: Path) -> str:
 
     def made(found: re.Match[str]) -> str:
         head, file, table, end = found.groups()
-        if table == "summary":
-            lines = _summary(*(_read(folder / file.replace(".", f"{kind}.")) for kind in ("", "_gradients", "_graphs")))
-        else:
-            lines = TABLES[table](_read(folder / file))
-        return "\n".join([head, *lines, "", end])
+        return "\n".join([head, *TABLES[table](folder / file), "", end])
 
     return TABLE.sub(made, page)
 
 
-def _read(file: Path) -> Cases:
-    return dict(Results.read(file).by_case())
-
-
-def _summary(cases: Cases, gradients: Cases, graphs: Cases) -> Iterator[str]:
+def _summary(file: Path) -> Iterator[str]:
     """Geometric means: a line per operator, and one for each of the other groups."""
+    cases, gradients, graphs = (_read(_beside(file, kind)) for kind in ("", "_gradients", "_graphs"))
     usual, large = _usual(_of_operators(cases)), _large(_of_operators(cases))
     of_each = _by_operator(usual)
     groups = {
@@ -90,6 +87,13 @@ def _summary(cases: Cases, gradients: Cases, graphs: Cases) -> Iterator[str]:
         "graphs of three operators": graphs,
     }
     yield from _means(groups, SUMMED)
+
+
+def _targets(file: Path) -> Iterator[str]:
+    """What should be reached by the cases of a file and by gradients, and what is."""
+    files = (file, _beside(file, "_gradients"))
+    rows = [verdict(target, _of_operators(_read(one))) for one in files for target in TARGETS[one.stem]]
+    yield from _lines(["target", "reached", "by", "mean", "the least"], rows)
 
 
 def _others(cases: Cases) -> Iterator[str]:
@@ -139,13 +143,43 @@ def _networks(cases: Cases) -> Iterator[str]:
     yield from _lines(["network", "of a matmul", "x ONNX Runtime"], [*named, ["geometric mean", *means]])
 
 
-TABLES: dict[str, Callable[[Cases], Iterator[str]]] = {
-    "operators": _operators,
-    "others": _others,
-    "calls": _calls,
-    "gradients": _gradients,
-    "graphs": _graphs,
-    "networks": _networks,
+def _choices(file: Path) -> Iterator[str]:
+    """A fold for each table of forms: what every choice gains, and how much longer it compiles."""
+    rows: dict[str, list[list[str]]] = {}
+    for row in json.loads(file.read_text())["rows"]:
+        table, _, choice = row["row"].partition(" ")
+        numbers = [f"{row[number]:.2f}" for number in ("mean", "least", "compiling")]
+        rows.setdefault(table.partition("[")[0], []).append([choice, *numbers])
+    for table, of in rows.items():
+        mean = geometric_mean([float(row[1]) for row in of])
+        lines = _lines(["choice", "x plain", "the least", "compiling"], of)
+        yield from _folded(f"{table}: {len(of)} choice{'s' * (len(of) > 1)}, {mean:.2f} x plain", lines)
+
+
+def _read(file: Path) -> Cases:
+    return dict(Results.read(file).by_case())
+
+
+def _beside(file: Path, kind: str) -> Path:
+    """h200_graphs.json is beside h200.json."""
+    return file.with_stem(f"{file.stem}{kind}")
+
+
+def _of_cases(table: Callable[[Cases], Iterator[str]]) -> Callable[[Path], Iterator[str]]:
+    return lambda file: table(_read(file))
+
+
+TABLES: Mapping[str, Callable[[Path], Iterator[str]]] = {
+    "summary": _summary,
+    "targets": _targets,
+    "choices": _choices,
+    "operators": _of_cases(_operators),
+    "others": _of_cases(_others),
+    "calls": _of_cases(_calls),
+    "gradients": _of_cases(_gradients),
+    "graphs": _of_cases(_graphs),
+    "networks": _of_cases(_networks),
+    "sharded": _of_cases(lambda cases: _ratios(cases)),
 }
 
 # Which cases.
@@ -232,9 +266,8 @@ def _ratios(cases: Cases) -> Iterator[str]:
 
 
 def _times(case: Case, contender: str) -> str:
-    """How many times as fast dml_jax is."""
-    other = _shown(case).get(contender)
-    return f"{other.seconds / _ours(case).seconds:.2f}" if other else "-"
+    """How many times as fast dml_jax is, or that the other result differs."""
+    return ratio(_ours(case), _shown(case).get(contender))
 
 
 def _folded(summary: str, lines: Iterator[str]) -> Iterator[str]:
@@ -248,4 +281,5 @@ def _lines(head: list[str], rows: list[list[str]]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(rewritten(PAGE.read_text(), PAGE.parent / "benchmarks"))
+    for page in PAGES:
+        page.write_text(rewritten(page.read_text(), STORED))

@@ -1,4 +1,4 @@
-"""Every number in the tables of docs/benchmarks.md is one that was measured, and stored beside the page."""
+"""Every number in the tables between comments was measured, and is stored beside the pages; targets are judged."""
 
 import re
 from dataclasses import replace
@@ -6,24 +6,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.page import OTHERS, PAGE, rewritten
+from benchmarks.page import OTHERS, PAGES, STORED, rewritten
+from benchmarks.targets import LARGE, TARGETS, Target, verdict
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
 from dml_jax.lowering.forms import FORMS
 
-TEXT = PAGE.read_text()
+TEXT, OF_FORMS = (page.read_text() for page in PAGES)
 
 
-def test_the_tables_are_made_from_the_stored_results():
-    assert TEXT.count("<!-- end -->") >= 6
-    assert rewritten(TEXT, PAGE.parent / "benchmarks") == TEXT
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_tables_are_made_from_the_stored_results(page):
+    text = page.read_text()
+    assert "<!-- end -->" in text
+    assert rewritten(text, STORED) == text
 
 
-@pytest.mark.parametrize("file", sorted((PAGE.parent / "benchmarks").glob("*.json")), ids=lambda path: path.name)
+@pytest.mark.parametrize("file", sorted(STORED.glob("*.json")), ids=lambda path: path.name)
 def test_all_that_is_stored_is_shown(file):
-    assert f"<!-- {file.name}: " in TEXT
-    picture = file.with_suffix(".svg")
-    assert picture.name in TEXT or file.stem.endswith(("_gradients", "_graphs", "_networks"))  # which are drawn nowhere
+    assert f"<!-- {file.name}: " in TEXT + OF_FORMS
+    drawn_nowhere = ("_gradients", "_graphs", "_networks", "_forms", "_sharded")
+    assert file.with_suffix(".svg").name in TEXT or file.stem.endswith(drawn_nowhere)
 
 
 @pytest.mark.parametrize("file", ["h200.json", "cpu.json"])
@@ -31,7 +34,7 @@ def test_every_operator_has_a_table_behind_a_fold(file):
     """Beginning with the case, and no wider than eight columns."""
     tables = TEXT.partition(f"<!-- {file}: operators -->")[2].partition("<!-- end -->")[0]
     folds = re.findall(r"<details>\n<summary>(\w+): (\d+) cases?.*</summary>\n\n((?:\|.*\n)+)\n</details>\n", tables)
-    rows = [row for row in Results.read(PAGE.parent / "benchmarks" / file).rows if row.contender == "dml_jax"]
+    rows = [row for row in Results.read(STORED / file).rows if row.contender == "dml_jax"]
     usual = [row for row in rows if not row.case.endswith(", call") and "file" not in row.case]
     assert {operator for operator, _, _ in folds} == {row.operator for row in usual}
     for operator, count, table in folds:
@@ -52,7 +55,7 @@ def test_what_a_reader_needs_first_is_on_top(file):
 
 
 def test_operators_that_share_a_line_have_one_of_their_own_below():
-    rows = Results.read(PAGE.parent / "benchmarks" / "cpu.json").rows
+    rows = Results.read(STORED / "cpu.json").rows
     shared = [name for operators in OTHERS.values() for name in operators]
     assert len(shared) == len({*shared})
     assert {*shared} <= {row.operator for row in rows}
@@ -70,7 +73,7 @@ def test_operators_that_share_a_line_have_one_of_their_own_below():
 def test_means_are_those_of_large_cases():
     """Computed here in another way."""
     pairs = {}
-    for row in Results.read(PAGE.parent / "benchmarks" / "h200.json").rows:
+    for row in Results.read(STORED / "h200.json").rows:
         if row.operator == "gather_nd" and row.moved >= 2**24 and not row.case.endswith(", call"):
             pairs.setdefault(row.case, {})[row.contender.partition(" ")[0]] = row
     of_copy = np.exp(np.mean([np.log(pair["dml_jax"].of_copy) for pair in pairs.values()]))
@@ -92,11 +95,65 @@ def test_the_best_of_torch_is_named(tmp_path):
 
 
 def test_every_form_is_on_the_page():
-    table = TEXT.partition("## Forms")[2].partition("\n## ")[0]
+    table = OF_FORMS.partition("## All forms")[2].partition("\n## ")[0]
     assert {*re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)} == {*FORMS}
+
+
+# Targets.
+
+
+def measured(name, of_copy=0.5, moved=LARGE, **seconds):
+    """dml_jax takes 1 second."""
+    ours = Measured(name, "gather", "dml_jax", moved, 1.0, 1.0, 1.0, of_copy, True)
+    return {"dml_jax": ours, **{n: replace(ours, contender=n, seconds=time) for n, time in seconds.items()}}
+
+
+def judged(target, *cases):
+    return verdict(target, {case["dml_jax"].case: case for case in cases})
+
+
+def test_a_target_is_reached_by_every_case_and_by_the_mean():
+    slow, fast = measured("gather a", 0.494), measured("gather b", 0.9)
+    each, both = Target("rows", "gather", "copy", 0.5), Target("rows", "gather", "copy", 0.5, 0.6)
+    assert judged(each, slow, fast)[1:] == ["no", "1 of 2", "0.67", "0.49 gather a, 0.90 gather b"]
+    assert judged(each, fast)[1:] == ["yes", "1 of 1", "0.90", "0.90 gather b"]
+    assert judged(both, measured("gather a", 0.5))[1] == "no"
+    assert judged(both, fast, measured("gather c", 0.496))[1] == "yes"  # as the page shows it, 0.50
+    assert judged(both, fast)[0] == "rows: 0.50 of a copy, 0.60 of a copy in the mean"
+    assert judged(Target("rows", "gather", "copy", mean=0.6), slow, fast)[1:3] == ["yes", "-"]
+
+
+def test_small_cases_and_those_of_others_do_not_count():
+    target = Target("rows", "gather", "copy", 0.5)
+    of_others = (measured("scatter", 0.1), measured("gather small", 0.1, LARGE - 1))
+    assert judged(target, measured("gather", 0.6), *of_others)[2] == "1 of 1"
+    with pytest.raises(ValueError, match="no case matches 'gather' of the target 'rows'"):
+        judged(target, *of_others)
+
+
+def test_only_right_results_are_compared_with():
+    """The fastest way of torch is wrong here."""
+    case = measured("gather", **{"torch take": 2.0, "torch compile": 0.5, "fresh": 0.9, "NumPy": 1.5})
+    case["torch compile"] = replace(case["torch compile"], same_bits=False)
+    for unit, value in (("torch", "2.00"), ("fresh", "0.90"), ("others", "1.50")):
+        assert judged(Target("rows", "gather", unit, 1.0), case)[3] == value
+
+
+def test_short_rows_count_with_the_sectors_that_they_lie_in():
+    """Rows of 4 bytes: 64 read, 4 written, 4 of an index, of which 12 bytes are asked for."""
+    for width, factor in ((4, 72 / 12), (64, 1), (100, (128 + 100 + 4) / 204)):
+        row = judged(Target("rows", "gather", "sectors", 0.1), measured(f"gather rows of {width} bytes", 0.1))
+        assert row[3] == f"{0.1 * factor:.2f}"
+
+
+def test_every_target_has_cases_and_is_on_the_page():
+    assert {f"{file}.json" for file in TARGETS} <= {path.name for path in STORED.glob("*.json")}
+    tables = re.findall(r"<!-- \w+.json: targets -->\n(.*?)<!-- end -->", TEXT, re.DOTALL)
+    assert sum(table.count("\n| ") for table in tables) - 2 * 2 == sum(map(len, TARGETS.values()))
+    assert TEXT.index(": targets -->") < TEXT.index("<details>")  # before any fold
 
 
 def test_a_changed_number_is_found():
     number = re.search(r"\| (\d\.\d\d) \|", TEXT)
     changed = f"{TEXT[: number.start(1)]}9.99{TEXT[number.end(1) :]}"
-    assert rewritten(changed, PAGE.parent / "benchmarks") == TEXT
+    assert rewritten(changed, STORED) == TEXT

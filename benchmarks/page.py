@@ -20,7 +20,7 @@ PAGES, STORED = (DOCS / "benchmarks.md", DOCS / "forms.md"), DOCS / "benchmarks"
 # A table stands between two comments, the first of which names it: <!-- h200.json: operators --> ... <!-- end -->
 TABLE = re.compile(r"(<!-- ([\w.]+): ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIRST = ["one each", "fresh", "jnp"]
-COPY = "copy"
+COPY, SHORT = "copy", 24  # characters
 SUMMED = [COPY, "jnp", "torch"]
 LARGE = 2**24  # bytes moved; what moves fewer is left out of geometric means
 # Operators that share a line of the summary, by what they do; each has a line of its own in the table "others".
@@ -276,7 +276,9 @@ def _folded(summary: str, lines: Iterator[str]) -> Iterator[str]:
 
 
 def _lines(head: list[str], rows: list[list[str]]) -> Iterator[str]:
-    for row in (head, ["---", *["---:"] * (len(head) - 1)], *rows):
+    """A table; numbers, which are what is short, are at the right."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    for row in (head, ["---", *("---:" if width <= SHORT else "---" for width in widths[1:])], *rows):
         yield f"| {' | '.join(row)} |"
 
 

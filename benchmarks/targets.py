@@ -126,7 +126,7 @@ def verdict(target: Target, cases: Mapping[str, Case]) -> list[str]:
     mean = geometric_mean(found.values())
     reached = {name for name, value in found.items() if round(value, 2) >= (target.each or 0)}
     is_reached = round(mean, 2) >= (target.mean or 0) and len(reached) == len(found)
-    least = ", ".join(f"{value:.2f} {name}" for name, value in list(found.items())[: 1 if is_reached else LEAST])
+    least = "<br>".join(f"{value:.2f} {name}" for name, value in list(found.items())[: 1 if is_reached else LEAST])
     return [
         _told(target),
         "yes" if is_reached else "no",
@@ -146,7 +146,6 @@ def _measured(target: Target, cases: Mapping[str, Case]) -> Iterator[tuple[str, 
 
 def _told(target: Target) -> str:
     unit = SHOWN.get(target.unit, f"x {target.unit}")
-    bounds = [
-        f"{number:.2f} {unit}{where}" for number, where in ((target.each, ""), (target.mean, " in the mean")) if number
-    ]
-    return f"{target.text}: {', '.join(bounds)}"
+    each = f"{target.each:.2f} {unit}" if target.each else ""
+    mean = f"{target.mean:.2f}{'' if each else f' {unit}'} in the mean" if target.mean else ""
+    return f"{target.text}: {', '.join(filter(None, (each, mean)))}"

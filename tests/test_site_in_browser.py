@@ -101,6 +101,12 @@ def test_the_first_column_of_a_table_stays_and_leaves_room(width, seen):
     assert [one for one in wide if one[1]["part"] > 0.6] == []
 
 
+@pytest.mark.parametrize("page", ["benchmarks", "forms"])
+def test_no_column_of_a_measurement_is_out_of_sight(page, seen):
+    assert len(seen[f"{page}.html"][SCREEN]["tables"]) > 10
+    assert [table for table in seen[f"{page}.html"][SCREEN]["tables"] if table["hidden"]] == []
+
+
 def test_pictures_are_not_shrunk_on_a_phone(seen):
     assert {
         page: one[PHONE]["pictures"] for page, one in seen.items() if any(n < 1 for n in one[PHONE]["pictures"])

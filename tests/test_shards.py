@@ -128,6 +128,17 @@ def test_an_auto_mesh_has_them_inside_of_a_shard_map_and_not_outside(case):
     assert cuda_operations(function, sharded) != expected
 
 
+def test_views_of_a_batch_have_them_inside_of_a_shard_map_and_not_outside():
+    """`jax.vmap` maps a batch of buffers; what it maps is not divided where JAX does not know the sharding."""
+    view = partial(dml_jax.as_strided, sizes=(3, 224, 224), strides=(1, 672, 3))
+    views, operands = jax.vmap(view), [((8, 224 * 224 * 3), np.uint8)]
+    mesh, spec = mesh_of("8", AxisType.Auto)
+    expected = cuda_operations(views, of_one_device(operands, 8))
+    sharded = described(operands, mesh, spec)
+    assert cuda_operations(on_each_device(views, operands, mesh, spec), sharded) == expected
+    assert cuda_operations(views, sharded) != expected
+
+
 # Of the bits, sizes that compile and run quickly; forms are forced, as CPUs have few of their own.
 SMALL = {
     "depth_to_space": [((8, 8, 4, 36), np.uint8)],

@@ -14,19 +14,19 @@ from .chunks import add_chunks
 from .copies import COPIES, add_in_copies
 from .fills import can_fan_out, fill_fanned_out
 from .forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
-from .halves import add_in_halves
 from .hottest import SAMPLE, add_hottest_apart, length_of_rows
-from .integers import combine_as_words
 from .inverse import read_through_inverse
 from .mapped import unless_mapped
 from .numbered import add_by_number, dim_in_parts
 from .one_row import sum_by_row
+from .parts import add_in_halves
 from .pulled import pull_sums
 from .reduction import ADD, Reduction
 from .rows import Rows, Write, check_sortable
 from .runs import combine_in_runs
 from .sample import combine_by_sample
 from .shards import on_each_device, shape_of_shard
+from .wide import combine_as_words
 from .wide_types import wide_type
 
 __all__ = ["TABLE", "combine_updates"]

@@ -13,7 +13,7 @@ from .apart import transpose_apart
 from .bits import as_bits, carry_bits, fence, is_float, is_narrow
 from .blocks import Blocks, merge_letters, sizes_of, split_blocks
 from .forms import Choice, Form, Options, choose_form, forced_form, is_plain, known_bytes, shapes_of
-from .in_halves import transpose_in_halves
+from .halved import transpose_in_halves
 from .linear import linear
 from .ranges import permute_in_ranges
 from .shards import known_shards, move_on_each_device

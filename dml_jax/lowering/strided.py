@@ -24,7 +24,7 @@ from .bits import (
 from .bounded import never_one
 from .branches import in_branch
 from .forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
-from .in_halves import transpose_in_halves
+from .halved import transpose_in_halves
 from .linear import linear, transpose_of
 from .matrices import matrices_of, ways_to_turn
 from .strided_reads import as_shown, as_stored, read_view

@@ -40,8 +40,8 @@ MOVES = "(slice|split|join|pad|tile|upsample_2d|reverse_subsequences)"
 ROWS = r"gather rows of (128|256|512|\d{4}) bytes .* 256 MiB"
 SHORT_ROWS = r"gather rows of (4|16|64) bytes .*random 256 MiB"
 AS_ROWS = "(gather|gather_nd|gather_elements|scatter_nd|scatter_elements|as_strided (padded|broadcast) rows) "
-AS_FRESH = "a bound output is as fast as a fresh one, but for noise"
-AS_JNP = "nothing is slower than `jnp`, but for noise"
+AS_FRESH = "a bound output is as fast as a fresh one, except for noise"
+AS_JNP = "nothing is slower than `jnp`, except for noise"
 
 TARGETS: Mapping[str, tuple[Target, ...]] = {
     "h200": (

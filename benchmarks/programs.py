@@ -11,13 +11,14 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
-from ast import literal_eval
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,7 +35,7 @@ from jax.interpreters import mlir
 
 import dml_jax
 
-__all__ = ["Program", "canonical", "compared", "exported", "listed", "main"]
+__all__ = ["Program", "as_line", "canonical", "compared", "exported", "from_line", "listed", "main"]
 
 PLATFORMS = ("cpu", "cuda")
 ROOT = Path(__file__).resolve().parent.parent
@@ -416,12 +417,21 @@ def _worker(tree: Path, *work: str) -> Iterator[Any]:
 def _work(tree: str, what: str, text: str = "") -> None:
     if not Path(dml_jax.__file__).is_relative_to(tree):
         raise RuntimeError(f"dml_jax is {dml_jax.__file__}, which is not in {tree}")
-    for line in (repr(tuple(program)) for program in listed(text)) if what == "list" else _exports(sys.stdin):
+    for line in map(as_line, listed(text)) if what == "list" else _exports(sys.stdin):
         sys.stdout.write(f"{line}\n")
 
 
+def as_line(program: Program) -> str:
+    """For another process: attributes may be dtypes and activations."""
+    return b64encode(pickle.dumps(tuple(program))).decode()
+
+
+def from_line(line: str) -> Program:
+    return Program(*pickle.loads(b64decode(line)))
+
+
 def _exports(programs: Iterable[str]) -> Iterator[str]:
-    for program in [Program(*literal_eval(line)) for line in programs]:
+    for program in [from_line(line) for line in programs]:
         for platform in PLATFORMS:
             try:
                 lines = exported(program, platform)

@@ -1,7 +1,6 @@
 """Programs are compared: equal however they are divided into functions, different wherever they compute otherwise."""
 
 import shutil
-from ast import literal_eval
 from pathlib import Path
 
 import jax
@@ -86,9 +85,11 @@ def test_a_donated_argument_counts():
     assert lines(scaled, donate_argnums=0) != lines(scaled)
 
 
-def test_the_list_is_plain_data_that_this_package_exports():
+def test_the_list_passes_to_another_process_and_this_package_exports_it():
     found = programs.listed("1 KiB") + programs.listed("GATHER_ND FLOAT64 padded") + programs.listed("batch_dims")
-    assert [programs.Program(*literal_eval(repr(tuple(program)))) for program in found] == found
+    found += programs.listed("bfloat16 8 MiB, forward") + programs.listed("activate relu")
+    assert {"gather", "cast", "activate"} <= {program.operator for program in found}
+    assert [programs.from_line(programs.as_line(program)) for program in found] == found
     assert len({program.name for program in found}) == len(found) >= 10
     assert {"forward", "gradient", "buffers"} <= {program.way for program in found}
     for program in found:

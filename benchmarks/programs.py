@@ -282,6 +282,8 @@ def _of_cases(text: str) -> Iterator[Program]:
     for way, case in _cases():
         if text in (name := f"{case.name}, {way}"):  # making data takes long
             arrays = _described(case.make)
+            if way == "vmap" and not arrays:
+                continue  # such as a fill, of which nothing can be mapped
             is_wide = any(np.dtype(dtype).itemsize == 8 for _, dtype in arrays)
             yield Program(name, way, case.operator, dict(case.attributes), arrays, is_wide)
 

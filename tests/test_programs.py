@@ -96,6 +96,10 @@ def test_the_list_passes_to_another_process_and_this_package_exports_it():
         assert len(programs.exported(program, "cuda")) > 3
 
 
+def test_what_has_no_array_is_not_mapped():
+    assert [program.way for program in programs.listed("fill_value_constant uint8 8 MiB")] == ["forward"]
+
+
 def test_forms_of_platforms_differ():
     (program,) = programs.listed("rows of 1024 bytes uint8 random 8 MiB, forward")
     assert programs.exported(program, "cpu") != programs.exported(program, "cuda")

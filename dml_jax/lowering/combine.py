@@ -1,8 +1,10 @@
 """Scatters that combine what they write, the gradients of gathers among them: which form runs where."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -209,26 +211,7 @@ def _options(
     rounds = reduction.rounds and is_float
     if write.deterministic and rounds and meets:
         return {"plain": partial(_by_order, plain, in_runs)}, {"bytes": 0}
-    takes = "elements" if rows.width == 1 and write.slices.along else "rows"
-    case = {
-        "is_float": is_float,
-        "rounds": rounds,
-        "is_extreme": not reduction.rounds,
-        "itemsize": dtype.itemsize,
-        "takes": takes,
-        "updates": number,
-        "updates_per_row": number // max(1, rows.count),
-        "is_few": has_table and is_float and 8 * number <= rows.count and reduction.encodes(dtype),
-        "length": length_of_rows(write, updates) if takes == "elements" else 0,
-        "is_unique": not meets,
-        "table_bytes": prod(shape) * dtype.itemsize,
-        "width": rows.width,
-        "row_bytes": rows.width * dtype.itemsize,
-        "copies_bytes": COPIES * prod(shape) * wide_type(dtype).itemsize,
-        "wide_bytes": prod(shape) * wide_type(dtype).itemsize,
-        "widened_bytes": (prod(shape) + number * rows.width) * wide_type(dtype).itemsize,
-        "bytes": known_bytes(updates, indices) + prod(shape) * dtype.itemsize,
-    }
+    takes = _takes(rows)
     adds_to_zeros = reduction is ADD and is_float and not has_table
     sums = adds_to_zeros and meets
     applies = {
@@ -257,7 +240,38 @@ def _options(
         "numbered": partial(add_by_number, *of),
     }
     found = {name: form for name, form in forms.items() if applies[name] and devices == 1 and number > 0}
-    return {"plain": plain, **found}, case
+    return {"plain": plain, **found}, _case(indices, updates, rows, reduction, has_table)
+
+
+def _case(
+    indices: jax.Array, updates: jax.Array, rows: Rows, reduction: Reduction, has_table: bool
+) -> Mapping[str, Any]:
+    dtype, number, is_float = updates.dtype, prod(indices.shape[:-1]), jnp.issubdtype(updates.dtype, jnp.inexact)
+    takes, elements, wide = _takes(rows), prod(rows.shape), wide_type(dtype).itemsize
+    return {
+        "is_float": is_float,
+        "rounds": reduction.rounds and is_float,
+        "is_extreme": not reduction.rounds,
+        "itemsize": dtype.itemsize,
+        "takes": takes,
+        "updates": number,
+        "updates_per_row": number // max(1, rows.count),
+        "is_few": has_table and is_float and 8 * number <= rows.count and reduction.encodes(dtype),
+        "length": length_of_rows(rows.write, updates) if takes == "elements" else 0,
+        "is_unique": rows.write.unique_indices,
+        "table_bytes": elements * dtype.itemsize,
+        "width": rows.width,
+        "row_bytes": rows.width * dtype.itemsize,
+        "copies_bytes": COPIES * elements * wide,
+        "wide_bytes": elements * wide,
+        "widened_bytes": (elements + number * rows.width) * wide,
+        "bytes": known_bytes(updates, indices) + elements * dtype.itemsize,
+    }
+
+
+def _takes(rows: Rows) -> str:
+    """What an update is: an element along an axis, or a row."""
+    return "elements" if rows.width == 1 and rows.slices.along else "rows"
 
 
 def _by_order(plain: Form, in_runs: Form, indices: jax.Array, *data: jax.Array) -> jax.Array:

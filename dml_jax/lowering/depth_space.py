@@ -448,54 +448,74 @@ def _form(blocks: Blocks, forced: str | None) -> Form:
 def _options(input: jax.Array, blocks: Blocks, devices: int) -> Options:
     plain, split = partial(_plain, blocks=blocks), partial(_plain, blocks=blocks, transpose=_transpose_behind_barrier)
     forms: dict[str, Form] = {"plain": _keep_bits(plain, input.dtype), "split": _keep_bits(split, input.dtype)}
-    count, itemsize = lanes(input.dtype), input.dtype.itemsize
-    if not known_bytes(input) or (count == 1 and itemsize < 4):
+    count = lanes(input.dtype)
+    if not known_bytes(input) or (count == 1 and input.dtype.itemsize < 4):
         return forms, {"bytes": 0}
-    sizes, block_size = sizes_of(input, blocks), blocks.size
-    case = {
+    sizes, in_words = sizes_of(input, blocks), count * devices  # however a dimension is sharded, no word is torn
+    if devices == 1:
+        forms |= _of_one_device(input, blocks, sizes)
+    if count > 1 and prod(sizes[letter] for letter in blocks.target[2]) % in_words == 0:
+        forms["joined"] = lambda _, input: join_lanes(plain(as_integers(input)), input.dtype)
+    if sizes["c" if blocks.data_format == "NHWC" else "w"] % in_words == 0:
+        forms |= _of_whole_words(input, blocks, sizes, in_words)
+    return forms, _case(input, blocks, sizes, devices)
+
+
+def _case(input: jax.Array, blocks: Blocks, sizes: Mapping[str, int], devices: int) -> Mapping[str, Any]:
+    itemsize = input.dtype.itemsize
+    return {
         "to": blocks.to,
         "data_format": blocks.data_format,
         "order": "DCR" if (blocks.data_format, sizes["c"]) == ("NHWC", 1) else blocks.order,  # then both are one
-        "block_size": block_size,
+        "block_size": blocks.size,
         "itemsize": itemsize,
         "aligned": gcd(sizes["w"] * itemsize, 128),
         "channels": sizes["c"],
-        "row": block_size * sizes["c"],
+        "row": blocks.size * sizes["c"],
         "row_bytes": sizes["w"] * itemsize,
         "behind_x": prod(sizes[letter] for letter in "".join(blocks.target).partition("x")[2]),
         "bytes": 2 * known_bytes(input),
         "run_aligned": gcd(_run(sizes, blocks) * itemsize, 4),
         "devices": devices,
     }
-    if devices == 1 and sizes[blocks.target[0][0]] > 1:
+
+
+def _of_one_device(input: jax.Array, blocks: Blocks, sizes: Mapping[str, int]) -> dict[str, Form]:
+    """Forms that merge dimensions, or cut them, which no mesh may share."""
+    forms: dict[str, Form] = {}
+    count = lanes(input.dtype)
+    if sizes[blocks.target[0][0]] > 1:
         in_halves = partial(transpose_in_halves, axis=input.ndim - 3)
         forms["halved"] = as_bits(lambda _, input: _plain(input, blocks, transpose=in_halves), is_float)
-    if blocks.to == "depth" and blocks.data_format == "NCHW" and devices == 1:
+    if blocks.to == "depth" and blocks.data_format == "NCHW":
         forms["rows_first"] = lambda _, input: _rows_first(input, blocks)
         forms["ranges"] = as_bits(lambda _, input: _in_ranges(input, blocks), is_narrow)
-    lane, tile = ("c", "yxl") if blocks.data_format == "NHWC" else ("w", "xl")
-    if blocks.to == "depth" and block_size > count and block_size % count == 0:
-        tile = "xl"  # the row of a block fills words
-    to_channels = blocks.to == "space" and blocks.data_format == "NHWC" and count > 1
-    if count > 1 and devices == 1:
+    if count > 1:
         forms["apart"] = as_bits(lambda _, input: _plain(input, blocks, transpose=transpose_apart), is_float)
-    in_words = count * devices  # however a dimension is sharded, no word is torn
-    if count > 1 and prod(sizes[letter] for letter in blocks.target[2]) % in_words == 0:
-        forms["joined"] = lambda _, input: join_lanes(plain(as_integers(input)), input.dtype)
-    if count > 1 and devices == 1 and input.size % count == 0:
+    if count > 1 and input.size % count == 0:
         forms["summed"] = lambda _, input: _summed(input, blocks)
-    if sizes[lane] % in_words == 0:
-        if blocks.data_format == "NHWC" and blocks.order == "DCR":
-            if becomes_words(input.dtype):
-                forms["words"] = lambda _, input: from_words(plain(to_words(input)), input.dtype)
-        elif block_size ** (len(tile) - 1) * count <= LARGEST_TILE:
-            in_tiles = partial(_in_tiles, blocks=blocks, lane=lane, tile=tile)
-            forms["element_tiles"] = lambda _, input: in_tiles(input, read_words=False)
-            if to_channels and sizes[lane] % (2 * in_words) == 0:
-                forms["double_words"] = lambda _, input: _in_double_words(input, blocks, lane, tile)
-            if (block_size, count) != (3, 4):  # XLA:GPU of jaxlib 0.11.2 gets words of bytes of three words wrong
-                forms["tiles"] = lambda _, input: in_tiles(input, read_words=True)
-    return forms, case
+    return forms
+
+
+def _of_whole_words(input: jax.Array, blocks: Blocks, sizes: Mapping[str, int], in_words: int) -> dict[str, Form]:
+    """Words, where channels or rows of blocks fill them, and tiles of these."""
+    count, is_last = lanes(input.dtype), blocks.data_format == "NHWC"
+    if is_last and blocks.order == "DCR":
+        move = partial(_plain, blocks=blocks)
+        in_place: Form = lambda _, input: from_words(move(to_words(input)), input.dtype)  # noqa: E731
+        return {"words": in_place} if becomes_words(input.dtype) else {}
+    lane, tile = ("c", "yxl") if is_last else ("w", "xl")
+    if blocks.to == "depth" and blocks.size > count and blocks.size % count == 0:
+        tile = "xl"  # the row of a block fills words
+    if blocks.size ** (len(tile) - 1) * count > LARGEST_TILE:
+        return {}
+    in_tiles = partial(_in_tiles, blocks=blocks, lane=lane, tile=tile)
+    forms: dict[str, Form] = {"element_tiles": lambda _, input: in_tiles(input, read_words=False)}
+    if blocks.to == "space" and is_last and count > 1 and sizes[lane] % (2 * in_words) == 0:
+        forms["double_words"] = lambda _, input: _in_double_words(input, blocks, lane, tile)
+    if (blocks.size, count) != (3, 4):  # XLA:GPU of jaxlib 0.11.2 gets words of bytes of three words wrong
+        forms["tiles"] = lambda _, input: in_tiles(input, read_words=True)
+    return forms
 
 
 def _keep_bits(move: Callable[[jax.Array], jax.Array], dtype: Any) -> Form:

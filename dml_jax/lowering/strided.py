@@ -1,6 +1,6 @@
 """Reads strided layouts: the table of forms, and how each of them reads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import gcd, prod
 from typing import Any
@@ -310,7 +310,7 @@ def _options(buffer: jax.Array, layout: Layout, is_operand: bool, devices: int) 
     forms: dict[str, Form] = {"plain": _plain(buffer.dtype, layout, devices)}
     if is_key(buffer) or not known_bytes(buffer) or 0 in layout.sizes:
         return forms, {"bytes": 0}
-    count, itemsize = lanes(buffer.dtype), buffer.dtype.itemsize
+    count = lanes(buffer.dtype)
     words = layout.in_words(count, words_per_element(buffer.dtype)) if becomes_words(buffer.dtype) else None
     if words and not layout.is_dense:  # XLA moves casts to words past a permutation alone
         whole = buffer.shape[0] - buffer.shape[0] % count
@@ -333,11 +333,21 @@ def _options(buffer: jax.Array, layout: Layout, is_operand: bool, devices: int) 
         forms["halved"] = as_bits(lambda _, buffer: _halved(buffer, layout), is_narrow)
     if layout.is_dense and is_half(buffer.dtype):
         forms["integers"] = permute_as_integers(lambda _, buffer: read_view(buffer, layout))
-    matrices = (matrices_of(layout) if layout.is_dense else None) or (0, 0, 0)
-    batch, rows, columns = matrices
-    if devices == 1 and rows:
+    matrices = _matrices(layout)
+    if devices == 1 and matrices[1]:
         forms |= ways_to_turn(layout, matrices, buffer.dtype)
-    case = {
+    return forms, _case(buffer, layout, is_operand, devices)
+
+
+def _matrices(layout: Layout) -> tuple[int, int, int]:
+    """Batch, rows and columns of the matrices that a dense view transposes; zeros for others."""
+    return (matrices_of(layout) if layout.is_dense else None) or (0, 0, 0)
+
+
+def _case(buffer: jax.Array, layout: Layout, is_operand: bool, devices: int) -> Mapping[str, Any]:
+    count, itemsize = lanes(buffer.dtype), buffer.dtype.itemsize
+    batch, rows, columns = _matrices(layout)
+    return {
         "itemsize": itemsize,
         "is_dense": layout.is_dense,
         "is_operand": is_operand,
@@ -359,7 +369,6 @@ def _options(buffer: jax.Array, layout: Layout, is_operand: bool, devices: int) 
         "is_broadcast": layout.repeats,
         "bytes": 2 * prod(layout.sizes) * itemsize,
     }
-    return forms, case
 
 
 def _plain(dtype: Any, layout: Layout, devices: int) -> Form:

@@ -401,6 +401,15 @@ def test_regressions_are_ratios():
     assert results.regressions(old, new, 0.3) == (1, [])
 
 
+@pytest.mark.parametrize("jaxlib", ["0.10.2", "0.12.0"])
+def test_another_jaxlib_is_told_as_its_copy_differs(jaxlib, capsys):
+    old, new = (replace(kept(row()), versions={"jaxlib": version}) for version in ("0.10.2", jaxlib))
+    command._show_regressions(old, new, 0.15)
+    told = capsys.readouterr()
+    assert ("the old run had jaxlib 0.10.2, which may copy faster or slower" in told.err) == (jaxlib != "0.10.2")
+    assert "1 measurements, 0 slower" in told.out
+
+
 def test_a_run_ends_with_a_legend_of_its_columns():
     done = run("--quick", "--rounds", 1, "--no-peers", "-k", "gather rows")
     assert done.exit_code == 0, done.output

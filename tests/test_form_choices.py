@@ -297,6 +297,12 @@ def test_what_is_chosen_on_a_cpu_with_jaxlib_0_10(function, shape, dtype, mark, 
 
 
 TO_DEPTH_CRD = lambda x: dml_jax.space_to_depth(x, 2, order="CRD")  # noqa: E731
+
+
+def pixels_to_depth(block_size, order):
+    return lambda x: dml_jax.space_to_depth(x[None], block_size, order=order, data_format="NHWC")
+
+
 # The releases of jaxlib, of 10, 11 and 12, with which a dimension is halved.
 HALVED = {
     "planes to space": (TWICE_AS_WIDE, (12, 128, 128), np.uint8, {10, 11, 12}),
@@ -311,7 +317,11 @@ HALVED = {
     "pixels of 16 channels to space": (OF_RGB, (128, 128, 64), np.int16, set()),
     "pixels of 64 channels to space, 4 bytes": (OF_RGB, (64, 64, 256), np.int32, set()),
     "rows of 16 elements to depth": (FOUR_TO_DEPTH, (256, 256, 4), np.uint8, {10, 11, 12}),
-    "rows of 12 elements to depth": (FOUR_TO_DEPTH, (256, 256, 3), np.uint8, {11, 12}),
+    "bytes of RGB to depth, CRD b=4": (FOUR_TO_DEPTH, (256, 256, 3), np.uint8, {12}),
+    "pixels of RGB to depth, CRD b=4": (FOUR_TO_DEPTH, (256, 256, 3), np.int16, set()),
+    "pixels of RGB to depth, CRD b=3": (pixels_to_depth(3, "CRD"), (243, 243, 3), np.int16, {11, 12}),
+    "pixels of RGB to depth": (pixels_to_depth(2, "DCR"), (256, 256, 3), np.int16, {11, 12}),
+    "pixels of two channels to depth": (pixels_to_depth(2, "DCR"), (256, 256, 2), np.int16, set()),
 }
 
 

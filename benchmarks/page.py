@@ -10,7 +10,7 @@ from dml_jax.bench.measuring import Measured
 from dml_jax.bench.report import BEST, WHICH, ratio, with_best
 from dml_jax.bench.results import Results
 
-from .targets import TARGETS, verdict
+from .targets import HEAD, LARGE, TARGETS, verdict
 
 __all__ = ["PAGES", "STORED", "rewritten"]
 
@@ -22,7 +22,6 @@ TABLE = re.compile(r"(<!-- ([\w.]+): ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTAL
 FIRST = ["one each", "fresh", "jnp"]
 COPY, SHORT = "copy", 24  # characters
 SUMMED = [COPY, "jnp", "torch"]
-LARGE = 2**24  # bytes moved; what moves fewer is left out of geometric means
 # Operators that share a line of the summary, by what they do; each has a line of its own in the table "others".
 OTHERS = {
     "other operators that move or choose": (
@@ -93,7 +92,7 @@ def _targets(file: Path) -> Iterator[str]:
     """What should be reached by the cases of a file and by gradients, and what is."""
     files = (file, _beside(file, "_gradients"))
     rows = [verdict(target, _of_operators(_read(one))) for one in files for target in TARGETS[one.stem]]
-    yield from _lines(["target", "reached", "by", "mean", "the least"], rows)
+    yield from _lines([*HEAD], rows)
 
 
 def _others(cases: Cases) -> Iterator[str]:
@@ -245,10 +244,11 @@ def _mean(cases: Cases, name: str) -> str:
 
 
 def _pairs(cases: Cases, name: str) -> Iterator[tuple[Measured, Measured]]:
-    """dml_jax and another contender, where there is one; torch is the best of its ways where it has several."""
+    """dml_jax and another contender whose result is right; torch is the best of its ways where it has several."""
     for case in cases.values():
         shown = _shown(case)
-        if other := shown.get(name) or (shown.get(BEST) if name == "torch" else None):
+        other = shown.get(name) or (shown.get(BEST) if name == "torch" else None)
+        if other and other.same_bits:
             yield _ours(case), other
 
 

@@ -387,8 +387,8 @@ TABLE = (
             "cpu",
             "halved",
             {**_LAST, **_FROM_11, "to": {"depth"}, **where},
-            "on the EPYC 2-26 times as fast as plain, 0.9-3.1 where b is 2 or 4 in CRD. Of other types there 0.3-2.1 times,"
-            " and of rows of 4 and 8 elements 0.5-2.9",
+            "on the EPYC 2-26 times as fast as plain, and 0.9-3.1 times of CRD with b = 2 and 4. Of other types there"
+            " 0.3-2.1, and of rows of 4 and 8 elements 0.5-2.9",
         )
         for where in (
             {"block_size": _NO_POWERS},

@@ -148,7 +148,8 @@ def _choices(file: Path) -> Iterator[str]:
     for row in json.loads(file.read_text())["rows"]:
         table, _, choice = row["row"].partition(" ")
         numbers = [f"{row[number]:.2f}" for number in ("mean", "least", "compiling")]
-        rows.setdefault(table.partition("[")[0], []).append([choice, *numbers])
+        breakable = choice.replace("/", "/<wbr>")  # lists of types are wider than a page
+        rows.setdefault(table.partition("[")[0], []).append([breakable, *numbers])
     for table, of in rows.items():
         mean = geometric_mean([float(row[1]) for row in of])
         lines = _lines(["choice", "x plain", "the least", "compiling"], of)

@@ -141,7 +141,7 @@ def compared(times: Mapping[str, Times], tolerance: float) -> tuple[list[str], i
         longer = {measured: new[measured] / old[measured] for measured in old if measured in new}
         ours = [measured for measured in longer if measured[1] in ("dml_jax", "fresh")]
         lost = [measured for measured in ours if longer[measured] * (1 - tolerance) > 1]
-        missing = {case for case, _ in old.keys() ^ new.keys()}
+        missing = {case for case, _ in old} ^ {case for case, _ in new}
         lines.append(
             f"jax {release} beside {first}: {len(ours)} measurements, {len(lost)} slower by more than {tolerance:.0%};"
             f" {_in_the_mean(longer)}"

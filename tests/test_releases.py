@@ -66,6 +66,13 @@ def test_what_is_slower_than_under_the_first_release_is_told():
     assert releases.compared({"1.0": times["1.0"], "1.1": times["1.0"]}, 0.15)[1] == 0
 
 
+def test_a_case_that_one_contender_lacks_is_not_missing():
+    """Such as jax.numpy, which an old release may not have for it."""
+    old = {("a case", "dml_jax"): 1.0}
+    lines, slower = releases.compared({"1.0": old, "1.1": {**old, ("a case", "jnp"): 1.0}}, 0.15)
+    assert (len(lines), slower) == (1, 0)
+
+
 def test_a_slower_case_says_what_jax_numpy_lost():
     """The release then, and not the form that is chosen for it."""
     old, new = ({("a case", "dml_jax"): time, ("a case", "jnp"): 2 * time} for time in (1.0, 3.0))

@@ -6,6 +6,7 @@ from jax import lax
 
 from .. import operators
 from ..errors import ConstraintError
+from ..lowering.compiler_faults import unfused_product
 from ..lowering.wide_types import wide_type
 from .elementwise import add
 from .values import Array, Operators, arrays, on_device
@@ -49,8 +50,8 @@ def matmul(*, a: Array, b: Array) -> Array:
         xp, a, b = arrays(a, b)
         return xp.matmul(a, b)
     a, b, wide = on_device(a), on_device(b), wide_type(a.dtype)
-    made = jnp.matmul(a, b, precision=lax.Precision.HIGHEST, preferred_element_type=wide)
-    return made.astype(a.dtype)
+    product = jnp.matmul(a, b, precision=lax.Precision.HIGHEST, preferred_element_type=wide)
+    return unfused_product(product).astype(a.dtype)
 
 
 OPERATORS: Operators = {

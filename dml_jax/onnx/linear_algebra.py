@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import ConstraintError
+from ..lowering.compiler_faults import unfused_product
 from ..lowering.wide_types import wide_type
 from .values import Array, Operators, on_device
 
@@ -22,10 +23,10 @@ def einsum(*, inputs: tuple[Array, ...], equation: str) -> jax.Array:
     if equation.count(",") + 1 != len(inputs):
         raise ConstraintError(f"equation must have {len(inputs)} terms, one per input, but it is {equation!r}")
     wide = (on_device(one).astype(wide_type(dtype)) for one in inputs)
-    made = jnp.einsum(
+    product = jnp.einsum(
         equation, *wide, precision=lax.Precision.HIGHEST, preferred_element_type=wide_type(dtype), optimize="optimal"
     )
-    return made.astype(dtype)
+    return unfused_product(product).astype(dtype)
 
 
 def det(*, x: Array) -> jax.Array:

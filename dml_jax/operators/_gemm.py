@@ -31,6 +31,7 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..core.tensor import TensorDesc
+from ..lowering.compiler_faults import unfused_product
 from ..lowering.wide_types import narrow_apart, wide_type
 
 __all__ = ["GemmDesc", "MatrixTransform", "gemm"]
@@ -161,8 +162,10 @@ def gemm(
     a, b = (jnp.asarray(x, dtype if dtype.itemsize > 1 else wide) for x in (a, b))
     batch = tuple(range(a.ndim - 2))
     inner = (a.ndim - 2 if trans_a else a.ndim - 1,), (b.ndim - 1 if trans_b else b.ndim - 2,)
-    made = lax.dot_general(a, b, (inner, (batch, batch)), precision=lax.Precision.HIGHEST, preferred_element_type=wide)
-    made = made * _number(alpha, wide)
+    product = lax.dot_general(
+        a, b, (inner, (batch, batch)), precision=lax.Precision.HIGHEST, preferred_element_type=wide
+    )
+    made = unfused_product(product) * _number(alpha, wide)
     if c is not None and beta != 0:
         made = made + jnp.asarray(c, wide) * _number(beta, wide)
     return narrow_apart(made if activation is None else activation(made), dtype)

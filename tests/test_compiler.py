@@ -241,7 +241,8 @@ def test_reads_and_depth_space_allocate_the_output_or_nothing(operator, layout):
         size = 4 * spec.length
         assert (fresh.output, fresh.bound, fresh.temporary, fresh.allocated) == (size, 0, 0, size)
         size = 4 * spec.whole_length
-        assert (bound.output, bound.bound, bound.temporary, bound.allocated) == (size, size, 0, 0)
+        copied = size if jax.__version__ == "0.10.1" and "output" in layout else 0  # of which XLA:CPU makes a copy
+        assert (bound.output, bound.bound, bound.temporary, bound.allocated) == (size, size, copied, copied)
 
 
 @pytest.mark.thinned(2)

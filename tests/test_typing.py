@@ -71,11 +71,12 @@ def test_every_name_of_a_data_type_is_a_literal_and_is_read():
 
 
 def test_every_type_of_jax_is_a_literal_and_is_read():
-    with jax.enable_x64(True):
-        read = {name: as_dtype("cast", "dtype", name) for name in get_args(TypeName)}
-    assert read == {name: jnp.dtype(name) for name in read}
     types = (value for value in vars(jnp).values() if isinstance(value, type(jnp.float32)))
-    assert {jnp.dtype(one).name for one in types} == {*read}
+    names = {jnp.dtype(one).name for one in types}
+    of_later_releases = {"float6_e2m3fn", "float6_e3m2fn"}
+    assert names <= {*get_args(TypeName)} <= names | of_later_releases
+    with jax.enable_x64(True):
+        assert {name: as_dtype("cast", "dtype", name) for name in names} == {name: jnp.dtype(name) for name in names}
 
 
 def needs_arguments(value):

@@ -1,0 +1,162 @@
+"""Faults of XLA by release of jaxlib: which of them the installed release has, and that dml_jax is right beside them.
+
+Each fault is a row of a table of docs/stability.md. A test shows as "xfail" the faults that the installed release has.
+It fails if a release has a fault that the table does not list for it.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import jaxlib.version
+import ml_dtypes
+import numpy as np
+import pytest
+
+import dml_jax
+
+RELEASE = tuple(map(int, jaxlib.version.__version__.split(".")[:2]))
+PAGE = Path(__file__).parent.parent / "docs" / "stability.md"
+ON_A_CPU = jax.default_backend() == "cpu"
+
+
+def runs(code, **environment):
+    """Whether a program ends well, in a process of its own."""
+    program = f"import jax, jax.numpy as jnp\n{code}"
+    arguments = [sys.executable, "-c", program]
+    return subprocess.run(arguments, env={**os.environ, **environment}, capture_output=True).returncode == 0
+
+
+# The sums of the columns of `matrix` times the transpose of `points`; small integers, so that float32 is exact.
+MATRIX, POINTS = (np.random.default_rng(0).integers(-3, 4, size).astype(np.float32) for size in ((3, 3), (33_000, 3)))
+SUMS = (POINTS.astype(np.int64) @ MATRIX.T.astype(np.int64)).sum(1)
+
+
+def columns_are_right():
+    return np.array_equal(jax.jit(jax.vmap(lambda point: (MATRIX @ point).sum()))(POINTS), SUMS)
+
+
+def nan_is_the_maximum():
+    x = np.zeros(2**20, np.float32)
+    x[5] = np.nan
+    return bool(jnp.isnan(jax.jit(jnp.max)(x)))
+
+
+def bits_are_kept(dtype):
+    bits = np.arange(2 ** (8 * np.dtype(dtype).itemsize)).astype(f"uint{8 * np.dtype(dtype).itemsize}")
+    padded = np.asarray(jax.jit(lambda x: jnp.pad(x, 1))(bits.view(dtype)))
+    return np.array_equal(padded.view(bits.dtype), np.pad(bits, 1))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`words` begin its row; `last` is the last minor release that has it, or None: all so far."""
+
+    words: str
+    is_right: Callable[[], bool]
+    last: tuple[int, int] | None = None
+
+
+EXCLUDED = (0, 0)  # no release that pyproject.toml allows has it
+
+
+FAULTS = {
+    "columns": Fault("A product of a 2x3 or 3x3 matrix and", columns_are_right, (0, 10)),
+    "maximum": Fault("`jnp.max` and `jnp.min` of 4,096 floats and more", nan_is_the_maximum),
+    "bits of bfloat16": Fault(
+        "`jnp.pad`, `jnp.where` and `.at[].set` of bfloat16", partial(bits_are_kept, ml_dtypes.bfloat16), (0, 11)
+    ),
+    "bits of float8": Fault("The same of float8_e5m2", partial(bits_are_kept, ml_dtypes.float8_e5m2)),
+    "int2": Fault(
+        "`jnp.concatenate` of int2",
+        partial(runs, "x = jnp.ones((2, 8), 'int2')\njax.jit(lambda x: jnp.concatenate([x, x], 1))(x)"),
+    ),
+    "float16": Fault(
+        "On a CPU without the instructions F16C",
+        partial(runs, "jax.jit(lambda x: x + 1)(jnp.ones(8, 'float16'))", XLA_FLAGS="--xla_cpu_max_isa=SSE4_2"),
+    ),
+    "seven dimensions": Fault(
+        "0.10.2, 0.11.0",
+        partial(runs, "x = jnp.ones((3, 1, 2, 2, 8, 8, 8))\njax.jit(lambda a, b: (a * b).sum(3))(x, x)"),
+        EXCLUDED,
+    ),
+}
+
+
+@pytest.mark.skipif(not ON_A_CPU, reason="these are faults of XLA:CPU")
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_the_installed_release_has_no_fault_but_those_of_the_table(fault):
+    if fault.is_right():
+        return
+    assert fault.last is None or fault.last >= RELEASE, f"jaxlib {jaxlib.version.__version__} has it too: {fault.words}"
+    pytest.xfail(f"jaxlib {jaxlib.version.__version__} has this fault: {fault.words}")
+
+
+def test_every_fault_is_a_row_of_the_page():
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    for fault in FAULTS.values():
+        (row,) = (row for row in rows if row.startswith(f"| {fault.words}"))
+        if fault.last not in (None, EXCLUDED):
+            assert f"| up to {fault.last[0]}.{fault.last[1]} |" in row
+
+
+def of_node(operator, *inputs, **attributes):
+    """The output of one node of ONNX."""
+    onnx = pytest.importorskip("dml_jax.onnx")
+    make_node = pytest.importorskip("onnx.helper").make_node
+    (output,) = onnx.run_node(make_node(operator, ["a", "b"], ["y"], **attributes), inputs)
+    return output
+
+
+# What this library makes of the same products, in every order of operands that can end in the fused one.
+PRODUCTS = {
+    "gemm": lambda points: dml_jax.gemm(MATRIX, points, trans_b=True).sum(0),
+    "gemm, reduced": lambda points: dml_jax.reduce(dml_jax.gemm(MATRIX, points, trans_b=True), "sum", [0])[0],
+    "gemm, mapped": jax.vmap(lambda point: dml_jax.gemm(MATRIX, point[:, None]).sum()),
+    "MatMul": lambda points: of_node("MatMul", MATRIX, points.T).sum(0),
+    "MatMul, mapped": jax.vmap(lambda point: of_node("MatMul", MATRIX, point).sum()),
+    "Einsum": lambda points: of_node("Einsum", MATRIX, points, equation="ij,nj->in").sum(0),
+    "convolution": lambda points: dml_jax.convolution(
+        points.reshape(1, 1, -1, 3).transpose(0, 3, 1, 2), MATRIX[:, :, None, None]
+    ).sum(1)[0, 0],
+    "rnn, mapped": jax.vmap(
+        lambda point: dml_jax.rnn(
+            point[None, None],
+            MATRIX[None],
+            np.zeros((1, 3, 3), np.float32),
+            activations=[dml_jax.Activation("ACTIVATION_IDENTITY")],
+        )[0].sum()
+    ),
+}
+
+
+@pytest.mark.parametrize("sums", PRODUCTS.values(), ids=PRODUCTS)
+def test_products_are_right_before_a_reduction(sums):
+    np.testing.assert_array_equal(jax.jit(sums)(POINTS), SUMS)
+
+
+def test_their_derivatives_are_right_before_a_reduction():
+    def squares(point):
+        return (dml_jax.gemm(MATRIX, point[:, None]) ** 2).sum()
+
+    found = jax.jit(jax.vmap(lambda point: jax.grad(squares)(point).sum()))(POINTS)
+    np.testing.assert_array_equal(found, (2 * POINTS @ MATRIX.T @ MATRIX).sum(1))
+
+
+def test_the_maximum_of_many_with_a_nan_is_nan():
+    x = np.zeros(2**20, np.float32)
+    x[5] = np.nan
+    assert np.isnan(dml_jax.reduce(x, "max", [0])[0])
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+def test_bits_are_kept_where_xla_changes_them(dtype):
+    bits = np.arange(2 ** (8 * np.dtype(dtype).itemsize)).astype(f"uint{8 * np.dtype(dtype).itemsize}")
+    padded = np.asarray(dml_jax.pad(bits.view(dtype), [1], [1]))
+    np.testing.assert_array_equal(padded.view(bits.dtype), np.pad(bits, 1))

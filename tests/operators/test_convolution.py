@@ -381,10 +381,10 @@ def test_directions_modes_and_groups(number):
 
 @pytest.mark.parametrize("sizes", sampled([(6, 5), (7, 6), (8, 5)], [(7, 6)]))
 def test_backward_is_the_transpose_of_forward(sizes):
-    """Of every size that forward makes the same array of."""
+    """Of every size that forward makes the same array of; of small numbers, whose sums float32 holds in any order."""
     numbers = {"strides": (3, 2), "dilations": (1, 2), "start_padding": (1, 2), "end_padding": (2, 0), "group_count": 2}
-    filter = numbered((4, 3, 3, 2)) - 30
-    x = numbered((2, 6, *sizes))
+    filter = numbered((4, 3, 3, 2)) % 5 - 2
+    x = numbered((2, 6, *sizes)) % 7 - 3
     forward = partial(convolution, filter=filter, mode="convolution", **numbers)
     y = forward(x)
     (transposed,) = jax.linear_transpose(forward, x)(y)

@@ -1,0 +1,66 @@
+"""Runs mutated inputs one after the other in a process of its own: no traceback, no signal, no more than 1 GB.
+
+`python tests/fuzzing.py fuzz_models.graph_file 17 18` repeats input 17 of that kind alone.
+"""
+
+import importlib
+import resource
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+MOST = 2**30  # bytes that one input may take
+
+
+def main(arguments: Sequence[str]) -> int:
+    kind, first, end = arguments
+    module, name = kind.split(".")
+    draw = getattr(importlib.import_module(module), name)
+    numbers = range(int(first), int(end))
+    warm_up(draw, numbers[0])
+    before = peak()
+    resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * MOST,) * 2)  # beyond it MemoryError is raised
+    for number in numbers:
+        print(number, flush=True)  # so that a signal is told with the input that it is of
+        try:
+            run(draw, number)
+        except BaseException:
+            traceback.print_exc()
+            return 1
+        if peak() > before + MOST:
+            print(f"took {peak() - before} bytes", file=sys.stderr)
+            return 1
+    return 0
+
+
+def run(draw, number: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        draw(np.random.default_rng(number), Path(folder))
+
+
+def warm_up(draw, number: int) -> None:
+    """Loads what a first input needs, so that its memory does not count."""
+    jax.jit(lambda x: x + 1)(np.zeros(1, np.float32)).block_until_ready()
+    try:
+        run(draw, number)
+    except BaseException:  # which the loop tells
+        return
+
+
+def peak() -> int:
+    """The most bytes of memory that this process has had."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def address_space() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -20,7 +20,7 @@ def _run() -> None:
         import PIL  # noqa: F401
         import rich  # noqa: F401
     except ImportError as error:
-        sys.exit(f"dml-jax: the command needs {error.name}; install it with: pip install 'dml_jax[cli]'")
+        sys.exit(f"dml-jax: the command needs {error.name}; install it in a clone: pip install '.[cli]'")
     from .command.main import command
 
     try:

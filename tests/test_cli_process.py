@@ -61,7 +61,7 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch, package
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(SystemExit) as ended:
         main()
-    assert ended.value.code == f"dml-jax: the command needs {package}; install it with: pip install 'dml_jax[cli]'"
+    assert ended.value.code == f"dml-jax: the command needs {package}; install it in a clone: pip install '.[cli]'"
 
 
 @pytest.mark.parametrize("arguments", [["run", "m.onnx"], ["check", "m.onnx"]], ids=" ".join)
@@ -72,7 +72,7 @@ def test_without_the_extra_onnx_says_what_to_install(monkeypatch, arguments):
     monkeypatch.setitem(sys.modules, "onnx", None)
     result = dml_jax_command(*arguments)
     assert result.exit_code == 1
-    assert result.output == "dml-jax: dml_jax.onnx needs onnx; install it with: pip install 'dml_jax[onnx]'\n"
+    assert result.output == "dml-jax: dml_jax.onnx needs onnx; install it in a clone: pip install '.[onnx]'\n"
 
 
 def test_without_the_extra_bench_draws_nothing(monkeypatch, tmp_path):
@@ -80,7 +80,7 @@ def test_without_the_extra_bench_draws_nothing(monkeypatch, tmp_path):
     result = dml_jax_command("bench", "--quick", "--picture", tmp_path / "p.png")
     assert result.exit_code == 1
     assert result.output == (
-        "error: the picture needs the package matplotlib; pip install 'dml_jax[bench]' installs it\n"
+        "error: the picture needs the package matplotlib; pip install '.[bench]' in a clone installs it\n"
     )
 
 

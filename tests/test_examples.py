@@ -103,7 +103,7 @@ def test_super_resolution_lays_channels_out_as_pixel_shuffle_does():
 
 def test_super_resolution_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(SystemExit, match=r"needs Pillow; install it with: pip install 'dml_jax\[cli\]'"):
+    with pytest.raises(SystemExit, match=r"needs Pillow; install it in a clone: pip install '\.\[cli\]'"):
         super_resolution.main([])
 
 

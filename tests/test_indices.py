@@ -23,6 +23,18 @@ def test_64_bit_arrays_made_under_x64_keep_their_meaning_after_it_is_off():
         jax.jit(lambda i: dml_jax.gather(X, i, 0))(indices)
 
 
+@pytest.mark.parametrize("dtype", [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)])
+def test_an_index_means_the_same_under_jit_unless_jax_narrows_an_argument(dtype, x64):
+    """As a NumPy array, as a constant of a program, and as its argument, which without x64 has 32 bits."""
+    limits, wanted = np.iinfo(dtype), (0, 5, 6, 100, -1, -6, -7, -100, -(2**40), 2**31, 2**32, 2**40)
+    indices = np.array([n for n in (*wanted, limits.min, limits.max) if limits.min <= n <= limits.max], dtype)
+    nearest = lambda indices: [X[min(max(n + 6 * (n < 0), 0), 5)] for n in indices.tolist()]  # noqa: E731
+    read = lambda at: dml_jax.gather(X, at, 0)  # noqa: E731
+    assert read(indices).tolist() == jax.jit(lambda: read(indices))().tolist() == nearest(indices)
+    narrowed = indices if x64 else indices.astype(dtype.replace("64", "32"))
+    assert jax.jit(read)(indices).tolist() == nearest(narrowed)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint64, np.complex128])
 def test_64_bit_numpy_data_is_refused_while_x64_is_off_and_moved_while_it_is_on(dtype, x64):
     data = np.arange(4).astype(dtype) + dtype(2**40)

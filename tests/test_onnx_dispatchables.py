@@ -294,5 +294,5 @@ def test_the_extra_is_named_where_it_is_missing(concat, monkeypatch):
     monkeypatch.delattr("dml_jax.onnx", raising=False)
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert faults(concat, model(dispatch())) == [
-        "dispatchable 'm': dml_jax.onnx needs onnx; install it with: pip install 'dml_jax[onnx]'"
+        "dispatchable 'm': dml_jax.onnx needs onnx; install it in a clone: pip install '.[onnx]'"
     ]

@@ -449,7 +449,7 @@ def test_the_library_does_not_import_onnx():
 def test_without_onnx_the_package_says_what_to_install(tmp_path):
     (tmp_path / "onnx.py").write_text("raise ImportError('no onnx')")
     done = python("import dml_jax.onnx", PYTHONPATH=str(tmp_path))
-    last = "ImportError: dml_jax.onnx needs onnx; install it with: pip install 'dml_jax[onnx]'"
+    last = "ImportError: dml_jax.onnx needs onnx; install it in a clone: pip install '.[onnx]'"
     assert done.stderr.strip().splitlines()[-1] == last
     done = subprocess.run(
         [sys.executable, "-m", "dml_jax", "check", "m.onnx"],

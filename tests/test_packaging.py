@@ -137,7 +137,7 @@ def test_every_extra_that_is_named_exists(metadata):
     """In messages of the library, in its pages, and among the extras themselves."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *PACKAGE.rglob("*.py")]
     text = "\n".join(path.read_text() for path in pages)
-    named = re.findall(r"(?:dml_jax|'\.)\[([a-z,]+)\]", text)
+    named = re.findall(r"'\.\[([a-z,]+)\]", text)
     assert {"cli", "export", "onnx", "test"} <= {one for names in named for one in names.split(",")}
     extras = {*metadata.get_all("Provides-Extra")}
     needed = [Requirement(text) for text in metadata.get_all("Requires-Dist")]
@@ -235,14 +235,14 @@ NEEDS = {
 def test_what_an_extra_has_says_how_to_install_it(bare, folder, extra):
     done = run(bare / "python", *NEEDS[extra], cwd=folder)
     assert done.returncode != 0
-    assert f"pip install 'dml_jax[{extra}]'" in done.stderr
+    assert f"pip install '.[{extra}]'" in done.stderr
     assert done.stdout == ("[7]\n" if extra == "export" else "")
 
 
 def test_the_command_without_its_extra_says_how_to_get_it(bare, folder):
     done = run(bare / "dml-jax", "run", "model.json", cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "dml-jax: the command needs click; install it with: pip install 'dml_jax[cli]'\n"
+    assert done.stderr == "dml-jax: the command needs click; install it in a clone: pip install '.[cli]'\n"
 
 
 # What the import costs.

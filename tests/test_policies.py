@@ -69,6 +69,19 @@ def test_every_test_that_the_page_names_exists():
         assert f"\ndef {test}(" in (ROOT / file).read_text(), (file, test)
 
 
+# Installing.
+
+
+@pytest.mark.parametrize("folder", ["README.md", "docs", "dml_jax", "benchmarks", ".ci", ".github"])
+def test_pip_installs_a_clone_as_the_name_is_on_no_index(folder):
+    """In pages, docstrings and messages: `pip install '.[cli]'`."""
+    paths = [path for path in (ROOT / folder, *(ROOT / folder).rglob("*")) if path.is_file()]
+    texts = {path: path.read_text() for path in paths if path.suffix in ("", ".md", ".py", ".cff")}
+    assert texts
+    by_name = re.compile(r"pip install (?:-+\S+ )*['\"]?dml[_-]jax\b")
+    assert [str(path) for path, text in texts.items() if by_name.search(text)] == []
+
+
 # Changelog, in the form of keepachangelog.com.
 
 KINDS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")

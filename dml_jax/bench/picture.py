@@ -31,7 +31,7 @@ def check_drawable(path: Path) -> None:
     if path.suffix.lower() not in (".png", ".svg"):
         raise ConstraintError(f"the picture must be a .png or .svg file, but it is {str(path)!r}")
     if not find_spec("matplotlib"):
-        raise ConstraintError("the picture needs the package matplotlib; pip install 'dml_jax[bench]' installs it")
+        raise ConstraintError("the picture needs the package matplotlib; pip install '.[bench]' in a clone installs it")
 
 
 def draw(results: Results, path: Path) -> None:

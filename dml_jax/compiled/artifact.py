@@ -72,7 +72,7 @@ def _export(executable: Any, arguments: Sequence[Any], platforms: Sequence[str] 
     try:
         return bytes(jax.export.export(executable, platforms=platforms)(*arguments).serialize())
     except ImportError as error:
-        fix = "pip install 'dml_jax[export]' installs it"
+        fix = "pip install '.[export]' in a clone installs it"
         raise ConstraintError(f"jax.export needs the package flatbuffers: {error}; {fix}") from None
 
 

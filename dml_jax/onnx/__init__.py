@@ -3,7 +3,7 @@
 try:
     import onnx as _onnx  # noqa: F401  # absolute: the package of ONNX
 except ImportError as _error:
-    raise ImportError("dml_jax.onnx needs onnx; install it with: pip install 'dml_jax[onnx]'", name="onnx") from _error
+    raise ImportError("dml_jax.onnx needs onnx; install it in a clone: pip install '.[onnx]'", name="onnx") from _error
 
 from .backend import Backend
 from .descs import to_descs

@@ -5,7 +5,7 @@
 The file's network takes one picture at a time, as exporters often fix it: `jax.vmap` puts a batch in front, and the
 batch is split among the devices. Its weights are random, and so are its features; the last layer learns to tell
 four directions of stripes by them. `jax.export` writes one artifact for any batch, which holds the weights and needs
-neither dml_jax nor onnx. It needs onnx, and flatbuffers to export: `pip install 'dml_jax[onnx,export]'`.
+neither dml_jax nor onnx. It needs onnx, and flatbuffers to export: `pip install '.[onnx,export]'`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ try:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 except ImportError as missing:
-    raise SystemExit(f"onnx_classifier: {missing}; pip install 'dml_jax[onnx,export]'") from None
+    raise SystemExit(f"onnx_classifier: {missing}; pip install '.[onnx,export]'") from None
 
 from dml_jax.onnx import to_jax
 

@@ -5,7 +5,7 @@
 A file that does not exist is made first: a network whose last layer is zero, so that it enlarges by repeating pixels.
 `to_jax` makes a function of it; its weights are arguments of the training step, whole on every device, and the patches
 of a batch are split among the devices. Another network works as well, if it takes pictures [n, 3, h, w] of any size and
-enlarges them by a whole number. It needs Pillow and onnx: `pip install 'dml_jax[cli,onnx]'`.
+enlarges them by a whole number. It needs Pillow and onnx: `pip install '.[cli,onnx]'`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ try:
     from onnx import TensorProto, helper, numpy_helper
     from PIL import Image
 except ImportError as missing:
-    raise SystemExit(f"onnx_super_resolution: {missing}; pip install 'dml_jax[cli,onnx]'") from None
+    raise SystemExit(f"onnx_super_resolution: {missing}; pip install '.[cli,onnx]'") from None
 
 from dml_jax.onnx import OnnxFunction, to_jax
 

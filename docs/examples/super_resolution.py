@@ -5,7 +5,7 @@
 The network computes nine channels per colour at low resolution; `depth_to_space` with order="CRD", which is what
 torch's PixelShuffle does, lays them out as blocks of pixels. It learns from the lower part of the photograph and is
 measured on the upper part, with the face. `--picture` writes that part, nearest neighbour, network and original side by
-side. Needs Pillow: `pip install 'dml_jax[cli]'`.
+side. Needs Pillow: `pip install '.[cli]'`.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def photograph() -> np.ndarray:
     try:
         from PIL import Image
     except ImportError:
-        raise SystemExit("super_resolution: needs Pillow; install it with: pip install 'dml_jax[cli]'") from None
+        raise SystemExit("super_resolution: needs Pillow; install it in a clone: pip install '.[cli]'") from None
     with Image.open(PHOTOGRAPH) as image:
         pixels = np.asarray(image.convert("RGB"), np.float32) / 255
     height, width = (size - size % FACTOR for size in pixels.shape[:2])

@@ -31,7 +31,7 @@ def encode(graph: SerializedGraph) -> bytes:
     try:
         from flatbuffers.builder import Builder, BuilderSizeError  # an extra
     except ImportError as error:
-        fix = "pip install 'dml_jax[graphs]' installs it"
+        fix = "pip install '.[graphs]' in a clone installs it"
         raise ConstraintError(f"writing a serialized graph needs the package flatbuffers: {error}; {fix}") from None
     writer = _Writer(Builder(1024))
     try:

@@ -257,6 +257,16 @@ def test_a_section_has_every_function_and_says_where_there_is_no_equivalent(tabl
         assert code(row[0]) or code(row[1]), row
 
 
+def test_code_that_words_mention_is_in_a_line_that_is_executed():
+    """An option such as `reduction="add"`, or a statement: a recipe in words alone is tested by nothing."""
+    prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL).splitlines()
+    words = [line for line in prose if not line.startswith("|")] + [row[2] for row in lines(EQUIVALENTS)]
+    mentioned = {text for text in re.findall(r"`([^`]+=[^`]+)`", "\n".join(words)) if "..." not in text}
+    assert mentioned > {'order="CRD"', "jit_compile=True"}
+    executed = " ".join(cell for row in lines(TABLES) for cell in row if re.fullmatch("`[^`]+`", cell))
+    assert {text for text in mentioned if text not in executed} == set()
+
+
 def equivalents_of_ours():
     return [source for row in lines(EQUIVALENTS) if (source := code(row[1]))]
 

@@ -1,4 +1,4 @@
-"""Writes tables of docs/benchmarks.md and forms.md from the results that are stored: `python -m benchmarks.page`."""
+"""Writes the tables of README, benchmarks.md and forms.md from the stored results: `python -m benchmarks.page`."""
 
 import json
 import re
@@ -10,15 +10,15 @@ from dml_jax.bench.measuring import Measured
 from dml_jax.bench.report import BEST, WHICH, ratio, with_best
 from dml_jax.bench.results import Results
 
-from .targets import HEAD, LARGE, TARGETS, verdict
+from .targets import HEAD, LARGE, NARROW, PICTURES, TARGETS, verdict
 
 __all__ = ["PAGES", "STORED", "rewritten"]
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES, STORED = (DOCS / "benchmarks.md", DOCS / "forms.md"), DOCS / "benchmarks"
+PAGES, STORED = (DOCS / "benchmarks.md", DOCS / "forms.md", DOCS.parent / "README.md"), DOCS / "benchmarks"
 
 # A table stands between two comments, the first of which names it: <!-- h200.json: operators --> ... <!-- end -->
-TABLE = re.compile(r"(<!-- ([\w.]+): ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- ([\w., ]+): ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIRST = ["one each", "fresh", "jnp"]
 COPY, SHORT = "copy", 24  # characters
 SUMMED = [COPY, "jnp", "torch"]
@@ -56,6 +56,19 @@ OTHERS = {
     ),
     "products of matrices": ("convolution", "gemm", "rnn"),
 }
+# Lines of the README: a text, where the cases are, and a pattern that begins their names.
+SPEED = (
+    ("rows that `gather` reads, of 4-byte elements", "moved", "gather rows .*float32"),
+    ("the same of 1- and 2-byte elements, 128 bytes and more", "moved", rf"gather rows of \d{{3,}} bytes .*{NARROW}"),
+    ("rows and elements that are scattered", "moved", "scatter_(nd|elements)"),
+    ("depth to space and back, 4-byte elements", "moved", f"{PICTURES} .*float32"),
+    ("the same of 1- and 2-byte elements", "moved", f"{PICTURES} .*{NARROW}"),
+    ("views in another order, such as channels last as first", "moved", "as_strided (transposed|NHWC|real)"),
+    ("gradients of `gather`, uniform ids", "gradients", "gather .*uniform"),
+    ("the same with ids after Zipf's law, such as words", "gradients", "gather .*Zipf"),
+    ("eager calls on 1 KB, whose arguments are checked", "calls", "."),
+)
+COLUMNS = {"h200": "on an NVIDIA H200", "cpu": "on two CPU cores"}
 
 # One case: the contenders by name.
 Case = Mapping[str, Measured]
@@ -66,10 +79,28 @@ def rewritten(page: str, folder: Path) -> str:
     """The page with every table made anew from the files of `folder`."""
 
     def made(found: re.Match[str]) -> str:
-        head, file, table, end = found.groups()
-        return "\n".join([head, *TABLES[table](folder / file), "", end])
+        head, files, table, end = found.groups()
+        return "\n".join([head, *TABLES[table](*(folder / file for file in files.split(", "))), "", end])
 
     return TABLE.sub(made, page)
+
+
+def _speed(*files: Path) -> Iterator[str]:
+    """A column for each device: the geometric mean of how many times as fast cases are, and the least and the most."""
+    columns = []
+    for file in files:
+        cases, gradients = _read(file), _read(_beside(file, "_gradients"))
+        calls = {name: case for name, case in cases.items() if _is_call(name)}
+        of = {"moved": _large(_of_operators(cases)), "gradients": gradients, "calls": calls}
+        columns.append([_spread(of[where], pattern) for _, where, pattern in SPEED])
+    rows = [[text, *numbers] for (text, _, _), *numbers in zip(SPEED, *columns, strict=True)]
+    yield from _lines(["times as fast as `jax.numpy`", *(COLUMNS[file.stem] for file in files)], rows)
+
+
+def _spread(cases: Cases, pattern: str) -> str:
+    meant = {name: case for name, case in cases.items() if re.match(pattern, name)}
+    ratios = [other.seconds / ours.seconds for ours, other in _pairs(meant, "jnp")]
+    return f"{_mean(meant, 'jnp')} ({min(ratios):.2f}-{max(ratios):.2f})"
 
 
 def _summary(file: Path) -> Iterator[str]:
@@ -169,7 +200,8 @@ def _of_cases(table: Callable[[Cases], Iterator[str]]) -> Callable[[Path], Itera
     return lambda file: table(_read(file))
 
 
-TABLES: Mapping[str, Callable[[Path], Iterator[str]]] = {
+TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
+    "speed": _speed,
     "summary": _summary,
     "targets": _targets,
     "choices": _choices,

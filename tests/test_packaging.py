@@ -92,7 +92,7 @@ def test_the_sdist_has_what_is_listed_and_the_tests(sdist):
     assert {name.partition("/")[0] for name in inside} == {*listed, "pyproject.toml", "PKG-INFO", ".gitignore"}
     assert sources(*(ROOT / name for name in listed if (ROOT / name).is_dir())) <= inside
     others = (".ci/run", ".github/CITATION.cff", "docs/models/gather.json", "docs/models/grace_hopper.jpg")
-    assert {*others, "tests/consumer/pyrightconfig.json"} <= inside
+    assert {*others, "tests/consumer/pyrightconfig.json", "tests/data/webnn.json"} <= inside
     assert not [name for name in inside if "__pycache__" in name or name.endswith(".pyc")]
 
 

@@ -82,6 +82,16 @@ def test_pip_installs_a_clone_as_the_name_is_on_no_index(folder):
     assert [str(path) for path, text in texts.items() if by_name.search(text)] == []
 
 
+# Tests.
+
+
+def test_no_test_reads_a_file_beside_the_project():
+    """Every clone has it: `parents[1]` of a file in `tests/` is the project."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        depth = len(path.relative_to(ROOT).parents)
+        assert all(int(n) < depth for n in re.findall(r"\.parents\[(\d+)\]", path.read_text())), path
+
+
 # Changelog, in the form of keepachangelog.com.
 
 KINDS = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")

@@ -1,9 +1,7 @@
-"""The public WebNN vectors, through descriptors: WebNN was first built on DirectML.
-
-The vectors are not part of this project; the tests are skipped, visibly, where the file is absent.
-"""
+"""WebNN's public test vectors, through descriptors: WebNN was first built on DirectML. data/README.md has the source."""
 
 import json
+import re
 from pathlib import Path
 
 import jax
@@ -15,10 +13,8 @@ from checks import assert_same_bits, assert_scattered
 import dml_jax
 from dml_jax import TensorDesc
 
-FILE = Path(__file__).parents[2] / "shared" / "data" / "webnn_cases.json"
-if not FILE.exists():
-    pytest.skip(f"no {FILE.name} beside the project", allow_module_level=True)
-DATA = json.loads(FILE.read_text())
+FOLDER = Path(__file__).parent / "data"
+DATA = json.loads((FOLDER / "webnn.json").read_text(encoding="utf-8"))
 CASES, VALIDATION = DATA["cases"], DATA["validation"]
 
 
@@ -63,6 +59,14 @@ def named(name):
 def test_nearly_all_vectors_are_legal():
     assert len(CASES) == 155
     assert len(LEGAL) == 153
+    assert len(VALIDATION) == 37
+
+
+def test_the_source_and_the_licence_of_every_vector_are_named():
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    row = r"^\| `([^/]+)/\.\.\.` \| <https://\S+>, .* \| (?:BSD-3-Clause|Apache-2\.0), "
+    origins = {case["source"].partition("/")[0] for case in (*CASES, *VALIDATION)}
+    assert origins == {*re.findall(row, page, re.MULTILINE)}
 
 
 @pytest.mark.parametrize("case", LEGAL, ids=[f"{i}: {c['name']}" for i, c in enumerate(LEGAL)])

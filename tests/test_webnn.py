@@ -1,4 +1,4 @@
-"""WebNN's public test vectors, through descriptors: WebNN was first built on DirectML. data/README.md has the source."""
+"""WebNN's public test vectors through descriptors: WebNN was first built on DirectML. data/README.md has the source."""
 
 import json
 import re

@@ -243,7 +243,7 @@ def check_cpp(block):
 
 
 def check_file(block):
-    """A file of an operator that does not exist: test_site.py puts it into a copy of this clone, and uses it."""
+    """A file of an operator that does not exist: test_new_operator.py puts it into a copy of this clone."""
     assert block.page == "docs/contributing.md"
 
 

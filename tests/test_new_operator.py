@@ -1,0 +1,77 @@
+"""The guide to a new operator, docs/contributing.md: in a copy of this clone its example passes the tests it names."""
+
+import re
+import shlex
+import shutil
+
+import pytest
+from new_operator import GUIDE, ROOT, add_operator, copy_clone, new_operator, python
+
+SOURCE, TEST, PAGE = new_operator()
+COMMANDS = re.findall(r"^\| `pytest (.+?)` \|", GUIDE, re.MULTILINE)
+
+
+def headings(page):
+    return re.findall(r"^## (.+)$", page, re.MULTILINE)
+
+
+SECTIONS = headings(PAGE)[:-2]  # without those of the function and of the struct
+PAGES = {path.stem: path.read_text() for path in ROOT.glob("docs/operators/*.md") if path.stem != "index"}
+
+
+def test_the_page_of_the_example_has_sections():
+    assert SECTIONS == ["Example", "Gradient", "On a mesh", "Where DirectML is silent"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_the_sections_of_the_example_in_their_order(name):
+    assert [heading for heading in headings(PAGES[name]) if heading in SECTIONS] == SECTIONS
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """A copy of this clone in which the steps before the tests were done."""
+    clone = tmp_path_factory.mktemp("clone")
+    copy_clone(clone, "dml_jax", "docs", "tests", "benchmarks", ".ci", ".github")
+    for file in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / file, clone)
+    add_operator(clone, "roll", SOURCE, PAGE)
+    (clone / "tests/operators/test_roll.py").write_text(TEST)
+    (reason,) = re.findall(r'`("roll": ".+",)`', GUIDE)
+    pictures = clone / "tests/test_pictures.py"
+    pictures.write_text(pictures.read_text().replace("WITHOUT = {\n", f"WITHOUT = {{\n    {reason}\n"))
+    wrote = python(clone, "tests/example_models.py")
+    assert f"wrote {clone / 'docs/models/roll.json'}" in wrote.stdout, wrote.stderr
+    return clone
+
+
+def passed(clone, command):
+    """How many tests pass of those that a command of the guide runs, here in one process; none may fail."""
+    options = re.sub(r"-n \w+", "-n 0", command)
+    done = python(clone, "-m", "pytest", "-q", "-p", "no:cacheprovider", *shlex.split(options))
+    assert done.returncode == 0, done.stdout
+    return int(re.search(r"(\d+) passed", done.stdout)[1])
+
+
+def test_the_guide_names_three_commands():
+    assert [*map(shlex.split, COMMANDS)] == [
+        ["-n", "0", "tests/operators/test_roll.py"],
+        ["--exhaustive", "-n", "auto", "-k", "roll or test_pictures or test_site"],
+        ["-n", "auto"],  # all tests, which would run this one again
+    ]
+
+
+def test_the_example_passes_its_own_tests_and_those_of_pages(clone):
+    assert passed(clone, COMMANDS[0]) > 0
+    of_pages = "-k 'roll or other_page' tests/test_new_operator.py tests/test_pictures.py"
+    assert passed(clone, of_pages) == 2
+
+
+def test_the_model_of_the_example_prints_what_the_guide_says(clone):
+    command, line = re.search(r"`dml-jax (run docs/models/roll.json)` prints `(.+?)`", GUIDE).groups()
+    assert line in python(clone, "-m", "dml_jax", *shlex.split(command)).stdout.splitlines()
+
+
+@pytest.mark.exhaustive
+def test_the_example_passes_the_tests_of_all_operators(clone):
+    assert passed(clone, COMMANDS[1]) > 300

@@ -32,8 +32,8 @@ def test_a_page_has_the_sections_of_the_example_in_their_order(name):
 def clone(tmp_path_factory):
     """A copy of this clone in which the steps before the tests were done."""
     clone = tmp_path_factory.mktemp("clone")
-    copy_clone(clone, "dml_jax", "docs", "tests", "benchmarks", ".ci", ".github")
-    for file in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+    copy_clone(clone, "dml_jax", "docs", "tests", "benchmarks")
+    for file in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / file, clone)
     add_operator(clone, "roll", SOURCE, PAGE)
     (clone / "tests/operators/test_roll.py").write_text(TEST)

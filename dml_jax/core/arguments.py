@@ -261,7 +261,7 @@ def as_array(operator: str, name: str, value: Any) -> Any:
             CONCRETE.add(type(value))
         return value
     if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
-        rule = f"{name} must be an array (jax.Array or numpy.ndarray); jax.numpy.asarray makes one"
+        rule = f"{name} must be an array (jax.Array or numpy.ndarray); numpy.asarray makes one"
         raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
     array = np.asarray(value)
     if array.dtype.kind not in "biufcV" or not hasattr(jnp, array.dtype.name):

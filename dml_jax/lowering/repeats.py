@@ -82,7 +82,7 @@ def _options(input: Any, made: Any, repeats: Sequence[int], devices: int) -> Opt
         return jnp.tile(input, repeats)
 
     forms: dict[str, Form] = {"plain": as_guarded_bits(move)}
-    if is_key(input) or not known_bytes(input) or 0 in repeats:
+    if is_key(input) or not known_bytes(input) or not repeats or 0 in repeats:
         return forms, {"bytes": 0}
     if devices == 1:
         forms["branched"] = as_bits(lambda _, input: _branched(input, repeats))

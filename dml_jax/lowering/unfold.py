@@ -227,6 +227,9 @@ def _pad(array: jax.Array, axis: int, low: int, high: int, between: int = 0) -> 
 
 def _unfold_indexed(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:
     at = windows.positions()
+    if not windows.size:  # all is padding, and jnp.take reads nothing of nothing
+        sizes = [*array.shape[:axis], windows.count, *array.shape[axis + 1 :]]
+        return jnp.zeros((*sizes[:lead], windows.window, *sizes[lead:]), array.dtype)
     indices = np.where((at >= 0) & (at < windows.size), at, windows.size).astype(index_dtype((windows.size,)))
     return jnp.moveaxis(jnp.take(array, hide_constant(indices), axis, mode="fill", fill_value=0), axis, lead)
 

@@ -165,7 +165,7 @@ def _by_integers(dtype: Any) -> Order:
     if not jnp.issubdtype(dtype, jnp.floating):
         return _of_integers(dtype)
     if not is_float(dtype):  # of 4 bits, and without a NaN
-        return _through(jnp.float32, dtype)
+        return _through(np.dtype(np.float32), dtype)
     return _with_one_nan(dtype) if jnp.dtype(dtype).name.endswith("fnuz") else _with_nans(dtype)
 
 

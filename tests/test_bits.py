@@ -85,6 +85,20 @@ def test_four_and_two_bit_integers(name):
     assert_same_bits(dml_jax.scatter_nd(x, back[:, None], x), x[::-1])
 
 
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2"])
+@pytest.mark.parametrize("size", [3, 300])
+def test_four_and_two_bit_integers_beside_each_other(name, size):
+    """XLA:CPU ends the process where it concatenates integers of two bits; of large arrays other forms do so."""
+    x = (np.arange(size * size) % 4).reshape(size, size).astype(getattr(ml_dtypes, name))
+    assert_same_bits(dml_jax.join([x, x[:2]], 0), np.concatenate([x, x[:2]], 0))
+    assert_same_bits(dml_jax.join([x, x[:, :2]], 1), np.concatenate([x, x[:, :2]], 1))
+    assert_same_bits(dml_jax.tile(x, (2, 3)), np.tile(x, (2, 3)))
+    for mode, of_numpy in {"edge": "edge", "wrap": "wrap", "reflection": "reflect", "symmetric": "symmetric"}.items():
+        padded = dml_jax.pad(x, (1, 2), (2, 0), mode=mode)
+        assert_same_bits(padded, np.pad(x, ((1, 2), (2, 0)), mode=of_numpy))
+    assert_same_bits(dml_jax.pad(x, (1, 2), (2, 0), value=1), np.pad(x, ((1, 2), (2, 0)), constant_values=1))
+
+
 def test_random_keys_are_gathered():
     keys = random_keys(4)
     assert jnp.array_equal(jax.random.key_data(dml_jax.gather(keys, np.int32([2]), 0)), jax.random.key_data(keys[2:3]))

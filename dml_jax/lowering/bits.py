@@ -1,4 +1,4 @@
-"""What types of numbers need: floats whose bits XLA would change move as integers, and indices have bits enough."""
+"""What types of numbers need: elements that XLA would change move as integers, and indices have bits enough."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -32,12 +32,21 @@ __all__ = [
 
 def is_float8(dtype: Any) -> bool:
     """XLA:CPU gathers such floats through wider ones, which quiets NaNs."""
-    return is_narrow(dtype) and jnp.finfo(dtype).bits <= 8
+    return is_narrow(dtype) and not has_two_bits(dtype) and jnp.finfo(dtype).bits <= 8
 
 
 def is_narrow(dtype: Any) -> bool:
-    """XLA:CPU selects, pads, slices and scatters such floats through wider ones, which quiets NaNs."""
-    return is_float(dtype) and jnp.finfo(dtype).bits in (8, 16) and dtype != jnp.float16
+    """XLA:CPU selects, pads, slices and scatters such floats through wider ones, which quiets NaNs.
+
+    It ends the process where it concatenates integers of two bits (jaxlib 0.10 to 0.12).
+    """
+    is_cast = is_float(dtype) and jnp.finfo(dtype).bits in (8, 16) and dtype != jnp.float16
+    return is_cast or has_two_bits(dtype)
+
+
+def has_two_bits(dtype: Any) -> bool:
+    """Whether elements are integers of two bits, which are stored in bytes."""
+    return jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits == 2
 
 
 def is_float(dtype: Any) -> bool:
@@ -87,7 +96,7 @@ def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
 def carry_bits(
     move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = is_narrow, in_bytes: bool = False
 ) -> jax.Array:
-    """Computes `move(where, *data)`, on the integer images of `data` if they are floats that would change.
+    """Computes `move(where, *data)`, on the integer images of `data` if they are numbers that would change.
 
     Args:
       move: moves elements of `data` without looking at them.
@@ -102,7 +111,7 @@ def carry_bits(
 
 
 def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool = False) -> Move:
-    """`move` on the integer images of floats that would change; JAX cannot differentiate it."""
+    """`move` on the integer images of numbers that would change; JAX cannot differentiate it."""
 
     def moved(where: Any, *data: jax.Array) -> jax.Array:
         dtype = data[0].dtype
@@ -111,8 +120,9 @@ def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool
         if in_bytes and dtype.itemsize > 1:
             # XLA:CPU fuses the way back with the move, and LLVM then chooses between bfloat16 and a constant as floats.
             return _known_or_not(partial(_move_pairs, move), partial(_move_halves, move))(where, *data)
-        images = [lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * dtype.itemsize}")) for x in data]
-        return lax.bitcast_convert_type(move(where, *images), dtype)
+        cast = lax.convert_element_type if has_two_bits(dtype) else lax.bitcast_convert_type
+        images = [cast(x, jnp.dtype(f"uint{8 * dtype.itemsize}")) for x in data]
+        return cast(move(where, *images), dtype)
 
     return moved
 

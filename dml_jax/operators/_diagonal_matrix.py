@@ -48,7 +48,7 @@ def diagonal_matrix(
 
     Args:
       sizes: of the output, two or more; integers, at least 0. The last two are those of each matrix.
-      dtype: of the output: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      dtype: of the output, with 0 among its numbers: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
       offset: of the diagonal: 0 is the main one, positive ones are above it. One may lie outside of the matrix.
       value: a number that `dtype` holds, known while tracing; floats are rounded. Another one compiles nothing new.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that

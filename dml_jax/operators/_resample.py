@@ -191,7 +191,7 @@ def resample(
     "linear" takes (1 - w) of the element at i = floor(x) and w = x - i of the next. Beyond an edge lies what is at it.
 
     Args:
-      input: any rank; any dtype that JAX moves for "nearest", floats or integers of 8 and 16 bits for "linear".
+      input: any rank; any dtype that JAX moves for "nearest", floats or integers of up to 16 bits for "linear".
       sizes: of the output, any: what `scales` would make beyond them is cut off, and what is missing repeats the edge.
       scales: one per dimension, positive; they may be infinite. Of 1, nothing is done to a dimension whose size stays.
       mode: how elements are made: "nearest" copies bits, "linear" computes narrow types in float32 and rounds once,

@@ -88,7 +88,7 @@ def upsample_2d(
     distance, of which those beyond the edge are those at it.
 
     Args:
-      input: [..., H, W]; any dtype that JAX moves for "nearest", floats or integers of 8 and 16 bits for "linear".
+      input: [..., H, W]; any dtype that JAX moves for "nearest", floats or integers of up to 16 bits for "linear".
       scale_size: how often, (height, width) as in the shape of `input`, at least 1. DirectML's DML_SIZE_2D, which the
         struct has, is Width, Height.
       mode: how elements are made: "nearest" copies bits, "linear" computes narrow types in float32 and rounds once,

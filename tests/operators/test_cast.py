@@ -23,7 +23,7 @@ pytestmark = pytest.mark.device
 def oracle(input, dtype):
     output = np.empty(input.shape, dtype)
     for c in coordinates(input.shape):
-        output[c] = number(input[c].item() if input.dtype.kind in "biuf" else float(input[c]), np.dtype(dtype))
+        output[c] = number(input[c].item() if input.dtype.kind in "biufc" else float(input[c]), np.dtype(dtype))
     return output
 
 
@@ -37,6 +37,8 @@ def number(x, dtype):
             low = x % 2**limits.bits
             return low - 2**limits.bits if low > limits.max else low
         return 0 if x != x else limits.max if x > limits.max else limits.min if x < limits.min else int(x)
+    if dtype.kind == "c":
+        return x
     return x if isinstance(x, float) and (x - x != 0 or x == 0) else nearest(Fraction(x), ml_dtypes.finfo(dtype))
 
 

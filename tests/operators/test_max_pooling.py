@@ -307,7 +307,7 @@ def test_floats_compared_by_value(dtype):
 
 
 @pytest.mark.thinned(2)
-@pytest.mark.parametrize("name", ["bool", "float16", "int4", "uint4", "int8", "uint32"])
+@pytest.mark.parametrize("name", ["bool", "float4_e2m1fn", "float16", "int4", "uint4", "int8", "uint32"])
 def test_other_types(name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     x = np.random.default_rng(1).integers(0, 2 if name == "bool" else 8, (2, 9)).astype(dtype)
@@ -317,10 +317,19 @@ def test_other_types(name):
 
 
 def test_the_least_number_of_a_type_without_infinity():
-    for dtype, wanted in ((jnp.float8_e4m3fn, -448), (jnp.float8_e5m2, -np.inf), (np.int8, -128), (np.uint8, 0)):
+    least = {jnp.float4_e2m1fn: -6, jnp.float8_e4m3fn: -448, jnp.float8_e5m2: -np.inf, np.int8: -128, np.uint8: 0}
+    for dtype, wanted in least.items():
         values, indices = max_pooling(np.ones(1, dtype), (1,), start_padding=(1,))
         assert_same_bits(values, np.array([wanted, 1], dtype))
         assert_same_bits(indices, np.uint32([2**32 - 1, 0]))
+
+
+def test_the_gradient_of_four_bits():
+    x = np.float32([1, -6, 6, 0.5, 3, 0]).astype(ml_dtypes.float4_e2m1fn)
+    (values, _), back = jax.vjp(lambda x: max_pooling(x, (2,), strides=(2,)), x)
+    (gradient,) = back((values, np.zeros(3, jax.dtypes.float0)))
+    assert_same_bits(values, np.float32([1, 6, 3]).astype(x.dtype))
+    assert_same_bits(gradient, np.float32([1, 0, 6, 0, 3, 0]).astype(x.dtype))
 
 
 def test_empty_arrays():

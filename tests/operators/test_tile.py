@@ -106,7 +106,15 @@ def test_many_dimensions_and_none():
     x = numbered((1, 2) * 4)
     repeats = (2, 1, 1, 3, 1, 1, 2, 1)
     assert_same_bits(tile(x, repeats), oracle(x, repeats))
-    assert_same_bits(tile(np.float32(3), ()), np.float32(3))
+
+
+@pytest.mark.parametrize(
+    "dtype", [bool, np.int8, np.float16, jnp.bfloat16, np.float32, np.complex64], ids=lambda d: d.__name__
+)
+def test_scalars(dtype):
+    x = np.ones((), dtype)
+    assert_same_bits(tile(x, ()), x)
+    assert_same_bits(jax.vmap(lambda x: tile(x, ()))(x[None]), x[None])
 
 
 @pytest.mark.thinned(2)

@@ -10,8 +10,10 @@ import pytest
 from catalogue_cases import CASES, ORACLES, WITHOUT_EFFECT
 from checks import assert_is, spread, together
 
+import dml_jax
 from dml_jax import DataTypeError
 from dml_jax.catalogue import FUNCTIONS
+from dml_jax.core.arguments import UNCOMPILED
 
 pytestmark = pytest.mark.device
 
@@ -113,3 +115,20 @@ def test_every_operator_refuses_what_its_docstring_does_not_promise(name):
             case = retyped(CASES[name], dtype)
             with pytest.raises(DataTypeError, match=other):
                 jax.eval_shape(case, *case.leaves)
+
+
+@pytest.mark.parametrize("name", sorted(UNCOMPILED))
+def test_types_that_xla_does_not_compile(name):
+    """It refuses them, or ends the process."""
+    x = np.ones(3, getattr(ml_dtypes, name))
+    with pytest.raises(DataTypeError, match=f"input.dtype must be a type that JAX has, but it is {name}"):
+        dml_jax.gather(x, np.int32([0]), 0)
+    with pytest.raises(DataTypeError, match="dtype must be a type that JAX has"):
+        dml_jax.cast(np.ones(3, np.float32), name)
+
+
+def test_arrays_of_jax_that_xla_does_not_compile():
+    x = jnp.zeros(3, "int1")
+    for call in (dml_jax.identity, jax.jit(lambda x: dml_jax.join([x, x], 0)), jax.vmap(lambda x: dml_jax.tile(x, ()))):
+        with pytest.raises(DataTypeError, match="dtype must be a type that XLA compiles programs of, but it is int1"):
+            call(x)

@@ -19,6 +19,7 @@ from .rules import check, integer_indices
 
 __all__ = [
     "CONCRETE",
+    "UNCOMPILED",
     "as_array",
     "as_condition",
     "as_data",
@@ -32,8 +33,12 @@ __all__ = [
     "as_real",
     "as_real_or_reals",
     "as_reals",
+    "check_compiled",
 ]
 
+# Types of jax.numpy that no operator takes: XLA refuses to compile most programs of them, or ends the process (jaxlib
+# 0.10 to 0.12).
+UNCOMPILED = {"int1", "uint1", "float6_e2m3fn", "float6_e3m2fn"}
 
 # The types of arrays that are no tracers, as they are met: isinstance of jax.Array takes four times as long. What they
 # hold in less than 64 bits needs no reading, which `public_function` asks without a call.
@@ -219,7 +224,7 @@ def as_dtype(operator: str, name: str, value: Any) -> Any:
         dtype = jnp.dtype(value) if value is not None else None  # which NumPy takes for float64
     except (TypeError, ValueError):
         dtype = None
-    if dtype is None or dtype.kind not in "biufcV" or not hasattr(jnp, dtype.name):
+    if dtype is None or not _is_of_jax(dtype):
         rule = f"{name} must be a type that JAX has, such as jnp.bfloat16 or 'uint8'"
         raise DataTypeError(message(operator, rule, f"it is {describe(value)}", {name: value}))
     dtype = dtype.newbyteorder("=")
@@ -227,6 +232,22 @@ def as_dtype(operator: str, name: str, value: Any) -> Any:
         rule = f"{name} of 64 bits needs 64-bit types: enable jax_enable_x64 around the call"
         raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {name: dtype}))
     return dtype
+
+
+def _is_of_jax(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biufcV" and hasattr(jnp, dtype.name) and dtype.name not in UNCOMPILED
+
+
+def check_compiled(operator: str, arrays: Mapping[str, Any]) -> None:
+    """Checks that XLA compiles programs of the types of arrays; None is no array.
+
+    Raises:
+      DataTypeError: it does not.
+    """
+    for name, array in arrays.items():
+        if array is not None and array.dtype.name in UNCOMPILED:
+            rule = f"{name}.dtype must be a type that XLA compiles programs of"
+            raise DataTypeError(message(operator, rule, f"it is {array.dtype}", {name: array}))
 
 
 def as_flag(operator: str, name: str, value: Any) -> bool:
@@ -264,7 +285,7 @@ def as_array(operator: str, name: str, value: Any) -> Any:
         rule = f"{name} must be an array (jax.Array or numpy.ndarray); numpy.asarray makes one"
         raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
     array = np.asarray(value)
-    if array.dtype.kind not in "biufcV" or not hasattr(jnp, array.dtype.name):
+    if not _is_of_jax(array.dtype):
         rule = f"{name}.dtype must be a type that JAX has"
         raise DataTypeError(message(operator, rule, f"it is {array.dtype}", {name: array}))
     return array.astype(array.dtype.newbyteorder("="), copy=False)

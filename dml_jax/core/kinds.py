@@ -113,7 +113,7 @@ Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True, 
 # A flag that rules look at; a plain bool is a promise or a wish, which messages do not name.
 Flag = Annotated[bool, attribute(as_flag, shown="bool")]
 RealOrReals = Annotated[float | Sequence[float], attribute(as_real_or_reals, shown="float | Sequence[float]")]
-# For type checkers: the types that JAX has.
+# For type checkers: the types that JAX has and XLA compiles.
 TypeName = Literal[
     "bool",
     "bfloat16",
@@ -122,14 +122,12 @@ TypeName = Literal[
     "float64",
     "complex64",
     "complex128",
-    "int1",
     "int2",
     "int4",
     "int8",
     "int16",
     "int32",
     "int64",
-    "uint1",
     "uint2",
     "uint4",
     "uint8",
@@ -137,8 +135,6 @@ TypeName = Literal[
     "uint32",
     "uint64",
     "float4_e2m1fn",
-    "float6_e2m3fn",
-    "float6_e3m2fn",
     "float8_e3m4",
     "float8_e4m3",
     "float8_e4m3b11fnuz",

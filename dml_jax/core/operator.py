@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 
 from ..lowering.forms import forcing
+from .arguments import check_compiled
 from .fill_value import KnownNumber
 from .kinds import Kind, kinds_of
 from .ports import by_argument, ports_of
@@ -62,8 +63,9 @@ def _traced(
         by_name = dict(zip(arrays, read, strict=True))
         values = by_name | dict(zip(static, attributes, strict=True))
         operands = {p: values[p] for p, kind in kinds.items() if kind.is_shown}
-        check(name, rules, operands)
         flat = ports_of(by_name)
+        check_compiled(name, flat)
+        check(name, rules, operands)
 
         def compute(*ports: Any) -> Any:
             return function(**values | by_argument(dict(zip(flat, ports, strict=True)), like=by_name))

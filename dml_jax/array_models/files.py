@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ConstraintError, suggestion
 from ..files import write_whole
+from ..npy_format import load_npy
 
 __all__ = ["assigned", "read_array", "targets", "write_arrays"]
 
@@ -55,17 +56,12 @@ def read_array(name: str, path: Path) -> np.ndarray:
 
     Raises:
       ConstraintError: it cannot be read, or is no .npy file.
+      DataTypeError: it holds something else than numbers.
     """
     try:
-        array = np.load(path, allow_pickle=False)
-    except OSError as error:
-        raise ConstraintError(f"input {name!r}: {path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, EOFError) as error:
-        raise ConstraintError(f"input {name!r}: {path} must be a .npy file of numbers, but {error}") from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise ConstraintError(f"input {name!r}: {path} must be a .npy file, but it is an archive of several")
-    return array
+        return load_npy(path)
+    except ConstraintError as error:
+        raise type(error)(f"input {name!r}: {path} {error}") from None
 
 
 def targets(names: Sequence[str], folder: Path, read: Sequence[Path]) -> dict[str, Path]:

@@ -1,20 +1,23 @@
-"""Headers of .npy files: those of inputs are read and checked, and those of outputs are made."""
+"""`NpyFile`: a .npy file as an input of a batch; and the headers of outputs."""
 
 from __future__ import annotations
 
 import io
 import os
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.lib import format as npy
+from numpy.lib.format import write_array_header_1_0
 
+from ..errors import ConstraintError, DataTypeError
+from ..npy_format import NpyHeader, load_npy, read_header
 from .errors import BatchError
 
-__all__ = ["Header", "NpyFile", "header_bytes", "load_whole", "read_header"]
+__all__ = ["NpyFile", "header_bytes", "load_whole", "streamed_header"]
 
 
 @dataclass(frozen=True)
@@ -31,54 +34,37 @@ class NpyFile:
     dtype: np.dtype[Any] | type[Any] | str | None = None
 
 
-@dataclass(frozen=True)
-class Header:
-    """The header of an open .npy file."""
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    offset: int  # of the first element
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row: from one item of the leading dimension to the next."""
-        return self.dtype.itemsize * prod(self.shape[1:])
-
-
-# By the version of the format.
-_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-
-
-def read_header(file: BinaryIO, path: Path, dtype: Any = None) -> Header:
-    """Reads and checks the header of a file that is to be streamed.
+def streamed_header(file: BinaryIO, path: Path, dtype: Any = None) -> NpyHeader:
+    """Reads and checks the header of an open file that is to be streamed.
 
     Raises:
       BatchError: it is no .npy file, shorter than its header says, in Fortran order, of Python objects, without a
         leading dimension, or its elements have no type of that size.
+      DataTypeError: it holds something else than numbers.
     """
-    try:
-        version = npy.read_magic(file)
-        shape, fortran, stored = _READERS[version](file)
-    except (ValueError, KeyError) as error:
-        raise BatchError(f"{path}: an input must be a .npy file, but its header is wrong: {error}") from None
-    header = Header(_named(path, stored, dtype), shape, file.tell())
-    if stored.hasobject:
-        raise BatchError(f"{path}: an input must hold numbers, but it holds Python objects; convert and save it again")
-    if len(shape) == 0:
+    with _named_in_errors(path):
+        header = read_header(file)
+    if len(header.shape) == 0:
         raise BatchError(f"{path}: an input must have a leading dimension, the batch, but its shape is ()")
-    if fortran and len(shape) > 1:
+    if header.is_fortran and len(header.shape) > 1:
         what = "save numpy.ascontiguousarray of it"
         raise BatchError(f"{path}: an input must be in C order, but it is in Fortran order; {what}")
-    rows = shape[0]
-    size, needed = os.fstat(file.fileno()).st_size, header.offset + header.row_bytes * rows
-    if size < needed:
-        raise BatchError(f"{path}: the file has {size} bytes, but its header says {needed}; it was cut off")
-    return header
+    return replace(header, dtype=_named(path, header.dtype, dtype))
+
+
+@contextmanager
+def _named_in_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except DataTypeError as error:
+        raise DataTypeError(f"{path}: an input {error}") from None
+    except ConstraintError as error:
+        raise BatchError(f"{path}: an input {error}") from None
 
 
 def _named(path: Path, stored: np.dtype, asked: Any) -> np.dtype:
     """Returns the type of the elements: the one that the file names, or `asked` if it names none."""
-    if stored.kind != "V" or stored.names:
+    if stored.kind != "V":
         if asked is not None and np.dtype(asked) != stored:
             raise BatchError(f"{path}: the file holds {stored}, not {np.dtype(asked)}; leave out dtype")
         return stored
@@ -97,7 +83,7 @@ def header_bytes(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
     stream = io.BytesIO()
     # numpy.save has no name for the others, and for float8_e5m2 one that numpy.load does not know.
     descr = dtype.str if np.dtype(dtype.type).isbuiltin == 1 else f"<V{dtype.itemsize}"
-    npy.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
+    write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
     return stream.getvalue()
 
 
@@ -105,16 +91,10 @@ def load_whole(given: NpyFile) -> np.ndarray:
     """Reads a file as an array of any rank.
 
     Raises:
-      BatchError: it cannot be read, or its elements have no type of that size.
+      BatchError: it cannot be read, is no .npy file, or its elements have no type of that size.
+      DataTypeError: it holds something else than numbers.
     """
     path = Path(given.path)
-    try:
-        array = np.load(path, allow_pickle=False)
-    except OSError as error:
-        raise BatchError(f"{path}: an input cannot be read: {error.strerror or error}") from None
-    except (ValueError, EOFError) as error:
-        raise BatchError(f"{path}: an input must be a .npy file of numbers, but {error}") from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise BatchError(f"{path}: an input must be a .npy file, but it is an archive of several; unpack it")
+    with _named_in_errors(path):
+        array = load_npy(path)
     return array.view(_named(path, array.dtype, given.dtype))

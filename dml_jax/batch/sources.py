@@ -5,6 +5,7 @@ import mmap
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,9 +13,10 @@ import numpy as np
 
 from ..core.arguments import as_data
 from ..errors import ConstraintError, DataTypeError, describe
+from ..regular_files import open_regular
 from .errors import BatchError
 from .lent_memory import Lent
-from .npy import NpyFile, read_header
+from .npy import NpyFile, streamed_header
 
 __all__ = ["ArraySource", "FileSource", "IteratorSource", "Source", "as_data_type", "as_source"]
 
@@ -67,31 +69,35 @@ class FileSource:
         self.lent: Lent = Lent()
         self.name: str = f"{name} ({self.path})"
         try:
-            self._file = open(self.path, "rb")  # noqa: SIM115  # until it is closed
+            self._file = os.fdopen(open_regular(self.path), "rb")
         except OSError as error:
             raise BatchError(f"{self.path}: an input cannot be read: {error.strerror}") from None
         try:
-            self._header = read_header(self._file, self.path, given.dtype)
+            self._header = streamed_header(self._file, self.path, given.dtype)
             self.dtype: np.dtype[Any] = as_data_type(self.name, self._header.dtype, self._header.shape)
         except BaseException:
             self.close()
             raise
         self.rows: int | None = self._header.shape[0]
         self.item: tuple[int, ...] = self._header.shape[1:]
+        self._row_bytes = self.dtype.itemsize * prod(self.item)
         self._seen = self._state()
 
     def read(self, start: int, count: int) -> np.ndarray:
         self.check()
         header, shape = self._header, (count, *self.item)
-        size = count * header.row_bytes
+        size = count * self._row_bytes
         if size == 0:
             return np.zeros(shape, self.dtype)
-        first = header.offset + start * header.row_bytes
+        first = header.offset + start * self._row_bytes
         page = first // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
         flags = mmap.MAP_SHARED | _POPULATE
-        window = mmap.mmap(
-            self._file.fileno(), first - page + size, flags=flags, prot=mmap.PROT_READ, offset=page
-        )  # unmapped with the last array over it
+        try:
+            window = mmap.mmap(
+                self._file.fileno(), first - page + size, flags=flags, prot=mmap.PROT_READ, offset=page
+            )  # unmapped with the last array over it
+        except (OSError, ValueError) as error:  # ValueError: it was cut off a moment ago
+            raise BatchError(f"{self.path}: an input cannot be mapped: {error}") from None
         self.lent.add(window)
         array = np.frombuffer(window, np.uint8, size, first - page).view(header.dtype).reshape(shape)
         return array.astype(self.dtype, copy=False)

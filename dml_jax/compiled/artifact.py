@@ -15,6 +15,7 @@ from jax import lax
 
 from ..desc_json import desc_from_json, desc_to_json
 from ..errors import ConstraintError
+from ..npy_format import read_array
 from .program import Program
 
 __all__ = ["Executables", "dump", "jit_forms", "load"]
@@ -90,7 +91,7 @@ def load(content: bytes) -> tuple[Program, dict[str, np.ndarray], Executables]:
         program = Program(desc_from_json(head["desc"]), head["words"] is True, head["flat"] is True)
         fresh, bound = (jax.export.deserialize(bytearray(members.pop(name))) for name in MEMBERS)
         ports = {_member(port): port for port in program.inputs}
-        owned = {ports.get(name, name): np.load(io.BytesIO(member)) for name, member in members.items()}
+        owned = {ports.get(name, name): read_array(io.BytesIO(member)) for name, member in members.items()}
         _check_forms(program, fresh, bound)
     except Exception as error:
         raise ConstraintError(f"the content is not a serialised operator: {error}") from None

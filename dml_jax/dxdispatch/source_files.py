@@ -1,6 +1,5 @@
 """The initial values of a buffer that a model file takes from another file: .npy, raw bytes, pictures."""
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from ..core.data_type import DataType
 from ..errors import ConstraintError, DataTypeError
+from ..npy_format import map_npy
 from .initial_values import Initial, copied
 from .json_fields import get, only, shown
 from .pictures import PICTURES, read_picture
@@ -47,11 +47,9 @@ def find_file(name: str, folder: Path) -> Path:
 
 def _from_npy(path: Path, declared: DataType | None) -> Initial:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            array = np.lib.format.open_memmap(path, mode="r")
-    except Exception as error:  # NumPy's parser fails in many ways on what is no header
-        raise ConstraintError(f"{path.name!r} is no .npy file that can be read without unpickling: {error}") from None
+        array = map_npy(path)
+    except ConstraintError as error:
+        raise ConstraintError(f"{path.name!r} {error}") from None
     if array.size == 0:
         raise ConstraintError(f"{path.name!r} is empty: its shape is {array.shape}")
     try:

@@ -87,8 +87,8 @@ def read_array(file: BinaryIO) -> np.ndarray:
 def read_header(file: BinaryIO) -> NpyHeader:
     """Reads the header of an open .npy file, which then stands at the first element.
 
-    Not by NumPy, which evaluates the header as a literal of Python's: that fails in many ways on other texts, lets sizes
-    be negative, and types have no bytes.
+    Not by NumPy, which evaluates the header as a literal of Python's: that fails in many ways on other texts, and lets
+    sizes be negative and types have no bytes.
 
     Raises:
       ConstraintError: it is no .npy file, holds Python objects, or is shorter than its header says.

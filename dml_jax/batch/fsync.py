@@ -1,10 +1,10 @@
-"""Calls of the system that make a file, or its name, survive a loss of power."""
+"""Calls of the system that write all of the bytes, and make a file, or its name, survive a loss of power."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["begin_writing_back", "sync_data", "sync_folder", "write_at"]
+__all__ = ["append", "begin_writing_back", "sync_data", "sync_folder", "write_at"]
 
 sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
@@ -23,6 +23,12 @@ def write_at(file: int, content: memoryview, offset: int) -> None:
     while len(content):
         written = os.pwrite(file, content, offset)
         content, offset = content[written:], offset + written
+
+
+def append(file: int, content: bytes) -> None:
+    """Writes all of `content` where the file ends; one call of the system may write a part of it."""
+    while content:
+        content = content[os.write(file, content) :]
 
 
 def begin_writing_back(file: int, offset: int, size: int) -> None:

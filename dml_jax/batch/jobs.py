@@ -3,18 +3,19 @@
 import json
 import os
 import re
+import reprlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .errors import BatchError
+from .errors import BatchError, os_errors_told
 from .journal import Journal, progress_path, read_record
-from .output import Partial, create, is_output, job_of, partial_path, token_of
+from .output import Partial, create, file_size, is_output, job_of, partial_path, token_of
 
 __all__ = ["Job", "Run", "Share", "opened", "refuse_existing"]
 
@@ -72,6 +73,11 @@ class Job:
     def progress_paths(self) -> list[Path]:
         """The progress files of all processes."""
         return [progress_path(self.output, process, self.share.count) for process in range(self.share.count)]
+
+    @property
+    def size(self) -> int | None:
+        """How many bytes the output has; None until an iterator ends."""
+        return file_size(self.dtype, self.item, self.total)
 
     @property
     def count(self) -> int | None:
@@ -144,7 +150,8 @@ def refuse_existing(output: Path, share: Share, overwrite: bool) -> None:
     Raises:
       BatchError: it exists.
     """
-    if output.exists() and not overwrite and not progress_path(output, share.index, share.count).exists():
+    progress = progress_path(output, share.index, share.count)
+    if os.path.exists(output) and not overwrite and not os.path.lexists(progress):
         raise BatchError(f"{output}: {_EXISTS}")
 
 
@@ -173,9 +180,12 @@ def opened(job: Job, *, overwrite: bool, restart: bool) -> Iterator[Run]:
 def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> tuple[Partial | None, int]:
     """Returns the partial output, None if nothing is left to do, and how many rows of this process it has."""
     same = journal.job == job.record and not restart
-    if same and not partial_path(job.output).exists() and _is_finished(job):
-        return None, journal.rows  # the last run was ended between the renaming and the end
-    if job.output.exists() and not overwrite:
+    if same and not os.path.lexists(partial_path(job.output)) and _is_finished(job):
+        return (
+            None,
+            journal.rows if job.count is None else job.count,
+        )  # the last run was ended between the renaming and the end
+    if os.path.exists(job.output) and not overwrite:
         raise BatchError(f"{job.output}: {_EXISTS}")
     if journal.job is not None and not same and not restart and job.resumable:
         changed = "; ".join(_differences(journal.job, job.record))
@@ -188,7 +198,7 @@ def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> tuple[
         journal.begin(job.record, token)
     partial = Partial(job.output, job.dtype, job.item, job.total)
     try:
-        partial.reserve((job.count or 0) - journal.rows)
+        partial.check_room((job.count or 0) - journal.rows)
     except BaseException:
         partial.close()
         raise
@@ -203,14 +213,14 @@ def _token(job: Job, journal: Journal | None) -> str:
     """Returns the token of the partial output; process 0 makes a new one if none can be continued."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        found = token_of(job.output)
+        found = token_of(job.output, job.size)
         if journal and journal.token and journal.rows == job.count and found == "" and _has_header(job):
             return journal.token  # only the renaming was left
         shared = job.share.count > 1 and found is not None and found.startswith(job.name)
         if found and (shared or (journal and journal.token == found)):
             return found
         if job.share.index == 0:
-            return create(job.output, job.name)
+            return create(job.output, job.name, job.size)
         if time.monotonic() > deadline:
             path = partial_path(job.output)
             raise BatchError(f"{path}: process 0 has not begun this job in {PATIENCE:.0f} s; start it, then this again")
@@ -232,14 +242,16 @@ def _clear_strangers(job: Job, restart: bool) -> None:
       BatchError: there are some, and `restart` is not given.
     """
     names = re.compile(rf"{re.escape(progress_path(job.output, 0, 1).name)}(\.\d+)?")
-    found = {job.output.with_name(name) for name in os.listdir(job.output.parent) if names.fullmatch(name)}
+    with os_errors_told(job.output.parent, "the folder of the output cannot be read"):
+        found = {job.output.with_name(name) for name in os.listdir(job.output.parent) if names.fullmatch(name)}
     for path in found.difference(job.progress_paths()):
         if not restart:
             what = "it belongs to a run with another number of processes"
             raise BatchError(f"{path}: {what}; use the same number, or start over with restart=True")
-        with suppress(FileNotFoundError):
-            stranger = Journal(path)
+        stranger = Journal(path)
+        try:
             stranger.remove()
+        finally:
             stranger.close()
 
 
@@ -251,4 +263,8 @@ def _differences(old: Any, new: Any, where: str = "") -> list[str]:
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = enumerate(zip(old, new, strict=True))
         return [d for i, (a, b) in pairs for d in _differences(a, b, f"{where}[{i}]")]
-    return [] if old == new else [f"{where} was {old} and is {new}"]
+    return [] if old == new else [f"{where} was {_SHOWN.repr(old)} and is {_SHOWN.repr(new)}"]
+
+
+_SHOWN = reprlib.Repr()  # of a file that anybody may have written: of any depth, with any characters
+_SHOWN.maxstring = _SHOWN.maxlong = 500

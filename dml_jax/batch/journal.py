@@ -3,12 +3,15 @@
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from .errors import BatchError
-from .fsync import sync_data, sync_folder
+from ..regular_files import open_regular
+from .errors import BatchError, os_errors_told
+from .fsync import append, sync_data, sync_folder
 
 __all__ = ["Journal", "Record", "progress_path", "read_record"]
 
@@ -41,7 +44,7 @@ class Record:
     @property
     def rows(self) -> int:
         """How many rows were recorded."""
-        return max((line["rows"] for line in self._lines if isinstance(line.get("rows"), int)), default=0)
+        return max((line["rows"] for line in self._lines if "rows" in line), default=0)
 
     @property
     def finished(self) -> Any:
@@ -50,17 +53,24 @@ class Record:
 
 
 def read_record(path: Path) -> Record:
-    """Reads the progress file of any process; the record is empty if there is no file."""
-    try:
-        return Record(_parsed(path.read_bytes()))
-    except FileNotFoundError:
-        return Record([])
+    """Reads the progress file of any process; the record is empty if there is no file.
+
+    Raises:
+      BatchError: it cannot be read.
+    """
+    with os_errors_told(path, "the progress cannot be read"), suppress(FileNotFoundError):
+        file = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            return Record(_parsed(_content(file)))
+        finally:
+            os.close(file)
+    return Record([])
 
 
 class Journal(Record):
     """A progress file, opened and locked; the kernel unlocks it when the process ends, however it does.
 
-    A line that was torn by a crash is passed over.
+    A line that is not as it was written is passed over: a crash has torn it, or somebody has changed it.
 
     Raises:
       BatchError: another process has it, or it cannot be written.
@@ -68,30 +78,38 @@ class Journal(Record):
 
     def __init__(self, path: Path):
         self.path = path
-        self._file = _locked(path)
-        super().__init__(_parsed(_content(self._file)))
+        with self._told():
+            self._file = _locked(path)
+            try:
+                super().__init__(_parsed(_content(self._file)))
+            except BaseException:
+                os.close(self._file)
+                raise
 
     def begin(self, job: Mapping[str, Any], token: str) -> None:
         """Forgets everything, and records what is now worked on."""
-        os.ftruncate(self._file, 0)
-        self._lines = []
-        self.record(job=job, token=token)
-        sync_folder(self.path.parent)
+        with self._told():
+            os.ftruncate(self._file, 0)
+            self._lines = []
+            self.record(job=job, token=token)
+            sync_folder(self.path.parent)
 
     def record(self, **facts: Any) -> None:
         """Adds a line; it is on the disk when this returns."""
-        torn = _content(self._file)[-1:] not in (b"", b"\n")
-        try:
-            os.write(self._file, b"\n" * torn + json.dumps(facts).encode() + b"\n")
+        with self._told("what was recorded is kept: fix this and run the same again"):
+            size = os.fstat(self._file).st_size
+            torn = size and os.pread(self._file, 1, size - 1) != b"\n"
+            append(self._file, b"\n" * bool(torn) + _line(facts))
             sync_data(self._file)
-        except OSError as error:
-            what = "what was recorded is kept: fix this and run the same again"
-            raise BatchError(f"{self.path}: the progress cannot be written: {error.strerror}; {what}") from None
         self._lines.append(facts)
 
     def remove(self) -> None:
         """Deletes the file, when the job is finished."""
-        self.path.unlink(missing_ok=True)
+        with self._told():
+            self.path.unlink(missing_ok=True)
+
+    def _told(self, then: str = "") -> AbstractContextManager[None]:
+        return os_errors_told(self.path, "the progress cannot be written", then)
 
     def close(self) -> None:
         """Unlocks the file, and deletes it if nothing was recorded."""
@@ -104,37 +122,61 @@ class Journal(Record):
 
 def _locked(path: Path) -> int:
     while True:
+        file = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise BatchError(f"{path}: the progress cannot be written: {error.strerror}") from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(path, file)
             if os.path.samestat(os.fstat(file), os.stat(path)):
                 return file
         except FileNotFoundError:  # the process that had it has ended and deleted it
             pass
-        except BlockingIOError:
+        except BaseException:
             os.close(file)
-            raise BatchError(f"{path}: another process is writing this output; wait for it, or end it") from None
-        except OSError as error:
-            os.close(file)
-            raise BatchError(f"{path}: the file system has no locks: {error.strerror}; choose another") from None
+            raise
         os.close(file)
+
+
+def _lock(path: Path, file: int) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BatchError(f"{path}: another process is writing this output; wait for it, or end it") from None
+    except OSError as error:
+        raise BatchError(f"{path}: the file system has no locks: {error.strerror}; choose another") from None
 
 
 def _content(file: int) -> bytes:
     return os.pread(file, os.fstat(file).st_size, 0)
 
 
+def _line(facts: Mapping[str, Any]) -> bytes:
+    """Returns the line for some facts: a JSON object, which has its own checksum."""
+    return json.dumps({**facts, SUM: _checksum(facts)}).encode() + b"\n"
+
+
+def _checksum(facts: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(facts).encode())
+
+
 def _parsed(content: bytes) -> list[dict[str, Any]]:
-    """Returns the lines that can be read; none if the first one cannot."""
-    lines = []
-    for text in content.splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict):
-            lines.append(line)
+    """Returns the lines that are as they were written; none if the first one is not."""
+    lines = [facts for text in content.splitlines() if (facts := _facts(text)) is not None]
     return lines if lines and {"job", "token"} <= lines[0].keys() else []
+
+
+def _facts(text: bytes) -> dict[str, Any] | None:
+    try:
+        facts = json.loads(text)
+        if not isinstance(facts, dict) or facts.pop(SUM, None) != _checksum(facts):
+            return None
+    except (ValueError, RecursionError):  # no JSON, or nested too deep for any line of a job
+        return None
+    return facts if all(_KINDS[key](value) for key, value in facts.items() if key in _KINDS) else None
+
+
+# The key of a line's checksum; and what the other keys may hold.
+SUM = "crc32"
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "job": lambda job: isinstance(job, dict),
+    "token": lambda token: isinstance(token, str),
+    "rows": lambda rows: type(rows) is int and rows >= 0,
+}

@@ -160,7 +160,9 @@ def _run(
         recorder.wrote(count)
 
     with Recorder(run.partial, run.journal, run.done, seconds) as recorder:
-        if left is None or len(left):
+        if left is not None and run.partial.row_bytes == 0 and job.resumable:
+            recorder.wrote(len(left))  # nothing to compute, whether rows of no bytes are ten or 2**62
+        elif left is None or len(left):
             batches = _batches(sources, left, function.batch_size, count_read)
             report = lambda: progress(now(recorder.rows))  # noqa: E731
             run_pipeline(batches, function.jitted(), function.new_output, write, report)
@@ -255,14 +257,14 @@ def _check_arguments(output: Path, inputs: Sequence[Any], batch_size: int | None
     for path in paths:
         if isinstance(path, str | os.PathLike) and _same(path, output):
             raise BatchError(f"{output}: the output must not be an input; choose another name")
-    if not output.parent.is_dir():
+    if not os.path.isdir(output.parent):
         raise BatchError(f"{output.parent}: the folder of the output must exist; make it first")
-    if output.is_dir():
+    if os.path.isdir(output):
         raise BatchError(f"{output}: the output must be a file, but it is a folder")
 
 
 def _same(a: str | os.PathLike[str], b: Path) -> bool:
-    return os.path.exists(a) and b.exists() and os.path.samefile(a, b)
+    return os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)
 
 
 def _name(fn: Callable[..., Any]) -> str:

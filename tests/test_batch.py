@@ -337,9 +337,13 @@ def renamed(x):
 CHANGED = {
     "the time of the input": (lambda path: os.utime(path, ns=(1, 1)), {}, r"inputs\[0\].mtime_ns was \d+ and is 1"),
     "its shape": (lambda path: saved(path, random_rows(ROWS + 1)), {}, rf"inputs\[0\].shape\[0\] was {ROWS} and is 38"),
-    "its type": (lambda path: saved(path, random_rows(ROWS, np.int32)), {}, r"dtype was float32 and is int32"),
+    "its type": (lambda path: saved(path, random_rows(ROWS, np.int32)), {}, r"dtype was 'float32' and is 'int32'"),
     "an attribute": (lambda path: None, {"identity": {"axis": 1}}, r"identity was None and is \{'axis': 1\}"),
-    "the function": (lambda path: None, {"fn": renamed}, r"function was batch_jobs.blocks and is test_batch.renamed"),
+    "the function": (
+        lambda path: None,
+        {"fn": renamed},
+        r"function was 'batch_jobs.blocks' and is 'test_batch.renamed'",
+    ),
 }
 
 
@@ -487,16 +491,16 @@ def fortran(path):
 FILES = {
     "missing": (lambda p: p.with_name("none.npy"), "cannot be read: No such file or directory"),
     "a folder": (lambda p: p.parent, "cannot be read: Is a directory"),
-    "empty": (lambda p: broken(p, lambda _: b""), "must be a .npy file, but its header is wrong"),
-    "text": (lambda p: broken(p, lambda _: b"1,2,3\n" * 99), "must be a .npy file, but its header is wrong"),
-    "a torn header": (lambda p: broken(p, lambda b: b[:60]), "must be a .npy file, but its header is wrong"),
+    "empty": (lambda p: broken(p, lambda _: b""), "must be a .npy file of numbers, but its header is wrong"),
+    "text": (lambda p: broken(p, lambda _: b"1,2,3\n" * 99), "must be a .npy file of numbers, but its header is wrong"),
+    "a torn header": (lambda p: broken(p, lambda b: b[:60]), "must be a .npy file of numbers, but its header is wrong"),
     "cut off": (lambda p: broken(p, lambda b: b[:-1]), "its header says [0-9]+; it was cut off"),
     "Fortran order": (fortran, "in Fortran order; save numpy.ascontiguousarray of it"),
     "objects": (lambda p: saved(p, np.array([{}, None])), "it holds Python objects"),
     "no dimensions": (lambda p: saved(p, np.float32(1)), "must have a leading dimension"),
-    "text elements": (lambda p: saved(p, np.array(["a", "b"])), "type that JAX has"),
-    "dates": (lambda p: saved(p, np.array(["2026-01-01"], "M8[D]")), "type that JAX has"),
-    "records": (lambda p: saved(p, np.zeros(3, "i4,f4")), "type that JAX has"),
+    "text elements": (lambda p: saved(p, np.array(["a", "b"])), "it holds elements of <U1"),
+    "dates": (lambda p: saved(p, np.array(["2026-01-01"], "M8[D]")), "it holds elements of datetime64"),
+    "records": (lambda p: saved(p, np.zeros(3, "i4,f4")), "it holds records"),
 }
 
 

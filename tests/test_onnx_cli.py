@@ -92,7 +92,7 @@ def test_errors_write_nothing(folder):
         ((table, folder / "none.npy"), "input 'rows': "),
         ((table, folder / "text.npy"), "must be a .npy file of numbers, but"),
         ((table, folder / "objects.npy"), "must be a .npy file of numbers, but"),
-        ((table, folder / "several.npz"), "must be a .npy file, but it is an archive"),
+        ((table, folder / "several.npz"), "must be a .npy file of numbers, but it is an archive"),
         ((folder / "wide.npy", rows), "input 'table': its type must be int64, but it is float32"),
         ((table, folder / "long.npy"), "input 'rows': its sizes must be [2], but they are [3]"),
     ]:

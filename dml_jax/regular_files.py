@@ -29,8 +29,11 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
         if error.errno == errno.ELOOP and os.path.islink(path):
             raise OSError(errno.ELOOP, "Is a symbolic link; remove it") from None
         raise
-    mode = os.fstat(file).st_mode
-    if not stat.S_ISREG(mode):
+    try:
+        mode = os.fstat(file).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "Is no regular file")
+    except BaseException:
         os.close(file)
-        raise OSError(errno.EINVAL, os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "Is no regular file")
+        raise
     return file

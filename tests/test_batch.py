@@ -342,7 +342,7 @@ CHANGED = {
     "the function": (
         lambda path: None,
         {"fn": renamed},
-        r"function was 'batch_jobs.blocks' and is 'test_batch.renamed'",
+        r"was 'batch_jobs.blocks' and is 'test_batch.renamed'",
     ),
 }
 

@@ -181,10 +181,8 @@ def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> tuple[
     """Returns the partial output, None if nothing is left to do, and how many rows of this process it has."""
     same = journal.job == job.record and not restart
     if same and not os.path.lexists(partial_path(job.output)) and _is_finished(job):
-        return (
-            None,
-            journal.rows if job.count is None else job.count,
-        )  # the last run was ended between the renaming and the end
+        # The last run was ended between the renaming and the end.
+        return None, journal.rows if job.count is None else job.count
     if os.path.exists(job.output) and not overwrite:
         raise BatchError(f"{job.output}: {_EXISTS}")
     if journal.job is not None and not same and not restart and job.resumable:

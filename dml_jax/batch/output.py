@@ -55,7 +55,8 @@ def create(output: Path, job: str, size: int | None) -> str:
             os.replace(fresh, path)
             sync_folder(path.parent)
     except BatchError:
-        fresh.unlink(missing_ok=True)
+        with suppress(OSError):
+            fresh.unlink()
         raise
     finally:
         os.close(file)
@@ -145,19 +146,22 @@ class Partial:
         Raises:
           BatchError: it has too little.
         """
-        disk, needed = os.fstatvfs(self._file), missing * self.row_bytes
-        if needed > disk.f_bavail * disk.f_frsize:
-            raise self._full(needed)
+        needed = missing * self.row_bytes
+        with self._told(needed):
+            disk = os.fstatvfs(self._file)
+            if needed > disk.f_bavail * disk.f_frsize:
+                raise self._full(needed)
 
     def write(self, start: int, parts: list[np.ndarray]) -> int:
         """Writes rows from `start` on and returns how many bytes they have.
 
         Raises:
-          BatchError: the disk is full, or the file may not have that size.
+          BatchError: the disk is full, the file may not have that size, or has lost it.
         """
         first = offset = self._data + start * self.row_bytes
         rows = None if self._rows is None else self._rows - start
         with self._told(sum(part.nbytes for part in parts) if rows is None else rows * self.row_bytes):
+            self._check_size()  # now: the last rows would give a file its size again that has lost others
             for part in parts:
                 content = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
                 write_at(self._file, content, offset)
@@ -174,17 +178,20 @@ class Partial:
         """
         with self._told(0), suppress(FileNotFoundError):
             sync_data(self._file)
-            status = os.fstat(self._file)
-            if self._size not in (status.st_size, None):
-                raise BatchError(f"{self.path}: the file was cut off while it was written; run the same again")
-            if os.path.samestat(status, os.stat(self.path)):
+            self._check_size()
+            if os.path.samestat(os.fstat(self._file), os.stat(self.path)):
                 return
         raise BatchError(f"{self.path}: the file was deleted or replaced while it was written; run the same again")
+
+    def _check_size(self) -> None:
+        if self._size not in (os.fstat(self._file).st_size, None):
+            raise BatchError(f"{self.path}: the file was cut off while it was written; run the same again")
 
     def is_complete(self) -> bool:
         """Whether it has its header: all rows were written before that, by every process."""
         header = self._header(self._rows or 0)
-        return os.pread(self._file, len(header), 0) == header
+        with self._told(0):
+            return os.pread(self._file, len(header), 0) == header
 
     def complete(self, rows: int) -> list[int]:
         """Writes the header, waits until it is on the disk, and returns `known_by()`."""
@@ -209,7 +216,8 @@ class Partial:
 
     def known_by(self) -> list[int]:
         """Returns what identifies the file under any name: its inode and its size."""
-        status = os.fstat(self._file)
+        with self._told(0):
+            status = os.fstat(self._file)
         return [status.st_ino, status.st_size]
 
     def close(self) -> None:

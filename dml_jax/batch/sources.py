@@ -5,6 +5,7 @@ import mmap
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from math import prod
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ import numpy as np
 from ..core.arguments import as_data
 from ..errors import ConstraintError, DataTypeError, describe
 from ..regular_files import open_regular
-from .errors import BatchError
+from .errors import BatchError, os_errors_told
 from .lent_memory import Lent
 from .npy import NpyFile, streamed_header
 
@@ -68,20 +69,19 @@ class FileSource:
         self.path: Path = Path(given.path)
         self.lent: Lent = Lent()
         self.name: str = f"{name} ({self.path})"
-        try:
+        with self._told():
             self._file = os.fdopen(open_regular(self.path), "rb")
-        except OSError as error:
-            raise BatchError(f"{self.path}: an input cannot be read: {error.strerror}") from None
         try:
-            self._header = streamed_header(self._file, self.path, given.dtype)
+            with self._told():
+                self._header = streamed_header(self._file, self.path, given.dtype)
             self.dtype: np.dtype[Any] = as_data_type(self.name, self._header.dtype, self._header.shape)
+            self._seen = self._state()
         except BaseException:
             self.close()
             raise
         self.rows: int | None = self._header.shape[0]
         self.item: tuple[int, ...] = self._header.shape[1:]
         self._row_bytes = self.dtype.itemsize * prod(self.item)
-        self._seen = self._state()
 
     def read(self, start: int, count: int) -> np.ndarray:
         self.check()
@@ -92,12 +92,10 @@ class FileSource:
         first = header.offset + start * self._row_bytes
         page = first // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
         flags = mmap.MAP_SHARED | _POPULATE
-        try:
+        with self._told():
             window = mmap.mmap(
                 self._file.fileno(), first - page + size, flags=flags, prot=mmap.PROT_READ, offset=page
             )  # unmapped with the last array over it
-        except (OSError, ValueError) as error:  # ValueError: it was cut off a moment ago
-            raise BatchError(f"{self.path}: an input cannot be mapped: {error}") from None
         self.lent.add(window)
         array = np.frombuffer(window, np.uint8, size, first - page).view(header.dtype).reshape(shape)
         return array.astype(self.dtype, copy=False)
@@ -115,8 +113,12 @@ class FileSource:
             raise BatchError(f"{self.path}: the input was changed while it was read; start over with restart")
 
     def _state(self) -> tuple[int, int]:
-        status = os.fstat(self._file.fileno())
+        with self._told():
+            status = os.fstat(self._file.fileno())
         return status.st_size, status.st_mtime_ns
+
+    def _told(self) -> AbstractContextManager[None]:
+        return os_errors_told(self.path, "an input cannot be read")
 
 
 class ArraySource:

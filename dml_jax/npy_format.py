@@ -16,7 +16,7 @@ from .regular_files import open_regular
 __all__ = ["NpyHeader", "load_npy", "map_npy", "read_array", "read_header"]
 
 MAGIC = b"\x93NUMPY"
-LENGTHS = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I")}  # of the header, by version
+LENGTHS = {b"\1\0": struct.Struct("<H"), b"\2\0": struct.Struct("<I"), b"\3\0": struct.Struct("<I")}  # by version
 LONGEST_HEADER = 2**16  # bytes; version 1.0 has none that is longer
 MOST_DIMENSIONS = 64  # of NumPy's arrays
 NUMBERS = "biufcV"  # kinds of types; V is that of numbers whose type the file does not name, such as bfloat16
@@ -128,7 +128,7 @@ def _text(file: BinaryIO) -> str:
     start = file.read(len(MAGIC) + 2)
     if start.startswith(b"PK\x03\x04"):
         _refuse("it is an archive of several; unpack it")
-    length = LENGTHS.get(start[-2]) if len(start) == len(MAGIC) + 2 and start.startswith(MAGIC) else None
+    length = LENGTHS.get(start.removeprefix(MAGIC))
     if length is None:
         _refuse(f"its header is wrong: it begins with {start!r}")
     field = file.read(length.size)
@@ -138,7 +138,7 @@ def _text(file: BinaryIO) -> str:
     text = file.read(claimed)
     if len(text) < claimed or not text:
         _refuse("its header is wrong: it was cut off")
-    return " ".join(text.decode("latin-1").split())
+    return re.sub(rb"[ \t\r\n\f]+", b" ", text).strip(b" ").decode("latin-1")
 
 
 def _dtype(name: str) -> np.dtype[Any]:

@@ -93,6 +93,7 @@ HOSTILE = {
     "text": (b"1,2,3\n" * 99, WRONG),
     "the magic string alone": (b"\x93NUMPY", WRONG),
     "another version": (npy(header(), DATA, 9), WRONG),
+    "another minor version": (npy(header(), DATA).replace(b"\1\0", b"\1\2", 1), WRONG),
     "no length": (b"\x93NUMPY\1\0\2", WRONG),
     "a length of 0": (npy("", length=0), WRONG),
     "a length beyond the file": (npy(header(), length=60_000), f"{WRONG}it was cut off"),

@@ -23,8 +23,8 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     """
     try:
         file = os.open(path, flags | _FLAGS, 0o666)
-    except ValueError as error:  # a NUL, or characters that the system cannot encode
-        raise OSError(errno.EINVAL, str(error)) from None
+    except ValueError:  # a NUL, or characters that the system cannot encode
+        raise OSError(errno.EINVAL, "No file can have such a name") from None
     except OSError as error:
         if error.errno == errno.ELOOP and os.path.islink(path):
             raise OSError(errno.ELOOP, "Is a symbolic link; remove it") from None

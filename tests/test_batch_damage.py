@@ -257,7 +257,9 @@ def test_a_file_that_may_not_be_read_is_told(job, suffix):
     ends_right(path, array, out)
 
 
-@pytest.mark.parametrize("name", ["a\0b.npy", "\ud800.npy", "x" * 300, "a\0b/o.npy"])
+@pytest.mark.parametrize(
+    "name", ["a\0b.npy", "\ud800.npy", "x" * 300, "a\0b/o.npy"], ids=["NUL", "surrogate", "long", "folder"]
+)
 def test_a_name_that_no_file_can_have_is_told(tmp_path, name):
     array = random_rows(2)
     with pytest.raises(BatchError):

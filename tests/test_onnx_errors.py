@@ -369,7 +369,7 @@ NODES = {
         "mode must be nearest, linear or cubic, and",
     ),
     "resize_law": ("Resize", [X], {"coordinate_transformation_mode": "half"}, "coordinate_transformation_mode must be"),
-    "resize_scales": ("Resize", [X, X[0, :0], F([0, 1])], {}, "scales must be positive, but they are"),
+    "resize_scales": ("Resize", [X, X[0, :0], F([0, 1])], {}, "scales must be positive and finite, but they are"),
     "resize_nothing": (
         "Resize",
         [X[:, :0], X[0, :0], X[0, :0], integers(2, 3)],
@@ -380,13 +380,13 @@ NODES = {
         "Resize",
         [X, X[0, :0], F([1, 1e15])],
         {"mode": "cubic"},
-        "sizes must be in [0, 2**31), and 0 where",
+        "sizes must be in [0, 2**27) where they change, and 0 where",
     ),
     "resize_roi": (
         "Resize",
         [X, X[0, :1], F([1, 1])],
         {"coordinate_transformation_mode": "tf_crop_and_resize"},
-        "roi must be 4 numbers, starts and ends, but it is [0.0]",
+        "roi must be 4 finite numbers, starts and ends, but it is [0.0]",
     ),
     "resize_policy": (
         "Resize",

@@ -103,7 +103,7 @@ def linear_taps(x: np.ndarray, size: int) -> Taps:
     """The elements before and after each position `x`; only one of them on an element, and beyond the edge."""
     x = np.clip(x, np.float32(-1), np.float32(size))
     before = np.floor(x)
-    weight = x - before
+    weight = (x - before).astype(np.float32)
     at = np.stack([_clamped(before, size), _clamped(before + 1, size)])
     at[0] = np.where(weight == 1, at[1], at[0])  # so little before an element that float32 does not tell
     weight = np.where((at[0] == at[1]) | (weight == 1), np.float32(0), weight)

@@ -45,8 +45,9 @@ from . import arrange as layout
 from . import casting, movement, resizing
 from .arrange import PAD_MODES, axis_of, borders_of, lengths_of, parts_of, range_of, windows_of
 from .errors import OnnxError
+from .grid import CROP, Grid, grid_of
 from .movement import diagonals_of, lengths_among, number_of, order_of, sliding, unpooled_sizes
-from .resizing import CROP, NEAREST, Grid, grid_of, outside
+from .resizing import NEAREST
 from .values import known_ints
 
 __all__ = ["DESC_OF", "MAKERS", "Tensor"]
@@ -327,12 +328,12 @@ def _resize(
         (mode == "cubic", "mode must not be cubic"),
         (exclude_outside and mode != "nearest", "exclude_outside must be 0"),
         (antialias and mode != "nearest" and min(grid.asked, default=1) < 1, "antialias must be 0 where sizes shrink"),
-        (law == CROP and outside(grid, x.shape).any(), "roi must lie in x"),
+        (law == CROP and grid.outside(x.shape).any(), "roi must lie in x"),
     ):
         if is_asked:
             raise OnnxError(f"in DirectML {rule}, but this node asks for more")
-    rounding, more = NEAREST[nearest_mode] if mode == "nearest" else ("increasing", 0.0)
-    return _resampled(x, out[0], grid, mode, rounding, more)
+    nearest = NEAREST[nearest_mode if mode == "nearest" else "ceil"]
+    return _resampled(x, out[0], grid, mode, nearest.rounding, nearest.more)
 
 
 def _resize_by_scales(out: Outputs, *, x: Tensor, scales: Any, mode: str) -> Desc:
@@ -356,9 +357,9 @@ def _resampled(x: Tensor, y: Tensor, grid: Grid, mode: str, rounding: str, more:
         _tensor(y, shape=[grid.sizes[d] for d in kept]),
         "NEAREST_NEIGHBOR" if mode == "nearest" else "LINEAR",
         rounding.upper(),
-        [min(grid.scales[d], float(np.finfo(np.float32).max)) for d in kept],
-        [grid.before[d] + more for d in kept],
-        [grid.after[d] for d in kept],
+        [min(float(grid.scales[d]), float(np.finfo(np.float32).max)) for d in kept],
+        [float(grid.before[d]) + more for d in kept],
+        [float(grid.after[d]) for d in kept],
     )
 
 

@@ -1,78 +1,45 @@
-"""ONNX's Resize and Upsample: by `resample` where DirectML has the mode, else by sums of elements of its own."""
+"""ONNX's Resize and Upsample: by `resample` where scales are given that DirectML has, else by sums of elements."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf
+from math import prod
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import ConstraintError
-from ..lowering.taps import Taps, nearest_taps, sample
+from ..core.sharding import Dims, has_mesh, on_mesh
+from ..errors import ConstraintError, DataTypeError
+from ..lowering.taps import Taps, linear_taps, sample
 from ..operators import cast, resample
-from .arrange import axes_of
-from .values import Array, Operators, known, known_ints, on_device
+from .grid import CROP, Grid, Positions, grid_of
+from .values import Array, Operators, known, on_device
 
-__all__ = [
-    "CROP",
-    "NEAREST",
-    "OPERATORS",
-    "Grid",
-    "grid_of",
-    "outside",
-    "resize",
-    "resize_by_scales",
-    "upsample_2d",
-]
-
-# Which element is the nearest: how `resample` rounds, and what is added to the offset before.
-NEAREST = {
-    "round_prefer_floor": ("increasing", 0.5),
-    "round_prefer_ceil": ("decreasing", -0.5),
-    "floor": ("decreasing", 0.0),
-    "ceil": ("increasing", 0.0),
-}
-CROP = "tf_crop_and_resize"
-# A coordinate o of the output lies at (o - after) / scale - before: both offsets and the scale, by the sizes before and
-# after, the scale that is asked for, and the region.
-_LAWS: Mapping[str, Callable[[int, int, float, float, float], tuple[float, float, float]]] = {
-    "half_pixel": lambda n, m, scale, *_: (0.5, -0.5, scale),
-    "pytorch_half_pixel": lambda n, m, scale, *_: (0.5, -0.5, scale) if m > 1 else (0.0, 0.0, inf),
-    "half_pixel_symmetric": lambda n, m, scale, *_: (0.5 - n / 2 * (1 - m / (scale * n)), -0.5, scale),
-    "align_corners": lambda n, m, scale, *_: (0.0, 0.0, (scale * n - 1) / (n - 1) if min(n, m) > 1 else inf),
-    "asymmetric": lambda n, m, scale, *_: (0.0, 0.0, scale),
-    "tf_half_pixel_for_nn": lambda n, m, scale, *_: (0.0, -0.5, scale),
-    CROP: lambda n, m, scale, start, end: _cropped(n, m, start, end),
-}
-
-
-def _cropped(n: int, m: int, start: float, end: float) -> tuple[float, float, float]:
-    length = (end - start) * (n - 1)
-    if m == 1:
-        return -(start + end) / 2 * (n - 1), 0.0, inf
-    return -start * (n - 1), 0.0, (m - 1) / length if length else inf
+__all__ = ["NEAREST", "OPERATORS", "resize", "resize_by_scales", "upsample_2d"]
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Where the elements of an output lie, per dimension: at (o - after) / scale - before.
+class Nearest:
+    """Which element is the nearest.
 
     Args:
-      sizes: of the output.
-      asked: the scales that a caller means.
+      rounding: how `resample` rounds.
+      more: is added to the offset before.
+      is_next: whether it is the next element, by the rest of a position and its unit.
     """
 
-    sizes: tuple[int, ...]
-    asked: tuple[float, ...]
-    before: tuple[float, ...]
-    after: tuple[float, ...]
-    scales: tuple[float, ...]
+    rounding: str
+    more: float
+    is_next: Callable[[Any, int], Any]
 
-    def positions(self, axis: int) -> np.ndarray:
-        """In float32, but computed in float64: on an element where ONNX's order of operations is so."""
-        x = (np.arange(self.sizes[axis]) - self.after[axis]) / self.scales[axis] - self.before[axis]
-        return x.astype(np.float32)
+
+NEAREST: Mapping[str, Nearest] = {
+    "round_prefer_floor": Nearest("increasing", 0.5, lambda rest, unit: 2 * rest > unit),
+    "round_prefer_ceil": Nearest("decreasing", -0.5, lambda rest, unit: 2 * rest >= unit),
+    "floor": Nearest("decreasing", 0.0, lambda rest, unit: rest < 0),
+    "ceil": Nearest("increasing", 0.0, lambda rest, unit: rest > 0),
+}
 
 
 def resize(
@@ -95,108 +62,26 @@ def resize(
         rule = f"mode must be nearest, linear or cubic, and nearest_mode one of {', '.join(NEAREST)}"
         raise ConstraintError(f"{rule}, but they are {mode!r} and {nearest_mode!r}")
     data, dtype = on_device(x), x.dtype
+    if mode != "nearest" and not (jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)):
+        raise DataTypeError(f"x must be of floats or integers where mode is {mode}, but it is {dtype}")
     law, policy = coordinate_transformation_mode, keep_aspect_ratio_policy
     grid = grid_of(x.shape, law, policy, roi=roi, scales=scales, sizes=sizes, axes=axes)
     is_filtered = bool(antialias) and mode != "nearest" and min(grid.asked, default=1) < 1
-    excludes = bool(exclude_outside) and mode != "nearest"
-    is_rounded = mode == "nearest" and law == "align_corners"
-    if mode != "nearest" and jnp.issubdtype(dtype, jnp.integer):  # which ONNX cuts off and DirectML rounds
-        data = cast(data, np.float32)
+    kernel = _Kernel(mode, nearest_mode, cubic_coeff_a, is_filtered, bool(exclude_outside) and mode != "nearest")
     # DirectML divides by the scale, and an element of aligned corners may lie a little before another.
-    if mode == "cubic" or is_filtered or excludes or is_rounded or min(grid.scales, default=1) <= 0:
-        kernel = _Kernel(mode, nearest_mode, cubic_coeff_a, is_filtered, excludes)
-        y = sample(data, {d: kernel.taps(grid, d, n) for d, n in enumerate(x.shape) if _is_changed(grid, d, n)})
+    is_rounded = mode == "nearest" and law == "align_corners"
+    if grid.is_exact or not kernel.is_of_directml or is_rounded or min(grid.scales, default=1) <= 0:
+        y = _on_mesh(lambda data: _sampled(data, kernel, grid), data, grid)
     else:
-        rounding, more = NEAREST[nearest_mode] if mode == "nearest" else (None, 0.0)
-        y = resample(
-            data,
-            grid.sizes,
-            grid.scales,
-            mode=mode,  # type: ignore[arg-type]
-            input_pixel_offsets=tuple(offset + more for offset in grid.before),
-            output_pixel_offsets=grid.after,
-            rounding=rounding,  # type: ignore[arg-type]
-        )
-    if law == CROP and (beyond := outside(grid, x.shape)).any():
-        y = jnp.where(beyond, np.asarray(extrapolation_value, y.dtype), y)
-    return cast(y, dtype)
-
-
-def grid_of(
-    shape: Sequence[int],
-    law: str,
-    policy: str = "stretch",
-    *,
-    roi: Array | None = None,
-    scales: Array | None = None,
-    sizes: Array | None = None,
-    axes: Any = None,
-) -> Grid:
-    """The sizes and positions that Resize asks for; an empty array is one that is left out."""
-    if law not in _LAWS:
-        raise ConstraintError(f"coordinate_transformation_mode must be one of {', '.join(_LAWS)}, but it is {law!r}")
-    along = axes_of("axes", range(len(shape)) if axes is None else axes, len(shape))
-    lengths = [shape[d] for d in along]
-    factors, wanted = (
-        [] if given is None else known(name, given) for name, given in (("scales", scales), ("sizes", sizes))
-    )
-    if (len(factors), len(wanted)) not in ((len(along), 0), (0, len(along))):
-        rule = f"there must be {len(along)} scales or sizes"
-        raise ConstraintError(f"{rule}, but there are {len(factors)} and {len(wanted)}")
-    if len(wanted):
-        factors, wanted = _fitted(lengths, known_ints("sizes", wanted), policy)
-    else:
-        if not all(factor > 0 for factor in factors):
-            raise ConstraintError(f"scales must be positive, but they are {factors}")
-        wanted = [int(np.float32(n) * np.float32(factor)) for n, factor in zip(lengths, factors, strict=True)]
-    if bad := [m for n, m in zip(lengths, wanted, strict=True) if (n == 0 and m) or not 0 <= m < 2**31]:
-        rule = "sizes must be in [0, 2**31), and 0 where x has none"
-        raise ConstraintError(f"{rule}, but there is {bad[0]}, and x is {tuple(shape)}")
-    region = [0.0] * len(along) + [1.0] * len(along)
-    if law == CROP:
-        region = [] if roi is None else [float(number) for number in known("roi", roi)]
-        if len(region) != 2 * len(along):
-            raise ConstraintError(f"roi must be {2 * len(along)} numbers, starts and ends, but it is {region}")
-    result = {d: (n, 1.0, *_law(law, n, n, 1.0, 0.0, 1.0)) for d, n in enumerate(shape)}
-    for i, d in enumerate(along):
-        start, end = region[i], region[len(along) + i]
-        result[d] = (wanted[i], float(factors[i]), *_law(law, shape[d], wanted[i], float(factors[i]), start, end))
-    return Grid(*zip(*result.values(), strict=True)) if result else Grid((), (), (), (), ())
-
-
-def _law(law: str, n: int, m: int, *rest: float) -> tuple[float, float, float]:
-    """Offsets and the scale; any for no elements."""
-    return _LAWS[law](n, m, *rest) if m else (0.0, 0.0, 1.0)
-
-
-def _fitted(lengths: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[float], list[int]]:
-    """Scales and sizes, of one scale if the policy keeps the aspect ratio."""
-    factors = [m / n if n else 1.0 for n, m in zip(lengths, wanted, strict=True)]
-    if policy == "stretch":
-        return factors, list(wanted)
-    if policy not in ("not_larger", "not_smaller"):
-        rule = "keep_aspect_ratio_policy must be stretch, not_larger or not_smaller"
-        raise ConstraintError(f"{rule}, but it is {policy!r}")
-    factor = min(factors) if policy == "not_larger" else max(factors)
-    return [factor] * len(lengths), [int(factor * n + 0.5) for n in lengths]
-
-
-def _is_changed(grid: Grid, axis: int, size: int) -> bool:
-    return not np.array_equal(grid.positions(axis), np.arange(size))
-
-
-def outside(grid: Grid, shape: Sequence[int]) -> np.ndarray:
-    """Which elements of the output lie beyond those of the input."""
-    is_outside = np.zeros(grid.sizes, bool)
-    for d, n in enumerate(shape):
-        x = grid.positions(d)
-        is_outside |= ((x < 0) | (x > n - 1)).reshape([-1 if e == d else 1 for e in range(len(shape))])
-    return is_outside
+        y = _resampled(data, kernel, grid)
+    if law == CROP and (beyond := grid.outside(x.shape)).any():
+        y = jnp.where(beyond, cast(np.float32(extrapolation_value), dtype), y)
+    return y
 
 
 @dataclass(frozen=True)
 class _Kernel:
-    """What ONNX has beyond DirectML: how much of each neighbour makes an element."""
+    """Which elements of the input make one of the output, and how much of each."""
 
     mode: str
     nearest_mode: str
@@ -204,20 +89,26 @@ class _Kernel:
     is_filtered: bool
     excludes: bool
 
+    @property
+    def is_of_directml(self) -> bool:
+        return self.mode != "cubic" and not self.is_filtered and not self.excludes
+
     def taps(self, grid: Grid, axis: int, size: int) -> Taps:
         x = grid.positions(axis)
         if self.mode == "nearest":
-            rounding, more = NEAREST[self.nearest_mode]
-            return nearest_taps(x - np.float32(more), size, rounding)
-        narrowing = min(grid.asked[axis], 1.0) if self.is_filtered else 1.0
+            at = x.whole + NEAREST[self.nearest_mode].is_next(x.rest, x.unit).astype(np.int64)
+            return Taps(size, np.clip(at, 0, size - 1)[None])
+        if self.is_of_directml:
+            return linear_taps(x.whole + x.fractions, size)
+        narrowing = min(float(grid.asked[axis]), 1.0) if self.is_filtered else 1.0
         reach = int(np.ceil((2 if self.mode == "cubic" else 1) / narrowing))
-        at = np.floor(x) + np.arange(1 - reach, reach + 1)[:, None]
-        weights = self._of_distance(np.abs(at - x.astype(np.float64)) * narrowing)
+        steps = np.arange(1 - reach, reach + 1)[:, None]
+        at, weights = x.whole + steps, self._of_distance(np.abs(steps - x.fractions) * narrowing)
         if self.excludes:
             weights = np.where((at < 0) | (at >= size), 0, weights)
         if self.excludes or self.is_filtered:
             weights = weights / weights.sum(0)
-        return Taps(size, np.clip(at, 0, size - 1).astype(np.int64), weights.astype(np.float32))
+        return Taps(size, np.clip(at, 0, size - 1), weights.astype(np.float32))
 
     def _of_distance(self, d: np.ndarray) -> np.ndarray:
         if self.mode == "linear":
@@ -225,6 +116,90 @@ class _Kernel:
         a = self.cubic
         near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
         return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def _resampled(x: jax.Array, kernel: _Kernel, grid: Grid) -> jax.Array:
+    """By DirectML's operator, in float32; of integers it rounds the fraction, which ONNX Runtime cuts off."""
+    nearest = NEAREST[kernel.nearest_mode] if kernel.mode == "nearest" else None
+    y = resample(
+        _as_floats(x, kernel),
+        grid.sizes,
+        [float(scale) for scale in grid.scales],
+        mode=kernel.mode,  # type: ignore[arg-type]
+        input_pixel_offsets=tuple(float(offset) + (nearest.more if nearest else 0) for offset in grid.before),
+        output_pixel_offsets=tuple(map(float, grid.after)),
+        rounding=nearest.rounding if nearest else None,  # type: ignore[arg-type]
+    )
+    return _cut_off(y, x.dtype)
+
+
+def _sampled(x: jax.Array, kernel: _Kernel, grid: Grid) -> jax.Array:
+    """By tables of elements and weights; of integers the fraction is cut off."""
+    if 0 in grid.sizes:
+        return jnp.zeros(grid.sizes, x.dtype)
+    changed = [(d, n) for d, n in enumerate(x.shape) if not grid.is_left(d, n)]
+    y = _cut_off(sample(_as_floats(x, kernel), {d: kernel.taps(grid, d, n) for d, n in changed}), x.dtype)
+    is_exact = grid.is_exact and kernel.mode == "linear" and kernel.is_of_directml
+    if not is_exact or not jnp.issubdtype(x.dtype, jnp.integer):
+        return y
+    return _corrected(y, x, {d: grid.positions(d) for d, _ in changed})
+
+
+def _as_floats(x: jax.Array, kernel: _Kernel) -> jax.Array:
+    """Integers as floats, to weigh them."""
+    if kernel.mode == "nearest" or not jnp.issubdtype(x.dtype, jnp.integer):
+        return x
+    return cast(x, np.float64 if x.dtype.itemsize == 8 else np.float32)
+
+
+def _cut_off(y: jax.Array, dtype: Any) -> jax.Array:
+    """Sums of integers without their fraction; one that floats may have rounded below an integer is that integer."""
+    if y.dtype == dtype:
+        return y
+    nearest = jnp.round(y)
+    is_near = jnp.abs(y - nearest) <= 8 * jnp.finfo(y.dtype).eps * jnp.abs(nearest)
+    return cast(jnp.where(is_near, nearest, y), dtype)
+
+
+def _corrected(y: jax.Array, x: jax.Array, positions: Mapping[int, Positions]) -> jax.Array:
+    """Corrects linear sums of integers that floats rounded before the fraction was cut off: 47.99999 of 48.
+
+    The exact sum is total / unit, both integers. 2 * 2/3 + 8 * 1/3 is 12 / 3; of an estimate of 3 the remainder is
+    12 - 3 * 3, and 3 + 3 // 3 is 4. The remainder is small, so it is right although the total may wrap around. Where
+    the unit is so great that the remainder may wrap too, `y` stays as it is.
+    """
+    wide = np.int64 if x.dtype.itemsize == 8 else np.int32
+    bits, unit = 8 * np.dtype(wide).itemsize, prod(of_one.unit for of_one in positions.values())
+    error = 2.0 ** (8 * x.dtype.itemsize - (20 if bits == 32 else 48))  # of a sum in floats, at most
+    if unit * (error + 2) >= 2.0 ** (bits - 1):
+        return y
+    total = x.astype(wide)
+    for d, of_one in positions.items():
+        total = _total(total, d, of_one)
+    lacking = total - y.astype(wide) * unit
+    whole, rest = y.astype(wide) + lacking // unit, lacking % unit
+    if jnp.issubdtype(x.dtype, jnp.signedinteger):
+        whole += ((whole < 0) & (rest > 0)).astype(wide)  # towards 0
+    return whole.astype(x.dtype)
+
+
+def _total(x: jax.Array, axis: int, positions: Positions) -> jax.Array:
+    """The linear sum along one dimension, times the unit; it may wrap around."""
+    size, shown = x.shape[axis], [-1 if d == axis else 1 for d in range(x.ndim)]
+    parts = []
+    for step, weight in ((0, positions.unit - positions.rest), (1, positions.rest)):
+        at = np.clip(positions.whole + step, 0, size - 1)
+        parts.append(jnp.take(x, at, axis) * weight.astype(x.dtype).reshape(shown))
+    return parts[0] + parts[1]
+
+
+def _on_mesh(compute: Callable[[jax.Array], jax.Array], x: jax.Array, grid: Grid) -> jax.Array:
+    """On an Explicit mesh, dimensions that do not change keep their sharding."""
+    if not has_mesh(None, {"x": x}):
+        return compute(x)
+    names = [f"x {d}" for d in range(x.ndim)]
+    made = [name if grid.is_left(d, x.shape[d]) else f"resized {name}" for d, name in enumerate(names)]
+    return on_mesh("Resize", compute, Dims({"x": names}, made), None, x=x)
 
 
 def resize_by_scales(*, x: Array, scales: Any, mode: str = "nearest") -> Array:

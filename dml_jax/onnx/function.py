@@ -19,6 +19,7 @@ from .block import run
 from .deciding import deciding_floats
 from .errors import OnnxError
 from .graph import Graph, read_graph
+from .literals import literals
 from .loading import load_model
 from .values import Array
 
@@ -58,9 +59,13 @@ class OnnxFunction:
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
-        """The weights, which training changes: floating-point initializers by name, without those that decide sizes."""
-        fixed = deciding_floats(self._graph.steps)
-        floats = {n: v for n, v in self._graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
+        """The weights, which training changes: floating-point initializers by name.
+
+        Those that decide sizes are left out, and literals: numbers that are operands of elementwise operators alone.
+        """
+        graph = self._graph
+        fixed = deciding_floats(graph.steps) | literals(graph)
+        floats = {n: v for n, v in graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
         return {name: value for name, value in floats.items() if name not in fixed}
 
     def __call__(self, /, *inputs: Any, parameters: Mapping[str, Any] | None = None, **named: Any) -> Any:
@@ -145,7 +150,7 @@ def to_jax(
 
     Returns:
       A pure function of the model's inputs, in order, with the initializers as constants; its `parameters` are the
-      floating-point initializers by name, and the keyword `parameters` puts arrays in their place.
+      weights among them by name, and the keyword `parameters` puts arrays in the place of any initializers.
 
     Raises:
       UnsupportedError: the model has operators that are not supported; the message lists all of them.

@@ -27,6 +27,7 @@ class Graph:
       outputs: names of values, in order.
       initializers: values that the model brings.
       steps: those that an output needs, in order.
+      defaults: names of initializers that the model declares as inputs too.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Graph:
     outputs: tuple[str, ...]
     initializers: Mapping[str, np.ndarray]
     steps: tuple[Step, ...]
+    defaults: frozenset[str] = frozenset()
 
 
 def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
@@ -60,7 +62,8 @@ def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
             raise OnnxError(f"every output of the graph must be computed, but {name!r} is not")
         label = next(step.label for step in steps if name in (*step.inputs, *step.captured))
         raise OnnxError(f"{label}: every input must exist before the node, but {name!r} does not")
-    return Graph(graph.name, inputs, outputs, initializers, block.steps)
+    defaults = frozenset(info.name for info in graph.input).intersection(initializers)
+    return Graph(graph.name, inputs, outputs, initializers, block.steps, defaults)
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:

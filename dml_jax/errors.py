@@ -14,6 +14,8 @@ __all__ = [
     "SeveralErrors",
     "SkippedError",
     "describe",
+    "escaped",
+    "escaped_lines",
     "located",
     "message",
     "suggestion",
@@ -34,13 +36,23 @@ class ConstraintError(ValueError):
         self.where: tuple[str, ...] = tuple(where)
 
     def __str__(self) -> str:
-        return located(self.what, self.where)
+        return escaped_lines(located(self.what, self.where))
 
     def at(self, *where: str) -> "ConstraintError":
         """Returns the same error with more places before its own."""
         seen = copy(self)
         seen.where = (*where, *self.where)
         return seen
+
+
+def escaped(name: str) -> str:
+    """Returns a name of a file as a terminal may show it: what is not printable becomes an escape, such as "\\x1b"."""
+    return name if name.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+
+
+def escaped_lines(text: str) -> str:
+    """Returns a text of several lines with each of them escaped."""
+    return "\n".join(map(escaped, text.split("\n")))
 
 
 def located(what: str, where: Sequence[str]) -> str:
@@ -137,4 +149,4 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     known = list(known)
     by_fold = {k.casefold(): k for k in reversed(known)}
     near = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.8)
-    return f"did you mean {by_fold[near[0]]!r}?" if near else f"known are {', '.join(known)}"
+    return f"did you mean {by_fold[near[0]]!r}?" if near else f"known are {', '.join(map(escaped, known))}"

@@ -161,7 +161,9 @@ def test_floats_that_decide_sizes_in_functions_and_branches_are_no_parameters():
     assert not to_jax(chosen).parameters
     assert jax.jit(lambda p: to_jax(called)(p, parameters={}))(picture).shape == (1, 1, 4, 4)
     times = function("Dropout", ["a", "w"], ["b"], [make("Mul", ["a", "w"], ["b"])])
-    trained = with_functions(model([own("Dropout", ["x", "w"], ["y"])], {"x": X}, ["y"], {"w": np.full(X.shape, 2, X.dtype)}), times)
+    trained = with_functions(
+        model([own("Dropout", ["x", "w"], ["y"])], {"x": X}, ["y"], {"w": np.full(X.shape, 2, X.dtype)}), times
+    )
     assert list(to_jax(trained).parameters) == ["w"]
 
 

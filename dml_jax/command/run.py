@@ -14,7 +14,7 @@ import click
 
 from ..core.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
-from ..errors import ConstraintError
+from ..errors import ConstraintError, escaped
 from .devices import choose, devices, label
 from .option_groups import GroupedCommand
 from .run_options import ALIASES, GROUPS, ONNX, ONNX_SETTINGS, TIMES, onnx_options, timing_options
@@ -190,7 +190,7 @@ class _Run:
     tells_commands: bool
 
     def say(self, text: str) -> None:
-        click.echo(text, err=self.as_json)
+        click.echo(escaped(text), err=self.as_json)
 
     def show(self, text: str) -> None:
         click.echo(text, nl=False, err=self.as_json)

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import escaped
+
 __all__ = ["TensorSpec"]
 
 
@@ -32,5 +34,5 @@ class TensorSpec:
         return tuple(f"{repr(n) if n else f'dimension {d}'} of input {self.name!r}" for d, n in is_open)
 
     def __str__(self) -> str:
-        sizes = "" if self.sizes is None else f"[{', '.join('?' if n is None else str(n) for n in self.sizes)}]"
-        return f"{self.name}: {self.dtype}{sizes}"
+        shown = ("?" if n is None else escaped(str(n)) for n in self.sizes or ())
+        return f"{escaped(self.name)}: {self.dtype}" + ("" if self.sizes is None else f"[{', '.join(shown)}]")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConstraintError, located
+from ..errors import ConstraintError, escaped_lines, located
 
 __all__ = ["Fault", "ModelError"]
 
@@ -34,7 +34,7 @@ class Fault:
         return f"{path}:{self.line}: {self}" if self.line else f"{path}: {self}"
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}" if self.where else self.what
+        return escaped_lines(f"{self.where}: {self.what}" if self.where else self.what)
 
 
 class ModelError(ConstraintError):

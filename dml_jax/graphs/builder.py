@@ -14,7 +14,7 @@ import numpy as np
 from ..catalogue import STRUCTS
 from ..core.desc import OperatorDesc
 from ..core.tensor import TensorDesc
-from ..errors import ConstraintError, DataTypeError, describe, message, suggestion
+from ..errors import ConstraintError, DataTypeError, describe, escaped, message, suggestion
 from .completion import completed
 from .desc import GraphDesc
 from .expression import Expression, TensorLike, seen_as, whole_tensor
@@ -60,7 +60,7 @@ class GraphBuilder:
         self._is_built = False
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{name}: {tensor.describe()}" for name, tensor in self._inputs.items())
+        inputs = ", ".join(f"{escaped(name)}: {tensor.describe()}" for name, tensor in self._inputs.items())
         return f"GraphBuilder({inputs}) of {len(self._nodes)} nodes"
 
     if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ..core.desc import OperatorDesc
 from ..core.feature_level import NEWEST, FeatureLevel
 from ..core.stored import StoredTensor, as_words
 from ..core.tensor import TensorDesc
-from ..errors import ConstraintError, DataTypeError, describe, message
+from ..errors import ConstraintError, DataTypeError, describe, escaped, message
 from ..lowering.forms import forced_form, forcing
 from .parts import Constant, Edges, Nodes, Port
 from .rules import Wiring, faults
@@ -105,7 +105,7 @@ class GraphDesc(Computation[Any]):
 
     def __repr__(self) -> str:
         taken, made = (
-            ", ".join(f"{name}: {tensor.describe()}" for name, tensor in tensors.items())
+            ", ".join(f"{escaped(name)}: {tensor.describe()}" for name, tensor in tensors.items())
             for tensors in (self.inputs, self.outputs)
         )
         return f"GraphDesc({taken}) -> ({made}) of {len(self.nodes)} nodes"

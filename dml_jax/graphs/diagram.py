@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..core.desc import OperatorDesc
 from ..core.tensor import TensorDesc
-from ..errors import DataTypeError, describe, message
+from ..errors import DataTypeError, describe, escaped, message
 from .desc import GraphDesc
 from .parts import Constant, Port
 
@@ -134,5 +134,5 @@ def _worded(json: Any) -> str:
 
 def printable(text: str) -> str:
     """A line of text without control characters, and of a long one the beginning."""
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    shown = escaped(text)
     return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"

@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from ..core.arguments import as_array
 from ..core.tensor_spec import TensorSpec
-from ..errors import DataTypeError
+from ..errors import DataTypeError, escaped
 from .bounded import Bounded
 from .errors import OnnxError
 from .values import Array, is_narrowed, on_device
@@ -69,7 +69,7 @@ def check_sizes(what: str, spec: TensorSpec, shape: Sequence[int], sizes: dict[s
         known = [sizes.setdefault(d, n) if isinstance(d, str) else d for d, n in zip(wanted, shape, strict=True)]
         if all(d in (None, n) for d, n in zip(known, shape, strict=True)):
             return
-    shown = ["?" if d is None else f"{d}={sizes[d]}" if d in sizes else str(d) for d in wanted]
+    shown = ["?" if d is None else f"{escaped(d)}={sizes[d]}" if d in sizes else escaped(str(d)) for d in wanted]
     raise OnnxError(f"{what}: its sizes must be [{', '.join(shown)}], but they are {list(shape)}")
 
 
@@ -84,7 +84,8 @@ def static_values(inputs: Sequence[TensorSpec], static: Mapping[str, Any]) -> di
     for name, value in static.items():
         what = f"static value {name!r}"
         if name not in specs:
-            raise OnnxError(f"{what}: it must be of an input, {', '.join(specs) or 'of which there are none'}")
+            names = ", ".join(map(escaped, specs)) or "of which there are none"
+            raise OnnxError(f"{what}: it must be of an input, {names}")
         given = np.asarray(value)
         is_number = jnp.issubdtype(given.dtype, jnp.number) or given.dtype == bool
         with np.errstate(all="ignore"):

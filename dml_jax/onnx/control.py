@@ -25,13 +25,16 @@ def if_(*, cond: Array, then_branch: Branch, else_branch: Branch, count: int) ->
         raise ConstraintError(f"cond must have one element, but its shape is {np.shape(cond)}")
     ranges: dict[int, Range] = {}
     branches = [_on_device(branch, ranges) for branch in (then_branch, else_branch)]
-    first, second = (jax.eval_shape(branch) for branch in branches)
-    if [(y.shape, y.dtype) for y in first] != [(y.shape, y.dtype) for y in second]:
+    try:  # tracing a branch before would take twice as long for each If around another
+        results = jax.lax.cond(cond.reshape(()), *branches)
+    except TypeError as error:
+        if isinstance(error, ConstraintError):
+            raise
+        first, second = (_text(jax.eval_shape(branch)) for branch in branches)
         raise NotConstantError(
-            f"cond must be known, because its branches give different types, {_text(first)} and {_text(second)}, but "
+            f"cond must be known, because its branches give different types, {first} and {second}, but "
             "it depends on the data of an input; `to_jax(model, static={name: value})` makes an input known"
-        )
-    results = jax.lax.cond(cond.reshape(()), *branches)
+        ) from None
     return tuple(Bounded(y, ranges[i]) if i in ranges else y for i, y in enumerate(results))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from ..core.tensor_spec import TensorSpec
+from ..errors import escaped
 from .arguments import as_input, as_output, static_values, widened
 from .block import run
 from .deciding import deciding_floats
@@ -45,7 +46,8 @@ class OnnxFunction:
 
     def __repr__(self) -> str:
         given = ", ".join(map(str, self._inputs))
-        return f"OnnxFunction {self.__name__}({given}) -> ({', '.join(self.output_names)})"
+        made = ", ".join(map(escaped, self.output_names))
+        return f"OnnxFunction {escaped(self.__name__)}({given}) -> ({made})"
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -110,24 +112,25 @@ class OnnxFunction:
     def _assigned(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the inputs by name."""
         names = [spec.name for spec in self._inputs]
+        shown = ", ".join(map(escaped, names)) or "none"
         if len(inputs) > len(names):
             hint = "; a dict of parameters is given as parameters=" if isinstance(inputs[-1], Mapping) else ""
-            raise OnnxError(f"the inputs must be {', '.join(names) or 'none'}, but there are {len(inputs)}{hint}")
+            raise OnnxError(f"the inputs must be {shown}, but there are {len(inputs)}{hint}")
         given = dict(zip(names, inputs, strict=False))
         for name in named:
             if name in given:
                 raise OnnxError(f"every input must be given once, but {name!r} is given in order and by name")
             if name not in names:
-                raise OnnxError(f"the inputs must be {', '.join(names) or 'none'}, but {name!r} is none of them")
+                raise OnnxError(f"the inputs must be {shown}, but {name!r} is none of them")
         given.update(named)
         if missing := [name for name in names if name not in given]:
-            raise OnnxError(f"the inputs must be {', '.join(names)}, but {', '.join(missing)} is missing")
+            raise OnnxError(f"the inputs must be {shown}, but {', '.join(map(escaped, missing))} is missing")
         return given
 
     def _as_parameter(self, name: str, value: Any) -> Array:
         known = self._graph.initializers.get(name)
         if known is None:
-            names = ", ".join(self._graph.initializers) or "none"
+            names = ", ".join(map(escaped, self._graph.initializers)) or "none"
             raise OnnxError(f"parameters must be among the initializers, {names}, but there is {name!r}")
         return as_input(f"parameter {name!r}", TensorSpec(name, known.dtype, known.shape), value, {})
 
@@ -184,5 +187,6 @@ def to_jax(
     graph = read_graph(*load_model(model))
     wide = {spec.name for spec in graph.inputs if spec.dtype == np.int64}
     if unknown := [name for name in int32 if name not in wide]:
-        raise OnnxError(f"int32 must name int64 inputs, {', '.join(sorted(wide)) or 'none'}, but it has {unknown[0]!r}")
+        names = ", ".join(map(escaped, sorted(wide))) or "none"
+        raise OnnxError(f"int32 must name int64 inputs, {names}, but it has {unknown[0]!r}")
     return OnnxFunction(graph, static_values(graph.inputs, static or {}), int32)

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import defs
 
 from ..core.tensor_spec import TensorSpec
 from .block import Block, Step
 from .errors import OnnxError
 from .loading import dtype_of, read_tensor
-from .reader import Reader, operator_name
+from .reader import Reader, operator_name, opsets_of
 
 __all__ = ["Graph", "TensorSpec", "read_graph"]
 
@@ -47,7 +46,7 @@ def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
     """
     graph = model.graph
     functions = {operator_name(f.domain, f.name, f.overload): f for f in model.functions}
-    steps = Reader(_opsets(model), folder, functions).steps(graph.node)
+    steps = Reader(opsets_of(model.opset_import), folder, functions).steps(graph.node)
     if graph.sparse_initializer:
         names = ", ".join(repr(sparse.values.name) for sparse in graph.sparse_initializer)
         raise OnnxError(f"every initializer must be dense, but {names} is sparse")
@@ -56,6 +55,8 @@ def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
     outputs = tuple(info.name for info in graph.output)
     if not outputs:
         raise OnnxError("the graph must have an output, but it has none")
+    if "" in outputs or any(not spec.name for spec in inputs):
+        raise OnnxError("every input and output of the graph must have a name, but one has none")
     block = Block.of([spec.name for spec in inputs], outputs, initializers, steps)
     for name in block.captured:
         if name in outputs:
@@ -64,17 +65,6 @@ def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
         raise OnnxError(f"{label}: every input must exist before the node, but {name!r} does not")
     defaults = frozenset(info.name for info in graph.input).intersection(initializers)
     return Graph(graph.name, inputs, outputs, initializers, block.steps, defaults)
-
-
-def _opsets(model: onnx.ModelProto) -> dict[str, int]:
-    """Returns the version of each domain."""
-    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
-    newest = defs.onnx_opset_version()
-    if versions and not 1 <= versions[0] <= newest:
-        rule = f"the opset version must be in [1, {newest}], which onnx {onnx.__version__} knows"
-        raise OnnxError(f"{rule}, but it is {versions[0]}")
-    others = {entry.domain: entry.version for entry in model.opset_import}
-    return {**others, "": versions[0] if versions else 1}
 
 
 def _spec(info: onnx.ValueInfoProto) -> TensorSpec:

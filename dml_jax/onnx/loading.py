@@ -1,6 +1,7 @@
 """Reads a model, and its tensors that lie in files beside it; nothing outside its folder is opened."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -8,14 +9,16 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import google.protobuf.message
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, helper, numpy_helper
 
 from .errors import OnnxError, UnreadableError
 
 __all__ = ["dtype_of", "external_files", "load_model", "read_tensor", "type_name"]
+
+DEEPEST = 100  # as protobuf reads bytes
 
 
 def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
@@ -46,15 +49,9 @@ def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def _tensors(message: google.protobuf.message.Message) -> Iterator[TensorProto]:
-    """Yields every tensor in a message: initializers and attributes, of subgraphs and functions too."""
-    if isinstance(message, TensorProto):
-        yield message
-        return
-    for field, value in message.ListFields():
-        if field.message_type:
-            for part in [value] if isinstance(value, google.protobuf.message.Message) else value:
-                yield from _tensors(part)
+def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    """Yields every tensor of a model: initializers and attributes, of subgraphs and functions too."""
+    return (message for _, message in _messages(model) if isinstance(message, TensorProto))
 
 
 def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:
@@ -101,14 +98,37 @@ def type_name(dtype: Any) -> str:
 def _parsed(content: bytes, name: str) -> onnx.ModelProto:
     try:
         return _checked(onnx.ModelProto.FromString(content), name)
-    except google.protobuf.message.DecodeError as error:
+    except DecodeError as error:
         raise UnreadableError(name, f"is not an ONNX model: {error}") from None
 
 
 def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     if not model.opset_import or not model.HasField("graph"):
         raise UnreadableError(name, "is not an ONNX model: it must have a graph and an opset version, and lacks one")
+    for depth, message in _messages(model):
+        if depth > DEEPEST:
+            rule = f"its parts must lie at most {DEEPEST} deep in each other"
+            raise UnreadableError(name, f"is not an ONNX model: {rule}, but some lie deeper")
+        for field in message.DESCRIPTOR.fields:
+            texts = getattr(message, field.name) if field.type == field.TYPE_STRING else ()
+            for text in [texts] if isinstance(texts, bytes) else texts:
+                if isinstance(text, bytes):  # as protobuf leaves what is not UTF-8
+                    fact = f"{field.name} of {message.DESCRIPTOR.name} is {text!r:.60}"
+                    raise UnreadableError(name, f"is not an ONNX model: every text must be UTF-8, but {fact}")
     return model
+
+
+def _messages(model: Message) -> Iterator[tuple[int, Message]]:
+    """Yields every message in a model and how deep it lies, without calling itself: it may lie at any depth."""
+    found: list[tuple[int, Message]] = [(0, model)]
+    while found:
+        depth, message = found.pop()
+        yield depth, message
+        for field in message.DESCRIPTOR.fields:
+            if field.message_type is not None:
+                value = getattr(message, field.name)
+                parts = [value] * message.HasField(field.name) if isinstance(value, Message) else value
+                found += [(depth + 1, part) for part in parts]
 
 
 def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path) -> bytes:
@@ -145,8 +165,8 @@ def _path(what: str, location: str, folder: Path) -> Path:
 
 def _number(what: str, name: str, entries: Mapping[str, str], default: int) -> int:
     text = entries.get(name, str(default))
-    if not text.isdecimal():
-        raise OnnxError(f"{what}: {name} must be an integer of at least 0, but it is {text!r}")
+    if not re.fullmatch("[0-9]{1,19}", text):
+        raise OnnxError(f"{what}: {name} must be an integer of at least 0, but it is {text!r:.60}")
     return int(text)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 
+from ..errors import escaped
 from .block import Block, FunctionCall, Step
 from .bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
 from .errors import OnnxError, UnsupportedError
@@ -18,17 +20,37 @@ from .loading import read_tensor
 from .node import Node
 from .table import ONNX_OPERATORS
 
-__all__ = ["Reader", "operator_name"]
+__all__ = ["Reader", "operator_name", "opsets_of"]
 
 _OPTION = defs.OpSchema.FormalParameterOption
 _IGNORED = ("consumed_inputs",)  # a hint of the first opset, about memory
 _TOLERATED = {"SpaceToDepth": ("mode",)}  # of opset 28, which exporters write before
 OperatorName = tuple[str, str, str]
+# A level takes ten frames of Python's at most, of a thousand; a node a kilobyte.
+DEEPEST = 50
+MOST_NODES = 2**17
 
 
 def operator_name(domain: str, name: str, overload: str = "") -> OperatorName:
-    """Returns the key of an operator. ONNX's own domain has two names; in a damaged file a name may be bytes."""
-    return "" if domain == "ai.onnx" else str(domain), str(name), str(overload)
+    """Returns the key of an operator. ONNX's own domain has two names."""
+    return "" if domain == "ai.onnx" else domain, name, overload
+
+
+def opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """Returns the version of each domain that a model or a function imports; that of ONNX's own is 1 by default.
+
+    Raises:
+      OnnxError: there is no such version.
+    """
+    versions = {"": 1}
+    for entry in imports:
+        domain = operator_name(entry.domain, "")[0]
+        newest = defs.onnx_opset_version() if not domain else 2**31 - 1
+        if not 1 <= entry.version <= newest:
+            rule = f"the opset version must be in [1, {newest}], which onnx {onnx.__version__} knows"
+            raise OnnxError(f"{rule}, but that of the domain {domain!r} is {entry.version}")
+        versions[domain] = entry.version
+    return versions
 
 
 @dataclass(frozen=True)
@@ -40,24 +62,34 @@ class Reader:
       folder: where the files with tensors lie.
       functions: the functions that the model defines.
       calls: the functions of the model that are being read, the outermost first: none may call itself.
+      depth: of the graphs and functions that are being read.
+      numbers: counts the nodes of the whole model.
     """
 
     opsets: Mapping[str, int]
     folder: Path = Path()
     functions: Mapping[OperatorName, FunctionProto] = field(default_factory=dict)
     calls: tuple[OperatorName, ...] = ()
+    depth: int = 0
+    numbers: Iterator[int] = field(default_factory=count)
 
     def steps(self, protos: Iterable[NodeProto]) -> list[Step]:
         """Reads nodes in order.
 
         Raises:
           UnsupportedError: operators that are not done, all of them.
-          OnnxError: a node breaks ONNX's rules.
+          OnnxError: a node breaks ONNX's rules, or there are too many, or too deep ones.
         """
+        if self.depth > DEEPEST:
+            rule = f"graphs and functions must lie at most {DEEPEST} deep in each other"
+            raise OnnxError(f"{rule}, but these lie deeper")
         steps: list[Step] = []
         unsupported: list[str] = []
         broken: list[OnnxError] = []
         for number, proto in enumerate(protos):
+            if next(self.numbers) >= MOST_NODES:
+                rule = f"there must be at most {MOST_NODES} nodes, those of functions in each call"
+                raise OnnxError(f"{rule}, but there are more")
             try:
                 steps.append(self.step(proto, number))
             except UnsupportedError as error:
@@ -80,7 +112,7 @@ class Reader:
           OnnxError: it breaks ONNX's rules.
         """
         which = repr(proto.name) if proto.name else f"#{number}"
-        label = f"{proto.op_type} node {which}"
+        label = f"{escaped(proto.op_type)} node {which}"
         name = operator_name(proto.domain, proto.op_type, proto.overload)
         try:
             if name in self.functions:
@@ -92,8 +124,8 @@ class Reader:
                 return self._call_of_onnx(label, proto)
         except UnsupportedError as error:
             raise _unsupported([f"{label}: {node}" for node in error.nodes]) from None
-        domain = f"{name[0]}::" if name[0] else ""
-        raise _unsupported([f"{domain}{proto.op_type} (node {which})"])
+        domain = f"{escaped(name[0])}::" if name[0] else ""
+        raise _unsupported([f"{domain}{escaped(proto.op_type)} (node {which})"])
 
     def block(self, graph: onnx.GraphProto) -> Block:
         """Reads a graph that is an attribute of a node.
@@ -102,7 +134,7 @@ class Reader:
           UnsupportedError: operators that are not done.
           OnnxError: it breaks ONNX's rules.
         """
-        steps = self.steps(graph.node)
+        steps = replace(self, depth=self.depth + 1).steps(graph.node)
         constants = {tensor.name: read_tensor(tensor, self.folder) for tensor in graph.initializer}
         inputs = [info.name for info in graph.input if info.name not in constants]
         return Block.of(inputs, [info.name for info in graph.output], constants, steps)
@@ -154,7 +186,7 @@ class Reader:
 
     def _call_of_model(self, label: str, proto: NodeProto, name: OperatorName) -> FunctionCall:
         if name in self.calls:
-            raise OnnxError(f"{label}: a function must not call itself, but {proto.op_type} does")
+            raise OnnxError(f"{label}: a function must not call itself, but {escaped(proto.op_type)} does")
         function = self.functions[name]
         if len(proto.input) > len(function.input) or len(proto.output) > len(function.output):
             counts = f"{len(function.input)} inputs and {len(function.output)} outputs"
@@ -174,8 +206,7 @@ class Reader:
 
     def _function(self, function: FunctionProto, given: Mapping[str, AttributeProto], outputs: Sequence[str]) -> Block:
         """Reads the body of a function, for the outputs that a call reads."""
-        imported = {operator_name(entry.domain, "")[0]: entry.version for entry in function.opset_import}
-        inner = replace(self, opsets={**self.opsets, **imported})
+        inner = replace(self, opsets={**self.opsets, **opsets_of(function.opset_import)}, depth=self.depth + 1)
         steps = inner.steps(with_attributes(node, given) for node in function.node)
         wanted = [made if asked else "" for made, asked in zip(function.output, outputs, strict=False)]
         block = Block.of(list(function.input), wanted, {}, steps)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import onnx
 
+from ..errors import escaped
 from .errors import OnnxError
 from .function import to_jax
 
@@ -39,7 +40,8 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None =
     """
     given = [name for name in node.input if name]
     if len(inputs) != len(given):
-        raise OnnxError(f"{node.op_type}: the inputs must be {', '.join(given) or 'none'}, but there are {len(inputs)}")
+        names = ", ".join(map(escaped, given)) or "none"
+        raise OnnxError(f"{escaped(node.op_type)}: the inputs must be {names}, but there are {len(inputs)}")
     infos = [
         onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(x.dtype)), None)
         for name, x in dict(zip(given, inputs, strict=True)).items()

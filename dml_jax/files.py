@@ -7,8 +7,12 @@ from pathlib import Path
 __all__ = ["discard_unfinished", "write_whole"]
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, *pieces: bytes | memoryview) -> None:
     """Writes a file under a temporary name and renames it, so that `path` never holds half of it.
+
+    Args:
+      path: the file.
+      pieces: its content, one after the other; none is copied.
 
     Raises:
       OSError: the folder cannot be written, or the disk is full; nothing is left behind.
@@ -18,7 +22,8 @@ def write_whole(path: Path, content: bytes) -> None:
     _unfinished.add(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            for piece in pieces:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(name, 0o666 & ~_umask())

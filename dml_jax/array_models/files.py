@@ -1,12 +1,12 @@
 """The .npy files that `dml-jax run` takes for the inputs of a model, and those that it writes for its outputs."""
 
-import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from ..batch.npy import npy_pieces
 from ..errors import ConstraintError, suggestion
 from ..files import write_whole
 from ..npy_format import load_npy
@@ -106,9 +106,7 @@ def write_arrays(arrays: Mapping[Path, np.ndarray]) -> None:
 
 
 def _write(path: Path, array: np.ndarray) -> None:
-    content = io.BytesIO()
-    np.save(content, array, allow_pickle=False)
     try:
-        write_whole(path, content.getvalue())
+        write_whole(path, *npy_pieces(array))
     except OSError as error:
         raise ConstraintError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from ..core.feature_level import FeatureLevel
 from ..core.memory import check_program
+from ..core.stored import StoredTensor
 from ..core.tensor_spec import TensorSpec
 from ..errors import ConstraintError, Faults
 from ..graphs.files import constant_files, owned_inputs, read_constants, read_graph_file
+from ..graphs.working_set import check_graph
 from .model import ArrayModel, Program
 
 __all__ = ["read_graph_model"]
@@ -24,7 +27,8 @@ def read_graph_model(path: Path, feature_level: FeatureLevel | str) -> ArrayMode
       feature_level: the level whose rules hold.
 
     Raises:
-      ConstraintError: it is no graph, or one of other operators; all rules that it breaks; or files of constants.
+      ConstraintError: it is no graph, or one of other operators; all rules that it breaks; files of constants; or
+        too little memory.
     """
     graph = read_graph_file(path)
     faults = Faults()
@@ -33,12 +37,16 @@ def read_graph_model(path: Path, feature_level: FeatureLevel | str) -> ArrayMode
     constants: dict[str, Path] = {}
     with faults.at():
         constants = constant_files(graph, path.parent)
+    with faults.at():
+        check_graph(graph)
     faults.finish()
     owned = owned_inputs(graph)
     inputs = tuple(TensorSpec(name, t.dtype, t.sizes) for name, t in graph.inputs.items() if name not in owned)
 
     def prepare(arrays: Sequence[Any]) -> Program:
-        given = dict(zip((one.name for one in inputs), arrays, strict=True)) | read_constants(constants, owned)
+        read = read_constants(constants, owned).items()
+        given = dict(zip((one.name for one in inputs), arrays, strict=True))
+        given |= {name: StoredTensor(owned[name], words=False).view(jnp.asarray(flat)) for name, flat in read}
         ordered = [given[name] for name in graph.inputs]
         program = jax.jit(lambda *x: jax.tree.leaves(graph.compute(*x))).lower(*ordered).compile()
         check_program(program)

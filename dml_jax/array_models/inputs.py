@@ -37,9 +37,9 @@ def make_inputs(
     read = {spec.name: _read(spec, files[spec.name]) for spec in inputs if spec.name in files}
     sizes = _named_sizes(inputs, read)
     made = {spec.name: shapes.get(spec.name) or _shape(spec, sizes) for spec in inputs if spec.name not in read}
-    needed = sum(prod(made[spec.name]) * spec.dtype.itemsize for spec in inputs if spec.name in made)
-    check_bytes(needed, "its generated inputs")
     types = {spec.name: spec.dtype for spec in inputs}
+    needed = {f"input {name!r}": prod(shape) * types[name].itemsize for name, shape in made.items()}
+    check_bytes(needed, "its generated inputs")
     arrays = {name: jnp.asarray(array) for name, array in read.items()}
     arrays |= {name: jnp.zeros(shape, types[name]) for name, shape in made.items()}
     return {spec.name: arrays[spec.name] for spec in inputs}

@@ -87,6 +87,12 @@ def header_bytes(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
     return stream.getvalue()
 
 
+def npy_pieces(array: np.ndarray) -> tuple[bytes, memoryview]:
+    """Returns what `numpy.save` writes of an array, the header and the elements; those of a C-ordered one in place."""
+    elements = np.asarray(array, order="C").reshape(-1).view(np.uint8)
+    return header_bytes(array.dtype, array.shape), elements.data
+
+
 def load_whole(given: NpyFile) -> np.ndarray:
     """Reads a file as an array of any rank.
 

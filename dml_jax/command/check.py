@@ -204,8 +204,9 @@ def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes) -> _Checked:
 
 
 def _check_graph(path: Path, level: FeatureLevel) -> _Checked:
-    """Checks a serialized graph: its operators, and that the files of its constants are there."""
+    """Checks a serialized graph: its operators, the files of its constants, and the memory that it takes."""
     from ..graphs.files import constant_files, read_graph_file
+    from ..graphs.working_set import check_graph
 
     errors = Faults()
     operators: list[tuple[str, str]] = []
@@ -218,7 +219,9 @@ def _check_graph(path: Path, level: FeatureLevel) -> _Checked:
         refused = {error.where[0] for error in errors.errors if error.where}
         nodes = [(f"node {name!r}", node) for name, node in graph.operators.items()]
         operators = [(where, node.operator_type) for where, node in nodes if where not in refused]
-        constant_files(graph, path.parent)
+        with errors.at():
+            constant_files(graph, path.parent)
+        check_graph(graph)
     faults = [Fault.of(error) for error in errors.errors]
     lines = [f"{where}: {operator} is accepted at feature level {level}" for where, operator in operators]
     return _Checked(path, operators, faults, lines, graphs)

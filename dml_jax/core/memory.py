@@ -1,6 +1,7 @@
 """Checks, before memory is taken, that there is as much of it: in the machine, a container, or the device."""
 
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,26 +10,29 @@ import jax
 
 from ..errors import ConstraintError
 
-__all__ = ["check_bytes", "check_program", "device_limit", "gib"]
+__all__ = ["check_bytes", "check_program", "device_limit", "gib", "program_bytes"]
 
-CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+# Where Linux shows the control groups, which limit containers; and those that this process is in.
+CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
-def check_bytes(needed: int, what: str, limit: int | None = None, where: str = "the machine") -> None:
+def check_bytes(needed: Mapping[str, int], what: str, limit: int | None = None, where: str = "the machine") -> None:
     """Compares what a model needs for something with the memory of `where`.
 
     Args:
-      needed: bytes.
-      what: needs them.
+      needed: bytes, by what takes them.
+      what: needs all of them.
       limit: bytes; what the machine or container has by default, and nothing is checked where that is unknown.
       where: they are.
 
     Raises:
-      ConstraintError: it needs more.
+      ConstraintError: it needs more; it says which of `needed` takes the most.
     """
-    limit = _available() if limit is None else limit
-    if limit is not None and needed > limit:
-        raise ConstraintError(f"the model needs {gib(needed)} for {what}, and {where} has {gib(limit)}")
+    limit, total = _available() if limit is None else limit, sum(needed.values())
+    if limit is not None and total > limit:
+        most = max(needed, key=lambda name: needed[name])
+        fact = f"the model needs {gib(total)} for {what}, and {where} has {gib(limit)}"
+        raise ConstraintError(f"{fact}: {gib(needed[most])} are for {most}")
 
 
 def check_program(program: Any) -> None:
@@ -40,13 +44,21 @@ def check_program(program: Any) -> None:
     Raises:
       ConstraintError: it holds more.
     """
-    parts = program.memory_analysis()
-    if parts is None:  # not every platform tells
-        return
-    needed = parts.argument_size_in_bytes + parts.output_size_in_bytes + parts.temp_size_in_bytes
     (device,) = jax.tree.leaves(program.output_shardings)[0].device_set
     limit = device_limit(device)
-    check_bytes(needed, "its tensors", limit, "the machine" if limit is None else "the device")
+    check_bytes(program_bytes(program), "its tensors", limit, "the machine" if limit is None else "the device")
+
+
+def program_bytes(program: Any) -> dict[str, int]:
+    """Bytes that a compiled program holds while it runs, by what takes them; none where the platform does not tell."""
+    parts = program.memory_analysis()
+    if parts is None:
+        return {}
+    return {
+        "inputs": parts.argument_size_in_bytes,
+        "outputs": parts.output_size_in_bytes - parts.alias_size_in_bytes,
+        "temporary arrays": parts.temp_size_in_bytes,
+    }
 
 
 def device_limit(device: Any) -> int | None:
@@ -64,6 +76,22 @@ def _available() -> int | None:
     limits = []
     with suppress(AttributeError, ValueError, OSError):  # no POSIX
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with suppress(ValueError, OSError):  # no container, or one without a limit
-        limits.append(int(CONTAINER_LIMIT.read_text()))
+    for file in _limit_files():
+        with suppress(ValueError, OSError):  # no container, or one without a limit
+            limits.append(int(file.read_text()))
     return min(limits, default=None)
+
+
+def _limit_files() -> Iterator[Path]:
+    """Yields the files with the limits of this process's control groups and of those around them, in both versions."""
+    groups = [("memory", "/")]
+    with suppress(OSError):
+        # "5:cpu,memory:/a/b" of version 1, "0::/a/b" of version 2; in a container often the path outside of it.
+        lines = (line.split(":", 2) for line in OWN_GROUPS.read_text().splitlines())
+        groups += [(controllers, path) for _, controllers, path in lines]
+    for controllers, path in groups:
+        for group in [Path(path), *Path(path).parents]:
+            below = str(group).lstrip("/")
+            yield CONTROL_GROUPS / below / "memory.max"
+            if "memory" in controllers.split(","):
+                yield CONTROL_GROUPS / "memory" / below / "memory.limit_in_bytes"

@@ -13,7 +13,7 @@ from ..errors import SeveralErrors
 from .data_type import DataType, DataTypeLike, TensorFlags, as_integer, as_integers
 from .rules import Fact, Operands, Rule, faults
 
-__all__ = ["FIELDS", "TENSOR", "TensorDesc", "implied_bytes"]
+__all__ = ["FIELDS", "TENSOR", "TensorDesc", "implied_bytes", "span_bytes"]
 
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
@@ -119,6 +119,11 @@ def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 def implied_bytes(sizes: Sequence[int], strides: Sequence[int] | None, data_type: DataType) -> int:
     """The least size of a buffer: the span of the elements, rounded up to a multiple of 4 bytes."""
     return -(-_span(sizes, strides) * data_type.itemsize // 4) * 4
+
+
+def span_bytes(tensor: TensorDesc) -> int:
+    """The bytes of a buffer from the first to the last element of a tensor."""
+    return tensor.element_span * tensor.data_type.itemsize
 
 
 def _span(sizes: Sequence[int], strides: Sequence[int] | None) -> int:

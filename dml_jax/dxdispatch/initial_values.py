@@ -26,12 +26,14 @@ class Initial:
       data_type: their type; None for bytes that hold values of different types.
       fill: writes them into an array of that many elements.
       source: the file that they come from.
+      temporary: the bytes that `fill` takes and gives back.
     """
 
     count: int
     data_type: DataType | None
     fill: Callable[[np.ndarray], None]
     source: Path | None = None
+    temporary: int = 0
 
     @property
     def byte_count(self) -> int:

@@ -79,7 +79,7 @@ def read_model(
     if not faults.errors:
         _refuse_early_reads(commands, buffers, faults)
     with faults.at():
-        check_memory(buffers, dispatchables)
+        check_memory(buffers, dispatchables, commands)
     if not faults.errors:
         _look_into_pictures(buffers, faults)
     if faults.errors:

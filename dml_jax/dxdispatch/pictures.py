@@ -16,13 +16,17 @@ from ..errors import ConstraintError
 from .initial_values import Initial
 from .json_fields import get, shown
 
-__all__ = ["CHANNEL_MODES", "PICTURES", "encode_picture", "picture_shape", "read_picture"]
+__all__ = ["CHANNEL_MODES", "ENCODING_BYTES", "PICTURES", "encode_picture", "picture_shape", "read_picture"]
 
 # The formats of files, by their endings.
 PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 CHANNEL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 # The pixels that are read, all of 8 bits or fewer, and the channels that they become.
 MODE_CHANNELS = {"1": 1, "L": 1, "P": 3, "RGB": 3, "CMYK": 3, "LA": 4, "RGBA": 4}
+# The most bytes that encoding takes for an element: a float and a byte, or a byte, Pillow's copy and the file's.
+ENCODING_BYTES = 5
+# The most bytes that decoding takes for a pixel: Pillow's four, NumPy's copy of them, and two floats of a channel.
+DECODING_BYTES = 16
 PICTURE_TYPES = (DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8)
 
 
@@ -34,7 +38,9 @@ def read_picture(path: Path, data_type: DataType | None, options: Mapping[str, A
             accepted = ", ".join(MODE_CHANNELS)
             raise ConstraintError(f"{path.name!r} has pixels of mode {image.mode}; convert it to one of {accepted}")
         shape = _target(image, options)
-    return Initial(prod(shape), data_type, partial(_fill, path, shape), path)
+        _, height, width = shape
+        pixels = (image.width + width) * image.height + width * height  # resized in one direction, then in both
+    return Initial(prod(shape), data_type, partial(_fill, path, shape), path, temporary=DECODING_BYTES * pixels)
 
 
 def _fill(path: Path, shape: tuple[int, int, int], out: np.ndarray) -> None:
@@ -102,7 +108,11 @@ def encode_picture(values: np.ndarray, picture_format: str) -> bytes:
     from PIL import Image
 
     if values.dtype != np.uint8:
-        values = np.rint(np.clip(np.nan_to_num(values.astype(np.float32)), 0, 1) * 255).astype(np.uint8)
+        shares = values.astype(np.float32)
+        np.clip(np.nan_to_num(shares, copy=False), 0, 1, out=shares)
+        shares *= 255
+        values = np.rint(shares, out=shares).astype(np.uint8)
+        del shares
     channels = values.shape[0]
     pixels = np.ascontiguousarray(values.transpose(1, 2, 0))
     buffer = io.BytesIO()

@@ -1,7 +1,7 @@
 """Runs a model: buffers in host memory, dispatches on a JAX device, commands in order."""
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,16 @@ from ..compiled.compile import CompiledOperator, compile_operator
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError
 from ..files import write_whole
+from ..graphs.files import read_constants
 from .commands import Command, Dispatch, Dispatchable, Print, Range, WriteFile
 from .faults import Fault, ModelError
 from .initial_values import copied
-from .memory import check_device
+from .memory import check_device, check_operator
 from .model_file import Model
 from .onnx_dispatches import BoundOutput, OnnxDispatch
 from .onnx_models import OnnxModel
 from .printing import pieces, told
 from .resources import Buffer
-from .serialized_graphs import read_constants
 from .target_files import encode, resolve_target
 from .timing import Timing, measure, report
 
@@ -56,18 +56,23 @@ def run_model(
       ModelError: the device has too little memory, and nothing is run; or a file cannot be written, and it is not
         there then, or as it was.
     """
-    try:
+    with _placed(model, ""):
         check_device(model.dispatchables, device)
-    except ConstraintError as error:
-        raise ModelError(model.path, [Fault("", str(error))]) from None
     with jax.enable_x64(True), jax.default_device(device):
-        state = _State(model, timing or Timing(), say, show, output or model.path.parent, record)
+        with _placed(model, ""):
+            state = _State(model, device, timing or Timing(), say, show, output or model.path.parent, record)
         for i, command in enumerate(model.commands):
-            try:
-                with told(i, model.forms[i], say) if tells_commands else nullcontext():
-                    state.execute(command)
-            except ConstraintError as error:
-                raise ModelError(model.path, [Fault(f"command {i}", str(error))]) from None
+            with _placed(model, f"command {i}"), told(i, model.forms[i], say) if tells_commands else nullcontext():
+                state.execute(command)
+
+
+@contextmanager
+def _placed(model: Model, where: str) -> Iterator[None]:
+    """Makes an error a fault of the model, at a place in it."""
+    try:
+        yield
+    except ConstraintError as error:
+        raise ModelError(model.path, [Fault(where, str(error))]) from None
 
 
 class _State:
@@ -76,18 +81,19 @@ class _State:
     def __init__(
         self,
         model: Model,
+        device: Any,
         timing: Timing,
         say: Callable[[str], None],
         show: Callable[[str], None] | None,
         folder: Path,
         record: Callable[[str, Sequence[float]], None] | None,
     ):
-        self.model, self.timing, self.say, self.show = model, timing, say, show
+        self.model, self.device, self.timing, self.say, self.show = model, device, timing, say, show
         self.folder, self.record = folder, record
         self.data = {name: buffer.make() for name, buffer in model.buffers.items()}
         self.buffers, self.shapes = dict(model.buffers), dict[str, tuple[int, ...]]()
         operators = ((name, d) for name, d in model.dispatchables.items() if isinstance(d, Dispatchable))
-        self.operators = {name: self._initialised(d) for name, d in operators if not d.is_node}
+        self.operators = {name: self._initialised(name, d) for name, d in operators if not d.is_node}
 
     def execute(self, command: Command) -> None:
         if isinstance(command, Dispatch):
@@ -99,13 +105,14 @@ class _State:
         else:
             self._write(command)
 
-    def _initialised(self, dispatchable: Dispatchable) -> CompiledOperator:
+    def _initialised(self, name: str, dispatchable: Dispatchable) -> CompiledOperator:
         """The operator, compiled before any dispatch is timed, with its own copies of what it owns."""
-        desc, owned = dispatchable.desc, dispatchable.owned
-        buffers = {port: self._upload(bound, desc.input_ports()[port]) for port, bound in owned.items()}
-        buffers |= {port: jnp.array(values) for port, values in read_constants(dispatchable).items()}
-        operator = compile_operator(desc, **desc.owned_by_field(buffers))
+        desc, tensors = dispatchable.desc, dispatchable.desc.input_ports()
+        owned = {port: self._elements(bound, tensors[port]) for port, bound in dispatchable.owned.items()}
+        owned |= read_constants(dispatchable.constants, tensors)
+        operator = compile_operator(desc, **desc.owned_by_field(owned))
         operator.prepare(bound=True)
+        check_operator(name, operator, self.model.buffers, self.model.dispatchables, self.device)
         return operator
 
     def _dispatch(self, command: Dispatch) -> None:
@@ -166,9 +173,13 @@ class _State:
 
     def _upload(self, bound: Range, tensor: TensorDesc, most: int = 0) -> jax.Array:
         """Returns the elements of a tensor in its buffer, on the device; `most` elements if so many are bound."""
+        return jnp.array(self._elements(bound, tensor, most))
+
+    def _elements(self, bound: Range, tensor: TensorDesc, most: int = 0) -> np.ndarray:
+        """Returns a view of the elements of a tensor in its buffer; of `most` elements if so many are bound."""
         count = max(tensor.element_span, min(most, bound.size // tensor.data_type.itemsize))
         count *= tensor.data_type.itemsize
-        return jnp.array(self.data[bound.buffer][bound.offset : bound.offset + count].view(tensor.dtype))
+        return self.data[bound.buffer][bound.offset : bound.offset + count].view(tensor.dtype)
 
     def _download(self, result: jax.Array, bound: Range) -> None:
         content = np.asarray(result).view(np.uint8)
@@ -190,7 +201,7 @@ class _State:
             dimensions = command.dimensions or self.shapes.get(command.buffer, ())
             content = encode(buffer, data, command.target, dimensions)
             path = resolve_target(command.target, self.folder)
-            write_whole(path, content)
+            write_whole(path, *content)
         except OSError as error:
             raise ConstraintError(f"cannot write {command.target!r}: {error}") from None
         self.say(f"Resource {command.buffer!r} written to {str(self.folder / command.target)!r}")

@@ -1,6 +1,5 @@
 """The files that a run writes: all of them inside of one folder."""
 
-import io
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -9,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from ..batch.npy import npy_pieces
 from ..errors import ConstraintError
-from .pictures import PICTURES, encode_picture, picture_shape
+from .pictures import ENCODING_BYTES, PICTURES, encode_picture, picture_shape
 from .resources import Buffer
 
-__all__ = ["Targets", "encode", "resolve_target"]
+__all__ = ["Targets", "encode", "encoding_bytes", "resolve_target"]
 
 
 class Targets:
@@ -68,8 +68,8 @@ def resolve_target(target: str, folder: Path) -> Path:
     return path
 
 
-def encode(buffer: Buffer, data: np.ndarray, target: str, dimensions: Sequence[int]) -> bytes:
-    """Returns the content of a file that a buffer is written to; its suffix decides the format.
+def encode(buffer: Buffer, data: np.ndarray, target: str, dimensions: Sequence[int]) -> tuple[bytes | memoryview, ...]:
+    """Returns the content of a file that a buffer is written to, in pieces; its suffix decides the format.
 
     Args:
       buffer: which.
@@ -80,10 +80,12 @@ def encode(buffer: Buffer, data: np.ndarray, target: str, dimensions: Sequence[i
     suffix, itemsize = Path(target).suffix.lower(), buffer.initial.dtype.itemsize
     elements = data[: data.size // itemsize * itemsize].view(buffer.initial.dtype)[: prod(dimensions)]
     if suffix in PICTURES:
-        return encode_picture(elements.reshape(picture_shape(dimensions, buffer.data_type)), PICTURES[suffix])
+        return (encode_picture(elements.reshape(picture_shape(dimensions, buffer.data_type)), PICTURES[suffix]),)
     if suffix == ".npy":
-        content = io.BytesIO()
-        array = elements.reshape(dimensions) if dimensions else buffer.initial_range(data)
-        np.save(content, array, allow_pickle=False)
-        return content.getvalue()
-    return data.tobytes()
+        return npy_pieces(elements.reshape(dimensions) if dimensions else buffer.initial_range(data))
+    return (data.data,)
+
+
+def encoding_bytes(target: str, dimensions: Sequence[int]) -> int:
+    """Returns the bytes that `encode` takes: only a picture is not written from its buffer as it lies there."""
+    return ENCODING_BYTES * prod(dimensions) if Path(target).suffix.lower() in PICTURES else 0

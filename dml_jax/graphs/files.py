@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from ..core.tensor import TensorDesc
+import numpy as np
+
+from ..core.tensor import TensorDesc, span_bytes
 from ..errors import ConstraintError, Faults
 from .desc import GraphDesc
-from .parts import Constant
-from .values import constant_value
 
 __all__ = ["constant_files", "owned_inputs", "read_constants", "read_graph_file"]
 
@@ -65,7 +64,7 @@ def _constant_file(name: str, tensor: TensorDesc, folder: Path) -> Path:
         size, is_file = path.stat().st_size, path.is_file()
     except (OSError, ValueError) as error:  # ValueError: no file can have the name
         raise ConstraintError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    least, most = tensor.element_span * tensor.data_type.itemsize, tensor.total_tensor_size_in_bytes
+    least, most = span_bytes(tensor), tensor.total_tensor_size_in_bytes
     if not is_file or not least <= size <= most:
         wanted = f"{least}" if least == most else f"{least} to {most}"
         fact = f"it has {size}" if is_file else "it is not a file"
@@ -73,22 +72,24 @@ def _constant_file(name: str, tensor: TensorDesc, folder: Path) -> Path:
     return path
 
 
-def read_constants(files: Mapping[str, Path], tensors: Mapping[str, TensorDesc]) -> dict[str, Any]:
-    """Reads the constants as arrays of the sizes of their tensors; x64 must be on.
+def read_constants(files: Mapping[str, Path], tensors: Mapping[str, TensorDesc]) -> dict[str, np.ndarray]:
+    """Reads the constants as flat buffers, which hold the elements of their tensors and nothing behind them.
 
     Args:
       files: as `constant_files` finds them.
-      tensors: of the constants.
+      tensors: of the constants, among others.
 
     Raises:
-      ConstraintError: one cannot be read.
+      ConstraintError: one cannot be read, or changed since its size was checked.
     """
-    found: dict[str, Any] = {}
-    for name, path in files.items():
-        try:
-            with path.open("rb") as file:
-                data = file.read(tensors[name].total_tensor_size_in_bytes)
-            found[name] = constant_value(Constant(data), tensors[name], words=False)
-        except OSError as error:
-            raise ConstraintError(f"constant {name!r}: {path} cannot be read: {error.strerror or error}") from None
-    return found
+    return {name: _elements(name, tensors[name], path) for name, path in files.items()}
+
+
+def _elements(name: str, tensor: TensorDesc, path: Path) -> np.ndarray:
+    try:
+        elements = np.fromfile(path, tensor.dtype, tensor.element_span)
+    except OSError as error:
+        raise ConstraintError(f"{path} cannot be read: {error.strerror or error}", (f"constant {name!r}",)) from None
+    if elements.size < tensor.element_span:
+        raise ConstraintError(f"{path} became shorter since it was checked", (f"constant {name!r}",))
+    return elements

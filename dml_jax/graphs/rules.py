@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
 from ..core.struct_rules import injective, not_owned
-from ..core.tensor import TensorDesc
+from ..core.tensor import TensorDesc, span_bytes
 from ..errors import ConstraintError, suggestion
 from .parts import Constant, Edges, Nodes, Port, shown_edge, shown_port
 
@@ -229,7 +229,7 @@ def _wrong_data(graph: Wiring) -> Broken:
 
 def unfit_data(constant: Constant, tensor: TensorDesc) -> str | None:
     """Why the bytes of a constant are not those of a tensor."""
-    least, most = tensor.element_span * tensor.data_type.itemsize, tensor.total_tensor_size_in_bytes
+    least, most = span_bytes(tensor), tensor.total_tensor_size_in_bytes
     wanted = f"{least}" if least == most else f"{least} to {most}"
     is_fit = least <= len(constant.data) <= most
     return None if is_fit else f"it has {len(constant.data)} bytes and {tensor.describe()} takes {wanted}"

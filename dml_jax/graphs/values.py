@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from math import prod
 from typing import Any
 
 import jax
@@ -49,10 +50,11 @@ def view_as(buffer: jax.Array, source: TensorDesc, reader: TensorDesc, words: bo
 
 
 def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.Array:
-    """Returns a constant as the tensor that reads it; NumPy lays it out, before tracing."""
+    """Returns a constant as the tensor that reads it; NumPy lays it out before tracing, unless it repeats elements."""
     seen = StoredTensor(reader, words)
-    data = constant.data.ljust(reader.total_tensor_size_in_bytes, b"\0")
-    buffer = np.frombuffer(data, seen.dtype, seen.layout.span)
+    buffer = np.frombuffer(constant.data, seen.dtype, seen.layout.span)
+    if prod(seen.layout.sizes) > seen.layout.span:
+        return seen.view(hide_constant(buffer))
     strides = [s * seen.dtype.itemsize for s in seen.layout.strides]
     view = np.lib.stride_tricks.as_strided(buffer, seen.layout.sizes, strides, writeable=False)
     # Else XLA evaluates a gather of it in another order of dimensions, which a cast of its bits takes for this one.

@@ -1,0 +1,94 @@
+"""The working set of an operator or a graph: the bytes of its tensors, and of the intermediates that live at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from math import prod
+from typing import Any
+
+from ..core.computation import Computation
+from ..core.desc import OperatorDesc
+from ..core.memory import check_bytes
+from ..core.tensor import TensorDesc, span_bytes
+from .desc import GraphDesc
+from .files import owned_inputs
+from .parts import Constant, Port
+
+__all__ = ["check_graph", "working_set"]
+
+
+def check_graph(graph: GraphDesc) -> None:
+    """Compares what a graph takes on arrays, with its constants in files, with the memory of the machine.
+
+    Raises:
+      ConstraintError: it takes more.
+    """
+    constants = owned_inputs(graph)
+    held = {"constants": sum(map(span_bytes, constants.values()))}
+    check_bytes(held | working_set(graph, constants), "its tensors")
+
+
+def working_set(desc: Computation[Any], owned: Collection[str] = ()) -> dict[str, int]:
+    """Estimates the bytes that a computation takes beside its buffers, by what takes them, before it is compiled.
+
+    XLA may need less, as it fuses operators, or more, as some sort or transpose on the way: once it has compiled,
+    `core.memory.program_bytes` knows.
+
+    Args:
+      desc: an operator or a graph.
+      owned: inputs whose buffers are on the device already.
+    """
+    sizes = {port: _bytes(desc, port, tensor) for port, tensor in desc.ports().items()}
+    # A tensor is copied out of its buffer and to the device, or back; of an owned one only what it repeats is new.
+    tensors = desc.ports()
+    taken = sum(size - span_bytes(tensors[port]) if port in owned else 2 * size for port, size in sizes.items())
+    return {"tensors": taken} | (_intermediates(desc) if isinstance(desc, GraphDesc) else {})
+
+
+def _bytes(desc: Computation[Any], port: str, tensor: TensorDesc) -> int:
+    """Bytes of a tensor with all of its elements: XLA may write those out that a stride of 0 repeats.
+
+    A gather reads no more elements of its table than it writes.
+    """
+    elements = prod(tensor.sizes)
+    if isinstance(desc, OperatorDesc) and _gathers(desc) and not desc.is_index(port):
+        elements = min(elements, sum(prod(output.sizes) for output in desc.output_ports().values()))
+    return max(span_bytes(tensor), elements * tensor.data_type.itemsize)
+
+
+def _gathers(desc: OperatorDesc[Any]) -> bool:
+    return desc.moves_words and desc.replaces_in is None and any(map(desc.is_index, desc.input_ports()))
+
+
+def _intermediates(graph: GraphDesc) -> dict[str, int]:
+    """The most bytes that intermediates take at once, by the node that runs then.
+
+    Nodes run in order, and a value lives until its last reader has run: of a -> b -> c, two at once.
+    """
+    unread = Counter(graph.edges.values())
+    held = {port: _bytes(graph, port, tensor) for port, tensor in graph.inputs.items()}
+    sources = {graph.edges[name] for name in graph.outputs}
+    live, most = 0, {"intermediates": 0}
+    for name, node in graph.nodes.items():
+        made = _made(name, node)
+        held |= made
+        # The outputs of the graph are counted among its tensors.
+        live += sum(size for port, size in made.items() if port not in sources)
+        reads = {} if isinstance(node, Constant) else node.input_ports()
+        # A reader may see more elements than there are: repeated ones, and zeros behind them.
+        here = live + sum(max(0, _bytes(node, p, t) - held[graph.edges[name, p]]) for p, t in reads.items())
+        if here > max(most.values()):
+            most = {f"intermediates at node {name!r:.60}": here}
+        for port in reads:
+            source = graph.edges[name, port]
+            unread[source] -= 1
+            if not unread[source] and not isinstance(source, str) and source not in sources:
+                live -= held[source]
+    return most
+
+
+def _made(name: str, node: OperatorDesc[Any] | Constant) -> dict[Port, int]:
+    if isinstance(node, Constant):
+        return {(name, "output"): len(node.data)}
+    return {(name, port): _bytes(node, port, tensor) for port, tensor in node.output_ports().items()}

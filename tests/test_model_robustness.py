@@ -195,7 +195,9 @@ def test_a_picture_is_not_made_before_memory_is_checked(tmp_path, monkeypatch):
     Image.new("L", (2, 2)).save(tmp_path / "p.png")
     monkeypatch.setattr(Image.Image, "resize", lambda *_: pytest.fail("it is made"))
     (fault,) = faults(tmp_path, model(show(), p=picture("p.png", resampleSize=[1, 4, 65535, 65535])))
-    assert "the model needs 16.0 GiB" in fault
+    # The buffer, and 16 bytes of every pixel of 4 channels while it is read.
+    assert "the model needs 80.0 GiB" in fault
+    assert fault.endswith(": 64.0 GiB are for reading resource 'p'")
 
 
 def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
@@ -205,15 +207,6 @@ def test_a_picture_of_too_many_pixels_is_refused(tmp_path, monkeypatch):
 
 
 # Memory.
-
-
-def test_a_container_limit_counts(tmp_path, monkeypatch):
-    limit = tmp_path / "memory.max"
-    monkeypatch.setattr(memory, "CONTAINER_LIMIT", limit)
-    limit.write_text("100\n")
-    assert "the model needs" in faults(tmp_path, model())[0]
-    limit.write_text("max\n")
-    read_model(saved(tmp_path, model()))
 
 
 def test_a_model_larger_than_the_device_is_refused_before_it_runs(tmp_path):

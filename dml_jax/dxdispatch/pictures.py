@@ -109,7 +109,7 @@ def encode_picture(values: np.ndarray, picture_format: str) -> bytes:
 
     if values.dtype != np.uint8:
         shares = values.astype(np.float32)
-        np.clip(np.nan_to_num(shares, copy=False), 0, 1, out=shares)
+        np.minimum(np.fmax(shares, 0, out=shares), 1, out=shares)  # NaN becomes 0
         shares *= 255
         values = np.rint(shares, out=shares).astype(np.uint8)
         del shares

@@ -3,15 +3,31 @@
 import os
 import signal
 import sys
+from contextlib import suppress
 
 
 def main() -> None:
     """Runs the command line and exits with its status."""
     signal.signal(signal.SIGINT, _interrupted)
+    _open_standard_streams()
     try:
         _run()
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, but for what Python does when it ends
+
+
+def _open_standard_streams() -> None:
+    """Opens what the caller closed, as by `>&-`: else the next file that is opened gets its number, and its text.
+
+    Writing to the standard output then fails, as what is printed is lost; messages to the standard error are discarded.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the least number that is free
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 def _run() -> None:
@@ -27,12 +43,13 @@ def _run() -> None:
         command(prog_name="dml-jax", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):  # nobody reads the standard error
+            error.show()
         sys.exit(error.exit_code)
     except OSError as error:  # of the standard output: those of files are told as faults
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # Where the reader went away, as `head` does, there is nobody to tell.
-        sys.exit(1 if isinstance(error, BrokenPipeError) else f"error: cannot write the output: {error}")
+        sys.exit(1 if isinstance(error, BrokenPipeError) else f"error: cannot write the output: {error.strerror}")
 
 
 def _interrupted(*_: object) -> None:

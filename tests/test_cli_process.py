@@ -12,6 +12,7 @@ import time
 import jax
 import numpy as np
 import pytest
+from checks import sampled
 from documented_models import copy_models, dml_jax_command
 from model_cases import FOLDER
 
@@ -132,14 +133,67 @@ def test_a_terminal_gets_no_colours_with_no_color():
     assert parameters <= {b"", b"0", b"1", b"2", b"3", b"4", b"22", b"23", b"24"}
 
 
+# What each command prints to the standard output and to the standard error.
+OUTPUT, ERRORS = (True, False), (False, True)
+BATCH = ["batch", "depth_to_space", "x.npy", "y.npy", "--block-size", 2]
+COMMANDS = {
+    "ops": (["ops"], 0, OUTPUT),
+    "batch": (BATCH, 0, OUTPUT),
+    "check of no file": (["check", "none.json"], 1, ERRORS),
+    "help": (["--help"], 0, OUTPUT),
+    "wrong": (["nonsense"], 2, ERRORS),
+    "run": (["run", FOLDER / "gather.json"], 0, OUTPUT),
+    "check": (["check", FOLDER / "gather.json"], 0, OUTPUT),
+    "check as JSON": (["check", FOLDER / "gather.json", "--json"], 0, OUTPUT),
+    "bench": (["bench", "--list"], 0, OUTPUT),
+}
+# What a shell does with the streams, whether the output is lost, and whether the errors are.
+STREAMS = {
+    "closed output": ('"$@" >&-', True, False),
+    "closed errors": ('"$@" 2>&-', False, True),
+    "all closed": ('"$@" <&- >&- 2>&-', True, True),
+    "full output": ('"$@" >/dev/full', True, False),
+    "full errors": ('"$@" 2>/dev/full', False, True),
+    "a reader that goes away": ('{ "$@"; echo $? >status; } | :', True, False),
+}
+
+
+SAMPLE = [
+    ("closed output", "ops"),
+    ("closed output", "batch"),
+    ("closed errors", "check of no file"),
+    ("all closed", "batch"),
+    ("all closed", "wrong"),
+    ("full output", "ops"),
+    ("full errors", "wrong"),
+    ("a reader that goes away", "ops"),
+]
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full device")
-def test_a_full_standard_output_is_an_error(models):
-    with open("/dev/full", "w") as full:
-        run = subprocess.run(
-            [sys.executable, "-m", "dml_jax", "ops"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert run.returncode == 1
-    assert run.stderr.strip().startswith("error: cannot write the output: ")
+@pytest.mark.parametrize("case", sampled([(way, name) for way in STREAMS for name in COMMANDS], SAMPLE), ids=", ".join)
+def test_output_that_is_lost_is_an_error_and_closed_streams_are_none(tmp_path, case):
+    """Status 1, and a line that says so unless the reader went away; what the command writes to files is done."""
+    way, name = case
+    (arguments, status, (prints, tells)), (line, output_lost, errors_lost) = COMMANDS[name], STREAMS[way]
+    np.save(tmp_path / "x.npy", np.zeros((2, 4, 1, 1), np.float32))
+    run = subprocess.run(
+        ["sh", "-c", line, "sh", sys.executable, "-m", "dml_jax", *map(str, arguments)],
+        cwd=tmp_path,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ended = tmp_path / "status"
+    is_lost = output_lost and prints
+    says_so = is_lost and not errors_lost and way != "a reader that goes away"
+    assert "Traceback" not in run.stderr
+    assert (int(ended.read_text()) if ended.exists() else run.returncode) == (1 if is_lost else status)
+    assert bool(run.stdout) == (prints and not output_lost)
+    assert ("error: cannot write the output: " in run.stderr) == says_so
+    assert bool(run.stderr) == (says_so or (tells and not errors_lost))
+    assert (tmp_path / "y.npy").exists() == (name == "batch")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")

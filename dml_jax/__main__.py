@@ -1,5 +1,7 @@
 """The command `dml-jax`; without the extra `cli` it says how to get it."""
 
+import errno
+import io
 import os
 import signal
 import sys
@@ -17,17 +19,27 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Opens what the caller closed, as by `>&-`: else the next file that is opened gets its number, and its text.
-
-    Writing to the standard output then fails, as what is printed is lost; messages to the standard error are discarded.
-    """
-    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+    """Opens what the caller closed, as by `>&-`: else the next file that is opened gets its number, and its text."""
+    for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, mode)  # takes the least number that is free
-    sys.stdout = sys.stdout or os.fdopen(1, "w")
+            os.open(os.devnull, os.O_RDWR)  # takes the least number that is free
+    sys.stdout = sys.stdout or _ClosedOutput()
     sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
+class _ClosedOutput(io.StringIO):
+    """A standard output that the caller closed: that text is lost is an error, but only when all work is done."""
+
+    has_lost = False
+
+    def write(self, text: str) -> int:
+        self.has_lost |= text != ""
+        return len(text)
+
+    def fileno(self) -> int:
+        return 1
 
 
 def _run() -> None:
@@ -42,6 +54,8 @@ def _run() -> None:
     try:
         command(prog_name="dml-jax", standalone_mode=False)
         sys.stdout.flush()
+        if getattr(sys.stdout, "has_lost", False):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     except click.ClickException as error:
         with suppress(OSError):  # nobody reads the standard error
             error.show()

@@ -142,7 +142,7 @@ COMMANDS = {
     "check of no file": (["check", "none.json"], 1, ERRORS),
     "help": (["--help"], 0, OUTPUT),
     "wrong": (["nonsense"], 2, ERRORS),
-    "run": (["run", FOLDER / "gather.json"], 0, OUTPUT),
+    "run": (["run", FOLDER / "photo.json", "--output-dir", "out"], 0, OUTPUT),
     "check": (["check", FOLDER / "gather.json"], 0, OUTPUT),
     "check as JSON": (["check", FOLDER / "gather.json", "--json"], 0, OUTPUT),
     "bench": (["bench", "--list"], 0, OUTPUT),
@@ -160,7 +160,7 @@ STREAMS = {
 
 SAMPLE = [
     ("closed output", "ops"),
-    ("closed output", "batch"),
+    ("closed output", "run"),
     ("closed errors", "check of no file"),
     ("all closed", "batch"),
     ("all closed", "wrong"),
@@ -173,7 +173,7 @@ SAMPLE = [
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a full device")
 @pytest.mark.parametrize("case", sampled([(way, name) for way in STREAMS for name in COMMANDS], SAMPLE), ids=", ".join)
 def test_output_that_is_lost_is_an_error_and_closed_streams_are_none(tmp_path, case):
-    """Status 1, and a line that says so unless the reader went away; what the command writes to files is done."""
+    """Status 1, and a line that says so unless the reader went away. Closed streams end no work: files are written."""
     way, name = case
     (arguments, status, (prints, tells)), (line, output_lost, errors_lost) = COMMANDS[name], STREAMS[way]
     np.save(tmp_path / "x.npy", np.zeros((2, 4, 1, 1), np.float32))
@@ -193,7 +193,9 @@ def test_output_that_is_lost_is_an_error_and_closed_streams_are_none(tmp_path, c
     assert bool(run.stdout) == (prints and not output_lost)
     assert ("error: cannot write the output: " in run.stderr) == says_so
     assert bool(run.stderr) == (says_so or (tells and not errors_lost))
-    assert (tmp_path / "y.npy").exists() == (name == "batch")
+    written = [path.name for path in tmp_path.iterdir() if path.name in ("y.npy", "out")]
+    stops = way in ("full output", "a reader that goes away")
+    assert written == {"batch": ["y.npy"], "run": [] if stops else ["out"]}.get(name, [])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes of POSIX")

@@ -1,4 +1,4 @@
-"""Mutated model files, serialized graphs, descriptors and artifacts: each is read, and run if it is small, or refused."""
+"""Mutated serialized graphs, model files, descriptors and artifacts: each is refused, or read, and run if small."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ Rng = np.random.Generator
 SMALL = 2**16
 NUMBERS = [0, -1, 1, 2, 3, 8, 9, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**33, 2**40, 2**63, 2**64 - 4, 2**64]
 ODD = [None, True, False, 1.5, 1e400, float("nan"), "", "x\0y", "\ud800", "\x1b[2J", "x" * 300, "NaN", [], [[]], {}]
+KEYS = ["Strides", "Flags", "TotalTensorSizeInBytes", "type", "bindings", "sourcePath", "sizeInBytes", "\0"]
 
 
 def graph_file(rng: Rng, folder: Path) -> None:
@@ -122,7 +123,7 @@ def _pick(rng: Rng, values: Any) -> Any:
 
 
 def _damaged(rng: Rng, content: bytes) -> bytes:
-    """Other bytes, other numbers of 32 bits, which may be offsets and lengths, a piece that moved, or an end too early."""
+    """Other bytes, other numbers of 32 bits, such as offsets and lengths, a piece of another place, or one left out."""
     found = bytearray(content)
     for _ in range(_few(rng)):
         at, kind = int(rng.integers(len(found) + 1)), rng.random()
@@ -170,9 +171,7 @@ def _changed(rng: Rng, form: Any) -> Any:
         elif kind == 4:
             del holder[key]
         elif isinstance(holder, dict):
-            holder[_pick(rng, ["Strides", "type", "sourcePath", "TotalTensorSizeInBytes", "\0"])] = copy.deepcopy(
-                other[its_key]
-            )
+            holder[_pick(rng, KEYS)] = copy.deepcopy(other[its_key])
         else:
             holder.extend(holder[:1] * int(rng.integers(1, 10)))
     return form

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import tracemalloc
 import zipfile
 from dataclasses import replace
 
@@ -479,6 +480,21 @@ def test_an_artifact_that_claims_more_than_it_has_is_refused_before_it_is_read(a
     for content, what in ((compressed, "members are compressed"), (bytes(claiming), "members claim 21[0-9]{8} bytes")):
         with pytest.raises(ConstraintError, match=f"not a serialised operator: its {what}, and"):
             dml_jax.CompiledOperator.deserialize(content)
+
+
+def test_an_owned_buffer_that_claims_more_than_it_has_is_refused(artifact):
+    """Checksums are right, and the header of the table asks for 4 GiB."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (2**30,)}
+    table = io.BytesIO()
+    np.lib.format.write_array_header_1_0(table, header)
+    content = packed({**members_of(artifact), "input.npy": table.getvalue() + bytes(24)})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConstraintError, match="the content is not a serialised operator: "):
+            dml_jax.CompiledOperator.deserialize(content)
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
 
 
 def test_platforms(artifact):

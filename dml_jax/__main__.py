@@ -1,11 +1,9 @@
 """The command `dml-jax`; without the extra `cli` it says how to get it."""
 
-import errno
 import io
 import os
 import signal
 import sys
-from contextlib import suppress
 
 
 def main() -> None:
@@ -38,9 +36,6 @@ class _ClosedOutput(io.StringIO):
         self.has_lost |= text != ""
         return len(text)
 
-    def fileno(self) -> int:
-        return 1
-
 
 def _run() -> None:
     try:
@@ -49,19 +44,21 @@ def _run() -> None:
         import rich  # noqa: F401
     except ImportError as error:
         sys.exit(f"dml-jax: the command needs {error.name}; install it in a clone: pip install '.[cli]'")
+    from contextlib import suppress
+
     from .command.main import command
 
     try:
         command(prog_name="dml-jax", standalone_mode=False)
         sys.stdout.flush()
-        if getattr(sys.stdout, "has_lost", False):
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        if isinstance(sys.stdout, _ClosedOutput) and sys.stdout.has_lost:
+            sys.exit("error: cannot write the output: it is closed")
     except click.ClickException as error:
         with suppress(OSError):  # nobody reads the standard error
             error.show()
         sys.exit(error.exit_code)
     except OSError as error:  # of the standard output: those of files are told as faults
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         # Where the reader went away, as `head` does, there is nobody to tell.
         sys.exit(1 if isinstance(error, BrokenPipeError) else f"error: cannot write the output: {error.strerror}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import prod
 from typing import Any
 
@@ -39,22 +39,20 @@ def working_set(desc: Computation[Any], owned: Collection[str] = ()) -> dict[str
       desc: an operator or a graph.
       owned: inputs whose buffers are on the device already.
     """
-    sizes = {port: _bytes(desc, port, tensor) for port, tensor in desc.ports().items()}
-    # A tensor is copied out of its buffer and to the device, or back; of an owned one only what it repeats is new.
     tensors = desc.ports()
-    taken = sum(size - span_bytes(tensors[port]) if port in owned else 2 * size for port, size in sizes.items())
+    # A tensor is copied out of its buffer and to the device, or back; of an owned one only what it repeats is new.
+    sizes = _sizes(desc, tensors).items()
+    taken = sum(size - span_bytes(tensors[port]) if port in owned else 2 * size for port, size in sizes)
     return {"tensors": taken} | (_intermediates(desc) if isinstance(desc, GraphDesc) else {})
 
 
-def _bytes(desc: Computation[Any], port: str, tensor: TensorDesc) -> int:
-    """Bytes of a tensor with all of its elements: XLA may write those out that a stride of 0 repeats.
-
-    A gather reads no more elements of its table than it writes.
-    """
-    elements = prod(tensor.sizes)
-    if isinstance(desc, OperatorDesc) and _gathers(desc) and not desc.is_index(port):
-        elements = min(elements, sum(prod(output.sizes) for output in desc.output_ports().values()))
-    return max(span_bytes(tensor), elements * tensor.data_type.itemsize)
+def _sizes(desc: Computation[Any], tensors: Mapping[str, TensorDesc]) -> dict[str, int]:
+    """Bytes of tensors with all of their elements: XLA may write those out that a stride of 0 repeats."""
+    elements = {port: prod(tensor.sizes) for port, tensor in tensors.items()}
+    if isinstance(desc, OperatorDesc) and _gathers(desc):  # it reads no more elements of its table than it writes
+        most = sum(prod(tensor.sizes) for tensor in desc.output_ports().values())
+        elements = {port: count if desc.is_index(port) else min(count, most) for port, count in elements.items()}
+    return {port: max(span_bytes(t), elements[port] * t.data_type.itemsize) for port, t in tensors.items()}
 
 
 def _gathers(desc: OperatorDesc[Any]) -> bool:
@@ -67,7 +65,7 @@ def _intermediates(graph: GraphDesc) -> dict[str, int]:
     Nodes run in order, and a value lives until its last reader has run: of a -> b -> c, two at once.
     """
     unread = Counter(graph.edges.values())
-    held = {port: _bytes(graph, port, tensor) for port, tensor in graph.inputs.items()}
+    held: dict[Port, int] = {**_sizes(graph, graph.inputs)}
     sources = {graph.edges[name] for name in graph.outputs}
     live, most = 0, {"intermediates": 0}
     for name, node in graph.nodes.items():
@@ -75,9 +73,9 @@ def _intermediates(graph: GraphDesc) -> dict[str, int]:
         held |= made
         # The outputs of the graph are counted among its tensors.
         live += sum(size for port, size in made.items() if port not in sources)
-        reads = {} if isinstance(node, Constant) else node.input_ports()
         # A reader may see more elements than there are: repeated ones, and zeros behind them.
-        here = live + sum(max(0, _bytes(node, p, t) - held[graph.edges[name, p]]) for p, t in reads.items())
+        reads = {} if isinstance(node, Constant) else _sizes(node, node.input_ports())
+        here = live + sum(max(0, size - held[graph.edges[name, port]]) for port, size in reads.items())
         if here > max(most.values()):
             most = {f"intermediates at node {name!r:.60}": here}
         for port in reads:
@@ -91,4 +89,4 @@ def _intermediates(graph: GraphDesc) -> dict[str, int]:
 def _made(name: str, node: OperatorDesc[Any] | Constant) -> dict[Port, int]:
     if isinstance(node, Constant):
         return {(name, "output"): len(node.data)}
-    return {(name, port): _bytes(node, port, tensor) for port, tensor in node.output_ports().items()}
+    return {(name, port): size for port, size in _sizes(node, node.output_ports()).items()}

@@ -1,6 +1,7 @@
 """Model files that are wrong on purpose: nothing but a ModelError comes out, nothing is run, read or written."""
 
 import copy
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+from documented_models import dml_jax_command
 from example_models import MARK
 from model_building import F4, dispatch, lines_of, model, reverse, saved, show, tensor, write, zeros
 from model_cases import FOLDER
@@ -308,6 +310,45 @@ def test_names_with_control_characters_are_escaped(tmp_path):
     assert line == r"Resource '\x1b[2J\n': 1"
     (fault,) = faults(tmp_path, model(show(name)))
     assert not set("\x1b\n").intersection(fault)
+
+
+RAW = "\x1b[2J\u202e"  # clears the screen, turns the direction of writing
+
+
+def is_raw(said):
+    return not {"\x1b", "\u202e"}.isdisjoint(said)
+
+
+@pytest.mark.parametrize("name", ["gather.json", "graph.json", "photo.json"])
+def test_no_text_of_a_model_reaches_a_terminal_raw(name, tmp_path):
+    """Each name, type, path and key in turn, wherever it stands: names are right then, all others are faults."""
+    shutil.copy(FOLDER / "grace_hopper.jpg", tmp_path)
+    content, codes = (FOLDER / name).read_text(), set()
+    pairs = [(key, holder[key]) for holder, key in places(text.parse(content))]
+    for word in {word for pair in pairs for word in pair if isinstance(word, str)}:
+        path = tmp_path / "model.json"
+        path.write_text(content.replace(json.dumps(word), json.dumps(word + RAW)))
+        for arguments in (["check"], ["run", "--print-commands"]):
+            result = dml_jax_command(*arguments, path, "--output-dir", tmp_path / "out")
+            assert not is_raw(result.output), (word, result.output)
+            codes.add(result.exit_code)
+    assert codes == {0, 1}
+
+
+def test_no_name_of_a_serialized_graph_reaches_a_terminal_raw(tmp_path):
+    pytest.importorskip("flatbuffers")
+    node, x, y = (name + RAW for name in "gxy")
+    data = TensorDesc("FLOAT32", (4,))
+    graph = GraphDesc(
+        {node: GatherDesc(data, TensorDesc("UINT32", (4,)), data, 0, 1)},
+        {(node, "input"): x, (node, "indices"): f"i{RAW}", y: (node, "output")},
+    )
+    assert not is_raw(repr(graph))
+    (tmp_path / "graph.bin").write_bytes(graph.to_bytes())
+    for arguments in (["check"], ["check", "--feature-level", "1_0"], ["run"], ["run", "--input", "x=none.npy"]):
+        result = dml_jax_command(*arguments, tmp_path / "graph.bin")
+        assert result.output
+        assert not is_raw(result.output), result.output
 
 
 @pytest.mark.parametrize("header", HEADERS)

@@ -208,6 +208,8 @@ ENTRIES = {
     "short": ({"offset": 8}, "tensor 'w': its file must have 32 bytes, but 'weights.bin' has 28; it was cut off"),
     "wrong_length": ({"length": 20}, "float32[6] must have 24 bytes, but its entry says 20"),
     "negative": ({"offset": -4}, "offset must be an integer of at least 0, but it is '-4'"),
+    "many_digits": ({"offset": "9" * 5000}, "offset must be an integer of at least 0, but it is '9999"),
+    "other_digits": ({"offset": "\u0664"}, "offset must be an integer of at least 0, but it is '\u0664'"),
     "words": ({"offset": "four"}, "offset must be an integer of at least 0, but it is 'four'"),
     "above": (
         {"location": "../secret.bin"},

@@ -46,7 +46,7 @@ def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
     """
     graph = model.graph
     functions = {operator_name(f.domain, f.name, f.overload): f for f in model.functions}
-    steps = Reader(opsets_of(model.opset_import), folder, functions).steps(graph.node)
+    steps = Reader({"": 1} | opsets_of(model.opset_import), folder, functions).steps(graph.node)
     if graph.sparse_initializer:
         names = ", ".join(repr(sparse.values.name) for sparse in graph.sparse_initializer)
         raise OnnxError(f"every initializer must be dense, but {names} is sparse")

@@ -140,6 +140,8 @@ def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path) -> bytes:
     offset, said = _number(what, "offset", entries, 0), _number(what, "length", entries, length)
     if said != length:
         raise OnnxError(f"{what}: {dtype}{list(tensor.dims)} must have {length} bytes, but its entry says {said}")
+    if path.exists() and not path.is_file():  # a pipe would wait for somebody to write
+        raise OnnxError(f"{what}: its file {location!r} must be a regular file, but it is another kind")
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size

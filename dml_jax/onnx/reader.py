@@ -22,6 +22,7 @@ from .table import ONNX_OPERATORS
 
 __all__ = ["Reader", "operator_name", "opsets_of"]
 
+_DOMAINS = {schema.domain for schema in defs.get_all_schemas()}
 _OPTION = defs.OpSchema.FormalParameterOption
 _IGNORED = ("consumed_inputs",)  # a hint of the first opset, about memory
 _TOLERATED = {"SpaceToDepth": ("mode",)}  # of opset 28, which exporters write before
@@ -37,19 +38,19 @@ def operator_name(domain: str, name: str, overload: str = "") -> OperatorName:
 
 
 def opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """Returns the version of each domain that a model or a function imports; that of ONNX's own is 1 by default.
+    """Returns the version of each domain that a model or a function imports.
 
     Raises:
       OnnxError: there is no such version.
     """
-    versions = {"": 1}
+    versions: dict[str, int] = {}
     for entry in imports:
         domain = operator_name(entry.domain, "")[0]
         newest = defs.onnx_opset_version() if not domain else 2**31 - 1
-        if not 1 <= entry.version <= newest:
+        if domain in _DOMAINS and not 1 <= entry.version <= newest:
             rule = f"the opset version must be in [1, {newest}], which onnx {onnx.__version__} knows"
             raise OnnxError(f"{rule}, but that of the domain {domain!r} is {entry.version}")
-        versions[domain] = entry.version
+        versions.setdefault(domain, entry.version)
     return versions
 
 

@@ -1,8 +1,7 @@
 """Reader of .npy files: the header is checked, also against the size of the file, before anything is mapped or made."""
 
+import io
 import os
-import re
-import struct
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -15,10 +14,14 @@ from .regular_files import open_regular
 
 __all__ = ["NpyHeader", "load_npy", "map_npy", "read_array", "read_header"]
 
-MAGIC = b"\x93NUMPY"
-LENGTHS = {b"\1\0": struct.Struct("<H"), b"\2\0": struct.Struct("<I"), b"\3\0": struct.Struct("<I")}  # by version
 LONGEST_HEADER = 2**16  # bytes; version 1.0 has none that is longer
 MOST_DIMENSIONS = 64  # of NumPy's arrays
+# By version. The text of 3.0 differs from that of 2.0 in names of fields alone, which are refused.
+READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): np.lib.format.read_array_header_2_0,
+}
 NUMBERS = "biufcV"  # kinds of types; V is that of numbers whose type the file does not name, such as bfloat16
 
 
@@ -87,80 +90,49 @@ def read_array(file: BinaryIO) -> np.ndarray:
 def read_header(file: BinaryIO) -> NpyHeader:
     """Reads the header of an open .npy file, which then stands at the first element.
 
-    Not by NumPy, which evaluates the header as a literal of Python's: that fails in many ways on other texts, and lets
-    sizes be negative and types have no bytes.
-
     Raises:
       ConstraintError: it is no .npy file, holds Python objects, or is shorter than its header says.
       DataTypeError: it holds something else than numbers.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    text = _text(file)
-    entries = _DICTIONARY.fullmatch(text)
-    if entries is None or None in entries.groups():
-        if _RECORDS.search(text):
-            _refuse("it holds records", DataTypeError)
-        _refuse(f"its header is wrong: {text!r:.200}")
-    dtype = _dtype(entries["descr"])
-    shape = _shape(entries["shape"], dtype.itemsize)
-    header = NpyHeader(dtype, shape, entries["fortran_order"] == "True", file.tell())
-    if size < header.offset + header.nbytes:
-        needed = header.offset + header.nbytes
+    start = io.BytesIO(file.read(LONGEST_HEADER))  # a header that claims more bytes is read no further
+    shape, is_fortran, dtype = _parsed(start)
+    _check_type(dtype)
+    _check_shape(shape, dtype.itemsize)
+    header = NpyHeader(dtype, shape, is_fortran, start.tell())
+    needed = header.offset + header.nbytes
+    if size < needed:
         _refuse(f"it has {size} bytes and its header says {needed}; it was cut off")
+    file.seek(header.offset)
     return header
 
 
-# The dictionary that a header is, with its entries in any order and one blank at most between two tokens.
-_SIZE = r"-?(?:0|[1-9][0-9]{0,19})L?"  # Python 2 wrote the L
-_ENTRIES = (
-    r"""['"]descr['"] ?: ?['"](?P<descr>[^'"]*)['"]""",
-    r"""['"]fortran_order['"] ?: ?(?P<fortran_order>True|False)""",
-    rf"""['"]shape['"] ?: ?\( ?(?P<shape>(?:{_SIZE} ?, ?)+(?:{_SIZE})?|) ?\)""",
-)
-_DICTIONARY = re.compile(rf"\{{ ?(?:(?:{'|'.join(_ENTRIES)}) ?(?:, ?|(?=\}}))){{3}}\}} ?")
-_RECORDS = re.compile(r"""['"]descr['"] ?: ?[\[(]""")
-_TYPE = re.compile(r"[<>=|]?[A-Za-z?]\w*(?:\[\w+\])?", re.ASCII)
-
-
-def _text(file: BinaryIO) -> str:
-    """Returns the dictionary, which stands behind the magic string, the version and its own length."""
-    start = file.read(len(MAGIC) + 2)
-    if start.startswith(b"PK\x03\x04"):
+def _parsed(start: BinaryIO) -> tuple[Any, bool, np.dtype[Any]]:
+    """Returns what NumPy reads; the header is a literal of Python's, which it fails to evaluate in many ways."""
+    if start.read(4) == b"PK\x03\x04":
         _refuse("it is an archive of several; unpack it")
-    length = LENGTHS.get(start.removeprefix(MAGIC))
-    if length is None:
-        _refuse(f"its header is wrong: it begins with {start!r}")
-    field = file.read(length.size)
-    claimed = length.unpack(field)[0] if len(field) == length.size else 0
-    if claimed > LONGEST_HEADER:
-        _refuse(f"its header is wrong: it claims {claimed} bytes, and {LONGEST_HEADER} are the most")
-    text = file.read(claimed)
-    if len(text) < claimed or not text:
-        _refuse("its header is wrong: it was cut off")
-    return re.sub(rb"[ \t\r\n\f]+", b" ", text).strip(b" ").decode("latin-1")
-
-
-def _dtype(name: str) -> np.dtype[Any]:
+    start.seek(0)
     try:
-        dtype = np.dtype(name) if _TYPE.fullmatch(name) else None
-    except Exception:  # NumPy parses strings, and fails in many ways
-        dtype = None
-    if dtype is None:
-        _refuse(f"its header is wrong: NumPy has no type {name!r:.60}")
+        return READERS[np.lib.format.read_magic(start)](start, max_header_size=LONGEST_HEADER)
+    except Exception as error:
+        _refuse(f"its header is wrong: NumPy says {str(error)!r:.200}")
+
+
+def _check_type(dtype: np.dtype[Any]) -> None:
     if dtype.hasobject:
         _refuse("it holds Python objects; convert and save it again")
+    if dtype.names is not None or dtype.subdtype is not None:
+        _refuse("it holds records", DataTypeError)
     if dtype.kind not in NUMBERS or dtype.itemsize == 0:
         _refuse(f"it holds elements of {dtype}", DataTypeError)
-    return dtype
 
 
-def _shape(text: str, itemsize: int) -> tuple[int, ...]:
-    shape = tuple(int(size.strip(" L")) for size in text.split(",") if size.strip())
-    bytes_but_for_zeros = itemsize * prod(max(n, 1) for n in shape)  # which NumPy limits also where some size is 0
-    if len(shape) > MOST_DIMENSIONS or min(shape, default=0) < 0 or bytes_but_for_zeros >= 2**63:
+def _check_shape(shape: Any, itemsize: int) -> None:
+    """NumPy limits the bytes of an array also where some size is 0."""
+    is_shape = len(shape) <= MOST_DIMENSIONS and all(type(n) is int and n >= 0 for n in shape)
+    if not is_shape or itemsize * prod(max(n, 1) for n in shape) >= 2**63:
         _refuse(f"its header is wrong: no array has the shape {describe(shape)}")
-    return shape
 
 
 def _refuse(fact: str, error: type[ConstraintError] = ConstraintError) -> NoReturn:

@@ -123,6 +123,14 @@ def test_masks_and_plain_numbers_are_no_data():
         dml_jax.gather(type("Class", (), {"__jax_array__": lambda self: X}), np.int32([0]), 0)
 
 
+def test_a_list_becomes_the_array_that_the_message_names(x64):
+    """jax.numpy.asarray would narrow 2**40 to 0 while x64 is off."""
+    x, rows = np.float32([10, 11, 12]), [0, 2**40]
+    with pytest.raises(dml_jax.DataTypeError, match=r"indices must be an array .*; numpy\.asarray makes one"):
+        dml_jax.gather(x, rows, axis=0)
+    assert dml_jax.gather(x, np.asarray(rows), axis=0).tolist() == [10, 12]
+
+
 def test_indices_of_numpy_without_jit():
     with jax.disable_jit():
         assert dml_jax.gather(np.float32([10, 11, 12]), np.array([-1, 7, 2**40]), axis=0).tolist() == [12, 12, 12]

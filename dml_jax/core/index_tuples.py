@@ -4,12 +4,12 @@ In a function every dimension counts. In a struct only the last ones count: its 
 the dimensions that count, so that functions and structs share them; only the words differ.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .rules import Fact, Operands, Rule, custom, sizes_follow
 from .struct_rules import dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
 
-__all__ = ["FUNCTION", "STRUCT", "batch_rules", "slice_rules", "slices", "tuple_size", "tuples_fit"]
+__all__ = ["FUNCTION", "STRUCT", "batch_rules", "hinted", "slice_rules", "slices", "tuple_size", "tuples_fit"]
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,21 @@ def _tuple_too_long(x: Operands) -> Fact:
     return None if 1 <= t <= most else f"a tuple has {t} and {most} dimensions can be indexed"
 
 
+def hinted(rule: Rule) -> Rule:
+    """The same rule of a function; if flat indices break it, the fact tells how each becomes a tuple."""
+
+    def broken_by(x: Operands) -> Fact:
+        fact = rule.broken_by(x)
+        return f"{fact}; indices[:, None] has a tuple for each index" if fact and len(x["indices"].shape) == 1 else fact
+
+    return replace(rule, broken_by=broken_by)
+
+
 def tuples_fit(words: Words, *, has_batch: bool) -> Rule:
     """An index tuple has at least one coordinate, and at most one per dimension of input behind the batch."""
     most = words.input_rank + (f" - {words.batch}" if has_batch else "")
-    return custom("tuples_fit", f"{{indices}}.{{sizes}}[-1] must be in [1, {most}]", _tuple_too_long)
+    rule = custom("tuples_fit", f"{{indices}}.{{sizes}}[-1] must be in [1, {most}]", _tuple_too_long)
+    return hinted(rule) if words is FUNCTION else rule
 
 
 def _batch_too_long(x: Operands) -> Fact:

@@ -39,7 +39,8 @@ from ..lowering.windowed import fits_windows, pad_in_windows
 
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]
 
-Mode = Literal["constant", "edge", "reflection", "symmetric", "wrap"]
+Mode = Literal["constant", "edge", "reflection", "reflect", "symmetric", "wrap"]
+ALIASES = {"reflect": "reflection"}  # as NumPy, jax.numpy and torch call it
 PaddingValue = Annotated[Number | None, fill_in("constant", "Number | None")]
 
 
@@ -54,7 +55,7 @@ class PaddingMode(enum.IntEnum):
 
 
 def _mode(x: Operands) -> str:
-    return x["mode"] if "mode" in x else x["padding_mode"].name.lower()
+    return ALIASES.get(x["mode"], x["mode"]) if "mode" in x else x["padding_mode"].name.lower()
 
 
 # How many elements a dimension needs before it can be padded with copies: to reflect one, there must be another one.
@@ -126,7 +127,7 @@ def pad(
       input: any rank, any dtype that JAX moves; of numbers for a constant border.
       start_padding: how many elements come before, per dimension; integers, at least 0, as large as you like.
       end_padding: how many come behind, per dimension.
-      mode: what the border is: "constant", "edge", "reflection", "symmetric" or "wrap".
+      mode: what the border is: "constant", "edge", "reflection" or "reflect", "symmetric" or "wrap".
       value: of a constant border: a number that the dtype of `input` holds; 0 by default. For mode="constant" only.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
@@ -155,7 +156,7 @@ def pad(
     """
     array, start, end = jnp.asarray(input), tuple(start_padding), tuple(end_padding)
     if mode != "constant":
-        return pad_with_copies(array, start, end, mode)
+        return pad_with_copies(array, start, end, ALIASES.get(mode, mode))
     if value is None:
         value = as_number("pad", "value", 0, array, "a number (0 if not given)")
     value = jnp.asarray(value)

@@ -10,7 +10,7 @@ import jax
 from ..core.desc import OperatorDesc
 from ..core.fields import IndexInput, Input, Output, UInt
 from ..core.index_levels import INDEXED_2_1
-from ..core.index_tuples import FUNCTION, slice_rules, slices, tuple_size, tuples_fit
+from ..core.index_tuples import FUNCTION, hinted, slice_rules, slices, tuple_size, tuples_fit
 from ..core.indices import WRITE_MODE, WriteMode, indexed_axes_not_empty, write
 from ..core.kinds import Data, Indices, OutSharding
 from ..core.operator import operator
@@ -32,7 +32,7 @@ RULES = (
     REDUCTION,
     REDUCIBLE,
     WRITE_MODE,
-    sizes_follow("updates", slices, "{indices}.{sizes}[:-1] + {input}.{sizes}[{indices}.{sizes}[-1]:]"),
+    hinted(sizes_follow("updates", slices, "{indices}.{sizes}[:-1] + {input}.{sizes}[{indices}.{sizes}[-1]:]")),
     indexed_axes_not_empty(lambda x: range(tuple_size(x))),
 )
 

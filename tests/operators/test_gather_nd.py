@@ -226,6 +226,15 @@ def test_each_coordinate_is_clamped_not_the_flat_index():
     assert_same_bits(gather_nd(x, np.int32([[0, 4], [5, 0]])), np.float32([2, 3]))
 
 
+def test_flat_indices_are_one_tuple():
+    x = np.float32([10, 11, 12])
+    with pytest.raises(
+        dml_jax.ConstraintError, match=r"a tuple has 2 and 1 .*; indices\[:, None\] has a tuple for each"
+    ):
+        gather_nd(x, np.int32([0, 2]))
+    assert_same_bits(gather_nd(x, np.int32([0, 2])[:, None]), np.float32([10, 12]))
+
+
 # Empty arrays.
 
 

@@ -309,6 +309,15 @@ def test_numpy_agrees(mode):
     assert_same_bits(pad(x, (5, 0), (2, 9), mode=mode), wanted)
 
 
+def test_reflect_is_reflection():
+    """As NumPy, jax.numpy and torch call it."""
+    x = numbered((3, 4))
+    for ends in (((1, 0), (2, 3)), ((7, 0), (0, 9))):
+        wanted = np.pad(x, [*zip(*ends, strict=True)], mode="reflect")
+        assert_same_bits(pad(x, *ends, mode="reflect"), wanted)
+        assert_same_bits(pad(x, *ends, mode="reflection"), wanted)
+
+
 def test_many_dimensions_and_none():
     x = numbered((2,) * 8)
     ends = (1, 0, 0, 2, 0, 0, 0, 1), (0, 0, 1, 0, 0, 0, 0, 3)
@@ -498,7 +507,12 @@ def test_a_sharded_dimension_with_a_border_needs_an_out_sharding(mode):
         ({"start_padding": (-1, 0)}, ConstraintError, r"every one of start_padding must be at least 0"),
         ({"start_padding": (2**63, 0)}, ConstraintError, r"must give fewer than 2\*\*63 bytes"),
         ({"start_padding": (2**40, 0), "end_padding": (0, 2**40)}, ConstraintError, r"fewer than 2\*\*63 bytes"),
-        ({"mode": "reflect"}, ConstraintError, "mode must be one of 'constant', 'edge', 'reflection', 'symmetric'"),
+        (
+            {"mode": "mirror"},
+            ConstraintError,
+            "mode must be one of 'constant', 'edge', 'reflection', 'reflect', 'symmetric', 'wrap', but it is 'mirror'",
+        ),
+        ({"input": X[:, :1], "mode": "reflect"}, ConstraintError, "two to reflect, but dimension 1 has 1"),
         ({"mode": 3}, DataTypeError, "mode must be a string"),
         ({"mode": "edge", "value": 1}, ConstraintError, "value needs mode=\"constant\", but mode is 'edge'"),
         ({"value": "1"}, DataTypeError, "value must be a number .*, known while tracing, that float32 holds"),

@@ -54,7 +54,7 @@ def extreme(numbers, choose):
 MADE = {
     "argmax": lambda numbers: extreme(numbers, max),
     "argmin": lambda numbers: extreme(numbers, min),
-    "average": lambda numbers: sum(numbers) / len(numbers),
+    "average": lambda numbers: sum(numbers) / len(numbers) if numbers else math.nan,
     "l1": lambda numbers: sum(map(abs, numbers)),
     "l2": lambda numbers: math.sqrt(sum(x * x for x in numbers)),
     "log_sum": lambda numbers: math.log(sum(numbers)),

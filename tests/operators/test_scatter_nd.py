@@ -180,6 +180,18 @@ def test_a_scalar_update_of_one_element():
     assert_same_bits(scatter_nd(x, np.int32([1, 0]), np.float32(9)), np.float32([[1, 2], [9, 4]]))
 
 
+@pytest.mark.parametrize(
+    ("indices", "match"), [([0, 2], "a tuple has 2 and 1 dimensions"), ([2], r"\(1,\) is not \(\)")]
+)
+def test_flat_indices_are_one_tuple(indices, match):
+    x, indices = numbered((3,)), np.int32(indices)
+    wanted = x.copy()
+    wanted[indices] = 9
+    with pytest.raises(dml_jax.ConstraintError, match=rf"{match}.*; indices\[:, None\] has a tuple for each index"):
+        scatter_nd(x, indices, wanted[indices])
+    assert_same_bits(scatter_nd(x, indices[:, None], wanted[indices]), wanted)
+
+
 def test_empty_indices_copy_the_input():
     x = numbered((2, 3))
     assert_same_bits(scatter_nd(x, np.zeros((0, 1), np.int32), np.zeros((0, 3), np.float32)), x)

@@ -404,6 +404,7 @@ OLD = {
     "split": (2, "Split", [X], {"axis": 1, "split": [3]}, X),
     "squeeze": (1, "Squeeze", [X[None]], {"axes": [0]}, X),
     "tile": (1, "Tile", [X, np.float32([2]), np.float32([1])], {}, np.tile(X, (1, 2))),
+    "tile_a_scalar": (13, "Tile", [np.float16(2), np.zeros(0, np.int64)], {}, np.float16(2)),
     "top_k": (1, "TopK", [X], {"k": 1}, X[:, 2:]),
     "unsqueeze": (1, "Unsqueeze", [X], {"axes": [0]}, X[None]),
     "flatten": (1, "Flatten", [X], {"axis": 0}, X.reshape(1, 6)),

@@ -240,6 +240,9 @@ def test_empty_arrays():
     assert unfold(X[:0], (2, 3)).shape == (0, 12)
     assert unfold(np.zeros((0, 2, 4), jnp.bfloat16), (2,)).shape == (0, 4, 3)
     assert_same_bits(unfold(np.zeros((1, 0), np.int8), (2,), start_padding=(3,)), np.zeros((2, 2), np.int8))
+    far = {"strides": (7,), "start_padding": (20,)}  # read by indices
+    assert_same_bits(unfold(np.zeros((1, 0), np.int8), (5,), **far), np.zeros((5, 3), np.int8))
+    assert jax.grad(lambda x: unfold(x, (5,), **far).sum())(np.zeros((1, 0), np.float32)).shape == (1, 0)
 
 
 # Transformations.

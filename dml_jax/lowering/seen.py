@@ -47,7 +47,7 @@ def _evaluate(array: jax.Array, *, call_jaxpr: Any) -> Sequence[jax.Array]:
 
 def _batched(arrays: Sequence[jax.Array], axes: Sequence[int], *, call_jaxpr: Any) -> tuple[Any, Sequence[int]]:
     array, check = jnp.moveaxis(arrays[0], axes[0], 0), jaxpr_as_fun(call_jaxpr)
-    if not len(array):  # nothing to check, and checkify takes no batch of nothing
+    if array.shape[0] == 0:  # nothing to check, and checkify takes no batch of nothing
         return [array], [0]
     mapped = jax.make_jaxpr(jax.vmap(lambda array: check(array)[0]))(array)
     return _seen.bind(array, call_jaxpr=mapped), [0]

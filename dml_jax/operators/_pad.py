@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..core.arguments import as_name
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import FLOAT, Input, Output, counted_by, named
 from ..core.fill_value import as_number
-from ..core.kinds import Data, Number, OutSharding, fill_in
+from ..core.kinds import Data, Number, OutSharding, attribute, fill_in
 from ..core.operator import operator
 from ..core.rules import (
     Operands,
@@ -40,6 +41,7 @@ from ..lowering.windowed import fits_windows, pad_in_windows
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]
 
 Mode = Literal["constant", "edge", "reflection", "reflect", "symmetric", "wrap"]
+ModeName = Annotated[Mode, attribute(as_name, *get_args(Mode), shown="str")]
 ALIASES = {"reflect": "reflection"}  # as NumPy, jax.numpy and torch call it
 PaddingValue = Annotated[Number | None, fill_in("constant", "Number | None")]
 
@@ -55,7 +57,8 @@ class PaddingMode(enum.IntEnum):
 
 
 def _mode(x: Operands) -> str:
-    return ALIASES.get(x["mode"], x["mode"]) if "mode" in x else x["padding_mode"].name.lower()
+    mode: str = x["mode"] if "mode" in x else x["padding_mode"].name.lower()
+    return ALIASES.get(mode, mode)
 
 
 # How many elements a dimension needs before it can be padded with copies: to reflect one, there must be another one.
@@ -109,7 +112,7 @@ def pad(
     start_padding: Sequence[int],
     end_padding: Sequence[int],
     *,
-    mode: Mode = "constant",
+    mode: ModeName = "constant",
     value: PaddingValue = None,
     out_sharding: OutSharding = None,
 ) -> jax.Array:

@@ -74,7 +74,7 @@ BREAKS = {
     "one_per_dimension(end_padding)": {"end_padding": (1, 2, 3)},
     "each_at_least(start_padding, 0)": {"start_padding": (-1, 2)},
     "each_at_least(end_padding, 0)": {"end_padding": (3, -2)},
-    "one_of(mode)": {"mode": "reflect"},
+    "one_of(mode)": {"mode": "mirror"},
     "representable": {"start_padding": (1, 2**59)},
     "enough_to_copy": {"input": X[:1]},
 }

@@ -6,7 +6,9 @@ import copy
 import io
 import json
 import zipfile
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,15 @@ from model_cases import FOLDER
 from serialized_graph_cases import ALEXNET, MATMUL_ADD
 from test_model_robustness import places
 
-from dml_jax import CompiledOperator, ConstraintError, GraphDesc, compile_operator, desc_from_json, desc_to_json
+from dml_jax import (
+    CompiledOperator,
+    Constant,
+    ConstraintError,
+    GraphDesc,
+    compile_operator,
+    desc_from_json,
+    desc_to_json,
+)
 from dml_jax.array_models.graph_file import read_graph_model
 from dml_jax.array_models.run import ArrayRun, run_arrays
 from dml_jax.core.tensor import span_bytes
@@ -28,6 +38,8 @@ from dml_jax.dxdispatch import json_text
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model
 from dml_jax.graphs.files import owned_inputs
+from dml_jax.graphs.serialized.parts import OperatorNode
+from dml_jax.graphs.serialized.reader import decode
 from dml_jax.graphs.serialized.writer import encode
 from dml_jax.graphs.working_set import working_set
 
@@ -45,9 +57,10 @@ def graph_file(rng: Rng, folder: Path) -> None:
     whole = _pick(rng, _graph_files())
     for name, tensor in owned_inputs(GraphDesc.from_bytes(whole)).items():
         (folder / f"{name}.bin").write_bytes(bytes(span_bytes(tensor)))
-    content, path = _damaged(rng, whole), folder / "graph.bin"
-    path.write_bytes(content)
+    path = folder / "graph.bin"
     with suppress(ConstraintError):
+        content = _damaged(rng, whole) if rng.random() < 0.6 else _with_another_tensor(rng, whole)
+        path.write_bytes(content)
         model = read_graph_model(path, "6_4")
         if _is_small(GraphDesc.from_bytes(content)):
             run_arrays(model, ArrayRun(output=folder / "out"), jax.devices()[0], lambda line: None)
@@ -68,7 +81,7 @@ def model_file(rng: Rng, folder: Path) -> None:
 
 def descriptor(rng: Rng, _: Path) -> None:
     """Makes a descriptor of mutated JSON, and runs it on zeros."""
-    form = _changed(rng, _pick(rng, _descriptors()))
+    form = _changed(rng, _pick(rng, _pick(rng, _descriptors())))
     with suppress(ConstraintError):
         desc = desc_from_json(form)
         assert desc_from_json(desc_to_json(desc)) == desc
@@ -90,10 +103,22 @@ def artifact(rng: Rng, _: Path) -> None:
 
 
 @cache
+def _graphs() -> list[GraphDesc]:
+    """Random graphs, and one of each operator, whose second and later inputs are constants."""
+    return [*map(_with_constants, DESCS.values()), *(draw(STRUCTS, number).desc for number in range(20))]
+
+
+def _with_constants(desc: Any) -> GraphDesc:
+    graph, (_, *others) = alone(desc), [*desc.input_ports(), ""]
+    constants = {port: Constant(bytes(span_bytes(t))) for port, t in desc.input_ports().items() if port in others}
+    edges = {reader: (of, "output") if of in constants else of for reader, of in graph.edges.items()}
+    return GraphDesc({**graph.nodes, **constants}, edges)
+
+
+@cache
 def _graph_files() -> list[bytes]:
-    graphs = [*map(alone, DESCS.values()), *(draw(STRUCTS, number).desc for number in range(20))]
     found = [encode(MATMUL_ADD), encode(ALEXNET)]
-    for graph in graphs:
+    for graph in _graphs():
         with suppress(ConstraintError):  # some say more than a file has a place for
             found.append(graph.to_bytes())
     return found
@@ -105,8 +130,9 @@ def _model_files() -> list[str]:
 
 
 @cache
-def _descriptors() -> list[Any]:
-    return [*map(desc_to_json, DESCS.values()), *(desc_to_json(draw(STRUCTS, number).desc) for number in range(20))]
+def _descriptors() -> list[list[Any]]:
+    """Operators, and graphs."""
+    return [[*map(desc_to_json, DESCS.values())], [*map(desc_to_json, _graphs())]]
 
 
 @cache
@@ -119,7 +145,7 @@ def _pick(rng: Rng, values: Any) -> Any:
     return values[rng.integers(len(values))]
 
 
-# Mutations.
+# Mutations of bytes.
 
 
 def _damaged(rng: Rng, content: bytes) -> bytes:
@@ -151,30 +177,87 @@ def _near(rng: Rng, number: int) -> int:
     return int(_pick(rng, [number + 1, number - 1, 2 * number, number // 2, 0, 1, number + 4]))
 
 
+def _with_another_tensor(rng: Rng, content: bytes) -> bytes:
+    """A serialized graph in which one tensor has another size in bytes, other sizes or other strides."""
+    graph = decode(content)
+    at = _pick(rng, [at for at, node in enumerate(graph.nodes) if isinstance(node, OperatorNode)])
+    node: Any = graph.nodes[at]
+    side = _pick(rng, [side for side in ("inputs", "outputs") if getattr(node, side)])
+    tensors = list(getattr(node, side))
+    of = int(rng.integers(len(tensors)))
+    tensors[of] = replace(tensors[of], **_other_tensor(rng, tensors[of].sizes, tensors[of].strides))
+    nodes = (*graph.nodes[:at], replace(node, **{side: tuple(tensors)}), *graph.nodes[at + 1 :])
+    return encode(replace(graph, nodes=nodes))
+
+
+def _other_tensor(rng: Rng, sizes: Sequence[int], strides: Sequence[int] | None) -> dict[str, Any]:
+    """One field of a tensor with another value."""
+    field = _pick(rng, ["total_tensor_size_in_bytes", "sizes", "strides"])
+    if field == "total_tensor_size_in_bytes":
+        return {field: _pick(rng, NUMBERS)}
+    values = list(sizes if field == "sizes" or strides is None else strides)
+    values[rng.integers(len(values))] = _pick(rng, [*NUMBERS, *sizes])
+    return {field: tuple(values)}
+
+
+# Mutations of JSON.
+
+# A value, as the container that holds it and its key there.
+Place = tuple[Any, Any]
+
+
 def _changed(rng: Rng, form: Any) -> Any:
-    """A JSON value with a few others in it: extreme numbers, odd values, moved ones, missing and additional keys."""
+    """A JSON value with few others in it: extreme numbers, odd values, moved ones, missing and additional keys."""
     form = copy.deepcopy(form)
     for _ in range(_few(rng)):
-        found = list(places(form))
-        if not found:
-            break
-        (holder, key), (other, its_key) = _pick(rng, found), _pick(rng, found)
-        kind = rng.integers(6)
-        if type(holder[key]) is int and kind < 4:
-            holder[key] = _near(rng, holder[key]) if kind < 2 else _pick(rng, NUMBERS)
-        elif kind < 2:
-            holder[key] = _pick(rng, NUMBERS)
-        elif kind == 2:
-            holder[key] = copy.deepcopy(_pick(rng, ODD))
-        elif kind == 3:
-            holder[key] = copy.deepcopy(other[its_key])
-        elif kind == 4:
-            del holder[key]
-        elif isinstance(holder, dict):
-            holder[_pick(rng, KEYS)] = copy.deepcopy(other[its_key])
-        else:
-            holder.extend(holder[:1] * int(rng.integers(1, 10)))
+        if found := list(places(form)):
+            _pick(rng, CHANGES)(rng, found)
     return form
+
+
+def _put_number(rng: Rng, found: list[Place]) -> None:
+    holder, key = _pick(rng, found)
+    is_number = type(holder[key]) is int and rng.random() < 0.7
+    holder[key] = _near(rng, holder[key]) if is_number else _pick(rng, NUMBERS)
+
+
+def _put_odd(rng: Rng, found: list[Place]) -> None:
+    holder, key = _pick(rng, found)
+    holder[key] = copy.deepcopy(_pick(rng, ODD))
+
+
+def _put_other(rng: Rng, found: list[Place]) -> None:
+    (holder, key), (other, its_key) = _pick(rng, found), _pick(rng, found)
+    holder[key] = copy.deepcopy(other[its_key])
+
+
+def _leave_out(rng: Rng, found: list[Place]) -> None:
+    holder, key = _pick(rng, found)
+    del holder[key]
+
+
+def _add(rng: Rng, found: list[Place]) -> None:
+    (holder, _), (other, its_key) = _pick(rng, found), _pick(rng, found)
+    added = copy.deepcopy(other[its_key])
+    if isinstance(holder, dict):
+        holder[_pick(rng, KEYS)] = added
+    else:
+        holder.extend([added] * int(rng.integers(1, 10)))
+
+
+def _put_tensor(rng: Rng, found: list[Place]) -> None:
+    """A tensor with another size in bytes, other sizes or other strides."""
+    tensors = [holder[key] for holder, key in found if isinstance(holder[key], dict) and holder[key].get("Sizes")]
+    if tensors and isinstance((tensor := _pick(rng, tensors))["Sizes"], list):
+        fields = _other_tensor(rng, tensor["Sizes"], tensor.get("Strides"))
+        tensor |= {NAMES[name]: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
+
+
+NAMES = {"total_tensor_size_in_bytes": "TotalTensorSizeInBytes", "sizes": "Sizes", "strides": "Strides"}
+CHANGES = [_put_number, _put_odd, _put_other, _leave_out, _add, *[_put_tensor] * 3]
+
+
+# Mutations of artifacts.
 
 
 def _repacked(rng: Rng, content: bytes) -> bytes:

@@ -30,6 +30,7 @@ from dml_jax.core import memory
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.pictures import ENCODING_BYTES, encode_picture
+from dml_jax.dxdispatch.resources import read_buffer
 from dml_jax.dxdispatch.run import run_model
 from dml_jax.graphs.working_set import working_set
 
@@ -267,6 +268,16 @@ def test_intermediates_of_a_serialized_graph_are_counted(tmp_path, monkeypatch, 
 
 
 # Files.
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_files_are_read_into_the_buffer(tmp_path, order):
+    count, numbers = 2**20, np.arange(2**20, dtype=np.float32).reshape(2**10, 2**10)
+    np.save(tmp_path / "x.npy", np.asarray(numbers, order=order))
+    buffer = read_buffer({"initialValues": {"sourcePath": "x.npy"}}, tmp_path)
+    with at_most(4 * count + LITTLE):
+        made = buffer.make()
+    assert_same_bits(made.view(np.float32), numbers.ravel())
 
 
 def test_npy_and_raw_files_are_written_from_the_buffer(tmp_path):

@@ -50,7 +50,7 @@ def copied(values: np.ndarray, data_type: DataType | None, source: Path | None =
     """Returns initial values that are an array already."""
 
     def fill(out: np.ndarray) -> None:
-        out[:] = values.reshape(-1)
+        out.reshape(values.shape)[...] = values  # flat, one in Fortran order would be copied
 
     return Initial(values.size, data_type, fill, source)
 

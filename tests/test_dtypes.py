@@ -119,11 +119,11 @@ def test_every_operator_refuses_what_its_docstring_does_not_promise(name):
 
 @pytest.mark.parametrize("name", sorted(UNCOMPILED))
 def test_types_that_xla_does_not_compile(name):
-    """It refuses them, or ends the process."""
-    x = np.ones(3, getattr(ml_dtypes, name))
-    with pytest.raises(DataTypeError, match=f"input.dtype must be a type that JAX has, but it is {name}"):
-        dml_jax.gather(x, np.int32([0]), 0)
-    with pytest.raises(DataTypeError, match="dtype must be a type that JAX has"):
+    """It refuses them, or ends the process; releases of JAX before 0.12 have some not at all."""
+    match = f"dtype must be a type that (XLA compiles programs of|JAX has).*, but it is '?{name}"
+    with pytest.raises(DataTypeError, match=match):
+        dml_jax.gather(np.ones(3, getattr(ml_dtypes, name)), np.int32([0]), 0)
+    with pytest.raises(DataTypeError, match=match):
         dml_jax.cast(np.ones(3, np.float32), name)
 
 

@@ -227,6 +227,7 @@ def as_dtype(operator: str, name: str, value: Any) -> Any:
     if dtype is None or not _is_of_jax(dtype):
         rule = f"{name} must be a type that JAX has, such as jnp.bfloat16 or 'uint8'"
         raise DataTypeError(message(operator, rule, f"it is {describe(value)}", {name: value}))
+    check_compiled(operator, {name: dtype})
     dtype = dtype.newbyteorder("=")
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
         rule = f"{name} of 64 bits needs 64-bit types: enable jax_enable_x64 around the call"
@@ -235,19 +236,19 @@ def as_dtype(operator: str, name: str, value: Any) -> Any:
 
 
 def _is_of_jax(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "biufcV" and hasattr(jnp, dtype.name) and dtype.name not in UNCOMPILED
+    return dtype.kind in "biufcV" and hasattr(jnp, dtype.name)
 
 
-def check_compiled(operator: str, arrays: Mapping[str, Any]) -> None:
-    """Checks that XLA compiles programs of the types of arrays; None is no array.
+def check_compiled(operator: str, types: Mapping[str, Any]) -> None:
+    """Checks that XLA compiles programs of types, given by what messages call them.
 
     Raises:
       DataTypeError: it does not.
     """
-    for name, array in arrays.items():
-        if array is not None and array.dtype.name in UNCOMPILED:
-            rule = f"{name}.dtype must be a type that XLA compiles programs of"
-            raise DataTypeError(message(operator, rule, f"it is {array.dtype}", {name: array}))
+    for name, dtype in types.items():
+        if dtype.name in UNCOMPILED:
+            rule = f"{name} must be a type that XLA compiles programs of"
+            raise DataTypeError(message(operator, rule, f"it is {dtype}", {name: dtype}))
 
 
 def as_flag(operator: str, name: str, value: Any) -> bool:
@@ -288,4 +289,5 @@ def as_array(operator: str, name: str, value: Any) -> Any:
     if not _is_of_jax(array.dtype):
         rule = f"{name}.dtype must be a type that JAX has"
         raise DataTypeError(message(operator, rule, f"it is {array.dtype}", {name: array}))
+    check_compiled(operator, {f"{name}.dtype": array.dtype})
     return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -64,7 +64,7 @@ def _traced(
         values = by_name | dict(zip(static, attributes, strict=True))
         operands = {p: values[p] for p, kind in kinds.items() if kind.is_shown}
         flat = ports_of(by_name)
-        check_compiled(name, flat)
+        check_compiled(name, {f"{p}.dtype": x.dtype for p, x in flat.items() if x is not None})
         check(name, rules, operands)
 
         def compute(*ports: Any) -> Any:

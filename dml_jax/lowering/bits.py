@@ -32,7 +32,7 @@ __all__ = [
 
 def is_float8(dtype: Any) -> bool:
     """XLA:CPU gathers such floats through wider ones, which quiets NaNs."""
-    return is_narrow(dtype) and not has_two_bits(dtype) and jnp.finfo(dtype).bits <= 8
+    return is_float(dtype) and dtype.itemsize == 1
 
 
 def is_narrow(dtype: Any) -> bool:

@@ -100,6 +100,15 @@ def test_numbers_of_all_types_arrive(dtype, nothing_known):
             assert_same_bits(dml_jax.pad(x, (1,), (0,), value=given), expected)
 
 
+def test_numbers_too_great_for_a_type_without_infinity():
+    """NumPy makes 6 of them, the greatest number."""
+    x = jnp.zeros(1, "float4_e2m1fn")
+    assert_same_bits(dml_jax.pad(x, (1,), (1,), value=-6), np.float32([-6, 0, -6]).astype(x.dtype))
+    for number in (6.5, -10, 2**70, np.inf, np.nan):
+        with pytest.raises(dml_jax.DataTypeError, match=r"value must be a number .* that float4_e2m1fn holds"):
+            dml_jax.pad(x, (1,), (0,), value=number)
+
+
 def test_64_bits_stay():
     for enabled in (True, False, True):
         with jax.enable_x64(enabled):

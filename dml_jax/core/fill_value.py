@@ -146,5 +146,10 @@ def _holds(converted: np.ndarray, value: np.ndarray) -> bool:
     if value.dtype.kind == "c" and converted.dtype.kind != "c":
         return False
     if jnp.issubdtype(converted.dtype, jnp.inexact):
+        limits = jnp.finfo(converted.dtype)
+        if limits.bits < 8 and abs(value) > float(
+            limits.max
+        ):  # which became the greatest number, as there is no infinity
+            return False
         return bool(np.isnan(value) == np.isnan(converted) and np.isinf(value) == np.isinf(converted))
     return bool(converted == value) and int(converted) == value.item()  # NumPy compares large integers as floats

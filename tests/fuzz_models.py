@@ -185,17 +185,17 @@ def _with_another_tensor(rng: Rng, content: bytes) -> bytes:
     side = _pick(rng, [side for side in ("inputs", "outputs") if getattr(node, side)])
     tensors = list(getattr(node, side))
     of = int(rng.integers(len(tensors)))
-    tensors[of] = replace(tensors[of], **_other_tensor(rng, tensors[of].sizes, tensors[of].strides))
+    tensors[of] = replace(tensors[of], **_other_tensor(rng, tensors[of].sizes))
     nodes = (*graph.nodes[:at], replace(node, **{side: tuple(tensors)}), *graph.nodes[at + 1 :])
     return encode(replace(graph, nodes=nodes))
 
 
-def _other_tensor(rng: Rng, sizes: Sequence[int], strides: Sequence[int] | None) -> dict[str, Any]:
+def _other_tensor(rng: Rng, sizes: Sequence[int]) -> dict[str, Any]:
     """One field of a tensor with another value."""
     field = _pick(rng, ["total_tensor_size_in_bytes", "sizes", "strides"])
     if field == "total_tensor_size_in_bytes":
         return {field: _pick(rng, NUMBERS)}
-    values = list(sizes if field == "sizes" or strides is None else strides)
+    values = list(sizes)
     values[rng.integers(len(values))] = _pick(rng, [*NUMBERS, *sizes])
     return {field: tuple(values)}
 
@@ -249,7 +249,7 @@ def _put_tensor(rng: Rng, found: list[Place]) -> None:
     """A tensor with another size in bytes, other sizes or other strides."""
     tensors = [holder[key] for holder, key in found if isinstance(holder[key], dict) and holder[key].get("Sizes")]
     if tensors and isinstance((tensor := _pick(rng, tensors))["Sizes"], list):
-        fields = _other_tensor(rng, tensor["Sizes"], tensor.get("Strides"))
+        fields = _other_tensor(rng, tensor["Sizes"])
         tensor |= {NAMES[name]: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
 
 

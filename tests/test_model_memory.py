@@ -196,6 +196,22 @@ def test_temporary_arrays_are_compared_with_the_memory_of_a_device_that_has_its_
     assert f"for its tensors, and the device has {2**21}: " in refused_when_compiled(argmax)
 
 
+def test_resources_and_dispatchables_whose_long_names_begin_alike_are_all_counted(tmp_path, monkeypatch):
+    names = ["x" * 100 + end for end in "abc"]
+    desc = GatherDesc(owned(f32(4)), u32(4), f32(4), 0, 1)
+    form = single(desc, {}, InputTensor="x")
+    form["commands"] = [show()]
+    form["resources"] |= {name: zeros(1000) for name in names}
+    form["dispatchables"] = dict.fromkeys(names, form["dispatchables"]["g"])
+    has(monkeypatch, 0)
+    needed = 3 * 16 + 3 * 4000 + 3 * 16 + 2 * (16 + 16)
+    fault = fault_of(tmp_path, form)
+    assert fault.startswith(
+        f"the model needs {needed} for its buffers and tensors, and the machine has 0: 4000 are for "
+    )
+    assert len(fault) < 250
+
+
 # Graphs.
 
 BYTES, FLOATS, LONGS = (TensorDesc(name, (8,)) for name in ("UINT8", "FLOAT32", "INT64"))

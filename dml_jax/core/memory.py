@@ -10,7 +10,7 @@ import jax
 
 from ..errors import ConstraintError
 
-__all__ = ["check_bytes", "check_program", "device_limit", "gib", "program_bytes"]
+__all__ = ["check_bytes", "check_program", "device_limit", "gib"]
 
 # Where Linux shows the control groups, which limit containers; and those that this process is in.
 CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -32,7 +32,7 @@ def check_bytes(needed: Mapping[str, int], what: str, limit: int | None = None, 
     if limit is not None and total > limit:
         most = max(needed, key=lambda name: needed[name])
         fact = f"the model needs {gib(total)} for {what}, and {where} has {gib(limit)}"
-        raise ConstraintError(f"{fact}: {gib(needed[most])} are for {most}")
+        raise ConstraintError(f"{fact}: {gib(needed[most])} are for {most:.100}")
 
 
 def check_program(program: Any) -> None:
@@ -46,11 +46,11 @@ def check_program(program: Any) -> None:
     """
     (device,) = jax.tree.leaves(program.output_shardings)[0].device_set
     limit = device_limit(device)
-    check_bytes(program_bytes(program), "its tensors", limit, "the machine" if limit is None else "the device")
+    check_bytes(_program_bytes(program), "its tensors", limit, "the machine" if limit is None else "the device")
 
 
-def program_bytes(program: Any) -> dict[str, int]:
-    """Bytes that a compiled program holds while it runs, by what takes them; none where the platform does not tell."""
+def _program_bytes(program: Any) -> dict[str, int]:
+    """Returns the bytes of a compiled program by what takes them; none where the platform does not tell."""
     parts = program.memory_analysis()
     if parts is None:
         return {}

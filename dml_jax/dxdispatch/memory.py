@@ -53,7 +53,7 @@ def check_operator(
       ConstraintError: it takes more than all the others leave.
     """
     needed, owned, limit = operator.memory(bound=True), _owned(dispatchables), device_limit(device)
-    of, own = f"of dispatchable {name!r:.60}", owned.get(_owner(name), 0)
+    of, own = f"of dispatchable {name!r}", owned.get(_owner(name), 0)
     taken = {
         f"inputs {of}": needed.inputs - own,
         f"outputs {of}": needed.output,
@@ -81,7 +81,7 @@ def check_device(dispatchables: Mapping[str, Dispatchable | OnnxModel], device: 
 
 
 def _held(buffers: Buffers) -> dict[str, int]:
-    return {f"resource {name!r:.60}": buffer.size for name, buffer in buffers.items() if buffer}
+    return {f"resource {name!r}": buffer.size for name, buffer in buffers.items() if buffer}
 
 
 def _owned(dispatchables: Dispatchables) -> dict[str, int]:
@@ -90,7 +90,7 @@ def _owned(dispatchables: Dispatchables) -> dict[str, int]:
 
 
 def _owner(name: str) -> str:
-    return f"inputs that dispatchable {name!r:.60} owns"
+    return f"inputs that dispatchable {name!r} owns"
 
 
 def _copied(dispatchable: Dispatchable, ports: Mapping[str, Any]) -> int:
@@ -109,11 +109,11 @@ def _meanwhile(buffers: Buffers, dispatchables: Dispatchables, commands: Sequenc
     """Yields what is taken at one time and given back, by what takes it."""
     for name, buffer in buffers.items():
         if buffer:
-            yield {f"reading resource {name!r:.60}": buffer.initial.temporary}
+            yield {f"reading resource {name!r}": buffer.initial.temporary}
     for name, dispatchable in _described(dispatchables):
-        yield {f"reading the constants of dispatchable {name!r:.60}": _copied(dispatchable, dispatchable.constants)}
+        yield {f"reading the constants of dispatchable {name!r}": _copied(dispatchable, dispatchable.constants)}
         taken = working_set(dispatchable.desc, {*dispatchable.owned, *dispatchable.constants})
-        yield {f"{part} of dispatchable {name!r:.60}": size for part, size in taken.items()}
+        yield {f"{part} of dispatchable {name!r}": size for part, size in taken.items()}
     for command in commands:
         if isinstance(command, WriteFile):
-            yield {f"writing {command.target!r:.60}": encoding_bytes(command.target, command.dimensions)}
+            yield {f"writing {command.target!r}": encoding_bytes(command.target, command.dimensions)}

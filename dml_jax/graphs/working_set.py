@@ -32,8 +32,8 @@ def check_graph(graph: GraphDesc) -> None:
 def working_set(desc: Computation[Any], owned: Collection[str] = ()) -> dict[str, int]:
     """Estimates the bytes that a computation takes beside its buffers, by what takes them, before it is compiled.
 
-    XLA may need less, as it fuses operators, or more, as some sort or transpose on the way: once it has compiled,
-    `core.memory.program_bytes` knows.
+    XLA may need less, as it fuses operators, or more, as some sort or transpose on the way: what is run is compared
+    again when it is compiled.
 
     Args:
       desc: an operator or a graph.
@@ -77,7 +77,7 @@ def _intermediates(graph: GraphDesc) -> dict[str, int]:
         reads = {} if isinstance(node, Constant) else _sizes(node, node.input_ports())
         here = live + sum(max(0, size - held[graph.edges[name, port]]) for port, size in reads.items())
         if here > max(most.values()):
-            most = {f"intermediates at node {name!r:.60}": here}
+            most = {f"intermediates at node {name!r}": here}
         for port in reads:
             source = graph.edges[name, port]
             unread[source] -= 1

@@ -46,6 +46,9 @@ def test_inputs_and_outputs_without_a_name():
     rule = "every input and output of the graph must have a name, but one has none"
     refused(model([make("Neg", ["x"], ["y"])], {"x": X}, ["y", ""]), rule)
     refused(model([make("Neg", ["x"], ["y"])], {"x": X, "": X}, ["y"]), rule)
+    proto = nested(1, make("Neg", ["x"], ["y"]))
+    proto.graph.node[0].attribute[0].g.output[0].name = ""
+    refused(proto, "then_branch: every output of the graph must have a name, but one has none")
 
 
 @pytest.mark.parametrize("version", [2**40, 2**63 - 1, 0, -1, -(2**63)])

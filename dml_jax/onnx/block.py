@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.errors import InconclusiveDimensionOperation
+from jax.errors import InconclusiveDimensionOperation, JaxRuntimeError
 from onnx import defs
 
 from ..errors import DataTypeError
@@ -130,8 +130,7 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     read = [*values, *(scope[name] for name in step.captured)]
     try:
         if all(value is None or isinstance(value, np.ndarray) for value in read):
-            with jax.ensure_compile_time_eval(), jax.enable_x64(True), np.errstate(all="ignore"):
-                results = [None if r is None else np.asarray(r) for r in _results(step, values, scope)]
+            results = _constants(step, values, scope)
         else:
             results = _results(step, values, scope)
         named = [(i, name) for i, name in enumerate(step.outputs) if name]
@@ -143,6 +142,19 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     except (TypeError, ValueError, IndexError, ArithmeticError, InconclusiveDimensionOperation) as error:
         kind = type(error) if isinstance(error, (OnnxError, DataTypeError)) else OnnxError
         raise kind(f"{step.label}: {error}") from error
+
+
+def _constants(step: Step, values: Sequence[Any], scope: Scope) -> list[np.ndarray | None]:
+    """Returns the outputs of a step whose values are all known.
+
+    Raises:
+      OnnxError: they do not fit in memory.
+    """
+    try:
+        with jax.ensure_compile_time_eval(), jax.enable_x64(True), np.errstate(all="ignore"):
+            return [None if result is None else np.asarray(result) for result in _results(step, values, scope)]
+    except (MemoryError, JaxRuntimeError) as error:
+        raise OnnxError(f"its constant outputs must fit in memory, but {error or 'there is too little'}") from error
 
 
 def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]:

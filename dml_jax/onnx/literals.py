@@ -53,7 +53,7 @@ def _uses_by(step: Step, uses: Uses, products: set[str]) -> Iterator[tuple[str, 
     for block in step.attributes.values():
         if isinstance(block, Block):
             inside = _uses(block.steps, block.outputs)
-            yield from ((name, inside[name]) for name in block.captured)
+            yield from ((name, inside.get(name, set())) for name in block.captured)
     for i, name in enumerate(step.inputs):
         if step.op_type in _ELEMENTWISE:
             is_bias = step.op_type == "Add" and not products.isdisjoint(step.inputs)

@@ -138,6 +138,8 @@ class Reader:
         steps = replace(self, depth=self.depth + 1).steps(graph.node)
         constants = {tensor.name: read_tensor(tensor, self.folder) for tensor in graph.initializer}
         inputs = [info.name for info in graph.input if info.name not in constants]
+        if any(not info.name for info in graph.output):
+            raise OnnxError("every output of the graph must have a name, but one has none")
         return Block.of(inputs, [info.name for info in graph.output], constants, steps)
 
     def _node(self, label: str, proto: NodeProto) -> Node:

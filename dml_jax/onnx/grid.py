@@ -151,7 +151,7 @@ def _law(law: str, n: int, m: int, *rest: Real) -> tuple[Real, Real, Real]:
     return _LAWS[law](n, m, *rest) if m else (0, 0, 1)
 
 
-def _scaled(lengths: Sequence[int], factors: Sequence[Any]) -> tuple[list[float], list[int]]:
+def _scaled(lengths: Sequence[int], factors: Any) -> tuple[list[float], list[int]]:
     """Scales, and the sizes that they make in float32."""
     if not all(0 < factor < inf for factor in factors):
         raise ConstraintError(f"scales must be positive and finite, but they are {[float(f) for f in factors]}")

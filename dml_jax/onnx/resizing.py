@@ -75,7 +75,7 @@ def resize(
     else:
         y = _resampled(data, kernel, grid)
     if law == CROP and (beyond := grid.outside(x.shape)).any():
-        y = jnp.where(beyond, cast(np.float32(extrapolation_value), dtype), y)
+        y = jnp.where(beyond, cast(np.asarray(extrapolation_value, np.float32), dtype), y)
     return y
 
 

@@ -252,3 +252,21 @@ def test_tensors_of_damaged_shapes():
         tensor.dims.extend(dims)
         refused(proto, "tensor 'w'")
     assert numpy_helper.to_array(model([], {}, [], {"w": X}).graph.initializer[0]).size == 2
+
+
+CONSTANTS = {
+    "ConstantOfShape": [np.int64([2**50])],
+    "Range": [np.int64(0), np.int64(2**50), np.int64(1)],
+    "Tile": [X, np.int64([2**50])],
+    "OneHot": [np.int64([1]), np.int64(2**50), np.float32([0, 1])],
+}
+
+
+@pytest.mark.parametrize("op_type", CONSTANTS)
+def test_constants_that_no_memory_holds(op_type):
+    """They are computed while the model is described or traced; petabytes are more than an address may reach."""
+    named = {f"c{i}": array for i, array in enumerate(CONSTANTS[op_type])}
+    proto = model([make(op_type, [*named], ["y"])], {}, ["y"], named)
+    for act in (to_jax(proto), lambda: to_descs(proto)):
+        with pytest.raises(OnnxError, match=f"{op_type} node #0: its constant outputs must fit in memory, but"):
+            act()

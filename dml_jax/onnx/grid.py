@@ -121,22 +121,12 @@ def grid_of(
     if law not in _LAWS:
         raise ConstraintError(f"coordinate_transformation_mode must be one of {', '.join(_LAWS)}, but it is {law!r}")
     along = axes_of("axes", range(len(shape)) if axes is None else axes, len(shape))
-    lengths = [shape[d] for d in along]
-    factors, wanted = (
-        [] if given is None else known(name, given) for name, given in (("scales", scales), ("sizes", sizes))
-    )
-    if (len(factors), len(wanted)) not in ((len(along), 0), (0, len(along))):
-        rule = f"there must be {len(along)} scales or sizes"
-        raise ConstraintError(f"{rule}, but there are {len(factors)} and {len(wanted)}")
-    is_exact, number = len(wanted) > 0, Fraction if len(wanted) else float
-    if is_exact:
-        asked, made = _fitted(lengths, known_ints("sizes", wanted), policy)
-    else:
-        asked, made = _scaled(lengths, factors)
-    for n, m in zip(lengths, made, strict=True):
-        if (n == 0 and m) or not 0 <= m < (LONGEST if n != m else 2**31):
+    asked, made, is_exact = _asked([shape[d] for d in along], scales, sizes, policy)
+    for d, m in zip(along, made, strict=True):
+        if (shape[d] == 0 and m) or not 0 <= m < (LONGEST if m != shape[d] else 2**31):
             rule = "sizes must be in [0, 2**27) where they change, and 0 where x has none"
             raise ConstraintError(f"{rule}, but there is {m}, and x is {tuple(shape)}")
+    number = Fraction if is_exact else float
     starts, ends = _region(law, len(along), roi)
     result: dict[int, Any] = {d: (n, number(1), 0, 0, number(1)) for d, n in enumerate(shape)}
     for d, m, factor, start, end in zip(along, made, asked, starts, ends, strict=True):
@@ -149,6 +139,21 @@ def grid_of(
 def _law(law: str, n: int, m: int, *rest: Real) -> tuple[Real, Real, Real]:
     """Offsets and the scale; any for no elements."""
     return _LAWS[law](n, m, *rest) if m else (0, 0, 1)
+
+
+def _asked(
+    lengths: Sequence[int], scales: Array | None, sizes: Array | None, policy: str
+) -> tuple[Sequence[Real], list[int], bool]:
+    """Returns the scales and the sizes along the dimensions that are resized, and whether sizes are given."""
+    factors, wanted = (
+        [] if given is None else known(name, given) for name, given in (("scales", scales), ("sizes", sizes))
+    )
+    if (len(factors), len(wanted)) not in ((len(lengths), 0), (0, len(lengths))):
+        rule = f"there must be {len(lengths)} scales or sizes"
+        raise ConstraintError(f"{rule}, but there are {len(factors)} and {len(wanted)}")
+    if len(wanted):
+        return *_fitted(lengths, known_ints("sizes", wanted), policy), True
+    return *_scaled(lengths, factors), False
 
 
 def _scaled(lengths: Sequence[int], factors: Any) -> tuple[list[float], list[int]]:

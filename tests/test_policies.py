@@ -37,7 +37,8 @@ def test_every_public_name_exists_and_is_documented(module):
 
 def test_versions_are_those_of_the_metadata():
     stated = re.search(
-        r"Python ([\d.]+) or newer, jax and jaxlib ([\d.]+) or newer but not ([\d.]+) and not ([\d.]+), and numpy ([\d.]+)",
+        r"Python ([\d.]+) or newer, jax and jaxlib ([\d.]+) or newer but not ([\d.]+) and not ([\d.]+), "
+        r"and numpy ([\d.]+)",
         STABILITY,
     )
     python, oldest, *excluded, numpy = stated.groups()

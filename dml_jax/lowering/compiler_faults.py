@@ -3,13 +3,16 @@
 docs/stability.md lists the faults, and tests/test_jaxlib_faults.py says which of them the installed release has.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from .forms import JAXLIB
+from .linear import Move
 
-__all__ = ["unfused_product"]
+__all__ = ["unfused_product", "widened_float4"]
 
 
 def unfused_product(product: jax.Array) -> jax.Array:
@@ -23,3 +26,18 @@ def unfused_product(product: jax.Array) -> jax.Array:
         return product
     type_ = jnp.finfo(product.dtype)
     return lax.reduce_precision(product, type_.nexp, type_.nmant)
+
+
+def widened_float4(move: Move) -> Move:
+    """A move whose transpose is a pad with negative edges, at which XLA:GPU of jaxlib 0.11 ends the process for float4.
+
+    It moves such floats as float32, which holds each of them.
+    """
+
+    def moved(where: Any, *data: jax.Array) -> jax.Array:
+        dtype = data[0].dtype
+        if not jnp.issubdtype(dtype, jnp.floating) or jnp.finfo(dtype).bits >= 8:
+            return move(where, *data)
+        return move(where, *(x.astype(jnp.float32) for x in data)).astype(dtype)
+
+    return moved

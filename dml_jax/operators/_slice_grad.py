@@ -17,6 +17,7 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, numbers, one_per_dimension, representable
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..lowering.compiler_faults import widened_float4
 from ..lowering.narrow import move_narrow
 from ._slicing import window_rules, within_reach
 
@@ -89,7 +90,7 @@ def slice_grad(
     def spread(_: None, gradient: jax.Array) -> jax.Array:
         return lax.pad(lax.rev(gradient, backwards), np.zeros((), gradient.dtype), zeros)
 
-    return move_narrow(spread, None, input_gradient, in_bytes=True)
+    return move_narrow(widened_float4(spread), None, input_gradient, in_bytes=True)
 
 
 def _zeros(n: int, size: int, offset: int, window: int, stride: int) -> tuple[int, int, int]:

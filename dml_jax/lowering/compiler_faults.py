@@ -1,4 +1,4 @@
-"""Workarounds of XLA's faults that would change results, for the releases of jaxlib that have them.
+"""Workarounds of XLA's faults that would change results or end the process; those that cost time, by release of jaxlib.
 
 docs/stability.md lists the faults, and tests/test_jaxlib_faults.py says which of them the installed release has.
 """

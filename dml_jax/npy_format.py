@@ -1,4 +1,4 @@
-"""Reader of .npy files: the header is checked, also against the size of the file, before anything is mapped or made."""
+"""Reader and writer of .npy files: a header is checked, also against the size of the file, before anything is mapped."""
 
 import io
 import os
@@ -12,7 +12,7 @@ import numpy as np
 from .errors import ConstraintError, DataTypeError, describe
 from .regular_files import open_regular
 
-__all__ = ["NpyHeader", "load_npy", "map_npy", "read_array", "read_header"]
+__all__ = ["NpyHeader", "header_bytes", "load_npy", "map_npy", "npy_pieces", "read_array", "read_header"]
 
 LONGEST_HEADER = 2**16  # bytes; version 1.0 has none that is longer
 MOST_DIMENSIONS = 64  # of NumPy's arrays
@@ -137,3 +137,21 @@ def _check_shape(shape: Any, itemsize: int) -> None:
 
 def _refuse(fact: str, error: type[ConstraintError] = ConstraintError) -> NoReturn:
     raise error(f"must be a .npy file of numbers, but {fact}")
+
+
+# Writing.
+
+
+def header_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Returns the header of a .npy file as `numpy.save` writes it; every leading size gives the same length."""
+    stream = io.BytesIO()
+    # numpy.save has no name for the others, and for float8_e5m2 one that numpy.load does not know.
+    descr = dtype.str if np.dtype(dtype.type).isbuiltin == 1 else f"<V{dtype.itemsize}"
+    np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+def npy_pieces(array: np.ndarray) -> tuple[bytes, memoryview]:
+    """Returns what `numpy.save` writes of an array, the header and the elements; those of a C-ordered one in place."""
+    elements = np.asarray(array, order="C").reshape(-1).view(np.uint8)
+    return header_bytes(array.dtype, array.shape), elements.data

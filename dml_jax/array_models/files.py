@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..batch.npy import npy_pieces
 from ..errors import ConstraintError, suggestion
 from ..files import write_whole
-from ..npy_format import load_npy
+from ..npy_format import load_npy, npy_pieces
 
 __all__ = ["assigned", "read_array", "targets", "write_arrays"]
 

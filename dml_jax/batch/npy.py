@@ -1,8 +1,7 @@
-"""`NpyFile`: a .npy file as an input of a batch; and the headers of outputs."""
+"""`NpyFile`: a .npy file as an input of a batch."""
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +10,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.lib.format import write_array_header_1_0
 
 from ..errors import ConstraintError, DataTypeError
 from ..npy_format import NpyHeader, load_npy, read_header
 from .errors import BatchError
 
-__all__ = ["NpyFile", "header_bytes", "load_whole", "streamed_header"]
+__all__ = ["NpyFile", "load_whole", "streamed_header"]
 
 
 @dataclass(frozen=True)
@@ -76,21 +74,6 @@ def _named(path: Path, stored: np.dtype, asked: Any) -> np.dtype:
     if np.dtype(asked).itemsize != stored.itemsize:
         raise BatchError(f"{what}, and {np.dtype(asked)} has {np.dtype(asked).itemsize}")
     return np.dtype(asked)
-
-
-def header_bytes(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """Returns the header of a .npy file as `numpy.save` writes it; every leading size gives the same length."""
-    stream = io.BytesIO()
-    # numpy.save has no name for the others, and for float8_e5m2 one that numpy.load does not know.
-    descr = dtype.str if np.dtype(dtype.type).isbuiltin == 1 else f"<V{dtype.itemsize}"
-    write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
-    return stream.getvalue()
-
-
-def npy_pieces(array: np.ndarray) -> tuple[bytes, memoryview]:
-    """Returns what `numpy.save` writes of an array, the header and the elements; those of a C-ordered one in place."""
-    elements = np.asarray(array, order="C").reshape(-1).view(np.uint8)
-    return header_bytes(array.dtype, array.shape), elements.data
 
 
 def load_whole(given: NpyFile) -> np.ndarray:

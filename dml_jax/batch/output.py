@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ..npy_format import header_bytes
 from ..regular_files import open_regular
 from .errors import BatchError, os_errors_told
 from .fsync import append, begin_writing_back, sync_data, sync_folder, write_at
-from .npy import header_bytes
 
 __all__ = ["Partial", "create", "file_size", "is_output", "job_of", "partial_path", "token_of"]
 

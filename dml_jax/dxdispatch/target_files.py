@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..batch.npy import npy_pieces
 from ..errors import ConstraintError
+from ..npy_format import npy_pieces
 from .pictures import ENCODING_BYTES, PICTURES, encode_picture, picture_shape
 from .resources import Buffer
 

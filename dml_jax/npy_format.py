@@ -1,4 +1,4 @@
-"""Reader and writer of .npy files: a header is checked, also against the size of the file, before anything is mapped."""
+"""Reader and writer of .npy files: a header is checked, also against the size of its file, before data are mapped."""
 
 import io
 import os

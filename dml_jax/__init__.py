@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .graphs.expression import Expression as Expression
     from .graphs.parts import Constant as Constant
     from .graphs.picture import draw_graph as draw_graph
-    from .lowering.forms import use_form as use_form
+    from .lowering.select import use_form as use_form
     from .operators import *
 
 __version__ = "1.0.0"

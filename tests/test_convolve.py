@@ -13,8 +13,8 @@ from checks import sampled
 
 import dml_jax
 from dml_jax.lowering import convolve as module
-from dml_jax.lowering.convolve import by_columns, by_groups, by_taps, convolve, form_on_cpu, plain
-from dml_jax.lowering.windows import Windows
+from dml_jax.lowering.plain.convolution import by_columns, by_groups, by_taps, convolve, form_on_cpu, plain
+from dml_jax.lowering.plain.windows import Windows
 
 SIZES = (11, 9, 7)
 

@@ -13,12 +13,12 @@ from checks import assert_same_bits
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from dml_jax.lowering.device_count import by_devices
+from dml_jax.lowering.primitive import by_target
 
 
 def times_devices(x):
     """An array times the number of devices that the function is told."""
-    return by_devices(lambda devices: lambda x: x * devices, lambda _: lambda x: x)(x)
+    return by_target(lambda target: lambda _, x: x * target.devices, lambda _, x: x)(None, x)
 
 
 def mesh_of(shape, kind=AxisType.Auto):

@@ -32,7 +32,7 @@ from dml_jax.lowering import (
 )
 from dml_jax.lowering import forms as choice
 from dml_jax.lowering import strided as views
-from dml_jax.lowering.blocks import Blocks
+from dml_jax.lowering.plain.blocks import Blocks
 
 pytestmark = pytest.mark.device
 

@@ -12,9 +12,9 @@ from jax import lax
 from ..core.computation import Computation
 from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
-from ..lowering.forms import forced_form
-from ..lowering.scatter import copies_table
-from ..lowering.strided_writes import in_storage_order, update
+from ..lowering.forced import forced_form
+from ..lowering.plain.scatter import copies_table
+from ..lowering.plain.strided_writes import in_storage_order, update
 
 __all__ = ["BufferSpec", "Program"]
 

@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh, reshard
 
 from ..errors import DataTypeError, describe, message
-from ..lowering.bits import is_key
+from ..lowering.values.bits import is_key
 from .exact import Real
 from .rules import check, integer_indices
 

@@ -9,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..lowering.bits import carry_bits, hide_constant, index_dtype, is_narrow
-from ..lowering.forms import forced_form
-from ..lowering.gather import Read, gather_slices
-from ..lowering.reduce import reduce_slices
-from ..lowering.rows import Write
-from ..lowering.scatter import scatter_slices
-from ..lowering.shards import TableShards, known_shards
-from ..lowering.slices import Slices
+from ..lowering.partition import TableShards, known_shards
+from ..lowering.plain.gather import Read, gather_slices
+from ..lowering.plain.reduce import reduce_slices
+from ..lowering.plain.rows import Write
+from ..lowering.plain.scatter import scatter_slices
+from ..lowering.plain.slices import Slices
+from ..lowering.values.bits import carry_bits, hide_constant, index_dtype, is_narrow
 from .promises import Promises, show_indices
 from .rules import Operands, Rule, custom, one_of
 
@@ -98,7 +97,7 @@ def read(
         of = shards.operands
         how = replace(how, shards=TableShards(of["input"], of["indices"], shards.output))
     indices = show_indices(indices, input.shape, how.transpose)
-    values = gather_slices(indices, input, how, forced_form())
+    values = gather_slices(indices, input, how)
     if mode != "fill":
         return values
     inside = jnp.all((indices >= 0) & (indices < _row(sizes, indices)), axis=-1)
@@ -145,8 +144,8 @@ def write(
         how = replace(how, shards=TableShards(of["input"], of["indices"], of["updates"]))
     indices = show_indices(indices, input.shape, how)
     if reduction is None:
-        return scatter_slices(indices, input, updates, how, forced_form())
-    return reduce_slices(indices, input, updates, how, reduction, forced_form())
+        return scatter_slices(indices, input, updates, how)
+    return reduce_slices(indices, input, updates, how, reduction)
 
 
 def resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:

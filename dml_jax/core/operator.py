@@ -7,7 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from ..lowering.forms import forcing
+from ..lowering.forced import forcing
 from .arguments import check_compiled
 from .fill_value import KnownNumber
 from .kinds import Kind, kinds_of

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.checkify import debug_check
 
-from ..lowering.gather import read_of
-from ..lowering.rows import Rows, Write
-from ..lowering.seen import show_to_checkify
+from ..lowering.plain.gather import read_of
+from ..lowering.plain.rows import Rows, Write
+from ..lowering.values.checkify_only import show_to_checkify
 from .arguments import as_flag
 
 __all__ = ["Promises", "as_promises", "show_indices"]

@@ -27,7 +27,7 @@ from functools import update_wrapper
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
-from ..lowering.forms import forced_form
+from ..lowering.forced import forced_form
 from .arguments import CONCRETE
 from .kinds import Kind
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 import jax.numpy as jnp
 
 from ..errors import DataTypeError
-from ..lowering.bits import is_key
+from ..lowering.values.bits import is_key
 from .arguments import as_name
 from .rules import Operands, Rule, one_of
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..lowering.forms import forced_form
-from ..lowering.strided import view
-from ..lowering.strided_writes import in_storage_order, place
+from ..lowering.forced import forced_form
+from ..lowering.plain.strided import view
+from ..lowering.plain.strided_writes import in_storage_order, place
 from ..strides.layout import Layout
 from .tensor import TensorDesc, packed_strides
 

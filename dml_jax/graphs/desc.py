@@ -17,7 +17,7 @@ from ..core.feature_level import NEWEST, FeatureLevel
 from ..core.stored import StoredTensor, as_words
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message
-from ..lowering.forms import forced_form, forcing
+from ..lowering.forced import forced_form, forcing
 from .parts import Constant, Edges, Nodes, Port
 from .rules import Wiring, faults
 from .values import See, constant_value, reinterpret, view_as

@@ -14,7 +14,7 @@ from jax import lax
 
 from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
-from ..lowering.bits import hide_constant
+from ..lowering.values.bits import hide_constant
 from .parts import Constant
 
 __all__ = ["See", "constant_value", "reinterpret", "view_as"]

@@ -1,24 +1,20 @@
 """Which form of a movement runs on which platform, and how to force one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
-import jaxlib.version
-from jax import lax
 
-from ..errors import ConstraintError
-from .device_count import by_devices
+from .forced import forced_form, forcing
+from .primitive import Target, by_target
+from .select import known_bytes, shapes_of, use_form, watch_choices
+from .values.compiler_faults import JAXLIB
 
 __all__ = [
     "FORMS",
     "JAXLIB",
     "Choice",
-    "Chosen",
     "Form",
     "Options",
     "choose_anywhere",
@@ -34,8 +30,6 @@ __all__ = [
 
 SMALL = 2**17  # bytes, read and written
 
-_MAJOR, _MINOR, *_ = jaxlib.version.__version__.split(".")
-JAXLIB = 1000 * int(_MAJOR) + int(_MINOR)  # 12 of jaxlib 0.12.1
 
 # `where` (indices or None) and data of one dtype to what the plain form makes of them, bit for bit.
 Form = Callable[..., jax.Array]
@@ -132,56 +126,6 @@ FORMS: Mapping[FormName, str] = {
     "flag_words": "of every 32 flags the first one that is left is written, until none is",
 }
 
-_FORCED: ContextVar[str | None] = ContextVar("form", default=None)
-_WATCHED: ContextVar[list["Chosen"] | None] = ContextVar("watched", default=None)
-
-
-@contextmanager
-def use_form(name: FormName) -> Iterator[None]:
-    """Forces one form of every operator traced inside, on every platform: for measuring, and as a way out.
-
-    A form is how XLA moves the data, never what arrives; sums of floats may differ in their last bits. Where the named
-    one does not apply, the plain one runs.
-    A function that jax.jit has compiled before keeps the form that it has.
-
-    Args:
-      name: "plain", "words", "tiles", "element_tiles", "double_words", "joined", "summed", "split", "apart",
-        "matrices", "matrices_apart", "axis_last", "rows_first", "halved", "ranges", "concatenated", "gathered",
-        "fanned_out", "flattened", "bounded", "indices_first", "copied", "branched", "panels", "integers" or "windowed";
-        of what adds up, such as gradients of gathers, "inverse", "copies", "runs", "sampled", "filled", "hottest",
-        "parts", "wide", "chunks", "pulled", "numbered", "row_by_row", "turned" or "triangles"; of what is greatest,
-        "rounds" or "blocks"; of what is not zero, "flag_words".
-
-    Raises:
-      ConstraintError: another name.
-
-    Example:
-      >>> import numpy as np, dml_jax
-      >>> with dml_jax.use_form("plain"):
-      ...     print(dml_jax.space_to_depth(np.uint8([[[1, 2], [3, 4]]]), 2).ravel())
-      [1 2 3 4]
-
-    Source: none; DirectML's drivers choose for themselves.
-    """
-    if name not in FORMS:
-        raise ConstraintError(f"use_form: name must be one of {', '.join(map(repr, FORMS))}, but it is {name!r}.")
-    with forcing(name):
-        yield
-
-
-@contextmanager
-def forcing(name: str | None) -> Iterator[None]:
-    """Forces a form that exists, or with None the choice by the tables."""
-    token = _FORCED.set(name)
-    try:
-        yield
-    finally:
-        _FORCED.reset(token)
-
-
-# The name given to the innermost `use_form`; None outside. Every call asks: a function would take 1 % of a small one.
-forced_form: Callable[[], str | None] = _FORCED.get
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -205,24 +149,6 @@ class Choice:
         return all(case[field] in allowed for field, allowed in self.where.items())
 
 
-class Chosen(NamedTuple):
-    """What a table said: the row of each platform that has one, and the fields of the case that it is about."""
-
-    rows: Mapping[str, Choice]
-    case: Mapping[str, Any]
-
-
-@contextmanager
-def watch_choices() -> Iterator[list[Chosen]]:
-    """Collects what tables choose for whatever is lowered inside, so that each row can be measured."""
-    seen: list[Chosen] = []
-    token = _WATCHED.set(seen)
-    try:
-        yield seen
-    finally:
-        _WATCHED.reset(token)
-
-
 def choose_form(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> Form:
     """The forced form, or what the table chooses on each platform, for the devices of the program; no derivative.
 
@@ -234,19 +160,14 @@ def choose_form(options: Callable[[int], Options], table: Sequence[Choice], forc
       forced: the name of a form, or None.
     """
 
-    def form(where: Any, *data: jax.Array) -> jax.Array:
-        leaves, tree = jax.tree.flatten((where, *data))
+    def plain(where: Any, *data: jax.Array) -> jax.Array:
+        return options(1)[0]["plain"](where, *data)
 
-        def of_leaves(form: Form) -> Form:
-            return lambda *leaves: form(*jax.tree.unflatten(tree, leaves))
+    def of_target(target: Target) -> Form:
+        forms, case = options(target.devices)
+        return _pick(forms, table, case, forced, target.platform)
 
-        def by_number(devices: int) -> Form:
-            forms, case = options(devices)
-            return of_leaves(choose_anywhere(forms, table, case, forced))
-
-        return by_devices(by_number, lambda devices: of_leaves(options(devices)[0]["plain"]))(*leaves)
-
-    return form
+    return by_target(of_target, plain)
 
 
 def is_plain(options: Callable[[int], Options], table: Sequence[Choice], forced: str | None) -> bool:
@@ -260,28 +181,24 @@ def choose_anywhere(
 ) -> Form:
     """The same of forms that any number of devices run; it has the derivatives that they have."""
     plain = forms["plain"]
+    if all(_pick(forms, table, case, forced, platform) is plain for platform in ("cpu", "cuda")):
+        return plain
+
+    def of_target(target: Target) -> Form:
+        chosen = _pick(forms, table, case, forced, target.platform)
+        return lambda _, *data: chosen(*data)
+
+    return lambda *data: by_target(of_target, lambda _, *data: plain(*data))(None, *data)
+
+
+def _pick(
+    forms: Mapping[str, Form], table: Sequence[Choice], case: Mapping[str, Any], forced: str | None, platform: str
+) -> Form:
+    plain = forms["plain"]
     if forced is not None:
         return forms.get(forced, plain)
     if case["bytes"] < SMALL:
         return plain
     case = {**case, "jaxlib": JAXLIB}
-    rows = {row.platform: row for row in reversed(table) if row.form in forms and row.applies(case)}
-    if (seen := _WATCHED.get()) is not None:
-        seen.append(Chosen(rows, case))
-    by_platform = {platform: forms[row.form] for platform, row in rows.items()}
-    return _by_platform({"default": plain, **by_platform}) if by_platform else plain
-
-
-def shapes_of(*arrays: Any) -> Sequence[Any]:
-    """Shapes and types, which outlive a trace, of arrays that do not."""
-    return [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
-
-
-def known_bytes(*arrays: Any) -> int:
-    """How many bytes arrays, or what a jax.ShapeDtypeStruct describes, have together; 0 while a size is symbolic."""
-    known = all(isinstance(n, int) for array in arrays for n in array.shape)
-    return sum(prod(array.shape) * array.dtype.itemsize for array in arrays) if known else 0
-
-
-def _by_platform(forms: Mapping[str, Form]) -> Form:
-    return lambda *operands: lax.platform_dependent(*operands, **forms)
+    rows = [row for row in table if row.platform == platform and row.form in forms and row.applies(case)]
+    return forms[rows[0].form] if rows else plain

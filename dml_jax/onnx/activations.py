@@ -11,9 +11,9 @@ from jax import lax, nn
 
 from ..core.activation import Activation
 from ..errors import ConstraintError
-from ..lowering.along import compute_along
-from ..lowering.extremes import place_of_extreme
-from ..lowering.wide_types import wide_type
+from ..lowering.plain.min_max import place_of_extreme
+from ..lowering.plain.softmax import compute_along
+from ..lowering.values.accumulation_types import wide_type
 from ..operators import activate
 from .arrange import axis_of
 from .values import Array, Operators, float_for, on_device

@@ -6,8 +6,8 @@ from jax import lax
 
 from .. import operators
 from ..errors import ConstraintError
-from ..lowering.compiler_faults import unfused_product
-from ..lowering.wide_types import wide_type
+from ..lowering.values.accumulation_types import wide_type
+from ..lowering.values.compiler_faults import unfused_product
 from .elementwise import add
 from .values import Array, Operators, arrays, on_device
 

@@ -11,7 +11,7 @@ from jax import lax
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from ..lowering.bits import carry_bits
+from ..lowering.values.bits import carry_bits
 from ..operators import fill_value_constant, fill_value_sequence, select
 from ..operators import join as dml_join
 from ..operators import pad as dml_pad

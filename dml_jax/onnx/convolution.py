@@ -4,7 +4,7 @@ from typing import Any
 
 from .. import operators
 from ..errors import ConstraintError
-from ..lowering.convolve import convolve
+from ..lowering.plain.convolution import convolve
 from .elementwise import add
 from .values import Array, Operators, on_device
 from .windows import padding, per_dimension, windows_of

@@ -11,7 +11,7 @@ from jax import lax
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from ..lowering.wide_types import wide_type
+from ..lowering.values.accumulation_types import wide_type
 from .values import Array, Operators, arrays, float_for, on_device
 
 __all__ = ["OPERATORS", "add", "divide", "limited", "multiply", "subtract"]

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..errors import ConstraintError
-from ..lowering.compiler_faults import unfused_product
-from ..lowering.wide_types import wide_type
+from ..lowering.values.accumulation_types import wide_type
+from ..lowering.values.compiler_faults import unfused_product
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "det", "einsum"]

@@ -10,7 +10,7 @@ from jax import lax
 
 from .. import operators
 from ..errors import ConstraintError
-from ..lowering.wide_types import wide_type
+from ..lowering.values.accumulation_types import wide_type
 from .values import Array, Operators, arrays, known, on_device
 
 __all__ = [

@@ -11,9 +11,9 @@ from jax import lax
 
 from .. import operators
 from ..errors import ConstraintError
-from ..lowering.extremes import extreme
-from ..lowering.wide_types import wide_type
-from ..lowering.windows import Windows
+from ..lowering.plain.min_max import extreme
+from ..lowering.plain.windows import Windows
+from ..lowering.values.accumulation_types import wide_type
 from .values import Array, Operators, on_device
 from .windows import rounded_up, windows_of
 

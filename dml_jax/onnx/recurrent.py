@@ -15,8 +15,8 @@ from jax import lax
 
 from ..core.activation import Activation
 from ..errors import ConstraintError
-from ..lowering.linear import varying_alike
-from ..lowering.wide_types import wide_type
+from ..lowering.primitive import varying_alike
+from ..lowering.values.accumulation_types import wide_type
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "gru", "lstm", "rnn"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.sharding import Dims, has_mesh, on_mesh
 from ..errors import ConstraintError, DataTypeError
-from ..lowering.taps import Taps, linear_taps, sample
+from ..lowering.plain.resampling import Taps, linear_taps, sample
 from ..operators import cast, resample
 from .grid import CROP, Grid, Positions, grid_of
 from .values import Array, Operators, known, on_device

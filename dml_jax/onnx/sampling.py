@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError
-from ..lowering.wide_types import wide_type
+from ..lowering.values.accumulation_types import wide_type
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "grid_sample"]

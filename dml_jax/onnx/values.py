@@ -9,7 +9,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError, DataTypeError
-from ..lowering.bits import carry_bits
+from ..lowering.values.bits import carry_bits
 from .errors import NotConstantError
 
 __all__ = [

@@ -20,8 +20,8 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, same_sizes
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..lowering.along import compute_along
-from ..lowering.wide_types import narrow_apart, wide_type
+from ..lowering.plain.softmax import compute_along
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._elementwise import elementwise
 
 __all__ = [

@@ -25,7 +25,7 @@ from ..core.support import (
     Support,
     levels,
 )
-from ..lowering.wide_types import narrow_apart, wide_type
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._elementwise import elementwise
 
 __all__ = ["ElementWiseAdd1Desc", "ElementWiseAddDesc", "add"]

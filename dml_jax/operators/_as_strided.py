@@ -10,8 +10,8 @@ from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, representable
 from ..core.sharding import Dims
-from ..lowering.forms import forced_form
-from ..lowering.strided import view
+from ..lowering.forced import forced_form
+from ..lowering.plain.strided import view
 from ..strides.layout import Layout
 from ._strides import BUFFER, INSIDE, lengths, not_negative, sizes_of
 

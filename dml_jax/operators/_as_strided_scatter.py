@@ -10,8 +10,8 @@ from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, custom, same_dtype
 from ..core.sharding import Dims
-from ..lowering.forms import forced_form
-from ..lowering.strided_writes import update
+from ..lowering.forced import forced_form
+from ..lowering.plain.strided_writes import update
 from ..strides.injective import collision
 from ..strides.layout import Layout
 from ._strides import BUFFER, INSIDE, lengths, not_negative, sizes_of

@@ -17,9 +17,9 @@ from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Rule, floats
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
-from ..lowering.wide_types import narrow_apart, wide_type
-from ..lowering.window_sums import sum_windows
-from ..lowering.windows import Windows
+from ..lowering.plain.window_sums import sum_windows
+from ..lowering.plain.windows import Windows
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._pooling import dims_of, pooling_rules, pooling_struct_rules
 from ._sliding import FieldInts, sliding
 

@@ -16,8 +16,8 @@ from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, message
-from ..lowering.blocks import Blocks
-from ..lowering.depth_space import rearrange
+from ..lowering.plain.blocks import Blocks
+from ..lowering.plain.depth_space import rearrange
 
 __all__ = [
     "ORDERS",

@@ -19,9 +19,9 @@ from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
 from ..core.support import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
 from ..errors import DataTypeError
-from ..lowering.bits import hide_constant, is_key, is_not_zero
-from ..lowering.linear import linear
-from ..lowering.wide_types import narrow_apart
+from ..lowering.primitive import linear
+from ..lowering.values.accumulation_types import narrow_apart
+from ..lowering.values.bits import hide_constant, is_key, is_not_zero
 
 __all__ = ["CastDesc", "cast"]
 

@@ -23,8 +23,8 @@ from ..core.struct_rules import held, type_of
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
 from ..errors import DataTypeError
-from ..lowering.bits import is_key
-from ..lowering.wide_types import narrow_apart, wide_type
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..lowering.values.bits import is_key
 from ._elementwise import elementwise
 from ._identity import identity
 

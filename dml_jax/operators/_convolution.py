@@ -37,9 +37,9 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.convolve import convolve, convolve_back
-from ..lowering.wide_types import narrow_apart, wide_type, widen_apart
-from ..lowering.windows import Windows
+from ..lowering.plain.convolution import convolve, convolve_back
+from ..lowering.plain.windows import Windows
+from ..lowering.values.accumulation_types import narrow_apart, wide_type, widen_apart
 
 __all__ = ["ConvolutionDesc", "ConvolutionDirection", "ConvolutionMode", "convolution"]
 

@@ -16,7 +16,7 @@ from ..core.operator import operator
 from ..core.rules import Rule
 from ..core.support import Support
 from ..core.tensor import TensorDesc
-from ..lowering.cumulative import PRODUCT, accumulate
+from ..lowering.plain.cumulative import PRODUCT, accumulate
 from ._cumulative import RULES, STRUCT_RULES, dims_of, since
 
 __all__ = ["CumulativeProductDesc", "cumulative_product"]

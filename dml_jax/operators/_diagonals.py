@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..lowering.bits import index_dtype
-from ..lowering.narrow import move_narrow
+from ..lowering.plain.narrow import move_narrow
+from ..lowering.values.bits import index_dtype
 
 __all__ = ["filled"]
 

@@ -21,8 +21,8 @@ from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.fills import can_fan_out, fill, fill_fanned_out
-from ..lowering.narrow import move_narrow
+from ..lowering.plain.fill import can_fan_out, fill, fill_fanned_out
+from ..lowering.plain.narrow import move_narrow
 
 __all__ = ["FillValueConstantDesc", "fill_value_constant"]
 

@@ -26,7 +26,7 @@ from ..core.struct_rules import held, type_of
 from ..core.support import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc, packed_strides
 from ..errors import DataTypeError
-from ..lowering.bits import index_dtype
+from ..lowering.values.bits import index_dtype
 
 __all__ = ["FillValueSequenceDesc", "fill_value_sequence"]
 

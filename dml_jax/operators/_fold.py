@@ -17,8 +17,8 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
 from ..core.support import Support
-from ..lowering.unfold import fold_windows
-from ..lowering.windows import Windows
+from ..lowering.plain.unfold import fold_windows
+from ..lowering.plain.windows import Windows
 from ._sliding import FieldInts, columns_of, function_rules, judged, sliding, struct_rules, support_of
 
 __all__ = ["FoldDesc", "fold"]

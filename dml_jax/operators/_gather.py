@@ -19,7 +19,7 @@ from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank,
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank, dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
 from ..core.support import Support
-from ..lowering.slices import Slices
+from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherDesc", "gather"]
 

@@ -18,7 +18,7 @@ from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank,
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import Support
-from ..lowering.slices import Slices
+from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherElementsDesc", "gather_elements"]
 

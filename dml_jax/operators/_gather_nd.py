@@ -18,7 +18,7 @@ from ..core.promises import Promises
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank
 from ..core.sharding import Dims
 from ..core.support import Support
-from ..lowering.slices import Slices
+from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherND1Desc", "GatherNDDesc", "gather_nd"]
 

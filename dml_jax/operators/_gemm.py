@@ -31,8 +31,8 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.compiler_faults import unfused_product
-from ..lowering.wide_types import narrow_apart, wide_type
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..lowering.values.compiler_faults import unfused_product
 
 __all__ = ["GemmDesc", "MatrixTransform", "gemm"]
 

@@ -18,7 +18,7 @@ from ..core.sharding import Dims
 from ..core.small_structs import ScaleBias
 from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
-from ..lowering.bits import is_key
+from ..lowering.values.bits import is_key
 from ._cast import cast
 
 __all__ = ["ElementWiseIdentityDesc", "identity"]

@@ -19,9 +19,9 @@ from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
-from ..lowering.bits import as_bits
-from ..lowering.forms import known_bytes
-from ..lowering.narrow import move_narrow
+from ..lowering.plain.narrow import move_narrow
+from ..lowering.select import known_bytes
+from ..lowering.values.bits import as_bits
 
 __all__ = ["JoinDesc", "join"]
 

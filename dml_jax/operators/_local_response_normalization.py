@@ -16,9 +16,9 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, floats, minimum_rank, numbers, same_sizes
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
-from ..lowering.wide_types import narrow_apart, wide_type
-from ..lowering.window_sums import sum_windows
-from ..lowering.windows import Windows
+from ..lowering.plain.window_sums import sum_windows
+from ..lowering.plain.windows import Windows
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
 __all__ = ["LocalResponseNormalizationDesc", "local_response_normalization"]
 

@@ -21,13 +21,13 @@ from ..core.operator import operator
 from ..core.promises import Promises
 from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
-from ..lowering.forms import forced_form
-from ..lowering.ranks import order
-from ..lowering.slices import Slices
-from ..lowering.unfold import unfold_axis
-from ..lowering.window_maxima import greatest_in_windows, least_number, pick_in_windows
-from ..lowering.window_parts import have_parts, have_phases
-from ..lowering.windows import Windows
+from ..lowering.forced import forced_form
+from ..lowering.plain.slices import Slices
+from ..lowering.plain.unfold import unfold_axis
+from ..lowering.plain.window_maxima import greatest_in_windows, least_number, pick_in_windows
+from ..lowering.plain.window_parts import have_parts, have_phases
+from ..lowering.plain.windows import Windows
+from ..lowering.values.sort_keys import order
 from ._pooling import dims_of, pooling_rules, pooling_struct_rules
 from ._sliding import FieldInts, sliding
 

@@ -20,7 +20,7 @@ from ..core.promises import Promises
 from ..core.rules import Operands, Rule, each_at_least, integer_indices, numbers, representable, same_sizes
 from ..core.sharding import Dims
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
-from ..lowering.slices import Slices
+from ..lowering.plain.slices import Slices
 
 __all__ = ["MaxUnpoolingDesc", "max_unpooling"]
 

@@ -18,8 +18,8 @@ from ..core.operator import operator
 from ..core.rules import Law, Operands, Rule, custom, numbers, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import RANKS_4_TO_5, UP_TO_32_BITS, Support
-from ..lowering.bits import is_not_zero
-from ..lowering.compaction import numbers_set
+from ..lowering.plain.nonzero import numbers_set
+from ..lowering.values.bits import is_not_zero
 
 __all__ = ["NonzeroCoordinatesDesc", "nonzero_coordinates"]
 

@@ -31,9 +31,9 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
-from ..lowering.fills import fan_out
-from ..lowering.narrow import move_narrow
-from ..lowering.wide_types import narrow_apart, wide_type
+from ..lowering.plain.fill import fan_out
+from ..lowering.plain.narrow import move_narrow
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
 __all__ = ["OneHotDesc", "one_hot"]
 

@@ -34,9 +34,9 @@ from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.narrow import move_narrow
-from ..lowering.padding import pad_with_copies
-from ..lowering.windowed import fits_windows, pad_in_windows
+from ..lowering.cpu.windowed_pad import fits_windows, pad_in_windows
+from ..lowering.plain.narrow import move_narrow
+from ..lowering.plain.pad import pad_with_copies
 
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]
 

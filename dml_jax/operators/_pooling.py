@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
-from ..lowering.windows import Windows
+from ..lowering.plain.windows import Windows
 from ._sliding import function_rules, struct_rules
 
 __all__ = ["dims_of", "pooling_rules", "pooling_struct_rules"]

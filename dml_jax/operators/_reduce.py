@@ -24,9 +24,9 @@ from ..core.sharding import Dims
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.tensor import TensorDesc
 from ..errors import DataTypeError
-from ..lowering.bits import is_key
-from ..lowering.extremes import End, extreme, place_of_extreme
-from ..lowering.totals import total
+from ..lowering.plain.min_max import End, extreme, place_of_extreme
+from ..lowering.plain.sums import total
+from ..lowering.values.bits import is_key
 
 __all__ = ["ReduceDesc", "ReduceFunction", "reduce"]
 

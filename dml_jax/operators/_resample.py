@@ -21,7 +21,7 @@ from ..core.rules import Operands, Rule, custom, each_at_least, one_of, one_per_
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.taps import Taps, linear_taps, nearest_taps, positions, sample
+from ..lowering.plain.resampling import Taps, linear_taps, nearest_taps, positions, sample
 
 __all__ = ["InterpolationMode", "Resample1Desc", "Resample2Desc", "Resample3Desc", "ResampleDesc", "resample"]
 

@@ -20,12 +20,11 @@ from ..core.rules import Operands, Rule, axis_of, custom, integer_indices, minim
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support
-from ..lowering.bits import index_dtype
-from ..lowering.forms import forced_form
-from ..lowering.gather import Read, reading
-from ..lowering.linear import linear
-from ..lowering.shards import TableShards, known_shards
-from ..lowering.slices import Slices
+from ..lowering.partition import TableShards, known_shards
+from ..lowering.plain.gather import Read, reading
+from ..lowering.plain.slices import Slices
+from ..lowering.primitive import linear
+from ..lowering.values.bits import index_dtype
 
 __all__ = ["ReverseSubsequencesDesc", "reverse_subsequences"]
 
@@ -99,7 +98,7 @@ def reverse_subsequences(
     how = Read(Slices(array.ndim, (axis,), others, others), "promise_in_bounds", computed=True)
     if shards := known_shards():  # each element has an index of its own
         how = replace(how, shards=TableShards(*[shards.output] * 3))
-    read = reading(how, forced_form())
+    read = reading(how)
 
     def back(indices: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> list[jax.Array]:
         return [read(indices, cotangent)]  # what is reversed twice is what it was

@@ -36,8 +36,8 @@ from ..core.sharding import Dims
 from ..core.struct_rules import right_aligned
 from ..core.support import FLOATS, RANK_4, Support
 from ..core.tensor import TensorDesc
-from ..lowering.linear import varying_alike
-from ..lowering.wide_types import narrow_apart, wide_type
+from ..lowering.primitive import varying_alike
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
 __all__ = ["RecurrentNetworkDirection", "RnnDesc", "rnn"]
 

@@ -19,7 +19,7 @@ from ..core.reductions import REDUCIBLE, REDUCTION, ReductionName
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import Support
-from ..lowering.slices import Slices
+from ..lowering.plain.slices import Slices
 
 __all__ = ["ScatterNDDesc", "scatter_nd"]
 

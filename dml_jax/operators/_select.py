@@ -18,7 +18,7 @@ from ..core.rules import Operands, Rule, same_dtype, same_sizes
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..errors import DataTypeError
-from ..lowering.bits import carry_bits
+from ..lowering.values.bits import carry_bits
 
 __all__ = ["ElementWiseIfDesc", "select"]
 

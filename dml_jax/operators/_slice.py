@@ -18,8 +18,8 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, one_per_dimension, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..lowering.linear import Move
-from ..lowering.narrow import move_narrow, per_word
+from ..lowering.plain.narrow import move_narrow, per_word
+from ..lowering.primitive import Move
 from ._slicing import window_rules, within_reach
 
 __all__ = ["Slice1Desc", "SliceDesc", "slice"]

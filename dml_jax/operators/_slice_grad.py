@@ -17,8 +17,8 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, numbers, one_per_dimension, representable
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..lowering.compiler_faults import widened_float4
-from ..lowering.narrow import move_narrow
+from ..lowering.plain.narrow import move_narrow
+from ..lowering.values.compiler_faults import widened_float4
 from ._slicing import window_rules, within_reach
 
 __all__ = ["SliceGradDesc", "slice_grad"]

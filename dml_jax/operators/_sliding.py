@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from ..core.fields import counted_by
 from ..core.rules import Operands, Rule, custom, each_at_least, numbers, sizes_follow
 from ..core.support import ALL_TYPES, Support, levels
-from ..lowering.windows import Windows
+from ..lowering.plain.windows import Windows
 
 __all__ = ["FieldInts", "columns_of", "function_rules", "judged", "sliding", "struct_rules", "support_of"]
 

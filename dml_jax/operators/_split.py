@@ -20,9 +20,9 @@ from ..core.rules import Operands, Rule, axis_of, custom, each_at_least, minimum
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..lowering.branches import has_short_rows, slice_runs
-from ..lowering.linear import Move
-from ..lowering.narrow import move_narrow
+from ..lowering.cpu.unfused import has_short_rows, slice_runs
+from ..lowering.plain.narrow import move_narrow
+from ..lowering.primitive import Move
 
 __all__ = ["SplitDesc", "split"]
 

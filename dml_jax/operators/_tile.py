@@ -16,7 +16,7 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, one_per_dimension, representable, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..lowering.repeats import repeat_whole
+from ..lowering.plain.tile import repeat_whole
 
 __all__ = ["TileDesc", "tile"]
 

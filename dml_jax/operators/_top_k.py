@@ -21,9 +21,9 @@ from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.tensor import TensorDesc
-from ..lowering.greatest import greatest
-from ..lowering.ranks import order
-from ..lowering.slices import Slices
+from ..lowering.plain.slices import Slices
+from ..lowering.plain.top_k import greatest
+from ..lowering.values.sort_keys import order
 
 __all__ = ["TopK1Desc", "TopKDesc", "top_k"]
 

@@ -16,8 +16,8 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
 from ..core.support import Support
-from ..lowering.unfold import unfold_windows
-from ..lowering.windows import Windows
+from ..lowering.plain.unfold import unfold_windows
+from ..lowering.plain.windows import Windows
 from ._sliding import FieldInts, columns_of, function_rules, sliding, struct_rules, support_of
 
 __all__ = ["UnfoldDesc", "unfold"]

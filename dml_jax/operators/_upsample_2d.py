@@ -18,7 +18,7 @@ from ..core.sharding import Dims
 from ..core.small_structs import Size2D
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.taps import linear_taps, positions, repeat, sample
+from ..lowering.plain.resampling import linear_taps, positions, repeat, sample
 
 __all__ = ["InterpolationMode", "Upsample2DDesc", "upsample_2d"]
 

@@ -18,8 +18,8 @@ from ..core.rules import Operands, Rule, custom, minimum_rank, same_sizes
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..errors import DataTypeError
-from ..lowering.bits import is_key
-from ..lowering.wide_types import narrow_apart
+from ..lowering.values.accumulation_types import narrow_apart
+from ..lowering.values.bits import is_key
 
 __all__ = ["ValueScale2DDesc", "value_scale_2d"]
 

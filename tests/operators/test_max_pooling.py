@@ -38,7 +38,7 @@ from dml_jax import (
     max_unpooling,
 )
 from dml_jax.lowering import window_maxima
-from dml_jax.lowering.windows import Windows
+from dml_jax.lowering.plain.windows import Windows
 
 pytestmark = pytest.mark.device
 

@@ -1,0 +1,56 @@
+"""Copies of short rows on CPUs: elements that pass bounds, in a loop that LLVM then vectorises instead of unrolling.
+
+LLVM unrolls a loop whose cost, that of its body times its length, is at most 300, and vectorises no loop that it has
+unrolled. A copy of 64 elements costs 64 * 4. A minimum or a maximum costs 2 more, and hardly any time once vectorised.
+"""
+
+from functools import partial
+from math import ceil
+
+import jax
+import jax.numpy as jnp
+
+from ..plain.gather import GatherCase, Read
+from ..primitive import Move
+from ..select import Variant
+from ..values.bits import as_unsigned, from_unsigned, has_unsigned, never_one
+
+__all__ = ["SHORT", "VARIANTS", "read_long", "within_bounds"]
+
+# Elements of a row: longer ones are vectorised anyway; of shorter ones a vector or two gain by bounds (gather's table).
+SHORT = range(32, 77)
+SHORTEST = 16  # elements of a row: shorter ones pass as many bounds as these
+_UNROLLED, _COPY, _BOUND = 340, 4, 2  # what LLVM counts for a loop, with a margin, for a copy, for a minimum
+
+
+def within_bounds(rows: jax.Array, zero: jax.Array) -> jax.Array:
+    """The same unsigned integers, none of which is less than 0 or greater than the greatest one.
+
+    Args:
+      rows: the last dimension is what the loop copies.
+      zero: of `never_one`.
+    """
+    least = zero.astype(rows.dtype)
+    for number in range(ceil((_UNROLLED / max(SHORTEST, rows.shape[-1]) - _COPY) / _BOUND)):
+        rows = jnp.maximum(rows, least) if number % 2 else jnp.minimum(rows, ~least)
+    return rows
+
+
+def read_long(read: Read, dims: int, indices: jax.Array, input: jax.Array) -> jax.Array:
+    """The read of slices whose last `dims` dimensions are whole, within bounds."""
+    rows, of_rows = read.of_rows(input, dims)
+    found = within_bounds(of_rows(indices, as_unsigned(rows)), never_one(indices.reshape(-1)[0]))
+    return from_unsigned(found, input.dtype).reshape(*found.shape[:-1], *input.shape[input.ndim - dims :])
+
+
+def _read_rows(case: GatherCase) -> Move | None:
+    can = case.row_dims and case.devices == 1 and has_unsigned(case.input.dtype)
+    return partial(read_long, case.read, case.row_dims) if can else None
+
+
+def _pays(case: GatherCase) -> bool:
+    """Vectors take eight narrow elements at a time; those of a row that are left pass the bounds one by one."""
+    return case.width in SHORT or (case.itemsize <= 2 and SHORTEST <= case.width < SHORT.start and case.width % 8 == 0)
+
+
+VARIANTS = (Variant("long_loops", "gather", "cpu", _read_rows, _pays),)

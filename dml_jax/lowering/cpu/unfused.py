@@ -1,0 +1,86 @@
+"""What XLA:CPU compiles alone: it fuses nothing with a branch, which runs in one thread, nor with a loop."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..plain.gather import GatherCase
+from ..plain.slices import Slices
+from ..primitive import Move
+from ..select import Variant, known_bytes
+from ..values.bits import as_bits, fence, hide_constant, is_float8, never_one
+from .long_loops import SHORT, read_long
+
+__all__ = ["VARIANTS", "copy_in_a_loop", "has_short_rows", "in_branch", "materialize", "slice_runs"]
+
+
+def in_branch(move: Callable[[jax.Array], jax.Array], array: jax.Array) -> jax.Array:
+    """`move(array)`, from a branch that is always taken."""
+    return lax.cond(hide_constant(True), move, lambda array: jnp.zeros_like(move(array)), array)
+
+
+def copy_in_a_loop(array: jax.Array) -> jax.Array:
+    """The same elements, each chosen by a condition that XLA does not know, and so by a loop over all of them."""
+    return lax.select(hide_constant(True), array, jnp.zeros_like(array))
+
+
+def materialize(array: jax.Array) -> jax.Array:
+    """The same integers, one at least, stored before anything reads them, as they enter a loop that never runs."""
+    runs = never_one(array.reshape(-1)[0]) != 0
+    return lax.while_loop(lambda state: state[0], lambda state: (~state[0], state[1] + 1), (runs, array))[1]
+
+
+def slice_runs(array: jax.Array, start: int, size: int, axis: int) -> jax.Array:
+    """Elements [start, start + size) along an axis: the dimensions from there on as one, whose loop is long."""
+    sizes, run = array.shape, prod(array.shape[axis + 1 :])
+
+    def cut(_: None, array: jax.Array) -> jax.Array:
+        return lax.slice_in_dim(array, start * run, (start + size) * run, axis=1)
+
+    # Casts outside of the branch would be passes of their own.
+    flat = in_branch(partial(as_bits(fence(cut)), None), array.reshape(prod(sizes[:axis]), sizes[axis] * run))
+    return flat.reshape(*sizes[:axis], size, *sizes[axis + 1 :])
+
+
+def has_short_rows(array: Any, axis: int) -> bool:
+    """Whether a slice along an axis copies runs of rows whose loops are short, of sizes that are known."""
+    return known_bytes(array) > 0 and axis < array.ndim - 1 and array.shape[-1] < SHORT.stop
+
+
+# Indices clipped before rows are read: a core looks some 256 instructions ahead, so the fewer of them a row takes, the
+# more rows it waits for at once. Indices [7, -1] of a table of 4 rows become [3, 0], stored, which the loop only loads.
+
+CACHE = 32 * 2**20  # bytes that the last cache of a small server has: rows of a smaller table are near
+MANY = 2**20  # bytes read, so that storing the indices is little beside them
+
+
+def _read_rows(case: GatherCase) -> Move | None:
+    if not case.row_dims or case.devices > 1 or case.read.mode == "fill":
+        return None
+    read = replace(case.read, mode="promise_in_bounds")
+    is_long = case.width in SHORT and case.itemsize <= 2
+    move = partial(read_long, read, case.row_dims) if is_long else as_bits(read, is_float8)
+    return lambda indices, input: move(_clip(indices, input.shape, case.read.slices), input)
+
+
+def _is_cold(case: GatherCase) -> bool:
+    """Whole vectors of 32 bytes, in loops that LLVM unrolls, from a table that no cache holds."""
+    is_far = case.slab_bytes > CACHE and known_bytes(case.result) >= MANY and not case.is_sorted
+    return is_far and case.width < SHORT.stop and case.row_bytes >= 32
+
+
+def _clip(indices: jax.Array, shape: Sequence[int], slices: Slices) -> jax.Array:
+    """Indices within a table of `shape`, as unsigned integers."""
+    most = np.asarray([shape[axis] - 1 for axis in slices.indexed], indices.dtype)
+    clipped = jnp.clip(indices, 0, most.reshape((1,) * (indices.ndim - 1) + (-1,)))
+    return materialize(clipped.astype(f"uint{8 * indices.dtype.itemsize}"))
+
+
+VARIANTS = (Variant("unfused", "gather", "cpu", _read_rows, _is_cold),)

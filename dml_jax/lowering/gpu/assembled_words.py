@@ -1,0 +1,42 @@
+"""Words assembled from elements that are read one by one: a thread of a GPU stores four bytes at once, or two halves.
+
+Reading elements 5, 2, 2 and 7 of [10, 11, ... 17], a thread reads the bytes 15, 12, 12 and 17, and stores the one word
+0x110c0c0f. XLA fuses the four reads, each of every fourth index, with the shifts that put them together.
+"""
+
+from functools import partial
+
+import jax
+
+from ..plain.gather import GatherCase, Read
+from ..primitive import Move
+from ..select import Variant
+from ..values.words import as_integers, from_words, join_elements, lanes
+
+__all__ = ["VARIANTS"]
+
+WARP = 32  # threads that store together: an axis of fewer words leaves some idle
+
+
+def _read_elements(case: GatherCase) -> Move | None:
+    count, slices = lanes(case.input.dtype), case.read.slices
+    is_last = slices.kind != "elements" or case.axis == case.input.ndim - 1
+    is_whole = slices.ends_free(case.indices.ndim) and case.indices.shape[-2] % (count * case.devices) == 0
+    return partial(_read_lanes, case.read) if count > 1 and is_last and is_whole else None
+
+
+def _read_lanes(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
+    """Every lane of the words of the result by a gather of its own."""
+    *outer, last, one = indices.shape
+    count, integers = lanes(input.dtype), as_integers(input)
+    split = indices.reshape(*outer, last // count, count, one)
+    parts = [read(split[..., lane, :], integers) for lane in range(count)]
+    return from_words(join_elements(parts, input.dtype), input.dtype)
+
+
+def _fills_a_warp(case: GatherCase) -> bool:
+    least = WARP * lanes(case.input.dtype)
+    return case.input.shape[case.axis] >= (least if case.read.slices.kind == "slices" or case.read.computed else 2048)
+
+
+VARIANTS = (Variant("assembled_words", "gather", "cuda", _read_elements, _fills_a_warp),)

@@ -1,0 +1,151 @@
+"""What the devices of a mesh compute each on its own, where the sharding is known while tracing."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
+
+import jax
+from jax.custom_batching import custom_vmap
+from jax.sharding import PartitionSpec, get_abstract_mesh
+
+from .primitive import by_target
+
+__all__ = [
+    "Shards",
+    "TableShards",
+    "knowing",
+    "known_shards",
+    "move_on_each_device",
+    "on_each_device",
+    "shape_of_shard",
+]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """How the arrays of an operator are sharded, of which each device computes its part.
+
+    Args:
+      operands: by name; of what is not here every device has the whole.
+      output: one for all of several.
+    """
+
+    operands: Mapping[str, PartitionSpec]
+    output: PartitionSpec
+
+    @property
+    def inverse(self) -> "Shards":
+        """Those of what undoes an operator of one operand."""
+        (name, spec), *_ = self.operands.items()
+        return Shards({name: self.output}, spec)
+
+
+_KNOWN: ContextVar[Shards | None] = ContextVar("shards", default=None)
+
+
+@contextmanager
+def knowing(shards: Shards) -> Iterator[None]:
+    """Tells the lowering of the operator that is traced inside how its arrays are sharded."""
+    token = _KNOWN.set(shards)
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
+
+
+def known_shards() -> Shards | None:
+    """What the innermost `knowing` says; None outside."""
+    return _KNOWN.get()
+
+
+@dataclass(frozen=True)
+class TableShards:
+    """How a read or write through lax.gather or lax.scatter is sharded, where every device has its part of each array.
+
+    Args:
+      table: that is read, or written.
+      indices: with or without their last dimension, that of the tuples.
+      slices: what is read, or the updates.
+    """
+
+    table: PartitionSpec
+    indices: PartitionSpec
+    slices: PartitionSpec
+
+
+def on_each_device(
+    function: Callable[..., jax.Array], operands: Sequence[PartitionSpec], output: PartitionSpec
+) -> Callable[..., jax.Array]:
+    """`function`, which each device computes of its shards where that is its shard of the output; has no derivative.
+
+    Only the program is divided so, when it is lowered: what transforms it before sees whole arrays.
+
+    Args:
+      function: of arrays, of any sizes.
+      operands: how they are sharded, on an Explicit mesh.
+      output: how what the function returns is.
+    """
+    axes = _axes(output)
+    if not all(_axes(spec) <= axes for spec in operands):
+        return function
+
+    def divided(devices: int, manual: frozenset[str]) -> Callable[..., jax.Array]:
+        if devices == 1 or not manual:
+            return function
+        return jax.shard_map(function, in_specs=tuple(operands), out_specs=output, axis_names=manual, check_vma=False)
+
+    @custom_vmap
+    def bound(*arrays: jax.Array) -> jax.Array:
+        def on_whole_mesh(devices: int) -> Callable[..., jax.Array]:
+            return divided(devices, frozenset(get_abstract_mesh().axis_names))
+
+        return _by_devices(on_whole_mesh, function)(*arrays)
+
+    @bound.def_vmap
+    def batched(size: int, is_batched: Sequence[bool], *arrays: jax.Array) -> tuple[jax.Array, bool]:
+        """The axes that are left may shard the new dimension."""
+        where = [0 if each else None for each in is_batched]
+
+        def mapped(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+            return jax.vmap(function, where, axis_size=size)
+
+        return _by_devices(lambda devices: mapped(divided(devices, axes)), mapped(function))(*arrays), True
+
+    return bound
+
+
+def _by_devices(function: Callable[[int], Callable[..., jax.Array]], plain: Callable[..., jax.Array]) -> Any:
+    chosen = by_target(lambda target: lambda _, *arrays: function(target.devices)(*arrays), lambda _, *x: plain(*x))
+    return partial(chosen, None)
+
+
+def move_on_each_device(form: Callable[..., jax.Array], shards: Shards | None) -> Callable[..., jax.Array]:
+    """`form`, of None and the operands in their order; see `on_each_device`."""
+    if shards is None:
+        return form
+    specs, output = list(shards.operands.values()), shards.output
+
+    def moved(where: None, *operands: jax.Array) -> jax.Array:
+        whole = [PartitionSpec()] * (len(operands) - len(specs))
+        return on_each_device(partial(form, where), [*specs, *whole], output)(*operands)
+
+    return moved
+
+
+def shape_of_shard(shape: Sequence[Any], spec: PartitionSpec) -> tuple[Any, ...]:
+    """The shape of what a device has, inside of what it computes on its own; elsewhere that of the whole."""
+    mesh = get_abstract_mesh()
+    parts = [prod(mesh.shape[axis] for axis in _names(axes) if axis in mesh.manual_axes) for axes in spec]
+    return tuple(n // part for n, part in zip(shape, [*parts, *[1] * (len(shape) - len(parts))], strict=True))
+
+
+def _axes(spec: PartitionSpec) -> frozenset[str]:
+    return frozenset(axis for axes in spec for axis in _names(axes))
+
+
+def _names(axes: Any) -> tuple[str, ...]:
+    return axes if isinstance(axes, tuple) else () if axes is None else (axes,)

@@ -1,0 +1,172 @@
+"""Reads of slices through lax.gather: gather, gather_elements, gather_nd, and views that repeat elements."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import prod
+from typing import Any
+
+import jax
+from jax import lax
+
+from ..partition import TableShards, on_each_device
+from ..primitive import Back, Move, linear
+from ..select import choose, known_bytes, shapes_of
+from ..values.bits import as_bits, is_float, is_float8
+from .combine import combine_updates
+from .reduction import ADD
+from .rows import Write
+from .slices import Slices
+
+__all__ = ["GatherCase", "Read", "gather_slices", "read_of", "reading"]
+
+
+@dataclass(frozen=True)
+class Read:
+    """How lax.gather reads: its attributes, under its names, and what else is known.
+
+    Args:
+      slices: which slices of the input are read.
+      mode: "clip", "promise_in_bounds", or "fill" for zeros.
+      indices_are_sorted: what XLA is promised, about all indices in row-major order.
+      sorted_along_axis: whether they ascend along the one axis that is indexed.
+      unique_indices: whether no two that are in range address one element.
+      drops: whether nothing flows back from an index out of range, although it reads the nearest element.
+      deterministic: whether what flows back has the same bits in every run.
+      computed: whether the program computes the indices, so that none are loaded.
+      shards: where every device reads on its own.
+    """
+
+    slices: Slices
+    mode: str
+    indices_are_sorted: bool = False
+    sorted_along_axis: bool = False
+    unique_indices: bool = False
+    drops: bool = False
+    deterministic: bool = False
+    computed: bool = False
+    shards: TableShards | None = None
+
+    def __call__(self, indices: jax.Array, input: jax.Array) -> jax.Array:
+        return lax.gather(
+            input,
+            indices,
+            self.slices.reads,
+            self.slices.sizes(input.shape),
+            mode=self.mode,
+            indices_are_sorted=self.indices_are_sorted,
+            fill_value=0 if self.mode == "fill" else None,
+        )
+
+    def of_rows(self, input: jax.Array, dims: int) -> tuple[jax.Array, "Read"]:
+        """The table with its last `dims` dimensions as one, and what reads the same slices of it."""
+        outer, row = input.shape[: input.ndim - dims], prod(input.shape[input.ndim - dims :])
+        return input.reshape(*outer, row), replace(self, slices=self.slices.merged(dims))
+
+    @property
+    def transpose(self) -> Write:
+        """What adds up again what was read."""
+        mode = "fill" if self.drops else self.mode
+        return Write(self.slices, mode, self.unique_indices, self.indices_are_sorted, self.deterministic, self.shards)
+
+
+def read_of(write: Write) -> Read:
+    """What reads where `write` writes, and zeros where it drops."""
+    return Read(write.slices, write.mode, write.indices_are_sorted, shards=write.shards)
+
+
+@dataclass(frozen=True)
+class GatherCase:
+    """One read, for what chooses how it runs.
+
+    Args:
+      read: how lax.gather reads.
+      indices: shape and type.
+      input: shape and type of the table.
+      devices: among which XLA may divide an array.
+    """
+
+    read: Read
+    indices: Any
+    input: Any
+    devices: int
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of all three arrays; 0 if the table is empty, or if a size is symbolic."""
+        known = known_bytes(self.input, self.indices)
+        return known + known_bytes(self.result) if known and 0 not in self.input.shape else 0
+
+    @cached_property
+    def result(self) -> jax.ShapeDtypeStruct:
+        """Shape and type of the slices."""
+        shape = self.read.slices.shape(self.input.shape, self.indices.shape)
+        return jax.ShapeDtypeStruct(shape, self.input.dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.input.dtype.itemsize
+
+    @cached_property
+    def row_dims(self) -> int:
+        """How many dimensions a slice has whole, last in the table and in the result."""
+        return self.read.slices.row(self.indices.ndim)
+
+    @cached_property
+    def width(self) -> int:
+        """Elements that lie side by side in a slice, and in the result; 0 if single elements are read."""
+        return prod(self.input.shape[self.input.ndim - self.row_dims :]) if self.row_dims else 0
+
+    @property
+    def row_bytes(self) -> int:
+        """The same in bytes."""
+        return self.width * self.itemsize
+
+    @property
+    def axis(self) -> int:
+        """The first dimension that is indexed."""
+        return self.read.slices.indexed[0]
+
+    @cached_property
+    def slab_bytes(self) -> int:
+        """From the first to the last element that one index may reach."""
+        return prod(self.input.shape[self.axis :]) * self.itemsize
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether a promise says so, so that reads are near each other."""
+        return self.read.sorted_along_axis or self.read.indices_are_sorted
+
+    @property
+    def plain(self) -> Move:
+        """Several devices add up what each has read: integers keep their bits."""
+        return as_bits(self.read, is_float8 if self.devices == 1 else is_float)
+
+
+def gather_slices(indices: jax.Array, input: jax.Array, read: Read) -> jax.Array:
+    """Reads `input` where `indices` say; its transpose adds up what was read more than once.
+
+    Args:
+      indices: in the rank that lax.gather wants.
+      input: any dtype.
+      read: how.
+    """
+
+    def back(indices: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        return [combine_updates(indices, None, cotangent, like[0].shape, read.transpose, ADD)]
+
+    return _read(read, back, indices, input)
+
+
+def reading(read: Read) -> Move:
+    """The read of an array, without a derivative."""
+    return partial(_read, read, None)
+
+
+def _read(read: Read, back: Back | None, indices: jax.Array, input: jax.Array) -> jax.Array:
+    if shards := read.shards:
+        alone = partial(_read, replace(read, shards=None), None)
+        each = on_each_device(alone, (shards.indices, shards.table), shards.slices)
+        return (linear(each, back) if back else each)(indices, input)
+    return choose("gather", partial(GatherCase, read, *shapes_of(indices, input)), back)(indices, input)

@@ -1,0 +1,217 @@
+"""Resampling along dimensions: which elements make one of the output, and how much of each, known while tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..primitive import Move, linear, transpose_of
+from ..values.accumulation_types import narrow_apart
+from ..values.bits import as_bits, hide_constant, index_dtype, is_float
+from .gather import Read
+from .narrow import move_narrow
+from .slices import Slices
+
+__all__ = ["Taps", "linear_taps", "nearest_taps", "positions", "repeat", "sample"]
+
+FEW = 8  # taps of which each is read on its own
+HALF = np.float32(0.5)
+ROUNDED: Mapping[str | None, Callable[[np.ndarray], np.ndarray]] = {
+    None: lambda x: np.floor(x + HALF),
+    "increasing": np.ceil,
+    "decreasing": np.floor,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Taps:
+    """Of one dimension: output[o] is the sum over t of weights[t, o] * input[at[t, o]].
+
+    Args:
+      size: of the input.
+      at: integers in [0, size), a row per tap.
+      weights: float32, of the same shape; None for one tap, which copies.
+    """
+
+    size: int
+    at: np.ndarray
+    weights: np.ndarray | None = None
+
+    @property
+    def repeats(self) -> int:
+        """How often every element comes in turn; 0 if anything else is made."""
+        count = self.at.shape[1] // max(1, self.size)
+        is_so = self.weights is None and np.array_equal(self.at[0], np.arange(self.size).repeat(count))
+        return count if is_so else 0
+
+    def arrays(self) -> list[tuple[jax.Array | None, jax.Array | None]]:
+        """Of each tap the indices, None where a slice does, and the weights, None where all are 1."""
+        dtype = index_dtype([self.size])
+        indices = [None if _step(at) else jnp.asarray(at[:, None].astype(dtype)) for at in self.at]
+        weights = [None if (of_one == 1).all() else jnp.asarray(of_one) for of_one in self._all_weights()]
+        return list(zip(indices, weights, strict=True))
+
+    def __call__(self, arrays: Sequence[Any], x: jax.Array, axis: int) -> jax.Array:
+        parts = []
+        for (indices, weights), at in zip(arrays, self.at, strict=True):
+            taken = _taken(indices, x, axis, at)
+            parts.append(taken if weights is None else _weighted(taken, axis, weights, is_first=not parts))
+        return reduce(jnp.add, parts)
+
+    def _all_weights(self) -> np.ndarray:
+        return np.ones(self.at.shape, np.float32) if self.weights is None else self.weights
+
+    def transposed(self) -> Taps | None:
+        """What adds up again what was taken; None where one was taken more than a few times, or none at all."""
+        weights = self._all_weights()
+        tap, output = np.nonzero(weights)
+        input = self.at[tap, output]
+        order = np.lexsort((output, input))
+        tap, output, input = tap[order], output[order], input[order]
+        number = np.arange(input.size) - np.searchsorted(input, input)
+        count = number.max(initial=0) + 1
+        if count > FEW or not input.size:
+            return None
+        at, found = np.zeros((count, self.size), np.int64), np.zeros((count, self.size), np.float32)
+        at[number, input], found[number, input] = output, weights[tap, output]
+        return Taps(self.at.shape[1], at, found)
+
+
+# Which elements: in float32, as a device computes them.
+
+
+def positions(count: int, scale: float, input_offset: float, output_offset: float) -> np.ndarray:
+    """Where each of `count` elements of the output lies among those of the input."""
+    with np.errstate(all="ignore"):  # infinite ones are clamped
+        step, before, after = (np.float32(one) for one in (scale, input_offset, output_offset))
+        return (np.arange(count, dtype=np.float32) - after) / step - before
+
+
+def nearest_taps(x: np.ndarray, size: int, rounding: str | None) -> Taps:
+    """The element at each position `x`, rounded "increasing" (up), "decreasing" (down), or None: halves up."""
+    return Taps(size, _clamped(ROUNDED[rounding](x), size)[None])
+
+
+def linear_taps(x: np.ndarray, size: int) -> Taps:
+    """The elements before and after each position `x`; only one of them on an element, and beyond the edge."""
+    x = np.clip(x, np.float32(-1), np.float32(size))
+    before = np.floor(x)
+    weight = (x - before).astype(np.float32)
+    at = np.stack([_clamped(before, size), _clamped(before + 1, size)])
+    at[0] = np.where(weight == 1, at[1], at[0])  # so little before an element that float32 does not tell
+    weight = np.where((at[0] == at[1]) | (weight == 1), np.float32(0), weight)
+    return Taps(size, at, np.stack([1 - weight, weight])) if weight.any() else Taps(size, at[:1])
+
+
+def _clamped(whole: np.ndarray, size: int) -> np.ndarray:
+    """As indices; what no integer holds never becomes one."""
+    return np.minimum(np.clip(whole, 0, np.float32(size)).astype(np.int64), size - 1)
+
+
+# Taking them.
+
+
+def sample(input: Any, taps: Mapping[int, Taps]) -> jax.Array:
+    """Resamples `input` along some dimensions: what is copied is exact, what is weighed is rounded once.
+
+    Sums are made in float32, or in wider floats as such; so are those of the transpose.
+
+    Args:
+      input: any dtype to copy; floats, or integers that float32 holds, to weigh.
+      taps: by dimension.
+    """
+    backs = {axis: one.transposed() for axis, one in taps.items()}
+    few = {axis: back for axis, back in backs.items() if back is not None}
+
+    def copy(where: Any, x: jax.Array) -> jax.Array:
+        return _through(taps, where[0], x)
+
+    def weigh(where: Any, x: jax.Array) -> jax.Array:
+        return _narrowed(copy(where, _widened(x)), x.dtype)
+
+    def back(where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        if len(few) == len(taps):
+            return [_narrowed(_through(few, where[1], _widened(cotangent)), cotangent.dtype)]
+        return _transposed(copy, where, cotangent, like)
+
+    is_copy = all(one.weights is None for one in taps.values())
+    where = [{axis: one.arrays() for axis, one in both.items()} for both in (taps, few)]
+    return linear(as_bits(copy, is_float) if is_copy else weigh, back)(where, jnp.asarray(input))
+
+
+def repeat(input: Any, counts: Mapping[int, int]) -> jax.Array:
+    """Repeats every element in turn, along some dimensions; sizes may be symbolic."""
+
+    def move(_: Any, x: jax.Array) -> jax.Array:
+        return _repeated(x, counts)
+
+    def back(_: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        return _transposed(move, None, cotangent, like)
+
+    return move_narrow(move, None, jnp.asarray(input), back=back)
+
+
+def _transposed(move: Move, where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """What JAX makes of `move` when it transposes it, computed in float32 at least."""
+    (found,) = transpose_of(move)(where, _widened(cotangent), [_widened(x) for x in like])
+    return [_narrowed(found, cotangent.dtype)]
+
+
+def _through(taps: Mapping[int, Taps], arrays: Mapping[int, Any], x: jax.Array) -> jax.Array:
+    """The least elements first: what shrinks before what grows, and what only repeats at the end."""
+    repeats = {axis: one.repeats for axis, one in taps.items() if one.repeats}
+    others = [axis for axis in taps if axis not in repeats]
+    for axis in sorted(others, key=lambda axis: taps[axis].at.shape[1] / max(1, taps[axis].size)):
+        x = taps[axis](arrays[axis], x, axis)
+    return _repeated(x, repeats)
+
+
+def _repeated(x: jax.Array, counts: Mapping[int, int]) -> jax.Array:
+    """All at once, which XLA does in one pass."""
+    if not counts:
+        return x
+    shown = [n for axis, size in enumerate(x.shape) for n in (size, counts.get(axis, 1))]
+    copies = lax.broadcast_in_dim(x, shown, range(0, 2 * x.ndim, 2))
+    return copies.reshape([size * counts.get(axis, 1) for axis, size in enumerate(x.shape)])
+
+
+def _step(at: np.ndarray) -> int:
+    """How far static indices are apart; 0 if not evenly, or not ascending."""
+    steps = np.diff(at)
+    step = int(steps[0]) if steps.size else 1
+    return step if step > 0 and (steps == step).all() else 0
+
+
+def _taken(indices: jax.Array | None, x: jax.Array, axis: int, at: np.ndarray) -> jax.Array:
+    """Elements at static indices."""
+    if indices is None:
+        start, stop = (int(at[0]), int(at[-1]) + 1) if at.size else (0, 0)
+        return lax.slice_in_dim(x, start, stop, _step(at), axis)
+    placed = tuple(d for d in range(x.ndim) if d != axis)
+    is_sorted = bool((np.diff(at) >= 0).all())
+    read = Read(Slices(x.ndim, (axis,), placed=placed), "promise_in_bounds", indices_are_sorted=is_sorted)
+    return read(hide_constant(indices), x)
+
+
+def _weighted(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> jax.Array:
+    """Of what has no weight nothing, not even its infinity; -0.0 leaves the others as they are."""
+    shown = weights.astype(x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+    nothing = np.asarray(0.0 if is_first else -0.0, x.dtype)
+    return jnp.where(shown == 0, nothing, x * shown)
+
+
+def _widened(x: jax.Array) -> jax.Array:
+    """Numbers as they are summed."""
+    return x if jnp.issubdtype(x.dtype, jnp.inexact) and x.dtype.itemsize >= 4 else x.astype(jnp.float32)
+
+
+def _narrowed(x: jax.Array, dtype: Any) -> jax.Array:
+    """Sums as numbers of a dtype; integers are the nearest ones, halves to even."""
+    return narrow_apart(jnp.round(x) if jnp.issubdtype(dtype, jnp.integer) else x, dtype)

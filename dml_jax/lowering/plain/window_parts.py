@@ -1,0 +1,168 @@
+"""Parts of windows: of all windows along some dimensions the elements of one number. They are read, or added up.
+
+Each is a strided slice of the array, which is padded once for all of them. XLA makes one loop of what is computed of
+several parts. A slice that is padded on its own, in turn, is a branch for each element, which no CPU vectorises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from itertools import product
+from math import prod
+from operator import add
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..forced import forced_form
+from .windows import MOST_SLICES, Windows
+
+__all__ = [
+    "FEW",
+    "add_parts",
+    "by_platform",
+    "groups",
+    "have_parts",
+    "have_phases",
+    "numbers_of",
+    "read_parts",
+    "spread_parts",
+]
+
+FEW = 16  # elements of a window: of more it is faster to go dimension by dimension
+MOST_PHASES = 64  # elements from a window to the next one, over all dimensions
+
+# Axes, and the windows along each of them.
+Group = tuple[Sequence[int], Sequence[Windows]]
+# The numbers of an element along the dimensions of a window to these elements of all windows.
+PartOf = Callable[[tuple[int, ...]], jax.Array]
+
+
+def by_platform(default: Callable[..., jax.Array], **others: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """`default`, and others on the platforms that are named, but inside of `use_form("plain")`; has no derivative."""
+    if forced_form() == "plain" or not others:
+        return default
+    return lambda *arrays: lax.platform_dependent(*arrays, default=default, **others)
+
+
+def have_parts(windows: Sequence[Windows]) -> bool:
+    """Whether the parts are few along each dimension, and the padding is not most of what they are slices of."""
+    return all(one.window <= MOST_SLICES and one.padded <= 2 * (one.size + one.count) for one in windows)
+
+
+def have_phases(windows: Sequence[Windows]) -> bool:
+    """Whether windows are not so far apart that what is between them is most of what `_add_placed` makes."""
+    return prod(one.stride for one in windows) <= MOST_PHASES
+
+
+def groups(axes: Sequence[int], windows: Sequence[Windows], few: int = FEW) -> list[Group]:
+    """Dimensions whose parts are taken at once: all if windows have few elements, else each on its own, in order."""
+    if prod(one.window for one in windows) <= few:
+        return [(axes, windows)]
+    return [([axis], [one]) for axis, one in zip(axes, windows, strict=True)]
+
+
+def numbers_of(windows: Sequence[Windows]) -> Iterator[tuple[int, ...]]:
+    """The numbers of the elements of a window along its dimensions, in row-major order."""
+    return product(*(range(one.window) for one in windows))
+
+
+def pad(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows], fill: Any) -> jax.Array:
+    """The dimensions with the padding of their windows."""
+    edges = [(0, 0, 0)] * array.ndim
+    for axis, one in zip(axes, windows, strict=True):
+        edges[axis] = (one.start, one.end, 0)
+    return lax.pad(array, jnp.asarray(fill, array.dtype), edges)
+
+
+def read_parts(
+    array: jax.Array, axes: Sequence[int], windows: Sequence[Windows], fill: Any = 0, *, padded: bool = False
+) -> Iterator[jax.Array]:
+    """The parts in the row-major order of their numbers; `fill` is what the padding holds.
+
+    With `padded` the array has its padding.
+    """
+    whole = array if padded else pad(array, axes, windows, fill)
+    for numbers in numbers_of(windows):
+        start, limit, strides = [0] * whole.ndim, [*whole.shape], [1] * whole.ndim
+        for axis, one, number in zip(axes, windows, numbers, strict=True):
+            start[axis] = number * one.dilation
+            limit[axis] = start[axis] + (one.count - 1) * one.stride + 1
+            strides[axis] = min(one.stride, max(one.padded, 1))
+        yield lax.slice(whole, start, limit, strides)
+
+
+def add_parts(part: PartOf, axes: Sequence[int], windows: Sequence[Windows]) -> jax.Array:
+    """The sum of parts, each element where `read_parts` would read it."""
+
+    def placed(numbers: tuple[int, ...], shifts: Sequence[int]) -> jax.Array:
+        found = part(numbers)
+        edges = [(0, 0, 0)] * found.ndim
+        for axis, one, shift in zip(axes, windows, shifts, strict=True):
+            edges[axis] = (shift, one.turns - shift - one.count, 0)
+        return lax.pad(found, jnp.zeros((), found.dtype), edges)
+
+    return _add_placed(placed, axes, windows)
+
+
+def spread_parts(
+    part: Callable[..., jax.Array],
+    arrays: Sequence[jax.Array],
+    fills: Sequence[Any],
+    axes: Sequence[int],
+    windows: Sequence[Windows],
+) -> jax.Array:
+    """The same where parts are made of the same arrays, which are padded once.
+
+    Args:
+      part: takes the numbers of an element and arrays of all windows, elementwise; makes 0 of `fills`.
+      arrays: of all windows.
+      fills: for each of them.
+      axes: of the windows.
+      windows: along each of them.
+    """
+    shifts = [[(number * one.dilation - one.start) // one.stride for number in range(one.window)] for one in windows]
+    edges = [(0, 0, 0)] * arrays[0].ndim
+    for axis, one, some in zip(axes, windows, shifts, strict=True):
+        edges[axis] = (max(some), one.turns - min(some) - one.count, 0)
+    whole = [lax.pad(array, jnp.asarray(fill, array.dtype), edges) for array, fill in zip(arrays, fills, strict=True)]
+
+    def placed(numbers: tuple[int, ...], shifts: Sequence[int]) -> jax.Array:
+        start, limit = [0] * whole[0].ndim, [*whole[0].shape]
+        for axis, one, shift in zip(axes, windows, shifts, strict=True):
+            start[axis] = edges[axis][0] - shift
+            limit[axis] = start[axis] + one.turns
+        return part(numbers, *(lax.slice(array, start, limit) for array in whole))
+
+    return _add_placed(placed, axes, windows)
+
+
+def _add_placed(
+    placed: Callable[[tuple[int, ...], Sequence[int]], jax.Array], axes: Sequence[int], windows: Sequence[Windows]
+) -> jax.Array:
+    """The sum of parts, which `placed` has moved by so many windows along each dimension.
+
+    Windows that are s apart have elements of s phases, each of which is a sum of parts; they are interleaved then.
+    """
+    phases: dict[tuple[int, ...], list[jax.Array]] = {at: [] for at in product(*(range(one.stride) for one in windows))}
+    for numbers in numbers_of(windows):
+        at = [divmod(n * one.dilation - one.start, one.stride) for n, one in zip(numbers, windows, strict=True)]
+        phases[tuple(phase for _, phase in at)].append(placed(numbers, [shift for shift, _ in at]))
+    nothing = jnp.zeros_like(next(parts[0] for parts in phases.values() if parts))
+    return _interleave([reduce(add, parts or [nothing]) for parts in phases.values()], axes, windows)
+
+
+def _interleave(phases: Sequence[jax.Array], axes: Sequence[int], windows: Sequence[Windows]) -> jax.Array:
+    """One array whose elements are taken from phases in turn, without those beyond the sizes."""
+    if len(phases) == 1:
+        return phases[0]
+    shape, strides = phases[0].shape, [one.stride for one in windows]
+    apart = jnp.stack(phases).reshape(*strides, *shape)
+    order = [d for axis in range(len(shape)) for d in (len(axes) + axis, *(i for i, a in enumerate(axes) if a == axis))]
+    sizes, limits = [*shape], [*shape]
+    for axis, one in zip(axes, windows, strict=True):
+        sizes[axis], limits[axis] = one.turns * one.stride, one.size
+    return lax.slice(apart.transpose(order).reshape(sizes), [0] * len(shape), limits)

@@ -1,0 +1,244 @@
+"""The one primitive of this library: a function whose program is chosen when it is lowered, with its own derivative.
+
+Only then JAX knows the platform and the number of devices. So one program is traced, and none of other platforms.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from .forced import forced_form, under
+from .values.words import becomes_words
+
+__all__ = ["Back", "Move", "Target", "by_platform", "by_target", "linear", "transpose_of", "varying_alike"]
+
+# What moves is linear in `data`: `where`, integers and booleans or None, says where it goes.
+Move = Callable[..., jax.Array]
+# `where`, the cotangent of the result, and arrays like `data`, to the cotangents of `data`.
+Back = Callable[[Any, jax.Array, Sequence[jax.Array]], Sequence[jax.Array]]
+
+WIDE = ("int64", "uint64", "float64", "complex128")
+
+
+class Target(NamedTuple):
+    """What a program is lowered for.
+
+    Args:
+      platform: as jax.lax.platform_dependent names it.
+      devices: among which XLA may divide an array. An array on one device of eight makes a program of one device; so do
+        an export, and what is inside of a jax.shard_map over all axes.
+    """
+
+    platform: str
+    devices: int
+
+
+def by_target(choose: Callable[[Target], Move], plain: Move, back: Back | None = None, result: Any = None) -> Move:
+    """A function of (where, *data) that runs `choose(target)`.
+
+    With f = by_target(lambda target: (lambda _, x: x + x) if target.platform == "cpu" else plain, plain, back), where
+    plain is lambda _, x: 2 * x and back is lambda _, t, like: [2 * t], a CPU adds, others multiply, and the gradient of
+    f(None, 3.0) is 2.0 on all: JAX looks into none of the functions, which may hold what it cannot differentiate.
+
+    Args:
+      choose: returns functions that compute what `plain` does.
+      plain: what the others mean. Batches of a symbolic size run it, as jax.export cannot refine casts to words there.
+      back: the transpose of a function that is linear in data; None for one that has the derivative of `plain`.
+      result: shape and type of the result, if known: without a mesh, `plain` need not be traced for them.
+    """
+
+    def function(where: Any, *data: jax.Array) -> jax.Array:
+        leaves, tree = jax.tree.flatten((where, *data))
+        count, form = len(leaves) - len(data), forced_form()
+
+        def of_leaves(move: Move) -> Move:
+            return under(form, lambda *leaves: move(*jax.tree.unflatten(tree, leaves)))
+
+        def of_target(target: Target) -> Move:
+            return of_leaves(under(form, choose)(target))
+
+        def back_of_leaves(indices: Sequence[Any], cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[Any]:
+            assert back
+            where, *_ = jax.tree.unflatten(tree, (*indices, *like))
+            return under(form, back)(where, cotangent, like)
+
+        call = _Call(of_target, of_leaves(plain), back_of_leaves if back else None, count, result)
+        return _bind(call, varying_alike(*leaves))
+
+    return function
+
+
+def linear(forward: Move, back: Back, result: Any = None) -> Move:
+    """`forward(where, *data)`, which JAX differentiates as a linear function whose transpose is `back`."""
+    return by_target(lambda _: forward, forward, back, result)
+
+
+def transpose_of(move: Move) -> Back:
+    """What JAX makes of `move` when it transposes it."""
+
+    def back(where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        return jax.linear_transpose(lambda *data: move(where, *data), *like)(cotangent)
+
+    return back
+
+
+def by_platform(x: jax.Array, *, cpu: Callable[[jax.Array], jax.Array], default: Callable[..., jax.Array]) -> jax.Array:
+    """`cpu(x)` on CPUs and `default(x)` elsewhere, where both mean the same; it has the derivative of `default`."""
+
+    def choose(target: Target) -> Move:
+        return lambda _, x: cpu(x) if target.platform == "cpu" else default(x)
+
+    return by_target(choose, lambda _, x: default(x))(None, x)
+
+
+def varying_alike(*tree: Any) -> Any:
+    """The same values, each typed as different on every device of a jax.shard_map if any is."""
+    axes = [jax.typeof(x).manual_axis_type.varying for x in jax.tree.leaves(tree)]
+    every = frozenset().union(*axes)
+
+    def cast(x: jax.Array) -> jax.Array:
+        missing = every - jax.typeof(x).manual_axis_type.varying
+        return lax.pcast(x, tuple(missing), to="varying") if missing else x
+
+    return jax.tree.map(cast, tree) if every else tree
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """A function of flat arrays, the last of which are data.
+
+    Args:
+      choose: as of `by_target`.
+      plain: as of `by_target`.
+      back: of the first arrays, the cotangent and arrays like the data; None for the derivative of `plain`.
+      count: of arrays that are no data.
+      result: shape and type of the result; None if they are not known.
+    """
+
+    choose: Callable[[Target], Callable[..., jax.Array]]
+    plain: Callable[..., jax.Array]
+    back: Callable[[Sequence[Any], jax.Array, Sequence[jax.Array]], Sequence[jax.Array]] | None
+    count: int
+    result: Any
+
+
+_primitive = Primitive("dml_jax")
+
+
+def _bind(call: _Call, arrays: Sequence[Any]) -> jax.Array:
+    """On a mesh the type of the result has a sharding, which JAX finds for the plain function."""
+    if call.result is not None and all(jax.typeof(x).sharding.mesh.empty for x in arrays):
+        aval = ShapedArray(call.result.shape, call.result.dtype)
+    else:
+        aval = jax.make_jaxpr(call.plain)(*arrays).out_avals[0]
+    return _primitive.bind(*arrays, call=call, aval=aval)
+
+
+@_primitive.def_abstract_eval
+def _abstract(*_: Any, call: _Call, aval: ShapedArray) -> ShapedArray:
+    return aval
+
+
+@_primitive.def_impl
+def _evaluate(*arrays: jax.Array, call: _Call, aval: ShapedArray) -> jax.Array:
+    """Without jax.jit, as under jax.disable_jit."""
+    devices = max((len(x.sharding.device_set) for x in arrays if isinstance(x, jax.Array)), default=1)
+    platform = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())
+    return call.choose(Target(platform, devices))(*arrays)
+
+
+# Derivatives.
+
+
+def _differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: _Call, aval: ShapedArray) -> Any:
+    result = _primitive.bind(*primals, call=call, aval=aval)
+    indices, dots = primals[: call.count], tangents[call.count :]
+    if all(type(dot) is ad.Zero for dot in dots):
+        return result, ad.Zero(aval.to_tangent_aval())
+    dots = [ad.instantiate_zeros(dot) for dot in dots]
+    if call.back:
+        return result, _bind(call, varying_alike(*indices, *dots))
+    return result, jax.jvp(lambda *data: call.plain(*indices, *data), primals[call.count :], dots)[1]
+
+
+def _transpose(cotangent: Any, *arrays: Any, call: _Call, aval: ShapedArray) -> Sequence[Any]:
+    indices, data = arrays[: call.count], arrays[call.count :]
+    nothing = [None] * call.count
+    if type(cotangent) is ad.Zero:
+        return [*nothing, *(ad.Zero(x.aval) if ad.is_undefined_primal(x) else None for x in data)]
+    assert call.back
+    like = [ad.zeros_like_aval(x.aval) if ad.is_undefined_primal(x) else x for x in data]
+    found = call.back(indices, cotangent, like)
+    return [*nothing, *(one if ad.is_undefined_primal(x) else None for x, one in zip(data, found, strict=True))]
+
+
+ad.primitive_jvps[_primitive] = _differentiate
+ad.primitive_transposes[_primitive] = _transpose
+
+
+# Batches.
+
+
+def _batch(arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: _Call, aval: ShapedArray) -> tuple[Any, int]:
+    size = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
+    has_words = any(becomes_words(x.dtype) for x in arrays)
+    where = [axis if axis is None else 0 for axis in axes]
+    moved = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True)]
+
+    def mapped(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+        return jax.vmap(function, where, axis_size=size)
+
+    def choose(target: Target) -> Callable[..., jax.Array]:
+        return mapped(call.choose(target) if isinstance(size, int) or not has_words else call.plain)
+
+    def back(indices: Sequence[Any], cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        of_data = where[call.count :]
+        of_one = lambda indices, cotangent, like: tuple(call.back(indices, cotangent, like))  # noqa: E731 # type: ignore
+        each = jax.vmap(of_one, (where[: call.count], 0, of_data), axis_size=size)(list(indices), cotangent, list(like))
+        return [one if axis == 0 else one.sum(0) for one, axis in zip(each, of_data, strict=True)]
+
+    result = call.result and jax.ShapeDtypeStruct((size, *call.result.shape), call.result.dtype)
+    return _bind(_Call(choose, mapped(call.plain), back if call.back else None, call.count, result), moved), 0
+
+
+batching.primitive_batchers[_primitive] = _batch
+
+
+# Programs.
+
+
+def _lower(context: mlir.LoweringRuleContext, *operands: Any, call: _Call, aval: ShapedArray) -> Any:
+    devices = _devices(context.module_context.axis_context)
+    platforms = context.platforms or context.module_context.platforms
+    lower = mlir.lower_fun(partial(_on_platforms, call, platforms, devices), multiple_results=False)
+    # A compiled operator computes with 64 bits, and is lowered when they are off again: a cast back would be cut.
+    is_wide = any(str(getattr(one, "dtype", "")) in WIDE for one in (aval, *context.avals_in))
+    with jax.enable_x64(True) if is_wide else nullcontext():
+        return lower(context, *operands)
+
+
+def _on_platforms(call: _Call, platforms: Sequence[str], devices: int, *arrays: jax.Array) -> jax.Array:
+    chosen = {platform: call.choose(Target(platform, devices)) for platform in platforms}
+    if len(chosen) == 1:
+        return chosen[platforms[0]](*arrays)
+    return lax.platform_dependent(*arrays, **chosen, default=call.plain)
+
+
+def _devices(context: Any) -> int:
+    """How many devices XLA may divide an array among, by what JAX knows while it lowers."""
+    if isinstance(context, mlir.SPMDAxisContext):
+        return prod(n for name, n in context.mesh.shape.items() if name not in context.manual_axes)
+    return context.num_devices if isinstance(context, mlir.ShardingContext) else jax.device_count()
+
+
+mlir.register_lowering(_primitive, _lower)

@@ -1,0 +1,242 @@
+"""What types of numbers need: elements that XLA would change move as integers, and indices have bits enough."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.custom_batching import custom_vmap
+
+from ...errors import ConstraintError
+from ..primitive import Move, by_platform, linear, transpose_of
+
+__all__ = [
+    "as_bits",
+    "as_guarded_bits",
+    "as_unsigned",
+    "carry_bits",
+    "fence",
+    "from_unsigned",
+    "has_unsigned",
+    "hide_constant",
+    "index_dtype",
+    "is_float",
+    "is_float8",
+    "is_half",
+    "is_key",
+    "is_narrow",
+    "is_not_zero",
+    "never_one",
+    "permute_as_integers",
+]
+
+
+def is_float8(dtype: Any) -> bool:
+    """XLA:CPU gathers such floats through wider ones, which quiets NaNs."""
+    return is_float(dtype) and dtype.itemsize == 1
+
+
+def is_narrow(dtype: Any) -> bool:
+    """XLA:CPU selects, pads, slices and scatters such floats through wider ones, which quiets NaNs.
+
+    It ends the process where it concatenates integers of two bits (jaxlib 0.10 to 0.12).
+    """
+    is_cast = is_float(dtype) and jnp.finfo(dtype).bits in (8, 16) and dtype != jnp.float16
+    return is_cast or has_two_bits(dtype)
+
+
+def has_two_bits(dtype: Any) -> bool:
+    """Whether elements are integers of two bits, which are stored in bytes."""
+    return jnp.issubdtype(dtype, jnp.integer) and jnp.iinfo(dtype).bits == 2
+
+
+def is_float(dtype: Any) -> bool:
+    """Devices add up what each has read of a sharded table, and -0.0 + 0.0 is 0.0."""
+    return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits == 8 * dtype.itemsize
+
+
+def is_half(dtype: Any) -> bool:
+    """XLA:CPU vectorises no loop that moves floats of 16 bits one by one."""
+    return is_float(dtype) and dtype.itemsize == 2
+
+
+def is_key(array: Any) -> bool:
+    """Whether the elements are jax.random keys: moved, but no numbers."""
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def is_not_zero(numbers: jax.Array) -> jax.Array:
+    """By the bits of floats: compared as numbers, subnormals count as 0 on some devices."""
+    if jnp.issubdtype(numbers.dtype, jnp.complexfloating):
+        return is_not_zero(numbers.real) | is_not_zero(numbers.imag)
+    if not is_float(numbers.dtype):
+        return numbers.astype(bool)
+    bits = lax.bitcast_convert_type(numbers, f"uint{8 * numbers.dtype.itemsize}")
+    if numbers.dtype == jnp.float8_e8m0fnu:  # which has no 0
+        return jnp.ones(bits.shape, bool)
+    return (bits if numbers.dtype.name.endswith("fnuz") else bits << 1) != 0  # these have one 0, without a sign
+
+
+def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
+    """The least of int32 and int64 that holds every index into such sizes.
+
+    Raises:
+      ConstraintError: it is int64, and JAX has none.
+    """
+    # A size that is symbolic, as in jax.export, counts as one of the usual ones.
+    largest = max((n for n in sizes if isinstance(n, int)), default=0)
+    if largest <= np.iinfo(np.int32).max:
+        return np.dtype(np.int32)
+    if jax.dtypes.canonicalize_dtype(np.int64) == np.int64:
+        return np.dtype(np.int64)
+    raise ConstraintError(
+        f"an indexed dimension of size {largest} needs 64-bit indices: enable jax_enable_x64 around the call"
+    )
+
+
+def carry_bits(
+    move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = is_narrow, in_bytes: bool = False
+) -> jax.Array:
+    """Computes `move(where, *data)`, on the integer images of `data` if they are numbers that would change.
+
+    Args:
+      move: moves elements of `data` without looking at them.
+      where: says what moves; None where nothing varies.
+      data: arrays of one dtype.
+      of: whether numbers of a dtype would change.
+      in_bytes: whether an image is bytes: for a move that puts constants beside what it moves.
+    """
+    if not of(data[0].dtype):
+        return move(where, *data)
+    return linear(as_bits(move, of, in_bytes=in_bytes), transpose_of(move))(where, *data)
+
+
+def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool = False) -> Move:
+    """`move` on the integer images of numbers that would change; JAX cannot differentiate it."""
+
+    def moved(where: Any, *data: jax.Array) -> jax.Array:
+        dtype = data[0].dtype
+        if not of(dtype):
+            return move(where, *data)
+        if in_bytes and dtype.itemsize > 1:
+            # XLA:CPU fuses the way back with the move, and LLVM then chooses between bfloat16 and a constant as floats.
+            return _known_or_not(partial(_move_pairs, move), partial(_move_halves, move))(where, *data)
+        image = jnp.dtype(f"uint{8 * dtype.itemsize}")
+        if has_two_bits(dtype):  # apart, as XLA:GPU of jaxlib 0.11 loses bits where it fuses such casts with a move
+            images = lax.optimization_barrier([x.astype(image) for x in data])
+            return lax.optimization_barrier(move(where, *images)).astype(dtype)
+        images = [lax.bitcast_convert_type(x, image) for x in data]
+        return lax.bitcast_convert_type(move(where, *images), dtype)
+
+    return moved
+
+
+def fence(move: Move) -> Move:
+    """Keeps casts out of what moves on CPUs: XLA takes casts back that surround it, and moves floats.
+
+    Those it quiets, flushes if they are subnormal, and moves one by one.
+    """
+
+    def fenced(where: Any, *data: jax.Array) -> jax.Array:
+        return by_platform(move(where, *data), cpu=lax.optimization_barrier, default=lambda moved: moved)
+
+    return fenced
+
+
+def as_guarded_bits(move: Move) -> Move:
+    """As `as_bits`, of a move that repeats elements or chooses among them: LLVM would take the casts back.
+
+    On CPUs zeros are added bit by bit that neither XLA nor LLVM knows, because they are computed from coordinates.
+    """
+
+    def guarded(where: Any, *images: jax.Array) -> jax.Array:
+        return by_platform(move(where, *images), cpu=_or_zeros, default=lambda moved: moved)
+
+    def moved(where: Any, *data: jax.Array) -> jax.Array:
+        return (as_bits(guarded) if is_narrow(data[0].dtype) else move)(where, *data)
+
+    return moved
+
+
+def _or_zeros(images: jax.Array) -> jax.Array:
+    is_known = all(isinstance(n, int) for n in images.shape)
+    if not is_known or not images.ndim or sum(images.shape) > np.iinfo(np.int32).max:
+        return lax.optimization_barrier(images)
+    indices = (lax.broadcasted_iota(jnp.int32, images.shape, d) for d in range(images.ndim))
+    return images | (sum(indices, jnp.zeros(images.shape, jnp.int32)) >= sum(images.shape)).astype(images.dtype)
+
+
+def permute_as_integers(move: Move) -> Move:
+    """`move`, which permutes elements, on the integer images of 16-bit floats; JAX cannot differentiate it."""
+    return as_bits(fence(move), is_half)
+
+
+def _move_pairs(move: Move, where: Any, *data: jax.Array) -> jax.Array:
+    pairs = [lax.bitcast_convert_type(x, jnp.uint8) for x in data]
+    move_each = jax.vmap(lambda *images: move(where, *images), in_axes=-1, out_axes=-1)
+    return lax.bitcast_convert_type(move_each(*pairs), data[0].dtype)
+
+
+def _move_halves(move: Move, where: Any, *data: jax.Array) -> jax.Array:
+    """The same where a size is symbolic: jax.export refines no cast that adds a dimension."""
+    images = [lax.bitcast_convert_type(x, jnp.uint16) for x in data]
+    low, high = ([(image >> shift).astype(jnp.uint8) for image in images] for shift in (0, 8))
+    low, high = (move(where, *bytes_).astype(jnp.uint16) for bytes_ in (low, high))
+    return lax.bitcast_convert_type(low | high << 8, data[0].dtype)
+
+
+def _known_or_not(known: Move, symbolic: Move) -> Move:
+    """`known` where all sizes are known, those of batches of jax.vmap too; else `symbolic`. Has no derivative."""
+
+    @custom_vmap
+    def move(where: Any, *data: jax.Array) -> jax.Array:
+        has_known = all(isinstance(n, int) for x in data for n in x.shape)
+        return (known if has_known else symbolic)(where, *data)
+
+    @move.def_vmap
+    def batched(size: int, is_batched: Any, *arrays: Any) -> tuple[jax.Array, bool]:
+        axes = jax.tree.map(lambda each: 0 if each else None, is_batched)
+
+        def mapped(form: Move) -> Move:
+            return jax.vmap(form, axes, axis_size=size)
+
+        return _known_or_not(mapped(known if isinstance(size, int) else symbolic), mapped(symbolic))(*arrays), True
+
+    return move
+
+
+def hide_constant(value: Any) -> jax.Array:
+    """A constant that XLA does not know while it compiles, such as static indices.
+
+    It evaluates a gather of constants in another order of dimensions, which a cast of its bits takes for the usual one.
+    """
+    return lax.optimization_barrier(jnp.asarray(value))
+
+
+def has_unsigned(dtype: Any) -> bool:
+    """Whether the elements are bools, or integers or real floats that fill their bytes."""
+    if dtype == jnp.bool_:
+        return True
+    info = jnp.iinfo if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo
+    is_real = jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
+    return is_real and info(dtype).bits == 8 * dtype.itemsize
+
+
+def as_unsigned(array: jax.Array) -> jax.Array:
+    """The bits as unsigned integers."""
+    image = jnp.dtype(f"uint{8 * array.dtype.itemsize}")
+    return array.astype(image) if array.dtype == jnp.bool_ else lax.bitcast_convert_type(array, image)
+
+
+def from_unsigned(integers: jax.Array, dtype: Any) -> jax.Array:
+    """Undoes `as_unsigned`."""
+    return integers != 0 if dtype == jnp.bool_ else lax.bitcast_convert_type(integers, dtype)
+
+
+def never_one(integer: jax.Array) -> jax.Array:
+    """0, which neither XLA nor LLVM finds out: one of two neighbouring integers is even."""
+    number = integer.astype(jnp.uint32)
+    return number * (number + 1) & 1

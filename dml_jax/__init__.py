@@ -58,7 +58,7 @@ _PLACES = {
     "desc_to_json": "desc_json",
     "draw_graph": "graphs.picture",
     "graph_to_dot": "graphs.dot",
-    "use_form": "lowering.forms",
+    "use_form": "lowering.select",
 }
 _SUBPACKAGES = ("batch", "onnx")
 

@@ -7,9 +7,10 @@ from checks import assert_same_bits, together
 
 from dml_jax import use_form
 from dml_jax.errors import describe
-from dml_jax.lowering import forms as choice
+from dml_jax.lowering import forms
+from dml_jax.lowering.select import watch_choices
 
-FAST = [name for name in choice.FORMS if name != "plain"]
+FAST = [name for name in forms.FORMS if name != "plain"]
 DTYPES = ["uint8", "bool", "float8_e5m2", "int16", "bfloat16", "float16", "float32", "complex64"]
 SAMPLE = ["float8_e5m2", "int16", "bfloat16", "float32"]  # a float and no float, of each size that words are made of
 RNG = np.random.default_rng(11)
@@ -52,9 +53,9 @@ def changes(function, form, *arrays):
 
 def chosen_on(platform, function, x):
     """The names of the forms that tables choose for a platform."""
-    with choice.watch_choices() as seen:
+    with watch_choices() as seen:
         jax.jit(function).trace(x).lower(lowering_platforms=(platform,))
-    return {row.form for chosen in seen for name, row in chosen.rows.items() if name == platform}
+    return {choice.name for choice in seen if choice.platform == platform and choice.name != "plain"}
 
 
 SPACE = RNG.standard_normal((2, 4, 8, 8)).astype(np.float16)

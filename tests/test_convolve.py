@@ -12,7 +12,7 @@ import pytest
 from checks import sampled
 
 import dml_jax
-from dml_jax.lowering import convolve as module
+from dml_jax.lowering.plain import convolution as module
 from dml_jax.lowering.plain.convolution import by_columns, by_groups, by_taps, convolve, form_on_cpu, plain
 from dml_jax.lowering.plain.windows import Windows
 

@@ -25,7 +25,7 @@ from dml_jax import (
     cumulative_summation,
     use_form,
 )
-from dml_jax.lowering import in_chunks
+from dml_jax.lowering.cpu import cache_chunks as in_chunks
 
 pytestmark = pytest.mark.device
 

@@ -31,7 +31,7 @@ from dml_jax.lowering import (
     totals,
 )
 from dml_jax.lowering import forms as choice
-from dml_jax.lowering import strided as views
+from dml_jax.lowering.plain import strided as views
 from dml_jax.lowering.plain.blocks import Blocks
 
 pytestmark = pytest.mark.device

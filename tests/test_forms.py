@@ -14,7 +14,7 @@ from form_cases import DTYPES, LARGE, RNG, SAMPLE, assert_forms_equal_plain, cha
 
 import dml_jax
 from dml_jax import TensorDesc, use_form
-from dml_jax.lowering import windowed
+from dml_jax.lowering.cpu import windowed_pad as windowed
 from dml_jax.lowering.gpu.isolated_transpose import good_run
 
 pytestmark = pytest.mark.device

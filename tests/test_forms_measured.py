@@ -9,8 +9,9 @@ import dml_jax
 from benchmarks import forms
 from dml_jax.bench import accumulate
 from dml_jax.bench.subjects import cases_of
-from dml_jax.lowering import depth_space, repeats
 from dml_jax.lowering.forms import Choice, forced_form
+from dml_jax.lowering.plain import depth_space
+from dml_jax.lowering.plain import tile as repeats
 
 
 def tiles(size):

@@ -14,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
-from dml_jax.lowering import depth_space, gather, scatter, strided
+from dml_jax.lowering.plain import depth_space, gather, scatter, strided
 
 RNG = np.random.default_rng(7)
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")

@@ -15,7 +15,9 @@ from jax.sharding import PartitionSpec as P
 from reduction_cases import COMPLEX, HALF, REDUCTIONS, as_type, exact, small, unsigned
 
 import dml_jax
-from dml_jax.lowering import hottest, runs, sample
+from dml_jax.lowering.gpu import contention_probe as sample
+from dml_jax.lowering.gpu import heavy_hitters as hottest
+from dml_jax.lowering.gpu import sorted_segments as runs
 
 pytestmark = pytest.mark.device
 

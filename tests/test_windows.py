@@ -13,7 +13,7 @@ from small_arrays import on_explicit_mesh
 from window_cases import filled
 
 from dml_jax import average_pooling, fold, max_pooling, unfold, use_form
-from dml_jax.lowering import unfold as unfolding
+from dml_jax.lowering.plain import unfold as unfolding
 from dml_jax.lowering.plain.windows import Windows
 
 pytestmark = pytest.mark.device

@@ -8,7 +8,8 @@ import jax
 
 from .forced import forced_form, forcing
 from .primitive import Target, by_target
-from .select import known_bytes, shapes_of, use_form, watch_choices
+from .select import Choice as Noted
+from .select import known_bytes, note, shapes_of, use_form, watch_choices
 from .values.compiler_faults import JAXLIB
 
 __all__ = [
@@ -201,4 +202,5 @@ def _pick(
         return plain
     case = {**case, "jaxlib": JAXLIB}
     rows = [row for row in table if row.platform == platform and row.form in forms and row.applies(case)]
+    note(Noted("old", platform, rows[0].form if rows else "plain", case))
     return forms[rows[0].form] if rows else plain

@@ -84,10 +84,10 @@ def linear(forward: Move, back: Back, result: Any = None) -> Move:
 
 
 def transpose_of(move: Move) -> Back:
-    """What JAX makes of `move` when it transposes it."""
+    """The transpose that JAX finds for `move`; a scatter has one only after it was differentiated."""
 
     def back(where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        return jax.linear_transpose(lambda *data: move(where, *data), *like)(cotangent)
+        return jax.vjp(lambda *data: move(where, *data), *like)[1](cotangent)
 
     return back
 

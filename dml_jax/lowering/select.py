@@ -98,8 +98,7 @@ def choose(operation: str, case_of: Callable[[int], Case], back: Back | None = N
     def chosen(target: Target) -> Move:
         case = case_of(target.devices)
         name, run = _first(operation, target.platform, case, forced)
-        if (watched := _WATCHED.get()) is not None:
-            watched.append(Choice(operation, target.platform, name, case))
+        note(Choice(operation, target.platform, name, case))
         return run
 
     # What runs plainly on one device does so on several.
@@ -181,6 +180,12 @@ def watch_choices() -> Iterator[list[Choice]]:
         yield seen
     finally:
         _WATCHED.reset(token)
+
+
+def note(choice: Choice) -> None:
+    """Tells the innermost `watch_choices`."""
+    if (watched := _WATCHED.get()) is not None:
+        watched.append(choice)
 
 
 # Sizes.

@@ -45,7 +45,7 @@ from dml_jax import (
 )
 from dml_jax.catalogue import STRUCTS as CLASSES
 from dml_jax.core.small_structs import ScaleAndBias
-from dml_jax.lowering import in_chunks
+from dml_jax.lowering.cpu import cache_chunks as in_chunks
 
 pytestmark = pytest.mark.device
 

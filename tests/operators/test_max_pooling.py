@@ -37,7 +37,7 @@ from dml_jax import (
     max_pooling,
     max_unpooling,
 )
-from dml_jax.lowering import window_maxima
+from dml_jax.lowering.plain import window_maxima
 from dml_jax.lowering.plain.windows import Windows
 
 pytestmark = pytest.mark.device

@@ -40,8 +40,8 @@ from dml_jax import (
     reduce,
     use_form,
 )
-from dml_jax.lowering import in_chunks
-from dml_jax.lowering.forms import JAXLIB
+from dml_jax.lowering.cpu import cache_chunks as in_chunks
+from dml_jax.lowering.values.compiler_faults import JAXLIB
 
 pytestmark = pytest.mark.device
 

@@ -12,7 +12,7 @@ from jax import lax
 from ..lowering.partition import TableShards, known_shards
 from ..lowering.plain.gather import Read, gather_slices
 from ..lowering.plain.reduce import reduce_slices
-from ..lowering.plain.rows import Write
+from ..lowering.plain.rows import Write, check_sortable
 from ..lowering.plain.scatter import scatter_slices
 from ..lowering.plain.slices import Slices
 from ..lowering.values.bits import carry_bits, hide_constant, index_dtype, is_narrow
@@ -96,6 +96,7 @@ def read(
     if shards := known_shards():
         of = shards.operands
         how = replace(how, shards=TableShards(of["input"], of["indices"], shards.output))
+    _check_order(indices, input, how.transpose)
     indices = show_indices(indices, input.shape, how.transpose)
     values = gather_slices(indices, input, how)
     if mode != "fill":
@@ -145,7 +146,19 @@ def write(
     indices = show_indices(indices, input.shape, how)
     if reduction is None:
         return scatter_slices(indices, input, updates, how)
+    if reduction in ("add", "mul"):
+        _check_order(indices, input, how)
     return reduce_slices(indices, input, updates, how, reduction)
+
+
+def _check_order(indices: jax.Array, input: Any, write: Write) -> None:
+    """Refuses sums in one order of what cannot be sorted: now, as a gradient is traced later.
+
+    Raises:
+      ConstraintError: a size is symbolic, or there are 2**31 elements or updates.
+    """
+    if write.deterministic and not write.unique_indices and jnp.issubdtype(input.dtype, jnp.inexact):
+        check_sortable("deterministic", indices, input.shape, write)
 
 
 def resolve(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:

@@ -168,7 +168,7 @@ def _differentiate(primals: Sequence[Any], tangents: Sequence[Any], *, call: _Ca
     dots = [ad.instantiate_zeros(dot) for dot in dots]
     if call.back:
         return result, _bind(call, varying_alike(*indices, *dots))
-    return result, jax.jvp(lambda *data: call.plain(*indices, *data), primals[call.count :], dots)[1]
+    return result, jax.jvp(partial(call.plain, *indices), tuple(primals[call.count :]), tuple(dots))[1]
 
 
 def _transpose(cotangent: Any, *arrays: Any, call: _Call, aval: ShapedArray) -> Sequence[Any]:

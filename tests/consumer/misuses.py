@@ -25,7 +25,6 @@ MISUSES: Mapping[str, Callable[[], object]] = {
     "number for indices": lambda: dml_jax.gather_elements(DATA, 1, 0),  # pyright: ignore[reportArgumentType]
     "string for an axis": lambda: dml_jax.gather(DATA, INDICES, "0"),  # pyright: ignore[reportArgumentType]
     "several axes": lambda: dml_jax.gather(DATA, INDICES, (0, 1)),  # pyright: ignore[reportArgumentType]
-    "unknown form": lambda: dml_jax.use_form("fastest").__enter__(),  # pyright: ignore[reportArgumentType]
     "mode of jnp.take": lambda: dml_jax.gather(DATA, INDICES, 0, mode="wrap"),  # pyright: ignore[reportArgumentType]
     "mode of writes": lambda: dml_jax.gather_nd(DATA, INDICES, mode="drop"),  # pyright: ignore[reportArgumentType]
     "mode of reads": lambda: dml_jax.scatter_elements(DATA, INDICES, DATA, 0, mode="fill"),  # pyright: ignore[reportArgumentType]

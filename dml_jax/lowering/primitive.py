@@ -207,7 +207,8 @@ def _batch(arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: _Call, ava
         each = jax.vmap(of_one, (where[: call.count], 0, of_data), axis_size=size)(list(indices), cotangent, list(like))
         return [one if axis == 0 else one.sum(0) for one, axis in zip(each, of_data, strict=True)]
 
-    result = call.result and jax.ShapeDtypeStruct((size, *call.result.shape), call.result.dtype)
+    of = call.result
+    result = None if of is None else jax.ShapeDtypeStruct((size, *of.shape), of.dtype)
     return _bind(_Call(choose, mapped(call.plain), back if call.back else None, call.count, result), moved), 0
 
 

@@ -3,10 +3,13 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+DOCS = Path(__file__).parent
+sys.path[:0] = [str(DOCS), str(DOCS.parent)]  # the extensions, and benchmarks/
 
 project = "dml_jax"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "operator_tables", "docstring_sections"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions += ["operator_tables", "docstring_sections", "stored_runs"]  # of this folder
+exclude_patterns = ["models/*"]  # JSON files that are no stored runs
 
 # Every reference must resolve; what other packages document is not looked up, since a build needs no network.
 nitpicky = True
@@ -36,6 +39,6 @@ html_theme = "furo"
 html_title = "dml_jax"
 html_static_path = ["style"]
 html_css_files = ["site.css"]
-html_search_scorer = str(Path(__file__).parent / "style" / "scorer.js")
+html_search_scorer = str(DOCS / "style" / "scorer.js")
 html_copy_source = False
 html_show_copyright = False

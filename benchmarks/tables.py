@@ -1,0 +1,209 @@
+"""Markdown tables of a stored run of the benchmark: geometric means, and every case beside every contender."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from statistics import geometric_mean
+
+from dml_jax.bench.measuring import Measured
+from dml_jax.bench.report import BEST, WHICH, ratio, with_best
+from dml_jax.bench.results import Results
+
+__all__ = [
+    "CALLS",
+    "COPY",
+    "FILES",
+    "LARGE",
+    "Case",
+    "Cases",
+    "counted",
+    "grouped",
+    "is_call",
+    "large",
+    "means",
+    "measured_on",
+    "page",
+    "pairs",
+    "ratios",
+    "rows",
+]
+
+# One case: the contenders by name.
+Case = Mapping[str, Measured]
+Cases = Mapping[str, Case]
+
+LARGE = 2**24  # bytes moved: 16 MiB, of which the bandwidth decides, and not the time that a call takes
+COPY, CALL = "copy", ", call"
+CALLS, FILES = "eager calls on 1 KB", "from file to file"
+MULTIPLIED = {"convolution", "gemm", "network", "rnn"}  # compared with a product of matrices instead of a copy
+FIRST = ["one each", "fresh", "jnp"]
+SHORT = 24  # characters
+KINDS = ("gradients", "graphs", "networks", "sharded")  # what a run is of, at the end of its file's name
+HEAD = """\
+# {title}
+
+{run}
+
+* **of a copy** is the fraction of memory bandwidth that dml_jax reaches: a copy of as many bytes has 1.00.
+  Convolutions, `gemm`, `rnn` and networks are compared with one product of matrices that has as many multiplications.
+* **x NAME** is how many times as fast dml_jax is as NAME. `-`: NAME has no such case. `differs`: its result is another.
+
+[Benchmarks](../benchmarks.md) says how this was measured, and which cases are of another day.
+"""
+
+
+def page(file: Path) -> str:
+    """The page of a stored run, in Markdown: device, date and versions, the means of each operator, and every case."""
+    run = Results.read(file)
+    groups = grouped(dict(run.by_case()))
+    return "\n".join([HEAD.format(title=_title(file, run), run=measured_on(run)), *_picture(file), *_sections(groups)])
+
+
+def _title(file: Path, run: Results) -> str:
+    kind = file.stem.rpartition("_")[2]
+    return f"{run.device[:1].upper()}{run.device[1:]}: {kind if kind in KINDS else 'operators'}"
+
+
+def _picture(file: Path) -> Iterator[str]:
+    picture = file.with_suffix(".svg")
+    if picture.exists():
+        yield f"![Bandwidth over bytes moved]({picture.name})\n"
+
+
+def _sections(groups: Mapping[str, Cases]) -> Iterator[str]:
+    yield from (
+        "## Means",
+        "",
+        "Geometric means of the cases that move 16 MiB and more, or of all where there are none.",
+        "",
+    )
+    of_operators = {name: counted(cases) for name, cases in groups.items() if name != FILES}
+    yield from (*means(of_operators), "", "## Every case", "")
+    for name, cases in groups.items():
+        count = f"{len(cases)} case{'s' * (len(cases) > 1)}"
+        yield from _folded(
+            f"{name}: {count}, {mean(counted(cases), COPY)} {_unit(cases)}", ratios(_shortened(name, cases))
+        )
+
+
+def measured_on(run: Results) -> str:
+    """Device, date and versions, in a line."""
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    return f"Measured on {run.device}, {run.date[:10]}: {versions}."
+
+
+# Which cases.
+
+
+def grouped(cases: Cases) -> dict[str, dict[str, Case]]:
+    """The cases of each operator, in alphabetical order; then eager calls, and those from file to file."""
+    groups: dict[str, dict[str, Case]] = {}
+    for name, case in cases.items():
+        groups.setdefault(_group_of(name, case), {})[name] = case
+    last = (FILES, CALLS)
+    return {name: groups[name] for name in sorted(groups, key=lambda name: (name in last, name))}
+
+
+def _group_of(name: str, case: Case) -> str:
+    if is_call(name):
+        return CALLS
+    return FILES if FILES in name else _ours(case).operator
+
+
+def is_call(name: str) -> bool:
+    return name.endswith(CALL)
+
+
+def large(cases: Cases) -> Cases:
+    return {name: case for name, case in cases.items() if _ours(case).moved >= LARGE}
+
+
+def counted(cases: Cases) -> Cases:
+    """Those that a mean counts: the large ones, or all where there are none."""
+    return large(cases) or cases
+
+
+def _shortened(group: str, cases: Cases) -> Cases:
+    """Without the words that the title of the fold says."""
+    return {re.sub(rf"^{group}( gradient,)? |{CALL}$", "", name): case for name, case in cases.items()}
+
+
+# What is shown of them.
+
+
+def means(groups: Mapping[str, Cases], contenders: Iterable[str] = ()) -> Iterator[str]:
+    """A row for each group: how many cases it has, and the geometric means of the fraction of a copy and beside others.
+
+    Args:
+      groups: cases by the name of their row; those without any have no row.
+      contenders: a column each; all that any case has if none is named.
+    """
+    together = {name: case for cases in groups.values() for name, case in cases.items()}
+    names = [*contenders] or _contenders(together)
+    body = []
+    for name, cases in groups.items():
+        if cases:
+            body.append([name, str(len(cases)), *(mean(cases, other) or "-" for other in (COPY, *names))])
+    yield from rows(["", "cases", _unit(together), *(f"x {name}" for name in names)], body)
+
+
+def mean(cases: Cases, name: str) -> str:
+    """The geometric mean of the fractions of a copy, or of how many times as fast dml_jax is; empty for no case."""
+    if name == COPY:
+        found = [_ours(case).of_copy for case in cases.values()]
+    else:
+        found = [other.seconds / ours.seconds for ours, other in pairs(cases, name)]
+    return f"{geometric_mean(found):.2f}" if found else ""
+
+
+def pairs(cases: Cases, name: str) -> Iterator[tuple[Measured, Measured]]:
+    """dml_jax and another contender whose result is right; torch is the best of its ways where it has several."""
+    for case in cases.values():
+        shown = _shown(case)
+        other = shown.get(name) or (shown.get(BEST) if name == "torch" else None)
+        if other and other.same_bits:
+            yield _ours(case), other
+
+
+def ratios(cases: Cases) -> Iterator[str]:
+    """A row for each case: the fraction of a copy, and how many times as fast dml_jax is as others."""
+    names = _contenders(cases)
+    which = [WHICH] if BEST in names else []
+    body = []
+    for name, case in cases.items():
+        ways = [with_best(case)[1]] if which else []
+        body.append(
+            [name, f"{_ours(case).of_copy:.2f}", *(ratio(_ours(case), _shown(case).get(n)) for n in names), *ways]
+        )
+    yield from rows(["case", _unit(cases), *(f"x {name}" for name in names), *which], body)
+
+
+def _contenders(cases: Cases) -> list[str]:
+    """Whom dml_jax is compared with: first itself and jax.numpy, last the best of torch."""
+    found = {contender for case in cases.values() for contender in _shown(case)} - {"dml_jax"}
+    others = sorted(found.difference([*FIRST, BEST]), key=str.lower)
+    return [*(name for name in FIRST if name in found), *others, *([BEST] if BEST in found else [])]
+
+
+def _unit(cases: Cases) -> str:
+    return "of a matmul" if {_ours(case).operator for case in cases.values()} <= MULTIPLIED else "of a copy"
+
+
+def _ours(case: Case) -> Measured:
+    return case["dml_jax"]
+
+
+def _shown(case: Case) -> dict[str, Measured]:
+    return with_best(case)[0]
+
+
+def _folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
+    """A fold; Markdown inside of it begins behind an empty line."""
+    yield from ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>", ""]
+
+
+def rows(head: list[str], body: list[list[str]]) -> Iterator[str]:
+    """A table; numbers, which are what is short, are at the right."""
+    widths = [max(len(row[column]) for row in (head, *body)) for column in range(len(head))]
+    for row in (head, ["---", *("---:" if width <= SHORT else "---" for width in widths[1:])], *body):
+        yield f"| {' | '.join(row)} |"

@@ -5,6 +5,7 @@ such a site, as building two would take twice as long.
 """
 
 import fcntl
+import html
 import importlib
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from new_operator import add_operator, copy_clone, new_operator, python
 
+from dml_jax.bench.results import Results
 from dml_jax.catalogue import DESCS, FUNCTIONS
 from dml_jax.core.activation_table import ACTIVATIONS
 from dml_jax.core.support import columns
@@ -154,6 +156,33 @@ def test_every_activation_is_on_a_page(site):
     assert all(len(row) == len(head) and row[1].strip() for row in rows)
 
 
+@pytest.mark.exhaustive
+def test_each_stored_run_has_a_page_that_is_linked_and_in_the_side_bar(site):
+    """With its device, its date, its versions and every case: `test_benchmarks_page.py` has the rest."""
+    short, index = ((site / page).read_text() for page in ("benchmarks.html", "index.html"))
+    article = short.partition('role="main"')[2].partition("</article>")[0]
+    for file in (ROOT / "docs/benchmarks").glob("*.json"):
+        run = Results.read(file)
+        page = html.unescape((site / f"benchmarks/{file.stem}.html").read_text())
+        assert all(word in page for word in (run.device, run.date[:10], *map(" ".join, run.versions.items())))
+        assert f'href="benchmarks/{file.stem}.html"' in article
+        assert f'<a class="reference internal" href="benchmarks/{file.stem}.html">' in index
+        cases = sum(row.contender == "dml_jax" for row in run.rows)
+        assert len(re.findall(r"<tr", page.partition("<details>")[2])) == cases + page.count("<details>")
+
+
+@pytest.mark.exhaustive
+def test_a_build_leaves_nothing_in_the_docs(site):
+    """The pages of stored runs are made while they are read."""
+    of_clone = (path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*"))
+    added = {"docs/operators/roll.md", "docs/operators/toy.md"}
+    found = {path.relative_to(site.parent) for path in (site.parent / "docs").rglob("*")}
+    left = {path.as_posix() for path in found if "__pycache__" not in path.parts} - {
+        path.as_posix() for path in of_clone
+    }
+    assert left == added
+
+
 # Pages and operators. Those of one file have one page, of its name.
 
 
@@ -226,7 +255,7 @@ TOY_PAGE = """
 
 def enlarge(clone):
     """Copies this clone, adds both operators, and builds the site."""
-    copy_clone(clone, "dml_jax", "docs")
+    copy_clone(clone, "dml_jax", "docs", "benchmarks")
     source, _, page = new_operator()
     add_operator(clone, "roll", source, page)
     add_operator(clone, "toy", TOY, TOY_PAGE)

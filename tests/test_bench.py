@@ -21,6 +21,7 @@ from dml_jax.bench import accumulate, cases, contenders, measuring, networks, pe
 from dml_jax.bench.case import normal
 from dml_jax.bench.subjects import SUBJECTS
 from dml_jax.command import bench as command
+from dml_jax.command.devices import measured_kind
 
 # The operators that are measured.
 MEASURED = {*SUBJECTS}
@@ -419,6 +420,20 @@ def test_a_run_ends_with_a_legend_of_its_columns():
     assert all(name in done.output.replace(report.LEGEND, "") for name in ("of copy", "spread", "x fresh"))
 
 
+def test_a_cpu_is_named_by_its_model(monkeypatch, tmp_path):
+    """JAX calls every CPU `cpu`; other systems than Linux, and Linux on some processors, tell no model."""
+    info = tmp_path / "cpuinfo"
+    monkeypatch.setattr("dml_jax.command.devices._CPUINFO", info)
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    assert measured_kind() == "aarch64 CPU"
+    for content, kind in (("processor\t: 0\nmodel name\t: Xeon 4\n", "Xeon 4"), ("processor\t: 0\n", "aarch64 CPU")):
+        info.write_text(content)
+        assert measured_kind() == kind
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert measured_kind() == jax.devices()[0].device_kind
+
+
 @pytest.mark.exhaustive
 def test_the_quick_run_prints_writes_and_draws(tmp_path):
     files = [tmp_path / name for name in ("r.json", "r.csv", "r.svg")]
@@ -432,6 +447,7 @@ def test_the_quick_run_prints_writes_and_draws(tmp_path):
         assert heading in done.output
     assert "differs" not in done.output.replace(report.LEGEND, "")
     read = results.Results.read(files[0])
+    assert read.device.startswith(measured_kind())
     assert {r.operator for r in read.rows} == MEASURED
     assert {r.contender for r in read.rows if "streamed from file to file" in r.case} == {"dml_jax", "memmap copy"}
     assert read.versions["jax"] == jax.__version__

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from dml_jax.bench import measuring, results, sharded
 from dml_jax.command import bench as command
+from dml_jax.command.devices import measured_kind
 
 CASES = {case.name: case for case in sharded.cases(2**16, 8)}
 
@@ -56,7 +57,7 @@ def test_the_command_measures_them_and_says_how_many_devices_there_were(tmp_path
     assert done.exit_code == 0, done.output
     assert "x one device" in done.output
     read = results.Results.read(path)
-    assert ", 8 devices on " in read.device
+    assert read.device.startswith(f"{measured_kind()}, 8 devices on ")
     assert [(row.operator, row.contender, row.same_bits) for row in read.rows] == [
         ("gather", "dml_jax", True),
         ("gather", "one device", True),

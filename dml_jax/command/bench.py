@@ -15,7 +15,7 @@ import click
 
 from ..errors import ConstraintError
 from ..files import write_whole
-from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices
+from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
 from .shared import FILE
 
 if TYPE_CHECKING:
@@ -266,7 +266,9 @@ def _measured(plan: _Plan, effort: Effort, peers: bool) -> Results:
     from ..bench.results import Results
     from ..bench.streaming import streamed
 
-    device, console = jax.devices()[0].device_kind, Console()
+    device, console = measured_kind(), Console()
+    if jax.default_backend() == "cpu":
+        device = f"{device}, {cores()} cores"
     rows: list[Measured] = []
     kinds = [
         ("into bound outputs", plan.cases, False),
@@ -306,7 +308,7 @@ def _measured_on_all(plan: _Plan, effort: Effort, peers: bool) -> Results:
     from ..bench.report import LEGEND
     from ..bench.results import Results
 
-    device = f"{jax.devices()[0].device_kind}, {jax.local_device_count()} devices on {cores()} cores"
+    device = f"{measured_kind()}, {jax.local_device_count()} devices on {cores()} cores"
     found, threads = sharded.contenders(peers=peers), sharded.torch_threads(cores())
     rows = _each(plan.sharded, found, effort, ceiling=sharded.copied, in_turn=False)
     _print(Console(), f"{device}, batches sharded over all, beside a copy that is", rows, [c.name for c in found])

@@ -1,13 +1,25 @@
 """Lists and chooses the devices that the command runs on, and divides a CPU into several."""
 
 import os
+import platform
+import re
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
 
-__all__ = ["CPU_DEVICES", "arrange_cpu_devices", "choose", "cores", "devices", "label", "local_devices"]
+__all__ = [
+    "CPU_DEVICES",
+    "arrange_cpu_devices",
+    "choose",
+    "cores",
+    "devices",
+    "label",
+    "local_devices",
+    "measured_kind",
+]
 
 CPU_DEVICES = click.IntRange(1, 4096)  # as many as any host has cores
 
@@ -38,6 +50,19 @@ def arrange_cpu_devices(count: int | None) -> None:
 def cores() -> int:
     """Returns how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def measured_kind() -> str:
+    """Returns the kind of device that is measured: of a CPU, which JAX calls `cpu`, the model that Linux names."""
+    import jax
+
+    if jax.default_backend() != "cpu":
+        return jax.devices()[0].device_kind
+    named = re.search(r"^model name\s*: (.+)", _CPUINFO.read_text() if _CPUINFO.exists() else "", re.MULTILINE)
+    return named[1] if named else f"{platform.machine()} CPU"
+
+
+_CPUINFO = Path("/proc/cpuinfo")
 
 
 def devices() -> list[Any]:

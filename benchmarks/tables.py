@@ -171,7 +171,7 @@ def ratios(cases: Cases) -> Iterator[str]:
     which = [WHICH] if BEST in names else []
     body = []
     for name, case in cases.items():
-        ways = [with_best(case)[1]] if which else []
+        ways = [with_best(case)[1].replace("_", "_<wbr>")] if which else []  # long names are wider than a page
         body.append(
             [name, f"{_ours(case).of_copy:.2f}", *(ratio(_ours(case), _shown(case).get(n)) for n in names), *ways]
         )

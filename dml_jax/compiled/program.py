@@ -7,14 +7,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
 
 from ..core.computation import Computation
 from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
-from ..lowering.forced import forced_form
-from ..lowering.plain.scatter import copies_table
-from ..lowering.plain.strided_writes import in_storage_order, update
+from ..lowering.plain.scatter import copy_table
+from ..lowering.plain.strided_writes import in_storage_order, update_in_place
 
 __all__ = ["BufferSpec", "Program"]
 
@@ -140,14 +138,14 @@ class Program:
         layout = self._stored[port].layout
         if self._fills(port, out):
             return in_storage_order(output, layout).reshape(out.shape)
-        return update(out, output, layout, "plain")  # in place, as `out` is donated
+        return update_in_place(out, output, layout)
 
     def _fills(self, port: str, out: jax.Array) -> bool:
         layout = self._stored[port].layout
         return layout.is_dense and out.size == layout.span
 
     def _replace_in(self, out: jax.Array, inputs: dict[str, jax.Array]) -> None:
-        """Copies the input of a scatter into the memory of the output first, if layouts agree and no form does it."""
+        """Copies the input of a scatter into the memory of the output first, if layouts agree."""
         name = self.desc.replaces_in
         if name is None:
             return
@@ -155,8 +153,7 @@ class Program:
         if self._fills(port, out) and self.ports[name].is_packed and self.ports[port].is_packed:
             (updates,) = (inputs[other] for other in self.inputs if other != name and not self.desc.is_index(other))
             view = self._stored[name].view(inputs[name])
-            on_cpu = _leave if forced_form() is None and copies_table(view, updates) else _move_into
-            inputs[name] = lax.platform_dependent(out, view, cpu=on_cpu, default=_move_into).ravel()
+            inputs[name] = copy_table(out, view, updates).ravel()
 
     @cached_property
     def _stored(self) -> dict[str, StoredTensor]:
@@ -167,17 +164,3 @@ def _distinct(tensor: TensorDesc) -> int:
     """Returns at most how many elements of the buffer the coordinates address; a stride of 0 addresses one."""
     strides = tensor.strides or packed_strides(tensor.sizes)
     return min(tensor.element_span, prod(n for n, s in zip(tensor.sizes, strides, strict=True) if s))
-
-
-def _leave(_: jax.Array, input: jax.Array) -> jax.Array:
-    return input
-
-
-def _move_into(out: jax.Array, input: jax.Array) -> jax.Array:
-    """Copies `input` into the buffer of `out`, so that a scatter goes on there.
-
-    In two pieces: XLA replaces an update of a whole array by its value, and then copies that to a buffer of its own.
-    """
-    flat, half = input.ravel(), input.size // 2
-    out = lax.dynamic_update_slice(out, flat[:half], (0,))
-    return lax.dynamic_update_slice(out, flat[half:], (half,)).reshape(input.shape)

@@ -2,17 +2,22 @@
 
 from collections.abc import Sequence
 
-from .cpu import long_loops, unfused
-from .gpu import assembled_words, axis_last, words
+from .cpu import halves, long_loops, unfused, unfused_writes, windowed_pad
+from .gpu import assembled_words, axis_last, fan_out, gathered, words
 from .select import Variant
 
 __all__ = ["VARIANTS"]
 
 # In the order in which they are asked: the first one that pays runs.
 VARIANTS: Sequence[Variant] = (
+    *fan_out.VARIANTS,
+    *gathered.VARIANTS,
     *words.VARIANTS,
     *assembled_words.VARIANTS,
     *axis_last.VARIANTS,
     *unfused.VARIANTS,
+    *unfused_writes.VARIANTS,
     *long_loops.VARIANTS,
+    *halves.VARIANTS,
+    *windowed_pad.VARIANTS,
 )

@@ -10,7 +10,6 @@ from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, custom, same_dtype
 from ..core.sharding import Dims
-from ..lowering.forced import forced_form
 from ..lowering.plain.strided_writes import update
 from ..strides.injective import collision
 from ..strides.layout import Layout
@@ -80,4 +79,4 @@ def as_strided_scatter(
     Source: an output tensor with the strides of DML_BUFFER_TENSOR_DESC. DirectML does not say what becomes of
       elements between; they keep their content here. Overlapping outputs, which it leaves open, are refused.
     """
-    return update(buffer, updates, Layout(updates.shape, tuple(strides), offset), forced_form())
+    return update(buffer, updates, Layout(updates.shape, tuple(strides), offset))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..core.data_type import DataTypeLike
@@ -21,8 +20,7 @@ from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.plain.fill import can_fan_out, fill, fill_fanned_out
-from ..lowering.plain.narrow import move_narrow
+from ..lowering.plain.fill import fill_with
 
 __all__ = ["FillValueConstantDesc", "fill_value_constant"]
 
@@ -64,9 +62,7 @@ def fill_value_constant(
 
     Source: DML_FILL_VALUE_CONSTANT_OPERATOR_DESC.
     """
-    value, sizes = jnp.asarray(value), tuple(sizes)
-    others = {"fanned_out": lambda _, value: fill_fanned_out(value, sizes)} if can_fan_out(sizes, value.dtype) else None
-    return move_narrow(lambda _, value: fill(value, sizes), None, value, others=others)
+    return fill_with(value, sizes)
 
 
 @dataclass(frozen=True, init=False)

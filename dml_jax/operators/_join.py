@@ -19,9 +19,8 @@ from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
-from ..lowering.plain.narrow import move_narrow
+from ..lowering.plain.moves import move_elements
 from ..lowering.select import known_bytes
-from ..lowering.values.bits import as_bits
 
 __all__ = ["JoinDesc", "join"]
 
@@ -102,15 +101,8 @@ def join(inputs: DataList, axis: int, *, out_sharding: OutSharding = None) -> ja
     def concatenate(_: None, *inputs: jax.Array) -> jax.Array:
         return lax.concatenate(inputs, axis % inputs[0].ndim)
 
-    def concatenate_runs(_: None, *inputs: jax.Array) -> jax.Array:
-        joined = lax.concatenate([x.reshape(-1) for x in inputs], 0)
-        return joined.reshape([n if d != axis % first.ndim else -1 for d, n in enumerate(first.shape)])
-
-    first = inputs[0]
-    is_outermost = known_bytes(*inputs) > 0 and first.ndim > 1 and prod(first.shape[: axis % first.ndim]) == 1
-    others = {"flattened": as_bits(concatenate_runs)} if is_outermost else None
-    in_runs = all(known_bytes(x) and prod(x.shape[axis:]) * x.dtype.itemsize % 4 == 0 for x in inputs)
-    return move_narrow(concatenate, None, *inputs, words=lambda _: concatenate, in_runs=in_runs, others=others)
+    is_contiguous = all(known_bytes(x) and prod(x.shape[axis:]) * x.dtype.itemsize % 4 == 0 for x in inputs)
+    return move_elements(concatenate, None, *inputs, is_contiguous=is_contiguous)
 
 
 def _joined(x: Operands) -> tuple[int, ...] | None:

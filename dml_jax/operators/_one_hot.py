@@ -31,8 +31,7 @@ from ..core.rules import (
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
-from ..lowering.plain.fill import fan_out
-from ..lowering.plain.narrow import move_narrow
+from ..lowering.plain.fill import choose_value
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
 __all__ = ["OneHotDesc", "one_hot"]
@@ -108,12 +107,7 @@ def one_hot(indices: Indices, values: Data, size: int, axis: int, *, out_shardin
     shape = _with(indices.shape, axis, size)
     assert shape is not None
     on = indices == lax.broadcasted_iota(indices.dtype, shape, axis % indices.ndim)
-    parts = fan_out(_chosen, jax.ShapeDtypeStruct(shape, values.dtype))
-    return move_narrow(_chosen, on, values, back=_total, others={"fanned_out": parts} if parts else None)
-
-
-def _chosen(on: jax.Array, values: jax.Array) -> jax.Array:
-    return jnp.where(on, values[1], values[0])
+    return choose_value(on, values, _total)
 
 
 def _total(on: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> list[jax.Array]:

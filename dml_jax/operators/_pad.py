@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ..core.arguments import as_name
 from ..core.data_type import DataTypeLike
@@ -34,9 +33,7 @@ from ..core.sharding import Dims
 from ..core.struct_rules import held, type_of
 from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.cpu.windowed_pad import fits_windows, pad_in_windows
-from ..lowering.plain.narrow import move_narrow
-from ..lowering.plain.pad import pad_with_copies
+from ..lowering.plain.pad import pad_with_copies, pad_with_value
 
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]
 
@@ -162,15 +159,7 @@ def pad(
         return pad_with_copies(array, start, end, ALIASES.get(mode, mode))
     if value is None:
         value = as_number("pad", "value", 0, array, "a number (0 if not given)")
-    value = jnp.asarray(value)
-    config = [(before, behind, 0) for before, behind in zip(start, end, strict=True)]
-    move = lambda _, array, value: lax.pad(array, value, config)  # noqa: E731
-
-    def in_windows(_: None, array: jax.Array, value: jax.Array) -> jax.Array:
-        return pad_in_windows(array, start, end, mode, lambda part: move(None, part, value), value)
-
-    others = {"windowed": in_windows} if fits_windows(array, start, end, mode) else None
-    return move_narrow(move, None, array, value, in_bytes=True, others=others)
+    return pad_with_value(array, jnp.asarray(value), start, end)
 
 
 SIZES = sizes_follow("output", _padded, "{start_padding} + {input}.{sizes} + {end_padding}")

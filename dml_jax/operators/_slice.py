@@ -18,7 +18,7 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, one_per_dimension, sizes_follow
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..lowering.plain.narrow import move_narrow, per_word
+from ..lowering.plain.moves import move_elements, per_word
 from ..lowering.primitive import Move
 from ._slicing import window_rules, within_reach
 
@@ -100,10 +100,11 @@ def slice(
     def copy_words(count: int) -> Move | None:
         return partial(copy, count=count) if strides[-1] == 1 and offsets[-1] % count == 0 else None
 
-    return move_narrow(copy, None, input, words=copy_words, in_runs=_is_a_run(input.shape, offsets, ends, strides))
+    is_contiguous = _is_contiguous(input.shape, offsets, ends, strides)
+    return move_elements(copy, None, input, words=copy_words, is_contiguous=is_contiguous)
 
 
-def _is_a_run(shape: Sequence[Any], offsets: Sequence[int], ends: Sequence[int], strides: Sequence[int]) -> bool:
+def _is_contiguous(shape: Sequence[Any], offsets: Sequence[int], ends: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether the elements that are copied lie one after the other in memory."""
     lines = zip(shape, offsets, ends, strides, strict=True)
     cut = [d for d, (n, start, end, stride) in enumerate(lines) if (start, end, stride) != (0, n, 1)]

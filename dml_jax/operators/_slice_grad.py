@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar
 
 import jax
@@ -17,7 +18,8 @@ from ..core.operator import operator
 from ..core.rules import Operands, Rule, numbers, one_per_dimension, representable
 from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..lowering.plain.narrow import move_narrow
+from ..lowering.plain.moves import move_elements
+from ..lowering.values.bits import as_bits
 from ..lowering.values.compiler_faults import widened_float4
 from ._slicing import window_rules, within_reach
 
@@ -90,7 +92,7 @@ def slice_grad(
     def spread(_: None, gradient: jax.Array) -> jax.Array:
         return lax.pad(lax.rev(gradient, backwards), np.zeros((), gradient.dtype), zeros)
 
-    return move_narrow(widened_float4(spread), None, input_gradient, in_bytes=True)
+    return move_elements(widened_float4(spread), None, input_gradient, carry=partial(as_bits, in_bytes=True))
 
 
 def _zeros(n: int, size: int, offset: int, window: int, stride: int) -> tuple[int, int, int]:

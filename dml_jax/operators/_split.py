@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import accumulate
 from typing import ClassVar
 
 import jax
-from jax import lax
 
 from ..core.data_type import DataType
 from ..core.desc import SeveralOutputs
@@ -20,9 +17,7 @@ from ..core.rules import Operands, Rule, axis_of, custom, each_at_least, minimum
 from ..core.sharding import Dims
 from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..lowering.cpu.unfused import has_short_rows, slice_runs
-from ..lowering.plain.narrow import move_narrow
-from ..lowering.primitive import Move
+from ..lowering.plain.split import split_along
 
 __all__ = ["SplitDesc", "split"]
 
@@ -80,24 +75,7 @@ def split(input: Data, sizes: Sequence[int], axis: int, *, out_sharding: OutShar
 
     Source: DML_SPLIT_OPERATOR_DESC, whose parts are never empty; they may be here.
     """
-    starts = (0, *accumulate(sizes))
-
-    is_last = axis % input.ndim == input.ndim - 1
-
-    def part(start: int, size: int) -> jax.Array:
-        def copy(_: None, input: jax.Array, count: int = 1) -> jax.Array:
-            return lax.slice_in_dim(input, start // count, (start + size) // count, axis=axis)
-
-        def copy_words(count: int) -> Move | None:
-            return partial(copy, count=count if is_last else 1) if not is_last or start % count == 0 else None
-
-        def copy_runs(_: None, input: jax.Array) -> jax.Array:
-            return slice_runs(input, start, size, axis % input.ndim)
-
-        others = {"branched": copy_runs} if len(sizes) > 1 and has_short_rows(input, axis % input.ndim) else None
-        return move_narrow(copy, None, input, words=copy_words, others=others)
-
-    return tuple(part(start, size) for start, size in zip(starts, sizes, strict=False))
+    return split_along(input, tuple(sizes), axis % input.ndim)
 
 
 def _parts(x: Operands) -> str | None:

@@ -1,15 +1,27 @@
-"""Transposes on CPUs, one half of the result after the other.
+"""Transposes and repeats on CPUs, one half or copy of the result after the other.
 
 XLA:CPU (jaxlib 0.10) fuses a transpose with a reshape that merges dimensions, and then moves single elements. What it
-concatenates, it fuses just so, but compiles to loops over vectors, and stores nothing in between.
+concatenates, it fuses just so, but compiles to loops over vectors, and stores nothing in between. A row [1, 2, 3] that
+is repeated twice is a broadcast to [[1, 2, 3], [1, 2, 3]] and a reshape, which divides the place of each of the six
+elements by three; the concatenation of [1, 2, 3] and [1, 2, 3] copies two rows.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 from jax import lax
 
-__all__ = ["transpose_in_halves"]
+from ..plain.moves import MoveCase
+from ..plain.tile import Tile
+from ..primitive import Move
+from ..select import Variant
+from ..values.bits import as_guarded_bits, is_narrow
+
+__all__ = ["VARIANTS", "transpose_in_halves"]
+
+OPERANDS = 32  # of a concatenation: of more, XLA takes long to compile
+VECTORS = 64  # bytes of a row that is copied by vectors
 
 
 def transpose_in_halves(array: jax.Array, order: Sequence[int], axis: int) -> jax.Array:
@@ -17,3 +29,34 @@ def transpose_in_halves(array: jax.Array, order: Sequence[int], axis: int) -> ja
     middle = array.shape[order[axis]] // 2
     halves = [lax.slice_in_dim(array, *part, axis=order[axis]) for part in ((0, middle), (middle, None))]
     return lax.concatenate([half.transpose(order) for half in halves], axis)
+
+
+def _repeat(case: MoveCase) -> Move | None:
+    return as_guarded_bits(partial(_concatenate, case.move)) if isinstance(case.move, Tile) else None
+
+
+def _has_long_rows(case: MoveCase) -> bool:
+    """Of wide elements a broadcast loops over vectors too; images of narrow floats pass a loop of their own."""
+    if not isinstance(case.move, Tile) or not case.result.shape:
+        return False
+    is_short, row = case.itemsize <= 2 and not is_narrow(case.result.dtype), case.data[0].shape[-1]
+    return is_short and case.move.repeats[-1] > 1 and row * case.itemsize >= VECTORS
+
+
+def _concatenate(tile: Tile, _: None, array: jax.Array) -> jax.Array:
+    """The last dimension first, so that few bytes move often."""
+    for axis, count in reversed([*enumerate(tile.repeats)]):
+        array = _copies(array, axis, count)
+    return array
+
+
+def _copies(array: jax.Array, axis: int, count: int) -> jax.Array:
+    """70 copies, for example, are 2 of 32 and 6."""
+    if count <= OPERANDS:
+        return lax.concatenate([array] * count, axis) if count > 1 else array
+    many, rest = divmod(count, OPERANDS)
+    copies = _copies(_copies(array, axis, OPERANDS), axis, many)
+    return lax.concatenate([copies, _copies(array, axis, rest)], axis) if rest else copies
+
+
+VARIANTS = (Variant("halves", "move", "cpu", _repeat, _has_long_rows),)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +11,15 @@ import numpy as np
 from jax import lax
 
 from ..plain.gather import GatherCase
+from ..plain.moves import MoveCase
 from ..plain.slices import Slices
+from ..plain.split import Part
 from ..primitive import Move
 from ..select import Variant, known_bytes
-from ..values.bits import as_bits, fence, hide_constant, is_float8, never_one
+from ..values.bits import as_bits, fence, hide_constant, is_float8, is_narrow, never_one
 from .long_loops import SHORT, read_long
 
-__all__ = ["VARIANTS", "copy_in_a_loop", "has_short_rows", "in_branch", "materialize", "slice_runs"]
+__all__ = ["VARIANTS", "copy_in_a_loop", "in_branch", "materialize"]
 
 
 def in_branch(move: Callable[[jax.Array], jax.Array], array: jax.Array) -> jax.Array:
@@ -35,23 +36,6 @@ def materialize(array: jax.Array) -> jax.Array:
     """The same integers, one at least, stored before anything reads them, as they enter a loop that never runs."""
     runs = never_one(array.reshape(-1)[0]) != 0
     return lax.while_loop(lambda state: state[0], lambda state: (~state[0], state[1] + 1), (runs, array))[1]
-
-
-def slice_runs(array: jax.Array, start: int, size: int, axis: int) -> jax.Array:
-    """Elements [start, start + size) along an axis: the dimensions from there on as one, whose loop is long."""
-    sizes, run = array.shape, prod(array.shape[axis + 1 :])
-
-    def cut(_: None, array: jax.Array) -> jax.Array:
-        return lax.slice_in_dim(array, start * run, (start + size) * run, axis=1)
-
-    # Casts outside of the branch would be passes of their own.
-    flat = in_branch(partial(as_bits(fence(cut)), None), array.reshape(prod(sizes[:axis]), sizes[axis] * run))
-    return flat.reshape(*sizes[:axis], size, *sizes[axis + 1 :])
-
-
-def has_short_rows(array: Any, axis: int) -> bool:
-    """Whether a slice along an axis copies runs of rows whose loops are short, of sizes that are known."""
-    return known_bytes(array) > 0 and axis < array.ndim - 1 and array.shape[-1] < SHORT.stop
 
 
 # Indices clipped before rows are read: a core looks some 256 instructions ahead, so the fewer of them a row takes, the
@@ -83,4 +67,37 @@ def _clip(indices: jax.Array, shape: Sequence[int], slices: Slices) -> jax.Array
     return materialize(clipped.astype(f"uint{8 * indices.dtype.itemsize}"))
 
 
-VARIANTS = (Variant("unfused", "gather", "cpu", _read_rows, _is_cold),)
+# Parts of pictures of 16 columns: 100 of their 200 rows are cut out of runs of 200 * 16 elements as runs of 100 * 16. A
+# loop over rows of 16 LLVM would unroll, and copy single elements.
+
+UNROLLED = 75  # elements: the loop over a shorter row LLVM unrolls, as each costs 4 of 300
+RUN = 1024  # bytes: a shorter run gains less than the branch and its loop take to begin
+
+
+def _cut(case: MoveCase) -> Move | None:
+    part, can = case.move, case.devices == 1 and case.bytes > 0
+    return partial(_cut_flat, part, case.result.shape) if isinstance(part, Part) and can else None
+
+
+def _has_short_rows(case: MoveCase) -> bool:
+    """Branches of several parts run at the same time; images of narrow floats pass a loop of their own."""
+    part, dtype = case.move, case.result.dtype
+    if not isinstance(part, Part) or part.is_whole or case.itemsize > 2 or is_narrow(dtype):
+        return False
+    *inner, row = case.result.shape[part.axis + 1 :] or (UNROLLED,)
+    return row < UNROLLED and part.size * prod(inner) * row * case.itemsize >= RUN
+
+
+def _cut_flat(part: Part, shape: Sequence[int], _: None, array: jax.Array) -> jax.Array:
+    """The dimensions from the axis on as one, whose loop is long."""
+    *outer, size = array.shape[: part.axis + 1]
+    run = prod(array.shape[part.axis + 1 :])
+    flat = Part(1, part.start * run, part.size * run, part.is_whole)
+    # Casts outside of the branch would be passes of their own.
+    return in_branch(partial(as_bits(fence(flat)), None), array.reshape(prod(outer), size * run)).reshape(shape)
+
+
+VARIANTS = (
+    Variant("unfused", "gather", "cpu", _read_rows, _is_cold),
+    Variant("unfused", "move", "cpu", _cut, _has_short_rows),
+)

@@ -5,19 +5,23 @@ two elements belong to the row before, and the border is chosen in their place. 
 has to ask whether there is an element at all it vectorises for 4 and 8 bytes only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from math import ceil, prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..forms import known_bytes
 from ..plain.borders import PERIODS, cut_runs, source_of
-from ..values.bits import is_key, is_narrow
+from ..plain.moves import MoveCase
+from ..plain.pad import Border
+from ..primitive import Move
+from ..select import Variant
+from ..values.bits import is_narrow
 
-__all__ = ["fits_windows", "pad_in_windows"]
+__all__ = ["VARIANTS", "fits_windows"]
 
 SHORTEST = {"constant": 56}  # elements of a row of the result; what is shorter gains nothing
 SHORTEST_COPIES = 16
@@ -34,50 +38,52 @@ class _Piece(NamedTuple):
     step: int | None  # to the next column: 1, -1, or 0 for one element; None for the value
 
 
-def fits_windows(array: Any, start: Sequence[int], end: Sequence[int], mode: str) -> bool:
-    """Whether rows get a border from few windows, of which all but few lie inside the array."""
-    shape = array.shape
+def _windows(case: MoveCase) -> Move | None:
+    """Few windows, of which all but few lie inside the array."""
+    border = case.move
     # LLVM chooses among images of narrow floats as floats.
-    if not known_bytes(array) or not shape or not start[-1] + end[-1] or is_key(array) or is_narrow(array.dtype):
+    if not isinstance(border, Border) or case.devices > 1 or case.bytes == 0 or is_narrow(case.result.dtype):
+        return None
+    return partial(_pad, border) if fits_windows(case.data[0].shape, border) else None
+
+
+def fits_windows(shape: Sequence[int], border: Border) -> bool:
+    """Whether rows get a border from few windows, of which all but few lie inside an array of that shape."""
+    if len(shape) - 1 not in border.axes:
         return False
-    pieces = _pieces(shape[-1], start[-1], end[-1], mode)
-    length = start[-1] + shape[-1] + end[-1]
-    if length < SHORTEST.get(mode, SHORTEST_COPIES) or len(pieces) > MOST or prod(shape) + length > FARTHEST:
+    start, end = border.start[-1], border.end[-1]
+    pieces, length = _pieces(shape[-1], start, end, border.mode), start + shape[-1] + end
+    shortest = SHORTEST.get(border.mode, SHORTEST_COPIES)
+    if length < shortest or len(pieces) > MOST or prod(shape) + length > FARTHEST:
         return False
-    first = _first_padded(start, end)
-    outside = _outside(shape[first:], start[-1] + end[-1], pieces)
+    first = border.axes[0]
+    outside = _outside(shape[first:], start + end, pieces)
     return first > 0 and max(outside) <= shape[first - 1] and prod(shape[:first]) >= PLANES * sum(outside)
 
 
-def pad_in_windows(
-    array: jax.Array,
-    start: Sequence[int],
-    end: Sequence[int],
-    mode: str,
-    plain: Callable[[jax.Array], jax.Array],
-    value: jax.Array | None = None,
-) -> jax.Array:
-    """What `plain` makes of the array, which pads the first and the last planes, whose windows reach outside."""
-    first = _first_padded(start, end)
+def _pays(case: MoveCase) -> bool:
+    """Copies make XLA store a temporary. A constant is chosen by conditions, which LLVM vectorises but for bytes."""
+    return isinstance(case.move, Border) and case.itemsize <= (1 if case.move.mode == "constant" else 8)
+
+
+def _pad(border: Border, _: None, array: jax.Array, *value: jax.Array) -> jax.Array:
+    """As `border`, which pads the first and the last planes, whose windows reach outside."""
+    first, start, end = border.axes[0], border.start, border.end
     planes = prod(array.shape[:first])
-    pieces = _pieces(array.shape[-1], start[-1], end[-1], mode)
+    pieces = _pieces(array.shape[-1], start[-1], end[-1], border.mode)
     before, behind = _outside(array.shape[first:], start[-1] + end[-1], pieces)
     leading = [1] * (first - 1)
     whole = array.reshape(planes, *array.shape[first:])
-    padded = _pad_rows(whole, start[first:], end[first:], pieces, mode, value)
+    padded = _pad_rows(whole, start[first:], end[first:], pieces, border.mode, *value)
     padded = padded.reshape(*array.shape[:first], *padded.shape[1:])
     if before:
-        edge = plain(whole[:before].reshape(*leading, before, *whole.shape[1:]))
+        edge = border(None, whole[:before].reshape(*leading, before, *whole.shape[1:]), *value)
         padded = lax.dynamic_update_slice(padded, edge, (0,) * array.ndim)
     if behind:
-        edge = plain(whole[planes - behind :].reshape(*leading, behind, *whole.shape[1:]))
+        edge = border(None, whole[planes - behind :].reshape(*leading, behind, *whole.shape[1:]), *value)
         at = [n - k if d < first else 0 for d, (n, k) in enumerate(zip(padded.shape, edge.shape, strict=True))]
         padded = lax.dynamic_update_slice(padded, edge, at)
     return padded
-
-
-def _first_padded(start: Sequence[int], end: Sequence[int]) -> int:
-    return next(d for d, (before, behind) in enumerate(zip(start, end, strict=True)) if before or behind)
 
 
 def _pieces(size: int, start: int, end: int, mode: str) -> list[_Piece]:
@@ -116,7 +122,7 @@ def _pad_rows(
     end: Sequence[int],
     pieces: Sequence[_Piece],
     mode: str,
-    value: jax.Array | None,
+    value: jax.Array | None = None,
 ) -> jax.Array:
     """Of (planes, ...): all dimensions but the first get borders; wrong where a window reaches outside of the array."""
     *rows, length = (x.shape[0], *(a + n + b for a, n, b in zip(start, x.shape[1:], end, strict=True)))
@@ -149,3 +155,6 @@ def _window(flat: jax.Array, row: jax.Array, length: int, piece: _Piece) -> jax.
     numbers = lax.GatherDimensionNumbers(offset_dims=(row.ndim,), collapsed_slice_dims=(), start_index_map=(0,))
     window = lax.gather(flat, (row + _start(piece, length))[..., None], numbers, (length,), mode="promise_in_bounds")
     return window if piece.step == 1 else lax.rev(window, (row.ndim,))
+
+
+VARIANTS = (Variant("windowed", "move", "cpu", _windows, _pays),)

@@ -5,13 +5,16 @@ Reading elements 5, 2, 2 and 7 of [10, 11, ... 17], a thread reads the bytes 15,
 """
 
 from functools import partial
+from typing import Any
 
 import jax
 
 from ..plain.gather import GatherCase, Read
+from ..plain.moves import MoveCase
 from ..primitive import Move
 from ..select import Variant
-from ..values.words import as_integers, from_words, join_elements, lanes
+from ..values.words import as_integers, from_words, join_all, join_elements, join_lanes, lanes
+from .gathered import border_reads
 
 __all__ = ["VARIANTS"]
 
@@ -39,4 +42,26 @@ def _fills_a_warp(case: GatherCase) -> bool:
     return case.input.shape[case.axis] >= (least if case.read.slices.kind == "slices" or case.read.computed else 2048)
 
 
-VARIANTS = (Variant("assembled_words", "gather", "cuda", _read_elements, _fills_a_warp),)
+def _move(case: MoveCase) -> Move | None:
+    """Rows of whole words on every device; of other rows, the words of the flat result, whose last one may be cut."""
+    count, result = lanes(case.result.dtype), case.result
+    has_rows = result.ndim > 0 and result.shape[-1] % (count * case.devices) == 0
+    if count == 1 or not (has_rows or case.devices == 1):
+        return None
+    join = join_lanes if has_rows else join_all
+    return partial(_move_elements, border_reads(case) or case.move, partial(join, dtype=result.dtype))
+
+
+def _move_elements(move: Move, join: Any, where: Any, *data: jax.Array) -> jax.Array:
+    return join(move(where, *map(as_integers, data)))
+
+
+def _is_torn(case: MoveCase) -> bool:
+    """What is contiguous XLA copies by words itself; four places of copies take a thread longer to compute than one."""
+    return not case.is_contiguous and (case.itemsize == 2 or border_reads(case) is None)
+
+
+VARIANTS = (
+    Variant("assembled_words", "gather", "cuda", _read_elements, _fills_a_warp),
+    Variant("assembled_words", "move", "cuda", _move, _is_torn),
+)

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.fill import fill_fanned_out
 from ..plain.reduction import Reduction
 from ..plain.rows import Rows, Write
 from ..plain.scatter_reduce import combine_at_once
+from .fan_out import fill_fanned_out
 from .sorted_segments import combine_in_runs
 
 __all__ = ["combine_by_sample", "many_meet"]

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..plain.fill import fill_fanned_out
 from ..plain.reduction import Reduction
 from ..plain.rows import Rows, Write
 from ..plain.scatter_reduce import combine_at_once
 from ..values.accumulation_types import narrow_apart, wide_type
+from .fan_out import fill_fanned_out
 
 __all__ = ["APART", "SAMPLE", "add_hottest_apart", "length_of_rows", "met_most_often"]
 

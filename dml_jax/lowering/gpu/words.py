@@ -9,13 +9,18 @@ takes four reads instead of sixteen, and the bytes are those of the rows.
 
 from functools import partial
 from math import prod
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 
 from ..plain.gather import GatherCase, Read
+from ..plain.moves import MoveCase
+from ..plain.scatter import ScatterCase
 from ..primitive import Move
 from ..select import Variant
-from ..values.words import from_words, lanes, to_words
+from ..values.words import becomes_words, from_words, lanes, to_words, words_per_element
 
 __all__ = ["VARIANTS"]
 
@@ -37,4 +42,40 @@ def _read_words(read: Read, dims: int, indices: jax.Array, input: jax.Array) -> 
     return from_words(words, input.dtype).reshape(*words.shape[:-1], *input.shape[input.ndim - dims :])
 
 
-VARIANTS = (Variant("words", "gather", "cuda", _read_rows, lambda case: case.row_bytes >= 4),)
+def _move(case: MoveCase) -> Move | None:
+    """Elements of 8 bytes as two words each; narrow ones if the last dimension is whole words, on every device too."""
+    dtype, count = case.result.dtype, lanes(case.result.dtype)
+    if words_per_element(dtype) == 2:
+        return partial(_move_halves, case.move)
+    fits = count > 1 and all(_has_words(array, case.devices) for array in (case.result, *case.data))
+    move = case.words(count) if case.words and fits else None
+    return move and partial(_move_words, move, dtype)
+
+
+def _move_halves(move: Move, where: Any, *data: jax.Array) -> jax.Array:
+    halves = [lax.bitcast_convert_type(x, jnp.uint32) for x in data]
+    moved = jax.vmap(lambda *halves: move(where, *halves), in_axes=-1, out_axes=-1)(*halves)
+    return lax.bitcast_convert_type(moved, data[0].dtype)
+
+
+def _move_words(move: Move, dtype: Any, where: Any, *data: jax.Array) -> jax.Array:
+    return from_words(move(where, *map(to_words, data)), dtype)
+
+
+def _has_words(array: Any, devices: int) -> bool:
+    return array.ndim > 0 and array.shape[-1] % (lanes(array.dtype) * devices) == 0
+
+
+def _write_rows(case: ScatterCase) -> Move | None:
+    """The last dimension must be written as a whole."""
+    slices, input = case.write.slices, case.input
+    is_whole = input.ndim - 1 in slices.whole and case.updates.ndim - 1 in slices.placed
+    can = is_whole and becomes_words(input.dtype) and _has_words(input, case.devices)
+    return partial(_move_words, case.scatter, input.dtype) if can else None
+
+
+VARIANTS = (
+    Variant("words", "gather", "cuda", _read_rows, lambda case: case.row_bytes >= 4),
+    Variant("words", "move", "cuda", _move, lambda case: True),
+    Variant("words", "scatter", "cuda", _write_rows, lambda case: True),
+)

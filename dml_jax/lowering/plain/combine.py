@@ -17,6 +17,7 @@ from ..cpu.single_segment import sum_by_row
 from ..forced import forced_form
 from ..forms import Choice, Form, Options, choose_form, known_bytes, shapes_of
 from ..gpu.contention_probe import combine_by_sample
+from ..gpu.fan_out import can_fan_out, fill_fanned_out
 from ..gpu.heavy_hitters import SAMPLE, add_hottest_apart, length_of_rows
 from ..gpu.int32_atomics import combine_as_words
 from ..gpu.inverse import read_through_inverse
@@ -26,7 +27,6 @@ from ..gpu.sorted_segments import combine_in_runs
 from ..not_under_vmap import unless_mapped
 from ..partition import on_each_device, shape_of_shard
 from ..values.accumulation_types import wide_type
-from .fill import can_fan_out, fill_fanned_out
 from .reduction import ADD, Reduction
 from .rows import Rows, Write, check_sortable
 from .scatter_reduce import combine_at_once

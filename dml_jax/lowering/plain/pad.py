@@ -1,114 +1,74 @@
-"""An array with a border of its own elements, in few slices; the gradient adds the copies up in wide numbers."""
+"""An array with a border, of one number or of its own elements; the gradient adds the copies up in wide numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from math import gcd
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..cpu.windowed_pad import fits_windows, pad_in_windows
-from ..forms import Choice, Form, Options, choose_form, forced_form, known_bytes, shapes_of
-from ..partition import known_shards, move_on_each_device
-from ..primitive import Move, linear
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_bits, as_guarded_bits, index_dtype, is_key
-from .borders import PERIODS, Run, cut_runs, source_of
-from .gather import Read
-from .narrow import join_form
-from .slices import Slices
+from ..values.bits import as_bits, as_guarded_bits
+from .borders import PERIODS, Run, cut_runs
+from .moves import move_elements
 
-__all__ = ["TABLE", "pad_with_copies"]
-
-# On an H200, 128 MB, borders of 3 along two dimensions; bandwidth as a part of a copy's in the same run.
-TABLE = (
-    Choice("cuda", "joined", {"itemsize": {2}, "devices": {1}}, "0.74-1.06; plain 0.11"),
-    Choice("cuda", "gathered", {"itemsize": {4}, "devices": {1}}, "1.0; plain 0.23-0.43"),
-    Choice(
-        "cuda",
-        "gathered",
-        {"itemsize": {1}, "devices": {1}, "axes": range(2, 65)},
-        "0.36-0.40; plain 0.06",
-    ),
-    Choice(
-        "cuda",
-        "gathered",
-        {"itemsize": {1}, "devices": {1}, "axes": {1}, "aligned": {1}},
-        "0.41-0.43; plain, which writes single bytes where a border or the dimension is odd, 0.11. Of even ones"
-        " 0.16-0.43; plain 0.22-0.47",
-    ),
-    # On two cores of an EPYC, 16 and 32 MB into a bound output, borders of 1 and 3 along two dimensions.
-    Choice("cpu", "windowed", {"itemsize": {1, 2, 4, 8}}, "1.6-4.5 times as fast as plain, which has a temporary"),
-)
+__all__ = ["Border", "pad_with_copies", "pad_with_value"]
 
 # As many slices are put together one by one; of more, whole periods are tiled. XLA:CPU adds the cotangents of those up
 # a hundred times as slowly.
 MOST_PARTS = 64
 
 
-def pad_with_copies(array: jax.Array, start: Sequence[int], end: Sequence[int], mode: str) -> jax.Array:
-    """The array with `start` elements before it and `end` behind it along each dimension, copied as BORDERS says."""
+@dataclass(frozen=True)
+class Border:
+    """The move of an array into one with `start` elements before it and `end` behind it along each dimension.
 
-    def move(_: None, array: jax.Array) -> jax.Array:
+    Args:
+      start: per dimension.
+      end: per dimension.
+      mode: "constant", or a key of BORDERS.
+    """
+
+    start: tuple[int, ...]
+    end: tuple[int, ...]
+    mode: str
+
+    @property
+    def axes(self) -> Sequence[int]:
+        """The dimensions that get a border."""
+        return [d for d, sizes in enumerate(zip(self.start, self.end, strict=True)) if any(sizes)]
+
+    def __call__(self, _: Any, array: jax.Array, *value: jax.Array) -> jax.Array:
+        if self.mode == "constant":
+            return lax.pad(array, value[0], [(*sizes, 0) for sizes in zip(self.start, self.end, strict=True)])
         # The last dimension first: what comes later copies longer rows.
-        for axis in reversed(range(len(start))):
-            if start[axis] or end[axis]:
-                array = BORDERS[mode](array, axis, start[axis], end[axis])
+        for axis in reversed(self.axes):
+            array = BORDERS[self.mode](array, axis, self.start[axis], self.end[axis])
         return array
+
+
+def pad_with_value(array: jax.Array, value: jax.Array, start: Sequence[int], end: Sequence[int]) -> jax.Array:
+    """The array with a border of one number of its dtype."""
+    return move_elements(_border(start, end, "constant"), None, array, value, carry=partial(as_bits, in_bytes=True))
+
+
+def pad_with_copies(array: jax.Array, start: Sequence[int], end: Sequence[int], mode: str) -> jax.Array:
+    """The array with a border of its elements, which are copied as BORDERS says."""
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         wide = wide_type(cotangent.dtype)
         zeros = jnp.zeros_like(like[0], wide)
-        (added,) = jax.vjp(lambda x: move(None, x), zeros)[1](cotangent.astype(wide))
+        (added,) = jax.vjp(partial(border, None), zeros)[1](cotangent.astype(wide))
         return [narrow_apart(added, cotangent.dtype)]
 
-    form = forced_form()
-
-    def forward(_: None, array: jax.Array) -> jax.Array:
-        made = jax.eval_shape(move, None, array)
-        return choose_form(partial(_options, *shapes_of(array, made), move, start, end, mode), TABLE, form)(None, array)
-
-    return linear(move_on_each_device(forward, known_shards()), back)(None, array)
+    border = _border(start, end, mode)
+    return move_elements(border, None, array, back=back, carry=as_guarded_bits)
 
 
-def _options(
-    array: Any, made: Any, move: Move, start: Sequence[int], end: Sequence[int], mode: str, devices: int
-) -> Options:
-    forms: dict[str, Form] = {"plain": as_guarded_bits(move)}
-    if is_key(array) or not known_bytes(array):
-        return forms, {"bytes": 0}
-
-    def gather(_: None, array: jax.Array) -> jax.Array:
-        return _gathered(array, start, end, mode)
-
-    forms["gathered"] = as_bits(gather)
-    if devices == 1 and fits_windows(array, start, end, mode):
-        forms["windowed"] = lambda _, array: pad_in_windows(array, start, end, mode, partial(move, None))
-    if joined := join_form(gather, made, devices):
-        forms["joined"] = joined
-    bordered = [sizes for sizes in zip(start, array.shape, end, strict=True) if sizes[0] or sizes[2]]
-    case = {
-        "itemsize": array.dtype.itemsize,
-        "axes": len(bordered),
-        "aligned": gcd(*(size for sizes in bordered for size in sizes), 16),  # divides every part
-        "bytes": known_bytes(array, made),
-        "devices": devices,
-    }
-    return forms, case
-
-
-def _gathered(array: jax.Array, start: Sequence[int], end: Sequence[int], mode: str) -> jax.Array:
-    """Reads every element where it comes from; of what is concatenated twice XLA:GPU makes long chains of choices."""
-    axes = [d for d in range(array.ndim) if start[d] or end[d]]
-    sizes = [start[d] + array.shape[d] + end[d] for d in axes]
-    dtype = index_dtype([2 * max(array.shape) + max(sizes)])
-    output = [lax.broadcasted_iota(dtype, sizes, i) for i in range(len(axes))]
-    sources = [source_of(mode, i, start[d], array.shape[d]) for i, d in zip(output, axes, strict=True)]
-    others = tuple(d for d in range(array.ndim) if d not in axes)
-    read = Read(Slices(array.ndim, tuple(axes), placed=others), "promise_in_bounds")
-    return read(jnp.stack(sources, -1), array)
+def _border(start: Sequence[int], end: Sequence[int], mode: str) -> Border:
+    return Border(tuple(start), tuple(end), mode)
 
 
 def _edge(array: jax.Array, axis: int, start: int, end: int) -> jax.Array:

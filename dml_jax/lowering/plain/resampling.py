@@ -16,7 +16,7 @@ from ..primitive import Move, linear, transpose_of
 from ..values.accumulation_types import narrow_apart
 from ..values.bits import as_bits, hide_constant, index_dtype, is_float
 from .gather import Read
-from .narrow import move_narrow
+from .moves import move_elements
 from .slices import Slices
 
 __all__ = ["Taps", "linear_taps", "nearest_taps", "positions", "repeat", "sample"]
@@ -155,7 +155,7 @@ def repeat(input: Any, counts: Mapping[int, int]) -> jax.Array:
     def back(_: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return _transposed(move, None, cotangent, like)
 
-    return move_narrow(move, None, jnp.asarray(input), back=back)
+    return move_elements(move, None, jnp.asarray(input), back=back)
 
 
 def _transposed(move: Move, where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:

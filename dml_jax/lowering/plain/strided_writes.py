@@ -1,6 +1,6 @@
 """Writes strided layouts: as one window where they are one, else by pads and a choice, or through offsets."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,53 +10,60 @@ import numpy as np
 from jax import lax
 
 from ...strides.layout import Layout
-from ..cpu.unfused import copy_in_a_loop
-from ..forms import Choice, Form, Options, choose_form, is_plain, known_bytes, shapes_of
-from ..primitive import linear, transpose_of, varying_alike
-from ..values.bits import as_bits, carry_bits, hide_constant, index_dtype, is_key, is_narrow
-from .scatter import is_tiny
+from ..primitive import Move, transpose_of
+from ..select import choose, known_bytes, shapes_of
+from ..values.bits import as_bits, carry_bits, index_dtype, is_key, is_narrow
 from .strided_reads import ELEMENT, offsets_of, pad_last
 
-__all__ = ["TABLE", "in_storage_order", "place", "update"]
-
-# On two cores of an EPYC, 32 MB, bound output. XLA:CPU copies a buffer that is not donated in one thread, to fresh
-# memory and back; the loop that copies instead has both cores and the output. It copies nothing where the buffer is
-# donated.
-TABLE = (Choice("cpu", "copied", {"is_tiny": {False}}, "1.4-3.6 ms; plain 11-13. In place 0.03 ms longer than plain"),)
+__all__ = ["StridedWrite", "in_storage_order", "place", "update", "update_in_place", "write"]
 
 
-def update(buffer: Any, updates: Any, layout: Layout, form: str | None) -> jax.Array:
-    """Copies `buffer` and writes a view that lies inside it and has an element for every coordinate.
+@dataclass(frozen=True)
+class StridedWrite:
+    """One write through strides, for what chooses how it runs.
 
-    `form` is the forced one, or None.
+    Args:
+      layout: where the updates go.
+      buffer: shape and type.
+      updates: shape and type.
+      devices: among which XLA may divide an array.
     """
+
+    layout: Layout
+    buffer: Any
+    updates: Any
+    devices: int
+
+    @property
+    def bytes(self) -> int:
+        """Of the buffer, which is read and written; 0 if its size is symbolic."""
+        return 0 if is_key(self.buffer) else 2 * known_bytes(self.buffer)
+
+    @property
+    def result(self) -> Any:
+        """Shape and type of the buffer."""
+        return self.buffer
+
+    @property
+    def plain(self) -> Move:
+        """The write of numbers that XLA would change as integers."""
+        return as_bits(partial(write, self.layout))
+
+
+def update(buffer: Any, updates: Any, layout: Layout) -> jax.Array:
+    """Copies `buffer` and writes a view that lies inside it and has an element for every coordinate."""
     data = jnp.asarray(buffer), jnp.asarray(updates)
-    plain = _with(_update, layout)
-    options = partial(_options, layout, *shapes_of(*data))
-    if is_plain(options, TABLE, form):
-        return carry_bits(plain, None, *data)
-    return linear(choose_form(options, TABLE, form), transpose_of(plain))(None, *data)
+    case_of, back = partial(StridedWrite, layout, *shapes_of(*data)), transpose_of(partial(write, layout))
+    return choose("strided_write", case_of, back, is_opaque=is_narrow(data[0].dtype))(None, *data)
 
 
-def _with(write: Callable[..., jax.Array], layout: Layout) -> Form:
-    return lambda _, buffer, updates: write(buffer, updates, layout)
+def update_in_place(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
+    """The same where `buffer` is donated, so that nothing is copied."""
+    return carry_bits(partial(write, layout), None, buffer, updates)
 
 
-def _options(layout: Layout, buffer: Any, updates: Any, devices: int) -> Options:
-    forms: dict[str, Form] = {"plain": as_bits(_with(_update, layout))}
-    window = None if is_key(buffer) or not known_bytes(buffer) else layout.window(buffer.shape[0])
-    if window and devices == 1 and not is_narrow(buffer.dtype):  # whose images are copies already
-        forms["copied"] = as_bits(_with(_copied, layout))
-    return forms, {"is_tiny": is_tiny(buffer, updates), "bytes": 2 * known_bytes(buffer)}
-
-
-def _copied(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
-    """Writes in a branch, which XLA:CPU does not fuse with the copy."""
-    write, (buffer, updates) = partial(_update, layout=layout), varying_alike(buffer, updates)
-    return lax.cond(hide_constant(True), write, lambda buffer, _: buffer, copy_in_a_loop(buffer), updates)
-
-
-def _update(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array:
+def write(layout: Layout, _: None, buffer: jax.Array, updates: jax.Array) -> jax.Array:
+    """The same of elements that XLA does not change."""
     if 0 in layout.sizes:
         return buffer
     if is_key(buffer) or not layout.is_nested:

@@ -1,0 +1,100 @@
+"""Several parts of a result that one thread of a GPU writes: it computes, or reads, an element of all of them at once.
+
+XLA:GPU makes one kernel of a concatenation of equal parts, whose threads go over one part and write the same place of
+each. Two copies of [10, 11, 12, 13] are the parts [10, 11, 12, 13 | 10, 11, 12, 13]: the thread that reads 11 writes it
+to places 1 and 5, so that four elements are read and not eight. Of a fill, four writes are under way at once.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..plain.fill import Fill, fill, select_value
+from ..plain.moves import MoveCase
+from ..plain.tile import Tile
+from ..primitive import Move
+from ..select import Variant, known_bytes
+from ..values.words import as_integers, from_words, join_elements, join_words, lanes, to_words
+
+__all__ = ["VARIANTS", "can_fan_out", "fill_fanned_out"]
+
+PARTS = (4, 3, 2)  # of a concatenation that XLA:GPU writes in one thread; fills and choices have the first number
+STORE = 16  # bytes that a thread writes at most
+REREAD = 2**23  # bytes that stay in the second cache, so that reading them again is cheap
+
+
+def can_fan_out(sizes: Sequence[Any], dtype: Any) -> bool:
+    """Whether so many numbers, at least one, make whole words."""
+    count = prod(sizes) if all(isinstance(n, int) for n in sizes) else 0
+    return count > 0 and (dtype.itemsize >= 4 or (lanes(dtype) > 1 and count % lanes(dtype) == 0))
+
+
+def fill_fanned_out(value: Any, sizes: Sequence[int]) -> jax.Array:
+    """One number everywhere: narrow ones by words, and all in four parts, if the sizes can be cut so."""
+    value = jnp.asarray(value)
+    dtype, count = value.dtype, lanes(value.dtype)
+    if not can_fan_out(sizes, dtype):
+        return fill(value, sizes)
+    word, words = join_elements([as_integers(value)] * count, dtype), prod(sizes) // count
+    parts = PARTS[0] if words * word.dtype.itemsize % (PARTS[0] * STORE) == 0 else 1
+    filled = lax.concatenate([fill(each, (words // parts,)) for each in _same(word, parts)], 0)
+    return (from_words(filled, dtype) if count > 1 else filled).reshape(sizes)
+
+
+def _fan_out(case: MoveCase) -> Move | None:
+    move, result = case.move, case.result
+    if case.devices > 1 or not can_fan_out(result.shape, result.dtype):
+        return None
+    if isinstance(move, Fill):
+        return lambda _, value: fill_fanned_out(value, move.sizes)
+    if move is select_value:
+        return partial(_select, result.dtype) if _has_quarters(result) else None
+    return _repeats(move, case.data[0]) if isinstance(move, Tile) else None
+
+
+def _has_quarters(result: Any) -> bool:
+    """Whether the first dimension can be cut in four, and rows are whole words."""
+    return result.shape[0] % PARTS[0] == 0 and result.shape[-1] % lanes(result.dtype) == 0
+
+
+def _select(dtype: Any, on: jax.Array, values: jax.Array) -> jax.Array:
+    quarters = jnp.split(on, PARTS[0])
+    parts = [join_words(select_value(quarter, as_integers(values)), dtype) for quarter in quarters]
+    # Flat: XLA stores numbers one by one where a part has an odd number of rows.
+    whole = lax.concatenate([part.reshape(-1) for part in parts], 0)
+    return (from_words(whole, dtype) if lanes(dtype) > 1 else whole).reshape(on.shape)
+
+
+def _repeats(tile: Tile, array: Any) -> Move | None:
+    """Eight copies along the first dimension are four times two."""
+    first = next((d for d, count in enumerate(tile.repeats) if count > 1), None)
+    if first is None or prod(array.shape[:first]) != 1 or array.shape[-1] % lanes(array.dtype):
+        return None
+    parts = next((parts for parts in PARTS if tile.repeats[first] % parts == 0), None)
+    return partial(_repeat, tile.repeats, first, parts) if parts else None
+
+
+def _repeat(repeats: Sequence[int], first: int, parts: int, _: None, array: jax.Array) -> jax.Array:
+    fewer = [count // parts if d == first else count for d, count in enumerate(repeats)]
+    # Flat, for the same reason.
+    copies = [jnp.tile(each, fewer).reshape(-1) for each in _same(to_words(array), parts)]
+    sizes = [n * count for n, count in zip(array.shape, repeats, strict=True)]
+    return from_words(lax.concatenate(copies, 0), array.dtype).reshape(sizes)
+
+
+def _same(array: jax.Array, count: int) -> Sequence[jax.Array]:
+    """The array several times, which XLA does not know to be the same: of that it would make one broadcast."""
+    return lax.optimization_barrier((array,) * count)
+
+
+def _pays(case: MoveCase) -> bool:
+    """A repeat gains what it does not read again."""
+    return not isinstance(case.move, Tile) or known_bytes(*case.data) >= REREAD
+
+
+VARIANTS = (Variant("fan_out", "move", "cuda", _fan_out, _pays),)

@@ -1,0 +1,61 @@
+"""Borders of copies read where each result comes from: a GPU computes places faster than it chooses among pieces.
+
+Of [10, 11, 12] with a border of two elements, reflected, result i comes from place |i - 2|, from the other end beyond
+the last one: the places are [2, 1, 0, 1, 2, 1, 0], and one gather reads [12, 11, 10, 11, 12, 11, 10]. A concatenation
+of the pieces [12, 11], [10, 11, 12] and [11, 10] along two dimensions becomes long chains of conditions in each thread.
+"""
+
+from functools import partial
+from math import gcd
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..plain.borders import source_of
+from ..plain.gather import Read
+from ..plain.moves import MoveCase
+from ..plain.pad import Border
+from ..plain.slices import Slices
+from ..primitive import Move
+from ..select import Variant
+from ..values.bits import as_bits
+
+__all__ = ["VARIANTS", "border_reads"]
+
+PLACES = 2**31  # of int32, in which places are computed
+
+
+def border_reads(case: MoveCase) -> Move | None:
+    """What reads each element of a result with a border of copies; None for other moves."""
+    border = case.move
+    if not isinstance(border, Border) or border.mode == "constant" or not border.axes:
+        return None
+    return partial(_read, border) if 3 * max(case.result.shape) < PLACES else None
+
+
+def _gather(case: MoveCase) -> Move | None:
+    reads = border_reads(case)
+    return as_bits(reads) if reads else None
+
+
+def _pays(case: MoveCase) -> bool:
+    """Two narrow elements are better read by the thread that writes their word; pieces of even sizes go by twos."""
+    if case.devices > 1 or case.itemsize == 2 or not isinstance(case.move, Border):
+        return False
+    start, end, axes = case.move.start, case.move.end, case.move.axes
+    is_odd = gcd(*(n for d in axes for n in (start[d], case.data[0].shape[d], end[d]))) % 2 == 1
+    return case.itemsize >= 4 or len(axes) > 1 or is_odd
+
+
+def _read(border: Border, _: None, array: jax.Array) -> jax.Array:
+    axes = border.axes
+    sizes = [border.start[d] + array.shape[d] + border.end[d] for d in axes]
+    places = [lax.broadcasted_iota(jnp.int32, sizes, i) for i in range(len(axes))]
+    sources = [source_of(border.mode, i, border.start[d], array.shape[d]) for i, d in zip(places, axes, strict=True)]
+    others = tuple(d for d in range(array.ndim) if d not in axes)
+    read = Read(Slices(array.ndim, tuple(axes), placed=others), "promise_in_bounds")
+    return read(jnp.stack(sources, -1), array)
+
+
+VARIANTS = (Variant("gathered", "move", "cuda", _gather, _pays),)

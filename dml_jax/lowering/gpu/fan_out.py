@@ -58,8 +58,9 @@ def _fan_out(case: MoveCase) -> Move | None:
 
 
 def _has_quarters(result: Any) -> bool:
-    """Whether the first dimension can be cut in four, and rows are whole words."""
-    return result.shape[0] % PARTS[0] == 0 and result.shape[-1] % lanes(result.dtype) == 0
+    """Whether the first dimension can be cut in four, so that rows of a quarter are whole words."""
+    quarter = (result.shape[0] // PARTS[0], *result.shape[1:])
+    return result.shape[0] % PARTS[0] == 0 and quarter[-1] % lanes(result.dtype) == 0
 
 
 def _select(dtype: Any, on: jax.Array, values: jax.Array) -> jax.Array:

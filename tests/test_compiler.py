@@ -362,7 +362,7 @@ def test_64_bit_indices_saturate_without_x64(dtype, x64):
     assert_same_bits(compile_operator(desc)(np.float32([10, 11, 12, 13]), indices), expected)
 
 
-@pytest.mark.parametrize("form", ["plain", "words", "fanned_out"])
+@pytest.mark.parametrize("form", ["plain", "words", "fan_out"])
 def test_64_bit_numbers_that_are_made_are_lowered_without_x64(form):
     """Of a size for which tables choose forms."""
     fill = dml_jax.FillValueConstantDesc(TensorDesc("FLOAT64", (1, 1, 256, 256)), "FLOAT64", 1 / 3)

@@ -36,7 +36,7 @@ from small_arrays import (
     telling_indices,
 )
 
-from dml_jax import ConstraintError, DataTypeError, OneHotDesc, TensorDesc, compile_operator, one_hot
+from dml_jax import ConstraintError, DataTypeError, OneHotDesc, TensorDesc, compile_operator, one_hot, use_form
 
 pytestmark = pytest.mark.device
 
@@ -232,6 +232,18 @@ def test_vmap_of_any_axis():
     mapped = jax.jit(jax.vmap(lambda i, v: one_hot(i, v, 3, 0), in_axes=(0, 1), out_axes=2))(batch, values)
     for i in range(4):
         assert_same_bits(mapped[:, :, i], oracle(batch[i], values[:, i], 3, 0))
+
+
+# How it runs.
+
+
+@pytest.mark.parametrize("size", [4, 12, 16, 32])
+@pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float32"])
+def test_one_row_in_quarters_that_may_not_be_whole_words(dtype, size):
+    """A quarter of 12 bytes has three, which are no word."""
+    values = np.asarray([3, 5], dtype)
+    with use_form("fan_out"):
+        assert_same_bits(one_hot(np.int32([2]), values, size, 0), oracle(np.int32([2]), values, size, 0))
 
 
 # Explicit meshes.

@@ -160,7 +160,7 @@ def test_random_keys():
 
 
 @pytest.mark.thinned
-@pytest.mark.parametrize("form", ["branched", "concatenated", "words"])
+@pytest.mark.parametrize("form", ["halves", "fan_out", "words", "assembled_words"])
 def test_forms_give_the_same_bits(form):
     """Of every itemsize, with more copies than one concatenation takes."""
     for dtype, shape, repeats in (

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..lowering.forced import forced_form
 from ..lowering.plain.strided import view
 from ..lowering.plain.strided_writes import in_storage_order, place
 from ..strides.layout import Layout
@@ -53,7 +52,7 @@ class StoredTensor:
 
     def view(self, buffer: jax.Array) -> jax.Array:
         """Returns the tensor as an array; the buffer has at least its span."""
-        return view(buffer, self.layout, forced_form(), is_operand=True)
+        return view(buffer, self.layout, is_operand=True)
 
     def place(self, array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Returns a buffer, in this shape, that holds the tensor; elements that no coordinate addresses are 0."""

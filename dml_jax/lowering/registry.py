@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from .cpu import halves, long_loops, unfused, unfused_writes, windowed_pad
-from .gpu import assembled_words, axis_last, fan_out, gathered, words
+from .gpu import assembled_words, axis_last, fan_out, gathered, isolated_transpose, tiles, window_sum, words
 from .select import Variant
 
 __all__ = ["VARIANTS"]
@@ -15,9 +15,12 @@ VARIANTS: Sequence[Variant] = (
     *words.VARIANTS,
     *assembled_words.VARIANTS,
     *axis_last.VARIANTS,
+    *tiles.VARIANTS,
+    *window_sum.VARIANTS,
+    *isolated_transpose.VARIANTS,
+    *halves.VARIANTS,
     *unfused.VARIANTS,
     *unfused_writes.VARIANTS,
     *long_loops.VARIANTS,
-    *halves.VARIANTS,
     *windowed_pad.VARIANTS,
 )

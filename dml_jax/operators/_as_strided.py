@@ -10,7 +10,6 @@ from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, representable
 from ..core.sharding import Dims
-from ..lowering.forced import forced_form
 from ..lowering.plain.strided import view
 from ..strides.layout import Layout
 from ._strides import BUFFER, INSIDE, lengths, not_negative, sizes_of
@@ -83,4 +82,4 @@ def as_strided(
     Source: the strides of DML_BUFFER_TENSOR_DESC, numpy.lib.stride_tricks.as_strided. A negative stride, which
       neither DirectML nor XLA has, is refused.
     """
-    return view(buffer, Layout(tuple(sizes), tuple(strides), offset), forced_form(), deterministic)
+    return view(buffer, Layout(tuple(sizes), tuple(strides), offset), deterministic)

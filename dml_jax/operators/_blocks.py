@@ -16,8 +16,7 @@ from ..core.sharding import Dims
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError, message
-from ..lowering.plain.blocks import Blocks
-from ..lowering.plain.depth_space import rearrange
+from ..lowering.plain.depth_space import Blocks, rearrange
 
 __all__ = [
     "ORDERS",

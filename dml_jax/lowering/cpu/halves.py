@@ -1,34 +1,28 @@
-"""Transposes and repeats on CPUs, one half or copy of the result after the other.
+"""Permutations and repeats on CPUs, one half or copy of the result after the other.
 
-XLA:CPU (jaxlib 0.10) fuses a transpose with a reshape that merges dimensions, and then moves single elements. What it
-concatenates, it fuses just so, but compiles to loops over vectors, and stores nothing in between. A row [1, 2, 3] that
-is repeated twice is a broadcast to [[1, 2, 3], [1, 2, 3]] and a reshape, which divides the place of each of the six
-elements by three; the concatenation of [1, 2, 3] and [1, 2, 3] copies two rows.
+XLA:CPU fuses a transpose or a broadcast with a reshape that splits or merges dimensions, and then moves single
+elements. Halves that it concatenates it fuses just so, but compiles to loops over vectors, and stores nothing in
+between. Depth to space of four rows writes rows 0 and 1, then rows 2 and 3. A row [1, 2, 3] that is repeated is a
+broadcast to [[1, 2, 3], [1, 2, 3]] and a reshape, which divides the place of each of the six elements by three; the
+concatenation of [1, 2, 3] and [1, 2, 3] copies two rows.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 import jax
 from jax import lax
 
 from ..plain.moves import MoveCase
+from ..plain.permute import PermuteCase
 from ..plain.tile import Tile
 from ..primitive import Move
 from ..select import Variant
-from ..values.bits import as_guarded_bits, is_narrow
+from ..values.bits import as_bits, as_guarded_bits, is_float, is_narrow
 
-__all__ = ["VARIANTS", "transpose_in_halves"]
+__all__ = ["VARIANTS"]
 
 OPERANDS = 32  # of a concatenation: of more, XLA takes long to compile
 VECTORS = 64  # bytes of a row that is copied by vectors
-
-
-def transpose_in_halves(array: jax.Array, order: Sequence[int], axis: int) -> jax.Array:
-    """`array.transpose(order)`, in halves of dimension `axis` of the result."""
-    middle = array.shape[order[axis]] // 2
-    halves = [lax.slice_in_dim(array, *part, axis=order[axis]) for part in ((0, middle), (middle, None))]
-    return lax.concatenate([half.transpose(order) for half in halves], axis)
 
 
 def _repeat(case: MoveCase) -> Move | None:
@@ -59,4 +53,22 @@ def _copies(array: jax.Array, axis: int, count: int) -> jax.Array:
     return lax.concatenate([copies, _copies(array, axis, rest)], axis) if rest else copies
 
 
-VARIANTS = (Variant("halves", "move", "cpu", _repeat, _has_long_rows),)
+def _permute(case: PermuteCase) -> Move | None:
+    return as_bits(partial(_permute_halves, case), is_float) if case.devices == 1 else None
+
+
+def _permute_halves(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
+    array, first = lax.reshape(array, case.sizes), case.order[0]
+    middle = case.sizes[first] // 2
+    halves = [lax.slice_in_dim(array, *part, axis=first) for part in ((0, middle), (middle, None))]
+    return lax.reshape(lax.concatenate([lax.transpose(half, case.order) for half in halves], 0), case.permutation.shape)
+
+
+def _pays(case: PermuteCase) -> bool:
+    return not case.is_operand and (case.has_rows or min(case.sides) < 8)
+
+
+VARIANTS = (
+    Variant("halves", "move", "cpu", _repeat, _has_long_rows),
+    Variant("halves", "permute", "cpu", _permute, _pays),
+)

@@ -12,11 +12,12 @@ from jax import lax
 
 from ..plain.gather import GatherCase
 from ..plain.moves import MoveCase
+from ..plain.permute import PermuteCase
 from ..plain.slices import Slices
 from ..plain.split import Part
 from ..primitive import Move
 from ..select import Variant, known_bytes
-from ..values.bits import as_bits, fence, hide_constant, is_float8, is_narrow, never_one
+from ..values.bits import as_bits, fence, hide_constant, is_float, is_float8, is_narrow, never_one
 from .long_loops import SHORT, read_long
 
 __all__ = ["VARIANTS", "copy_in_a_loop", "in_branch", "materialize"]
@@ -97,7 +98,20 @@ def _cut_flat(part: Part, shape: Sequence[int], _: None, array: jax.Array) -> ja
     return in_branch(partial(as_bits(fence(flat)), None), array.reshape(prod(outer), size * run)).reshape(shape)
 
 
+# A transpose behind a barrier, which is not fused with the split of dimensions before it: XLA:CPU transposes by blocks.
+
+
+def _permute(case: PermuteCase) -> Move | None:
+    return as_bits(fence(partial(_permute_behind_barrier, case)), is_float) if case.devices == 1 else None
+
+
+def _permute_behind_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
+    split = lax.optimization_barrier(lax.reshape(array, case.sizes))
+    return lax.reshape(lax.transpose(split, case.order), case.permutation.shape)
+
+
 VARIANTS = (
     Variant("unfused", "gather", "cpu", _read_rows, _is_cold),
     Variant("unfused", "move", "cpu", _cut, _has_short_rows),
+    Variant("unfused", "permute", "cpu", _permute, lambda case: not case.is_operand),
 )

@@ -1,118 +1,178 @@
-"""A permutation of dimensions that assembles each word of the output from the elements of one small tile.
+"""Permutations in tiles: one thread of a GPU has all elements of a small tile, and writes whole words of them.
 
-Dimensions are letters, as in einsum. Those of a tile are unrolled while tracing, the others stay dimensions of arrays:
-one thread then reads neighbours which the plain permutation leaves to far-apart ones, and writes whole words.
-
-Depth to space of bytes with blocks of 2 moves (y, x, c, h, w) to (c, h, y, w, x): neighbours along w are put 2 apart.
-With the tile (x, l), where w is split into words of 4 lanes l, a thread reads 2 words and writes 2:
+Depth to space of bytes with blocks of 2 moves (y, x, h, w) to (h, y, w, x): neighbours along w are put 2 apart. With w
+split into words of 4 lanes, the tile (x, lane) has 8 elements, of which a thread reads 2 words and writes 2:
 
     reads   x=0: a0 a1 a2 a3        writes  a0 b0 a1 b1
             x=1: b0 b1 b2 b3                a2 b2 a3 b3
+
+The plain permutation reads and writes single bytes. Of wide elements, which are words, a tile has no lanes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
+from ..plain.permute import PermuteCase
+from ..primitive import Move
+from ..select import Variant
 from ..values.words import as_integers, element, from_words, join_elements, lanes, to_words
-from .stacks import choose_one, concatenate_rows
 
-__all__ = ["permute_in_tiles"]
+__all__ = ["VARIANTS"]
 
-# One element per thread: the coordinates of a tile's letters to an array over all other dimensions.
-Reader = Callable[[Mapping[str, int]], jax.Array]
+LARGEST = 64  # elements of a tile: larger ones take long to compile
+STACK = 4  # parts of a concatenation that XLA:GPU writes in one thread
+CHOICES = 3  # values among which a thread may choose one, instead of writing all
+
+# The coordinates of a tile's dimensions to an array over all other dimensions.
+Reader = Callable[[Mapping[int, int]], jax.Array]
 
 
-def permute_in_tiles(
-    array: jax.Array,
-    source: str,
-    target: str,
-    tile: str,
-    chosen: str = "",
-    *,
-    read_words: bool,
-    write_double: bool = False,
-) -> jax.Array:
-    """Permutes the last dimensions of `array` from the letters of `source` to those of `target`.
+class Tile(NamedTuple):
+    """Dimensions that are unrolled while tracing: lanes of a word, and a short tail.
 
     Args:
-      array: any dtype; dimensions before those of `source` stay first.
-      source: one letter per dimension, outermost first.
-      target: the same letters.
-      tile: letters to unroll. Those at the end of `target`, and of `source` too to read words, must fill words.
-      chosen: those of the tile along which threads choose one of the values that they read, instead of writing all.
-      read_words: reads words and shifts elements out of them, and stacks flat rows, which no mesh can shard, where
-        nothing is chosen; otherwise reads the elements and keeps all dimensions apart.
-      write_double: writes words of 64 bits, of twice as many narrow elements, and stacks no flat rows. JAX has them in
-        jax.enable_x64 alone.
+      sizes: of the operand, whose long dimension is split into words and lanes.
+      order: of its dimensions in the result.
+      dims: that are unrolled.
+      tail: their elements, without the lanes.
+      is_written: whether the tail is the end of the result; else it is the end of the operand.
+      choices: among how many values a thread chooses one.
     """
-    lead = array.ndim - len(source)
-    sizes = dict(zip(source, array.shape[lead:], strict=True))
-    run, count = _ending(target, tile), lanes(array.dtype) * (2 if write_double else 1)
-    outer = target[: len(target) - len(run)]
-    integers = as_integers(array)
-    read = _word_reader(integers, source, tile) if read_words and count > 1 else _element_reader(integers, source, tile)
-    grid = [letter for letter in source if letter not in tile]
-    order = [*range(lead), *(lead + grid.index(letter) for letter in outer if letter not in tile)]
 
-    def word(at: Mapping[str, int], number: int) -> jax.Array:
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    dims: frozenset[int]
+    tail: int
+    is_written: bool
+    choices: int
+
+
+def _tile(case: PermuteCase) -> Tile | None:
+    """The tile between the last dimension of the one side and what follows it on the other; None if it is too large."""
+    sizes, order, count = case.sizes, case.order, lanes(case.operand.dtype)
+    last, shown = len(sizes) - 1, order[-1]
+    tails = {last: _shortest(order[order.index(last) + 1 :], sizes, count), shown: tuple(range(shown + 1, last + 1))}
+    long = min(tails, key=lambda d: prod(sizes[t] for t in tails[d]))
+    tail = prod(sizes[d] for d in tails[long])
+    if case.has_rows or sizes[long] % count or tail * count > LARGEST:
+        return None
+    choices, is_written = prod(-(-sizes[d] // STACK) for d in tails[long]), long == last
+    dims, lane = [d + (d > long) for d in tails[long]], [long + 1]
+    places = [place for d in order for place in ([long, *lane] if d == long else [d + (d > long)])]
+    split = (*sizes[:long], sizes[long] // count, count, *sizes[long + 1 :])
+    return Tile(split, tuple(places), frozenset([*dims, *lane]), tail, is_written, 1 if is_written else choices)
+
+
+def _shortest(dims: Sequence[int], sizes: Sequence[int], count: int) -> Sequence[int]:
+    """The last of the dimensions, if they fill words; else all."""
+    fill = (dims[start:] for start in reversed(range(len(dims))) if prod(sizes[d] for d in dims[start:]) % count == 0)
+    return next(fill, dims) if count > 1 else dims
+
+
+def _permute(case: PermuteCase) -> Move | None:
+    tile = _tile(case) if case.devices == 1 else None
+    return tile and partial(_permute_tile, case, tile)
+
+
+def _pays(case: PermuteCase) -> bool:
+    """Whether a thread writes whole stacks; XLA:GPU has tiles of its own for matrices of wide elements."""
+    tile, is_wide = _tile(case), case.itemsize >= 4
+    if tile is None or (is_wide and (tile.is_written or case.is_matrix)):
+        return False
+    return (tile.tail <= STACK or tile.tail % STACK == 0) if tile.is_written else tile.choices <= CHOICES
+
+
+def _permute_tile(case: PermuteCase, tile: Tile, _: None, array: jax.Array) -> jax.Array:
+    count = lanes(array.dtype)
+    # XLA:GPU of jaxlib 0.11.2 gets words of bytes of three words wrong.
+    read_words = count > 1 and not (count == 4 and tile.tail % 3 == 0)
+    integers = as_integers(lax.reshape(array, tile.sizes))
+    read = (_word_reader if read_words else _element_reader)(integers, tile.dims)
+    moved = _assemble(read, tile, array.dtype)
+    return lax.reshape(from_words(moved, array.dtype) if count > 1 else moved, case.permutation.shape)
+
+
+def _assemble(read: Reader, tile: Tile, dtype: Any) -> jax.Array:
+    """The words of the result, in its order; in the last dimension are those that one thread writes side by side."""
+    count, (outer, run) = lanes(dtype), _ending(tile.order, tile.dims)
+    grid = [d for d in range(len(tile.sizes)) if d not in tile.dims]
+    order = [grid.index(d) for d in outer if d not in tile.dims]
+    words = prod(tile.sizes[d] for d in run) // count
+
+    def word(at: Mapping[int, int], number: int) -> jax.Array:
         positions = range(number * count, (number + 1) * count)
-        elements = [read({**at, **_coordinates(p, run, sizes)}) for p in positions]
-        return join_elements(elements, array.dtype).transpose(order)
+        elements = [read({**at, **_coordinates(position, run, tile.sizes)}) for position in positions]
+        return lax.transpose(join_elements(elements, dtype), order)
 
-    def assemble(at: Mapping[str, int], letters: str) -> jax.Array:
-        """The words with some of the tile's letters `at` their coordinates, and `letters` still to be put together."""
-        if not letters:
+    def assemble(at: Mapping[int, int], dims: Sequence[int]) -> jax.Array:
+        """With some of the tile's dimensions `at` their coordinates, and `dims` still to be put together."""
+        if not dims:
             return jnp.stack([word(at, number) for number in range(words)], axis=-1)
-        letter, inner = letters[0], letters[1:]
-        axis = lead + sum(other not in tile or other in inner for other in outer[: outer.index(letter)])
-        parts = [assemble({**at, letter: value}, inner) for value in range(sizes[letter])]
-        if letter in chosen:
-            return choose_one(parts, axis)
-        if read_words and words == 1 and not inner and not write_double:
-            return concatenate_rows([jnp.expand_dims(part, axis) for part in parts], axis)
-        return jnp.stack(parts, axis)
+        first, *inner = dims
+        axis = sum(d not in tile.dims or d in inner for d in outer[: outer.index(first)])
+        return _stack([assemble({**at, first: value}, inner) for value in range(tile.sizes[first])], axis)
 
-    words = prod(sizes[letter] for letter in run) // count
-    # Chosen letters come last, so that what XLA sees outermost is a stack.
-    written = "".join(letter for letter in outer if letter in tile and letter not in chosen)
-    result = assemble({}, written + chosen)
-    elements = from_words(result, array.dtype) if count > 1 else result  # wide elements were never taken apart
-    return elements.reshape(*array.shape[:lead], *(sizes[letter] for letter in target))
+    return assemble({}, [d for d in outer if d in tile.dims])
 
 
-def _element_reader(array: jax.Array, source: str, tile: str) -> Reader:
-    lead = (slice(None),) * (array.ndim - len(source))
-    return lambda at: array[(*lead, *(at[letter] if letter in tile else slice(None) for letter in source))]
+def _element_reader(array: jax.Array, tile: frozenset[int]) -> Reader:
+    return lambda at: array[tuple(at[d] if d in tile else slice(None) for d in range(array.ndim))]
 
 
-def _word_reader(array: jax.Array, source: str, tile: str) -> Reader:
-    run = _ending(source, tile)
-    outer = source[: len(source) - len(run)]
-    shape, count = array.shape[: array.ndim - len(run)], lanes(array.dtype)
-    sizes = dict(zip(source, array.shape[array.ndim - len(source) :], strict=True))
-    words = to_words(array.reshape(*shape, prod(sizes[letter] for letter in run)))
-    read = _element_reader(words, outer + "#", tile + "#")
+def _word_reader(array: jax.Array, tile: frozenset[int]) -> Reader:
+    outer, run = _ending(range(array.ndim), tile)
+    words = to_words(array.reshape(*array.shape[: len(outer)], prod(array.shape[d] for d in run)))
+    count, read = lanes(array.dtype), _element_reader(words, tile | {len(outer)})
 
-    def read_lane(at: Mapping[str, int]) -> jax.Array:
+    def read_lane(at: Mapping[int, int]) -> jax.Array:
         position = 0
-        for letter in run:
-            position = position * sizes[letter] + at[letter]
-        return element(read({**at, "#": position // count}), position % count, array.dtype)
+        for d in run:
+            position = position * array.shape[d] + at[d]
+        return element(read({**at, len(outer): position // count}), position % count, array.dtype)
 
     return read_lane
 
 
-def _ending(letters: str, tile: str) -> str:
-    """The last letters that are of the tile."""
-    return letters[len(letters.rstrip(tile)) :]
+def _ending(order: Sequence[int], tile: frozenset[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """The dimensions, and the last ones of them that are of the tile."""
+    end = next((place + 1 for place in reversed(range(len(order))) if order[place] not in tile), 0)
+    return order[:end], order[end:]
 
 
-def _coordinates(position: int, letters: str, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The coordinates of an element, counted in row-major order over `letters`."""
+def _coordinates(position: int, dims: Sequence[int], sizes: Sequence[int]) -> dict[int, int]:
+    """The coordinates of an element, counted in row-major order over `dims`."""
     at = {}
-    for letter in reversed(letters):
-        position, at[letter] = divmod(position, sizes[letter])
+    for d in reversed(dims):
+        position, at[d] = divmod(position, sizes[d])
     return at
+
+
+def _stack(parts: Sequence[jax.Array], axis: int) -> jax.Array:
+    """`jnp.stack`, in at most `STACK` ranges: a thread writes an element of each, and chooses it among those of a range.
+
+    They are concatenated as flat rows, which XLA:GPU writes in one thread.
+    """
+    shape, count = parts[0].shape, min(STACK, len(parts))
+    ends = [-(-len(parts) * number // count) for number in range(count + 1)]
+    ranges = [_choose(parts[start:end], axis) for start, end in zip(ends, ends[1:], strict=False)]
+    rows = [part.reshape(prod(shape[:axis]), prod(part.shape[axis:])) for part in ranges]
+    return lax.concatenate(rows, 1).reshape(*shape[:axis], len(parts), *shape[axis:])
+
+
+def _choose(parts: Sequence[jax.Array], axis: int) -> jax.Array:
+    """`jnp.stack`, where every thread has all parts and takes the one of its coordinate."""
+    shape = (*parts[0].shape[:axis], len(parts), *parts[0].shape[axis:])
+    coordinate = lax.broadcasted_iota(jnp.int32, shape, axis)
+    chosen, *others = (jnp.expand_dims(part, axis) for part in parts)
+    for number, part in enumerate(others, 1):
+        chosen = jnp.where(coordinate == number, part, chosen)
+    return chosen
+
+
+VARIANTS = (Variant("tiles", "permute", "cuda", _permute, _pays),)

@@ -15,12 +15,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ...strides.layout import Layout
 from ..plain.gather import GatherCase, Read
 from ..plain.moves import MoveCase
+from ..plain.permute import Permutation, PermuteCase
 from ..plain.scatter import ScatterCase
+from ..plain.strided import ViewCase
+from ..plain.strided_reads import read_view
 from ..primitive import Move
 from ..select import Variant
-from ..values.words import becomes_words, from_words, lanes, to_words, words_per_element
+from ..values.words import as_integers, becomes_words, from_words, lanes, to_words, words_per_element
 
 __all__ = ["VARIANTS"]
 
@@ -74,8 +78,43 @@ def _write_rows(case: ScatterCase) -> Move | None:
     return partial(_move_words, case.scatter, input.dtype) if can else None
 
 
+def _permute_rows(case: PermuteCase) -> Move | None:
+    """Rows that stay rows; on several devices the last dimension alone, whose shards are whole words too."""
+    dtype, is_alone = case.operand.dtype, case.devices == 1
+    move = case.permutation.flat if is_alone else case.permutation
+    words = move.in_words(lanes(dtype), words_per_element(dtype), case.devices)
+    return partial(_permute_words, case, words, is_alone) if words and becomes_words(dtype) else None
+
+
+def _permute_words(case: PermuteCase, move: Permutation, is_flat: bool, _: None, array: jax.Array) -> jax.Array:
+    """Flat words on both sides: XLA would move a cast of dimensions past the transpose, and then bytes."""
+    words = move(to_words(lax.reshape(array, (array.size,)) if is_flat else array))
+    return lax.reshape(from_words(words, array.dtype), case.permutation.shape)
+
+
+def _view_rows(case: ViewCase) -> Move | None:
+    """Rows of a view; elements at the end of the buffer that fill no word are cut off first, by a copy."""
+    dtype, count = case.buffer.dtype, lanes(case.buffer.dtype)
+    words = case.layout.in_words(count, words_per_element(dtype)) if becomes_words(dtype) else None
+    return partial(_view_words, words) if words else None
+
+
+def _view_words(words: Layout, _: None, buffer: jax.Array) -> jax.Array:
+    whole = buffer.shape[0] - buffer.shape[0] % lanes(buffer.dtype)
+    cut = lax.slice_in_dim(as_integers(buffer), 0, whole)
+    return from_words(read_view(to_words(cut), words), buffer.dtype)
+
+
+def _needs_no_copy(case: ViewCase) -> bool:
+    """Or one that is small beside the view, whose elements repeat."""
+    is_whole = case.buffer.shape[0] % (lanes(case.buffer.dtype) * case.devices) == 0
+    return is_whole or case.layout.repeats
+
+
 VARIANTS = (
     Variant("words", "gather", "cuda", _read_rows, lambda case: case.row_bytes >= 4),
     Variant("words", "move", "cuda", _move, lambda case: True),
     Variant("words", "scatter", "cuda", _write_rows, lambda case: True),
+    Variant("words", "permute", "cuda", _permute_rows, lambda _: True),
+    Variant("words", "view", "cuda", _view_rows, _needs_no_copy),
 )

@@ -12,7 +12,7 @@ from ..values.bits import index_dtype, is_key
 from .gather import Read, gather_slices
 from .slices import Slices
 
-__all__ = ["ELEMENT", "as_shown", "as_stored", "offsets_of", "pad_last", "read_view"]
+__all__ = ["ELEMENT", "offsets_of", "pad_last", "read_view"]
 
 ELEMENT = Group(1, (1,), (1,), 1)
 
@@ -33,17 +33,8 @@ def read_view(buffer: jax.Array, layout: Layout, deterministic: bool = False) ->
         x = _select(x, group, x.ndim - 2, deterministic)
     x = lax.slice_in_dim(x, start, start + (last.rows - 1) * last.unit + 1, last.unit, axis=-1)
     x = _select(x, last, x.ndim - 1, deterministic).reshape(layout.stored_sizes)
-    return lax.broadcast_in_dim(as_shown(x, layout), layout.sizes, sorted(layout.dims))
-
-
-def as_shown(array: jax.Array, layout: Layout) -> jax.Array:
-    """Those dimensions of the view that a buffer stores, in the order of the view."""
-    return jnp.transpose(array, [layout.dims.index(d) for d in sorted(layout.dims)])
-
-
-def as_stored(buffer: jax.Array, layout: Layout) -> jax.Array:
-    """The elements of a dense view as a buffer stores them, with the dimensions of the view."""
-    return lax.slice_in_dim(buffer, layout.offset, layout.offset + layout.span).reshape(layout.stored_sizes)
+    shown = sorted(layout.dims)
+    return lax.broadcast_in_dim(lax.transpose(x, [layout.dims.index(d) for d in shown]), layout.sizes, shown)
 
 
 def _split(x: jax.Array, start: int, group: Group) -> tuple[jax.Array, int]:

@@ -19,8 +19,7 @@ from jax import lax
 from ..primitive import linear
 from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bits import as_bits, hide_constant, index_dtype
-from .blocks import Blocks
-from .depth_space import rearrange
+from .depth_space import Blocks, rearrange
 from .window_parts import FEW, add_parts, by_platform, groups, have_parts, have_phases, read_parts
 from .windows import Windows
 

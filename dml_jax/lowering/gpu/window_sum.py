@@ -1,0 +1,43 @@
+"""Words as sums of windows: a thread of a GPU reads four bytes that become neighbours, and writes them as one word.
+
+Bytes [1, 2, ... 6] as two columns of three, permuted to [1, 3, 5, 2, ...], are widened and shifted by their lane:
+1 + 3 * 2**8 + 5 * 2**16 + 2 * 2**24 is the first word. XLA:GPU fuses a window with what makes its elements; the lanes
+of words that are put together by shifts it may store first.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..plain.permute import WARP, PermuteCase
+from ..primitive import Move
+from ..select import Variant
+from ..values.words import as_integers, lanes, sum_lanes
+
+__all__ = ["VARIANTS"]
+
+
+def _permute(case: PermuteCase) -> Move | None:
+    count = lanes(case.operand.dtype)
+    is_whole = case.devices == 1 and count > 1 and case.result.size % count == 0
+    return partial(_permute_pairs, case) if is_whole else None
+
+
+def _pays(case: PermuteCase) -> bool:
+    """Bytes of rows, read in pairs, or of sides that are shorter than a warp, so that it reads few sectors."""
+    has_pairs = case.permutation.flat.in_words(2) is not None
+    return case.itemsize == 1 and not case.is_scattered and (has_pairs or case.sides[1] < WARP)
+
+
+def _permute_pairs(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
+    """Bytes that stay neighbours move in pairs."""
+    flat, integers = case.permutation.flat, lax.reshape(as_integers(array), (array.size,))
+    pairs = flat.in_words(2) if case.itemsize == 1 else None
+    if pairs:
+        integers = lax.bitcast_convert_type(integers.reshape(-1, 2), jnp.uint16)
+    return sum_lanes((pairs or flat)(integers), array.dtype).reshape(case.permutation.shape)
+
+
+VARIANTS = (Variant("window_sum", "permute", "cuda", _permute, _pays),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd
 from typing import ClassVar
 
 import jax
@@ -20,7 +20,6 @@ from ..core.struct_rules import below_rank
 from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
 from ..lowering.plain.moves import move_elements
-from ..lowering.select import known_bytes
 
 __all__ = ["JoinDesc", "join"]
 
@@ -101,8 +100,9 @@ def join(inputs: DataList, axis: int, *, out_sharding: OutSharding = None) -> ja
     def concatenate(_: None, *inputs: jax.Array) -> jax.Array:
         return lax.concatenate(inputs, axis % inputs[0].ndim)
 
-    is_contiguous = all(known_bytes(x) and prod(x.shape[axis:]) * x.dtype.itemsize % 4 == 0 for x in inputs)
-    return move_elements(concatenate, None, *inputs, is_contiguous=is_contiguous)
+    sizes = [x.shape[axis] for x in inputs]
+    aligned = gcd(*sizes) if all(isinstance(n, int) for n in sizes) else 1
+    return move_elements(concatenate, None, *inputs, aligned=aligned)
 
 
 def _joined(x: Operands) -> tuple[int, ...] | None:

@@ -100,8 +100,8 @@ def slice(
     def copy_words(count: int) -> Move | None:
         return partial(copy, count=count) if strides[-1] == 1 and offsets[-1] % count == 0 else None
 
-    is_contiguous = _is_contiguous(input.shape, offsets, ends, strides)
-    return move_elements(copy, None, input, words=copy_words, is_contiguous=is_contiguous)
+    aligned = 0 if _is_contiguous(input.shape, offsets, ends, strides) else 1
+    return move_elements(copy, None, input, words=copy_words, aligned=aligned)
 
 
 def _is_contiguous(shape: Sequence[Any], offsets: Sequence[int], ends: Sequence[int], strides: Sequence[int]) -> bool:

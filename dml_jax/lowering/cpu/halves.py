@@ -30,11 +30,15 @@ def _repeat(case: MoveCase) -> Move | None:
 
 
 def _has_long_rows(case: MoveCase) -> bool:
-    """Of wide elements a broadcast loops over vectors too; images of narrow floats pass a loop of their own."""
-    if not isinstance(case.move, Tile) or not case.result.shape:
+    """Of wide elements a broadcast loops over vectors too; images of narrow floats pass a loop of their own.
+
+    A second dimension that is repeated would make a temporary.
+    """
+    is_short = case.itemsize <= 2 and not is_narrow(case.result.dtype)
+    if not isinstance(case.move, Tile) or not is_short or not case.result.shape:
         return False
-    is_short, row = case.itemsize <= 2 and not is_narrow(case.result.dtype), case.data[0].shape[-1]
-    return is_short and case.move.repeats[-1] > 1 and row * case.itemsize >= VECTORS
+    *others, last = case.move.repeats
+    return last > 1 == max(others, default=1) and case.data[0].shape[-1] * case.itemsize >= VECTORS
 
 
 def _concatenate(tile: Tile, _: None, array: jax.Array) -> jax.Array:

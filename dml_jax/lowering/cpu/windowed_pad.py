@@ -62,8 +62,8 @@ def fits_windows(shape: Sequence[int], border: Border) -> bool:
 
 
 def _pays(case: MoveCase) -> bool:
-    """Copies make XLA store a temporary. A constant is chosen by conditions, which LLVM vectorises but for bytes."""
-    return isinstance(case.move, Border) and case.itemsize <= (1 if case.move.mode == "constant" else 8)
+    """Of copies XLA stores a temporary. Of a constant it asks for each element, in vectors of 4 bytes and more only."""
+    return isinstance(case.move, Border) and case.itemsize <= (2 if case.move.mode == "constant" else 8)
 
 
 def _pad(border: Border, _: None, array: jax.Array, *value: jax.Array) -> jax.Array:

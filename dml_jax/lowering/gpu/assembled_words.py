@@ -11,13 +11,14 @@ import jax
 
 from ..plain.gather import GatherCase, Read
 from ..plain.moves import MoveCase
+from ..plain.pad import Border
 from ..primitive import Move
 from ..select import Variant
 from ..values.words import as_integers, from_words, join_all, join_elements, join_lanes, lanes
-from .gathered import border_reads
 
 __all__ = ["VARIANTS"]
 
+STORED = 4  # elements that a thread stores at once if they come from one piece
 WARP = 32  # threads that store together: an axis of fewer words leaves some idle
 
 
@@ -49,7 +50,7 @@ def _move(case: MoveCase) -> Move | None:
     if count == 1 or not (has_rows or case.devices == 1):
         return None
     join = join_lanes if has_rows else join_all
-    return partial(_move_elements, border_reads(case) or case.move, partial(join, dtype=result.dtype))
+    return partial(_move_elements, case.move, partial(join, dtype=result.dtype))
 
 
 def _move_elements(move: Move, join: Any, where: Any, *data: jax.Array) -> jax.Array:
@@ -57,8 +58,9 @@ def _move_elements(move: Move, join: Any, where: Any, *data: jax.Array) -> jax.A
 
 
 def _is_torn(case: MoveCase) -> bool:
-    """What is contiguous XLA copies by words itself; four places of copies take a thread longer to compute than one."""
-    return not case.is_contiguous and (case.itemsize == 2 or border_reads(case) is None)
+    """Borders of copies have pieces of their own for each element of a word."""
+    is_of_copies = isinstance(case.move, Border) and case.move.copies
+    return case.aligned % STORED != 0 and not is_of_copies
 
 
 VARIANTS = (

@@ -21,27 +21,21 @@ from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits
 
-__all__ = ["VARIANTS", "border_reads"]
+__all__ = ["VARIANTS"]
 
 PLACES = 2**31  # of int32, in which places are computed
 
 
-def border_reads(case: MoveCase) -> Move | None:
-    """What reads each element of a result with a border of copies; None for other moves."""
-    border = case.move
-    if not isinstance(border, Border) or border.mode == "constant" or not border.axes:
-        return None
-    return partial(_read, border) if 3 * max(case.result.shape) < PLACES else None
-
-
 def _gather(case: MoveCase) -> Move | None:
-    reads = border_reads(case)
-    return as_bits(reads) if reads else None
+    border = case.move
+    if not isinstance(border, Border) or not border.copies or not border.axes:
+        return None
+    return as_bits(partial(_read, border)) if 3 * max(case.result.shape) < PLACES else None
 
 
 def _pays(case: MoveCase) -> bool:
-    """Two narrow elements are better read by the thread that writes their word; pieces of even sizes go by twos."""
-    if case.devices > 1 or case.itemsize == 2 or not isinstance(case.move, Border):
+    """Pieces of even sizes along one dimension XLA puts together by twos of narrow elements."""
+    if case.devices > 1 or not isinstance(case.move, Border):
         return False
     start, end, axes = case.move.start, case.move.end, case.move.axes
     is_odd = gcd(*(n for d in axes for n in (start[d], case.data[0].shape[d], end[d]))) % 2 == 1

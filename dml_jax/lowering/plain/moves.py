@@ -27,7 +27,7 @@ class MoveCase:
       data: shapes and types of what moves; all have one dtype.
       result: shape and type.
       words: as of `move_elements`.
-      is_contiguous: as of `move_elements`.
+      aligned: as of `move_elements`.
       carry: as of `move_elements`.
       devices: among which XLA may divide an array.
     """
@@ -36,7 +36,7 @@ class MoveCase:
     data: Sequence[Any]
     result: Any
     words: InWords | None
-    is_contiguous: bool
+    aligned: int
     carry: Callable[[Move], Move]
     devices: int
 
@@ -63,7 +63,7 @@ def move_elements(
     *data: Any,
     words: InWords | None = None,
     back: Back | None = None,
-    is_contiguous: bool = False,
+    aligned: int = 1,
     carry: Callable[[Move], Move] = as_bits,
 ) -> jax.Array:
     """Moves elements of `data`, which arrive bit for bit.
@@ -75,14 +75,14 @@ def move_elements(
       words: takes a number of elements; returns the same move of arrays whose last dimension is words of so many, or
         None where parts of a word move.
       back: the transpose; by default that of `move`.
-      is_contiguous: whether what moves are few long pieces, or pieces of whole words.
+      aligned: what divides the size of every piece along the axis on which pieces meet; 0 for one piece.
       carry: makes of a move one of integers, for the types of numbers that XLA would change.
     """
 
     def chosen(back: Back | None, where: Any, *data: jax.Array) -> jax.Array:
         # Shapes are those of this trace: 64 bits may be off again while the program is lowered.
         result, *shapes = shapes_of(jax.eval_shape(move, where, *data), *data)
-        case_of = partial(MoveCase, move, shapes, result, words, is_contiguous, carry)
+        case_of = partial(MoveCase, move, shapes, result, words, aligned, carry)
         return choose("move", case_of, back or transpose_of(move), is_opaque=is_opaque)(where, *data)
 
     is_opaque = back is not None or is_narrow(data[0].dtype)

@@ -36,12 +36,17 @@ class Border:
     mode: str
 
     @property
+    def copies(self) -> bool:
+        """Whether the border is made of elements of the array."""
+        return self.mode in BORDERS
+
+    @property
     def axes(self) -> Sequence[int]:
         """The dimensions that get a border."""
         return [d for d, sizes in enumerate(zip(self.start, self.end, strict=True)) if any(sizes)]
 
     def __call__(self, _: Any, array: jax.Array, *value: jax.Array) -> jax.Array:
-        if self.mode == "constant":
+        if not self.copies:
             return lax.pad(array, value[0], [(*sizes, 0) for sizes in zip(self.start, self.end, strict=True)])
         # The last dimension first: what comes later copies longer rows.
         for axis in reversed(self.axes):

@@ -2,8 +2,28 @@
 
 from collections.abc import Sequence
 
-from .cpu import halves, long_loops, unfused, unfused_writes, windowed_pad
-from .gpu import assembled_words, axis_last, fan_out, gathered, isolated_transpose, tiles, window_sum, words
+from .cpu import (
+    cache_chunks,
+    flag_words,
+    halves,
+    long_loops,
+    matrix_products,
+    row_by_row,
+    unfused,
+    unfused_writes,
+    windowed_pad,
+)
+from .gpu import (
+    assembled_words,
+    axis_last,
+    block_maxima,
+    fan_out,
+    gathered,
+    isolated_transpose,
+    tiles,
+    window_sum,
+    words,
+)
 from .select import Variant
 
 __all__ = ["VARIANTS"]
@@ -19,8 +39,13 @@ VARIANTS: Sequence[Variant] = (
     *window_sum.VARIANTS,
     *isolated_transpose.VARIANTS,
     *halves.VARIANTS,
+    *block_maxima.VARIANTS,
     *unfused.VARIANTS,
     *unfused_writes.VARIANTS,
     *long_loops.VARIANTS,
     *windowed_pad.VARIANTS,
+    *row_by_row.VARIANTS,
+    *matrix_products.VARIANTS,
+    *cache_chunks.VARIANTS,
+    *flag_words.VARIANTS,
 )

@@ -3,7 +3,6 @@
 DirectML documents no numbers of them but those of ELU, fused with a sum: the examples are what float64 says.
 """
 
-import itertools
 from functools import partial
 
 import jax
@@ -13,6 +12,7 @@ import pytest
 from activation_cases import activated
 from checks import assert_calls_agree, assert_close, assert_same_bits, together
 from draws import dims, pad
+from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import (
@@ -45,7 +45,7 @@ from dml_jax import (
 )
 from dml_jax.catalogue import STRUCTS as CLASSES
 from dml_jax.core.small_structs import ScaleAndBias
-from dml_jax.lowering.cpu import cache_chunks as in_chunks
+from dml_jax.lowering.cpu import cache_chunks
 
 pytestmark = pytest.mark.device
 
@@ -263,7 +263,8 @@ def test_float16_is_computed_in_float32(name):
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=str)
 def test_softmax_in_chunks(dtype, monkeypatch):
     """Of rows, of columns inside of a chunk, and along the dimension that would be cut, which is not."""
-    monkeypatch.setattr(in_chunks, "CHUNK", 2**10)
+    monkeypatch.setattr(cache_chunks, "CHUNK", 2**10)
+    monkeypatch.setattr(cache_chunks, "FRESH", 0)
     rng, calls = np.random.default_rng(3), []
     for shape, axes in (((37, 29), (1,)), ((3, 9, 20), (1, 2)), ((37, 29), (0,)), ((1, 7, 61), (2,))):
         x = rng.uniform(-3, 3, shape).astype(dtype)
@@ -272,7 +273,7 @@ def test_softmax_in_chunks(dtype, monkeypatch):
     back = lambda x: jax.grad(lambda x: (calls[0][0](x) * w).sum())(x)  # noqa: E731
     with use_form("plain"):
         expected = back(x)
-    with use_form("chunks"):
+    with use_form("cache_chunks"):
         made = together(calls)
         assert_same_bits(back(x), expected)
     for one, (function, x) in zip(made, calls, strict=True):
@@ -281,12 +282,10 @@ def test_softmax_in_chunks(dtype, monkeypatch):
 
 
 def test_which_softmax_is_computed_in_chunks():
-    softmax = jax.jit(partial(activate, activation=Activation("ACTIVATION_SOFTMAX")))
-    found = {}
-    for platform, dtype, rows in itertools.product(("cpu", "cuda"), ("float16", "float32"), (1024, 8192)):
-        traced = softmax.trace(jax.ShapeDtypeStruct((rows, 1024), dtype))
-        found[platform, dtype, rows] = "while" in traced.lower(lowering_platforms=(platform,)).as_text()
-    assert [case for case, is_chosen in found.items() if is_chosen] == [("cpu", "float16", 8192)]
+    softmax = partial(activate, activation=Activation("ACTIVATION_SOFTMAX"))
+    small, large = (jax.ShapeDtypeStruct((rows, 1024), np.float16) for rows in (1024, 8192))
+    assert chosen_on("cpu", softmax, large) == {"cache_chunks"}
+    assert chosen_on("cpu", softmax, small) == chosen_on("cuda", softmax, large) == set()
 
 
 def test_what_overflows_on_the_way_does_not():

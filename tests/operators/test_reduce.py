@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, spread, together
 from draws import dims
+from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import (
@@ -40,8 +41,7 @@ from dml_jax import (
     reduce,
     use_form,
 )
-from dml_jax.lowering.cpu import cache_chunks as in_chunks
-from dml_jax.lowering.values.compiler_faults import JAXLIB
+from dml_jax.lowering.cpu import cache_chunks
 
 pytestmark = pytest.mark.device
 
@@ -351,15 +351,21 @@ def test_nans_and_ties():
             np.testing.assert_array_equal(reduce(x.astype(dtype), function, (1,))[:, 0].astype(np.float32), wanted)
 
 
-NANS = list(itertools.product(["float32", "float16", "bfloat16", "float8_e5m2"], ["plain", "chunks"]))
-NANS_SAMPLE = [("float32", "plain"), ("float16", "chunks")]
+def in_small_chunks(monkeypatch, size):
+    """Also of arrays that would be a chunk as a whole."""
+    monkeypatch.setattr(cache_chunks, "CHUNK", size)
+    monkeypatch.setattr(cache_chunks, "FRESH", 0)
+
+
+NANS = list(itertools.product(["float32", "float16", "bfloat16", "float8_e5m2"], ["plain", "cache_chunks"]))
+NANS_SAMPLE = [("float32", "plain"), ("float16", "cache_chunks")]
 WITH_NANS = {"max": np.max, "min": np.min, "argmax": np.argmax, "argmin": np.argmin}
 
 
 @pytest.mark.parametrize("case", sampled(NANS, NANS_SAMPLE), ids=str)
 def test_nans_among_many(case, monkeypatch):
     """XLA:CPU loses them where it reduces with vectors; some rows have none, one or several, and infinities."""
-    monkeypatch.setattr(in_chunks, "CHUNK", 2**14)
+    in_small_chunks(monkeypatch, 2**14)
     (dtype, form), rng, calls = case, np.random.default_rng(4), []
     for shape in ((40, 300), (5, 70, 40)):
         x = rng.normal(size=shape).astype(np.float32)
@@ -385,14 +391,14 @@ CHOICES += [((3, 5, 700), (2,)), ((3, 5, 700), (0, 1)), ((999,), (0,))]
 
 @pytest.mark.parametrize(("dtype", "which"), spread(CHUNKED, ["float16", "bfloat16", "float16", "int32"], 4))
 def test_chunks_make_what_the_whole_makes(dtype, which, monkeypatch):
-    monkeypatch.setattr(in_chunks, "CHUNK", 2**10)
+    in_small_chunks(monkeypatch, 2**10)
     dtype, rng = jnp.dtype(dtype), np.random.default_rng(5)
     is_integer = jnp.issubdtype(dtype, jnp.integer)
     cases = list(itertools.product([name for name in MADE if not is_integer or name not in OF_FLOATS], CHOICES))
     cases = [(name, *choice) for name, choice in cases if len(choice[1]) == 1 or name not in PLACES][which]
     arrays = [rng.integers(1, 4, shape) if is_integer else rng.uniform(0.5, 1.5, shape) for _, shape, _ in cases]
     arrays = [x.astype(dtype) for x in arrays]
-    with use_form("chunks"):
+    with use_form("cache_chunks"):
         functions = [partial(reduce, function=name, axes=axes) for name, _, axes in cases]
         made = together(zip(functions, arrays, strict=True))
     for one, x, (name, _, axes) in zip(made, arrays, cases, strict=True):
@@ -421,25 +427,35 @@ def test_rows_one_by_one(dtype):
 
 
 def test_long_rows_are_reduced_one_by_one_on_cpus_alone():
-    found = {}
-    for name, columns, platform in itertools.product(("sum", "max", "multiply"), (2**14, 2**15), ("cpu", "cuda")):
-        traced = jax.jit(partial(reduce, function=name, axes=(0,))).trace(jax.ShapeDtypeStruct((8, columns), "float32"))
-        found[name, columns, platform] = "while" in traced.lower(lowering_platforms=(platform,)).as_text()
-    names = ("sum", "max") if JAXLIB < 11 else ("max",)
-    assert {case for case, is_so in found.items() if is_so} == {(name, 2**15, "cpu") for name in names}
+    """Where XLA would write them widened, or read them twice for an extreme."""
+    chosen = set()
+    for platform, name, dtype, columns in itertools.product(
+        ("cpu", "cuda"), ("sum", "max", "multiply"), ("float32", "float16", "bfloat16"), (2**9, 2**14)
+    ):
+        x = jax.ShapeDtypeStruct((2**18 // columns, columns), dtype)
+        if "row_by_row" in chosen_on(platform, partial(reduce, function=name, axes=(0,)), x):
+            chosen.add((platform, name, dtype, columns))
+    names = [(name, "float16") for name in ("sum", "max", "multiply")] + [("max", "float32")]
+    assert chosen == {("cpu", *name, 2**14) for name in names}
 
 
 @pytest.mark.parametrize(
     ("function", "dtype", "is_chosen"),
-    [("sum", "float16", True), ("sum", "float32", False), ("argmax", "float32", True), ("max", "float16", True)],
+    [("sum", "float16", True), ("sum", "float32", False), ("max", "float16", True), ("multiply", "bfloat16", True)],
 )
 def test_large_arrays_are_reduced_in_chunks_on_cpus_alone(function, dtype, is_chosen):
-    reduced, found = jax.jit(partial(reduce, function=function, axes=(1,))), {}
-    for rows in (1024, 8192):
-        x = jax.ShapeDtypeStruct((rows, 1024), dtype)
-        for platform in ("cpu", "cuda"):
-            found[rows, platform] = "while" in reduced.trace(x).lower(lowering_platforms=(platform,)).as_text()
-    assert found == {(1024, "cpu"): False, (8192, "cpu"): is_chosen, (1024, "cuda"): False, (8192, "cuda"): False}
+    reduced = partial(reduce, function=function, axes=(1,))
+    small, large = (jax.ShapeDtypeStruct((rows, 1024), dtype) for rows in (1024, 8192))
+    assert chosen_on("cpu", reduced, large) == ({"cache_chunks"} if is_chosen else set())
+    assert chosen_on("cpu", reduced, small) == chosen_on("cuda", reduced, large) == set()
+
+
+def test_places_of_extremes_are_numbered_on_cpus_alone():
+    """Chunk by chunk where there are many; rows of fewer than 32,768 numbers."""
+    for shape, axis, is_chosen in [((1024, 64), 1, True), ((64, 2**14), 0, True), ((64, 2**16), 0, False)]:
+        place, x = partial(reduce, function="argmax", axes=(axis,)), jax.ShapeDtypeStruct(shape, np.float32)
+        assert chosen_on("cpu", place, x) == ({"cache_chunks"} if is_chosen else set())
+        assert chosen_on("cuda", place, x) == set()
 
 
 def test_what_has_no_logarithm():

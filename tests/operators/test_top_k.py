@@ -1,8 +1,5 @@
 """top_k, TOP_K and TOP_K1: the greatest or least elements along an axis in order; ties by ascending index."""
 
-import contextlib
-import re
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits, sampled
 from draws import dims
+from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from operator_cases import (
     ALL_TYPES,
@@ -297,8 +295,7 @@ def test_any_rank_and_many_elements(shape, k):
         assert_is(top_k(x, axis, k), oracle(x, axis, k))
 
 
-@pytest.mark.parametrize("form", ["rounds", "blocks"])
-def test_every_form(form):
+def test_the_greatest_are_among_those_of_the_greatest_blocks():
     """Ties within and across blocks, the least integers beside what fills a block, NaNs and subnormal numbers."""
     rng, calls = np.random.default_rng(7), []
     integers = [np.int32([-(2**31), 2**31 - 1, -1]), np.int32([-(2**31)]), np.arange(-200, 200, dtype=np.int32)]
@@ -309,31 +306,22 @@ def test_every_form(form):
             calls += [
                 (partial(top_k, axis=-1, k=k, direction=way), (x,), oracle(x, -1, k, way)) for k in some for way in WAYS
             ][rng.integers(0, 2) :: 2]
-    with use_form(form):
+    with use_form("block_maxima"):
         assert_calls_agree(calls)
 
 
-def test_which_form_is_chosen():
-    """By how many there are of each that is wanted."""
-
-    def program(k, shape, platform, form=None):
-        with use_form(form) if form else contextlib.nullcontext():
-            traced = jax.jit(lambda x: top_k(x, 1, k)).trace(jax.ShapeDtypeStruct(shape, np.float32))
-            text = traced.lower(lowering_platforms=(platform,)).as_text()
-        of_platforms = ("case", "constant", "return")
-        return Counter(op for op in re.findall(r"(?:stablehlo|chlo)\.(\w+)", text) if op not in of_platforms)
-
-    for k, shape, on_cpus, on_gpus in (
-        (8, (4096, 64), "rounds", "plain"),
-        (9, (4096, 64), "plain", "plain"),
-        (50, (64, 32000), "blocks", "blocks"),
-        (50, (64, 7000), "plain", "blocks"),
-        (1, (64, 32000), "blocks", "plain"),
-        (300, (16, 8400), "plain", "plain"),
-        (1, (8, 300), "plain", "plain"),
+def test_where_blocks_are_looked_into():
+    """By how many there are of each that is wanted; a CPU also takes what is not sorted as blocks."""
+    for k, shape, on_gpus in (
+        (50, (64, 32000), {"block_maxima"}),
+        (50, (64, 7000), {"block_maxima"}),
+        (50, (64, 6300), set()),
+        (1, (64, 32000), set()),
+        (1, (4, 5), set()),
     ):
-        assert program(k, shape, "cpu") == program(k, shape, "cpu", on_cpus), (k, shape)
-        assert program(k, shape, "cuda") == program(k, shape, "cuda", on_gpus), (k, shape)
+        search, x = partial(top_k, axis=1, k=k), jax.ShapeDtypeStruct(shape, np.float32)
+        assert chosen_on("cuda", search, x) == on_gpus
+        assert chosen_on("cpu", search, x) == ({"block_maxima"} if shape[0] == 64 else set())
 
 
 def test_empty_arrays():

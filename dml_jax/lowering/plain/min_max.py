@@ -4,7 +4,6 @@ XLA:CPU (jaxlib 0.10 to 0.12) loses NaNs where it reduces many floats to an extr
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import Any, Literal
 
 import jax
@@ -12,36 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..cpu.cache_chunks import FLOAT8, FRESH, choose_chunks, fold_rows, map_chunks, row_size
-from ..forms import Choice
+from ..primitive import by_platform
 from ..values.accumulation_types import computed_type, narrow_apart, wide_type, widen_apart
+from .along import Along, Fold, compute, reduced
 
-__all__ = ["TABLE", "End", "extreme", "place_of_extreme"]
+__all__ = ["End", "extreme", "place_of_extreme"]
 
 Axes = tuple[int, ...]
 End = Literal["greatest", "least"]
-
-# On two cores of an EPYC, 16,777,216 elements of 16384x1024, along rows / columns; milliseconds.
-TABLE = (
-    Choice(
-        "cpu",
-        "row_by_row",
-        {"of": {"value"}, "dtype": {"float16", "bfloat16", "float32"}, "side_by_side": range(2**15, 2**62)},
-        "along axis 0 of 16x262144 0.5-0.6, plain 20; of 128x32768 0.6-1.0, plain 7-11",
-    ),
-    Choice(
-        "cpu",
-        "chunks",
-        {"of": {"value"}, "dtype": {"float16", *FLOAT8}, "wide_bytes": FRESH},
-        "float16 3.2 / 3.7, plain 15 / 15; float8 5.6 / 6.1, plain 22 / 20. Of float32 and bfloat16 plain is faster",
-    ),
-    Choice(
-        "cpu",
-        "chunks",
-        {"of": {"place"}, "is_numbered": {True}, "wide_bytes": FRESH},
-        "float32 8.0 / 5.9, plain 30 / 32; float16 6.4 / 4.7, plain 29 / 28; int8 3.2 / 2.9, plain 20 / 20",
-    ),
-)
 
 _CHOOSE: Mapping[End, Callable[..., jax.Array]] = {"greatest": jnp.max, "least": jnp.min}
 _BEATS: Mapping[End, Callable[..., jax.Array]] = {"greatest": lax.gt, "least": lax.lt}
@@ -49,37 +26,33 @@ _BEATS: Mapping[End, Callable[..., jax.Array]] = {"greatest": lax.gt, "least": l
 
 def extreme(x: jax.Array, axes: Axes, end: End) -> jax.Array:
     """The greatest or the least number, in its own type: a NaN if there is one."""
-    choose = _CHOOSE[end]
+    choose, dtype, wide = _CHOOSE[end], x.dtype, wide_type(x.dtype)
 
     def found(x: jax.Array) -> jax.Array:
-        of = x if x.dtype.itemsize > 1 else widen_apart(x, computed_type(x.dtype))
-        return narrow_apart(choose(of, axes, keepdims=True), x.dtype)
+        of = x if dtype.itemsize > 1 else widen_apart(x, computed_type(dtype))
+        return narrow_apart(choose(of, axes, keepdims=True), dtype)
 
-    if not jnp.issubdtype(x.dtype, jnp.floating):
+    if not jnp.issubdtype(dtype, jnp.floating):
         return found(x)
 
     def found_on_a_cpu(x: jax.Array) -> jax.Array:
-        wide = x.astype(wide_type(x.dtype))
-        of = x if x.dtype == jnp.bfloat16 else wide  # XLA:CPU has vectors of it; others are widened once for both
-        return _or_nan(choose(of, axes, keepdims=True), _squares(wide, axes)).astype(x.dtype)
+        numbers = x.astype(wide)
+        of = x if dtype == jnp.bfloat16 else numbers  # XLA:CPU has vectors of it; others are widened once for both
+        return _or_nan(choose(of, axes, keepdims=True), _squares(numbers, axes)).astype(dtype)
 
     def whole(x: jax.Array) -> jax.Array:
-        return lax.platform_dependent(x, cpu=found_on_a_cpu, default=found)
+        return by_platform(x, cpu=found_on_a_cpu, default=found)  # as XLA:CPU loses NaNs
 
-    def by_chunks(x: jax.Array) -> jax.Array:
-        def part(x: jax.Array, _: Any) -> tuple[jax.Array, jax.Array]:
-            return choose(x, axes, keepdims=True), _squares(x, axes)
+    def part(numbers: jax.Array, _: Sequence[int]) -> tuple[jax.Array, jax.Array]:
+        return choose(numbers, axes, keepdims=True), _squares(numbers, axes)
 
-        found, squares = map_chunks(part, x, wide_type(x.dtype))
-        return _or_nan(choose(found, axes, keepdims=True), jnp.sum(squares, axes, keepdims=True)).astype(x.dtype)
+    def join(parts: tuple[jax.Array, jax.Array]) -> jax.Array:
+        values, squares = parts
+        return _or_nan(choose(values, axes, keepdims=True), jnp.sum(squares, axes, keepdims=True)).astype(dtype)
 
-    def by_rows(x: jax.Array) -> jax.Array:
-        better = lax.max if end == "greatest" else lax.min
-        return fold_rows(better, lambda row: row, x, axes[0], wide_type(x.dtype)).astype(x.dtype)
-
-    others = {"chunks": by_chunks, **({"row_by_row": by_rows} if len(axes) == 1 else {})}
-    case = {"of": "value", "is_numbered": False, "side_by_side": row_size(x, axes)}
-    return choose_chunks(whole, others, TABLE, case)(x)
+    fold = Fold(lambda row: row, lax.max if end == "greatest" else lax.min, lambda x: x.astype(dtype))
+    along = Along(axes, wide, reduced(x, axes, dtype), whole, part, join, fold, is_twofold=True)
+    return compute(along, x)
 
 
 def _squares(x: jax.Array, axes: Axes) -> jax.Array:
@@ -96,22 +69,16 @@ def place_of_extreme(x: jax.Array, axis: int, end: End) -> jax.Array:
     wide = _comparable(x.dtype)
 
     def whole(x: jax.Array) -> jax.Array:
-        x = lax.stop_gradient(widen_apart(x, wide))
-        on_cpus = by_number if _is_numbered(x, axis) else by_pairs
-        return lax.platform_dependent(x, cpu=on_cpus, default=by_pairs)
+        return _compete(widen_apart(x, wide), lax.broadcasted_iota(np.uint32, x.shape, axis), axis, end)
 
-    def by_number(x: jax.Array) -> jax.Array:
-        return _number(x, axis, 0, end)[1]
+    def part(numbers: jax.Array, starts: Sequence[Any]) -> tuple[jax.Array, jax.Array]:
+        return _number(numbers, axis, starts[axis], end)
 
-    def by_pairs(x: jax.Array) -> jax.Array:
-        return _compete(x, lax.broadcasted_iota(np.uint32, x.shape, axis), axis, end)
+    def join(parts: tuple[jax.Array, jax.Array]) -> jax.Array:
+        return _compete(*parts, axis, end)
 
-    def by_chunks(x: jax.Array) -> jax.Array:
-        values, places = map_chunks(lambda x, starts: _number(x, axis, starts[axis], end), x, wide)
-        return _compete(values, places, axis, end)
-
-    case = {"of": "place", "is_numbered": _is_numbered(x, axis), "side_by_side": 0}
-    return choose_chunks(whole, {"chunks": by_chunks}, TABLE, case)(x)
+    along = Along((axis,), wide, reduced(x, (axis,), np.uint32), whole, part, join, numbers_along=True)
+    return compute(along, lax.stop_gradient(x))
 
 
 def _comparable(dtype: Any) -> Any:
@@ -119,19 +86,6 @@ def _comparable(dtype: Any) -> Any:
     if dtype == jnp.bool_:
         return np.dtype(np.int8)
     return dtype if dtype.itemsize > 1 else computed_type(dtype)
-
-
-def _is_numbered(x: Any, axis: int) -> bool:
-    """Whether float32 has a number for each element, and XLA:CPU finds the least number faster than it compares pairs.
-
-    On two cores 4096x1024 take 2 instead of 9-12 ms; columns of 16x262144 15 instead of 1, and those of 64x65536 18
-    instead of 10; rows of int32 of 16384x1024 12 instead of 7.
-    """
-    n, others = x.shape[axis], x.shape[axis + 1 :]
-    if not all(isinstance(size, int) for size in x.shape):
-        return False
-    is_vectorised = jnp.issubdtype(x.dtype, jnp.floating) or x.dtype.itemsize == 1 or prod(others) > 1
-    return is_vectorised and 16 < n <= 2**24 and prod(others) < 2**15
 
 
 def _number(x: jax.Array, axis: int, start: Any, end: End) -> tuple[jax.Array, jax.Array]:

@@ -1,18 +1,46 @@
 """Where flags are set: their numbers one after the other."""
 
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from ..forms import Choice, choose_anywhere, forced_form, known_bytes
-from ..primitive import varying_alike
+from ..primitive import Move
+from ..select import choose, known_bytes, shapes_of
 
-__all__ = ["TABLE", "numbers_set"]
+__all__ = ["NonzeroCase", "numbers_set"]
 
-WORD = 32  # flags in a word
-# On two cores of an EPYC, 16384x256 of float32 with the coordinates; milliseconds.
-TABLE = (Choice("cpu", "flag_words", {}, "of which are set 1 % 6.9, 10 % 9.4, 50 % 13; plain 37, 38, 54"),)
+
+@dataclass(frozen=True)
+class NonzeroCase:
+    """One search of flags, for what chooses how it runs.
+
+    Args:
+      flags: shape and type.
+      devices: among which XLA may divide an array.
+    """
+
+    flags: Any
+    devices: int
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of the flags and the numbers; 0 without any, or if their number is symbolic."""
+        known = known_bytes(self.flags)
+        return known + known_bytes(self.result) if known else 0
+
+    @property
+    def plain(self) -> Move:
+        """The meaning."""
+        return _one_by_one
+
+    @property
+    def result(self) -> jax.ShapeDtypeStruct:
+        """Shape and type of the numbers."""
+        return jax.ShapeDtypeStruct(self.flags.shape, jnp.uint32)
 
 
 def numbers_set(is_set: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -21,36 +49,12 @@ def numbers_set(is_set: jax.Array) -> tuple[jax.Array, jax.Array]:
     Args:
       is_set: (n,), bools, fewer than 2**32.
     """
-    forms = {"plain": _one_by_one, "flag_words": _word_by_word}
-    case = {"bytes": 4 * known_bytes(is_set)}  # those of the numbers
-    found = choose_anywhere(forms if case["bytes"] else {"plain": _one_by_one}, TABLE, case, forced_form())(is_set)
-    return is_set.sum(dtype=jnp.uint32), found
+    return is_set.sum(dtype=jnp.uint32), choose("nonzero", partial(NonzeroCase, *shapes_of(is_set)))(None, is_set)
 
 
-def _one_by_one(is_set: jax.Array) -> jax.Array:
+def _one_by_one(_: None, is_set: jax.Array) -> jax.Array:
     """Each finds its place by itself: sorting takes 1 to 4 times as long on CPUs, 2 times on an H100."""
     place = jnp.cumsum(is_set, dtype=jnp.uint32) - 1
     number = lax.iota(jnp.uint32, is_set.shape[0])
     at = jnp.where(is_set, place, jnp.asarray(is_set.shape[0], jnp.uint32))
     return jnp.zeros_like(number).at[at].set(number, mode="drop", unique_indices=True)
-
-
-def _word_by_word(is_set: jax.Array) -> jax.Array:
-    """Each turn writes the number of the first flag that is left of every word: as many as one has."""
-    n = is_set.shape[0]
-    rows = lax.pad(is_set, np.False_, [(0, -n % WORD, 0)]).reshape(-1, WORD)
-    bit = np.uint32(1) << lax.broadcasted_iota(np.uint32, rows.shape, 1)
-    words = jnp.sum(jnp.where(rows, bit, np.uint32(0)), 1, dtype=np.uint32)
-    counts = lax.population_count(words)
-    start = lax.iota(np.uint32, len(words)) * WORD
-
-    def write(left: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        words, place, found = left
-        first = words & (~words + np.uint32(1))
-        number = start + lax.population_count(first - np.uint32(1))
-        at = jnp.where(words != 0, place, np.uint32(n))
-        return words ^ first, place + 1, found.at[at].set(number, mode="drop", unique_indices=True)
-
-    places = jnp.cumsum(counts, dtype=np.uint32) - counts
-    first = varying_alike(words, places, jnp.zeros(n, np.uint32))
-    return lax.while_loop(lambda left: jnp.any(left[0] != 0), write, tuple(first))[2]

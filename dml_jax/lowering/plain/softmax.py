@@ -4,21 +4,11 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from ..cpu.cache_chunks import FLOAT8, FRESH, choose_chunks, cut_dimension, map_chunks
-from ..forms import Choice, known_bytes
+from ..select import shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
+from .along import Along, compute
 
-__all__ = ["TABLE", "compute_along"]
-
-# On two cores of an EPYC, softmax along rows of 16384x1024; milliseconds.
-TABLE = (
-    Choice(
-        "cpu",
-        "chunks",
-        {"dtype": {"float16", *FLOAT8}, "wide_bytes": FRESH},
-        "float16 7.3, plain 34. Of bfloat16 plain 4.4, chunks 15",
-    ),
-)
+__all__ = ["compute_along"]
 
 
 def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes: Sequence[int]) -> jax.Array:
@@ -29,14 +19,13 @@ def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes
       x: floats.
       axes: from 0 on, or from the last one back.
     """
-    wide = wide_type(x.dtype)
+    dtype, wide = x.dtype, wide_type(x.dtype)
 
     def whole(x: jax.Array) -> jax.Array:
-        return narrow_apart(function(x.astype(wide)), x.dtype)
+        return narrow_apart(function(x.astype(wide)), dtype)
 
-    def by_chunks(x: jax.Array) -> jax.Array:
-        return map_chunks(lambda numbers, _: function(numbers).astype(x.dtype), x, wide)
+    def part(numbers: jax.Array, _: Sequence[int]) -> jax.Array:
+        return function(numbers).astype(dtype)
 
-    if not known_bytes(x) or cut_dimension(x.shape, wide) in {axis % x.ndim for axis in axes}:
-        return whole(x)
-    return choose_chunks(whole, {"chunks": by_chunks}, TABLE, {})(x)
+    (result,) = shapes_of(x)
+    return compute(Along([axis % x.ndim for axis in axes], wide, result, whole, part, join=None), x)

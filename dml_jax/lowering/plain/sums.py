@@ -1,6 +1,6 @@
 """What numbers along dimensions that stay, of size 1, make together: sums, products and norms."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -8,48 +8,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..cpu.cache_chunks import FLOAT8, FRESH, choose_chunks, fold_rows, map_chunks, row_size
-from ..forms import Choice
+from ..primitive import transpose_of
 from ..values.accumulation_types import computed_type, narrow_apart, widen_apart
+from .along import Along, Fold, compute, reduced
 
-__all__ = ["TABLE", "total"]
+__all__ = ["total"]
 
 Axes = tuple[int, ...]
-
-# On two cores of an EPYC, 16,777,216 elements of 16384x1024, along rows / columns; milliseconds.
-TABLE = (
-    Choice(
-        "cpu",
-        "row_by_row",
-        {
-            "dtype": {"float16", "bfloat16", "float32"},
-            "function": {"average", "l1", "l2", "log_sum", "sum", "sum_square"},
-            "side_by_side": range(2**15, 2**62),
-            "jaxlib": range(11),
-        },
-        "sums along axis 0 of 16x262144 0.4-0.7, plain 13; of 128x32768 0.5-0.7, plain 7; of 256x16384 both 0.6. With"
-        " jaxlib 0.11 and 0.12 half as fast as plain",
-    ),
-    Choice(
-        "cpu",
-        "chunks",
-        {"dtype": {"float16", *FLOAT8}, "wide_bytes": FRESH},
-        "sums of float16 2.6 / 3.0, plain 18 / 19; their log_sum_exp 6.2 / 6.6, plain 22 / 22; float8 5.1 / 5.5, plain "
-        "18 / 18",
-    ),
-    Choice(
-        "cpu",
-        "chunks",
-        {"dtype": {"bfloat16"}, "function": {"log_sum_exp", "multiply"}, "wide_bytes": range(2**26, 2**62)},
-        "products 5.2 / 3.3, plain 20 / 21; log_sum_exp 6.2 / 6.9, plain 18 / 19. Half of it, and other sums, plain",
-    ),
-    Choice(
-        "cpu",
-        "chunks",
-        {"dtype": {"int16", "int32", "uint16", "uint32"}, "function": {"l1", "sum_square"}, "wide_bytes": FRESH},
-        "squares of int32 4.7 / 4.2, plain 22 / 21; of int16 3.2 / 2.4, plain 14 / 13. Sums plain 1-2, chunks 2-3",
-    ),
-)
 
 
 def _sum(x: jax.Array, axes: Axes) -> jax.Array:
@@ -107,6 +72,7 @@ _TOTALS: Mapping[str, _Total] = {
     "sum": _Total(),
     "sum_square": _Total(of=jnp.square),
 }
+_LINEAR = ("average", "sum")
 
 
 def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
@@ -119,19 +85,22 @@ def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
     """
     combine, of, finish = _TOTALS[function]
     count, wide = prod(x.shape[axis] for axis in axes), jnp.int8 if x.dtype == jnp.bool_ else computed_type(x.dtype)
+    dtype, combine_two = x.dtype, {_sum: lax.add, _product: lax.mul}.get(combine)
 
     def whole(x: jax.Array) -> jax.Array:
-        return narrow_apart(finish(combine(of(widen_apart(x, wide)), axes), count), x.dtype)
+        return narrow_apart(finish(combine(of(widen_apart(x, wide)), axes), count), dtype)
 
-    def by_chunks(x: jax.Array) -> jax.Array:
-        found = map_chunks(lambda x, _: combine(of(x), axes), x, wide)
-        return finish(combine(found, axes), count).astype(x.dtype)
+    def part(numbers: jax.Array, _: Sequence[int]) -> jax.Array:
+        return combine(of(numbers), axes)
 
-    def by_rows(x: jax.Array) -> jax.Array:
-        add = lax.mul if function == "multiply" else lax.add
-        return finish(fold_rows(add, of, x, axes[0], wide), count).astype(x.dtype)
+    def finished(all_: jax.Array) -> jax.Array:
+        return finish(all_, count).astype(dtype)
 
-    others: dict[str, Callable[[jax.Array], jax.Array]] = {"chunks": by_chunks}
-    if len(axes) == 1 and combine is not _log_sum_exp:
-        others["row_by_row"] = by_rows
-    return choose_chunks(whole, others, TABLE, {"function": function, "side_by_side": row_size(x, axes)})(x)
+    def join(parts: jax.Array) -> jax.Array:
+        return finished(combine(parts, axes))
+
+    fold = Fold(of, combine_two, finished) if combine_two else None
+    is_linear = function in _LINEAR and jnp.issubdtype(dtype, jnp.floating)
+    back = transpose_of(lambda _, x: whole(x)) if is_linear else None
+    along = Along(axes, wide, reduced(x, axes, dtype), whole, part, join, fold, is_stored=combine is not _sum)
+    return compute(along, x, back)

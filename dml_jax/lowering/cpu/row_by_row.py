@@ -1,0 +1,83 @@
+"""Rows combined one after the other: a step of a loop adds as many numbers as lie side by side, with vectors.
+
+XLA:CPU scans an axis in a tree, whose levels each pass over memory, and reduces one in blocks of few numbers. Of
+[[1, 2, 3], [4, 5, 6], [7, 8, 9]] along axis 0, two steps make [5, 7, 9] and [12, 15, 18], and each number is read once.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..plain.along import Along, AlongCase
+from ..plain.cumulative import CumulativeCase, Scan
+from ..primitive import Move
+from ..select import Variant
+from .cache_chunks import FRESH, widened_slice
+
+__all__ = ["VARIANTS"]
+
+ROW = 1024  # numbers of a row: a step takes longer than what counts it
+LINE = 64  # bytes that a cache reads together
+
+
+# Cumulative sums and products.
+
+
+def _scan(case: CumulativeCase) -> Move | None:
+    return partial(_scan_rows, case.scan) if case.bytes else None
+
+
+def _scan_rows(scan: Scan, _: None, x: jax.Array) -> jax.Array:
+    def step(total: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+        total = scan.kind.combine(total, row.astype(scan.wide))
+        return total, total.astype(x.dtype)
+
+    rows = jnp.moveaxis(x, scan.axis, 0)
+    _, sums = lax.scan(step, jnp.full_like(rows[0], scan.kind.start, scan.wide), rows, reverse=scan.reverse)
+    return scan.shifted(jnp.moveaxis(sums, 0, scan.axis))
+
+
+def _is_long(case: CumulativeCase) -> bool:
+    """Rows of whole cache lines."""
+    return case.row >= ROW and case.side_by_side >= LINE
+
+
+# Reductions along one axis.
+
+
+def _fold(case: AlongCase) -> Move | None:
+    can = case.along.fold and len(case.axes) == 1 and case.devices == 1
+    return partial(_fold_rows, case.along, case.axes[0]) if can else None
+
+
+def _fold_rows(along: Along, axis: int, _: None, x: jax.Array) -> jax.Array:
+    fold, sizes = along.fold, tuple(1 if d == axis else n for d, n in enumerate(x.shape))
+    assert fold
+
+    def row(array: jax.Array, at: Any) -> jax.Array:
+        starts = [jnp.asarray(at if d == axis else 0, jnp.int32) for d in range(x.ndim)]
+        return fold.of(widened_slice(array, starts, sizes, along.wide))
+
+    def step(turn: Any, carried: Any) -> Any:
+        array, total = carried
+        turn, now = lax.optimization_barrier((turn, array))  # as in map_chunks
+        return array, fold.combine(total, row(now, turn))
+
+    return fold.finish(lax.fori_loop(1, x.shape[axis], step, (x, row(x, 0)))[1])
+
+
+def _widens_rows(case: AlongCase) -> bool:
+    """Rows that the plain meaning would write widened, or read twice; float8 takes longer to widen than to write."""
+    if case.side_by_side < ROW:
+        return False
+    is_written = case.is_converted and (case.input.dtype.itemsize > 1 or case.wide_bytes >= FRESH)
+    return is_written or (case.along.is_twofold and case.input.dtype == case.along.wide)
+
+
+VARIANTS = (
+    Variant("row_by_row", "cumulative", "cpu", _scan, _is_long),
+    Variant("row_by_row", "along", "cpu", _fold, _widens_rows),
+)

@@ -1,0 +1,72 @@
+"""The greatest of many numbers, found among the blocks with the greatest maxima: others need not be sorted.
+
+The two greatest of [3, 1 | 4, 1 | 5, 9 | 2, 6] lie in the two blocks with the greatest of the maxima 3, 4, 9 and 6.
+
+XLA:CPU sorts all of some integers, and takes but the first ones of floats: in blocks, or of all if they are few.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..plain.top_k import TopKCase, first_of_all
+from ..primitive import Move, by_platform
+from ..select import Variant
+from ..values.sort_keys import float_in_order
+
+__all__ = ["VARIANTS"]
+
+BLOCK = 32  # elements of which one is the greatest
+GPU, CPU = 4 * BLOCK, 8 * BLOCK  # elements for each that is wanted: a quarter or an eighth of the blocks is looked into
+
+
+def _search_blocks(case: TopKCase) -> Move | None:
+    can = case.keys.dtype == jnp.int32 and case.axis == len(case.keys.shape) - 1 and -(-case.size // BLOCK) >= case.k
+    return partial(_among_blocks, case.k) if can else None
+
+
+def _search(case: TopKCase) -> Move | None:
+    if case.keys.dtype != jnp.int32:
+        return None
+    blocks = _search_blocks(case) if case.size // case.k >= CPU else None
+    return blocks or (lambda _, keys: _in_order(keys, case.k, case.axis))
+
+
+def _among_blocks(k: int, _: None, keys: jax.Array) -> jax.Array:
+    """Of equal blocks the first ones."""
+    edges = [(0, 0, 0)] * (keys.ndim - 1) + [(0, -keys.shape[-1] % BLOCK, 0)]
+    padded = lax.pad(keys, np.asarray(jnp.iinfo(keys.dtype).min, keys.dtype), edges)
+    blocks = padded.reshape(*keys.shape[:-1], -1, BLOCK)
+    chosen = jnp.sort(_first(jnp.max(blocks, -1), k), -1)
+    among = _read(blocks, chosen[..., None], -2).reshape(*keys.shape[:-1], -1)
+    place = _first(among, k)
+    return _read(chosen, place // BLOCK, -1) * BLOCK + place % BLOCK
+
+
+def _first(keys: jax.Array, k: int) -> jax.Array:
+    last = keys.ndim - 1
+    return first_of_all(keys, last) if k == 1 else _in_order(keys, k, last)
+
+
+def _in_order(keys: jax.Array, k: int, axis: int) -> jax.Array:
+    def of_integers(keys: jax.Array) -> jax.Array:
+        return lax.top_k(keys, k, axis=axis)[1]
+
+    def of_floats(keys: jax.Array) -> jax.Array:
+        return lax.top_k(float_in_order(keys), k, axis=axis)[1]
+
+    # Only XLA:CPU is known to compare floats by their bits, NaNs among them.
+    return by_platform(keys, cpu=of_floats, default=of_integers)
+
+
+def _read(array: jax.Array, places: jax.Array, axis: int) -> jax.Array:
+    return jnp.take_along_axis(array, places, axis, mode="promise_in_bounds")
+
+
+VARIANTS = (
+    Variant("block_maxima", "top_k", "cuda", _search_blocks, lambda case: case.k > 1 and case.size // case.k >= GPU),
+    Variant("block_maxima", "top_k", "cpu", _search, lambda _: True),
+)

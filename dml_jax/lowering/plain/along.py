@@ -1,0 +1,138 @@
+"""Operations along axes of one array, such as sums and softmax, and how parts of the array make the same together.
+
+The greatest number of [3, 1, 4, 1, 5] is that of the greatest ones of [3, 1, 4] and [1, 5], which are 4 and 5.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..primitive import Back, Move
+from ..select import choose, known_bytes, shapes_of
+
+__all__ = ["Along", "AlongCase", "Fold", "Part", "compute", "reduced"]
+
+# Wide numbers, and where they start along each dimension, to a tree of arrays of as many dimensions.
+Part = Callable[[jax.Array, Sequence[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """How numbers along one axis are combined one after the other.
+
+    Args:
+      of: what is combined, of each wide number.
+      combine: two of them, or of what they made.
+      finish: takes what all make together.
+    """
+
+    of: Callable[[jax.Array], jax.Array]
+    combine: Callable[[jax.Array, jax.Array], jax.Array]
+    finish: Callable[[jax.Array], jax.Array]
+
+
+@dataclass(frozen=True)
+class Along:
+    """An operation along axes.
+
+    Args:
+      axes: each once, from 0 on.
+      wide: the type in which numbers are computed.
+      result: shape and type of the result.
+      whole: the plain meaning.
+      part: the same of a part of the array; its results have the size of the part or 1 along a dimension.
+      join: of what the parts make, put side by side; None for an operation that needs all numbers along the axes.
+      fold: how rows are combined instead, if they can be.
+      numbers_along: whether it compares pairs of a number and its place.
+      is_stored: whether XLA:CPU writes to memory first what it reduces, also of bfloat16: it has vectors for sums and
+        extremes of those, and none for products.
+      is_twofold: whether XLA:CPU goes over the numbers twice.
+    """
+
+    axes: Sequence[int]
+    wide: Any
+    result: Any
+    whole: Callable[[jax.Array], jax.Array]
+    part: Part
+    join: Callable[[Any], jax.Array] | None
+    fold: Fold | None = None
+    numbers_along: bool = False
+    is_stored: bool = False
+    is_twofold: bool = False
+
+
+@dataclass(frozen=True)
+class AlongCase:
+    """One operation along axes, for what chooses how it runs.
+
+    Args:
+      along: the operation.
+      input: shape and type.
+      devices: among which XLA may divide an array.
+    """
+
+    along: Along
+    input: Any
+    devices: int
+
+    @cached_property
+    def bytes(self) -> int:
+        """Of both arrays; 0 if one is empty, has no dimension, or if a size is symbolic."""
+        is_known = known_bytes(self.input) and self.input.ndim
+        return known_bytes(self.input, self.result) if is_known else 0
+
+    @property
+    def plain(self) -> Move:
+        """The meaning."""
+        return lambda _, x: self.along.whole(x)
+
+    @property
+    def result(self) -> jax.ShapeDtypeStruct:
+        """Shape and type."""
+        return self.along.result
+
+    @cached_property
+    def wide_bytes(self) -> int:
+        """Of the numbers in the type in which they are computed, of 32 bits or more: as many as numbers of each."""
+        return prod(self.input.shape) * max(4, jnp.dtype(self.along.wide).itemsize)
+
+    @cached_property
+    def axes(self) -> Sequence[int]:
+        """Those along which there are several numbers."""
+        return [axis for axis in self.along.axes if self.input.shape[axis] != 1]
+
+    @cached_property
+    def side_by_side(self) -> int:
+        """Numbers that lie between neighbours along the first of these axes."""
+        return prod(self.input.shape[self.axes[0] + 1 :]) if self.axes else 0
+
+    @cached_property
+    def is_converted(self) -> bool:
+        """Whether floats have another exponent than the type in which they are computed.
+
+        A bfloat16 is the upper half of a float32: a shift makes one of the other, which costs next to nothing.
+        """
+        if not jnp.issubdtype(self.input.dtype, jnp.floating):
+            return False
+        return jnp.finfo(self.input.dtype).nexp != jnp.finfo(self.along.wide).nexp
+
+
+def compute(along: Along, x: jax.Array, back: Back | None = None) -> jax.Array:
+    """The operation of an array.
+
+    Args:
+      along: the operation.
+      x: the array.
+      back: the transpose of an operation that is linear.
+    """
+    return choose("along", partial(AlongCase, along, *shapes_of(x)), back, is_opaque=False)(None, x)
+
+
+def reduced(x: Any, axes: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
+    """What remains of an array: one element along each of some axes."""
+    return jax.ShapeDtypeStruct(tuple(1 if d in axes else n for d, n in enumerate(x.shape)), dtype)

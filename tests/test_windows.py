@@ -1,4 +1,4 @@
-"""The forms of windows: each against loops over windows, the plain ones too, on every platform."""
+"""The variants of windows: each against loops over windows, the plain meaning too, on every platform."""
 
 from functools import partial
 
@@ -13,12 +13,10 @@ from small_arrays import on_explicit_mesh
 from window_cases import filled
 
 from dml_jax import average_pooling, fold, max_pooling, unfold, use_form
-from dml_jax.lowering.plain import unfold as unfolding
-from dml_jax.lowering.plain.windows import Windows
 
 pytestmark = pytest.mark.device
 
-# Planes: as many windows as columns or more. Then windows that are apart, whose sums have phases.
+# Windows next to each other. Then windows that are apart, whose sums have phases.
 WINDOWS = [
     ((3, 4), filled((3, 3), start_padding=(1, 1), end_padding=(1, 1))),
     ((4, 3), filled((2, 3), dilations=(1, 2), start_padding=(0, 3), end_padding=(0, 2))),
@@ -28,7 +26,7 @@ WINDOWS = [
     ((6, 9), filled((5, 5), strides=(2, 3), dilations=(1, 2), start_padding=(2, 4), end_padding=(2, 3))),
     ((7,), filled((2,), strides=(3,), start_padding=(2,), end_padding=(1,))),
 ]
-FORMS = pytest.mark.parametrize("form", ["chosen", pytest.param("plain", marks=pytest.mark.exhaustive)])
+FORMS = pytest.mark.parametrize("form", ["slices", pytest.param("plain", marks=pytest.mark.exhaustive)])
 
 
 def traced(form, function):
@@ -43,7 +41,7 @@ def traced(form, function):
     return call
 
 
-@pytest.mark.parametrize("form", ["chosen", "plain"])
+@pytest.mark.parametrize("form", ["chosen", "slices", "plain"])
 def test_elements_are_copied_bit_for_bit(form):
     def calls():
         for number, (sizes, attributes) in enumerate(WINDOWS):
@@ -55,17 +53,7 @@ def test_elements_are_copied_bit_for_bit(form):
     assert_calls_agree(calls())
 
 
-@pytest.mark.parametrize("sizes_and_windows", WINDOWS[:5:2], ids=str)
-def test_elements_are_stacked_at_once_as_on_a_gpu(sizes_and_windows):
-    sizes, attributes = sizes_and_windows
-    x = np.random.default_rng(0).integers(1, 99, (2, 3, *sizes), np.int32)
-    windows = [Windows(*one) for one in zip(sizes, *attributes.values(), strict=True)]
-    made = jax.jit(partial(unfolding.unfold_at_once, windows=windows))(x)
-    wanted = test_unfold.oracle(x, **attributes)
-    assert_same_bits(made.reshape(wanted.shape), wanted)
-
-
-@pytest.mark.parametrize("form", ["chosen", "plain"])
+@pytest.mark.parametrize("form", ["chosen", "slices", "plain"])
 def test_elements_are_added_up(form):
     def calls():
         for number, (sizes, attributes) in enumerate(WINDOWS):
@@ -105,7 +93,7 @@ def test_derivatives_of_pooling(form, pool):
             np.testing.assert_allclose(found[at], ((after - before) * weights).sum() / step, rtol=1e-4, atol=1e-3)
 
 
-def test_planes_of_a_sharded_batch_stay_where_they_are():
+def test_pictures_of_a_sharded_batch_stay_where_they_are():
     sizes, attributes = WINDOWS[0]
     x = np.random.default_rng(0).integers(1, 99, (2, 3, *sizes), np.int32)
     made = unfold(on_explicit_mesh(x, "d", None, None, None), **attributes)

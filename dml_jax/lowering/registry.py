@@ -6,6 +6,7 @@ from .cpu import (
     cache_chunks,
     flag_words,
     halves,
+    im2col,
     long_loops,
     matrix_products,
     row_by_row,
@@ -13,6 +14,7 @@ from .cpu import (
     unfused_writes,
     windowed_pad,
 )
+from .cpu import slices as cpu_slices
 from .gpu import (
     assembled_words,
     axis_last,
@@ -24,6 +26,7 @@ from .gpu import (
     window_sum,
     words,
 )
+from .gpu import slices as gpu_slices
 from .select import Variant
 
 __all__ = ["VARIANTS"]
@@ -38,14 +41,17 @@ VARIANTS: Sequence[Variant] = (
     *tiles.VARIANTS,
     *window_sum.VARIANTS,
     *isolated_transpose.VARIANTS,
-    *halves.VARIANTS,
     *block_maxima.VARIANTS,
+    *gpu_slices.VARIANTS,
+    *halves.VARIANTS,
     *unfused.VARIANTS,
     *unfused_writes.VARIANTS,
     *long_loops.VARIANTS,
     *windowed_pad.VARIANTS,
     *row_by_row.VARIANTS,
     *matrix_products.VARIANTS,
+    *im2col.VARIANTS,
     *cache_chunks.VARIANTS,
     *flag_words.VARIANTS,
+    *cpu_slices.VARIANTS,
 )

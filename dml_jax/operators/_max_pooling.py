@@ -21,11 +21,10 @@ from ..core.operator import operator
 from ..core.promises import Promises
 from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
-from ..lowering.forced import forced_form
 from ..lowering.plain.slices import Slices
 from ..lowering.plain.unfold import unfold_axis
 from ..lowering.plain.window_maxima import greatest_in_windows, least_number, pick_in_windows
-from ..lowering.plain.window_parts import have_parts, have_phases
+from ..lowering.plain.window_slices import are_sliceable, have_few_phases
 from ..lowering.plain.windows import Windows
 from ..lowering.values.sort_keys import order
 from ._pooling import dims_of, pooling_rules, pooling_struct_rules
@@ -110,8 +109,7 @@ def max_pooling(
     if 0 in spatial:
         made = (*lead, *(one.count for one in windows))
         return jnp.full(made, least_number(array.dtype)), jnp.full(made, NONE)
-    is_plain = forced_form() == "plain" or not have_parts(windows)
-    values, at = (_read if is_plain else _compared)(array, windows)
+    values, at = (_compared if are_sliceable(windows) else _read)(array, windows)
     before = jnp.zeros((), np.uint32)
     for d, size in enumerate(lead):
         before = before * jnp.asarray(size).astype(np.uint32) + lax.broadcasted_iota(np.uint32, at.shape, d)
@@ -130,7 +128,7 @@ def _compared(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, 
     @values.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
         (_, _, number, at), (tangent, *_) = primals, tangents
-        is_small = prod(one.window for one in windows) <= MOST_PICKED and have_phases(windows)
+        is_small = prod(one.window for one in windows) <= MOST_PICKED and have_few_phases(windows)
         moved = pick_in_windows(number, tangent, windows) if is_small else _values(tangent, at, windows, 0)
         return values(*primals), moved
 

@@ -13,17 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..cpu.unfused import in_branch
 from ..primitive import linear
+from ..select import choose, shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bits import as_bits, is_float
 from ..values.sort_keys import in_order_of_bits
-from .window_parts import groups, numbers_of, read_parts, spread_parts
-from .windows import Windows
+from .window_parts import groups, numbers_of, read_slices, spread_slices
+from .windows import WindowCase, Windows
 
 FEW_COMPARED = 32  # elements of a window: of more it is faster to go dimension by dimension
 
-__all__ = ["by_value", "find", "greatest_in_windows", "least_number", "pick_in_windows"]
+__all__ = ["by_value", "find", "greatest_in_windows", "least_number", "pick_in_windows", "put_in_windows"]
 
 
 class Order(NamedTuple):
@@ -47,13 +47,14 @@ class Order(NamedTuple):
 def greatest_in_windows(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, jax.Array]:
     """The greatest element of each window over the last dimensions, and its number in row-major order; no derivative.
 
-    Of a window in the padding alone these are the least number and -1. The windows must have parts: see `have_parts`.
+    Of a window in the padding alone these are the least number and -1. The windows must be sliceable.
     """
 
     def found(order_of: Callable[[Any], Order]) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
         return lambda array: find(array, windows, order_of(array.dtype))
 
-    # XLA:CPU takes subnormal floats for equal. On a GPU a comparison of floats is one instruction, of images several.
+    # Not `by_platform`, which is for one array. By meaning: XLA:CPU takes subnormal floats for equal. On a GPU both are
+    # right, and a comparison of floats is one instruction, of integer images several.
     return lax.platform_dependent(array, cuda=found(by_value), rocm=found(by_value), default=found(_by_integers))
 
 
@@ -97,14 +98,14 @@ def _find_along(
       windows: along each of them.
       order: of the elements.
     """
-    images = read_parts(image, axes, windows, order.least)
-    numbers = read_parts(number, axes, windows) if number is not None else repeat(first.dtype.type(0))
+    images = read_slices(image, axes, windows, order.least)
+    numbers = read_slices(number, axes, windows) if number is not None else repeat(first.dtype.type(0))
     best = jnp.asarray(order.least)
     best_key, found = order.key(best), jnp.asarray(first)
-    for each, (part, within) in enumerate(zip(images, numbers, strict=False)):
-        key = order.key(part)
+    for each, (slices, within) in enumerate(zip(images, numbers, strict=False)):
+        key = order.key(slices)
         exceeds = order.is_greater(key, best_key)
-        best, best_key = jnp.where(exceeds, part, best), jnp.maximum(key, best_key)
+        best, best_key = jnp.where(exceeds, slices, best), jnp.maximum(key, best_key)
         found = jnp.where(exceeds, within + first.dtype.type(each * inner), found)
     return best, found
 
@@ -125,26 +126,35 @@ def pick_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Windo
 
     def pick(number: jax.Array, array: jax.Array) -> jax.Array:
         picked = jnp.zeros((), array.dtype)
-        for each, part in enumerate(read_parts(array, axes, windows)):
-            picked = jnp.where(number == each, part, picked)
+        for each, elements in enumerate(read_slices(array, axes, windows)):
+            picked = jnp.where(number == each, elements, picked)
         return picked
 
-    def put_back(number: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        number, wide = _stored(number), cotangent.astype(wide_type(cotangent.dtype))
-        each = {numbers: i for i, numbers in enumerate(numbers_of(windows))}
+    def back(number: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        return [put_in_windows(number, cotangent, windows)]
 
-        def part(numbers: tuple[int, ...], number: jax.Array, wide: jax.Array) -> jax.Array:
-            return jnp.where(number == each[numbers], wide, 0)
-
-        return [narrow_apart(spread_parts(part, [number, wide], [-1, 0], axes, windows), cotangent.dtype)]
-
-    return linear(as_bits(pick, in_bytes=True), put_back)(number, array)
+    return linear(as_bits(pick, in_bytes=True), back)(number, array)
 
 
-def _stored(number: jax.Array) -> jax.Array:
-    """The same, which XLA does not compute again for each of its readers; XLA:CPU fuses through barriers."""
-    in_memory = partial(in_branch, lambda number: number)
-    return lax.platform_dependent(number, cpu=in_memory, default=lax.optimization_barrier)
+def put_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
+    """The transpose of `pick_in_windows`: elements that come from one are added up, narrow floats in float32."""
+    axes = range(array.ndim - len(windows), array.ndim)
+    each = {numbers: i for i, numbers in enumerate(numbers_of(windows))}
+
+    def where(numbers: tuple[int, ...], number: jax.Array, wide: jax.Array) -> jax.Array:
+        return jnp.where(number == each[numbers], wide, 0)
+
+    def plain(number: jax.Array, array: jax.Array) -> jax.Array:
+        # Stored: XLA would compute the numbers again for each of the slices that read them.
+        number, wide = lax.optimization_barrier(number), array.astype(wide_type(array.dtype))
+        return narrow_apart(spread_slices(where, [number, wide], [-1, 0], axes, windows), array.dtype)
+
+    def back(number: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        return [pick_in_windows(number, cotangent, windows)]
+
+    result = jax.ShapeDtypeStruct((*array.shape[: axes[0]], *(one.size for one in windows)), array.dtype)
+    case_of = partial(WindowCase, plain, windows, axes, shapes_of(number, array), result)
+    return choose("put_in_windows", case_of, back)(number, array)
 
 
 def least_number(dtype: Any) -> np.ndarray:

@@ -1,13 +1,19 @@
-"""Windows that slide along a dimension: how many there are, and where their elements are."""
+"""Sliding windows along a dimension: how many there are, and where their elements are."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import Any
 
+import jax
 import numpy as np
 
-__all__ = ["MOST_SLICES", "Windows"]
+from ..primitive import Move
+from ..select import known_bytes
+
+__all__ = ["MOST_SLICES", "WindowCase", "Windows"]
 
 # On a CPU: longer windows take seconds to compile as slices, and interior padding by more than this more to run than
 # indices.
@@ -91,3 +97,30 @@ class Windows:
         """Where each element of each window is, negative or too large in the padding."""
         dilation, stride = min(self.dilation, self.padded), min(self.stride, self.padded)  # of one alone: any number
         return np.arange(self.window)[:, None] * dilation + np.arange(self.count) * stride - self.start
+
+
+@dataclass(frozen=True)
+class WindowCase:
+    """One computation over windows, for what chooses how it runs.
+
+    Args:
+      plain: the plain meaning.
+      windows: along each of some dimensions.
+      axes: these dimensions, of the array that the windows slide over.
+      operands: shapes and types.
+      result: shape and type.
+      devices: among which XLA may divide an array.
+    """
+
+    plain: Move
+    windows: Sequence[Windows]
+    axes: Sequence[int]
+    operands: Sequence[Any]
+    result: jax.ShapeDtypeStruct
+    devices: int
+
+    @property
+    def bytes(self) -> int:
+        """Of all arrays; 0 if one is empty, or if a size is symbolic."""
+        arrays = (*self.operands, self.result)
+        return known_bytes(*arrays) if all(map(known_bytes, arrays)) else 0

@@ -1,7 +1,7 @@
-"""Parts of windows: of all windows along some dimensions the elements of one number. They are read, or added up.
+"""Windows as strided slices: of all windows along some dimensions the elements of one number, read or added up.
 
-Each is a strided slice of the array, which is padded once for all of them. XLA makes one loop of what is computed of
-several parts. A slice that is padded on its own, in turn, is a branch for each element, which no CPU vectorises.
+The array is padded once for all of them. XLA makes one loop of what is computed of several slices. A slice that is
+padded on its own, in turn, is a branch for each element, which no CPU vectorises.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..forced import forced_form
 from .windows import MOST_SLICES, Windows
 
 __all__ = [
     "FEW",
-    "add_parts",
-    "by_platform",
+    "add_slices",
+    "are_sliceable",
     "groups",
-    "have_parts",
-    "have_phases",
+    "have_few_phases",
     "numbers_of",
-    "read_parts",
-    "spread_parts",
+    "pad",
+    "read_slices",
+    "spread_slices",
 ]
 
 FEW = 16  # elements of a window: of more it is faster to go dimension by dimension
@@ -37,29 +36,22 @@ MOST_PHASES = 64  # elements from a window to the next one, over all dimensions
 
 # Axes, and the windows along each of them.
 Group = tuple[Sequence[int], Sequence[Windows]]
-# The numbers of an element along the dimensions of a window to these elements of all windows.
-PartOf = Callable[[tuple[int, ...]], jax.Array]
+# The numbers of an element along the dimensions of a window to the slice of all windows that has them.
+SliceOf = Callable[[tuple[int, ...]], jax.Array]
 
 
-def by_platform(default: Callable[..., jax.Array], **others: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """`default`, and others on the platforms that are named, but inside of `use_form("plain")`; has no derivative."""
-    if forced_form() == "plain" or not others:
-        return default
-    return lambda *arrays: lax.platform_dependent(*arrays, default=default, **others)
-
-
-def have_parts(windows: Sequence[Windows]) -> bool:
-    """Whether the parts are few along each dimension, and the padding is not most of what they are slices of."""
+def are_sliceable(windows: Sequence[Windows]) -> bool:
+    """Whether the slices are few along each dimension, and the padding is not most of what they are slices of."""
     return all(one.window <= MOST_SLICES and one.padded <= 2 * (one.size + one.count) for one in windows)
 
 
-def have_phases(windows: Sequence[Windows]) -> bool:
+def have_few_phases(windows: Sequence[Windows]) -> bool:
     """Whether windows are not so far apart that what is between them is most of what `_add_placed` makes."""
     return prod(one.stride for one in windows) <= MOST_PHASES
 
 
 def groups(axes: Sequence[int], windows: Sequence[Windows], few: int = FEW) -> list[Group]:
-    """Dimensions whose parts are taken at once: all if windows have few elements, else each on its own, in order."""
+    """Dimensions whose slices are taken at once: all if windows have few elements, else each on its own, in order."""
     if prod(one.window for one in windows) <= few:
         return [(axes, windows)]
     return [([axis], [one]) for axis, one in zip(axes, windows, strict=True)]
@@ -78,10 +70,10 @@ def pad(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows], fill:
     return lax.pad(array, jnp.asarray(fill, array.dtype), edges)
 
 
-def read_parts(
+def read_slices(
     array: jax.Array, axes: Sequence[int], windows: Sequence[Windows], fill: Any = 0, *, padded: bool = False
 ) -> Iterator[jax.Array]:
-    """The parts in the row-major order of their numbers; `fill` is what the padding holds.
+    """The slices in the row-major order of their numbers; `fill` is what the padding holds.
 
     With `padded` the array has its padding.
     """
@@ -95,30 +87,30 @@ def read_parts(
         yield lax.slice(whole, start, limit, strides)
 
 
-def add_parts(part: PartOf, axes: Sequence[int], windows: Sequence[Windows]) -> jax.Array:
-    """The sum of parts, each element where `read_parts` would read it."""
+def add_slices(slice_of: SliceOf, axes: Sequence[int], windows: Sequence[Windows]) -> jax.Array:
+    """The sum of slices, each element where `read_slices` would read it."""
 
     def placed(numbers: tuple[int, ...], shifts: Sequence[int]) -> jax.Array:
-        found = part(numbers)
-        edges = [(0, 0, 0)] * found.ndim
+        slices = slice_of(numbers)
+        edges = [(0, 0, 0)] * slices.ndim
         for axis, one, shift in zip(axes, windows, shifts, strict=True):
             edges[axis] = (shift, one.turns - shift - one.count, 0)
-        return lax.pad(found, jnp.zeros((), found.dtype), edges)
+        return lax.pad(slices, jnp.zeros((), slices.dtype), edges)
 
     return _add_placed(placed, axes, windows)
 
 
-def spread_parts(
-    part: Callable[..., jax.Array],
+def spread_slices(
+    slice_of: Callable[..., jax.Array],
     arrays: Sequence[jax.Array],
     fills: Sequence[Any],
     axes: Sequence[int],
     windows: Sequence[Windows],
 ) -> jax.Array:
-    """The same where parts are made of the same arrays, which are padded once.
+    """The same where slices are computed from the same arrays, which are padded once.
 
     Args:
-      part: takes the numbers of an element and arrays of all windows, elementwise; makes 0 of `fills`.
+      slice_of: takes the numbers of an element and arrays of all windows, elementwise; makes 0 of `fills`.
       arrays: of all windows.
       fills: for each of them.
       axes: of the windows.
@@ -135,7 +127,7 @@ def spread_parts(
         for axis, one, shift in zip(axes, windows, shifts, strict=True):
             start[axis] = edges[axis][0] - shift
             limit[axis] = start[axis] + one.turns
-        return part(numbers, *(lax.slice(array, start, limit) for array in whole))
+        return slice_of(numbers, *(lax.slice(array, start, limit) for array in whole))
 
     return _add_placed(placed, axes, windows)
 
@@ -143,16 +135,16 @@ def spread_parts(
 def _add_placed(
     placed: Callable[[tuple[int, ...], Sequence[int]], jax.Array], axes: Sequence[int], windows: Sequence[Windows]
 ) -> jax.Array:
-    """The sum of parts, which `placed` has moved by so many windows along each dimension.
+    """The sum of slices, which `placed` has moved by so many windows along each dimension.
 
-    Windows that are s apart have elements of s phases, each of which is a sum of parts; they are interleaved then.
+    Windows that are s apart have elements of s phases, each of which is a sum of slices; they are interleaved then.
     """
     phases: dict[tuple[int, ...], list[jax.Array]] = {at: [] for at in product(*(range(one.stride) for one in windows))}
     for numbers in numbers_of(windows):
         at = [divmod(n * one.dilation - one.start, one.stride) for n, one in zip(numbers, windows, strict=True)]
         phases[tuple(phase for _, phase in at)].append(placed(numbers, [shift for shift, _ in at]))
-    nothing = jnp.zeros_like(next(parts[0] for parts in phases.values() if parts))
-    return _interleave([reduce(add, parts or [nothing]) for parts in phases.values()], axes, windows)
+    nothing = jnp.zeros_like(next(slices[0] for slices in phases.values() if slices))
+    return _interleave([reduce(add, slices or [nothing]) for slices in phases.values()], axes, windows)
 
 
 def _interleave(phases: Sequence[jax.Array], axes: Sequence[int], windows: Sequence[Windows]) -> jax.Array:

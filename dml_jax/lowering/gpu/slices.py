@@ -1,0 +1,35 @@
+"""Sliding windows as slices of one padded array on GPUs: one kernel reads the elements of all numbers.
+
+Windows of 2 x 2 elements of [[1, 2, 3], [4, 5, 6]] have the elements [[1, 2]], [[2, 3]], [[4, 5]] and [[5, 6]], four
+slices. Dimension by dimension, the two rows [[1, 2, 3]] and [[4, 5, 6]] would be written to memory and read again.
+"""
+
+from math import prod
+
+import jax
+import jax.numpy as jnp
+
+from ..plain.window_slices import FEW, are_sliceable, read_slices
+from ..plain.windows import WindowCase
+from ..primitive import Move
+from ..select import Variant
+from ..values.bits import as_bits
+
+__all__ = ["VARIANTS"]
+
+
+def _unfold(case: WindowCase) -> Move | None:
+    def stack(_: None, array: jax.Array) -> jax.Array:
+        slices = jnp.stack([*read_slices(array, case.axes, case.windows)], case.axes[0])
+        return slices.reshape(case.result.shape)
+
+    return as_bits(stack, in_bytes=True) if are_sliceable(case.windows) else None
+
+
+def _pays(case: WindowCase) -> bool:
+    """Each thread of the kernel asks which of the slices has its element."""
+    is_short = prod(one.window for one in case.windows) <= FEW
+    return is_short and not any(one.are_tiles for one in case.windows)
+
+
+VARIANTS = (Variant("slices", "unfold", "cuda", _unfold, _pays),)

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_agrees, assert_same_bits, together
+from checks import assert_agrees, together
 from jax import lax
-from variant_cases import calls_by_operation, calls_of, choices_in, running
+from variant_cases import calls_of, choices_in, running
 
 import dml_jax
 from dml_jax import ConstraintError, TensorDesc, use_form
@@ -86,8 +86,7 @@ def test_a_transpose_keeps_the_form_of_its_read():
         result, pull_back = jax.vjp(lambda x: dml_jax.gather(x, at, 0), x)
     with select.watch_choices() as seen:
         jax.jit(pull_back).lower(result)
-    ...
-    
+
 
 # What is chosen.
 

@@ -23,7 +23,7 @@ from ..plain.windows import WindowCase, Windows
 from ..primitive import Move
 from ..select import Variant
 from ..values.accumulation_types import narrow_apart, wide_type
-from .matrix_products import KEPT
+from .im2col import KEPT
 from .unfused import in_branch
 
 __all__ = ["VARIANTS"]

@@ -18,7 +18,7 @@ from ..select import choose, shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bits import as_bits, is_float
 from ..values.sort_keys import in_order_of_bits
-from .window_parts import groups, numbers_of, read_slices, spread_slices
+from .window_slices import groups, numbers_of, read_slices, spread_slices
 from .windows import WindowCase, Windows
 
 FEW_COMPARED = 32  # elements of a window: of more it is faster to go dimension by dimension

@@ -23,6 +23,7 @@ __all__ = ["VARIANTS"]
 
 OPERANDS = 32  # of a concatenation: of more, XLA takes long to compile
 VECTORS = 64  # bytes of a row that is copied by vectors
+BLOCK = 8  # elements of a side of the least block that XLA:CPU transposes on its own
 
 
 def _repeat(case: MoveCase) -> Move | None:
@@ -69,7 +70,8 @@ def _permute_halves(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
 
 
 def _pays(case: PermuteCase) -> bool:
-    return not case.is_operand and (case.has_rows or min(case.sides) < 8)
+    """Rows, or sides that are shorter than a block."""
+    return not case.is_operand and (case.has_rows or min(case.sides) < BLOCK)
 
 
 VARIANTS = (

@@ -17,7 +17,7 @@ from ..plain.slices import Slices
 from ..plain.split import Part
 from ..primitive import Move
 from ..select import Variant, known_bytes
-from ..values.bits import as_bits, fence, hide_constant, is_float, is_float8, is_narrow, never_one
+from ..values.bits import as_bits, fence, hide_constant, is_float8, is_narrow, never_one
 from .long_loops import SHORT, read_long
 
 __all__ = ["VARIANTS", "copy_in_a_loop", "in_branch", "materialize"]
@@ -102,7 +102,9 @@ def _cut_flat(part: Part, shape: Sequence[int], _: None, array: jax.Array) -> ja
 
 
 def _permute(case: PermuteCase) -> Move | None:
-    return as_bits(fence(partial(_permute_behind_barrier, case)), is_float) if case.devices == 1 else None
+    """Not of floats that XLA:CPU quiets: integers behind a barrier would be two more passes."""
+    can = case.devices == 1 and not is_narrow(case.operand.dtype)
+    return partial(_permute_behind_barrier, case) if can else None
 
 
 def _permute_behind_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:

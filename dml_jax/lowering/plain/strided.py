@@ -14,7 +14,7 @@ from ...strides.layout import Layout
 from ..primitive import Back, Move, transpose_of
 from ..select import choose, known_bytes, shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_bits, carry_bits, fence, is_float, is_key, is_narrow, never_one
+from ..values.bits import as_bits, carry_bits, fence, index_dtype, is_float, is_key, is_narrow, never_one
 from .permute import Permutation, permute
 from .strided_reads import read_view
 
@@ -70,9 +70,15 @@ def view(buffer: Any, layout: Layout, deterministic: bool = False, *, is_operand
       layout: of the view, in elements.
       deterministic: whether the gradient adds up in one order.
       is_operand: whether an operator reads the view, which XLA is then to fuse with it.
+
+    Raises:
+      ConstraintError: elements that overlap have offsets that need 64 bits, and JAX has none.
     """
     if layout.is_dense and 0 not in layout.sizes:
         return permute(_addressed(buffer, layout), _permutation(layout), is_operand=is_operand)
+    for group in layout.merged_groups:
+        if not group.is_run:
+            index_dtype([group.rows])  # refuses offsets that are too wide now, not when a program is lowered
     # What is read more than once is added up in a wide type, and rounded once.
     adds_up = not layout.is_nested or (layout.repeats and wide_type(buffer.dtype) != buffer.dtype)
     case_of = partial(ViewCase, layout, *shapes_of(buffer))

@@ -18,7 +18,6 @@ from small_arrays import narrow_floats, numbered, on_explicit_mesh, random_keys
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, levels, places, some_windows
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, UnfoldDesc, compile_operator, fold, unfold
-from dml_jax.lowering import forms
 
 pytestmark = pytest.mark.device
 

@@ -11,6 +11,7 @@ The plain permutation reads and writes single bytes. Of wide elements, which are
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -154,13 +155,13 @@ def _coordinates(position: int, dims: Sequence[int], sizes: Sequence[int]) -> di
 
 
 def _stack(parts: Sequence[jax.Array], axis: int) -> jax.Array:
-    """`jnp.stack`, in at most `STACK` ranges: a thread writes an element of each, and chooses it among those of a range.
+    """`jnp.stack`, in at most `STACK` ranges: a thread writes an element of each, chosen among those of the range.
 
-    They are concatenated as flat rows, which XLA:GPU writes in one thread.
+    XLA:GPU does so for ranges that are concatenated as flat rows.
     """
     shape, count = parts[0].shape, min(STACK, len(parts))
     ends = [-(-len(parts) * number // count) for number in range(count + 1)]
-    ranges = [_choose(parts[start:end], axis) for start, end in zip(ends, ends[1:], strict=False)]
+    ranges = [_choose(parts[start:end], axis) for start, end in pairwise(ends)]
     rows = [part.reshape(prod(shape[:axis]), prod(part.shape[axis:])) for part in ranges]
     return lax.concatenate(rows, 1).reshape(*shape[:axis], len(parts), *shape[axis:])
 

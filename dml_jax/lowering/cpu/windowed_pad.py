@@ -11,7 +11,7 @@ from math import ceil, prod
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..plain.borders import PERIODS, cut_runs, source_of
@@ -62,27 +62,28 @@ def fits_windows(shape: Sequence[int], border: Border) -> bool:
 
 
 def _pays(case: MoveCase) -> bool:
-    """Of copies XLA stores a temporary. Of a constant it asks for each element, in vectors of 4 bytes and more only."""
-    return isinstance(case.move, Border) and case.itemsize <= (2 if case.move.mode == "constant" else 8)
+    """Of copies XLA stores a temporary. Of one number it asks for each element, which takes long for each byte.
+
+    Of 2 bytes windows are faster too, but take three times as long to trace and lower as a pad.
+    """
+    return isinstance(case.move, Border) and case.itemsize <= (8 if case.move.copies else 1)
 
 
 def _pad(border: Border, _: None, array: jax.Array, *value: jax.Array) -> jax.Array:
     """As `border`, which pads the first and the last planes, whose windows reach outside."""
-    first, start, end = border.axes[0], border.start, border.end
+    first, width = border.axes[0], array.shape[-1]
     planes = prod(array.shape[:first])
-    pieces = _pieces(array.shape[-1], start[-1], end[-1], border.mode)
-    before, behind = _outside(array.shape[first:], start[-1] + end[-1], pieces)
-    leading = [1] * (first - 1)
-    whole = array.reshape(planes, *array.shape[first:])
-    padded = _pad_rows(whole, start[first:], end[first:], pieces, border.mode, *value)
-    padded = padded.reshape(*array.shape[:first], *padded.shape[1:])
-    if before:
-        edge = border(None, whole[:before].reshape(*leading, before, *whole.shape[1:]), *value)
-        padded = lax.dynamic_update_slice(padded, edge, (0,) * array.ndim)
-    if behind:
-        edge = border(None, whole[planes - behind :].reshape(*leading, behind, *whole.shape[1:]), *value)
-        at = [n - k if d < first else 0 for d, (n, k) in enumerate(zip(padded.shape, edge.shape, strict=True))]
-        padded = lax.dynamic_update_slice(padded, edge, at)
+    pieces = _pieces(width, border.start[-1], border.end[-1], border.mode)
+    before, behind = _outside(array.shape[first:], border.start[-1] + border.end[-1], pieces)
+    whole = lax.reshape(array, (planes, *array.shape[first:]))
+    padded = _pad_rows(whole, Border(border.start[first:], border.end[first:], border.mode), pieces, *value)
+    padded = lax.reshape(padded, (*array.shape[:first], *padded.shape[1:]))
+    for low, high in ((0, before), (planes - behind, planes)):
+        if low < high:
+            part = lax.slice_in_dim(whole, low, high)
+            edge = border(None, lax.reshape(part, (*[1] * (first - 1), *part.shape)), *value)
+            lead = [n - k if low else 0 for n, k in zip(padded.shape[:first], edge.shape[:first], strict=True)]
+            padded = lax.dynamic_update_slice(padded, edge, [np.int32(n) for n in (*lead, *[0] * (edge.ndim - first))])
     return padded
 
 
@@ -116,45 +117,39 @@ def _start(piece: _Piece, length: int) -> int:
     return piece.first if piece.step == 1 else piece.first - length + 1
 
 
-def _pad_rows(
-    x: jax.Array,
-    start: Sequence[int],
-    end: Sequence[int],
-    pieces: Sequence[_Piece],
-    mode: str,
-    value: jax.Array | None = None,
-) -> jax.Array:
+def _pad_rows(x: jax.Array, border: Border, pieces: Sequence[_Piece], *value: jax.Array) -> jax.Array:
     """Of (planes, ...): all dimensions but the first get borders; wrong where a window reaches outside of the array."""
-    *rows, length = (x.shape[0], *(a + n + b for a, n, b in zip(start, x.shape[1:], end, strict=True)))
-    dtype = jnp.int32  # see FARTHEST
-    row, is_inside = lax.broadcasted_iota(dtype, rows, 0), jnp.ones(rows, bool)
-    for d, (before, n) in enumerate(zip(start[:-1], x.shape[1:-1], strict=True), 1):
-        at = lax.broadcasted_iota(dtype, rows, d)
-        row = row * n + source_of("edge" if mode == "constant" else mode, at, before, n)
-        is_inside &= (at >= before) & (at < before + n)
-    row *= x.shape[-1]
-    column = lax.broadcasted_iota(jnp.int32, (*rows, length), len(rows))
-    flat, result = x.reshape(-1), None
-    for piece in pieces:
-        content = (
-            _window(flat, row, length, piece)
-            if value is None or piece.step is not None
-            else jnp.broadcast_to(value, column.shape)
-        )
-        result = content if result is None else jnp.where(column >= piece.column, content, result)
-    assert result is not None
-    return result if value is None else jnp.where(is_inside[..., None], result, value)
+    (*starts, before), (*inner, width) = border.start, x.shape[1:]
+    rows = (x.shape[0], *(a + n + b for a, n, b in zip(starts, inner, border.end, strict=False)))
+    shape = (*rows, before + width + border.end[-1])
+    row, are_inside = lax.broadcasted_iota(np.int32, rows, 0), []  # see FARTHEST
+    for d, (start, n) in enumerate(zip(starts, inner, strict=True), 1):
+        at = lax.broadcasted_iota(np.int32, rows, d)
+        source = source_of(border.mode if border.copies else "edge", at, start, n)
+        row = lax.add(lax.mul(row, np.int32(n)), source)
+        are_inside += [] if border.copies else [lax.eq(lax.sub(at, np.int32(start)), source)]
+    row, column = lax.mul(row, np.int32(width)), lax.broadcasted_iota(np.int32, shape, len(rows))
+    flat, outside = lax.reshape(x, (x.size,)), [lax.broadcast(number, shape) for number in value]
+    contents = [outside[0] if piece.step is None else _window(flat, row, shape, piece) for piece in pieces]
+    result = contents[0]
+    for piece, content in zip(pieces[1:], contents[1:], strict=True):
+        result = lax.select(lax.ge(column, np.int32(piece.column)), content, result)
+    for is_inside in are_inside:
+        result = lax.select(lax.broadcast_in_dim(is_inside, shape, range(len(rows))), result, *outside)
+    return result
 
 
-def _window(flat: jax.Array, row: jax.Array, length: int, piece: _Piece) -> jax.Array:
+def _window(flat: jax.Array, row: jax.Array, shape: Sequence[int], piece: _Piece) -> jax.Array:
     """What each row finds in its window."""
+    rank, length = row.ndim, shape[-1]
     if piece.step == 0:  # an index for every column: XLA would compute what it broadcasts in a loop of its own
-        at = jnp.broadcast_to((row + piece.first)[..., None, None], (*row.shape, length, 1))
+        at = lax.broadcast_in_dim(lax.add(row, np.int32(piece.first)), (*shape, 1), range(rank))
         numbers = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
         return lax.gather(flat, at, numbers, (1,), mode="promise_in_bounds")
-    numbers = lax.GatherDimensionNumbers(offset_dims=(row.ndim,), collapsed_slice_dims=(), start_index_map=(0,))
-    window = lax.gather(flat, (row + _start(piece, length))[..., None], numbers, (length,), mode="promise_in_bounds")
-    return window if piece.step == 1 else lax.rev(window, (row.ndim,))
+    at = lax.expand_dims(lax.add(row, np.int32(_start(piece, length))), (rank,))
+    numbers = lax.GatherDimensionNumbers(offset_dims=(rank,), collapsed_slice_dims=(), start_index_map=(0,))
+    window = lax.gather(flat, at, numbers, (length,), mode="promise_in_bounds")
+    return window if piece.step == 1 else lax.rev(window, (rank,))
 
 
 VARIANTS = (Variant("windowed", "move", "cpu", _windows, _pays),)

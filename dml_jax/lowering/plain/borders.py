@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 __all__ = ["PERIODS", "Run", "cut_runs", "source_of"]
@@ -20,11 +18,13 @@ PERIODS: Mapping[str, Callable[[int], list[Run]]] = {
 
 def source_of(mode: str, i: jax.Array, start: int, n: int) -> jax.Array:
     """Where elements i of the output come from, in a dimension of n."""
+    number = i.dtype.type
     if mode == "edge":
-        return jnp.clip(i - start, 0, n - 1)
+        return lax.clamp(number(0), lax.sub(i, number(start)), number(n - 1))
     period = sum(stop - first for first, stop, _ in PERIODS[mode](n))
-    at = lax.rem(i + np.asarray(-start % period, i.dtype), np.asarray(period, i.dtype))
-    return jnp.where(at < n, at, (period - 1 if mode == "symmetric" else period) - at)
+    at = lax.rem(lax.add(i, number(-start % period)), number(period))
+    back = lax.sub(number(period - 1 if mode == "symmetric" else period), at)
+    return at if period == n else lax.select(lax.lt(at, number(n)), at, back)
 
 
 def cut_runs(period: list[Run], first: int, end: int) -> list[Run]:

@@ -39,6 +39,7 @@ from dml_jax import (
     top_k,
     use_form,
 )
+from dml_jax.lowering.select import watch_choices
 
 pytestmark = pytest.mark.device
 
@@ -312,16 +313,29 @@ def test_the_greatest_are_among_those_of_the_greatest_blocks():
 
 def test_where_blocks_are_looked_into():
     """By how many there are of each that is wanted; a CPU also takes what is not sorted as blocks."""
-    for k, shape, on_gpus in (
-        (50, (64, 32000), {"block_maxima"}),
-        (50, (64, 7000), {"block_maxima"}),
-        (50, (64, 6300), set()),
-        (1, (64, 32000), set()),
-        (1, (4, 5), set()),
+    for k, shape, on_cpus, on_gpus in (
+        (50, (64, 6400), True, True),
+        (50, (64, 6399), True, False),
+        (50, (64, 199), False, False),
+        (1, (64, 32000), True, False),
+        (1, (4, 5), False, False),
     ):
         search, x = partial(top_k, axis=1, k=k), jax.ShapeDtypeStruct(shape, np.float32)
-        assert chosen_on("cuda", search, x) == on_gpus
-        assert chosen_on("cpu", search, x) == ({"block_maxima"} if shape[0] == 64 else set())
+        assert chosen_on("cpu", search, x) == ({"block_maxima"} if on_cpus else set())
+        assert chosen_on("cuda", search, x) == ({"block_maxima"} if on_gpus else set())
+
+
+@pytest.mark.parametrize("k", [2, 30])
+def test_a_symbolic_number_of_rows(k):
+    """A CPU takes the first ones of each row also then, in blocks or not, and sorts no whole rows."""
+    x = np.random.default_rng(8).permutation(900).astype(np.float32).reshape(3, 300)
+    spec = jax.ShapeDtypeStruct((jax.export.symbolic_shape("n")[0], 300), np.float32)
+    with watch_choices() as seen:
+        exported = jax.export.export(jax.jit(partial(top_k, axis=1, k=k)), platforms=("cpu", "cuda"))(spec)
+    assert {choice.name for choice in seen if (choice.operation, choice.platform) == ("top_k", "cpu")} == {
+        "block_maxima"
+    }
+    assert_is(exported.call(x), oracle(x, 1, k))
 
 
 def test_empty_arrays():

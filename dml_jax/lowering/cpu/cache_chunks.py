@@ -92,11 +92,9 @@ def widened_slice(array: jax.Array, starts: Sequence[Any], sizes: Sequence[int],
 
 def _run(case: AlongCase) -> Move | None:
     """Without `join` the numbers along the axes must be in one chunk."""
-    along, sizes = case.along, case.input.shape
-    is_cut = any(axis <= cut_dimension(sizes, along.wide) for axis in case.axes)
-    return (
-        partial(_compute, along, case.wide_bytes < FRESH) if case.devices == 1 and (along.join or not is_cut) else None
-    )
+    along, cut = case.along, cut_dimension(case.input.shape, case.along.wide)
+    can = case.devices == 1 and (along.join or all(axis > cut for axis in case.axes))
+    return partial(_compute, along, case.wide_bytes < FRESH) if can else None
 
 
 def _compute(along: Along, is_kept: bool, _: None, x: jax.Array) -> jax.Array:
@@ -107,13 +105,18 @@ def _compute(along: Along, is_kept: bool, _: None, x: jax.Array) -> jax.Array:
 
 def _pays(case: AlongCase) -> bool:
     """Where chunks make few numbers of many, and XLA would write more than it keeps."""
-    cut, sizes = cut_dimension(case.input.shape, case.along.wide), case.input.shape
+    along, cut = case.along, cut_dimension(case.input.shape, case.along.wide)
     if any(axis < cut or (axis == cut and case.side_by_side > MOST_SIDE_BY_SIDE) for axis in case.axes):
         return False
-    if case.along.numbers_along:
-        return any(sizes[axis] > SHORT for axis in case.axes)
-    is_written = case.is_converted or (case.along.is_stored and case.input.dtype != case.along.wide)
-    return is_written and case.wide_bytes >= FRESH
+    is_narrow = case.is_converted or (along.is_stored and case.input.dtype != along.wide)
+    return _has_vectors(case) if along.is_place else is_narrow and case.wide_bytes >= FRESH
+
+
+def _has_vectors(case: AlongCase) -> bool:
+    """XLA:CPU has none for the greatest integer along a last axis, unless it is a byte, and none for pairs."""
+    is_byte_or_float = case.input.dtype.itemsize == 1 or jnp.issubdtype(case.input.dtype, jnp.floating)
+    is_long = any(case.input.shape[axis] > SHORT for axis in case.axes)
+    return is_long and (is_byte_or_float or case.side_by_side > 1)
 
 
 VARIANTS = (Variant("cache_chunks", "along", "cpu", _run, _pays),)

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from ..plain.cumulative import SUMMATION, CumulativeCase, Scan
+from ..plain.cumulative import SUMMATION, CumulativeCase
 from ..primitive import Move
 from ..select import Variant
 from .cache_chunks import cut_dimension, map_chunks
@@ -31,24 +31,24 @@ BLOCK = 32  # elements that one triangular matrix adds up
 
 def _scan(case: CumulativeCase) -> Move | None:
     """Sums of floats along what is the last axis but for sizes of 1."""
-    is_sum = case.scan.kind is SUMMATION and jnp.issubdtype(case.input.dtype, jnp.floating)
-    return partial(_add_chunks, case.scan) if is_sum and case.side_by_side == 1 and case.devices == 1 else None
+    is_sum = case.kind is SUMMATION and jnp.issubdtype(case.input.dtype, jnp.floating)
+    return partial(_add_chunks, case) if is_sum and case.side_by_side == 1 and case.devices == 1 else None
 
 
-def _add_chunks(scan: Scan, _: None, x: jax.Array) -> jax.Array:
+def _add_chunks(case: CumulativeCase, _: None, x: jax.Array) -> jax.Array:
     """Chunk by chunk, unless a row fills more than one."""
 
     def add(numbers: jax.Array, _: Any = None) -> jax.Array:
-        rows = scan.shifted(numbers).reshape(-1, x.shape[scan.axis])
-        return _add_rows(rows, scan.reverse).reshape(numbers.shape).astype(x.dtype)
+        rows = case.shifted(numbers).reshape(-1, case.size)
+        return _add_rows(rows, case.reverse).reshape(numbers.shape).astype(x.dtype)
 
-    is_cut = cut_dimension(x.shape, scan.wide) >= scan.axis
-    return add(x.astype(scan.wide)) if is_cut else map_chunks(add, x, scan.wide)
+    is_cut = cut_dimension(x.shape, case.wide) >= case.axis
+    return add(x.astype(case.wide)) if is_cut else map_chunks(add, x, case.wide)
 
 
 def _has_blocks(case: CumulativeCase) -> bool:
     """Products of matrices of float64 take twice as long."""
-    return case.scan.wide == jnp.float32 and case.size >= 2 * BLOCK
+    return case.wide == jnp.float32 and case.size >= BLOCK
 
 
 def _add_rows(rows: jax.Array, reverse: bool) -> jax.Array:

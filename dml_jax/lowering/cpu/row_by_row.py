@@ -12,61 +12,57 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..plain.along import Along, AlongCase
-from ..plain.cumulative import CumulativeCase, Scan
+from ..plain.cumulative import CumulativeCase
 from ..primitive import Move
 from ..select import Variant
 from .cache_chunks import FRESH, widened_slice
 
 __all__ = ["VARIANTS"]
 
-ROW = 1024  # numbers of a row: a step takes longer than what counts it
-LINE = 64  # bytes that a cache reads together
+LINE = 64  # bytes that a cache reads together: a step with fewer numbers side by side reads lines for few of them
+ROW = 1024  # numbers side by side: of fewer, the chunks that a cache keeps have rows enough
 
 
 # Cumulative sums and products.
 
 
-def _scan(case: CumulativeCase) -> Move | None:
-    return partial(_scan_rows, case.scan) if case.bytes else None
+def _scan(case: CumulativeCase) -> Move:
+    return partial(_scan_rows, case)
 
 
-def _scan_rows(scan: Scan, _: None, x: jax.Array) -> jax.Array:
+def _scan_rows(case: CumulativeCase, _: None, x: jax.Array) -> jax.Array:
     def step(total: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
-        total = scan.kind.combine(total, row.astype(scan.wide))
+        total = case.kind.combine(total, row.astype(case.wide))
         return total, total.astype(x.dtype)
 
-    rows = jnp.moveaxis(x, scan.axis, 0)
-    _, sums = lax.scan(step, jnp.full_like(rows[0], scan.kind.start, scan.wide), rows, reverse=scan.reverse)
-    return scan.shifted(jnp.moveaxis(sums, 0, scan.axis))
-
-
-def _is_long(case: CumulativeCase) -> bool:
-    """Rows of whole cache lines."""
-    return case.row >= ROW and case.side_by_side >= LINE
+    rows = jnp.moveaxis(x, case.axis, 0)
+    _, sums = lax.scan(step, jnp.full_like(rows[0], case.kind.start, case.wide), rows, reverse=case.reverse)
+    return case.shifted(jnp.moveaxis(sums, 0, case.axis))
 
 
 # Reductions along one axis.
 
 
 def _fold(case: AlongCase) -> Move | None:
-    can = case.along.fold and len(case.axes) == 1 and case.devices == 1
+    can = case.along.combine and len(case.axes) == 1 and case.devices == 1
     return partial(_fold_rows, case.along, case.axes[0]) if can else None
 
 
 def _fold_rows(along: Along, axis: int, _: None, x: jax.Array) -> jax.Array:
-    fold, sizes = along.fold, tuple(1 if d == axis else n for d, n in enumerate(x.shape))
-    assert fold
+    combine, join, sizes = along.combine, along.join, along.result.shape
+    assert combine
+    assert join
 
-    def row(array: jax.Array, at: Any) -> jax.Array:
+    def row(array: jax.Array, at: Any) -> Any:
         starts = [jnp.asarray(at if d == axis else 0, jnp.int32) for d in range(x.ndim)]
-        return fold.of(widened_slice(array, starts, sizes, along.wide))
+        return along.part(widened_slice(array, starts, sizes, along.wide), starts)
 
     def step(turn: Any, carried: Any) -> Any:
         array, total = carried
         turn, now = lax.optimization_barrier((turn, array))  # as in map_chunks
-        return array, fold.combine(total, row(now, turn))
+        return array, combine(total, row(now, turn))
 
-    return fold.finish(lax.fori_loop(1, x.shape[axis], step, (x, row(x, 0)))[1])
+    return join(lax.fori_loop(1, x.shape[axis], step, (x, row(x, 0)))[1])
 
 
 def _widens_rows(case: AlongCase) -> bool:
@@ -78,6 +74,6 @@ def _widens_rows(case: AlongCase) -> bool:
 
 
 VARIANTS = (
-    Variant("row_by_row", "cumulative", "cpu", _scan, _is_long),
+    Variant("row_by_row", "cumulative", "cpu", _scan, lambda case: case.side_by_side >= LINE),
     Variant("row_by_row", "along", "cpu", _fold, _widens_rows),
 )

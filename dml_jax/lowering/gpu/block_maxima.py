@@ -20,7 +20,8 @@ from ..values.sort_keys import float_in_order
 __all__ = ["VARIANTS"]
 
 BLOCK = 32  # elements of which one is the greatest
-GPU, CPU = 4 * BLOCK, 8 * BLOCK  # elements for each that is wanted: a quarter or an eighth of the blocks is looked into
+MANY = 4 * BLOCK  # elements for each that is wanted: a quarter of the blocks is looked into
+FEW = 4  # elements for each that is wanted: of fewer all may as well be sorted
 
 
 def _search_blocks(case: TopKCase) -> Move | None:
@@ -29,10 +30,14 @@ def _search_blocks(case: TopKCase) -> Move | None:
 
 
 def _search(case: TopKCase) -> Move | None:
-    if case.keys.dtype != jnp.int32:
-        return None
-    blocks = _search_blocks(case) if case.size // case.k >= CPU else None
-    return blocks or (lambda _, keys: _in_order(keys, case.k, case.axis))
+    """Integers of other sizes have no floats of the same order."""
+    blocks = _search_blocks(case) if _has_blocks(case) else None
+    direct = (lambda _, keys: _in_order(keys, case.k, case.axis)) if case.keys.dtype == jnp.int32 else None
+    return blocks or direct
+
+
+def _has_blocks(case: TopKCase) -> bool:
+    return case.size >= MANY * case.k
 
 
 def _among_blocks(k: int, _: None, keys: jax.Array) -> jax.Array:
@@ -67,6 +72,6 @@ def _read(array: jax.Array, places: jax.Array, axis: int) -> jax.Array:
 
 
 VARIANTS = (
-    Variant("block_maxima", "top_k", "cuda", _search_blocks, lambda case: case.k > 1 and case.size // case.k >= GPU),
-    Variant("block_maxima", "top_k", "cpu", _search, lambda _: True),
+    Variant("block_maxima", "top_k", "cuda", _search_blocks, lambda case: case.k > 1 and _has_blocks(case)),
+    Variant("block_maxima", "top_k", "cpu", _search, lambda case: case.size >= FEW * case.k),
 )

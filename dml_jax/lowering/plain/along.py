@@ -15,25 +15,10 @@ import jax.numpy as jnp
 from ..primitive import Back, Move
 from ..select import choose, known_bytes, shapes_of
 
-__all__ = ["Along", "AlongCase", "Fold", "Part", "compute", "reduced"]
+__all__ = ["Along", "AlongCase", "Part", "compute", "reduced"]
 
 # Wide numbers, and where they start along each dimension, to a tree of arrays of as many dimensions.
 Part = Callable[[jax.Array, Sequence[Any]], Any]
-
-
-@dataclass(frozen=True)
-class Fold:
-    """How numbers along one axis are combined one after the other.
-
-    Args:
-      of: what is combined, of each wide number.
-      combine: two of them, or of what they made.
-      finish: takes what all make together.
-    """
-
-    of: Callable[[jax.Array], jax.Array]
-    combine: Callable[[jax.Array, jax.Array], jax.Array]
-    finish: Callable[[jax.Array], jax.Array]
 
 
 @dataclass(frozen=True)
@@ -47,8 +32,8 @@ class Along:
       whole: the plain meaning.
       part: the same of a part of the array; its results have the size of the part or 1 along a dimension.
       join: of what the parts make, put side by side; None for an operation that needs all numbers along the axes.
-      fold: how rows are combined instead, if they can be.
-      numbers_along: whether it compares pairs of a number and its place.
+      combine: what two parts of one number along the axes make, to what both make; None if they must lie side by side.
+      is_place: whether it compares pairs of a number and its place.
       is_stored: whether XLA:CPU writes to memory first what it reduces, also of bfloat16: it has vectors for sums and
         extremes of those, and none for products.
       is_twofold: whether XLA:CPU goes over the numbers twice.
@@ -60,8 +45,8 @@ class Along:
     whole: Callable[[jax.Array], jax.Array]
     part: Part
     join: Callable[[Any], jax.Array] | None
-    fold: Fold | None = None
-    numbers_along: bool = False
+    combine: Callable[[Any, Any], Any] | None = None
+    is_place: bool = False
     is_stored: bool = False
     is_twofold: bool = False
 

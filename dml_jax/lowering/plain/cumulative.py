@@ -1,7 +1,7 @@
 """Cumulative sums and products along an axis."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
 from typing import Any
@@ -15,7 +15,7 @@ from ..primitive import Move
 from ..select import choose, known_bytes, shapes_of
 from ..values.accumulation_types import computed_type, narrow_apart
 
-__all__ = ["PRODUCT", "SUMMATION", "Accumulation", "CumulativeCase", "Scan", "accumulate"]
+__all__ = ["PRODUCT", "SUMMATION", "Accumulation", "CumulativeCase", "accumulate"]
 
 
 @dataclass(frozen=True)
@@ -40,40 +40,24 @@ _OF_BOOLS = {SUMMATION: Accumulation(lax.max, lax.cummax, 0), PRODUCT: Accumulat
 
 
 @dataclass(frozen=True)
-class Scan:
-    """One call of `accumulate`; `wide` is the type in which elements are combined."""
+class CumulativeCase:
+    """One cumulative sum or product, for what chooses how it runs.
+
+    Args:
+      kind: how elements are combined.
+      axis: from 0 on.
+      reverse: whether the last element comes first.
+      exclusive: whether an element is left out of its own result.
+      wide: the type in which elements are combined.
+      input: shape and type, which the result has too.
+      devices: among which XLA may divide an array.
+    """
 
     kind: Accumulation
     axis: int
     reverse: bool
     exclusive: bool
     wide: Any
-
-    def __call__(self, _: None, x: jax.Array) -> jax.Array:
-        # Narrowed last: XLA:GPU ends the process over pads of fewer than eight bits.
-        sums = self.kind.scan(x.astype(self.wide), axis=self.axis, reverse=self.reverse)
-        return narrow_apart(self.shifted(sums), x.dtype)
-
-    def shifted(self, x: jax.Array) -> jax.Array:
-        """Makes what is exclusive of what is not: of the result, or of what is added up."""
-        if not self.exclusive:
-            return x
-        shift: Sequence[Any] = (-1, 1, 0) if self.reverse else (1, -1, 0)
-        edges = [shift if d == self.axis else (0, 0, 0) for d in range(x.ndim)]
-        return lax.pad(x, jnp.asarray(self.kind.start, x.dtype), edges)
-
-
-@dataclass(frozen=True)
-class CumulativeCase:
-    """One cumulative sum or product, for what chooses how it runs.
-
-    Args:
-      scan: what is computed.
-      input: shape and type, which the result has too.
-      devices: among which XLA may divide an array.
-    """
-
-    scan: Scan
     input: Any
     devices: int
 
@@ -84,8 +68,9 @@ class CumulativeCase:
 
     @property
     def plain(self) -> Move:
-        """The meaning."""
-        return self.scan
+        """In a tree; narrowed last, as XLA:GPU ends the process over pads of fewer than eight bits."""
+        scan = partial(self.kind.scan, axis=self.axis, reverse=self.reverse)
+        return lambda _, x: narrow_apart(self.shifted(scan(x.astype(self.wide))), x.dtype)
 
     @property
     def result(self) -> jax.ShapeDtypeStruct:
@@ -95,17 +80,20 @@ class CumulativeCase:
     @property
     def size(self) -> int:
         """Elements along the axis."""
-        return self.input.shape[self.scan.axis]
+        return self.input.shape[self.axis]
 
     @cached_property
     def side_by_side(self) -> int:
         """Elements that lie between neighbours along the axis."""
-        return prod(self.input.shape[self.scan.axis + 1 :])
+        return prod(self.input.shape[self.axis + 1 :])
 
-    @cached_property
-    def row(self) -> int:
-        """Elements that have one place along the axis."""
-        return prod(self.input.shape[: self.scan.axis]) * self.side_by_side
+    def shifted(self, x: jax.Array) -> jax.Array:
+        """Makes what is exclusive of what is not: of the result, or of what is added up."""
+        if not self.exclusive:
+            return x
+        shift: Sequence[Any] = (-1, 1, 0) if self.reverse else (1, -1, 0)
+        edges = [shift if d == self.axis else (0, 0, 0) for d in range(x.ndim)]
+        return lax.pad(x, jnp.asarray(self.kind.start, x.dtype), edges)
 
 
 def accumulate(kind: Accumulation, x: jax.Array, axis: int, *, reverse: bool, exclusive: bool) -> jax.Array:
@@ -120,13 +108,10 @@ def accumulate(kind: Accumulation, x: jax.Array, axis: int, *, reverse: bool, ex
     """
     is_bool = x.dtype == jnp.bool_
     kind, wide = (_OF_BOOLS[kind], np.dtype(np.int8)) if is_bool else (kind, computed_type(x.dtype))
-    return _compute(Scan(kind, axis, reverse, exclusive, wide), x)
+    is_linear = kind is SUMMATION and jnp.issubdtype(x.dtype, jnp.floating)
 
-
-def _compute(scan: Scan, x: jax.Array) -> jax.Array:
     def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        return [_compute(replace(scan, reverse=not scan.reverse), cotangent)]
+        return [accumulate(kind, cotangent, axis, reverse=not reverse, exclusive=exclusive)]
 
-    is_linear = scan.kind is SUMMATION and jnp.issubdtype(x.dtype, jnp.floating)
-    case_of = partial(CumulativeCase, scan, *shapes_of(x))
+    case_of = partial(CumulativeCase, kind, axis, reverse, exclusive, wide, *shapes_of(x))
     return choose("cumulative", case_of, back if is_linear else None, is_opaque=False)(None, x)

@@ -13,7 +13,7 @@ from jax import lax
 
 from ..primitive import by_platform
 from ..values.accumulation_types import computed_type, narrow_apart, wide_type, widen_apart
-from .along import Along, Fold, compute, reduced
+from .along import Along, compute, reduced
 
 __all__ = ["End", "extreme", "place_of_extreme"]
 
@@ -50,9 +50,10 @@ def extreme(x: jax.Array, axes: Axes, end: End) -> jax.Array:
         values, squares = parts
         return _or_nan(choose(values, axes, keepdims=True), jnp.sum(squares, axes, keepdims=True)).astype(dtype)
 
-    fold = Fold(lambda row: row, lax.max if end == "greatest" else lax.min, lambda x: x.astype(dtype))
-    along = Along(axes, wide, reduced(x, axes, dtype), whole, part, join, fold, is_twofold=True)
-    return compute(along, x)
+    def combine(one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        return (lax.max if end == "greatest" else lax.min)(one[0], other[0]), one[1] + other[1]
+
+    return compute(Along(axes, wide, reduced(x, axes, dtype), whole, part, join, combine, is_twofold=True), x)
 
 
 def _squares(x: jax.Array, axes: Axes) -> jax.Array:
@@ -77,7 +78,7 @@ def place_of_extreme(x: jax.Array, axis: int, end: End) -> jax.Array:
     def join(parts: tuple[jax.Array, jax.Array]) -> jax.Array:
         return _compete(*parts, axis, end)
 
-    along = Along((axis,), wide, reduced(x, (axis,), np.uint32), whole, part, join, numbers_along=True)
+    along = Along((axis,), wide, reduced(x, (axis,), np.uint32), whole, part, join, is_place=True)
     return compute(along, lax.stop_gradient(x))
 
 

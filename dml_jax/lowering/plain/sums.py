@@ -10,7 +10,7 @@ from jax import lax
 
 from ..primitive import transpose_of
 from ..values.accumulation_types import computed_type, narrow_apart, widen_apart
-from .along import Along, Fold, compute, reduced
+from .along import Along, compute, reduced
 
 __all__ = ["total"]
 
@@ -72,7 +72,7 @@ _TOTALS: Mapping[str, _Total] = {
     "sum": _Total(),
     "sum_square": _Total(of=jnp.square),
 }
-_LINEAR = ("average", "sum")
+_COMBINE_TWO = {_sum: lax.add, _product: lax.mul}
 
 
 def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
@@ -85,7 +85,7 @@ def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
     """
     combine, of, finish = _TOTALS[function]
     count, wide = prod(x.shape[axis] for axis in axes), jnp.int8 if x.dtype == jnp.bool_ else computed_type(x.dtype)
-    dtype, combine_two = x.dtype, {_sum: lax.add, _product: lax.mul}.get(combine)
+    dtype = x.dtype
 
     def whole(x: jax.Array) -> jax.Array:
         return narrow_apart(finish(combine(of(widen_apart(x, wide)), axes), count), dtype)
@@ -93,14 +93,10 @@ def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
     def part(numbers: jax.Array, _: Sequence[int]) -> jax.Array:
         return combine(of(numbers), axes)
 
-    def finished(all_: jax.Array) -> jax.Array:
-        return finish(all_, count).astype(dtype)
-
     def join(parts: jax.Array) -> jax.Array:
-        return finished(combine(parts, axes))
+        return finish(combine(parts, axes), count).astype(dtype)
 
-    fold = Fold(of, combine_two, finished) if combine_two else None
-    is_linear = function in _LINEAR and jnp.issubdtype(dtype, jnp.floating)
-    back = transpose_of(lambda _, x: whole(x)) if is_linear else None
-    along = Along(axes, wide, reduced(x, axes, dtype), whole, part, join, fold, is_stored=combine is not _sum)
-    return compute(along, x, back)
+    two, sizes = _COMBINE_TWO.get(combine), reduced(x, axes, dtype)
+    along = Along(axes, wide, sizes, whole, part, join, two, is_stored=combine is not _sum)
+    is_linear = function in ("average", "sum") and jnp.issubdtype(dtype, jnp.floating)
+    return compute(along, x, transpose_of(lambda _, x: whole(x)) if is_linear else None)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import log2
+from math import log2, prod
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from ..primitive import Move
-from ..select import choose, known_bytes, shapes_of
+from ..select import choose, shapes_of
 
 __all__ = ["TopKCase", "first_of_all", "greatest"]
 
@@ -34,9 +34,11 @@ class TopKCase:
 
     @cached_property
     def bytes(self) -> int:
-        """Read and written by a sort, which passes over its numbers again and again; 0 if none are wanted."""
-        known = known_bytes(self.keys)
-        return int(known * log2(2 * self.size)) if known and self.k else 0
+        """Read and written by a sort, in passes; batches of symbolic sizes count as large. 0 if none are wanted."""
+        if not (isinstance(self.size, int) and isinstance(self.k, int) and self.k):
+            return 0
+        sizes = [n if isinstance(n, int) else 2**20 for n in self.keys.shape]
+        return int(prod(sizes) * self.keys.dtype.itemsize * log2(2 * self.size))
 
     @property
     def plain(self) -> Move:

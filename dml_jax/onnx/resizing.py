@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.sharding import Dims, has_mesh, on_mesh
 from ..errors import ConstraintError, DataTypeError
-from ..lowering.plain.resampling import Taps, linear_taps, sample
+from ..lowering.plain.resampling import Interpolation, interpolate, linear_interpolation
 from ..operators import cast, resample
 from .grid import CROP, Grid, Positions, grid_of
 from .values import Array, Operators, known, on_device
@@ -93,13 +93,13 @@ class _Kernel:
     def is_of_directml(self) -> bool:
         return self.mode != "cubic" and not self.is_filtered and not self.excludes
 
-    def taps(self, grid: Grid, axis: int, size: int) -> Taps:
+    def interpolation(self, grid: Grid, axis: int, size: int) -> Interpolation:
         x = grid.positions(axis)
         if self.mode == "nearest":
             at = x.whole + NEAREST[self.nearest_mode].is_next(x.rest, x.unit).astype(np.int64)
-            return Taps(size, np.clip(at, 0, size - 1)[None])
+            return Interpolation(size, np.clip(at, 0, size - 1)[None])
         if self.is_of_directml:
-            return linear_taps(x.whole + x.fractions, size)
+            return linear_interpolation(x.whole + x.fractions, size)
         narrowing = min(float(grid.asked[axis]), 1.0) if self.is_filtered else 1.0
         reach = int(np.ceil((2 if self.mode == "cubic" else 1) / narrowing))
         steps = np.arange(1 - reach, reach + 1)[:, None]
@@ -108,7 +108,7 @@ class _Kernel:
             weights = np.where((at < 0) | (at >= size), 0, weights)
         if self.excludes or self.is_filtered:
             weights = weights / weights.sum(0)
-        return Taps(size, np.clip(at, 0, size - 1), weights.astype(np.float32))
+        return Interpolation(size, np.clip(at, 0, size - 1), weights.astype(np.float32))
 
     def _of_distance(self, d: np.ndarray) -> np.ndarray:
         if self.mode == "linear":
@@ -138,7 +138,8 @@ def _sampled(x: jax.Array, kernel: _Kernel, grid: Grid) -> jax.Array:
     if 0 in grid.sizes:
         return jnp.zeros(grid.sizes, x.dtype)
     changed = [(d, n) for d, n in enumerate(x.shape) if not grid.is_left(d, n)]
-    y = _cut_off(sample(_as_floats(x, kernel), {d: kernel.taps(grid, d, n) for d, n in changed}), x.dtype)
+    by_axis = {d: kernel.interpolation(grid, d, n) for d, n in changed}
+    y = _cut_off(interpolate(_as_floats(x, kernel), by_axis), x.dtype)
     is_exact = grid.is_exact and kernel.mode == "linear" and kernel.is_of_directml
     if not is_exact or not jnp.issubdtype(x.dtype, jnp.integer):
         return y

@@ -21,7 +21,13 @@ from ..core.rules import Operands, Rule, custom, each_at_least, one_of, one_per_
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.plain.resampling import Taps, linear_taps, nearest_taps, positions, sample
+from ..lowering.plain.resampling import (
+    Interpolation,
+    interpolate,
+    linear_interpolation,
+    nearest_neighbors,
+    source_coordinates,
+)
 
 __all__ = ["InterpolationMode", "Resample1Desc", "Resample2Desc", "Resample3Desc", "ResampleDesc", "resample"]
 
@@ -56,10 +62,10 @@ class Axis:
         """Whether a table of its elements would be too long."""
         return self.is_known and not self.is_left and max(self.size, self.count) >= LONGEST
 
-    def taps(self, mode: str, rounding: str | None) -> Taps:
-        """What makes its elements."""
-        x = positions(self.count, self.scale, self.before, self.after)
-        return linear_taps(x, self.size) if mode == "linear" else nearest_taps(x, self.size, rounding)
+    def interpolation(self, mode: str, rounding: str | None) -> Interpolation:
+        """Which elements make those of the output, and how much of each."""
+        x = source_coordinates(self.count, self.scale, self.before, self.after)
+        return linear_interpolation(x, self.size) if mode == "linear" else nearest_neighbors(x, self.size, rounding)
 
 
 def _per_dimension(offset: Any, rank: int) -> tuple[float, ...]:
@@ -157,17 +163,17 @@ RULES = (
 )
 
 
-def _resampled(x: Operands) -> Iterator[tuple[int, Taps]]:
+def _resampled(x: Operands) -> Iterator[tuple[int, Interpolation]]:
     """Returns the dimensions that change."""
     for d, axis in enumerate(_axes(x) or ()):
-        if not axis.is_left and (taps := axis.taps(x["mode"], x["rounding"])).repeats != 1:
-            yield d, taps
+        if not axis.is_left and (of_axis := axis.interpolation(x["mode"], x["rounding"])).repeats != 1:
+            yield d, of_axis
 
 
 def _dims(x: Operands) -> Dims:
     """A dimension keeps its sharding if it does not change, or if its elements are repeated on the same device."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
-    mixed = {d for d, taps in _resampled(x) if not taps.repeats}
+    mixed = {d for d, of_axis in _resampled(x) if not of_axis.repeats}
     return Dims({"input": names}, [f"resampled {name}" if d in mixed else name for d, name in enumerate(names)])
 
 
@@ -234,7 +240,7 @@ def resample(
     }
     if 0 in sizes:
         return jnp.asarray(input).reshape(-1)[:0].reshape(sizes)
-    return sample(input, dict(_resampled(operands)))
+    return interpolate(input, dict(_resampled(operands)))
 
 
 COUNT = "DimensionCount"

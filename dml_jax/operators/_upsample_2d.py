@@ -18,7 +18,7 @@ from ..core.sharding import Dims
 from ..core.small_structs import Size2D
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.plain.resampling import linear_taps, positions, repeat, sample
+from ..lowering.plain.resampling import interpolate, linear_interpolation, repeat, source_coordinates
 
 __all__ = ["InterpolationMode", "Upsample2DDesc", "upsample_2d"]
 
@@ -121,7 +121,8 @@ def upsample_2d(
     if mode == "nearest":
         return repeat(input, grown)
     sizes = {d: input.shape[d] for d in grown}
-    return sample(input, {d: linear_taps(positions(n * grown[d], grown[d], 0.5, -0.5), n) for d, n in sizes.items()})
+    coordinates = {d: source_coordinates(n * grown[d], grown[d], 0.5, -0.5) for d, n in sizes.items()}
+    return interpolate(input, {d: linear_interpolation(coordinates[d], n) for d, n in sizes.items()})
 
 
 def _described(x: Operands) -> tuple[int, ...] | None:

@@ -172,14 +172,14 @@ def test_folding_what_was_unfolded_counts_the_windows():
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32", "float64"])
 def test_squares_side_by_side_are_blocks_of_depth_to_space(dtype):
-    """On a CPU in its form; under differentiation and vmap, too. Rows that are left over are another program's."""
+    """On a CPU by its variant; under differentiation and vmap, too. Rows that are left over are another program's."""
     with jax.enable_x64(True):
         x = np.random.default_rng(0).integers(0, 0x40, (2, 3 * 14 * 14, 8 * 8)).astype(dtype)
         move = partial(fold, output_sizes=(112, 112), window_sizes=(14, 14), strides=(14, 14))
         expected = x.reshape(2, 3, 14, 14, 8, 8).transpose(0, 1, 4, 2, 5, 3).reshape(2, 3, 112, 112)
         assert_same_bits(jax.jit(move)(x), expected)
         assert_same_bits(jax.jit(jax.vmap(move))(x), expected)
-        assert chosen_on("cpu", lambda x: move(x), x) == {"halved"}
+        assert chosen_on("cpu", lambda x: move(x), x) in ({"halves"}, {"unfused"})
         if dtype != "uint8":
             made, back = jax.vjp(move, jnp.asarray(x))
             assert_same_bits(back(made)[0], x)

@@ -22,6 +22,7 @@ __all__ = ["ConvolutionCase", "Convolve", "convolve", "convolve_back"]
 Convolve = Callable[[jax.Array, jax.Array], jax.Array]
 # The three arrays of a convolution: two make the third, which is linear in each of them.
 Part = Literal["input", "filter", "output"]
+PARTS: Sequence[Part] = ("input", "filter", "output")
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,11 @@ class ConvolutionCase:
     Args:
       call: the convolution.
       gives: the array that is computed: the output, or the gradient of one of the others.
-      of: the array that is data, in which it is linear.
       devices: among which XLA may divide an array.
     """
 
     call: _Call
     gives: Part
-    of: Part
     devices: int
 
     @cached_property
@@ -111,18 +110,14 @@ class ConvolutionCase:
         return self.call.x.shape[1] * self.kernel * self.places * self.call.x.dtype.itemsize
 
     def move(self, convolve: Convolve) -> Move:
-        """The function of (where, data) that computes what this case gives as `convolve` does."""
+        """The function of (None, and the two other arrays) that computes what this case gives as `convolve` does."""
         x, w = self.call.x, self.call.w
-        if self.gives == "output":
-            return (lambda w, x: convolve(x, w)) if self.of == "input" else convolve
-
-        def gradient(where: jax.Array, data: jax.Array) -> jax.Array:
-            other, y = (where, data) if self.of == "output" else (data, where)
-            if self.gives == "input":
-                return jax.linear_transpose(lambda x: convolve(x, other), x)(y)[0]
-            return jax.linear_transpose(lambda w: convolve(other, w), w)(y)[0]
-
-        return gradient
+        moves: dict[Part, Move] = {
+            "input": lambda _, w, y: jax.linear_transpose(lambda x: convolve(x, w), x)(y)[0],
+            "filter": lambda _, x, y: jax.linear_transpose(lambda w: convolve(x, w), w)(y)[0],
+            "output": lambda _, x, w: convolve(x, w),
+        }
+        return moves[self.gives]
 
 
 def convolve(
@@ -146,29 +141,30 @@ def convolve(
     Returns:
       [N, O, *counts], of x's type.
     """
-    return _contract(_Call(*shapes_of(x, w), tuple(windows), groups, precision), "output", "input", w, x)
+    return _contract(_Call(*shapes_of(x, w), tuple(windows), groups, precision), "output", x, w)
 
 
-def _contract(call: _Call, gives: Part, of: Part, where: jax.Array, data: jax.Array) -> jax.Array:
-    """The array that two others make: `data`, which is the one named `of`, and `where`, the third."""
-    other: Part = next(part for part in ("input", "filter", "output") if part not in (gives, of))
+def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
+    """One array of the three that two make, which are in the order of `PARTS`."""
+    first, second = (part for part in PARTS if part != gives)
 
-    def back(where: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        return [_contract(call, of, gives, where, cotangent)]
+    def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        known = {first: like[0], second: like[1], gives: cotangent}
+        return [_contract(call, part, *(known[other] for other in PARTS if other != part)) for part in (first, second)]
 
     @jax.custom_jvp
-    def contract(where: jax.Array, data: jax.Array) -> jax.Array:
-        return choose("convolution", partial(ConvolutionCase, call, gives, of), back)(where, data)
+    def contract(*operands: jax.Array) -> jax.Array:
+        return choose("convolution", partial(ConvolutionCase, call, gives), back)(None, *operands)
 
     def differentiate(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-        """Linear in `data` and in `where`; what does not vary, such as the pictures of a network, costs nothing."""
-        (where, data), (of_where, of_data), result = primals, tangents, contract(*primals)
-        terms = [] if isinstance(of_data, SymbolicZero) else [_contract(call, gives, of, where, of_data)]
-        terms += [] if isinstance(of_where, SymbolicZero) else [_contract(call, gives, other, data, of_where)]
+        """Linear in each; for one that does not vary, such as the pictures of a network, nothing is computed."""
+        (a, b), (of_a, of_b), result = primals, tangents, contract(*primals)
+        terms = [] if isinstance(of_a, SymbolicZero) else [_contract(call, gives, of_a, b)]
+        terms += [] if isinstance(of_b, SymbolicZero) else [_contract(call, gives, a, of_b)]
         return result, reduce(add, terms) if terms else jnp.zeros_like(result)
 
     contract.defjvp(differentiate, symbolic_zeros=True)
-    return contract(where, data)
+    return contract(*operands)
 
 
 def convolve_back(

@@ -1,4 +1,8 @@
-"""Resampling along dimensions: which elements make one of the output, and how much of each, known while tracing."""
+"""Interpolation along dimensions, one after the other: sparse matrices of indices and weights, known while tracing.
+
+Linear interpolation of [10, 20] at -0.5, 0, 0.5 and 1 has the indices [[0, 0, 0, 1], [0, 1, 1, 1]] and the weights
+[[1, 1, 0.5, 1], [0, 0, 0.5, 0]], and makes [10, 10, 15, 20].
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,9 @@ from .gather import Read
 from .moves import move_elements
 from .slices import Slices
 
-__all__ = ["Taps", "linear_taps", "nearest_taps", "positions", "repeat", "sample"]
+__all__ = ["Interpolation", "interpolate", "linear_interpolation", "nearest_neighbors", "repeat", "source_coordinates"]
 
-FEW = 8  # taps of which each is read on its own
+FEW = 8  # elements that are added up to one, each read on its own
 HALF = np.float32(0.5)
 ROUNDED: Mapping[str | None, Callable[[np.ndarray], np.ndarray]] = {
     None: lambda x: np.floor(x + HALF),
@@ -31,75 +35,75 @@ ROUNDED: Mapping[str | None, Callable[[np.ndarray], np.ndarray]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Taps:
-    """Of one dimension: output[o] is the sum over t of weights[t, o] * input[at[t, o]].
+class Interpolation:
+    """Of one dimension: output[o] is the sum over k of weights[k, o] * input[indices[k, o]].
 
     Args:
       size: of the input.
-      at: integers in [0, size), a row per tap.
-      weights: float32, of the same shape; None for one tap, which copies.
+      indices: integers in [0, size), a column per element of the output.
+      weights: float32, of the same shape; None for one row, which copies.
     """
 
     size: int
-    at: np.ndarray
+    indices: np.ndarray
     weights: np.ndarray | None = None
 
     @property
     def repeats(self) -> int:
         """How often every element comes in turn; 0 if anything else is made."""
-        count = self.at.shape[1] // max(1, self.size)
-        is_so = self.weights is None and np.array_equal(self.at[0], np.arange(self.size).repeat(count))
+        count = self.indices.shape[1] // max(1, self.size)
+        is_so = self.weights is None and np.array_equal(self.indices[0], np.arange(self.size).repeat(count))
         return count if is_so else 0
 
     def arrays(self) -> list[tuple[jax.Array | None, jax.Array | None]]:
-        """Of each tap the indices, None where a slice does, and the weights, None where all are 1."""
+        """Of each row the indices, None where a slice does, and the weights, None where all are 1."""
         dtype = index_dtype([self.size])
-        indices = [None if _step(at) else jnp.asarray(at[:, None].astype(dtype)) for at in self.at]
+        indices = [None if _step(at) else jnp.asarray(at[:, None].astype(dtype)) for at in self.indices]
         weights = [None if (of_one == 1).all() else jnp.asarray(of_one) for of_one in self._all_weights()]
         return list(zip(indices, weights, strict=True))
 
     def __call__(self, arrays: Sequence[Any], x: jax.Array, axis: int) -> jax.Array:
         parts = []
-        for (indices, weights), at in zip(arrays, self.at, strict=True):
+        for (indices, weights), at in zip(arrays, self.indices, strict=True):
             taken = _taken(indices, x, axis, at)
             parts.append(taken if weights is None else _weighted(taken, axis, weights, is_first=not parts))
         return reduce(jnp.add, parts)
 
     def _all_weights(self) -> np.ndarray:
-        return np.ones(self.at.shape, np.float32) if self.weights is None else self.weights
+        return np.ones(self.indices.shape, np.float32) if self.weights is None else self.weights
 
-    def transposed(self) -> Taps | None:
+    def transposed(self) -> Interpolation | None:
         """What adds up again what was taken; None where one was taken more than a few times, or none at all."""
         weights = self._all_weights()
-        tap, output = np.nonzero(weights)
-        input = self.at[tap, output]
+        row, output = np.nonzero(weights)
+        input = self.indices[row, output]
         order = np.lexsort((output, input))
-        tap, output, input = tap[order], output[order], input[order]
+        row, output, input = row[order], output[order], input[order]
         number = np.arange(input.size) - np.searchsorted(input, input)
         count = number.max(initial=0) + 1
         if count > FEW or not input.size:
             return None
-        at, found = np.zeros((count, self.size), np.int64), np.zeros((count, self.size), np.float32)
-        at[number, input], found[number, input] = output, weights[tap, output]
-        return Taps(self.at.shape[1], at, found)
+        indices, back = np.zeros((count, self.size), np.int64), np.zeros((count, self.size), np.float32)
+        indices[number, input], back[number, input] = output, weights[row, output]
+        return Interpolation(self.indices.shape[1], indices, back)
 
 
 # Which elements: in float32, as a device computes them.
 
 
-def positions(count: int, scale: float, input_offset: float, output_offset: float) -> np.ndarray:
+def source_coordinates(count: int, scale: float, input_offset: float, output_offset: float) -> np.ndarray:
     """Where each of `count` elements of the output lies among those of the input."""
     with np.errstate(all="ignore"):  # infinite ones are clamped
         step, before, after = (np.float32(one) for one in (scale, input_offset, output_offset))
         return (np.arange(count, dtype=np.float32) - after) / step - before
 
 
-def nearest_taps(x: np.ndarray, size: int, rounding: str | None) -> Taps:
+def nearest_neighbors(x: np.ndarray, size: int, rounding: str | None) -> Interpolation:
     """The element at each position `x`, rounded "increasing" (up), "decreasing" (down), or None: halves up."""
-    return Taps(size, _clamped(ROUNDED[rounding](x), size)[None])
+    return Interpolation(size, _clamped(ROUNDED[rounding](x), size)[None])
 
 
-def linear_taps(x: np.ndarray, size: int) -> Taps:
+def linear_interpolation(x: np.ndarray, size: int) -> Interpolation:
     """The elements before and after each position `x`; only one of them on an element, and beyond the edge."""
     x = np.clip(x, np.float32(-1), np.float32(size))
     before = np.floor(x)
@@ -107,7 +111,7 @@ def linear_taps(x: np.ndarray, size: int) -> Taps:
     at = np.stack([_clamped(before, size), _clamped(before + 1, size)])
     at[0] = np.where(weight == 1, at[1], at[0])  # so little before an element that float32 does not tell
     weight = np.where((at[0] == at[1]) | (weight == 1), np.float32(0), weight)
-    return Taps(size, at, np.stack([1 - weight, weight])) if weight.any() else Taps(size, at[:1])
+    return Interpolation(size, at, np.stack([1 - weight, weight])) if weight.any() else Interpolation(size, at[:1])
 
 
 def _clamped(whole: np.ndarray, size: int) -> np.ndarray:
@@ -115,34 +119,34 @@ def _clamped(whole: np.ndarray, size: int) -> np.ndarray:
     return np.minimum(np.clip(whole, 0, np.float32(size)).astype(np.int64), size - 1)
 
 
-# Taking them.
+# Interpolating.
 
 
-def sample(input: Any, taps: Mapping[int, Taps]) -> jax.Array:
-    """Resamples `input` along some dimensions: what is copied is exact, what is weighed is rounded once.
+def interpolate(input: Any, by_axis: Mapping[int, Interpolation]) -> jax.Array:
+    """Interpolates `input` along some dimensions: what is copied is exact, what is weighed is rounded once.
 
     Sums are made in float32, or in wider floats as such; so are those of the transpose.
 
     Args:
       input: any dtype to copy; floats, or integers that float32 holds, to weigh.
-      taps: by dimension.
+      by_axis: by dimension.
     """
-    backs = {axis: one.transposed() for axis, one in taps.items()}
+    backs = {axis: one.transposed() for axis, one in by_axis.items()}
     few = {axis: back for axis, back in backs.items() if back is not None}
 
     def copy(where: Any, x: jax.Array) -> jax.Array:
-        return _through(taps, where[0], x)
+        return _through(by_axis, where[0], x)
 
     def weigh(where: Any, x: jax.Array) -> jax.Array:
         return _narrowed(copy(where, _widened(x)), x.dtype)
 
     def back(where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        if len(few) == len(taps):
+        if len(few) == len(by_axis):
             return [_narrowed(_through(few, where[1], _widened(cotangent)), cotangent.dtype)]
         return _transposed(copy, where, cotangent, like)
 
-    is_copy = all(one.weights is None for one in taps.values())
-    where = [{axis: one.arrays() for axis, one in both.items()} for both in (taps, few)]
+    is_copy = all(one.weights is None for one in by_axis.values())
+    where = [{axis: one.arrays() for axis, one in both.items()} for both in (by_axis, few)]
     return linear(as_bits(copy, is_float) if is_copy else weigh, back)(where, jnp.asarray(input))
 
 
@@ -164,12 +168,12 @@ def _transposed(move: Move, where: Any, cotangent: jax.Array, like: Sequence[jax
     return [_narrowed(found, cotangent.dtype)]
 
 
-def _through(taps: Mapping[int, Taps], arrays: Mapping[int, Any], x: jax.Array) -> jax.Array:
+def _through(by_axis: Mapping[int, Interpolation], arrays: Mapping[int, Any], x: jax.Array) -> jax.Array:
     """The least elements first: what shrinks before what grows, and what only repeats at the end."""
-    repeats = {axis: one.repeats for axis, one in taps.items() if one.repeats}
-    others = [axis for axis in taps if axis not in repeats]
-    for axis in sorted(others, key=lambda axis: taps[axis].at.shape[1] / max(1, taps[axis].size)):
-        x = taps[axis](arrays[axis], x, axis)
+    repeats = {axis: one.repeats for axis, one in by_axis.items() if one.repeats}
+    others = [axis for axis in by_axis if axis not in repeats]
+    for axis in sorted(others, key=lambda axis: by_axis[axis].indices.shape[1] / max(1, by_axis[axis].size)):
+        x = by_axis[axis](arrays[axis], x, axis)
     return _repeated(x, repeats)
 
 

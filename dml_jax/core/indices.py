@@ -11,9 +11,9 @@ from jax import lax
 
 from ..lowering.partition import TableShards, known_shards
 from ..lowering.plain.gather import Read, gather_slices
-from ..lowering.plain.reduce import reduce_slices
 from ..lowering.plain.rows import Write, check_sortable
 from ..lowering.plain.scatter import scatter_slices
+from ..lowering.plain.scatter_derivatives import reduce_slices
 from ..lowering.plain.slices import Slices
 from ..lowering.values.bits import carry_bits, hide_constant, index_dtype, is_narrow
 from .promises import Promises, show_indices

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from .cpu import (
     cache_chunks,
+    cache_chunks_sum,
     flag_words,
+    gather_side_sum,
     halves,
     im2col,
     long_loops,
@@ -14,19 +16,24 @@ from .cpu import (
     unfused_writes,
     windowed_pad,
 )
+from .cpu import inverse as cpu_inverse
 from .cpu import slices as cpu_slices
+from .cpu import sorted_segments as cpu_sorted_segments
 from .gpu import (
     assembled_words,
     axis_last,
     block_maxima,
     fan_out,
     gathered,
+    int32_atomics,
+    inverse,
     isolated_transpose,
+    slices,
+    sorted_segments,
     tiles,
     window_sum,
     words,
 )
-from .gpu import slices as gpu_slices
 from .select import Variant
 
 __all__ = ["VARIANTS"]
@@ -41,13 +48,20 @@ VARIANTS: Sequence[Variant] = (
     *tiles.VARIANTS,
     *window_sum.VARIANTS,
     *isolated_transpose.VARIANTS,
+    *inverse.VARIANTS,
+    *sorted_segments.VARIANTS,
+    *int32_atomics.VARIANTS,
     *block_maxima.VARIANTS,
-    *gpu_slices.VARIANTS,
+    *slices.VARIANTS,
     *halves.VARIANTS,
     *unfused.VARIANTS,
     *unfused_writes.VARIANTS,
     *long_loops.VARIANTS,
     *windowed_pad.VARIANTS,
+    *cpu_inverse.VARIANTS,
+    *cpu_sorted_segments.VARIANTS,
+    *gather_side_sum.VARIANTS,
+    *cache_chunks_sum.VARIANTS,
     *row_by_row.VARIANTS,
     *matrix_products.VARIANTS,
     *im2col.VARIANTS,

@@ -1,21 +1,39 @@
-"""Sums of narrow floats on CPUs: updates are widened and added in chunks that stay in the cache.
+"""Sums of updates on CPUs chunk by chunk, in wide numbers that stay in the cache.
 
-XLA:CPU widens all updates at once, to fresh memory, and that costs more than to add them. It moves a conversion out of
-a loop, as no iteration changes its result; so the updates of each iteration come from a barrier that its number passes,
-and bfloat16 as bits, which XLA:CPU slices without widening all.
+XLA:CPU widens all updates and the whole table, to memory that the C library takes fresh from the system, and that costs
+more than to add. It also stores an index tuple for every single element, where one number in a flat table would do.
+
+Rows are added to one wide table, some updates after the others. Elements along an axis are added to a part of the table
+of their own, which is then rounded. Along axis 1, in chunks of two rows and with rows of three elements:
+
+    updates [[1, 2, 4], [1, 1, 1], ...] to elements [[0, 0, 2], [1, 1, 1], ...]
+    flat, the first chunk adds 1 2 4 1 1 1 to numbers 0 0 2 4 4 4, and makes [[3, 0, 4], [0, 3, 0]]
+
+XLA:CPU moves a conversion out of a loop, as no iteration changes its result; so the updates of each iteration come from
+a barrier that its number passes, and bfloat16 as bits, which XLA:CPU slices without widening all.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from math import prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.custom_batching import sequential_vmap
 
-from ..primitive import varying_alike
+from ..plain.rows import Rows
+from ..plain.scatter_reduce import ScatterReduceCase
+from ..primitive import Move, varying_alike
+from ..select import Variant
 
-__all__ = ["add_chunks", "as_image", "from_image", "widen"]
+__all__ = ["FRESH", "VARIANTS", "add_chunks", "as_image", "from_image", "widen"]
 
-CHUNK = 2**19  # bytes of widened updates: a part of the L2 cache
+CHUNK = 2**21  # bytes of wide numbers that the L2 cache of a core holds
+FRESH = 2**25  # bytes of an array that the C library takes fresh from the system each time
 
 
 def as_image(numbers: jax.Array) -> jax.Array:
@@ -35,8 +53,19 @@ def widen(image: jax.Array, wide: Any) -> jax.Array:
     return lax.bitcast_convert_type(image.astype(jnp.uint32) << 16, jnp.float32)
 
 
+def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: Any) -> Any:
+    """`step(turn, state, arrays)` in turn, from `start`; the first turn is the only one without a loop."""
+    start, arrays = varying_alike(start, arrays)
+
+    def pass_barrier(turn: jax.Array, state: Any) -> Any:
+        turn, now = lax.optimization_barrier((turn, arrays))
+        return step(turn, state, now)
+
+    return step(np.int32(0), start, arrays) if turns == 1 else lax.fori_loop(0, turns, pass_barrier, start)
+
+
 def add_chunks(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax.Array:
-    """The sum of the updates of each row: (count, width), of the type of `updates`.
+    """The sum of the updates of each row: (count, width), of a wide type.
 
     Args:
       rows: the row of each update; `count` drops it.
@@ -44,20 +73,58 @@ def add_chunks(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> ja
       count: of rows.
       wide: the type in which they are added.
     """
-    rows, updates, zeros = varying_alike(rows, updates, jnp.zeros((count, updates.shape[1]), wide))
     number, width = updates.shape
-    size = min(number, max(1, CHUNK // (width * jnp.dtype(wide).itemsize)))
+    size = min(number, max(1, CHUNK // (width * wide.itemsize)))
 
-    def add(start: Any, size: int, updates: jax.Array, sums: jax.Array) -> jax.Array:
-        at = lax.dynamic_slice_in_dim(rows, start, size)
-        chunk = lax.dynamic_slice_in_dim(as_image(updates), start, size)
-        return sums.at[at].add(widen(chunk, wide), mode="drop")
+    def step(turn: Any, sums: jax.Array, arrays: tuple[jax.Array, jax.Array]) -> jax.Array:
+        start = jnp.minimum(turn * size, number - size)
+        at, chunk = (lax.dynamic_slice_in_dim(array, start, size) for array in arrays)
+        is_new = start + lax.iota(jnp.int32, size) >= turn * size  # the last chunk begins in the one before
+        return sums.at[jnp.where(is_new, at, count)].add(widen(chunk, wide), mode="drop")
 
-    def add_chunk(turn: jax.Array, sums: jax.Array) -> jax.Array:
-        turn, now = lax.optimization_barrier((turn, updates))
-        return add(turn * size, size, now, sums)
+    zeros = jnp.zeros((count, width), wide)
+    return _loop(-(-number // size), step, zeros, (rows, as_image(updates)))
 
-    whole = number // size
-    sums = lax.fori_loop(0, whole, add_chunk, zeros)
-    rest = number - whole * size
-    return (add(whole * size, rest, updates, sums) if rest else sums).astype(updates.dtype)
+
+def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
+    rows = case.rows
+    sums = add_chunks(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, case.wide)
+    return rows.unfold(sums.astype(updates.dtype))
+
+
+def _add_elements(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
+    """Chunks along the longest dimension that goes along with the indices'."""
+    rows, slices, dtype = case.rows, case.rows.slices, updates.dtype
+    dim, own = max(zip(slices.along, slices.indices_along, strict=True), key=lambda each: rows.shape[each[0]])
+    length = rows.shape[dim]
+    size = min(length, max(1, CHUNK * length // case.wide_bytes))
+    part = replace(rows, shape=(*rows.shape[:dim], size, *rows.shape[dim + 1 :]))
+
+    def step(turn: Any, image: jax.Array, arrays: tuple[jax.Array, jax.Array]) -> jax.Array:
+        start = jnp.minimum(turn * size, length - size)  # what the last chunk shares with the one before is the same
+        at, chunk = (lax.dynamic_slice_in_dim(array, start, size, own) for array in arrays)
+        sums = _add_flat(part, at, widen(chunk, case.wide))
+        return lax.dynamic_update_slice_in_dim(image, as_image(sums.astype(dtype)), start, dim)
+
+    zeros = as_image(jnp.zeros(rows.shape, dtype))
+    return from_image(_loop(-(-length // size), step, zeros, (indices, as_image(updates))), dtype)
+
+
+def _add_flat(rows: Rows, indices: jax.Array, numbers: jax.Array) -> jax.Array:
+    mode = "drop" if rows.write.mode == "fill" else "promise_in_bounds"
+    zeros = jnp.zeros(prod(rows.shape), numbers.dtype)
+    return zeros.at[rows.element_of_each(indices)].add(numbers.reshape(-1), mode=mode).reshape(rows.shape)
+
+
+def _add(case: ScatterReduceCase) -> Move | None:
+    if not case.adds_to_zeros:
+        return None
+    # A loop over batches at once would leave the cache.
+    return sequential_vmap(partial(_add_elements if case.takes_elements else _add_rows, case))
+
+
+def _pays(case: ScatterReduceCase) -> bool:
+    return case.takes_elements or (case.takes_rows and case.is_narrow and case.number >= case.rows.count)
+
+
+VARIANTS = (Variant("cache_chunks", "scatter_reduce", "cpu", _add, _pays),)

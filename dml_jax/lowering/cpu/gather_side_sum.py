@@ -15,17 +15,37 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_batching import sequential_vmap
 
-from ..primitive import varying_alike
+from ..plain.scatter_reduce import ScatterReduceCase
+from ..primitive import Move, varying_alike
+from ..select import Variant
 from .cache_chunks_sum import as_image, widen
 
-__all__ = ["pull_sums"]
+__all__ = ["VARIANTS"]
 
 READS = 4  # a row with more is rare where there are about as many updates as rows
 TURN = 64  # updates that are added to the small table at once
+LINE = 64  # bytes that a cache reads at once: of shorter rows, to find who reads what takes longer than to read
 
 
-def pull_sums(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax.Array:
+def _add(case: ScatterReduceCase) -> Move | None:
+    rows = case.rows
+
+    # A loop over batches at once would go on for all until the last one is done.
+    @sequential_vmap
+    def add(indices: jax.Array, updates: jax.Array) -> jax.Array:
+        return rows.unfold(_add_rows(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, case.wide))
+
+    return add if case.adds_to_zeros else None
+
+
+def _pays(case: ScatterReduceCase) -> bool:
+    is_few = case.number < READS * case.rows.count
+    return is_few and case.takes_rows and case.is_narrow and case.row_bytes >= LINE
+
+
+def _add_rows(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax.Array:
     """The sum of the updates of each row: (count, width), of the type of `updates`.
 
     Args:
@@ -41,24 +61,24 @@ def pull_sums(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax
         at = jnp.where(is_left, rows, np.int32(count))
         return jnp.full(count, -1, jnp.int32).at[at].set(values, mode="drop")
 
-    def found(written: jax.Array) -> jax.Array:
+    def read(written: jax.Array) -> jax.Array:
         return written.at[rows].get(mode="clip")
 
     is_left, sources = rows < count, []
     for _ in range(READS):
         sources.append(write(is_left, number))
-        is_left &= found(sources[-1]) != number
-    is_first = is_left & (found(write(is_left, number)) == number)
+        is_left &= read(sources[-1]) != number
+    is_first = is_left & (read(write(is_left, number)) == number)
     places = write(is_first, jnp.cumsum(is_first.astype(jnp.int32)) - 1)
-    others = _sum_others(updates, is_left, found(places), wide)
+    others = _sum_others(updates, is_left, read(places), wide)
     *sources, places = lax.optimization_barrier((*sources, places))  # else they are found anew for every element
-    total = jnp.zeros((), wide)
-    for source in sources:
-        total = total + _read(as_image(updates), source, wide)
-    return (total + _read(others, places, wide)).astype(updates.dtype)
+    total = _read_rows(others, places, wide)
+    for source in reversed(sources):
+        total = total + _read_rows(as_image(updates), source, wide)
+    return total.astype(updates.dtype)
 
 
-def _read(table: jax.Array, at: jax.Array, wide: Any) -> jax.Array:
+def _read_rows(table: jax.Array, at: jax.Array, wide: Any) -> jax.Array:
     """Rows of the table; zeros for -1."""
     rows = table.at[jnp.maximum(at, 0)].get(mode="promise_in_bounds")  # "clip" is 2 times as slow
     return jnp.where(at[:, None] < 0, jnp.zeros((), wide), widen(rows, wide))
@@ -71,20 +91,22 @@ def _sum_others(updates: jax.Array, is_other: jax.Array, places: jax.Array, wide
     rank = jnp.cumsum(is_other.astype(jnp.int32))
     at = jnp.where(is_other, rank - 1, np.int32(room))
 
-    def gathered(values: jax.Array, fill: int) -> jax.Array:
+    def listed(values: jax.Array, fill: int) -> jax.Array:
         return jnp.full(room, np.int32(fill)).at[at].set(values, mode="drop", unique_indices=True)
 
-    sources, targets = gathered(lax.iota(jnp.int32, number), 0), gathered(places, count)
+    sources, targets = listed(lax.iota(jnp.int32, number), 0), listed(places, count)
 
     def goes_on(state: tuple[jax.Array, jax.Array]) -> jax.Array:
         return state[0] < rank[-1]
 
     def add_turn(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        start, sums = state
-        start, now = lax.optimization_barrier((start, updates))
+        start, now = lax.optimization_barrier((state[0], updates))
         source, target = (lax.dynamic_slice_in_dim(array, start, TURN) for array in (sources, targets))
         read = widen(as_image(now).at[source].get(mode="promise_in_bounds"), wide)
-        return start + TURN, sums.at[target].add(read, mode="drop")
+        return start + TURN, state[1].at[target].add(read, mode="drop")
 
     start = varying_alike(jnp.zeros((), jnp.int32), jnp.zeros((count, width), wide), updates, rank)[:2]
     return lax.while_loop(goes_on, add_turn, start)[1]
+
+
+VARIANTS = (Variant("gather_side_sum", "scatter_reduce", "cpu", _add, _pays),)

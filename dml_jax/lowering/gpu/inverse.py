@@ -1,35 +1,32 @@
-"""Writes that are a permutation of rows, as reads: every row of the result has one update, which it reads itself."""
+"""Writes of a permutation of rows as reads on GPUs: each row of the result has one update, which it reads itself.
+
+Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers say what each row reads: 1, 2, 0. So
+nothing is filled with zeros first, and narrow numbers are read by words.
+"""
 
 import jax
-import jax.numpy as jnp
-from jax import lax
 
-from ..plain.reduction import Reduction
-from ..plain.rows import Rows, Write
-from ..values.bits import as_bits
+from ..plain.rows import Rows
+from ..plain.scatter_reduce import ScatterReduceCase
+from ..primitive import Move
+from ..select import Variant
 from ..values.words import from_words, lanes, to_words
 
-__all__ = ["read_through_inverse"]
+__all__ = ["VARIANTS"]
+
+BURST = 64  # bytes that the memory of a GPU gives at once: a read of fewer wastes the others
 
 
-def read_through_inverse(
-    shape: tuple[int, ...], write: Write, reduction: Reduction, indices: jax.Array, updates: jax.Array
-) -> jax.Array:
-    """Reads the one update of each row: as many rows as updates, and none twice, are a permutation."""
-    rows = Rows(shape, write)
-    source = jnp.zeros(rows.count, jnp.int32)
-    number = lax.iota(jnp.int32, rows.count)
-    source = source.at[rows.row_of_each(indices)].set(number, mode="promise_in_bounds", unique_indices=True)
-    read = lax.platform_dependent(source, rows.fold_updates(updates), cpu=_read_rows, default=_read_words)
-    return rows.unfold(read)
+def _read_inverse(case: ScatterReduceCase) -> Move | None:
+    rows = case.rows
+    return (lambda indices, updates: rows.unfold(_read(rows, indices, updates))) if case.is_permutation else None
 
 
-def _read_words(source: jax.Array, rows: jax.Array) -> jax.Array:
-    if rows.shape[1] % lanes(rows.dtype):
-        return rows.at[source].get(mode="promise_in_bounds")
-    return from_words(to_words(rows).at[source].get(mode="promise_in_bounds"), rows.dtype)
+def _read(rows: Rows, indices: jax.Array, updates: jax.Array) -> jax.Array:
+    source, folded = rows.source_of_each(indices), rows.fold_updates(updates)
+    if rows.width % lanes(updates.dtype):
+        return folded.at[source].get(mode="promise_in_bounds")
+    return from_words(to_words(folded).at[source].get(mode="promise_in_bounds"), updates.dtype)
 
 
-@as_bits
-def _read_rows(source: jax.Array, rows: jax.Array) -> jax.Array:
-    return rows.at[lax.optimization_barrier(source)].get(mode="promise_in_bounds")
+VARIANTS = (Variant("inverse", "scatter_reduce", "cuda", _read_inverse, lambda case: case.row_bytes >= BURST),)

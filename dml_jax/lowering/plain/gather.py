@@ -13,9 +13,9 @@ from ..partition import TableShards, on_each_device
 from ..primitive import Back, Move, linear
 from ..select import choose, known_bytes, shapes_of
 from ..values.bits import as_bits, is_float, is_float8
-from .combine import combine_updates
 from .reduction import ADD
 from .rows import Write
+from .scatter_reduce import scatter_reduce
 from .slices import Slices
 
 __all__ = ["GatherCase", "Read", "gather_slices", "read_of", "reading"]
@@ -154,7 +154,7 @@ def gather_slices(indices: jax.Array, input: jax.Array, read: Read) -> jax.Array
     """
 
     def back(indices: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        return [combine_updates(indices, None, cotangent, like[0].shape, read.transpose, ADD)]
+        return [scatter_reduce(indices, None, cotangent, like[0].shape, read.transpose, ADD)]
 
     return _read(read, back, indices, input)
 

@@ -118,6 +118,12 @@ class Rows:
         """The number of the row that each update writes; `count` for one that is dropped."""
         return self._numbers(indices, _strides([self.shape[d] for d in self.row_dims]))
 
+    def source_of_each(self, indices: jax.Array) -> jax.Array:
+        """The number of the update that each row has, where every row has one."""
+        numbers = jnp.arange(self.count, dtype=jnp.int32)
+        at = self.row_of_each(indices)
+        return jnp.zeros_like(numbers).at[at].set(numbers, mode="promise_in_bounds", unique_indices=True)
+
     def element_of_each(self, indices: jax.Array) -> jax.Array:
         """The same for rows of one element, in the order in which the table stores them."""
         strides = _strides(self.shape)

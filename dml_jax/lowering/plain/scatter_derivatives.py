@@ -10,10 +10,10 @@ from jax import lax
 
 from ..primitive import linear
 from ..values.accumulation_types import narrow_apart, wide_type
-from .combine import combine_updates
 from .gather import read_of, reading
 from .reduction import ADD, MAX, MIN, MUL, Reduction
 from .rows import Rows, Write, check_sortable
+from .scatter_reduce import scatter_reduce
 
 __all__ = ["reduce_slices"]
 
@@ -32,7 +32,7 @@ def reduce_slices(indices: jax.Array, input: jax.Array, updates: jax.Array, writ
     if input.dtype == jnp.bool_:
         return _of_bools(indices, input, updates, write, reduction)
     if not jnp.issubdtype(input.dtype, jnp.inexact):
-        return combine_updates(indices, input, updates, input.shape, write, _KINDS[reduction])
+        return scatter_reduce(indices, input, updates, input.shape, write, _KINDS[reduction])
     return _REDUCTIONS[reduction](write)(indices, input, updates)
 
 
@@ -48,7 +48,7 @@ Reduced = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 def _added(write: Write) -> Reduced:
     def forward(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return combine_updates(indices, input, updates, input.shape, write, ADD)
+        return scatter_reduce(indices, input, updates, input.shape, write, ADD)
 
     def back(indices: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return [cotangent, reading(read_of(write))(indices, cotangent)]
@@ -59,7 +59,7 @@ def _added(write: Write) -> Reduced:
 def _multiplied(write: Write) -> Reduced:
     @jax.custom_jvp
     def multiplied(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return combine_updates(indices, input, updates, input.shape, write, MUL)
+        return scatter_reduce(indices, input, updates, input.shape, write, MUL)
 
     @multiplied.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
@@ -113,7 +113,7 @@ def _extreme(kind: Reduction, write: Write) -> Reduced:
 
     @jax.custom_jvp
     def extreme(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return combine_updates(indices, input, updates, input.shape, write, kind)
+        return scatter_reduce(indices, input, updates, input.shape, write, kind)
 
     @extreme.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
@@ -123,7 +123,7 @@ def _extreme(kind: Reduction, write: Write) -> Reduced:
         wins = kind.encode(input) == kind.encode(found)
         update_wins = kind.encode(updates) == read(indices, kind.encode(found))
         winners, update_winners = wins.astype(jnp.int32), update_wins.astype(jnp.int32)
-        count = combine_updates(indices, winners, update_winners, input.shape, write, ADD).astype(wide)
+        count = scatter_reduce(indices, winners, update_winners, input.shape, write, ADD).astype(wide)
         share = 1 / jnp.maximum(count, 1)
         shares = [jnp.where(wins, share, 0), jnp.where(update_wins, read(indices, share), 0)]
         _, *dots = tangents

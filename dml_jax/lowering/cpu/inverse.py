@@ -1,0 +1,38 @@
+"""Writes of a permutation of rows as reads on CPUs: XLA:CPU scatters in one thread, and gathers in all of them.
+
+Updates to rows 2, 0, 1 are numbered 0, 1, 2. Stored where they go, the numbers say what each row reads: 1, 2, 0.
+"""
+
+import jax
+from jax import lax
+
+from ..plain.rows import Rows
+from ..plain.scatter_reduce import ScatterReduceCase
+from ..primitive import Move
+from ..select import Variant
+from ..values.bits import as_bits
+from .long_loops import SHORT
+
+__all__ = ["VARIANTS"]
+
+
+def _read_inverse(case: ScatterReduceCase) -> Move | None:
+    rows = case.rows
+    return (lambda indices, updates: rows.unfold(_read(rows, indices, updates))) if case.is_permutation else None
+
+
+def _read(rows: Rows, indices: jax.Array, updates: jax.Array) -> jax.Array:
+    return _read_rows(rows.source_of_each(indices), rows.fold_updates(updates))
+
+
+@as_bits
+def _read_rows(source: jax.Array, rows: jax.Array) -> jax.Array:
+    return rows.at[lax.optimization_barrier(source)].get(mode="promise_in_bounds")  # else numbered for every element
+
+
+def _pays(case: ScatterReduceCase) -> bool:
+    """Rows are copied by vectors in either way, if LLVM does not unroll their loops."""
+    return case.rows.width >= SHORT.stop and case.itemsize in (2, 4)
+
+
+VARIANTS = (Variant("inverse", "scatter_reduce", "cpu", _read_inverse, _pays),)

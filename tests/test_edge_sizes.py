@@ -13,7 +13,7 @@ from checks import assert_is, sampled, together
 import dml_jax
 from dml_jax import Activation, ConstraintError
 from dml_jax.catalogue import FUNCTIONS
-from dml_jax.lowering.forms import FORMS
+from dml_jax.lowering.select import form_names
 
 pytestmark = pytest.mark.device
 
@@ -142,7 +142,7 @@ def test_every_function_of_any_rank_is_tried_with_scalars():
     assert {name for name, function in FUNCTIONS.items() if "any rank" in inspect.getdoc(function)} == {*SCALARS}
 
 
-@pytest.mark.parametrize("form", sampled([None, *FORMS], [None]))
+@pytest.mark.parametrize("form", sampled([None, *form_names()], [None]))
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64])
 def test_scalars(dtype, form):
     """Of 1, 2, 4 and 8 bytes, and batches of them."""

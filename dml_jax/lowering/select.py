@@ -135,10 +135,7 @@ def _platforms(operation: str) -> Sequence[str]:
 
 def form_names() -> Sequence[str]:
     """The names that `use_form` takes."""
-    from .forms import FORMS  # until all families are variants
-    from .registry import VARIANTS
-
-    return ["plain", *sorted({variant.name for variant in VARIANTS} | {*FORMS} - {"plain"})]
+    return ["plain", *sorted({variant.name for variant in VARIANTS})]
 
 
 @contextmanager

@@ -135,6 +135,8 @@ def _platforms(operation: str) -> Sequence[str]:
 
 def form_names() -> Sequence[str]:
     """The names that `use_form` takes."""
+    from .registry import VARIANTS
+
     return ["plain", *sorted({variant.name for variant in VARIANTS})]
 
 

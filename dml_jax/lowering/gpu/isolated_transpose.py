@@ -12,20 +12,19 @@ from functools import partial
 import jax
 from jax import lax
 
-from ..plain.permute import WARP, PermuteCase
+from ..plain.permute import PermuteCase
 from ..primitive import Move
 from ..select import Variant
 from ..values.bits import as_bits, is_float
 from ..values.words import lanes
+from .sectors import SECTOR, WARP, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
 
-TILE = 2**14  # elements of the largest tile of whole rows that XLA:GPU gives to Triton
 SIDE = 16  # the shortest side of a transpose for which XLA:GPU has tiles without Triton
-FEW = 4  # elements side by side that a warp reads from as many sectors as it may
 # Of a matrix with a short side the long one is cut into runs: XLA:GPU moves some at half the speed, but not those of 8
 # or 16 times an odd number of elements, of some two lines of a cache.
-SHORT_SIDE, RUNS, BEST_RUN = 12, range(56, 401), 240
+SHORT_SIDE, LONG_SIDE, RUNS, BEST_RUN = 12, 1024, range(56, 401), 240
 
 
 def _permute(case: PermuteCase) -> Move | None:
@@ -33,28 +32,23 @@ def _permute(case: PermuteCase) -> Move | None:
 
 
 def _pays(case: PermuteCase) -> bool:
-    """Whether XLA fuses to a kernel that moves single elements: always of bytes, else where lines are read in part."""
-    if case.is_operand or case.itemsize == 1:
-        return not case.is_operand
-    is_far = case.is_scattered and case.sides[1] >= WARP
+    """Whether XLA fuses to a kernel that moves single elements far apart; it fuses no matrix of bytes well."""
+    if case.is_operand:
+        return False
+    is_far = is_scattered(case)
     if lanes(case.operand.dtype) > 1:
-        return is_far or (case.is_matrix and min(case.sides) > FEW and not _has_tiles(case))
-    return is_far and case.sides[0] < SIDE and not case.is_matrix
+        has_short_rows = case.has_rows and (case.itemsize == 1 or case.sizes[-1] * case.itemsize <= SECTOR)
+        return (is_far or case.is_matrix or has_short_rows) and (not is_tiled(case) or (is_far and case.is_matrix))
+    is_short = case.sides[0] < SIDE and case.sides[1] >= WARP
+    return is_far and is_short and not case.is_matrix and not is_tiled(case)
 
 
 def _transpose(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
     """The second barrier is around a flat array, so that XLA stores it in row-major order."""
     sizes, order = _in_runs(case)
     split = lax.reshape(array, sizes)
-    moved = lax.transpose(split if _has_tiles(case) else lax.optimization_barrier(split), order)
+    moved = lax.transpose(lax.optimization_barrier(split), order)
     return lax.reshape(lax.optimization_barrier(lax.reshape(moved, (array.size,))), case.permutation.shape)
-
-
-def _has_tiles(case: PermuteCase) -> bool:
-    """Whether Triton gets the transpose anyway: all sizes from the first that moves on are powers of two, and fit."""
-    last, shown = case.sides
-    first = next(place for place, d in enumerate(case.order) if place != d)
-    return last * min(shown, WARP) <= TILE and all(size.bit_count() == 1 for size in case.sizes[first + 1 :])
 
 
 def _in_runs(case: PermuteCase) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -65,7 +59,7 @@ def _in_runs(case: PermuteCase) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """
     (*batch, rows, columns), lead = case.sizes, len(case.sizes) - 2
     long = max(case.sides)
-    if not case.is_matrix or lanes(case.operand.dtype) == 1 or min(case.sides) > SHORT_SIDE:
+    if not case.is_matrix or lanes(case.operand.dtype) == 1 or min(case.sides) > SHORT_SIDE or long <= LONG_SIDE:
         return case.sizes, case.order
     divisors = [n for n in RUNS if long % n == 0]
     by_eights, odd = ([n for n in divisors if n & -n in powers] for powers in ((8, 16), (1,)))

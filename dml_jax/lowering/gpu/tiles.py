@@ -6,12 +6,13 @@ split into words of 4 lanes, the tile (x, lane) has 8 elements, of which a threa
     reads   x=0: a0 a1 a2 a3        writes  a0 b0 a1 b1
             x=1: b0 b1 b2 b3                a2 b2 a3 b3
 
-The plain permutation reads and writes single bytes. Of wide elements, which are words, a tile has no lanes.
+The plain permutation reads and writes single bytes. Of wide elements, which are words, a tile has no lanes. Space to
+depth with blocks of 7 moves (w, x) to (x, w): a thread reads the 7 neighbours along x, and writes an element of each of
+the ranges 0-1, 2-3, 4-5 and 6.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -22,13 +23,14 @@ from jax import lax
 from ..plain.permute import PermuteCase
 from ..primitive import Move
 from ..select import Variant
+from ..values.bits import as_bits, is_float
 from ..values.words import as_integers, element, from_words, join_elements, lanes, to_words
+from .sectors import WARP
 
 __all__ = ["VARIANTS"]
 
-LARGEST = 64  # elements of a tile: larger ones take long to compile
+LARGEST = 9  # words of a tile: as many as 3 x 3
 STACK = 4  # parts of a concatenation that XLA:GPU writes in one thread
-CHOICES = 3  # values among which a thread may choose one, instead of writing all
 
 # The coordinates of a tile's dimensions to an array over all other dimensions.
 Reader = Callable[[Mapping[int, int]], jax.Array]
@@ -41,67 +43,63 @@ class Tile(NamedTuple):
       sizes: of the operand, whose long dimension is split into words and lanes.
       order: of its dimensions in the result.
       dims: that are unrolled.
+      lanes: elements of a word; 1 if elements are read and written one by one.
       tail: their elements, without the lanes.
-      is_written: whether the tail is the end of the result; else it is the end of the operand.
-      choices: among how many values a thread chooses one.
     """
 
     sizes: tuple[int, ...]
     order: tuple[int, ...]
     dims: frozenset[int]
+    lanes: int
     tail: int
-    is_written: bool
-    choices: int
 
 
 def _tile(case: PermuteCase) -> Tile | None:
-    """The tile between the last dimension of the one side and what follows it on the other; None if it is too large."""
-    sizes, order, count = case.sizes, case.order, lanes(case.operand.dtype)
-    last, shown = len(sizes) - 1, order[-1]
-    tails = {last: _shortest(order[order.index(last) + 1 :], sizes, count), shown: tuple(range(shown + 1, last + 1))}
-    long = min(tails, key=lambda d: prod(sizes[t] for t in tails[d]))
-    tail = prod(sizes[d] for d in tails[long])
-    if case.has_rows or sizes[long] % count or tail * count > LARGEST:
+    """The tile of the last dimension of one side and what follows it on the other, if that is so short; else None."""
+    sizes, order, last = case.sizes, case.order, len(case.sizes) - 1
+    written, read = order[order.index(last) + 1 :], tuple(range(order[-1] + 1, last + 1))
+    is_written = prod(sizes[d] for d in written) <= prod(sizes[d] for d in read)
+    long, tail = (last, written) if is_written else (order[-1], read)
+    count = _lanes(case, long, [sizes[d] for d in tail], is_written)
+    if case.has_rows or not count:
         return None
-    choices, is_written = prod(-(-sizes[d] // STACK) for d in tails[long]), long == last
-    dims, lane = [d + (d > long) for d in tails[long]], [long + 1]
-    places = [place for d in order for place in ([long, *lane] if d == long else [d + (d > long)])]
+    dims = [*(d + (d > long) for d in tail), long + 1]
+    places = [place for d in order for place in ([long, long + 1] if d == long else [d + (d > long)])]
     split = (*sizes[:long], sizes[long] // count, count, *sizes[long + 1 :])
-    return Tile(split, tuple(places), frozenset([*dims, *lane]), tail, is_written, 1 if is_written else choices)
+    return Tile(split, tuple(places), frozenset(dims), count, prod(sizes[d] for d in tail))
 
 
-def _shortest(dims: Sequence[int], sizes: Sequence[int], count: int) -> Sequence[int]:
-    """The last of the dimensions, if they fill words; else all."""
-    fill = (dims[start:] for start in reversed(range(len(dims))) if prod(sizes[d] for d in dims[start:]) % count == 0)
-    return next(fill, dims) if count > 1 else dims
+def _lanes(case: PermuteCase, long: int, tail: Sequence[int], is_written: bool) -> int:
+    """How many elements of the long dimension a tile has: a word of them, or one; 0 if there is no such tile."""
+    count, size, total = lanes(case.operand.dtype), case.sizes[long], prod(tail)
+    is_short = len(tail) == 1 and size < WARP  # threads of a warp that have such tiles read them far apart
+    if is_short or total * max(1, case.itemsize // 4) > LARGEST:
+        return 0
+    # A thread writes whole stacks; where it chooses what, reading bytes of as many words takes longer.
+    stacks = [total] if is_written else tail
+    are_stacks = all(n <= STACK or (n % STACK == 0 and (is_written or count <= 2)) for n in stacks)
+    if are_stacks and size % count == 0 and (count > 1 or not (is_written or case.is_matrix)):
+        return count
+    return int(len(tail) == 1 and total < 2 * STACK and not (is_written or case.is_matrix))
 
 
 def _permute(case: PermuteCase) -> Move | None:
     tile = _tile(case) if case.devices == 1 else None
-    return tile and partial(_permute_tile, case, tile)
-
-
-def _pays(case: PermuteCase) -> bool:
-    """Whether a thread writes whole stacks; XLA:GPU has tiles of its own for matrices of wide elements."""
-    tile, is_wide = _tile(case), case.itemsize >= 4
-    if tile is None or (is_wide and (tile.is_written or case.is_matrix)):
-        return False
-    return (tile.tail <= STACK or tile.tail % STACK == 0) if tile.is_written else tile.choices <= CHOICES
+    return tile and as_bits(partial(_permute_tile, case, tile), is_float)
 
 
 def _permute_tile(case: PermuteCase, tile: Tile, _: None, array: jax.Array) -> jax.Array:
-    count = lanes(array.dtype)
     # XLA:GPU of jaxlib 0.11.2 gets words of bytes of three words wrong.
-    read_words = count > 1 and not (count == 4 and tile.tail % 3 == 0)
-    integers = as_integers(lax.reshape(array, tile.sizes))
-    read = (_word_reader if read_words else _element_reader)(integers, tile.dims)
+    read_words = tile.lanes > 1 and not (tile.lanes == 4 and tile.tail % 3 == 0)
+    split = lax.reshape(array, tile.sizes)
+    read = (_word_reader if read_words else _element_reader)(as_integers(split) if tile.lanes > 1 else split, tile.dims)
     moved = _assemble(read, tile, array.dtype)
-    return lax.reshape(from_words(moved, array.dtype) if count > 1 else moved, case.permutation.shape)
+    return lax.reshape(from_words(moved, array.dtype) if tile.lanes > 1 else moved, case.permutation.shape)
 
 
 def _assemble(read: Reader, tile: Tile, dtype: Any) -> jax.Array:
     """The words of the result, in its order; in the last dimension are those that one thread writes side by side."""
-    count, (outer, run) = lanes(dtype), _ending(tile.order, tile.dims)
+    count, (outer, run) = tile.lanes, _ending(tile.order, tile.dims)
     grid = [d for d in range(len(tile.sizes)) if d not in tile.dims]
     order = [grid.index(d) for d in outer if d not in tile.dims]
     words = prod(tile.sizes[d] for d in run) // count
@@ -109,7 +107,7 @@ def _assemble(read: Reader, tile: Tile, dtype: Any) -> jax.Array:
     def word(at: Mapping[int, int], number: int) -> jax.Array:
         positions = range(number * count, (number + 1) * count)
         elements = [read({**at, **_coordinates(position, run, tile.sizes)}) for position in positions]
-        return lax.transpose(join_elements(elements, dtype), order)
+        return lax.transpose(join_elements(elements, dtype) if count > 1 else elements[0], order)
 
     def assemble(at: Mapping[int, int], dims: Sequence[int]) -> jax.Array:
         """With some of the tile's dimensions `at` their coordinates, and `dims` still to be put together."""
@@ -155,15 +153,17 @@ def _coordinates(position: int, dims: Sequence[int], sizes: Sequence[int]) -> di
 
 
 def _stack(parts: Sequence[jax.Array], axis: int) -> jax.Array:
-    """`jnp.stack`, in at most `STACK` ranges: a thread writes an element of each, chosen among those of the range.
+    """`jnp.stack`, in at most `STACK` rows: a thread writes an element of each, which it chooses among those of a row.
 
-    XLA:GPU does so for ranges that are concatenated as flat rows.
+    Whole stacks are chosen among, else ranges. XLA:GPU writes flat rows that are concatenated in one thread.
     """
     shape, count = parts[0].shape, min(STACK, len(parts))
     ends = [-(-len(parts) * number // count) for number in range(count + 1)]
-    ranges = [_choose(parts[start:end], axis) for start, end in pairwise(ends)]
-    rows = [part.reshape(prod(shape[:axis]), prod(part.shape[axis:])) for part in ranges]
-    return lax.concatenate(rows, 1).reshape(*shape[:axis], len(parts), *shape[axis:])
+    is_whole = len(parts) % count == 0
+    rows = [parts[n::count] if is_whole else parts[ends[n] : ends[n + 1]] for n in range(count)]
+    before = prod(shape[:axis]) * (len(parts) // count if is_whole else 1)
+    flat = [_choose(row, axis).reshape(before, -1) for row in rows]
+    return lax.concatenate(flat, 1).reshape(*shape[:axis], len(parts), *shape[axis:])
 
 
 def _choose(parts: Sequence[jax.Array], axis: int) -> jax.Array:
@@ -176,4 +176,4 @@ def _choose(parts: Sequence[jax.Array], axis: int) -> jax.Array:
     return chosen
 
 
-VARIANTS = (Variant("tiles", "permute", "cuda", _permute, _pays),)
+VARIANTS = (Variant("tiles", "permute", "cuda", _permute, lambda _: True),)

@@ -11,12 +11,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.permute import WARP, PermuteCase
+from ..plain.permute import PermuteCase
 from ..primitive import Move
 from ..select import Variant
 from ..values.words import as_integers, lanes, sum_lanes
+from .sectors import SECTOR, is_scattered, is_tiled
 
 __all__ = ["VARIANTS"]
+
+WORD = 4  # bytes
+SHORT_ROW = 16  # bytes: several threads read a longer row
+SHORT_SIDE = 8  # elements that a word or two hold
 
 
 def _permute(case: PermuteCase) -> Move | None:
@@ -26,9 +31,13 @@ def _permute(case: PermuteCase) -> Move | None:
 
 
 def _pays(case: PermuteCase) -> bool:
-    """Bytes of rows, read in pairs, or of sides that are shorter than a warp, so that it reads few sectors."""
-    has_pairs = case.permutation.flat.in_words(2) is not None
-    return case.itemsize == 1 and not case.is_scattered and (has_pairs or case.sides[1] < WARP)
+    """Bytes of rows of whole words or of several sectors, or of sides so short that what becomes a word is close."""
+    is_byte, row = case.itemsize == 1, case.sizes[-1] * case.itemsize
+    if case.has_rows and is_tiled(case):
+        return is_byte or (case.itemsize == 2 and row <= SHORT_ROW)
+    if case.has_rows:
+        return is_byte and (row % WORD == 0 or row >= 2 * SECTOR)
+    return is_byte and case.sides[1] <= SHORT_SIDE and not (case.is_matrix or is_scattered(case))
 
 
 def _permute_pairs(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:

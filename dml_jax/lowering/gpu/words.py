@@ -18,7 +18,6 @@ from jax import lax
 from ...strides.layout import Layout
 from ..plain.gather import GatherCase, Read
 from ..plain.moves import MoveCase
-from ..plain.permute import Permutation, PermuteCase
 from ..plain.scatter import ScatterCase
 from ..plain.strided import ViewCase
 from ..plain.strided_reads import read_view
@@ -78,20 +77,6 @@ def _write_rows(case: ScatterCase) -> Move | None:
     return partial(_move_words, case.scatter, input.dtype) if can else None
 
 
-def _permute_rows(case: PermuteCase) -> Move | None:
-    """Rows that stay rows; on several devices the last dimension alone, whose shards are whole words too."""
-    dtype, is_alone = case.operand.dtype, case.devices == 1
-    move = case.permutation.flat if is_alone else case.permutation
-    words = move.in_words(lanes(dtype), words_per_element(dtype), case.devices)
-    return partial(_permute_words, case, words, is_alone) if words and becomes_words(dtype) else None
-
-
-def _permute_words(case: PermuteCase, move: Permutation, is_flat: bool, _: None, array: jax.Array) -> jax.Array:
-    """Flat words on both sides: XLA would move a cast of dimensions past the transpose, and then bytes."""
-    words = move(to_words(lax.reshape(array, (array.size,)) if is_flat else array))
-    return lax.reshape(from_words(words, array.dtype), case.permutation.shape)
-
-
 def _view_rows(case: ViewCase) -> Move | None:
     """Rows of a view; elements at the end of the buffer that fill no word are cut off first, by a copy."""
     dtype, count = case.buffer.dtype, lanes(case.buffer.dtype)
@@ -115,6 +100,5 @@ VARIANTS = (
     Variant("words", "gather", "cuda", _read_rows, lambda case: case.row_bytes >= 4),
     Variant("words", "move", "cuda", _move, lambda case: True),
     Variant("words", "scatter", "cuda", _write_rows, lambda case: True),
-    Variant("words", "permute", "cuda", _permute_rows, lambda _: True),
     Variant("words", "view", "cuda", _view_rows, _needs_no_copy),
 )

@@ -20,10 +20,6 @@ from ..values.words import lanes
 
 __all__ = ["Permutation", "PermuteCase", "permute"]
 
-WARP = 32  # threads of a GPU that load and store together
-SECTOR = 32  # bytes that its memory reads at once
-SCATTERED = 16  # sectors from which a warp reads a line of 128 bytes: of more it uses less than a quarter
-
 
 @dataclass(frozen=True)
 class Permutation:
@@ -80,16 +76,12 @@ class Permutation:
         sizes = tuple(prod(self.parts[stored[d]] for d in run) for run in sorted(runs))
         return Permutation((sizes,), tuple(sorted(runs).index(run) for run in runs), (len(runs),))
 
-    def in_words(self, elements: int, words: int = 1, devices: int = 1) -> "Permutation | None":
-        """Returns it in words, where `elements` elements make `words` words; None if some word is not whole.
-
-        Args:
-          devices: among which the last part may be divided.
-        """
-        if not self.order or self.order[-1] + 1 != len(self.order) or self.parts[-1] % (elements * devices):
+    def in_words(self, count: int) -> "Permutation | None":
+        """Returns it in words of `count` elements; None if some word is not whole."""
+        if not self.order or self.order[-1] + 1 != len(self.order) or self.parts[-1] % count:
             return None
         *outer, (*sizes, last) = self.source
-        return Permutation((*outer, (*sizes, last // elements * words)), self.order, self.target)
+        return Permutation((*outer, (*sizes, last // count)), self.order, self.target)
 
     def __call__(self, array: jax.Array) -> jax.Array:
         """One reshape, transpose and reshape, or on a mesh one dimension at a time.
@@ -172,19 +164,13 @@ class PermuteCase:
         return self.sizes[-1], self.sizes[self.order[-1]]
 
     @cached_property
-    def sectors(self) -> int:
-        """Sectors of a GPU's memory from which a warp reads the first 128 bytes of the result."""
-        strides = [prod(self.sizes[d + 1 :]) for d in self.order]
-        offsets = [0]
-        for d, stride in zip(reversed(self.order), reversed(strides), strict=True):
-            left = -(-4 * WARP // (self.itemsize * len(offsets)))
-            offsets = [at * stride + offset for at in range(min(self.sizes[d], left)) for offset in offsets]
-        return len({offset * self.itemsize // SECTOR for offset in offsets})
-
-    @property
-    def is_scattered(self) -> bool:
-        """Whether neighbours in the result lie so far apart in the operand that a cache line is read several times."""
-        return self.sectors > SCATTERED
+    def divisors(self) -> tuple[int, ...]:
+        """By which sizes the split divides, behind the first part that moves: of all parts but the first of each."""
+        parts, source = self.permutation.parts, self.permutation.source
+        stored, shown = ([d for d in order if parts[d] != 1] for order in (range(len(parts)), self.permutation.order))
+        moved = next(d for d, other in zip(stored, shown, strict=True) if d != other)
+        whole = {sum(map(len, source[:axis])) for axis in range(len(source))}
+        return tuple(parts[d] for d in range(moved + 1, len(parts)) if d not in whole)
 
 
 def permute(array: jax.Array, permutation: Permutation, *, is_operand: bool = False) -> jax.Array:

@@ -1,0 +1,31 @@
+"""Costs of a permutation that a GPU fuses with what reads and writes it: which memory a warp reads, and by which tiles.
+
+A warp writes 128 bytes at once and reads sectors of 32. The first 128 bytes of the transpose of bytes [1000, 5] lie 5
+apart, in 20 sectors: most of what is read is read again for other rows. Those of bytes [5, 1000] lie in 5 runs of 26.
+"""
+
+from math import prod
+
+from ..plain.permute import PermuteCase
+
+__all__ = ["SECTOR", "WARP", "is_scattered", "is_tiled"]
+
+WARP = 32  # threads that load and store together
+SECTOR = 32  # bytes that memory reads at once
+MANY = 16  # sectors for a line of 128 bytes: of more a quarter of what is read is used
+TILE = 2**14  # elements of the largest tile of whole rows that XLA:GPU gives to Triton
+
+
+def is_scattered(case: PermuteCase) -> bool:
+    """Whether a warp reads many sectors for the first line of the result."""
+    offsets = [0]
+    for d in reversed(case.order):
+        left, stride = -(-4 * WARP // (case.itemsize * len(offsets))), prod(case.sizes[d + 1 :])
+        offsets = [at * stride + offset for at in range(min(case.sizes[d], left)) for offset in offsets]
+    return len({offset * case.itemsize // SECTOR for offset in offsets}) > MANY
+
+
+def is_tiled(case: PermuteCase) -> bool:
+    """Whether XLA:GPU tiles the transpose although it fuses the split with it: all are by powers of two, and fit."""
+    last, shown = case.sides
+    return last * min(shown, WARP) <= TILE and all(size.bit_count() == 1 for size in case.divisors)

@@ -10,6 +10,7 @@ concatenation of [1, 2, 3] and [1, 2, 3] copies two rows.
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from ..plain.moves import MoveCase
@@ -24,6 +25,7 @@ __all__ = ["VARIANTS"]
 OPERANDS = 32  # of a concatenation: of more, XLA takes long to compile
 VECTORS = 64  # bytes of a row that is copied by vectors
 BLOCK = 8  # elements of a side of the least block that XLA:CPU transposes on its own
+INTERLEAVED = {2, 4}  # runs of so many elements LLVM takes apart by shuffles
 
 
 def _repeat(case: MoveCase) -> Move | None:
@@ -70,8 +72,14 @@ def _permute_halves(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
 
 
 def _pays(case: PermuteCase) -> bool:
-    """Rows, or sides that are shorter than a block."""
-    return not case.is_operand and (case.has_rows or min(case.sides) < BLOCK)
+    """Rows; short sides beside long ones, which are loops that LLVM unrolls; and bfloat16, which moves as integers."""
+    if case.is_operand or case.has_rows or case.operand.dtype == jnp.bfloat16:
+        return not case.is_operand
+    last, shown = case.sides
+    if case.is_matrix:
+        return min(last, shown) < BLOCK
+    is_interleaved = case.order[-2] + 1 == len(case.order) and last in INTERLEAVED and shown >= BLOCK
+    return case.has_neighbours and not is_interleaved
 
 
 VARIANTS = (

@@ -107,6 +107,11 @@ def _permute(case: PermuteCase) -> Move | None:
     return partial(_permute_behind_barrier, case) if can else None
 
 
+def _has_far_sides(case: PermuteCase) -> bool:
+    """Blocks need two long loops: those of a matrix, or of sides that lie apart."""
+    return not case.is_operand and (case.is_matrix or not case.has_neighbours)
+
+
 def _permute_behind_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:
     split = lax.optimization_barrier(lax.reshape(array, case.sizes))
     return lax.reshape(lax.transpose(split, case.order), case.permutation.shape)
@@ -115,5 +120,5 @@ def _permute_behind_barrier(case: PermuteCase, _: None, array: jax.Array) -> jax
 VARIANTS = (
     Variant("unfused", "gather", "cpu", _read_rows, _is_cold),
     Variant("unfused", "move", "cpu", _cut, _has_short_rows),
-    Variant("unfused", "permute", "cpu", _permute, lambda case: not case.is_operand),
+    Variant("unfused", "permute", "cpu", _permute, _has_far_sides),
 )

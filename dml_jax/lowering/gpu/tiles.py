@@ -72,8 +72,7 @@ def _tile(case: PermuteCase) -> Tile | None:
 def _lanes(case: PermuteCase, long: int, tail: Sequence[int], is_written: bool) -> int:
     """How many elements of the long dimension a tile has: a word of them, or one; 0 if there is no such tile."""
     count, size, total = lanes(case.operand.dtype), case.sizes[long], prod(tail)
-    is_short = len(tail) == 1 and size < WARP  # threads of a warp that have such tiles read them far apart
-    if is_short or total * max(1, case.itemsize // 4) > LARGEST:
+    if total * max(1, case.itemsize // 4) > LARGEST:
         return 0
     # A thread writes whole stacks; where it chooses what, reading bytes of as many words takes longer.
     stacks = [total] if is_written else tail
@@ -86,6 +85,12 @@ def _lanes(case: PermuteCase, long: int, tail: Sequence[int], is_written: bool) 
 def _permute(case: PermuteCase) -> Move | None:
     tile = _tile(case) if case.devices == 1 else None
     return tile and as_bits(partial(_permute_tile, case, tile), is_float)
+
+
+def _pays(case: PermuteCase) -> bool:
+    """Whether a warp has the tiles of one row, or tiles of whole blocks."""
+    tile = _tile(case)
+    return tile is not None and (max(case.sides) >= WARP or len(tile.dims) > 2)
 
 
 def _permute_tile(case: PermuteCase, tile: Tile, _: None, array: jax.Array) -> jax.Array:
@@ -176,4 +181,4 @@ def _choose(parts: Sequence[jax.Array], axis: int) -> jax.Array:
     return chosen
 
 
-VARIANTS = (Variant("tiles", "permute", "cuda", _permute, lambda _: True),)
+VARIANTS = (Variant("tiles", "permute", "cuda", _permute, _pays),)

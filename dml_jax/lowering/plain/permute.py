@@ -159,6 +159,12 @@ class PermuteCase:
         return self.order in {(1, 0), (0, 2, 1)}
 
     @property
+    def has_neighbours(self) -> bool:
+        """Whether its `sides` lie next to each other, in the operand or in the result."""
+        last = len(self.order) - 1
+        return self.order[-1] == last - 1 or self.order[-2] == last
+
+    @property
     def sides(self) -> tuple[int, int]:
         """Elements that lie side by side in the operand, and in the result."""
         return self.sizes[-1], self.sizes[self.order[-1]]

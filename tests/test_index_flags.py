@@ -33,7 +33,7 @@ def test_deterministic_sums_have_one_result():
     np.add.at(found, ids, updates.astype(float))
     np.testing.assert_allclose(first, np.stack([found, found - x[:50]]), atol=1e-3)
     if jax.default_backend() != "cpu":
-        with dml_jax.use_form("runs"):
+        with dml_jax.use_form("sorted_segments"):
             assert_same_bits(np.stack(jax.jit(partial(sums, deterministic=False))(x[:50], updates)), first)
 
 

@@ -1,7 +1,6 @@
-"""Every form of a sum, a product and an extreme, on many distributions of indices, against exact numbers."""
+"""Every variant of a sum, a product and an extreme, on many distributions of indices, against exact numbers."""
 
 import itertools
-from collections import Counter
 from functools import partial
 from math import prod
 
@@ -15,9 +14,7 @@ from jax.sharding import PartitionSpec as P
 from reduction_cases import COMPLEX, HALF, REDUCTIONS, as_type, exact, small, unsigned
 
 import dml_jax
-from dml_jax.lowering.gpu import contention_probe as sample
-from dml_jax.lowering.gpu import heavy_hitters as hottest
-from dml_jax.lowering.gpu import sorted_segments as runs
+from dml_jax.lowering.plain import sorted_segments as segments
 
 pytestmark = pytest.mark.device
 
@@ -53,30 +50,11 @@ def flown_back(read, ids, cotangents):
     return [jax.vjp(lambda x: read(x, ids), jnp.zeros_like(c))[1](c)[0] for c in cotangents]
 
 
-MANY = 10**6
-MEETINGS = {
-    "uniform": (lambda rng: rng.integers(0, MANY, MANY), False),
-    "a permutation": (lambda rng: rng.permutation(MANY), False),
-    "all dropped": (lambda rng: np.full(MANY, MANY), False),
-    "multiples of 2**16 that are distinct": (lambda rng: np.arange(2000) * 2**16, False),
-    "one row": (lambda rng: np.full(MANY, 7), True),
-    "words of a text": (lambda rng: np.minimum(rng.zipf(1.3, MANY), MANY) - 1, True),
-    "every fiftieth": (lambda rng: np.where(np.arange(MANY) % 50 == 49, 3, np.arange(MANY)), True),
-    "the last hundredth": (lambda rng: np.where(np.arange(MANY) > MANY - MANY // 100, 3, np.arange(MANY)), True),
-}
-
-
-@pytest.mark.parametrize(("draw", "expected"), MEETINGS.values(), ids=MEETINGS)
-def test_a_sample_tells_whether_many_updates_meet(draw, expected):
-    rows = jnp.asarray(draw(np.random.default_rng(0)), np.int32)
-    assert bool(sample.many_meet(rows, 2**28 if rows.size < MANY else MANY)) == expected
-
-
 FORMS = [  # of what is read, with which promise; the forms of its gradient, and the widths of rows
-    (rows, {}, ("plain", "runs", "copies", "chunks", "pulled", "sampled"), (1, 3, 4, 64)),
+    (rows, {}, ("plain", "sorted_segments", "cache_chunks", "gather_side_sum"), (1, 3, 4, 64)),
     (rows, {"unique_indices": True}, ("plain", "inverse"), (1, 3, 4, 64)),
-    (elements, {}, ("plain", "parts", "copies"), (1, 3)),
-    (elements, {}, ("plain", "numbered"), (4, 7)),
+    (elements, {}, ("plain", "cache_chunks", "sorted_segments"), (1, 3)),
+    (elements, {}, ("plain", "cache_chunks"), (4, 7)),
 ]
 # By default, and by the number of the read: each with one type.
 FEW = {"float32": {1: (3, 64)}, "bfloat16": {0: (4,), 3: (7,)}, "complex64": {2: (1,)}}
@@ -99,20 +77,22 @@ def test_forms_of_gradients(dtype, exhaustive):
 
 
 @pytest.mark.parametrize("dtype", sampled(["float32", "bfloat16"], ["bfloat16"]))
-def test_runs_of_blocks_of_every_level(dtype):
+def test_segments_of_blocks_of_every_level(dtype):
     """The last one, of all blocks that are left, is unrolled if these are few, and otherwise a loop as the third is."""
-    rng, blocks = np.random.default_rng(16), (runs.FIRST_BLOCK, runs.SECOND_BLOCK, runs.LATER_BLOCK)
-    for left in (runs.UNROLLED - 3, runs.UNROLLED + 3):
+    rng, blocks = np.random.default_rng(16), (segments.FIRST_BLOCK, segments.SECOND_BLOCK, segments.LATER_BLOCK)
+    for left in (segments.UNROLLED - 3, segments.UNROLLED + 3):
         count = prod(blocks) * left - 7
         cotangent, every = small(rng, jnp.dtype(dtype), (count, 2)), distributions(count)
-        program = programs(("plain", "runs"), partial(flown_back, rows), every[0], [cotangent])[1]
+        program = programs(("plain", "sorted_segments"), partial(flown_back, rows), every[0], [cotangent])[1]
         for ids in every:
             expected = np.zeros((count, 2))
             np.add.at(expected, ids, exact(cotangent))
             assert_same_bits(program(ids, [cotangent])[0], as_type(expected, jnp.dtype(dtype)))
 
 
-SUMMED = list(itertools.product(("bfloat16", "float16", "float8_e4m3fn"), ("chunks", "pulled"), ("clip", "fill")))
+SUMMED = list(
+    itertools.product(("bfloat16", "float16", "float8_e4m3fn"), ("cache_chunks", "gather_side_sum"), ("clip", "fill"))
+)
 
 
 @pytest.mark.parametrize("case", sampled(SUMMED, [SUMMED[0], SUMMED[3], SUMMED[4]]), ids=str)
@@ -142,42 +122,30 @@ def test_sums_of_many_turns_are_rounded_once(case):
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", sampled(["float32", "bfloat16"], ["bfloat16"]))
 @pytest.mark.parametrize("mode", ["clip", "fill"])
-@pytest.mark.parametrize("form", ["numbered", "hottest"])
-def test_an_element_that_many_neighbours_meet(form, mode, dtype):
-    """Along the last axis `numbered` gives it several places, `hottest` a sum; what is dropped may be met often."""
-    dtype, rng, shape = jnp.dtype(dtype), np.random.default_rng(13), (6, 70)
-    cotangent, table = small(rng, dtype, shape), jnp.zeros((6, 30), dtype)
-    read = partial(dml_jax.gather_elements, axis=1, mode=mode)
-    back = lambda at, c: jax.vjp(lambda x: read(x, at), table)[1](c)[0]  # noqa: E731
-    zipf = (rng.zipf(1.3, shape) - 1) % 33
-    program = programs(("plain", form), back, zipf.astype(np.int32), cotangent)[1]
-    uniform, in_turn = rng.integers(0, 30, shape), np.arange(420).reshape(shape) % 30
-    one_each = np.repeat(zipf[:, :1], 70, 1)
-    for at in (zipf, uniform, in_turn, np.full(shape, 29), np.full(shape, 30), one_each):
-        kept, expected = (at < 30) | (mode == "clip"), np.zeros(table.shape)
-        np.add.at(expected, (np.nonzero(kept)[0], np.minimum(at, 29)[kept]), exact(cotangent)[kept])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_elements_in_several_chunks(axis, mode, dtype):
+    """Chunks end within the table, and the last one begins within the one before."""
+    dtype, rng, table = jnp.dtype(dtype), np.random.default_rng(13), (70, 61, 90)
+    shape = tuple(50 if d == axis else n for d, n in enumerate(table))
+    cotangent, n = small(rng, dtype, shape), table[axis]
+    read = partial(dml_jax.gather_elements, axis=axis, mode=mode)
+    back = lambda at, c: jax.vjp(lambda x: read(x, at), jnp.zeros(table, dtype))[1](c)[0]  # noqa: E731
+    zipf = (rng.zipf(1.3, shape) - 1) % (n + 3)
+    program = programs(("plain", "cache_chunks"), back, zipf.astype(np.int32), cotangent)[1]
+    for at in (zipf, rng.integers(0, n, shape), np.full(shape, n - 1), np.full(shape, n)):
+        kept, expected, where = (at < n) | (mode == "clip"), np.zeros(table), [*np.indices(shape)]
+        where[axis] = np.minimum(at, n - 1)
+        np.add.at(expected, tuple(each[kept] for each in where), exact(cotangent)[kept])
         assert_same_bits(program(at.astype(np.int32), cotangent), as_type(expected, dtype))
 
 
-@pytest.mark.parametrize("highest", [3, 10, 1000])
-def test_what_samples_of_rows_have_most_often(highest):
-    """Of several that they have equally often, the first ones."""
-    samples, count = np.random.default_rng(15).integers(0, highest, (20, hottest.SAMPLE), np.int32), highest - 1
-    often, times = hottest.met_most_often(jnp.asarray(samples), count)
-    for drawn, found, most in zip(samples.tolist(), np.asarray(often).tolist(), times, strict=True):
-        counts = Counter(number for number in drawn if number < count)  # in the order of the sample
-        expected = [number for number, n in counts.most_common(hottest.APART) if n > 1]
-        assert found == expected + [count] * (hottest.APART - len(expected))
-        assert most == max(counts.values())
-
-
 @pytest.mark.thinned(2)
-@pytest.mark.parametrize("form", ["chunks", "pulled", "numbered", "sampled", "hottest"])
-def test_loops_and_branches_inside_of_a_shard_map(form):
+@pytest.mark.parametrize("of_elements", [False, True])
+@pytest.mark.parametrize("form", ON_CPUS)
+def test_loops_inside_of_a_shard_map(form, of_elements):
     """They need values that are typed alike: as different on every device, zeros that are added to included."""
     mesh = jax.make_mesh((1,), ("x",), (AxisType.Auto,), devices=jax.devices()[:1])
     ids, updates = np.arange(70, dtype=np.int32) % 7, np.ones((70, 70), jnp.bfloat16)
-    of_elements = form in ("numbered", "hottest")
     read = rows if not of_elements else lambda x, ids: dml_jax.gather_elements(x, jnp.tile(ids, (70, 1)), 1)
     back = jax.shard_map(lambda i, u: flown_back(read, i, [u])[0], mesh=mesh, in_specs=P("x"), out_specs=P("x"))
     found = programs(("plain", form), back, ids, updates)[1](ids, updates)
@@ -185,9 +153,8 @@ def test_loops_and_branches_inside_of_a_shard_map(form):
     assert_same_bits(found, np.broadcast_to(expected if of_elements else expected[:, None], (70, 70)))
 
 
-@pytest.mark.parametrize("form", sampled(["chunks", "pulled"], ["chunks"]))
+@pytest.mark.parametrize("form", ON_CPUS)
 def test_one_update_that_goes_elsewhere_is_not_lost(form):
-    """Where all go to one row they are added up by columns."""
     updates = np.random.default_rng(14).normal(size=(300, 64)).astype(jnp.bfloat16)
     read = lambda x, ids: dml_jax.gather(x, ids, 0)  # noqa: E731
     back = lambda ids, u: flown_back(read, ids, [u])[0][:40]  # noqa: E731
@@ -208,9 +175,12 @@ def test_forms_of_every_reduction(case):
     """Of floats signs alone, so that a product of any length is exact."""
     dtype, reduction = case
     dtype, rng, every = jnp.dtype(dtype), np.random.default_rng(8), distributions()
-    fast, signs = "wide" if dtype.kind in "iu" else "runs", [1, -1, 1j, -1j] if dtype.kind == "c" else [1, -1]
+    fast, signs = (
+        "int32_atomics" if dtype.kind in "iu" else "sorted_segments",
+        [1, -1, 1j, -1j] if dtype.kind == "c" else [1, -1],
+    )
     width, ufunc = UFUNCS[reduction]
-    kind = small if fast == "wide" else lambda _, dtype, shape: rng.choice(signs, shape).astype(dtype)
+    kind = small if fast == "int32_atomics" else lambda _, dtype, shape: rng.choice(signs, shape).astype(dtype)
     x, updates = kind(rng, dtype, (2, COUNT, width))
 
     def function(ids, x, updates):

@@ -59,7 +59,7 @@ def test_every_type_against_exact_numbers(dtype, exhaustive):
             assert (abs(exact(actual) - found) <= bound.astype(float)).all()
 
 
-@pytest.mark.parametrize("form", ["plain", "runs", "copies", "chunks", "pulled"])
+@pytest.mark.parametrize("form", ["plain", "sorted_segments", "cache_chunks", "gather_side_sum"])
 def test_a_long_sum_of_narrow_floats_is_rounded_once(form):
     """One by one in bfloat16 they would stop at 256."""
     ones, zero = np.ones(3000, jnp.bfloat16), np.zeros(1, jnp.bfloat16)
@@ -86,8 +86,11 @@ def test_every_gather_adds_narrow_floats_in_float32():
         np.testing.assert_array_equal(gradient, np.array([[3008, 0]] * 2, jnp.bfloat16), name)
 
 
-COMBINED = [(dtype, form) for dtype in FLOATS for form in ("plain", "runs")[: 2 if dtype in FLOATS[:3] else 1]]
-COMBINED_SAMPLE = [("float32", "plain"), ("bfloat16", "plain"), ("bfloat16", "runs"), ("float8_e5m2", "plain")]
+COMBINED = [*itertools.product(FLOATS, ["plain"]), *itertools.product(FLOATS[:3], ["sorted_segments"])]
+COMBINED_SAMPLE = [
+    *itertools.product(("float32", "bfloat16", "float8_e5m2"), ["plain"]),
+    ("bfloat16", "sorted_segments"),
+]
 
 
 @pytest.mark.thinned(2)
@@ -157,7 +160,7 @@ def test_without_jit_and_with_numpy_arrays(exhaustive):
     every = (("mul", [9, 16]), ("min", [3, 4]), ("add", [6, 8]))
     with jax.disable_jit():
         for reduction, expected in every if exhaustive else every[:1]:  # which does most
-            with dml_jax.use_form("runs"):
+            with dml_jax.use_form("sorted_segments"):
                 found = dml_jax.scatter_nd(x, at, x[1:], reduction=reduction)
             assert_same_bits(found, np.float32([[1, 2], expected]))
             jax.grad(lambda x, r=reduction: dml_jax.scatter_nd(x, at, x[1:], reduction=r).sum())(x)

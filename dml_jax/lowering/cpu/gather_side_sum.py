@@ -1,12 +1,12 @@
 """Sums of few updates per row of a large table on CPUs, without a wide table: each row reads its own first updates.
 
 XLA fuses these reads, their sum and its rounding into one loop over the result, which has all cores. Of a row with more
-updates the others are added up before, in a small table with a place for each such row. In turns of two reads:
+updates the others are added up before, in a small table with a place for each such row. With two reads:
 
     row 7 = updates 9 and 4 + place 0; row 8 = update 2; row 9 = updates 3 and 0 + place 1
 
-Who reads what is found without a sort: every update writes its number into its row, and who finds it there is read in
-this turn; the others write again in the next one. XLA:CPU writes one update after the other, so the last one is found.
+Who reads what is found without a sort: every update writes its number into its row, and who finds it there is read
+first; the others write again. XLA:CPU writes one update after the other, so the last one is found.
 """
 
 from typing import Any
@@ -18,21 +18,19 @@ from jax import lax
 from jax.custom_batching import sequential_vmap
 
 from ..plain.scatter_reduce import ScatterReduceCase
-from ..primitive import Move, varying_alike
+from ..primitive import Move
 from ..select import Variant
-from .cache_chunks_sum import as_image, widen
+from .cache_chunks_sum import add_chunks, as_image, widen
 
 __all__ = ["VARIANTS"]
 
 READS = 4  # a row with more is rare where there are about as many updates as rows
-TURN = 64  # updates that are added to the small table at once
 LINE = 64  # bytes that a cache reads at once: of shorter rows, to find who reads what takes longer than to read
 
 
 def _add(case: ScatterReduceCase) -> Move | None:
     rows = case.rows
 
-    # A loop over batches at once would go on for all until the last one is done.
     @sequential_vmap
     def add(indices: jax.Array, updates: jax.Array) -> jax.Array:
         return rows.unfold(_add_rows(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, case.wide))
@@ -70,7 +68,8 @@ def _add_rows(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax
         is_left &= read(sources[-1]) != number
     is_first = is_left & (read(write(is_left, number)) == number)
     places = write(is_first, jnp.cumsum(is_first.astype(jnp.int32)) - 1)
-    others = _sum_others(updates, is_left, read(places), wide)
+    room = max(1, rows.shape[0] // (READS + 1))  # as many rows have more updates, at most
+    others = add_chunks(jnp.where(is_left, read(places), np.int32(room)), updates, room, wide)
     *sources, places = lax.optimization_barrier((*sources, places))  # else they are found anew for every element
     total = _read_rows(others, places, wide)
     for source in reversed(sources):
@@ -82,31 +81,6 @@ def _read_rows(table: jax.Array, at: jax.Array, wide: Any) -> jax.Array:
     """Rows of the table; zeros for -1."""
     rows = table.at[jnp.maximum(at, 0)].get(mode="promise_in_bounds")  # "clip" is 2 times as slow
     return jnp.where(at[:, None] < 0, jnp.zeros((), wide), widen(rows, wide))
-
-
-def _sum_others(updates: jax.Array, is_other: jax.Array, places: jax.Array, wide: Any) -> jax.Array:
-    """The sums of some updates, by place, in as many turns of a loop as there are such updates."""
-    number, width = updates.shape
-    count, room = max(1, number // (READS + 1)), number + TURN
-    rank = jnp.cumsum(is_other.astype(jnp.int32))
-    at = jnp.where(is_other, rank - 1, np.int32(room))
-
-    def listed(values: jax.Array, fill: int) -> jax.Array:
-        return jnp.full(room, np.int32(fill)).at[at].set(values, mode="drop", unique_indices=True)
-
-    sources, targets = listed(lax.iota(jnp.int32, number), 0), listed(places, count)
-
-    def goes_on(state: tuple[jax.Array, jax.Array]) -> jax.Array:
-        return state[0] < rank[-1]
-
-    def add_turn(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        start, now = lax.optimization_barrier((state[0], updates))
-        source, target = (lax.dynamic_slice_in_dim(array, start, TURN) for array in (sources, targets))
-        read = widen(as_image(now).at[source].get(mode="promise_in_bounds"), wide)
-        return start + TURN, state[1].at[target].add(read, mode="drop")
-
-    start = varying_alike(jnp.zeros((), jnp.int32), jnp.zeros((count, width), wide), updates, rank)[:2]
-    return lax.while_loop(goes_on, add_turn, start)[1]
 
 
 VARIANTS = (Variant("gather_side_sum", "scatter_reduce", "cpu", _add, _pays),)

@@ -325,6 +325,18 @@ def test_products_with_0_make_no_nan(dtype, monkeypatch):
     assert np.isnan(np.asarray(expected)).any()
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fn"])
+@pytest.mark.parametrize("form", ["matrix_products", "row_by_row"])
+def test_loops_write_narrow_floats_as_bits(form, dtype, monkeypatch):
+    """XLA:CPU would copy the whole result to a wider one, and back, in each step."""
+    monkeypatch.setattr(cache_chunks, "CHUNK", 2**11)
+    with use_form(form):
+        lowered = jax.jit(partial(cumulative_summation, axis=1)).lower(jax.ShapeDtypeStruct((60, 100), dtype))
+    writes = re.findall(r"stablehlo\.dynamic_update_slice.*", lowered.as_text())
+    assert [write for write in writes if "ui" in write]
+    assert not [write for write in writes if "f8" in write or "bf16" in write]
+
+
 @pytest.mark.parametrize("form", ["matrix_products", "row_by_row"])
 def test_derivatives_of_every_form_of_a_sum(form):
     x, w = np.random.default_rng(9).uniform(-1, 1, (2, 3, 70)).astype(np.float32)

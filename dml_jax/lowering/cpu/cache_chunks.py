@@ -19,9 +19,10 @@ from jax import lax
 from ..plain.along import Along, AlongCase, Part
 from ..primitive import Move, varying_alike
 from ..select import Variant
+from ..values.bits import as_unsigned, from_unsigned, is_float8
 from .cache_chunks_sum import as_image, from_image, widen
 
-__all__ = ["VARIANTS", "cut_dimension", "map_chunks", "widened_slice"]
+__all__ = ["VARIANTS", "cut_dimension", "is_converted", "map_chunks", "to_image", "to_numbers", "widened_slice"]
 
 CHUNK = 2**21  # bytes of wide numbers: a part of the L2 cache
 FRESH = 2**25  # bytes of an array that the C library takes fresh from the system each time; smaller ones it keeps
@@ -47,32 +48,32 @@ def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:
 
     like = jax.eval_shape(compute, jax.ShapeDtypeStruct((*[1] * cut, size, *inner), wide))
 
-    def zeros(one: Any) -> jax.Array:
-        length = n if one.shape[cut] == size else -(-n // size)
-        return as_image(jnp.zeros((*outer, length, *one.shape[cut + 1 :]), one.dtype))
+    def zeros(of_chunk: Any) -> jax.Array:
+        length = n if of_chunk.shape[cut] == size else -(-n // size)
+        return to_image(jnp.zeros((*outer, length, *of_chunk.shape[cut + 1 :]), of_chunk.dtype))
 
-    def write(one: Any, made: jax.Array, found: jax.Array, starts: Sequence[Any]) -> jax.Array:
-        number = starts[cut] if one.shape[cut] == size else starts[cut] // size
-        return lax.dynamic_update_slice(made, as_image(found), [*starts[:cut], number, *starts[cut + 1 :]])
+    def write(starts: Sequence[Any], of_chunk: Any, results: jax.Array, result: jax.Array) -> jax.Array:
+        number = starts[cut] if of_chunk.shape[cut] == size else starts[cut] // size
+        return lax.dynamic_update_slice(results, to_image(result), [*starts[:cut], number, *starts[cut + 1 :]])
 
-    def fill(made: Any, first: int, size: int, count: int) -> Any:
+    def fill(results: Any, first: int, size: int, count: int) -> Any:
         """The chunks of a size from `first` on, as many along the dimension that is cut."""
 
         def step(turn: jax.Array, carried: Any) -> Any:
-            array, made = carried
+            array, results = carried
             # XLA:CPU moves a conversion out of a loop, as no iteration changes its result.
             turn, now = lax.optimization_barrier((turn, array))
             *before, number = jnp.unravel_index(turn, (*outer, count))
             starts = [*before, first + number * size, *[jnp.zeros_like(turn)] * len(inner)]
-            found = part(widened_slice(now, starts, (*[1] * cut, size, *inner), wide), starts)
-            return array, jax.tree.map(lambda *each: write(*each, starts), like, made, found)
+            result = part(widened_slice(now, starts, (*[1] * cut, size, *inner), wide), starts)
+            return array, jax.tree.map(partial(write, starts), like, results, result)
 
-        return lax.fori_loop(0, prod(outer) * count, step, (array, made))[1]
+        return lax.fori_loop(0, prod(outer) * count, step, (array, results))[1]
 
     _, images = varying_alike(array, jax.tree.map(zeros, like))
     images = fill(images, 0, size, n // size)
     images = fill(images, n - last, last, 1) if last else images
-    return jax.tree.map(lambda one, image: from_image(image, one.dtype), like, images)
+    return jax.tree.map(lambda of_chunk, image: to_numbers(image, of_chunk.dtype), like, images)
 
 
 def cut_dimension(sizes: Sequence[int], wide: Any) -> int:
@@ -84,10 +85,20 @@ def cut_dimension(sizes: Sequence[int], wide: Any) -> int:
     return next((d for d in range(len(sizes)) if prod(sizes[d + 1 :]) * itemsize <= CHUNK), 0)
 
 
+def to_image(numbers: jax.Array) -> jax.Array:
+    """The bits of bfloat16 and float8, other numbers as they are: XLA:CPU writes into wider copies of whole arrays."""
+    return as_unsigned(numbers) if is_float8(numbers.dtype) else as_image(numbers)
+
+
+def to_numbers(image: jax.Array, dtype: Any) -> jax.Array:
+    """Undoes `to_image` for numbers of a type."""
+    return from_unsigned(image, dtype) if is_float8(dtype) else from_image(image, dtype)
+
+
 def widened_slice(array: jax.Array, starts: Sequence[Any], sizes: Sequence[int], wide: Any) -> jax.Array:
     """Numbers of an array in a wide type."""
-    image = lax.dynamic_slice(as_image(array), starts, sizes)
-    return (widen(image, wide) if array.dtype == jnp.bfloat16 else image).astype(wide)
+    image = lax.dynamic_slice(to_image(array), starts, sizes)
+    return (widen(image, wide) if array.dtype == jnp.bfloat16 else to_numbers(image, array.dtype)).astype(wide)
 
 
 def _run(case: AlongCase) -> Move | None:
@@ -108,8 +119,19 @@ def _pays(case: AlongCase) -> bool:
     along, cut = case.along, cut_dimension(case.input.shape, case.along.wide)
     if any(axis < cut or (axis == cut and case.side_by_side > MOST_SIDE_BY_SIDE) for axis in case.axes):
         return False
-    is_narrow = case.is_converted or (along.is_stored and case.input.dtype != along.wide)
-    return _has_vectors(case) if along.is_place else is_narrow and case.wide_bytes >= FRESH
+    if along.kind == "place":
+        return _has_vectors(case)
+    is_written = is_converted(case) or (along.kind in ("product", "exponential") and case.input.dtype != along.wide)
+    return is_written and case.wide_bytes >= FRESH
+
+
+def is_converted(case: AlongCase) -> bool:
+    """Whether floats have another exponent than those as which they are computed.
+
+    A bfloat16 is the upper half of a float32, so that XLA:CPU has vectors for sums and extremes of it as it lies.
+    """
+    dtype, wide = case.input.dtype, case.along.wide
+    return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).nexp != jnp.finfo(wide).nexp
 
 
 def _has_vectors(case: AlongCase) -> bool:

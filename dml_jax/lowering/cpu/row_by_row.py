@@ -15,11 +15,11 @@ from ..plain.along import Along, AlongCase
 from ..plain.cumulative import CumulativeCase
 from ..primitive import Move
 from ..select import Variant
-from .cache_chunks import FRESH, widened_slice
+from .cache_chunks import FRESH, is_converted, to_image, to_numbers, widened_slice
 
 __all__ = ["VARIANTS"]
 
-LINE = 64  # bytes that a cache reads together: a step with fewer numbers side by side reads lines for few of them
+LINE = 64  # numbers side by side that fill cache lines, of any type: a step with fewer reads lines for few numbers
 ROW = 1024  # numbers side by side: of fewer, the chunks that a cache keeps have rows enough
 
 
@@ -32,13 +32,14 @@ def _scan(case: CumulativeCase) -> Move | None:
 
 
 def _scan_rows(case: CumulativeCase, _: None, x: jax.Array) -> jax.Array:
-    def step(total: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
-        total = case.kind.combine(total, row.astype(case.wide))
-        return total, total.astype(x.dtype)
+    def step(total: jax.Array, image: jax.Array) -> tuple[jax.Array, jax.Array]:
+        total = case.kind.combine(total, to_numbers(image, x.dtype).astype(case.wide))
+        return total, to_image(total.astype(x.dtype))
 
-    rows = jnp.moveaxis(x, case.axis, 0)
-    _, sums = lax.scan(step, jnp.full_like(rows[0], case.kind.start, case.wide), rows, reverse=case.reverse)
-    return case.shifted(jnp.moveaxis(sums, 0, case.axis))
+    rows = jnp.moveaxis(to_image(x), case.axis, 0)
+    start = jnp.full_like(rows[0], case.kind.start, case.wide)
+    images = lax.scan(step, start, rows, reverse=case.reverse)[1]
+    return case.shifted(to_numbers(jnp.moveaxis(images, 0, case.axis), x.dtype))
 
 
 # Reductions along one axis.
@@ -55,7 +56,7 @@ def _fold_rows(along: Along, axis: int, _: None, x: jax.Array) -> jax.Array:
     assert join
 
     def row(array: jax.Array, at: Any) -> Any:
-        starts = [jnp.asarray(at if d == axis else 0, jnp.int32) for d in range(x.ndim)]
+        starts = [jnp.asarray(at) if d == axis else jnp.zeros_like(at) for d in range(x.ndim)]
         return along.part(widened_slice(array, starts, sizes, along.wide), starts)
 
     def step(turn: Any, carried: Any) -> Any:
@@ -70,8 +71,8 @@ def _widens_rows(case: AlongCase) -> bool:
     """Rows that the plain meaning would write widened, or read twice; float8 takes longer to widen than to write."""
     if case.side_by_side < ROW:
         return False
-    is_written = case.is_converted and (case.input.dtype.itemsize > 1 or case.wide_bytes >= FRESH)
-    return is_written or (case.along.is_twofold and case.input.dtype == case.along.wide)
+    is_written = is_converted(case) and (case.input.dtype.itemsize > 1 or case.wide_bytes >= FRESH)
+    return is_written or (case.along.kind == "extreme" and case.input.dtype == case.along.wide)
 
 
 VARIANTS = (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ __all__ = ["Along", "AlongCase", "Part", "compute", "reduced"]
 
 # Wide numbers, and where they start along each dimension, to a tree of arrays of as many dimensions.
 Part = Callable[[jax.Array, Sequence[Any]], Any]
+Kind = Literal["sum", "product", "exponential", "extreme", "place", "each"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Along:
     """An operation along axes.
 
     Args:
+      kind: what is made of all numbers along the axes; "each" is a number for each of them.
       axes: each once, from 0 on.
       wide: the type in which numbers are computed.
       result: shape and type of the result.
@@ -33,12 +35,9 @@ class Along:
       part: the same of a part of the array; its results have the size of the part or 1 along a dimension.
       join: of what the parts make, put side by side; None for an operation that needs all numbers along the axes.
       combine: what two parts of one number along the axes make, to what both make; None if they must lie side by side.
-      is_place: whether it compares pairs of a number and its place.
-      is_stored: whether XLA:CPU writes to memory first what it reduces, also of bfloat16: it has vectors for sums and
-        extremes of those, and none for products.
-      is_twofold: whether XLA:CPU goes over the numbers twice.
     """
 
+    kind: Kind
     axes: Sequence[int]
     wide: Any
     result: Any
@@ -46,9 +45,6 @@ class Along:
     part: Part
     join: Callable[[Any], jax.Array] | None
     combine: Callable[[Any, Any], Any] | None = None
-    is_place: bool = False
-    is_stored: bool = False
-    is_twofold: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ class AlongCase:
 
     @cached_property
     def wide_bytes(self) -> int:
-        """Of the numbers in the type in which they are computed, of 32 bits or more: as many as numbers of each."""
+        """Of the numbers in the type in which they are computed, or of float32 if that is narrower."""
         return prod(self.input.shape) * max(4, jnp.dtype(self.along.wide).itemsize)
 
     @cached_property
@@ -95,16 +91,6 @@ class AlongCase:
     def side_by_side(self) -> int:
         """Numbers that lie between neighbours along the first of these axes."""
         return prod(self.input.shape[self.axes[0] + 1 :]) if self.axes else 0
-
-    @cached_property
-    def is_converted(self) -> bool:
-        """Whether floats have another exponent than the type in which they are computed.
-
-        A bfloat16 is the upper half of a float32: a shift makes one of the other, which costs next to nothing.
-        """
-        if not jnp.issubdtype(self.input.dtype, jnp.floating):
-            return False
-        return jnp.finfo(self.input.dtype).nexp != jnp.finfo(self.along.wide).nexp
 
 
 def compute(along: Along, x: jax.Array, back: Back | None = None) -> jax.Array:

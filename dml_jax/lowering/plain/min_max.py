@@ -28,20 +28,20 @@ def extreme(x: jax.Array, axes: Axes, end: End) -> jax.Array:
     """The greatest or the least number, in its own type: a NaN if there is one."""
     choose, dtype, wide = _CHOOSE[end], x.dtype, wide_type(x.dtype)
 
-    def found(x: jax.Array) -> jax.Array:
+    def of_all(x: jax.Array) -> jax.Array:
         of = x if dtype.itemsize > 1 else widen_apart(x, computed_type(dtype))
         return narrow_apart(choose(of, axes, keepdims=True), dtype)
 
     if not jnp.issubdtype(dtype, jnp.floating):
-        return found(x)
+        return of_all(x)
 
-    def found_on_a_cpu(x: jax.Array) -> jax.Array:
+    def of_all_on_a_cpu(x: jax.Array) -> jax.Array:
         numbers = x.astype(wide)
         of = x if dtype == jnp.bfloat16 else numbers  # XLA:CPU has vectors of it; others are widened once for both
         return _or_nan(choose(of, axes, keepdims=True), _squares(numbers, axes)).astype(dtype)
 
     def whole(x: jax.Array) -> jax.Array:
-        return by_platform(x, cpu=found_on_a_cpu, default=found)  # as XLA:CPU loses NaNs
+        return by_platform(x, cpu=of_all_on_a_cpu, default=of_all)  # as XLA:CPU loses NaNs
 
     def part(numbers: jax.Array, _: Sequence[int]) -> tuple[jax.Array, jax.Array]:
         return choose(numbers, axes, keepdims=True), _squares(numbers, axes)
@@ -50,10 +50,10 @@ def extreme(x: jax.Array, axes: Axes, end: End) -> jax.Array:
         values, squares = parts
         return _or_nan(choose(values, axes, keepdims=True), jnp.sum(squares, axes, keepdims=True)).astype(dtype)
 
-    def combine(one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        return (lax.max if end == "greatest" else lax.min)(one[0], other[0]), one[1] + other[1]
+    def combine(left: Sequence[jax.Array], right: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        return (lax.max if end == "greatest" else lax.min)(left[0], right[0]), left[1] + right[1]
 
-    return compute(Along(axes, wide, reduced(x, axes, dtype), whole, part, join, combine, is_twofold=True), x)
+    return compute(Along("extreme", axes, wide, reduced(x, axes, dtype), whole, part, join, combine), x)
 
 
 def _squares(x: jax.Array, axes: Axes) -> jax.Array:
@@ -61,8 +61,8 @@ def _squares(x: jax.Array, axes: Axes) -> jax.Array:
     return jnp.sum(x * x, axes, keepdims=True)
 
 
-def _or_nan(found: jax.Array, squares: jax.Array) -> jax.Array:
-    return jnp.where(jnp.isnan(squares), np.asarray(np.nan, found.dtype), found)
+def _or_nan(values: jax.Array, squares: jax.Array) -> jax.Array:
+    return jnp.where(jnp.isnan(squares), np.asarray(np.nan, values.dtype), values)
 
 
 def place_of_extreme(x: jax.Array, axis: int, end: End) -> jax.Array:
@@ -78,7 +78,7 @@ def place_of_extreme(x: jax.Array, axis: int, end: End) -> jax.Array:
     def join(parts: tuple[jax.Array, jax.Array]) -> jax.Array:
         return _compete(*parts, axis, end)
 
-    along = Along((axis,), wide, reduced(x, (axis,), np.uint32), whole, part, join, is_place=True)
+    along = Along("place", (axis,), wide, reduced(x, (axis,), np.uint32), whole, part, join)
     return compute(along, lax.stop_gradient(x))
 
 
@@ -92,7 +92,7 @@ def _comparable(dtype: Any) -> Any:
 def _number(x: jax.Array, axis: int, start: Any, end: End) -> tuple[jax.Array, jax.Array]:
     """Extremes, and where each lies: the least number of those that are as extreme, negative ones for NaNs.
 
-    XLA:CPU vectorises the least of floats, and of no integers.
+    The numbers are floats, whose extremes are found with vectors more often than those of integers.
     """
     n, number = x.shape[axis], lax.broadcasted_iota(np.float32, x.shape, axis)
     value = _CHOOSE[end](x, axis, keepdims=True)
@@ -111,12 +111,12 @@ def _compete(values: jax.Array, places: jax.Array, axis: int, end: End) -> jax.A
     is_float = jnp.issubdtype(dtype, jnp.floating)
     limits = (-np.inf, np.inf) if is_float else (jnp.iinfo(dtype).min, jnp.iinfo(dtype).max)
 
-    def better(one: Sequence[jax.Array], other: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
-        (a, i), (b, j) = one, other
+    def better(left: Sequence[jax.Array], right: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
+        (a, i), (b, j) = left, right
         wins = beats(a, b) | (a != a) & (b == b)
         ties = (a == b) | (a != a) & (b != b)
-        is_one = wins | ties & (i < j)
-        return jnp.where(is_one, a, b), jnp.where(is_one, i, j)
+        is_left = wins | ties & (i < j)
+        return jnp.where(is_left, a, b), jnp.where(is_left, i, j)
 
     worst = np.asarray(limits[0 if end == "greatest" else 1], dtype), np.uint32(2**32 - 1)
     return jnp.expand_dims(lax.reduce((values, places), worst, better, (axis,))[1], axis)

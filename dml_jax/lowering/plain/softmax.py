@@ -28,4 +28,4 @@ def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes
         return function(numbers).astype(dtype)
 
     (result,) = shapes_of(x)
-    return compute(Along([axis % x.ndim for axis in axes], wide, result, whole, part, join=None), x)
+    return compute(Along("each", [axis % x.ndim for axis in axes], wide, result, whole, part, join=None), x)

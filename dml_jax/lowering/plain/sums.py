@@ -10,7 +10,7 @@ from jax import lax
 
 from ..primitive import transpose_of
 from ..values.accumulation_types import computed_type, narrow_apart, widen_apart
-from .along import Along, compute, reduced
+from .along import Along, Kind, compute, reduced
 
 __all__ = ["total"]
 
@@ -72,7 +72,11 @@ _TOTALS: Mapping[str, _Total] = {
     "sum": _Total(),
     "sum_square": _Total(of=jnp.square),
 }
-_COMBINE_TWO = {_sum: lax.add, _product: lax.mul}
+_KINDS: Mapping[Any, tuple[Kind, Any]] = {
+    _sum: ("sum", lax.add),
+    _product: ("product", lax.mul),
+    _log_sum_exp: ("exponential", None),
+}
 
 
 def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
@@ -96,7 +100,7 @@ def total(x: jax.Array, axes: Axes, function: str) -> jax.Array:
     def join(parts: jax.Array) -> jax.Array:
         return finish(combine(parts, axes), count).astype(dtype)
 
-    two, sizes = _COMBINE_TWO.get(combine), reduced(x, axes, dtype)
-    along = Along(axes, wide, sizes, whole, part, join, two, is_stored=combine is not _sum)
+    kind, combine_two = _KINDS[combine]
+    along = Along(kind, axes, wide, reduced(x, axes, dtype), whole, part, join, combine_two)
     is_linear = function in ("average", "sum") and jnp.issubdtype(dtype, jnp.floating)
     return compute(along, x, transpose_of(lambda _, x: whole(x)) if is_linear else None)

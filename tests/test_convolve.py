@@ -12,7 +12,7 @@ import pytest
 from checks import sampled
 
 import dml_jax
-from dml_jax.lowering.cpu import matrix_products
+from dml_jax.lowering.cpu import im2col
 from dml_jax.lowering.plain.convolution import convolve
 from dml_jax.lowering.plain.windows import Windows
 from dml_jax.lowering.select import watch_choices
@@ -86,7 +86,7 @@ def test_every_variant_makes_the_sums(which):
 @pytest.mark.parametrize("is_large", [False, True])
 def test_a_product_for_each_example_or_one_for_all(is_large, monkeypatch):
     """The same sums; one for all is transposed, before or after."""
-    monkeypatch.setattr(matrix_products, "_is_large", lambda *_: is_large)
+    monkeypatch.setattr(im2col, "_is_large", lambda *_: is_large)
     for kernel, groups in ((1, 1), (1, 2), (3, 1), (3, 4)):
         x, w, windows, _ = one = case(2, kernel, 2, 1, (1, 0), groups, made=8, batch=3)
         with dml_jax.use_form("matrix_products"):

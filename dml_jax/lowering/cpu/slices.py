@@ -37,19 +37,16 @@ REGISTERS = 25  # sums of so many vectors, of one phase, stay in the 32 register
 
 
 def _convolve(case: ConvolutionCase) -> Move | None:
-    groups, channels = case.call.groups, case.call.x.shape[1]
-    if case.devices > 1 or groups == 1:
+    if case.devices > 1 or case.call.groups == 1:
         return None
-    if groups == channels:
+    if case.is_depthwise:
         return case.move(partial(_scale_slices, case)) if case.kernel <= MOST_COMPILED else None
-    return case.move(partial(_split_groups, case)) if groups <= MOST_CONVOLUTIONS else None
+    return case.move(partial(_split_groups, case)) if case.call.groups <= MOST_CONVOLUTIONS else None
 
 
 def _convolution_pays(case: ConvolutionCase) -> bool:
     """XLA:CPU convolves groups element by element. The gradient of a depthwise input is a sum of padded slices."""
-    if case.call.groups == case.call.x.shape[1]:
-        return case.kernel > 1 and case.gives != "input"
-    return case.kernel > 1 and case.column_bytes > KEPT
+    return case.kernel > 1 and (case.gives != "input" if case.is_depthwise else case.column_bytes > KEPT)
 
 
 def _scale_slices(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Array:

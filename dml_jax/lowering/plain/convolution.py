@@ -81,9 +81,10 @@ class ConvolutionCase:
 
     @cached_property
     def bytes(self) -> int:
-        """Of all arrays, where the input counts once for each element of the filter that meets it."""
+        """Of all arrays, where what lies under the filters counts once for each, as it is multiplied so often."""
         x, w, y = self.call.x, self.call.w, self.call.y
-        return known_bytes(w, y) + self.column_bytes if all(map(known_bytes, (x, w, y))) else 0
+        filters = w.shape[0] // self.call.groups
+        return known_bytes(w, y) + filters * self.column_bytes if all(map(known_bytes, (x, w, y))) else 0
 
     @property
     def result(self) -> jax.ShapeDtypeStruct:
@@ -93,6 +94,11 @@ class ConvolutionCase:
     @property
     def plain(self) -> Move:
         return self.move(self.call)
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each of several channels has filters of its own."""
+        return 1 < self.call.groups == self.call.x.shape[1]
 
     @property
     def kernel(self) -> int:

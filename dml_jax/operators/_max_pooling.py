@@ -23,9 +23,10 @@ from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
 from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
 from ..lowering.plain.slices import Slices
 from ..lowering.plain.unfold import unfold_axis
-from ..lowering.plain.window_maxima import greatest_in_windows, least_number, pick_in_windows
+from ..lowering.plain.window_maxima import greatest_in_windows, pick_in_windows
 from ..lowering.plain.window_slices import are_sliceable, have_few_phases
 from ..lowering.plain.windows import Windows
+from ..lowering.values.orders import least_number
 from ..lowering.values.sort_keys import order
 from ._pooling import dims_of, pooling_rules, pooling_struct_rules
 from ._sliding import FieldInts, sliding

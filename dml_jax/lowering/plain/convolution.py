@@ -79,7 +79,7 @@ class ConvolutionCase:
     gives: Part
     devices: int
 
-    @cached_property
+    @property
     def bytes(self) -> int:
         """Of all arrays, where what lies under the filters counts once for each, as it is multiplied so often."""
         x, w, y = self.call.x, self.call.w, self.call.y
@@ -147,7 +147,8 @@ def convolve(
     Returns:
       [N, O, *counts], of x's type.
     """
-    return _contract(_Call(*shapes_of(x, w), tuple(windows), groups, precision), "output", x, w)
+    of_x, of_w = shapes_of(x, w)
+    return _contract(_Call(of_x, of_w, tuple(windows), groups, precision), "output", x, w)
 
 
 def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
@@ -155,7 +156,7 @@ def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
     first, second = (part for part in PARTS if part != gives)
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        known = {first: like[0], second: like[1], gives: cotangent}
+        known: dict[Part, jax.Array] = {first: like[0], second: like[1], gives: cotangent}
         return [_contract(call, part, *(known[other] for other in PARTS if other != part)) for part in (first, second)]
 
     @jax.custom_jvp

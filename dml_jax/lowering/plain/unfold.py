@@ -7,8 +7,8 @@ lies in the padding. Long windows, and those that move by many elements, are rea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial, reduce
-from operator import add
+from functools import partial
+from math import prod
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from ..select import choose, shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bits import as_bits, hide_constant, index_dtype
 from .depth_space import Blocks, rearrange
+from .window_slices import FEW, add_slices, are_sliceable, have_few_phases
 from .windows import WindowCase, Windows
 
 __all__ = ["fold_windows", "slices_of", "unfold_axis", "unfold_slices", "unfold_windows"]
@@ -54,15 +55,10 @@ def fold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
         depth = array.reshape(*outer, channels * windows[0].window ** 2, *array.shape[-2:])
         return rearrange(depth, Blocks("space", "CRD", "NCHW", windows[0].window))
 
-    def plain(_: None, array: jax.Array) -> jax.Array:
-        return narrow_apart(_fold_slices(array.astype(wide_type(array.dtype)), windows), array.dtype)
-
     def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return [unfold_windows(cotangent, windows)]
 
-    result = jax.ShapeDtypeStruct((*lead, *(one.size for one in windows)), array.dtype)
-    case_of = partial(WindowCase, plain, windows, range(len(lead), len(result.shape)), shapes_of(array), result)
-    return choose("fold", case_of, back)(None, array)
+    return linear(lambda _, array: narrow_apart(_fold(array, windows), array.dtype), back)(None, array)
 
 
 def _are_blocks(lead: Sequence[int], windows: Sequence[Windows]) -> bool:
@@ -79,19 +75,33 @@ def unfold_slices(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     return array
 
 
-def _fold_slices(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    lead = array.ndim - 2 * len(windows)
+def _fold(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
+    """The sums in wide types, all at once if windows have few elements."""
+    lead, count = array.ndim - 2 * len(windows), len(windows)
+    if prod(one.window for one in windows) <= FEW and _are_addable(windows):
+        return add_slices(partial(_element, array, lead), range(lead, lead + count), windows)
     for d, one in enumerate(windows):
-        array = _fold_along(array, lead, array.ndim - len(windows) + d, one)
+        array = _fold_along(array, lead, array.ndim - count + d, one)
     return array
+
+
+def _are_addable(windows: Sequence[Windows]) -> bool:
+    """Whether sums of slices make them; tiles are no sums."""
+    return are_sliceable(windows) and have_few_phases(windows) and not any(one.are_tiles for one in windows)
+
+
+def _element(array: jax.Array, lead: int, numbers: tuple[int, ...]) -> jax.Array:
+    """Without the first dimensions from `lead` on: what is at these numbers there."""
+    for number in numbers:
+        array = lax.index_in_dim(array, number, lead, keepdims=False)
+    return array.astype(wide_type(array.dtype))
 
 
 def unfold_axis(array: jax.Array, axis: int, windows: Windows) -> jax.Array:
     """One dimension becomes that of the windows; that of the elements of a window comes first. Bits are moved."""
 
     def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        wide = _fold_along(cotangent.astype(wide_type(cotangent.dtype)), 0, axis + 1, windows)
-        return [narrow_apart(wide, cotangent.dtype)]
+        return [narrow_apart(_fold_along(cotangent, 0, axis + 1, windows), cotangent.dtype)]
 
     return linear(as_bits(lambda _, array: _unfold_along(array, 0, axis, windows), in_bytes=True), back)(None, array)
 
@@ -108,11 +118,12 @@ def _unfold_along(array: jax.Array, lead: int, axis: int, windows: Windows) -> j
 
 
 def _fold_along(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:
+    wide = array.astype(wide_type(array.dtype))
     if windows.are_tiles:
-        return _fold_tiles(array, lead, axis, windows)
-    if windows.is_sliced:
-        return _add_slices(array, lead, axis, windows)
-    return _fold_indexed(array, lead, axis, windows)
+        return _fold_tiles(wide, lead, axis, windows)
+    if _are_addable([windows]):
+        return add_slices(partial(_element, wide, lead), [axis - 1], [windows])
+    return _fold_indexed(wide, lead, axis, windows)
 
 
 def _unfold_tiles(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:
@@ -141,21 +152,8 @@ def slices_of(array: jax.Array, axis: int, windows: Windows) -> list[jax.Array]:
     return [part(number) for number in range(windows.window)]
 
 
-def _add_slices(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:
-    def part(number: int) -> jax.Array:
-        first, end, start = windows.inside(number)
-        one = lax.index_in_dim(array, number, lead, keepdims=False)
-        found = lax.slice_in_dim(one, first, end, axis=axis - 1)
-        if end == first:
-            return _pad(found, axis - 1, windows.size, 0)
-        last = start + (end - first - 1) * windows.stride
-        return _pad(found, axis - 1, start, windows.size - 1 - last, windows.stride - 1 if end > first + 1 else 0)
-
-    return reduce(add, [part(number) for number in range(windows.window)])
-
-
-def _pad(array: jax.Array, axis: int, low: int, high: int, between: int = 0) -> jax.Array:
-    edges = [(low, high, between) if d == axis else (0, 0, 0) for d in range(array.ndim)]
+def _pad(array: jax.Array, axis: int, low: int, high: int) -> jax.Array:
+    edges = [(low, high, 0) if d == axis else (0, 0, 0) for d in range(array.ndim)]
     return lax.pad(array, jnp.zeros((), array.dtype), edges)
 
 

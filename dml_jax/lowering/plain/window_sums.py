@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import reduce
+from operator import add
 
 import jax
 
-from ..select import choose, shapes_of
-from .unfold import unfold_axis
-from .window_slices import are_sliceable, groups, have_few_phases, spread_slices
-from .windows import WindowCase, Windows
+from ..primitive import linear
+from .unfold import slices_of, unfold_axis
+from .window_slices import are_sliceable, groups, have_few_phases, pad, read_slices, spread_slices
+from .windows import Windows
 
 __all__ = ["sum_windows"]
 
@@ -18,9 +19,18 @@ __all__ = ["sum_windows"]
 def sum_windows(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows]) -> jax.Array:
     """The sum of each window over some dimensions, in an order that is left open."""
 
-    def plain(_: None, array: jax.Array) -> jax.Array:
+    if not are_sliceable(windows) or not have_few_phases(windows):
         for axis, one in zip(axes, windows, strict=True):
             array = unfold_axis(array, axis, one).sum(0, dtype=array.dtype)
+        return array
+
+    def forward(_: None, array: jax.Array) -> jax.Array:
+        is_padded = all(one.stride == 1 for one in windows)  # of windows that are apart, sums of rows leave less to pad
+        array = pad(array, axes, windows, 0) if is_padded else array
+        for axis, one in zip(axes, windows, strict=True):
+            is_alone = not is_padded and axis < array.ndim - 1
+            each = slices_of(array, axis, one) if is_alone else read_slices(array, [axis], [one], padded=is_padded)
+            array = reduce(add, each)
         return array
 
     def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:
@@ -28,8 +38,4 @@ def sum_windows(array: jax.Array, axes: Sequence[int], windows: Sequence[Windows
             cotangent = spread_slices(lambda _, slices: slices, [cotangent], [0], some_axes, some)
         return [cotangent]
 
-    if not are_sliceable(windows) or not have_few_phases(windows):
-        return plain(None, array)
-    counts = {axis: one.count for axis, one in zip(axes, windows, strict=True)}
-    result = jax.ShapeDtypeStruct([counts.get(d, n) for d, n in enumerate(array.shape)], array.dtype)
-    return choose("sum_windows", partial(WindowCase, plain, windows, axes, shapes_of(array), result), back)(None, array)
+    return linear(forward, back)(None, array)

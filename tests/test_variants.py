@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from checks import assert_agrees, together
 from jax import lax
-from variant_cases import calls_of, choices_in, running
+from variant_cases import calls_of, calls_that_run, choices_in
 
 import dml_jax
 from dml_jax import ConstraintError, TensorDesc, use_form
+from dml_jax.core import promises
 from dml_jax.lowering import select
 from dml_jax.lowering.forced import forced_form
 from dml_jax.lowering.registry import VARIANTS
@@ -17,9 +18,7 @@ from dml_jax.lowering.registry import VARIANTS
 pytestmark = pytest.mark.device
 
 ROWS = [(variant.operation, variant.platform, variant.name) for variant in VARIANTS]
-every_variant = pytest.mark.parametrize(
-    ("operation", "name"), list(dict.fromkeys((operation, name) for operation, _, name in ROWS)), ids=str
-)
+FORCED = list(dict.fromkeys((operation, name) for operation, _, name in ROWS))
 
 
 def results_of(calls):
@@ -35,10 +34,10 @@ def results_of(calls):
 # What is forced.
 
 
-@every_variant
+@pytest.mark.parametrize(("operation", "name"), FORCED)
 def test_a_forced_variant_is_equal_to_plain(operation, name, exhaustive):
-    """Bits that move; of what adds up sums of small integers, which are exact."""
-    calls = running(operation, name, None if exhaustive else 12)
+    """Bits of what moves; what adds up adds small integers, whose sums are exact."""
+    calls = calls_that_run(operation, name, every=exhaustive)
     assert calls, f"no small call of tests/variant_cases.py runs {name!r} of {operation!r}"
     with use_form("plain"):
         expected = results_of(calls)
@@ -54,69 +53,81 @@ def test_a_forced_variant_is_equal_to_plain(operation, name, exhaustive):
 
 
 def test_a_form_that_is_forced_ends_with_its_block_and_must_exist():
-    first, second = select.form_names()[:2]
-    with use_form(first), use_form(second):
-        assert forced_form() == second
+    with use_form("plain"), use_form("words"):
+        assert forced_form() == "words"
     assert forced_form() is None
-    with pytest.raises(ConstraintError, match=r"use_form: name must be one of 'plain', .* but it is 'fastest'\."):
+    with pytest.raises(ConstraintError, match=r"^use_form: name must be one of 'plain', .* but it is 'fastest'\.$"):
         use_form("fastest").__enter__()
 
 
-def test_plain_and_the_name_of_every_variant_are_forms():
-    assert {"plain", *(name for _, _, name in ROWS)} <= {*select.form_names()}
+def test_forms_are_plain_and_the_names_of_variants():
+    assert [*select.form_names()] == ["plain", *sorted({name for _, _, name in ROWS})]
     assert "plain" not in {name for _, _, name in ROWS}
 
 
+ROWS_OF_BYTES = np.zeros((9, 32), np.uint8), np.int32([3, 3, -1])
+
+
 def test_a_compiled_operator_keeps_the_form_of_its_making():
-    """Also one that is traced inside of a use_form: equal descriptors share a program."""
-    sizes = TensorDesc("UINT8", (1, 1, 9, 32)), TensorDesc("UINT32", (1, 1, 1, 4)), TensorDesc("UINT8", (1, 1, 4, 32))
+    """Also if it is traced inside of a use_form: equal descriptors share what is compiled."""
+    sizes = TensorDesc("UINT8", (1, 1, 9, 32)), TensorDesc("UINT32", (1, 1, 1, 3)), TensorDesc("UINT8", (1, 1, 3, 32))
     desc = dml_jax.GatherDesc(*sizes, axis=2, index_dimensions=1)
     run = dml_jax.compile_operator(desc)
     with use_form("words"):
         chosen, forced = run.as_text(), dml_jax.compile_operator(desc).as_text()
+    assert "ui32" in forced
     assert chosen != forced
-    assert "bitcast_convert" in forced
     assert dml_jax.compile_operator(desc).as_text() == chosen
 
 
-def test_a_transpose_keeps_the_form_of_its_read():
-    """JAX transposes, and lowers, after the block of use_form has ended."""
-    x, at = np.ones((9, 32), np.float16), np.int32([3, 3, -1])
+def test_a_program_is_lowered_and_transposed_in_the_form_of_its_trace():
+    """Which JAX does when the block of use_form has ended."""
+    table, at = jnp.ones((9, 32), jnp.float16), jnp.int32([3, 3, -1])
     with use_form("words"):
-        result, pull_back = jax.vjp(lambda x: dml_jax.gather(x, at, 0), x)
+        traced = jax.jit(lambda x: dml_jax.gather(x, at, 0)).trace(table)
+        linear = jax.linearize(lambda x: dml_jax.gather(x, at, 0), table)[1]
     with select.watch_choices() as seen:
-        jax.jit(pull_back).lower(result)
+        traced.lower()
+        jax.jit(linear).lower(table)
+    assert [choice.name for choice in seen] == ["words", "words"]
 
 
 # What is chosen.
 
 
+def test_rows_are_unique():
+    assert sorted(set(ROWS)) == sorted(ROWS)
+
+
 @pytest.mark.parametrize("platform", ["cpu", "cuda"])
-def test_every_row_is_chosen_by_a_large_call(platform):
+@pytest.mark.parametrize("operation", sorted({operation for operation, _, _ in ROWS}))
+def test_every_row_is_chosen_by_a_large_call(operation, platform, exhaustive):
     """The calls are lowered for the platform, which need not be there, until every row was chosen."""
-    missing = {row for row in ROWS if row[1] == platform}
-    assert missing
-    for call in calls_of("large", every_dtype=True):
-        if missing:
-            missing -= {(choice.operation, platform, choice.name) for choice in choices_in(call, platform)}
-    assert not missing, "no large call of tests/variant_cases.py chooses these rows"
+    missing = {name for row, at, name in ROWS if (row, at) == (operation, platform)}
+    for call in calls_that_choose(operation, every=exhaustive) if missing else ():
+        missing -= {name for chosen, name in choices_in(call, platform) if chosen == operation}
+        if not missing:
+            break
+    assert not missing, f"no large call of tests/variant_cases.py that {operation!r} is in chooses these"
 
 
 @pytest.mark.parametrize("platform", ["rocm", "tpu"])
-def test_an_unknown_platform_has_no_variant(platform):
-    calls = calls_of("large")[::20]
-    assert {choice.name for call in calls for choice in choices_in(call, platform)} == {"plain"}
+def test_an_unknown_platform_has_no_variant(platform, exhaustive):
+    calls = calls_of("large")[:: 1 if exhaustive else 16]
+    assert {name for call in calls for _, name in choices_in(call, platform)} == {"plain"}
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda"])
-def test_few_bytes_have_no_variant(platform):
-    calls = [call for call in calls_of("small") if sum(array.nbytes for array in call.arrays) < 2**13][::10]
-    assert {choice.name for call in calls for choice in choices_in(call, platform)} <= {"plain"}
+def test_few_bytes_have_no_variant(platform, exhaustive):
+    """Most choose nothing, and are no call of the library's primitive."""
+    calls = [call for call in calls_of("small") if sum(array.nbytes for array in call.arrays) < 2**12]
+    assert {name for call in calls[:: 1 if exhaustive else 8] for _, name in choices_in(call, platform)} <= {"plain"}
 
 
 def test_a_small_program_binds_gather_once(monkeypatch):
-    """One that no variant can gain from is traced once, for no platform twice."""
-    calls, gather = [], lax.gather
-    monkeypatch.setattr(lax, "gather", lambda *x, **y: calls.append(x) or gather(*x, **y))
-    jax.jit(lambda x, i: dml_jax.gather(x, i, 0)).lower(jnp.ones((9, 8), jnp.uint8), jnp.zeros(3, jnp.int32))
+    """Beside what it shows to checkify."""
+    monkeypatch.setattr(promises, "show_to_checkify", lambda check, array: array)
+    gather, calls = lax.gather, []
+    monkeypatch.setattr(lax, "gather", lambda *given, **named: calls.append(given) or gather(*given, **named))
+    jax.jit(lambda x, at: dml_jax.gather(x, at, 0)).lower(*ROWS_OF_BYTES)
     assert len(calls) == 1

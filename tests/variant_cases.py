@@ -1,16 +1,16 @@
 """Calls of every operator that moves or adds up: small ones, of real arrays, and large ones, of shapes alone.
 
-Tests force every variant in small calls and look for large ones that choose it. A call does not say of which operation
-it is: `operations_of` watches what is chosen in it.
+Tests force every variant in small calls, and look for large ones that choose it. No call says of which operation it is:
+`calls_by_operation` watches what chooses in it.
 """
 
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import cycle, product
+from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import jax
@@ -20,15 +20,18 @@ import numpy as np
 import dml_jax
 from dml_jax.lowering import select
 from dml_jax.lowering.forced import forcing
+from dml_jax.lowering.plain.scatter import copy_table
 
 RNG = np.random.default_rng(11)
-BYTES = ("uint8", "bool", "float8_e5m2")
-DTYPES = (*BYTES, "int16", "bfloat16", "float16", "float32", "complex64", "float64")
-NUMBERS = tuple(name for name in DTYPES if name != "bool")
+NUMBERS = ("uint8", "float8_e5m2", "int16", "bfloat16", "float16", "float32", "complex64", "float64", "int8")
+DTYPES = ("bool", *NUMBERS)
 FLOATS = ("bfloat16", "float16", "float32")
-SIZES = ("uint8", "float16", "float32")  # of large calls: one type of each size that words are made of
+WIDE = ("float64", "int64")
 # On an accelerator arrays are large enough for vectorised loops; a compiler was seen to get words of bytes wrong there.
 MANY = 1 if jax.default_backend() == "cpu" else 48
+
+
+# Data.
 
 
 def random_bits(shape, dtype):
@@ -49,7 +52,24 @@ def signs(shape, dtype):
     return RNG.choice([1, -1], shape).astype(jnp.dtype(dtype))
 
 
-# What is made of an operator: of the function of all arrays, and of the numbers of those that are data.
+class Indices(NamedTuple):
+    """Indices around `n` elements: in range, negative, and out of range; or ones of which no two are equal."""
+
+    n: int
+    shape: tuple[int, ...]
+    distinct_along: int | None = None
+
+    def draw(self):
+        if (axis := self.distinct_along) is None:
+            return RNG.integers(-self.n - 2, self.n + 2, self.shape).astype(np.int32)
+        whole = [self.n - 1 if d == axis else size for d, size in enumerate(self.shape)]
+        indices = np.argsort(RNG.random(whole), axis).take(range(self.shape[axis]), axis).astype(np.int32)
+        indices.reshape(-1)[::5] -= self.n
+        indices.reshape(-1)[0] = 99 * self.n  # the last one, if it is clipped, which no other is
+        return indices
+
+
+# What is made of an operator: of a function of all arrays, and the numbers of those that are data.
 
 
 def forward(function, _):
@@ -61,10 +81,8 @@ def gradient(function, data):
 
     def pulled_back(*arrays):
         def of_data(*some):
-            every = list(arrays)
-            for number, array in zip(data, some, strict=True):
-                every[number] = array
-            return function(*every)
+            every = dict(enumerate(arrays)) | dict(zip(data, some, strict=True))
+            return function(*every.values())
 
         result, pull_back = jax.vjp(of_data, *(arrays[number] for number in data))
         return pull_back(result)
@@ -81,6 +99,7 @@ class Call:
     """A function of arrays.
 
     Args:
+      operator: its name.
       name: for people.
       function: of the arrays.
       arrays: real ones, or their shapes and types.
@@ -89,6 +108,7 @@ class Call:
       is_wide: whether they need 64-bit types.
     """
 
+    operator: str
     name: str
     function: Callable[..., Any]
     arrays: Sequence[Any]
@@ -98,8 +118,7 @@ class Call:
 
     def with_data(self, draw):
         """The same call of other data: `draw` takes an array."""
-        arrays = [draw(array) if i in self.data else array for i, array in enumerate(self.arrays)]
-        return replace(self, arrays=arrays)
+        return replace(self, arrays=[draw(array) if i in self.data else array for i, array in enumerate(self.arrays)])
 
 
 @dataclass(frozen=True)
@@ -107,8 +126,8 @@ class Program:
     """A call but for the type of its data.
 
     Args:
-      operator: a public function.
-      arrays: the shapes of data, and the other arrays themselves, or their shapes and types.
+      operator: a function.
+      arrays: the shapes of data, `Indices`, or indices themselves.
       attributes: of the function.
       way: what is made of the operator.
       draw: takes a shape and a type; makes data.
@@ -116,7 +135,7 @@ class Program:
       units: of a call.
     """
 
-    operator: str
+    operator: Callable[..., Any]
     arrays: Sequence[Any]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     way: Callable[..., Any] = forward
@@ -124,514 +143,331 @@ class Program:
     dtypes: Sequence[str] = DTYPES
     units: int | None = None
 
-    def call(self, dtype, *, is_large=False):
-        draw = (lambda shape, dtype: jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))) if is_large else self.draw
-        data = [number for number, array in enumerate(self.arrays) if isinstance(array, tuple)]
-        arrays = [draw(array, dtype) if isinstance(array, tuple) else array for array in self.arrays]
-        function = partial(getattr(dml_jax, self.operator), **self.attributes)
-        taken = (lambda *inputs: function(inputs)) if self.operator == "join" else function
+    def call(self, dtype, *, is_large):
+        data = [number for number, array in enumerate(self.arrays) if type(array) is tuple]
+        arrays = [self._array(array, dtype, is_large) for array in self.arrays]
+        function = partial(self.operator, **self.attributes)
+        taken = (lambda *inputs: function(inputs)) if self.operator is dml_jax.join else function
         shapes = " ".join("x".join(map(str, array.shape)) for array in arrays)
-        name = f"{self.way.__name__} {self.operator} {dict(self.attributes)} of {shapes} {dtype}"
+        name = f"{self.way.__name__} {self.operator.__name__} {dict(self.attributes)} of {shapes} {dtype}"
         return Call(
-            name,
-            self.way(lambda *arrays: taken(*arrays), data),
-            arrays,
-            data,
-            self.units,
-            dtype in ("float64", "int64"),
+            self.operator.__name__, name, self.way(lambda *x: taken(*x), data), arrays, data, self.units, dtype in WIDE
         )
 
-
-def below(n, *shape):
-    """Indices in range, negative, and out of range."""
-    return RNG.integers(-n - 2, n + 2, shape).astype(np.int32)
-
-
-def distinct(n, *shape, axis=0):
-    """Indices in range, or negative, or far away, which are all different along an axis."""
-    whole = [n - 1 if d == axis else size for d, size in enumerate(shape)]  # none is the last, which one far away is
-    found = np.argsort(RNG.random(whole), axis).take(range(shape[axis]), axis).astype(np.int32)
-    found.reshape(-1)[::5] -= n
-    found.reshape(-1)[0] = 99 * n
-    return found
+    def _array(self, array, dtype, is_large):
+        is_data = type(array) is tuple
+        if is_large:
+            return jax.ShapeDtypeStruct(*((array, jnp.dtype(dtype)) if is_data else (array.shape, np.int32)))
+        return self.draw(array, dtype) if is_data else array.draw() if isinstance(array, Indices) else array
 
 
-def ids(*shape):
-    return jax.ShapeDtypeStruct(shape, np.int32)
+# Programs, by sizes.
 
 
-# Small calls.
-
-
-def blocks(sizes, every):
+def blocks(c, h, w, every):
     """Depth and space, in both directions, orders and data formats."""
-    for block, order, data_format, to in product(every, ("DCR", "CRD"), ("NCHW", "NHWC"), ("space", "depth")):
-        n, c, h, w = sizes(block)
+    for block, order, layout, to in product(every, ("DCR", "CRD"), ("NCHW", "NHWC"), ("space", "depth")):
         dims = (c * block * block, h, w) if to == "space" else (c, h * block, w * block)
-        shape = (n, *dims) if data_format == "NCHW" else (n, *dims[1:], dims[0])
-        operator = "depth_to_space" if to == "space" else "space_to_depth"
-        yield Program(operator, [shape], {"block_size": block, "order": order, "data_format": data_format})
+        shape = (2 * MANY, *dims) if layout == "NCHW" else (2 * MANY, *dims[1:], dims[0])
+        operator = dml_jax.depth_to_space if to == "space" else dml_jax.space_to_depth
+        yield Program(operator, [shape], {"block_size": block, "order": order, "data_format": layout})
 
 
-def small_blocks():
-    yield from blocks(lambda b: (2 * MANY, 8 if b < 9 else 3, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8, 10, 14))
-    yield from blocks(lambda b: (MANY, 3, 5, 7), (1, 2, 3, 4, 5, 6, 7, 8))
-
-
-def view(sizes, strides, offset=0, size=None, **more):
-    reach = 1 + offset + sum(n * stride - stride for n, stride in zip(sizes, strides, strict=True))
-    attributes = {"sizes": sizes, "strides": strides, "offset": offset}
-    return Program("as_strided", [(size or reach,)], attributes, **more)
-
-
-def permuted(shape, order, **more):
+def permuted(shape, order):
     """The view of a dense array that shows its dimensions in another order."""
-    strides = [prod(shape[d + 1 :]) for d in range(len(shape))]
-    return view([shape[d] for d in order], [strides[d] for d in order], **more)
+    sizes, strides = [shape[d] for d in order], [prod(shape[d + 1 :]) for d in order]
+    yield Program(dml_jax.as_strided, [(prod(shape),)], {"sizes": sizes, "strides": strides})
 
 
-LAYOUTS = [
-    *[((3, 8), (12, 1), 4), ((3, 8), (12, 1), 3), ((3, 8), (0, 1), 0), ((2, 3, 4), (40, 12, 1), 8)],  # rows with gaps
-    *[((3, 8), (13, 1), 4), ((3, 6), (12, 1), 4), ((3, 8), (4, 1), 0), ((8, 3), (1, 12), 4), ((2, 2), (0, 3), 2)],
-    *[((2, 12, 3), (36, 1, 12), 5), ((2, 3, 12), (36, 1, 3), 0), ((4, 8), (1, 4), 2), ((3, 2), (1, 3), 0)],  # dense
-    *[((8, 3), (1, 8), 2), ((2, 4, 1, 9), (36, 1, 7, 4), 2), ((5, 2, 3), (1, 15, 5), 2), ((16, 64), (0, 1), 0)],
-]
-PERMUTED = [
-    *[((2 * MANY, 36, 53, 3), (0, 3, 1, 2)), ((2, 5, 64, 64), (0, 2, 3, 1)), ((2, 9, 28, 28), (0, 2, 3, 1))],
-    *[((2 * MANY, 14, 14, 96), (0, 3, 1, 2)), ((2, 40, 8, 8), (0, 2, 3, 1)), ((2, 197, 256), (0, 2, 1))],
-    *[((8, 300), (1, 0)), ((40, 12, 20), (1, 0, 2)), ((8, 7, 8, 7, 12), (0, 2, 1, 3, 4)), ((256, 128), (1, 0))],
-    *[((3, 7, 16, 7, 16), (1, 3, 0, 2, 4)), ((3, 224, 5), (0, 2, 1)), ((3, 7, 299), (0, 2, 1)), ((256, 5), (1, 0))],
-    *[((3, 12, 400), (0, 2, 1)), ((16, 240), (1, 0)), ((2, 5, 3, 7), (3, 2, 1, 0)), ((2, 5, 3, 8), (2, 0, 3, 1))],
-    *[((6, 4, 8), (1, 0, 2)), ((3, 6, 4, 8), (0, 2, 1, 3)), ((3, 12, 4, 2), (0, 2, 1, 3)), ((6, 5, 7), (1, 0, 2))],
-]
-
-
-def small_views():
-    for layout in LAYOUTS:
-        yield view(*layout, size=99)
-    for shape, order in PERMUTED:
-        yield permuted(shape, order)
-    for rows, is_back in product((2, 15, 16, 17, 31, 40), (False, True)):
-        yield permuted((3, 70, rows) if is_back else (3, rows, 70), (0, 2, 1))
-    for channels, side, is_back in product((1, 2, 3, 4, 5, 6, 7, 8, 12), (5, 6), (False, True)):
-        pixels = (side * MANY, 2 * side)
-        yield permuted(*(((2, channels, *pixels), (0, 2, 3, 1)) if is_back else ((2, *pixels, channels), (0, 3, 1, 2))))
-    for layout in LAYOUTS[:9]:
-        yield view(*layout, size=99, way=gradient, draw=small_integers, dtypes=FLOATS)
-
-
-def small_reads():
-    at, tuples = below(9, 2, 5), below(9, 2, 5, 1)
-    for row, mode in product([(32,), (3, 8), (16,), (2, 6), (7,), (1,)], ("clip", "fill")):
-        yield Program("gather", [(9, *row), at], {"axis": 0, "mode": mode})
-        yield Program("gather", [(9, 2, *row), at], {"axis": 0, "mode": mode})
-        yield Program("gather_nd", [(9, *row), tuples], {"mode": mode})
-        yield Program("gather_nd", [(2, 9, *row), tuples], {"mode": mode, "batch_dims": 1})
-    for width in (12, 16, 31, 32, 48, 64, 76, 77):
-        yield Program("gather", [(50, width), below(50, 40)], {"axis": 0}, dtypes=DTYPES * 2)
-    yield Program("gather_nd", [(8, 4096), below(4096, 8, 1)], {"batch_dims": 1})
-    for shape, mode in product([(6, 16), (5, 7), (3, 4, 8)], ("clip", "fill")):
-        for size in ((1,), (8,), (2, 4), (3,)):
-            yield Program("gather", [shape, below(shape[-1], *size)], {"axis": -1, "mode": mode})
-        for axis, size in product(range(len(shape)), (1, 8)):
-            at = below(shape[axis], *shape[:axis], size, *shape[axis + 1 :])
-            yield Program("gather_elements", [shape, at], {"axis": axis, "mode": mode})
-    yield Program("gather_nd", [(6, 8), np.int32([[[1, 0], [5, 7], [0, 3], [2, -1]]])])
-
-
-def small_writes():
-    for (width, mode), at in product([(32, "drop"), (32, "clip"), (7, "drop")], ([3, -2, 20, 0], [3])):
-        yield Program("scatter_nd", [(9, width), np.int32(at)[:, None], (len(at), width)], {"mode": mode})
-    for axis, mode in product(range(3), ("drop", "clip")):
-        at = distinct((4, 5, 6)[axis], *(2 if d == axis else n for d, n in enumerate((4, 5, 6))), axis=axis)
-        yield Program("scatter_elements", [(4, 5, 6), at, at.shape], {"axis": axis, "mode": mode})
-    yield Program("scatter_nd", [(4, 5, 6), np.int32([[3, 4, 0], [0, -1, 2], [3, 9, 5]]), (3,)])
-    for size in (2**16 - 1, 2**16):  # the greatest index of 16 bits means out of range
-        far = np.int32([[1, size - 1, size, -size - 1, 2**16 + 3, -(2**16) - 9]])
-        yield Program("scatter_elements", [(1, size), far, far.shape], {"axis": 1}, dtypes=BYTES)
-    tables = 2**16 + 9  # a coordinate of the mapped dimension is not one of 16 bits
-    at = RNG.integers(0, 4, (tables, 1), dtype=np.int32)
-    yield Program("scatter_elements", [(tables, 4), at, (tables, 1)], {"axis": 0}, mapped, dtypes=BYTES)
-    for strides, offset in product([(12, 1), (1, 9), (24, 2)], (0, 3)):
-        yield Program("as_strided_scatter", [(99,), (3, 8)], {"strides": strides, "offset": offset})
-
-
-BORDERS = [
-    *[((8, 5, 4, 80), (0, 0, 3, 3), (0, 0, 1, 2)), ((200, 20), (0, 20), (0, 13)), ((40, 2, 70), (0, 0, 0), (0, 0, 9))],
-    *[((40, 2, 3, 60), (0, 2, 1, 3), (0, 1, 4, 2)), ((6, 8), (1, 9), (3, 2)), ((6, 8), (1, 1), (0, 1))],
-    *[((5, 9), (0, 3), (0, 3)), ((6, 12), (0, 50), (0, 43)), ((200, 20), (0, 50), (0, 43)), ((6, 12), (1, 4), (0, 8))],
-]
-
-
-def small_moves():
-    for mode, (shape, start, end) in product(("constant", "edge", "reflection", "symmetric", "wrap"), BORDERS):
-        attributes = {"mode": mode, "start_padding": start, "end_padding": end}
-        yield Program("pad", [shape], attributes, dtypes=NUMBERS)
-    for shape, *window in (
-        *(((5, 9), (0, 1), (5, 7), (1, 1)), ((5, 9), (0, 0), (5, 9), (2, -4)), ((6, 8), (1, 2), (5, 4), (2, 1))),
-        *(
-            ((6, 8), (0, 1), (6, 6), (2, -1)),
-            ((6, 24), (1, 4), (4, 16), (1, 1)),
-            ((4, 6, 8), (1, 1, 0), (3, 2, 8), 3 * (1,)),
-        ),
+def views(rows, width):
+    """Rows with gaps, rows that overlap or are the same, from an offset on; and columns."""
+    for (stride, inner), offset in product(
+        [(width + 4, 1), (width + 5, 1), (width - 1, 1), (width // 2, 1), (0, 1), (1, rows + 1)], (0, 3, 4)
     ):
-        names = ("input_window_offsets", "input_window_sizes", "input_window_strides")
-        yield Program("slice", [shape], dict(zip(names, window, strict=True)))
-        offsets, sizes, strides = window
-        result = tuple((n - 1) // abs(step) + 1 for n, step in zip(sizes, strides, strict=True))
-        attributes = {"sizes": shape, "offsets": offsets, "window_sizes": sizes, "strides": strides}
-        yield Program("slice_grad", [result], attributes, dtypes=NUMBERS)
-    for shape, sizes, axis in (
-        ((6, 9, 4, 10), (2, 3, 4), 1),
-        ((6, 8), (2, 6), 1),
-        ((40, 3, 60), (10, 30), 0),
-        ((6, 9), (4, 5), 1),
-    ):
-        yield Program("split", [shape], {"sizes": sizes, "axis": axis})
-        parts = [tuple(part if d == axis else n for d, n in enumerate(shape)) for part in sizes]
-        yield Program("join", parts, {"axis": axis})
-    yield Program("join", [(1, 3, 5), (1, 4, 5), (1, 0, 5)], {"axis": -2})
-    yield Program("join", [(3, 8), (3, 3), (3, 1)], {"axis": 1})
-    for shape, repeats in (
-        *(
-            ((6, 8), (2, 3)),
-            ((6, 5), (8, 3)),
-            ((3, 8), (8, 1)),
-            ((3, 5), (6, 2)),
-            ((1, 8), (2, 3)),
-            ((1, 3, 8), (1, 9, 1)),
-        ),
-        *(((8,), (5,)), ((6, 9, 4, 10), (1, 2, 1, 3)), ((6, 9, 4, 10), (2, 1, 1, 1)), ((4, 120), (1, 2))),
-    ):
-        yield Program("tile", [shape], {"repeats": repeats})
-    for sizes, dtype in zip(product([(64,), (4, 48), (3, 4), (5, 7), (), (0, 64)], (0, 1)), cycle((*DTYPES, "int4"))):
-        attributes = {"sizes": sizes[0], "value": np.ones((), jnp.dtype(dtype)), "dtype": jnp.dtype(dtype)}
-        yield Program("fill_value_constant", [], attributes, dtypes=(dtype,))
-    yield Program("one_hot", [RNG.integers(-1, 9, (8, 1, 12), dtype=np.int32), (2,)], {"size": 8, "axis": 1})
-    yield Program("one_hot", [RNG.integers(-1, 9, (3, 1, 7), dtype=np.int32), (2,)], {"size": 5, "axis": 1})
-    yield Program("fill_diagonals", [(5, 9)], {"begin": 0, "end": 1, "value": 0})
-    for scale in ((3, 2), (1, 3), (2, 2)):
-        yield Program("upsample_2d", [(1, 6, 8)], {"scale_size": scale}, dtypes=NUMBERS)
-    yield Program("reverse_subsequences", [(6, 32), np.int32([[4], [32], [0], [31], [1], [7]])], {"axis": 1})
+        attributes = {"sizes": (rows, width), "strides": (stride, inner), "offset": offset}
+        for size in {offset + rows * (width + 5), offset + width + 3 if stride == 0 else offset + rows * (width + 6)}:
+            yield Program(dml_jax.as_strided, [(size,)], attributes)
+        yield Program(dml_jax.as_strided, [(size,)], attributes, gradient, small_integers, FLOATS)
+    for stride in (width + 4, width):
+        attributes = {"strides": (stride, 1), "offset": 3}
+        yield Program(dml_jax.as_strided_scatter, [(rows * (width + 5),), (rows, width)], attributes)
 
 
-def small_gradients():
-    """Rows and elements that are read once, or several times, or beyond the ends."""
-    added = {"way": gradient, "draw": small_integers, "dtypes": (*FLOATS, "complex64")}
-    once, again = np.int32([3, 1, -6, 5, 2, 4]), np.int32([[5, 0, 5, -1, 2, 5, 5, 3, 0]])
-    many = np.where(RNG.integers(0, 3, (6, 64)) > 0, RNG.integers(0, 3, (6, 1)), RNG.integers(0, 8, (6, 64)))
-    for width, mode in product((1, 3, 4, 8, 64), ("clip", "fill")):
-        yield Program("gather", [(6, width), again], {"axis": 0, "mode": mode}, **added)
-        yield Program("gather_nd", [(6, width), again.T], {"mode": mode}, **added)
-    for at, width in product((once, once[:3]), (8, 7, 64)):
-        yield Program("gather", [(6, width), at], {"axis": 0, "unique_indices": True}, **added)
-    yield Program("gather", [(6, 8), again], {"axis": 0, "deterministic": True}, **added)
-    yield Program("gather", [(40, 64), below(40, 600)], {"axis": 0}, **added)
+def reads(rows, width, count):
+    """Rows of one and of two dimensions, by one index and by tuples, of one table and of two."""
+    at, whole = Indices(rows, (count,)), (width // 2, 2) if width % 2 == 0 else (width,)
     for mode in ("clip", "fill"):
-        one_each = np.int32([[3], [9], [-1], [0], [2], [7]])
-        yield Program("gather_elements", [(6, 8), below(6, 4, 8) // 2], {"axis": 0, "mode": mode}, **added)
-        yield Program("gather_elements", [(6, 8), many.astype(np.int32)], {"axis": 1, "mode": mode}, **added)
-        yield Program("gather_elements", [(6, 8), one_each], {"axis": 1, "mode": mode}, **added)
-        yield Program("gather_nd", [(6, 8), one_each], {"batch_dims": 1, "mode": mode}, **added)
-    for reduction, dtypes in product(("add", "min", "max", "mul"), (("int8", "uint16"), (*FLOATS, "complex64"))):
-        draw = signs if reduction == "mul" and dtypes[0] != "int8" else small_integers
-        at, dtypes = np.int32([[1], [-1], [1]]), dtypes[:3] if reduction in ("min", "max") else dtypes
-        for updates, width in product((at, below(6, 70, 1)), (8, 3)):
-            arrays = [(6, width), updates, (len(updates), width)]
-            yield Program("scatter_nd", arrays, {"reduction": reduction}, draw=draw, dtypes=dtypes)
-        arrays = [(6, 8), below(6, 4, 8) // 2, (4, 8)]
-        yield Program("scatter_elements", arrays, {"reduction": reduction, "axis": 0}, draw=draw, dtypes=dtypes)
-    added.pop("way")
-    yield Program(
-        "scatter_nd", [(9, 32), np.int32([[3], [0], [7]]), (3, 32)], way=gradient, draw=small_integers, dtypes=FLOATS
-    )
+        yield Program(dml_jax.gather, [(rows, width), at], {"axis": 0, "mode": mode})
+        yield Program(dml_jax.gather, [(rows, 2, *whole), at], {"axis": 0, "mode": mode})
+        yield Program(dml_jax.gather_nd, [(rows, *whole), Indices(rows, (count, 1))], {"mode": mode})
+        batched = [(2, rows, width), Indices(rows, (2, count, 1))]
+        yield Program(dml_jax.gather_nd, batched, {"mode": mode, "batch_dims": 1})
+
+
+def elements(shape, count):
+    """Elements along each axis, or of tuples of indices, and slices across the last axis."""
+    for axis, mode, size in product(range(len(shape)), ("clip", "fill"), (count, 1)):
+        at = Indices(shape[axis], (*shape[:axis], size, *shape[axis + 1 :]))
+        yield Program(dml_jax.gather_elements, [shape, at], {"axis": axis, "mode": mode})
+    for mode, size in product(("clip", "fill"), ((count,), (2, count // 2), (3,))):
+        yield Program(dml_jax.gather, [shape, Indices(shape[-1], size)], {"axis": -1, "mode": mode})
+    yield Program(dml_jax.gather_nd, [shape[:2], Indices(min(shape[:2]), (count, 2))])
+    yield Program(dml_jax.gather_nd, [shape[:2], Indices(shape[1], (shape[0], 1))], {"batch_dims": 1})
+    lengths = np.arange(shape[0], dtype=np.int32)[:, None] % shape[1]
+    yield Program(dml_jax.reverse_subsequences, [shape[:2], lengths], {"axis": 1})
+
+
+def writes(rows, width, count):
+    """Rows, elements along each axis and single elements, of which none is written twice."""
+    ways = (("drop", forward, random_bits, DTYPES), ("clip", forward, random_bits, DTYPES))
+    for mode, *more in (*ways, ("drop", gradient, small_integers, FLOATS)):
+        by_tuples, along = partial(Program, dml_jax.scatter_nd), partial(Program, dml_jax.scatter_elements)
+        yield by_tuples([(rows, width), Indices(rows, (count, 1), 0), (count, width)], {"mode": mode}, *more)
+        yield by_tuples([(rows * width,), Indices(rows * width, (count, 1), 0), (count,)], {"mode": mode}, *more)
+        for axis, shape in enumerate(((count, width), (rows, 1))):
+            at = Indices((rows, width)[axis], shape, axis)
+            yield along([(rows, width), at, shape], {"axis": axis, "mode": mode}, *more)
+    yield Program(copy_table, [(rows * width,), (rows, width), (count, width)])
+
+
+def short_indices():
+    """XLA's indices have 16 bits where these suffice; the greatest of them means out of range."""
+    for size in (2**16 - 1, 2**16):
+        far = np.int32([[1, size - 1, size, -size - 1, 2**16 + 3, -(2**16) - 9]])
+        yield Program(dml_jax.scatter_elements, [(1, size), far, far.shape], {"axis": 1}, dtypes=("uint8", "bool"))
+    tables = (2**16 + 9, 4), Indices(4, (2**16 + 9, 1), 1), (2**16 + 9, 1)  # of which no coordinate has 16 bits
+    yield Program(dml_jax.scatter_elements, tables, {"axis": 0}, mapped, dtypes=("uint8",))
+
+
+def moves(shape):
+    """Borders, slices, parts, copies, fills."""
+    rank = len(shape)
+
+    def along(axis, value, others):
+        return tuple(value if d == axis % rank else others for d in range(rank))
+
+    modes = ("constant", "edge", "reflection", "symmetric", "wrap")
+    for mode, (last, outer) in product(modes, [((3, 3), (0, 0)), ((1, 0), (1, 4)), ((0, 0), (2, 1)), ((9, 5), (0, 0))]):
+        start, end = ((*[0] * (rank - 2), outer[side], last[side]) for side in (0, 1))
+        borders = {"mode": mode, "start_padding": start, "end_padding": end}
+        yield Program(dml_jax.pad, [shape], borders, dtypes=NUMBERS)
+    for offsets, step in product((along(0, 0, 0), along(-1, 1, 0), along(0, 1, 1)), (1, 2, -4)):
+        sizes, steps = tuple(n - 2 * at for n, at in zip(shape, offsets, strict=True)), along(-1, step, 1)
+        window = {"input_window_offsets": offsets, "input_window_sizes": sizes, "input_window_strides": steps}
+        yield Program(dml_jax.slice, [shape], window)
+        result = tuple((n - 1) // abs(by) + 1 for n, by in zip(sizes, steps, strict=True))
+        whole = {"sizes": shape, "offsets": offsets, "window_sizes": sizes, "strides": steps}
+        yield Program(dml_jax.slice_grad, [result], whole, dtypes=NUMBERS)
+    for axis, part in product(range(rank), (1, 4)):
+        sizes = (part, shape[axis]) if shape[axis] <= part else (part, shape[axis] - part)
+        parts = [(*shape[:axis], size, *shape[axis + 1 :]) for size in (*sizes, part)]
+        yield Program(dml_jax.join, parts, {"axis": axis})
+        yield Program(dml_jax.split, [(*shape[:axis], sum(sizes), *shape[axis + 1 :])], {"sizes": sizes, "axis": axis})
+        for others in (1, 3):
+            yield Program(dml_jax.tile, [shape], {"repeats": along(axis, 2 * part, others)})
+    for dtype, value in product(("uint8", "bfloat16", "complex64", "bool", "int4"), (0, 1)):
+        yield Program(
+            dml_jax.fill_value_constant, [], {"sizes": shape, "value": value, "dtype": dtype}, dtypes=(dtype,)
+        )
+    for axis, size in product(range(rank), (5, 8)):
+        index = Indices(size, (*shape[:axis], 1, *shape[axis + 1 :]))
+        yield Program(dml_jax.one_hot, [index, (2,)], {"size": size, "axis": axis})
+    yield Program(dml_jax.fill_diagonals, [shape[-2:]], {"begin": 0, "end": 1, "value": 0})
+    for scale in ((3, 2), (1, 3), (2, 2)):
+        yield Program(dml_jax.upsample_2d, [(1, 1, *shape[-2:])], {"scale_size": scale}, dtypes=NUMBERS)
+
+
+def gradients(rows, width, count):
+    """Of rows that are read once, or several times, or not at all; and scatters that add up."""
+    added = {"way": gradient, "draw": small_integers, "dtypes": (*FLOATS, "complex64")}
+    every, permutation = Indices(rows, (count,)), Indices(rows, (rows - 1,), 0)
+    for attributes in ({}, {"mode": "fill"}, {"deterministic": True}):
+        yield Program(dml_jax.gather, [(rows, width), every], {"axis": 0, **attributes}, **added)
+        yield Program(dml_jax.gather_nd, [(rows, width), Indices(rows, (count, 1))], attributes, **added)
+        batched = [(rows, width), Indices(width, (rows, 1))]
+        yield Program(dml_jax.gather_nd, batched, {"batch_dims": 1, **attributes}, **added)
+    for at in (permutation, np.arange(rows, dtype=np.int32)[::-1], np.arange(0, rows, 2, np.int32)):
+        yield Program(dml_jax.gather, [(rows, width), at], {"axis": 0, "unique_indices": True}, **added)
+    for reduction, dtypes in product(("add", "mul", "min", "max"), (("int8", "uint16"), FLOATS)):
+        draw = signs if reduction == "mul" and "int8" not in dtypes else small_integers
+        more = {"draw": draw, "dtypes": (*dtypes, "complex64") if draw is signs else dtypes}
+        by_tuples = [(rows, width), Indices(rows, (count, 1)), (count, width)]
+        yield Program(dml_jax.scatter_nd, by_tuples, {"reduction": reduction}, **more)
+        along = [(rows, width), Indices(width, (rows, count)), (rows, count)]
+        yield Program(dml_jax.scatter_elements, along, {"reduction": reduction, "axis": 1}, **more)
+
+
+def element_gradients(shape, count):
+    """Of elements along each axis, many of which are the same one; and of one element of each row."""
+    added = {"way": gradient, "draw": small_integers, "dtypes": (*FLOATS, "complex64")}
+    for axis, mode, size in product((0, 1), ("clip", "fill"), (count, 1)):
+        at = Indices(shape[axis] // 2, (size, shape[1]) if axis == 0 else (shape[0], size))
+        yield Program(dml_jax.gather_elements, [shape, at], {"axis": axis, "mode": mode}, **added)
 
 
 SUMMED = (*FLOATS, "float8_e5m2")
 REDUCTIONS = {
-    **dict.fromkeys(("sum", "min", "max", "sum_square", "l1"), (small_integers, None, (*SUMMED, "int32", "int8"))),
-    **dict.fromkeys(("argmax", "argmin"), (small_integers, None, (*FLOATS, "int32"))),
-    **dict.fromkeys(("average", "l2", "log_sum_exp"), (small_integers, 2**16, FLOATS)),
-    "multiply": (signs, None, SUMMED),
+    **dict.fromkeys(("sum", "min", "max", "sum_square", "l1"), (small_integers, (*SUMMED, "int32", "int8"), None)),
+    **dict.fromkeys(("argmax", "argmin"), (small_integers, (*FLOATS, "int32"), None)),
+    **dict.fromkeys(("average", "l2", "log_sum_exp"), (small_integers, FLOATS, 2**16)),
+    "multiply": (signs, SUMMED, None),
 }
 
 
-def small_sums():
-    for function, (shape, axes) in product(REDUCTIONS, [((6, 40), (1,)), ((16, 33), (0,)), ((4, 3, 50), (0, 2))]):
-        draw, units, dtypes = REDUCTIONS[function]
-        axes = axes[:1] if function.startswith("arg") else axes
-        yield Program("reduce", [shape], {"function": function, "axes": axes}, forward, draw, dtypes, units)
-    for name, (shape, axis), direction, exclusive in product(
-        *(
-            ("summation", "product"),
-            [((6, 40), 1), ((16, 33), 0), ((3, 300), 1)],
-            ("increasing", "decreasing"),
-            (False, True),
-        )
-    ):
+def sums(shape):
+    """Reductions, running sums and products, softmax, the greatest, and numbers of what is not zero."""
+    for axis, (function, more) in product(range(len(shape)), REDUCTIONS.items()):
+        yield Program(dml_jax.reduce, [shape], {"function": function, "axes": (axis,)}, forward, *more)
+    for axis, direction, exclusive in product(range(len(shape)), ("increasing", "decreasing"), (False, True)):
         attributes = {"axis": axis, "direction": direction, "exclusive": exclusive}
-        draw = signs if name == "product" else small_integers
-        yield Program(f"cumulative_{name}", [shape], attributes, draw=draw, dtypes=FLOATS)
-    softmax, of_rows = dml_jax.Activation("ACTIVATION_SOFTMAX"), dml_jax.Activation("ACTIVATION_SOFTMAX1", ((0,),))
-    for activation, shape, way in product((softmax, of_rows), [(6, 40), (3, 700)], (forward, gradient)):
-        yield Program("activate", [shape], {"activation": activation}, way, small_integers, FLOATS, 2**16)
-    for (shape, axis), k, direction in product(
-        [((6, 40), 1), ((64, 5), 0), ((3, 700), 1)], (1, 3), ("increasing", "decreasing")
-    ):
-        yield Program(
-            "top_k",
-            [shape],
-            {"axis": axis, "k": k, "direction": direction},
-            dtypes=("int32", *FLOATS),
-            draw=small_integers,
-        )
-    for shape in ((6, 8), (70, 33), (200,)):
-        yield Program("nonzero_coordinates", [shape], draw=small_integers)
+        yield Program(dml_jax.cumulative_summation, [shape], attributes, forward, small_integers, FLOATS)
+        yield Program(dml_jax.cumulative_product, [shape], attributes, forward, signs, FLOATS)
+    for axis, way in product(range(len(shape)), (forward, gradient)):
+        attributes = {"activation": dml_jax.Activation("ACTIVATION_SOFTMAX1", ((axis,),))}
+        yield Program(dml_jax.activate, [shape], attributes, way, small_integers, SUMMED, 2**16)
+    for axis, k, direction in product(range(len(shape)), (1, 5), ("increasing", "decreasing")):
+        attributes = {"axis": axis, "k": k, "direction": direction}
+        yield Program(dml_jax.top_k, [shape], attributes, forward, small_integers, ("int32", *FLOATS))
+    yield Program(dml_jax.nonzero_coordinates, [shape], draw=small_integers)
 
 
-WINDOWS = [({"window_sizes": (2, 2)}, (2, 4, 8, 8)), ({"window_sizes": (3, 3), "strides": (2, 2)}, (2, 3, 9, 11))]
-WINDOWS += [({"window_sizes": (3, 3), "start_padding": (1, 1), "end_padding": (1, 1), "strides": (1, 1)}, (1, 4, 7, 8))]
-
-
-def small_windows():
-    added = {"draw": small_integers, "dtypes": FLOATS}
-    for (window, shape), way in product(WINDOWS, (forward, gradient)):
-        for operator in ("max_pooling", "average_pooling", "unfold"):
-            yield Program(operator, [shape], {"strides": window["window_sizes"]} | window, way, units=2**16, **added)
-    for b, way in product((2, 14), (forward, gradient)):
-        attributes = {"window_sizes": (b, b), "strides": (b, b)}
-        yield Program("unfold", [(2, 3, 4 * b, 4 * b)], attributes, way, **added)
-        yield Program("fold", [(2, 3 * b * b, 16)], attributes | {"output_sizes": (4 * b, 4 * b)}, way, **added)
-    yield Program("fold", [(2, 3 * 9, 36)], {"output_sizes": (8, 8), "window_sizes": (3, 3)}, **added)
-    for (attributes, c), way in product(
-        *(
-            [({}, 3), ({"strides": (2, 2)}, 3), ({"group_count": 4}, 1), ({"direction": "backward"}, 4)],
-            (forward, gradient),
-        )
-    ):
-        yield Program("convolution", [(2, 3 if c == 3 else 4, 9, 9), (4, c, 3, 3)], attributes, way, **added)
-    for operator, attributes in {
-        "local_response_normalization": {"local_size": 3},
-        "resample": {"sizes": (2, 3, 10, 9), "scales": (1, 1, 2, 1.5), "mode": "linear"},
-        "max_unpooling": {"output_sizes": (2, 3, 9, 9)},
-    }.items():
-        at = [RNG.permutation(81)[:30].reshape(1, 1, 5, 6).repeat(2, 0).repeat(3, 1).astype(np.uint32)]
-        arrays = [(2, 3, 5, 6), *(at if operator == "max_unpooling" else [])]
-        yield Program(operator, arrays, attributes, units=2**16, **added)
-
-
-# Large calls, of shapes alone.
-
-
-def large_blocks():
-    for c in (3, 1, 2, 16, 64):
-        yield from blocks(lambda b, c=c: (4, c, 32, 64), (2, 3, 4, 5, 7, 8, 14))
-
-
-LARGE_PERMUTED = [
-    *[((8192, 32, 128), (1, 0, 2)), ((4096, 1024), (1, 0)), ((64, 196, 768), (0, 2, 1)), ((32000, 512), (1, 0))],
-    *[((4096, 12, 20), (1, 0, 2)), ((64, 64, 1024), (2, 1, 0)), ((8, 224, 224, 3), (0, 3, 1, 2)), ((5, 2**16), (1, 0))],
-    *[((8, 3, 224, 224), (0, 2, 3, 1)), ((64, 56, 56, 64), (0, 3, 1, 2)), ((2**16, 5), (1, 0)), ((4000, 4001), (1, 0))],
-    *[((64, 28, 28, 9), (0, 3, 1, 2)), ((64, 64, 28, 28), (0, 2, 3, 1)), ((8, 56, 56, 12), (0, 3, 1, 2))],
-    *[((20, 30, 50, 64), (3, 2, 1, 0)), ((20, 30, 50, 64), (1, 2, 0, 3)), ((64, 8, 7, 8, 7, 48), (0, 1, 3, 2, 4, 5))],
-    *[((2**20, 12), (1, 0)), ((12, 2**20), (1, 0)), ((4096, 32), (1, 0)), ((512, 1024, 7), (1, 0, 2))],
-]
-
-
-def large_views():
-    for shape, order in LARGE_PERMUTED:
-        yield permuted(shape, order)
-    for rows, row, gap in product((2000, 4096), (64, 256), (0, 1, 4)):
-        yield view((rows, row), (row + gap, 1), size=rows * (row + gap))
-        yield view((rows, row), (row + gap, 1), size=rows * (row + gap), way=gradient)
-    for size in (64, 65, 2**16 + 1):
-        yield view((4096, 64), (0, 1), size=size)
-    yield view((4096, 64, 9), (64, 1, 64), size=2**19, way=gradient)
-
-
-def large_reads():
-    for width, rows, count in product((3, 8, 12, 16, 24, 32, 48, 64, 128, 1024), (2**10, 2**21), (2**12, 2**21)):
-        yield Program("gather", [(rows, width), ids(count)], {"axis": 0})
-    for mode, columns in product(("clip", "fill"), (16, 64, 512, 8192)):
-        yield Program("gather", [(4096, columns), ids(columns)], {"axis": 1, "mode": mode})
-    for length, rest, axis in product((8, 512, 1024, 8192, 32768), (3, 64, 8192), (0, 1)):
-        shape = (length, rest) if axis == 0 else (rest, length)
-        yield Program("gather_elements", [shape, ids(*shape)], {"axis": axis})
-    yield Program("gather_nd", [(512, 512, 64), ids(4096, 2)])
-    yield Program("gather_nd", [(64, 512, 64), ids(64, 256, 1)], {"batch_dims": 1})
-    yield Program("reverse_subsequences", [(512, 4096), ids(512, 1)], {"axis": 1})
-
-
-def large_writes():
-    for width, count in product((7, 64, 256), (1, 512, 4096)):
-        for mode, unique in (("drop", False), ("clip", True)):
-            attributes = {"mode": mode, "unique_indices": unique}
-            yield Program("scatter_nd", [(4096, width), ids(count, 1), (count, width)], attributes)
-        yield Program("scatter_elements", [(4096, width), ids(count, width), (count, width)], {"axis": 0})
-    for strides in ((64, 1), (1, 512)):
-        yield Program("as_strided_scatter", [(2**18,), (512, 64)], {"strides": strides})
-
-
-def large_moves():
-    pictures = [(8, 3, 224, 224), (64, 64, 60), (8, 64, 112, 101), (147, 1, 224, 255), (2000, 120)]
-    for shape, mode, (start, end) in product(pictures, ("constant", "edge", "reflection"), ((3, 3), (4, 4), (1, 0))):
-        here = {"start_padding": (*[0] * (len(shape) - 1), start), "end_padding": (*[0] * (len(shape) - 1), end)}
-        yield Program("pad", [shape], {"mode": mode, **here})
-        both = {"start_padding": (*[0] * (len(shape) - 2), start, 1), "end_padding": (*[0] * (len(shape) - 2), end, 1)}
-        yield Program("pad", [shape], {"mode": mode, **both})
-    for shape in pictures:
-        rank, names = len(shape), ("input_window_offsets", "input_window_sizes", "input_window_strides")
-        for cut, step in product((1, 3), (1, 2, -1)):
-            window = (cut,) * rank if shape[1] > 4 else (0, 0, cut, cut), shape, (*[1] * (rank - 1), step)
-            sizes = tuple(n - 2 * at for n, at in zip(shape, window[0], strict=True))
-            yield Program("slice", [shape], dict(zip(names, (window[0], sizes, window[2]), strict=True)))
-        for axis in range(rank):
-            repeats = tuple(2 if d == axis else 1 for d in range(rank))
-            yield Program("tile", [shape], {"repeats": repeats})
-            yield Program("join", [shape, shape], {"axis": axis})
-            part = tuple(max(1, n // 8) if d == axis else n for d, n in enumerate(shape))
-            yield Program("join", [shape, part], {"axis": axis})
-            if shape[axis] > 8:
-                sizes = (4, shape[axis] - 4)
-                yield Program("split", [shape], {"axis": axis, "sizes": sizes})
-    for shape, repeats in product([(2**14, 128), (64, 120), (1, 2**16)], [(8, 1), (7, 1), (1, 8), (2, 2)]):
-        yield Program("tile", [shape], {"repeats": repeats})
-    for sizes, dtype in product([(2**20,), (64, 4096), (1001, 1001)], SIZES):
-        attributes = {"sizes": sizes, "value": 1, "dtype": jnp.dtype(dtype)}
-        yield Program("fill_value_constant", [], attributes, dtypes=(dtype,))
-    for shape, size in product([(4096, 1), (8, 1, 4096), (1, 2**16)], (8, 1000)):
-        yield Program(
-            "one_hot",
-            [ids(*shape), (2,)],
-            {"size": size, "axis": 1 if len(shape) > 2 else len(shape) - 1 and shape.index(1)},
-        )
-    for scale in ((3, 2), (2, 2)):
-        yield Program("upsample_2d", [(8, 3, 112, 101)], {"scale_size": scale})
-    yield Program("fill_diagonals", [(1001, 1001)], {"begin": 0, "end": 1, "value": 0})
-
-
-def large_gradients():
-    """Rows, their width, and the number of indices; elements; labels."""
-    flown = {"way": gradient, "dtypes": FLOATS}
-    tables = [
-        (128256, 1024, 65536),
-        (1000000, 64, 1000000),
-        (64, 1024, 65536),
-        (10000, 1, 4000000),
-        (1000, 128, 125000),
-    ]
-    tables += [(16384, 2048, 16384), (16384, 2048, 8192), (8192, 4096, 8192), (2048, 2048, 2048), (32000, 1024, 4096)]
-    tables += [(1000000, 16, 1000000), (67109, 100, 671089), (1000, 1024, 20000), (8192, 16, 2**20)]
-    for (rows, width, count), promise in product(tables, ({}, {"unique_indices": True})):
-        yield Program("gather", [(rows, width), ids(count)], {"axis": 0, **promise}, **flown)
-    for shape, axis in product([(2048, 8192), (8192, 2048), (64, 131072), (256, 128256)], (0, 1)):
-        yield Program("gather_elements", [shape, ids(*shape)], {"axis": axis}, **flown)
-    yield Program("gather_elements", [(4096, 50257), ids(4096, 1)], {"axis": 1}, **flown)
-    yield Program("gather_nd", [(64, 512, 64), ids(64, 256, 1)], {"batch_dims": 1}, **flown)
-    for reduction, count, dtypes in product(
-        ("add", "min", "max", "mul"), (8, 4096, 2**18), (("int8", "uint16"), FLOATS)
-    ):
-        arrays = [(4096, 64), ids(count, 1), (count, 64)]
-        yield Program("scatter_nd", arrays, {"reduction": reduction}, dtypes=dtypes)
-    for count in (64, 4096):
-        yield Program("scatter_nd", [(4096, 256), ids(count, 1), (count, 256)], dtypes=FLOATS, way=gradient)
-
-
-def large_sums():
-    shapes = [((4096, 1024), 1), ((16, 2**18), 0), ((2**16, 64), 1), ((2048, 1000), 1), ((2**18, 16), 0)]
-    for (shape, axis), (function, (_, _, dtypes)) in product(shapes, REDUCTIONS.items()):
-        yield Program("reduce", [shape], {"function": function, "axes": (axis,)}, dtypes=dtypes)
-    for (shape, axis), name, direction in product(shapes, ("summation", "product"), ("increasing", "decreasing")):
-        yield Program(f"cumulative_{name}", [shape], {"axis": axis, "direction": direction}, dtypes=FLOATS)
-    for (shape, axis), way in product(shapes, (forward, gradient)):
-        activation = dml_jax.Activation("ACTIVATION_SOFTMAX1", ((axis,),))
-        yield Program("activate", [shape], {"activation": activation}, way, dtypes=SUMMED)
-        yield Program("activate", [shape], {"activation": dml_jax.Activation("ACTIVATION_SOFTMAX")}, way, dtypes=SUMMED)
-    for (shape, axis), k in product([*shapes, ((64, 2**17), 1)], (1, 8, 16)):
-        yield Program("top_k", [shape], {"axis": axis, "k": k}, dtypes=("int32", *FLOATS))
-    for shape in ((2**20,), (1000, 1001), (64, 64, 512)):
-        yield Program("nonzero_coordinates", [shape])
-
-
-def large_windows():
-    pictures = [(8, 64, 56, 56), (8, 3, 224, 224), (1, 16, 512, 500)]
-    for operator, shape, b, stride, way in product(
-        *(("max_pooling", "average_pooling", "unfold"), pictures, (2, 3, 14), (1, 2, 14), (forward, gradient))
-    ):
-        yield Program(operator, [shape], {"window_sizes": (b, b), "strides": (stride, stride)}, way, dtypes=FLOATS)
-    for b, side, way in product((2, 3, 14), (28, 32), (forward, gradient)):
-        attributes = {"window_sizes": (b, b), "strides": (b, b), "output_sizes": (b * side, b * side)}
-        yield Program("fold", [(4, 3 * b * b, side * side)], attributes, way, dtypes=FLOATS)
-    for c, filters, b, more, way in product(
-        (3, 64), (16, 64), (1, 3, 7), ({}, {"strides": (2, 2)}), (forward, gradient)
-    ):
-        yield Program("convolution", [(8, c, 56, 56), (filters, c, b, b)], more, way, dtypes=FLOATS)
+def windows(shape, block, filters):
+    """Pooling, columns of windows and back, convolutions, and what else looks at neighbours; and their gradients."""
+    n, c, h, w = shape
     for way in (forward, gradient):
-        yield Program("convolution", [(8, 64, 56, 56), (64, 1, 3, 3)], {"group_count": 64}, way, dtypes=FLOATS)
-        yield Program("convolution", [(8, 64, 28, 28), (64, 16, 3, 3)], {"direction": "backward"}, way, dtypes=FLOATS)
-        yield Program("local_response_normalization", [(8, 64, 56, 56)], {"local_size": 5}, way, dtypes=FLOATS)
-        attributes = {"sizes": (8, 3, 300, 300), "scales": (1, 1, 1.5, 1.5), "mode": "linear"}
-        yield Program("resample", [(8, 3, 200, 200)], attributes, way, dtypes=FLOATS)
+        more, side = (way, small_integers, FLOATS, 2**16), {"window_sizes": (block, block)}
+        for stride, pool in product((1, block), (dml_jax.max_pooling, dml_jax.average_pooling)):
+            yield Program(pool, [shape], {**side, "strides": (stride, stride)}, *more)
+        for stride in (1, block):
+            size = [(length - block) // stride + 1 for length in (h, w)]
+            attributes = {**side, "strides": (stride, stride)}
+            yield Program(dml_jax.unfold, [shape], attributes, *more)
+            columns = [(n, c * block * block, prod(size))]
+            yield Program(dml_jax.fold, columns, {**attributes, "output_sizes": (h, w)}, *more)
+        for attributes in ({}, {"strides": (2, 2)}):
+            yield Program(dml_jax.convolution, [shape, (filters, c, block, block)], attributes, *more)
+        yield Program(dml_jax.convolution, [shape, (c, 1, 3, 3)], {"group_count": c}, *more)
+        yield Program(dml_jax.convolution, [shape, (c, filters, 3, 3)], {"direction": "backward"}, *more)
+        yield Program(dml_jax.local_response_normalization, [shape], {"local_size": 3}, *more)
+        attributes = {"sizes": (n, c, 2 * h, w + w // 2), "scales": (1, 1, 2, 1.5), "mode": "linear"}
+        yield Program(dml_jax.resample, [shape], attributes, *more)
+        at = np.arange(h * w, dtype=np.uint32).reshape(1, 1, h, w).repeat(n, 0).repeat(c, 1)
+        yield Program(dml_jax.max_unpooling, [shape, at], {"output_sizes": (n, c, h, w + 1)}, *more)
 
 
-# What every test asks for.
-
-
-KINDS = ("blocks", "views", "reads", "writes", "moves", "gradients", "sums", "windows")
-
-
-def calls_of(size, *, every_dtype=False):
-    """The "small" or the "large" calls, in an order that mixes them.
-
-    Args:
-      size: of which functions here are called.
-      every_dtype: whether each program has all its types, or one of them.
-    """
-    calls, programs = [], [program for kind in KINDS for program in globals()[f"{size}_{kind}"]()]
-    for number, program in enumerate(programs):
-        dtypes = program.dtypes if every_dtype else [program.dtypes[number % len(program.dtypes)]]
-        calls += [program.call(dtype, is_large=size == "large") for dtype in dtypes]
-    random.Random(0).shuffle(calls)
-    return calls
-
-
-def lowered(call, platform=None):
-    """The program of a call, for a platform or for that at hand."""
-    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in call.arrays]
-    with jax.enable_x64(call.is_wide):
-        traced = jax.jit(lambda *arrays: call.function(*arrays)).trace(*shapes)
-        return traced.lower(lowering_platforms=(platform,)) if platform else traced.lower()
-
-
-def choices_in(call, platform=None):
-    """What is chosen while a call is lowered."""
-    with select.watch_choices() as seen:
-        lowered(call, platform)
-    return seen
-
-
-PROBE = "probe"
+TRANSPOSED = [(16, 70), (70, 17), (40, 70), (8, 300), (256, 5), (5, 256), (12, 400), (7, 299), (224, 5)]
+PERMUTED = [
+    *[((36, 53, 3), (2, 0, 1)), ((5, 64, 64), (1, 2, 0)), ((14, 14, 96), (2, 0, 1)), ((40, 12, 20), (1, 0, 2))],
+    *[((8, 7, 8, 7, 12), (0, 2, 1, 3, 4)), ((3, 7, 16, 7, 16), (1, 3, 0, 2, 4)), ((5, 3, 7, 2), (3, 2, 1, 0))],
+    *[((2, 5, 3, 8), (2, 0, 3, 1)), ((6, 4, 8), (1, 0, 2)), ((3, 12, 4, 2), (0, 2, 1, 3)), ((9, 28, 28), (1, 2, 0))],
+]
+CHANNELS = [((MANY * side, 2 * side, c), (2, 0, 1)) for c, side in product((2, 3, 4, 6, 8, 12), (5, 6))]
+CHANNELS += [((c, MANY * side, 2 * side), (1, 2, 0)) for c, side in product((2, 3, 5, 7), (5, 6))]
+LARGE_PERMUTED = [
+    *[((8192, 32, 128), (1, 0, 2)), ((4096, 1024), (1, 0)), ((64, 196, 768), (0, 2, 1)), ((4096, 12, 20), (1, 0, 2))],
+    *[((64, 64, 1024), (2, 1, 0)), ((8, 224, 224, 3), (0, 3, 1, 2)), ((8, 3, 224, 224), (0, 2, 3, 1))],
+    *[((64, 28, 28, 9), (0, 3, 1, 2)), ((64, 64, 28, 28), (0, 2, 3, 1)), ((5, 2**16), (1, 0)), ((2**16, 5), (1, 0))],
+    *[((20, 30, 50, 64), (3, 2, 1, 0)), ((64, 8, 7, 8, 7, 48), (0, 1, 3, 2, 4, 5)), ((12, 2**20), (1, 0))],
+]
+# By family, what small calls are made of, and large ones.
+SIZES = {
+    blocks: (
+        [(8, 3, 4, (1, 2, 3, 4, 5, 6, 7, 8)), (3, 5, 7, (2, 3, 4, 5, 7, 8, 10, 14))],
+        [(c, 32, 64, (2, 3, 4, 5, 7, 8, 14)) for c in (3, 1, 2, 16, 64)],
+    ),
+    permuted: ([*((shape, (1, 0)) for shape in TRANSPOSED), *PERMUTED, *CHANNELS], LARGE_PERMUTED),
+    views: ([(3, 8), (5, 12), (4, 7)], [(2000, 64), (4096, 256)]),
+    reads: (
+        [*((9, width, 10) for width in (32, 24, 7, 1)), *((50, width, 40) for width in (12, 16, 31, 48, 64, 76, 77))],
+        [*product((2**10, 2**21), (3, 8, 12, 16, 24, 32, 48, 64, 128), (2**12, 2**20))],
+    ),
+    elements: (
+        [((6, 16), 8), ((5, 7), 4), ((3, 4, 8), 8)],
+        [((8192, 8192), 8192), ((512, 64, 1024), 64), ((4096, 64), 64), ((32768, 512), 512)],
+    ),
+    writes: ([(9, 32, 4), (9, 7, 2), (6, 12, 5)], [*product((4096,), (7, 64, 256), (8, 2048))]),
+    short_indices: ([()], []),
+    moves: (
+        [((6, 8),), ((5, 9),), ((200, 20),), ((40, 3, 70),), ((8, 5, 4, 80),)],
+        [((8, 3, 224, 224),), ((64, 64, 60),), ((8, 64, 112, 101),), ((2**14, 128),), ((3, 2**20),)],
+    ),
+    gradients: (
+        [*((6, width, 9) for width in (1, 3, 4, 8, 64)), (40, 64, 600), (70, 5, 90)],
+        [
+            *[(128256, 1024, 65536), (2**20, 64, 2**20), (64, 1024, 65536), (10000, 1, 4000000), (1000, 128, 125000)],
+            *[(16384, 2048, 16384), (2**20, 16, 2**20), (67109, 100, 671089), (1000, 1024, 512), (8192, 16, 2**20)],
+        ],
+    ),
+    element_gradients: (
+        [((6, 8), 4), ((6, 30), 70), ((40, 64), 64)],
+        [((2048, 8192), 8192), ((8192, 2048), 8192), ((64, 131072), 64), ((4096, 50257), 64), ((131072, 64), 64)],
+    ),
+    sums: (
+        [((6, 40),), ((16, 33),), ((5, 700),), ((5, 5, 50),)],
+        [((4096, 1024),), ((16, 2**18),), ((2**16, 64),), ((64, 2**17),), ((2048, 1000),)],
+    ),
+    windows: (
+        [((2, 4, 8, 8), 2, 3), ((1, 3, 9, 11), 3, 2), ((1, 2, 28, 28), 14, 1)],
+        [((8, 64, 56, 56), 3, 64), ((8, 3, 224, 224), 14, 16), ((1, 16, 512, 500), 2, 16), ((8, 64, 28, 28), 1, 64)],
+    ),
+}
 
 
 @cache
-def calls_by_operation():
-    """The small calls of each operation, by what chooses in them if every operation had a variant."""
-    found = {}
-    probe = lambda operation: [select.Variant(PROBE, operation, "any", lambda case: case.plain, lambda case: True)]  # noqa: E731
-    with patch.multiple(select, _variants=probe, _platforms=lambda operation: ["any"]), forcing(PROBE):
-        for call in calls_of("small"):
-            for operation in {choice.operation for choice in choices_in(call)}:
-                found.setdefault(operation, []).append(call)
-    return found
+def calls_of(size, *, every=False, every_dtype=False):
+    """The "small" calls or the "large" ones, in an order that mixes them.
+
+    Args:
+      size: which.
+      every: of every program, or of a third of them.
+      every_dtype: of all the types of a program, or of one.
+    """
+    is_large = size == "large"
+    programs = [program for family, of in SIZES.items() for sizes in of[is_large] for program in family(*sizes)]
+    random.Random(0).shuffle(programs)
+    calls = []
+    for number, program in enumerate(programs if every else programs[::3]):
+        dtypes = program.dtypes if every_dtype else [program.dtypes[number % len(program.dtypes)]]
+        calls += [program.call(dtype, is_large=is_large) for dtype in dtypes]
+    return calls
 
 
-def running(operation, name, most=None):
-    """Small calls that run a variant where it is forced, `most` of them at most."""
-    found = []
-    for call in calls_by_operation().get(operation, ()):
+# What chooses in them.
+
+
+def choices_in(call, platform=None):
+    """The operations of a call, each with the names of what was chosen on a platform, or on that at hand."""
+    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in call.arrays]
+    with jax.enable_x64(call.is_wide), select.watch_choices() as seen:
+        traced = jax.jit(lambda *arrays: call.function(*arrays)).trace(*shapes)
+        traced.lower(lowering_platforms=(platform,)) if platform else traced.lower()
+    return {(choice.operation, choice.name) for choice in seen if choice.platform == platform or not platform}
+
+
+@cache
+def calls_by_operation(*, every):
+    """The small calls of each operation, by what chooses in them when every operation has a variant."""
+    calls, probe = {}, "probe"
+    variants = lambda operation: [select.Variant(probe, operation, probe, lambda case: case.plain, bool)]  # noqa: E731
+    with patch.multiple(select, _variants=variants, _platforms=lambda _: [probe]), forcing(probe):
+        for call in calls_of("small", every=every, every_dtype=every):
+            for operation in {operation for operation, _ in choices_in(call)}:
+                calls.setdefault(operation, []).append(call)
+    return calls
+
+
+def calls_that_choose(operation, *, every):
+    """Large calls of operators of which some small call is of the operation."""
+    operators = {call.operator for call in calls_by_operation(every=every).get(operation, ())}
+    return [call for call in calls_of("large", every=True, every_dtype=every) if call.operator in operators]
+
+
+def calls_that_run(operation, name, *, every):
+    """Small calls that run a variant where it is forced, or a dozen of them."""
+    calls = []
+    for call in calls_by_operation(every=every).get(operation, ()):
         with select.use_form(name):
-            if any(choice[0] == operation and choice[2] == name for choice in choices_in(call)):
-                found.append(call)
-        if len(found) == most:
+            calls += [call] if (operation, name) in choices_in(call) else []
+        if len(calls) == 12 and not every:
             break
-    return found
+    return calls

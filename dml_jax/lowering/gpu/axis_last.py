@@ -18,7 +18,8 @@ from ..values.bits import as_bits, is_float8
 
 __all__ = ["VARIANTS"]
 
-CACHE = 48 * 2**20  # bytes of a large GPU's second cache: a slab that fits needs no help
+CACHE = 32 * 2**20  # bytes that the second cache of a large GPU holds of what a column of indices reaches
+WARP = 32  # threads: a shorter axis makes rows that fewer read together
 MEMORY = 8 * 2**30  # bytes of operands: as many are needed once more
 
 
@@ -28,9 +29,9 @@ def _read_elements(case: GatherCase) -> Move | None:
 
 
 def _pays(case: GatherCase) -> bool:
-    """A slab is what a column of indices can reach; a row of it must not be one cache line that all reads share."""
+    """A slab is what a column of indices can reach: each read outside of the cache is a memory transaction of its own."""
     is_far = case.slab_bytes > CACHE and case.bytes < MEMORY and not case.is_sorted
-    return is_far and case.itemsize <= 4 and 1024 <= case.input.shape[case.axis] < 2**16
+    return is_far and case.itemsize <= 4 and case.input.shape[case.axis] >= WARP
 
 
 def _read_last(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:

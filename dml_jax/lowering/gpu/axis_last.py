@@ -29,7 +29,7 @@ def _read_elements(case: GatherCase) -> Move | None:
 
 
 def _pays(case: GatherCase) -> bool:
-    """A slab is what a column of indices can reach: each read outside of the cache is a memory transaction of its own."""
+    """A slab is what a column of indices can reach: a read outside of the cache is a transaction of its own."""
     is_far = case.slab_bytes > CACHE and case.bytes < MEMORY and not case.is_sorted
     return is_far and case.itemsize <= 4 and case.input.shape[case.axis] >= WARP
 

@@ -16,7 +16,7 @@ import jax
 
 from ..errors import ConstraintError
 from .forced import forced_form, forcing
-from .primitive import Back, Move, Target, by_target, linear
+from .primitive import Back, Move, Target, by_target
 
 __all__ = [
     "Case",
@@ -101,9 +101,10 @@ def choose(operation: str, case_of: Callable[[int], Case], back: Back | None = N
         note(Choice(operation, target.platform, name, case))
         return run
 
-    # What runs plainly on one device does so on several.
+    # What runs plainly on one device does so on several, where its meaning may keep other bits.
     if all(_first(operation, platform, case, forced)[0] == "plain" for platform in _platforms(operation)):
-        return linear(case.plain, back, case.result) if back and is_opaque else case.plain
+        on_devices = lambda target: case_of(target.devices).plain  # noqa: E731
+        return by_target(on_devices, case.plain, back, case.result) if back and is_opaque else case.plain
     return by_target(chosen, case.plain, back, case.result)
 
 

@@ -14,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
-from dml_jax.lowering.plain import depth_space, gather, scatter, strided
+from dml_jax.lowering.registry import VARIANTS
 
 RNG = np.random.default_rng(7)
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
@@ -216,15 +216,20 @@ def test_an_explicit_mesh_costs_what_the_table_says(row, dtype, exhaustive):
 
 
 FREE_ROWS = [row for row, says in documented().items() if says[0] == FREE] if DOCUMENT.exists() else []
-# Forms that a table chooses only where no dimension can be sharded.
-MERGING = {row.form for row in depth_space.TABLE if row.where.get("devices") == {1}} | {"axis_last"}
-TABLES = {"gather": gather, "scatter": scatter, "depth_to": depth_space, "space_to": depth_space, "as_strided": strided}
+# By the beginning of an operator's name, the operation that it chooses in.
+OPERATIONS = {
+    "gather": "gather",
+    "scatter": "scatter",
+    "depth_to": "permute",
+    "space_to": "permute",
+    "as_strided": "view",
+}
 CHOSEN = {
-    (row, choice.form): None
+    (row, variant.name): None
     for row in FREE_ROWS
-    for name, module in TABLES.items()
-    for choice in module.TABLE
-    if row[0].startswith(name) and choice.form not in MERGING
+    for name, operation in OPERATIONS.items()
+    for variant in VARIANTS
+    if row[0].startswith(name) and variant.operation == operation
 }
 
 
@@ -235,7 +240,7 @@ def test_every_operator_has_forms_that_are_chosen():
 @pytest.mark.thinned(16)
 @pytest.mark.parametrize(("row", "form"), CHOSEN, ids=named)
 def test_forms_that_are_chosen_on_many_devices_are_as_free_as_the_plain_one(row, form, exhaustive):
-    """Also on platforms whose tables choose them, and with sizes that do not fill the words of every device."""
+    """Also on platforms that choose them, and with sizes that do not fill the words of every device."""
     mesh = mesh_of(AxisType.Auto)
     for (function, operands), dims in cases(row, exhaustive):
         arrays, sharded = on_mesh(mesh, operands, dims, np.uint8)
@@ -350,7 +355,7 @@ COLUMNS = (partial(dml_jax.gather, axis=-1), [(16, 64), below(64, (32,))])
 
 
 @pytest.mark.thinned(2)
-@pytest.mark.parametrize("form", ["plain", "axis_last", "joined"])
+@pytest.mark.parametrize("form", ["plain", "axis_last", "assembled_words"])
 @pytest.mark.parametrize("dtype", sampled(["float32", "float16", "bfloat16"], ["float16"]))
 def test_what_is_read_of_a_sharded_table_keeps_its_bits(form, dtype):
     mesh = mesh_of(AxisType.Auto)

@@ -43,7 +43,7 @@ class ViewCase:
 
     @property
     def plain(self) -> Move:
-        """Where a buffer may be sharded, devices add up what each has gathered: integers keep their bits."""
+        """Several devices add up what each has gathered: integers keep their bits."""
         # XLA:CPU flushes subnormal bfloat16 where it fuses the bitcast back with a gather (0.11) or a broadcast.
         is_bfloat16 = self.buffer.dtype == jnp.bfloat16
 
@@ -53,8 +53,7 @@ class ViewCase:
                 array |= _hidden_zeros(self.layout).astype(array.dtype)
             return lax.optimization_barrier(array) if is_bfloat16 and not self.layout.is_nested else array
 
-        is_added = self.devices > 1 and not self.layout.is_nested
-        return as_bits(read, is_float if is_added else is_narrow)
+        return as_bits(read, is_narrow if self.layout.is_nested else is_float)
 
     @property
     def result(self) -> jax.ShapeDtypeStruct:

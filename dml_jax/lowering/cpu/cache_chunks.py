@@ -20,7 +20,6 @@ from ..plain.along import Along, AlongCase, Part
 from ..primitive import Move, varying_alike
 from ..select import Variant
 from ..values.bits import as_unsigned, from_unsigned, is_float8
-from .cache_chunks_sum import as_image, from_image, widen
 
 __all__ = ["VARIANTS", "cut_dimension", "is_converted", "map_chunks", "to_image", "to_numbers", "widened_slice"]
 
@@ -28,6 +27,23 @@ CHUNK = 2**21  # bytes of wide numbers: a part of the L2 cache
 FRESH = 2**25  # bytes of an array that the C library takes fresh from the system each time; smaller ones it keeps
 MOST_SIDE_BY_SIDE = 2**15  # numbers: a chunk has sixteen such rows, and makes one of them
 SHORT = 16  # numbers along an axis: so few are compared as pairs as fast
+
+
+def as_image(numbers: jax.Array) -> jax.Array:
+    """The bits of bfloat16, other numbers as they are."""
+    return lax.bitcast_convert_type(numbers, jnp.uint16) if numbers.dtype == jnp.bfloat16 else numbers
+
+
+def from_image(image: jax.Array, dtype: Any) -> jax.Array:
+    """Undoes `as_image` for numbers of a type."""
+    return lax.bitcast_convert_type(image, dtype) if dtype == jnp.bfloat16 else image
+
+
+def widen(image: jax.Array, wide: Any) -> jax.Array:
+    """The numbers of `as_image` in a wider type."""
+    if image.dtype != jnp.uint16:
+        return image.astype(wide)
+    return lax.bitcast_convert_type(image.astype(jnp.uint32) << 16, jnp.float32)
 
 
 def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:

@@ -10,7 +10,7 @@ of their own, which is then rounded. Along axis 1, in chunks of two rows and wit
     flat, the first chunk adds 1 2 4 1 1 1 to numbers 0 0 2 4 4 4, and makes [[3, 0, 4], [0, 3, 0]]
 
 XLA:CPU moves a conversion out of a loop, as no iteration changes its result; so the updates of each iteration come from
-a barrier that its number passes, and bfloat16 as bits, which XLA:CPU slices without widening all.
+a barrier that its number passes.
 """
 
 from collections.abc import Callable
@@ -30,27 +30,9 @@ from ..plain.scatter_reduce import ScatterReduceCase
 from ..primitive import Move, varying_alike
 from ..select import Variant
 
-__all__ = ["FRESH", "VARIANTS", "add_chunks", "as_image", "from_image", "widen"]
+__all__ = ["VARIANTS", "add_chunks"]
 
 CHUNK = 2**21  # bytes of wide numbers that the L2 cache of a core holds
-FRESH = 2**25  # bytes of an array that the C library takes fresh from the system each time
-
-
-def as_image(numbers: jax.Array) -> jax.Array:
-    """The bits of bfloat16, other numbers as they are."""
-    return lax.bitcast_convert_type(numbers, jnp.uint16) if numbers.dtype == jnp.bfloat16 else numbers
-
-
-def from_image(image: jax.Array, dtype: Any) -> jax.Array:
-    """Undoes `as_image` for numbers of a type."""
-    return lax.bitcast_convert_type(image, dtype) if dtype == jnp.bfloat16 else image
-
-
-def widen(image: jax.Array, wide: Any) -> jax.Array:
-    """The numbers of `as_image` in a wider type."""
-    if image.dtype != jnp.uint16:
-        return image.astype(wide)
-    return lax.bitcast_convert_type(image.astype(jnp.uint32) << 16, jnp.float32)
 
 
 def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: Any) -> Any:
@@ -80,10 +62,10 @@ def add_chunks(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> ja
         start = jnp.minimum(turn * size, number - size)
         at, chunk = (lax.dynamic_slice_in_dim(array, start, size) for array in arrays)
         is_new = start + lax.iota(jnp.int32, size) >= turn * size  # the last chunk begins in the one before
-        return sums.at[jnp.where(is_new, at, count)].add(widen(chunk, wide), mode="drop")
+        return sums.at[jnp.where(is_new, at, count)].add(chunk.astype(wide), mode="drop")
 
     zeros = jnp.zeros((count, width), wide)
-    return _loop(-(-number // size), step, zeros, (rows, as_image(updates)))
+    return _loop(-(-number // size), step, zeros, (rows, updates))
 
 
 def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
@@ -100,14 +82,13 @@ def _add_elements(case: ScatterReduceCase, indices: jax.Array, updates: jax.Arra
     size = min(length, max(1, CHUNK * length // case.wide_bytes))
     part = replace(rows, shape=(*rows.shape[:dim], size, *rows.shape[dim + 1 :]))
 
-    def step(turn: Any, image: jax.Array, arrays: tuple[jax.Array, jax.Array]) -> jax.Array:
+    def step(turn: Any, result: jax.Array, arrays: tuple[jax.Array, jax.Array]) -> jax.Array:
         start = jnp.minimum(turn * size, length - size)  # what the last chunk shares with the one before is the same
         at, chunk = (lax.dynamic_slice_in_dim(array, start, size, own) for array in arrays)
-        sums = _add_flat(part, at, widen(chunk, case.wide))
-        return lax.dynamic_update_slice_in_dim(image, as_image(sums.astype(dtype)), start, dim)
+        sums = _add_flat(part, at, chunk.astype(case.wide))
+        return lax.dynamic_update_slice_in_dim(result, sums.astype(dtype), start, dim)
 
-    zeros = as_image(jnp.zeros(rows.shape, dtype))
-    return from_image(_loop(-(-length // size), step, zeros, (indices, as_image(updates))), dtype)
+    return _loop(-(-length // size), step, jnp.zeros(rows.shape, dtype), (indices, updates))
 
 
 def _add_flat(rows: Rows, indices: jax.Array, numbers: jax.Array) -> jax.Array:

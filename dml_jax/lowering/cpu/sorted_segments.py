@@ -9,7 +9,7 @@ from ..plain.scatter_reduce import ScatterReduceCase
 from ..plain.sorted_segments import reduce_segments
 from ..primitive import Move
 from ..select import Variant
-from .cache_chunks_sum import FRESH
+from .cache_chunks import FRESH
 
 __all__ = ["VARIANTS"]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from catalogue_cases import ORACLES
 from checks import assert_close, assert_same_bits, sampled, spread, together
-from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from small_arrays import numbered, on_explicit_mesh, random_keys
+from variant_cases import chosen_on
 
 from dml_jax import (
     AxisDirection,

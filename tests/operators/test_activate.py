@@ -12,7 +12,6 @@ import pytest
 from activation_cases import activated
 from checks import assert_calls_agree, assert_close, assert_same_bits, together
 from draws import dims, pad
-from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import (
@@ -29,6 +28,7 @@ from operator_cases import (
 )
 from oracles import coordinates
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
+from variant_cases import chosen_on
 
 from dml_jax import (
     Activation,

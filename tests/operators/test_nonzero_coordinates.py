@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits
 from draws import dims
-from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from operator_cases import RANKS_4_TO_5, UP_TO_32_BITS, Call, Example, Struct, f32, level, u32
 from oracles import coordinates
 from small_arrays import INTEGERS, every_small_shape, narrow_floats, numbered, on_explicit_mesh, random_keys
+from variant_cases import chosen_on
 
 from dml_jax import ConstraintError, DataTypeError, NonzeroCoordinatesDesc, TensorDesc, nonzero_coordinates, use_form
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_close, assert_same_bits, sampled, spread, together
 from draws import dims
-from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import (
@@ -30,6 +29,7 @@ from operator_cases import (
 )
 from oracles import coordinates
 from small_arrays import every_narrow_float, on_explicit_mesh, random_keys
+from variant_cases import chosen_on
 
 from dml_jax import (
     ConstraintError,

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_is, assert_same_bits, sampled
 from draws import dims
-from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from operator_cases import (
     ALL_TYPES,
@@ -27,6 +26,7 @@ from operator_cases import (
 )
 from oracles import coordinates
 from small_arrays import INTEGERS, every_small_shape, narrow_floats, numbered, on_explicit_mesh, random_keys
+from variant_cases import chosen_on
 
 from dml_jax import (
     AxisDirection,

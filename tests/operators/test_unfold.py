@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from checks import assert_calls_agree, assert_same_bits
-from form_cases import chosen_on
 from jax.sharding import PartitionSpec as P
 from numpy.lib.stride_tricks import sliding_window_view
 from operator_cases import Call, Example, Struct, f32
 from oracles import coordinates
 from small_arrays import narrow_floats, numbered, on_explicit_mesh, random_keys
+from variant_cases import chosen_on
 from window_cases import LEADING, attributes_of, counted, draw_windows, filled, levels, places, some_windows
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc, UnfoldDesc, compile_operator, fold, unfold

@@ -22,7 +22,7 @@ __all__ = ["ConvolutionCase", "Convolve", "convolve", "convolve_back"]
 Convolve = Callable[[jax.Array, jax.Array], jax.Array]
 # The three arrays of a convolution: two make the third, which is linear in each of them.
 Part = Literal["input", "filter", "output"]
-PARTS: Sequence[Part] = ("input", "filter", "output")
+PARTS: tuple[Part, Part, Part] = ("input", "filter", "output")
 
 
 @dataclass(frozen=True)
@@ -153,11 +153,11 @@ def convolve(
 
 def _contract(call: _Call, gives: Part, *operands: jax.Array) -> jax.Array:
     """One array of the three that two make, which are in the order of `PARTS`."""
-    first, second = (part for part in PARTS if part != gives)
+    others: Sequence[Part] = [part for part in PARTS if part != gives]
 
     def back(_: None, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        known: dict[Part, jax.Array] = {first: like[0], second: like[1], gives: cotangent}
-        return [_contract(call, part, *(known[other] for other in PARTS if other != part)) for part in (first, second)]
+        known = {**dict(zip(others, like, strict=True)), gives: cotangent}
+        return [_contract(call, part, *(known[other] for other in PARTS if other != part)) for part in others]
 
     @jax.custom_jvp
     def contract(*operands: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
 """Unfold and fold: windows that slide over an array, their elements beside each other, and added up in place again.
 
 Dimension by dimension: of a window of 3 elements, those of one number are a strided slice, with zeros where the window
-lies in the padding. Long windows, and those that move by many elements, are read by an index for each element instead.
+lies in the padding. Long windows are read by an index for each element instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bits import as_bits, hide_constant, index_dtype
 from .depth_space import Blocks, rearrange
 from .window_slices import FEW, add_slices, are_sliceable, have_few_phases
-from .windows import WindowCase, Windows
+from .windows import MOST_SLICES, WindowCase, Windows
 
 __all__ = ["fold_windows", "slices_of", "unfold_axis", "unfold_slices", "unfold_windows"]
 
@@ -112,7 +112,7 @@ def unfold_axis(array: jax.Array, axis: int, windows: Windows) -> jax.Array:
 def _unfold_along(array: jax.Array, lead: int, axis: int, windows: Windows) -> jax.Array:
     if windows.are_tiles:
         return _unfold_tiles(array, lead, axis, windows)
-    if windows.is_sliced:
+    if windows.window <= MOST_SLICES:
         return jnp.stack(slices_of(array, axis, windows), lead)
     return _unfold_indexed(array, lead, axis, windows)
 

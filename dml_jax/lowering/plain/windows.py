@@ -15,9 +15,7 @@ from ..select import known_bytes
 
 __all__ = ["MOST_SLICES", "WindowCase", "Windows"]
 
-# On a CPU: longer windows take seconds to compile as slices, and interior padding by more than this more to run than
-# indices.
-MOST_SLICES, MOST_STEPS = 64, 4
+MOST_SLICES = 64  # elements of a window: more slices take seconds to compile
 
 
 @dataclass(frozen=True)
@@ -63,10 +61,6 @@ class Windows:
     def turns(self) -> int:
         """How many strides the dimension has."""
         return -(-self.size // self.stride)
-
-    @property
-    def is_sliced(self) -> bool:
-        return self.window <= MOST_SLICES and self.steps <= MOST_STEPS
 
     @property
     def are_tiles(self) -> bool:

@@ -471,3 +471,10 @@ def calls_that_run(operation, name, *, every):
         if len(calls) == 12 and not every:
             break
     return calls
+
+
+def chosen_on(platform, function, *arrays):
+    """The names of the variants that are chosen for a platform, which need not be there."""
+    with select.watch_choices() as seen:
+        jax.jit(function).trace(*arrays).lower(lowering_platforms=(platform,))
+    return {choice.name for choice in seen if choice.platform == platform} - {"plain"}

@@ -61,7 +61,7 @@ class AlongCase:
     input: Any
     devices: int
 
-    @cached_property
+    @property
     def bytes(self) -> int:
         """Of both arrays; 0 if one is empty, has no dimension, or if a size is symbolic."""
         is_known = known_bytes(self.input) and self.input.ndim

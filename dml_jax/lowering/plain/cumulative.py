@@ -61,7 +61,7 @@ class CumulativeCase:
     input: Any
     devices: int
 
-    @cached_property
+    @property
     def bytes(self) -> int:
         """Of both arrays; 0 if they are empty, or if a size is symbolic."""
         return 2 * known_bytes(self.input)

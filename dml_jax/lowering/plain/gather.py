@@ -91,13 +91,13 @@ class GatherCase:
     input: Any
     devices: int
 
-    @cached_property
+    @property
     def bytes(self) -> int:
         """Of all three arrays; 0 if the table is empty, or if a size is symbolic."""
         known = known_bytes(self.input, self.indices)
         return known + known_bytes(self.result) if known and 0 not in self.input.shape else 0
 
-    @cached_property
+    @property
     def result(self) -> jax.ShapeDtypeStruct:
         """Shape and type of the slices."""
         shape = self.read.slices.shape(self.input.shape, self.indices.shape)

@@ -1,7 +1,7 @@
 """Where flags are set: their numbers one after the other."""
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,7 +26,7 @@ class NonzeroCase:
     flags: Any
     devices: int
 
-    @cached_property
+    @property
     def bytes(self) -> int:
         """Of the flags and the numbers; 0 without any, or if their number is symbolic."""
         known = known_bytes(self.flags)

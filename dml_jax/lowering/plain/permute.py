@@ -114,7 +114,7 @@ class PermuteCase:
     is_operand: bool
     devices: int
 
-    @cached_property
+    @property
     def bytes(self) -> int:
         """Read and written; 0 if nothing moves, if elements do not fill bytes, or if a size is symbolic."""
         if is_key(self.operand) or (self.itemsize < 4 and lanes(self.operand.dtype) == 1):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -35,7 +35,7 @@ class ViewCase:
     buffer: Any
     devices: int
 
-    @cached_property
+    @property
     def bytes(self) -> int:
         """Of the view, read and written; 0 if it is empty, or if the size of the buffer is symbolic."""
         known = not is_key(self.buffer) and known_bytes(self.buffer)

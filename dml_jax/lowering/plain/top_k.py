@@ -1,7 +1,7 @@
 """Where the greatest of some integers lie."""
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from math import log2, prod
 from typing import Any
 
@@ -32,7 +32,7 @@ class TopKCase:
     keys: Any
     devices: int
 
-    @cached_property
+    @property
     def bytes(self) -> int:
         """Read and written by a sort, in passes; batches of symbolic sizes count as large. 0 if none are wanted."""
         if not (isinstance(self.size, int) and isinstance(self.k, int) and self.k):

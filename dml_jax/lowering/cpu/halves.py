@@ -18,7 +18,7 @@ from ..plain.permute import PermuteCase
 from ..plain.tile import Tile
 from ..primitive import Move
 from ..select import Variant
-from ..values.bits import as_bits, as_guarded_bits, is_float, is_narrow
+from ..values.bits import as_bits, as_guarded_bits, is_narrow
 
 __all__ = ["VARIANTS"]
 
@@ -61,7 +61,7 @@ def _copies(array: jax.Array, axis: int, count: int) -> jax.Array:
 
 
 def _permute(case: PermuteCase) -> Move | None:
-    return as_bits(partial(_permute_halves, case), is_float) if case.devices == 1 else None
+    return as_bits(partial(_permute_halves, case)) if case.devices == 1 else None
 
 
 def _permute_halves(case: PermuteCase, _: None, array: jax.Array) -> jax.Array:

@@ -15,7 +15,7 @@ from jax import lax
 from ..plain.permute import PermuteCase
 from ..primitive import Move
 from ..select import Variant
-from ..values.bits import as_bits, is_float
+from ..values.bits import as_bits
 from ..values.words import lanes
 from .sectors import SECTOR, WARP, is_scattered, is_tiled
 
@@ -28,7 +28,7 @@ SHORT_SIDE, LONG_SIDE, RUNS, BEST_RUN = 12, 1024, range(56, 401), 240
 
 
 def _permute(case: PermuteCase) -> Move | None:
-    return as_bits(partial(_transpose, case), is_float) if case.devices == 1 else None
+    return as_bits(partial(_transpose, case)) if case.devices == 1 else None
 
 
 def _pays(case: PermuteCase) -> bool:

@@ -23,7 +23,7 @@ from jax import lax
 from ..plain.permute import PermuteCase
 from ..primitive import Move
 from ..select import Variant
-from ..values.bits import as_bits, is_float
+from ..values.bits import as_bits
 from ..values.words import as_integers, element, from_words, join_elements, lanes, to_words
 from .sectors import WARP
 
@@ -84,7 +84,7 @@ def _lanes(case: PermuteCase, long: int, tail: Sequence[int], is_written: bool) 
 
 def _permute(case: PermuteCase) -> Move | None:
     tile = _tile(case) if case.devices == 1 else None
-    return tile and as_bits(partial(_permute_tile, case, tile), is_float)
+    return tile and as_bits(partial(_permute_tile, case, tile))
 
 
 def _pays(case: PermuteCase) -> bool:

@@ -71,15 +71,17 @@ def _tile(case: PermuteCase) -> Tile | None:
 
 def _lanes(case: PermuteCase, long: int, tail: Sequence[int], is_written: bool) -> int:
     """How many elements of the long dimension a tile has: a word of them, or one; 0 if there is no such tile."""
-    count, size, total = lanes(case.operand.dtype), case.sizes[long], prod(tail)
+    count, total = lanes(case.operand.dtype), prod(tail)
     if total * max(1, case.itemsize // 4) > LARGEST:
         return 0
-    # A thread writes whole stacks; where it chooses what, reading bytes of as many words takes longer.
+    # A thread writes whole stacks of words; it does not choose among words of bytes, which take long to take apart.
     stacks = [total] if is_written else tail
     are_stacks = all(n <= STACK or (n % STACK == 0 and (is_written or count <= 2)) for n in stacks)
-    if are_stacks and size % count == 0 and (count > 1 or not (is_written or case.is_matrix)):
+    if count > 1 and are_stacks and case.sizes[long] % count == 0:
         return count
-    return int(len(tail) == 1 and total < 2 * STACK and not (is_written or case.is_matrix))
+    # Elements one by one go to far-apart places, which XLA:GPU does as well for matrices.
+    has_ranges = (count == 1 and are_stacks) or (len(tail) == 1 and total < 2 * STACK)
+    return int(has_ranges and not (is_written or case.is_matrix))
 
 
 def _permute(case: PermuteCase) -> Move | None:

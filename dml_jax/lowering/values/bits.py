@@ -25,12 +25,10 @@ __all__ = [
     "index_dtype",
     "is_float",
     "is_float8",
-    "is_half",
     "is_key",
     "is_narrow",
     "is_not_zero",
     "never_one",
-    "permute_as_integers",
 ]
 
 
@@ -56,11 +54,6 @@ def has_two_bits(dtype: Any) -> bool:
 def is_float(dtype: Any) -> bool:
     """Devices add up what each has read of a sharded table, and -0.0 + 0.0 is 0.0."""
     return jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits == 8 * dtype.itemsize
-
-
-def is_half(dtype: Any) -> bool:
-    """XLA:CPU vectorises no loop that moves floats of 16 bits one by one."""
-    return is_float(dtype) and dtype.itemsize == 2
 
 
 def is_key(array: Any) -> bool:
@@ -167,11 +160,6 @@ def _or_zeros(images: jax.Array) -> jax.Array:
         return lax.optimization_barrier(images)
     indices = (lax.broadcasted_iota(jnp.int32, images.shape, d) for d in range(images.ndim))
     return images | (sum(indices, jnp.zeros(images.shape, jnp.int32)) >= sum(images.shape)).astype(images.dtype)
-
-
-def permute_as_integers(move: Move) -> Move:
-    """`move`, which permutes elements, on the integer images of 16-bit floats; JAX cannot differentiate it."""
-    return as_bits(fence(move), is_half)
 
 
 def _move_pairs(move: Move, where: Any, *data: jax.Array) -> jax.Array:

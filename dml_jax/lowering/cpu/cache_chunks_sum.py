@@ -32,7 +32,8 @@ from ..select import Variant
 
 __all__ = ["VARIANTS", "add_chunks"]
 
-CHUNK = 2**21  # bytes of wide numbers that the L2 cache of a core holds
+CHUNK = 2**19  # bytes of wide numbers that stay in the L2 cache of a core, beside all else
+LINE = 64  # bytes that a cache reads at once, and a chunk of each line of an array at least
 
 
 def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: Any) -> Any:
@@ -79,7 +80,8 @@ def _add_elements(case: ScatterReduceCase, indices: jax.Array, updates: jax.Arra
     rows, slices, dtype = case.rows, case.rows.slices, updates.dtype
     dim, own = max(zip(slices.along, slices.indices_along, strict=True), key=lambda each: rows.shape[each[0]])
     length = rows.shape[dim]
-    size = min(length, max(1, CHUNK * length // case.wide_bytes))
+    least = -(-LINE // (prod(rows.shape[dim + 1 :]) * case.itemsize))
+    size = min(length, max(least, CHUNK * length // case.wide_bytes))
     part = replace(rows, shape=(*rows.shape[:dim], size, *rows.shape[dim + 1 :]))
 
     def step(turn: Any, result: jax.Array, arrays: tuple[jax.Array, jax.Array]) -> jax.Array:

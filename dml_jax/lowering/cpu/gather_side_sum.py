@@ -18,14 +18,15 @@ from jax import lax
 from jax.custom_batching import sequential_vmap
 
 from ..plain.scatter_reduce import ScatterReduceCase
-from ..primitive import Move
+from ..primitive import Move, varying_alike
 from ..select import Variant
-from .cache_chunks_sum import add_chunks
 
 __all__ = ["VARIANTS"]
 
 READS = 4  # a row with more is rare where there are about as many updates as rows
-LINE = 64  # bytes that a cache reads at once: of shorter rows, to find who reads what takes longer than to read
+TURN = 64  # updates that are added to the small table at once
+LINE = 64  # bytes that a cache reads at once
+MANY = 8 * READS  # updates a row, of which the small table would take most
 
 
 def _add(case: ScatterReduceCase) -> Move | None:
@@ -39,8 +40,9 @@ def _add(case: ScatterReduceCase) -> Move | None:
 
 
 def _pays(case: ScatterReduceCase) -> bool:
-    is_few = case.number < READS * case.rows.count
-    return is_few and case.takes_rows and case.is_narrow and case.row_bytes >= LINE
+    """Who reads an update is found in lines of other arrays: a row has as many lines as updates, or more."""
+    has_lines = case.row_bytes * case.rows.count >= LINE * max(case.number, case.rows.count)
+    return case.takes_rows and case.is_narrow and has_lines and case.number <= MANY * case.rows.count
 
 
 def _add_rows(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax.Array:
@@ -69,7 +71,7 @@ def _add_rows(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax
     is_first = is_left & (read(write(is_left, number)) == number)
     places = write(is_first, jnp.cumsum(is_first.astype(jnp.int32)) - 1)
     room = max(1, rows.shape[0] // (READS + 1))  # as many rows have more updates, at most
-    others = add_chunks(jnp.where(is_left, read(places), np.int32(room)), updates, room, wide)
+    others = _sum_others(updates, is_left, read(places), room, wide)
     *sources, places = lax.optimization_barrier((*sources, places))  # else they are found anew for every element
     total = _read_rows(others, places, wide)
     for source in reversed(sources):
@@ -81,6 +83,21 @@ def _read_rows(table: jax.Array, at: jax.Array, wide: Any) -> jax.Array:
     """Rows of the table; zeros for -1."""
     rows = table.at[jnp.maximum(at, 0)].get(mode="promise_in_bounds")  # "clip" is 2 times as slow
     return jnp.where(at[:, None] < 0, jnp.zeros((), wide), rows.astype(wide))
+
+
+def _sum_others(updates: jax.Array, is_other: jax.Array, places: jax.Array, room: int, wide: Any) -> jax.Array:
+    """The sums of some updates, by place, in as many turns of a loop as there are such updates."""
+    number, width = updates.shape
+    (others,) = jnp.nonzero(is_other, size=number + TURN, fill_value=number)
+
+    def add_turn(turn: jax.Array, sums: jax.Array) -> jax.Array:
+        turn, now = lax.optimization_barrier((turn, updates))  # else XLA:CPU widens all before the loop
+        at = lax.dynamic_slice_in_dim(others, turn * TURN, TURN)
+        place = places.at[at].get(mode="fill", fill_value=room)
+        return sums.at[place].add(now.at[at].get(mode="clip").astype(wide), mode="drop")
+
+    zeros = varying_alike(jnp.zeros((room, width), wide), updates, is_other)[0]
+    return lax.fori_loop(0, -(-jnp.sum(is_other, dtype=jnp.int32) // TURN), add_turn, zeros)
 
 
 VARIANTS = (Variant("gather_side_sum", "scatter_reduce", "cpu", _add, _pays),)

@@ -13,7 +13,7 @@ from ..select import Variant
 
 __all__ = ["VARIANTS"]
 
-CACHE = 48 * 2**20  # bytes of a large GPU's second cache
+CACHE = 2**26  # bytes that the second cache of a large GPU does not hold
 WARP, WORD = 32, 4  # threads that read together, and the bytes that each reads: sorted rows of fewer leave some idle
 
 
@@ -22,9 +22,9 @@ def _sort(case: ScatterReduceCase) -> Move | None:
 
 
 def _pays(case: ScatterReduceCase) -> bool:
-    """Sorting costs by the update, and gains by its bytes."""
-    is_far = case.is_narrow and case.wide_table_bytes > CACHE
-    return case.is_few or (is_far and case.takes_rows and case.reduction.rounds and case.row_bytes >= WARP * WORD)
+    """Sorting costs by the update, and gains by the bytes of a row, each of which is read once and written once."""
+    is_far = case.is_narrow and case.takes_rows and case.reduction.rounds and case.wide_table_bytes > CACHE
+    return case.is_few or (is_far and case.number <= case.rows.count and case.row_bytes >= WARP * WORD)
 
 
 VARIANTS = (Variant("sorted_segments", "scatter_reduce", "cuda", _sort, _pays),)

@@ -4,11 +4,7 @@ A table of 16-bit floats is otherwise filled, added to and rounded in float32, t
 that leaves the second cache, sorting the updates by row costs less: see plain/sorted_segments.py, with an example.
 """
 
-from functools import partial
-
 from ..plain.scatter_reduce import ScatterReduceCase
-from ..plain.sorted_segments import reduce_segments
-from ..primitive import Move
 from ..select import Variant
 
 __all__ = ["VARIANTS"]
@@ -17,14 +13,10 @@ CACHE = 2**26  # bytes that the second cache of a large GPU does not hold
 WARP, WORD = 32, 4  # threads that read together, and the bytes that each reads: sorted rows of fewer leave some idle
 
 
-def _sort(case: ScatterReduceCase) -> Move | None:
-    return partial(reduce_segments, case.rows, case.reduction) if case.is_float and case.may_meet else None
-
-
 def _pays(case: ScatterReduceCase) -> bool:
     """Sorting costs by the update, and gains by the bytes of a row, each of which is read once and written once."""
     is_far = case.is_narrow and case.takes_rows and case.reduction.rounds and case.wide_table_bytes > CACHE
     return case.is_few or (is_far and case.number <= case.rows.count and case.row_bytes >= WARP * WORD)
 
 
-VARIANTS = (Variant("sorted_segments", "scatter_reduce", "cuda", _sort, _pays),)
+VARIANTS = (Variant("sorted_segments", "scatter_reduce", "cuda", lambda case: case.segments, _pays),)

@@ -74,6 +74,11 @@ class ScatterReduceCase:
         return not self.rows.write.unique_indices
 
     @property
+    def segments(self) -> Move | None:
+        """Sums in one order; None where none is needed: of integers, and where none meet."""
+        return partial(reduce_segments, self.rows, self.reduction) if self.is_float and self.may_meet else None
+
+    @property
     def adds_to_zeros(self) -> bool:
         """Whether floats of which several may meet are added up, as a gradient of a gather does."""
         return self.reduction is ADD and self.is_float and self.may_meet and not self.has_table
@@ -171,11 +176,10 @@ def _choose(
     rows = Rows(shape, write)
     case_of = partial(ScatterReduceCase, rows, reduction, *shapes_of(indices, data[-1]), len(data) > 1)
     case = case_of(1)
-    if write.deterministic and reduction.rounds and case.is_float and case.may_meet:
-        in_order = partial(reduce_segments, rows, reduction)
-        # XLA:CPU scatters one update after the other, in order; elsewhere that is a promise, and not about speed.
-        by_order = by_target(lambda target: case.plain if target.platform == "cpu" else in_order, in_order)
-        return by_order(indices, *data)
+    if write.deterministic and reduction.rounds and (segments := case.segments):
+        # A promise, and not about speed: XLA:CPU scatters one update after the other, in order.
+        in_order = by_target(lambda target: case.plain if target.platform == "cpu" else segments, segments)
+        return in_order(indices, *data)
     return choose("scatter_reduce", case_of)(indices, *data)
 
 

@@ -73,7 +73,7 @@ EXPORTED = """
 import hashlib, jax, jax.numpy as jnp, numpy as np, dml_jax
 from functools import partial
 x, rows, ids = np.zeros((2, 16, 64, 64), np.uint8), np.zeros((4096, 1024), jnp.bfloat16), np.zeros(16384, np.int32)
-many = np.zeros(40000, np.int32)
+table, many = np.zeros((65536, 512), jnp.bfloat16), np.zeros(40000, np.int32)
 square = np.zeros((16384, 2048), np.float16), np.zeros((16384, 2048), np.int32)
 calls = {
     "space_to_depth": (partial(dml_jax.space_to_depth, block_size=2), x),
@@ -82,7 +82,7 @@ calls = {
     "gather_elements": (partial(dml_jax.gather_elements, axis=0), *square),
     "scatter_nd": (dml_jax.scatter_nd, rows, ids[:100, None], rows[:100]),
     "as_strided": (partial(dml_jax.as_strided, sizes=(2000, 64), strides=(68, 1)), np.zeros(136000, np.uint8)),
-    "gradient": (jax.grad(lambda t, i: dml_jax.gather(t, i, 0).astype(jnp.float32).sum()), rows, many),
+    "gradient": (jax.grad(lambda t, i: dml_jax.gather(t, i, 0).astype(jnp.float32).sum()), table, many),
 }
 print(jax.device_count("cpu"))
 for name, (function, *arrays) in calls.items():
@@ -111,11 +111,14 @@ def test_cuda_programs_do_not_depend_on_the_devices_of_the_host(capsys):
 
 def test_the_names_of_jax_that_serve_here_are_there():
     """Where none of jax's own namespace serves: a primitive that is told where it is lowered, and one to check with."""
+    from jax.core import ShapedArray
     from jax.extend.core import Primitive, jaxpr_as_fun
-    from jax.interpreters import batching, mlir
+    from jax.interpreters import ad, batching, mlir
 
     names = (mlir.LoweringRuleContext, mlir.SPMDAxisContext, mlir.ShardingContext, mlir.lower_fun, jaxpr_as_fun)
-    assert all(map(callable, (*names, mlir.register_lowering, Primitive)))
-    assert hasattr(batching, "primitive_batchers")
+    assert all(map(callable, (*names, mlir.register_lowering, Primitive, ShapedArray)))
+    assert all(map(callable, (ad.Zero, ad.instantiate_zeros, ad.is_undefined_primal, ad.zeros_like_aval)))
+    assert all(isinstance(rules, dict) for rules in (ad.primitive_jvps, ad.primitive_transposes))
+    assert isinstance(batching.primitive_batchers, dict)
     assert {field.name for field in dataclasses.fields(mlir.SPMDAxisContext)} >= {"mesh", "manual_axes"}
     assert "num_devices" in {field.name for field in dataclasses.fields(mlir.ShardingContext)}

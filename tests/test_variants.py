@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from checks import assert_agrees, together
 from jax import lax
-from variant_cases import calls_of, calls_that_run, choices_in
+from variant_cases import calls_of, calls_that_choose, calls_that_run, choices_in
 
 import dml_jax
 from dml_jax import ConstraintError, TensorDesc, use_form

@@ -1,5 +1,7 @@
 """Every variant of every operation is equal to plain where it is forced, and chosen by some large call."""
 
+from itertools import islice
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +39,7 @@ def results_of(calls):
 @pytest.mark.parametrize(("operation", "name"), FORCED)
 def test_a_forced_variant_is_equal_to_plain(operation, name, exhaustive):
     """Bits of what moves; what adds up adds small integers, whose sums are exact."""
-    calls = calls_that_run(operation, name, every=exhaustive)
+    calls = list(islice(calls_that_run(operation, name, every=exhaustive), None if exhaustive else 16))
     assert calls, f"no small call of tests/variant_cases.py runs {name!r} of {operation!r}"
     with use_form("plain"):
         expected = results_of(calls)

@@ -468,14 +468,12 @@ def calls_that_choose(operation, *, every):
 
 
 def calls_that_run(operation, name, *, every):
-    """Small calls that run a variant where it is forced, or some of them."""
-    calls = []
+    """Small calls that run a variant where it is forced, one after the other."""
     for call in calls_by_operation(every=every).get(operation, ()):
         with select.use_form(name):
-            calls += [call] if (operation, name) in choices_in(call) else []
-        if len(calls) == SOME and not every:
-            break
-    return calls
+            choices = choices_in(call)
+        if (operation, name) in choices:
+            yield call
 
 
 def chosen_on(platform, function, *arrays):

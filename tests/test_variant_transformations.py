@@ -1,0 +1,141 @@
+"""Every variant under every transformation: batches, derivatives, checkify, meshes, and export of symbolic sizes."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from checks import assert_agrees
+from jax.experimental import checkify
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from test_variants import FORCED
+from variant_cases import calls_that_run, small_integers
+
+from dml_jax import use_form
+from dml_jax.lowering.select import watch_choices
+
+pytestmark = pytest.mark.device
+
+
+@cache
+def call_of(operation, name):
+    """A small call that runs the variant, of floats if there is one. Of small integers derivatives are exact."""
+    calls = [call for call in calls_that_run(operation, name, every=False) if call.data]
+    of_floats = (call for call in calls if all(is_float(call.arrays[number]) for number in call.data))
+    chosen = next(of_floats, calls[0])
+    return chosen.with_data(
+        lambda x: x if np.abs(x.astype(np.complex64)).max() <= 2 else small_integers(x.shape, x.dtype)
+    )
+
+
+def is_float(array):
+    return jnp.issubdtype(array.dtype, jnp.floating)
+
+
+def two_of(call):
+    return [np.stack([array, array[::-1]]) for array in call.arrays]
+
+
+def two_devices(kind):
+    return jax.make_mesh((2,), ("d",), axis_types=(kind,), devices=jax.devices("cpu")[:2])
+
+
+def total_of(call):
+    """A function of the floats among the data, the sum of the squares of its floats, and these data."""
+    floats = [number for number in call.data if is_float(call.arrays[number])]
+
+    def total(*data):
+        arrays = dict(enumerate(call.arrays)) | dict(zip(floats, data, strict=True))
+        squares = [x.astype(jnp.float32) ** 2 for x in jax.tree.leaves(call.function(*arrays.values())) if is_float(x)]
+        return sum(map(jnp.sum, squares), jnp.float32(0))
+
+    return total, tuple(jnp.asarray(call.arrays[number]) for number in floats)
+
+
+# Transformations: of a call to its results.
+
+
+def vmap(call):
+    return jax.jit(jax.vmap(call.function))(*two_of(call))
+
+
+def vmap_of_the_data(call):
+    """Along their last dimension, with the same indices for all."""
+    axes = [-1 if number in call.data else None for number in range(len(call.arrays))]
+    arrays = [
+        array if axis is None else np.stack([array, array[::-1]], -1)
+        for array, axis in zip(call.arrays, axes, strict=True)
+    ]
+    return jax.jit(jax.vmap(call.function, axes))(*arrays)
+
+
+def gradient_of(total):
+    return lambda *data: jax.vjp(total, *data)[1](jnp.float32(1))
+
+
+def grad(call):
+    total, data = total_of(call)
+    return jax.jit(gradient_of(total))(*data)
+
+
+def jvp(call):
+    total, data = total_of(call)
+    return jax.jit(lambda *data: jax.jvp(total, data, data))(*data)
+
+
+def second_derivative(call):
+    total, data = total_of(call)
+    return jax.jit(lambda *data: jax.jvp(gradient_of(total), data, data)[1])(*data)
+
+
+def checked(call):
+    return jax.jit(checkify.checkify(call.function, errors=checkify.index_checks | checkify.user_checks))(*call.arrays)[
+        1
+    ]
+
+
+def shard_map(call):
+    def of_shard(*arrays):
+        return jax.tree.map(lambda x: x[None], call.function(*(array[0] for array in arrays)))
+
+    mapped = jax.shard_map(of_shard, mesh=two_devices(AxisType.Auto), in_specs=P("d"), out_specs=P("d"))
+    return jax.jit(mapped)(*two_of(call))
+
+
+def explicit_mesh(call):
+    mesh = two_devices(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        return jax.jit(jax.vmap(call.function))(*jax.device_put(two_of(call), NamedSharding(mesh, P("d"))))
+
+
+def export(call):
+    """Of a batch whose size is known when it is called."""
+    (size,) = jax.export.symbolic_shape("size")
+    shapes = [jax.ShapeDtypeStruct((size, *array.shape), array.dtype) for array in call.arrays]
+    exported = jax.export.export(jax.jit(jax.vmap(call.function)), platforms=["cpu", "cuda", "tpu"])(*shapes)
+    with jax.default_device(jax.devices("cpu")[0]):
+        return jax.export.deserialize(exported.serialize()).call(*two_of(call))
+
+
+OF_FLOATS, ALONE = (grad, jvp, second_derivative), (vmap, vmap_of_the_data, checked, shard_map)
+EVERY = [(*variant, way) for variant in FORCED for way in (*OF_FLOATS, *ALONE, explicit_mesh, export)]
+
+
+@pytest.mark.thinned(6)
+@pytest.mark.parametrize(("operation", "name", "transformation"), EVERY, ids=lambda x: getattr(x, "__name__", x))
+def test_a_transformed_variant_is_equal_to_plain(operation, name, transformation):
+    """Also where it gives way: to a size that is not known, or to devices that could tear its words."""
+    call = call_of(operation, name)
+    with jax.enable_x64(call.is_wide):
+        with use_form("plain"):
+            expected = transformation(call)
+        with use_form(name), watch_choices() as seen:
+            results = transformation(call)
+    if transformation in (*OF_FLOATS, *ALONE):
+        assert (operation, name) in {(choice.operation, choice.name) for choice in seen}
+    assert jax.tree.structure(results) == jax.tree.structure(expected)
+    for actual, plain in zip(*map(jax.tree.leaves, (results, expected)), strict=True):
+        if actual.dtype != jax.dtypes.float0:
+            assert_agrees(actual, plain, call.units)

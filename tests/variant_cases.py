@@ -102,6 +102,7 @@ class Call:
 
     Args:
       operator: its name.
+      way: the name of what is made of it.
       name: for people.
       function: of the arrays.
       arrays: real ones, or their shapes and types.
@@ -111,6 +112,7 @@ class Call:
     """
 
     operator: str
+    way: str
     name: str
     function: Callable[..., Any]
     arrays: Sequence[Any]
@@ -151,10 +153,10 @@ class Program:
         function = partial(self.operator, **self.attributes)
         taken = (lambda *inputs: function(inputs)) if self.operator is dml_jax.join else function
         shapes = " ".join("x".join(map(str, array.shape)) for array in arrays)
-        name = f"{self.way.__name__} {self.operator.__name__} {dict(self.attributes)} of {shapes} {dtype}"
-        return Call(
-            self.operator.__name__, name, self.way(lambda *x: taken(*x), data), arrays, data, self.units, dtype in WIDE
-        )
+        operator, way = self.operator.__name__, self.way.__name__
+        name = f"{way} {operator} {dict(self.attributes)} of {shapes} {dtype}"
+        made = self.way(lambda *x: taken(*x), data)
+        return Call(operator, way, name, made, arrays, data, self.units, dtype in WIDE)
 
     def _array(self, array, dtype, is_large):
         is_data = type(array) is tuple

@@ -1,0 +1,268 @@
+"""What the variants gain on random shapes: `python -m benchmarks.variants --seconds 300 --seed 1`.
+
+Draws programs of the operators, and runs each as it is chosen, as plain, as plain once more, which is the control, and
+beside a copy, in an order that is shuffled for every round. Compares every bit. Prints for each group of programs and
+for each variant how many times as fast as plain it is. Needs a quiet machine, and no network.
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from itertools import cycle
+from pathlib import Path
+from statistics import geometric_mean, median
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jaxlib.version
+from jax import lax
+
+import dml_jax
+from dml_jax.files import write_whole
+from dml_jax.lowering.select import watch_choices
+
+from .random_programs import GROUPS, Draws, Program
+from .tracing import traced
+
+__all__ = ["Measured", "main", "measured", "summary"]
+
+SLOW = 0.9  # times as fast as plain; whatever is slower counts
+ROUNDS, LEAST, MOST = 6, 0.02, 100  # of a contender: samples, seconds of one, calls of one
+PLATFORM = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())
+INTERRUPTED = 130  # the exit status after Ctrl-C
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One program.
+
+    Args:
+      group: one of `GROUPS`.
+      name: for people.
+      variants: that were chosen, each with its operation; "plain" if none was.
+      over_plain: how many times as fast as plain it is.
+      control: how many times as fast as plain the same program of plain is.
+      over_old: how many times as fast as the other package; None without one.
+      of_copy: the part of a copy's speed that it has.
+      compiling: how many times as long as plain it takes to trace, lower and compile.
+      same: whether its results are those of plain: bits, or what is close where the program rounds.
+    """
+
+    group: str
+    name: str
+    variants: str
+    over_plain: float
+    control: float
+    over_old: float | None
+    of_copy: float
+    compiling: float
+    same: bool
+
+
+# Measuring.
+
+
+def measured(group: str, program: Program, order: random.Random, old: ModuleType | None = None) -> Measured:
+    """Compiles the contenders, compares their results, and runs them in turn."""
+    functions: dict[str, Function] = {
+        "chosen": lambda *arrays: program.call(dml_jax, *arrays),
+        "plain": _plainly(lambda *arrays: program.call(dml_jax, *arrays)),
+        **({"old": lambda *arrays: program.call(old, *arrays)} if old else {}),
+    }
+    arrays = jax.block_until_ready(jax.device_put(tuple(program.arrays)))
+    compiled, seconds = {}, {}
+    with watch_choices() as seen:
+        for name in order.sample(sorted(functions), len(functions)):
+            start = time.perf_counter()
+            compiled[name] = jax.jit(functions[name]).lower(*arrays).compile()
+            seconds[name] = time.perf_counter() - start
+    variants = {f"{choice.operation}: {choice.name}" for choice in seen if choice.platform == PLATFORM}
+    results = {name: run(*arrays) for name, run in compiled.items()}
+    same = all(_is_same(result, results["plain"], program.tolerance) for result in results.values())
+    moved = sum(x.nbytes for x in jax.tree.leaves(results["plain"])) + program.read
+    del results
+    copied = jnp.ones(max(1, moved // 8), jnp.float32)
+    copy = jax.jit(jnp.negative).lower(copied).compile()
+    runs = {name: (run, arrays) for name, run in compiled.items()}
+    times = _in_turn({**runs, "control": runs["plain"], "copy": (copy, (copied,))}, order)
+    return Measured(
+        group,
+        program.name,
+        ", ".join(sorted(name for name in variants if not name.endswith(": plain"))) or "plain",
+        times["plain"] / times["chosen"],
+        times["plain"] / times["control"],
+        times["old"] / times["chosen"] if old else None,
+        times["copy"] / times["chosen"],
+        seconds["chosen"] / seconds["plain"],
+        same,
+    )
+
+
+def _plainly(function: Function) -> Function:
+    def plain(*arrays: Any) -> Any:
+        with dml_jax.use_form("plain"):
+            return function(*arrays)
+
+    return plain
+
+
+def _is_same(result: Any, plain: Any, tolerance: float) -> bool:
+    """On the device, as a large result takes seconds to arrive."""
+    pairs = zip(jax.tree.leaves(result), jax.tree.leaves(plain), strict=True)
+    return all(bool(_is_close(*pair, tolerance)) for pair in pairs)
+
+
+def _is_close(one: jax.Array, other: jax.Array, tolerance: float) -> jax.Array:
+    if not tolerance or not jnp.issubdtype(one.dtype, jnp.floating):
+        return jnp.array_equal(_bytes(one), _bytes(other)) & (one.dtype == other.dtype)
+    one, other = one.astype(jnp.float32), other.astype(jnp.float32)
+    return jnp.allclose(one, other, 0, tolerance * float(jnp.abs(other).max()), equal_nan=True)
+
+
+def _bytes(array: jax.Array) -> jax.Array:
+    return array if array.dtype == jnp.bool_ else lax.bitcast_convert_type(array, jnp.uint8)
+
+
+def _in_turn(runs: Mapping[str, tuple[Function, Any]], order: random.Random) -> dict[str, float]:
+    """The median seconds of each: whoever comes after a slow one finds colder caches, so that the order changes."""
+    calls = {name: max(1, min(MOST, round(LEAST / _seconds(*run, 2)))) for name, run in runs.items()}
+    samples: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(ROUNDS):
+        for name in order.sample(sorted(runs), len(runs)):
+            samples[name].append(_seconds(*runs[name], calls[name]))
+    return {name: median(times) for name, times in samples.items()}
+
+
+def _seconds(run: Function, arrays: Any, calls: int) -> float:
+    start, result = time.perf_counter(), None
+    for _ in range(calls):
+        result = run(*arrays)
+    jax.block_until_ready(result)
+    return (time.perf_counter() - start) / calls
+
+
+# Reports.
+
+
+def summary(title: str, cases: Sequence[Measured]) -> str:
+    """A line: how many cases, and their geometric means and shares."""
+    of = lambda field: geometric_mean(getattr(case, field) for case in cases)  # noqa: E731
+    slow, control = (sum(getattr(case, of) < SLOW for case in cases) for of in ("over_plain", "control"))
+    parts = [
+        f"{len(cases)} cases",
+        f"{of('over_plain'):.2f} x plain",
+        f"control {of('control'):.2f}",
+        f"{100 * max(0, slow - control) / len(cases):.0f} % below {SLOW} beyond the control",
+        f"{of('of_copy'):.2f} of a copy",
+        f"compiling {of('compiling'):.2f} x plain",
+        *([f"{of('over_old'):.2f} x old"] if cases[0].over_old is not None else []),
+    ]
+    return f"{title}: {', '.join(parts)}"
+
+
+def _summaries(cases: Sequence[Measured]) -> list[str]:
+    by_group = {group: [case for case in cases if case.group == group] for group in GROUPS}
+    by_variant = {
+        name: [case for case in cases if case.variants == name] for name in sorted({c.variants for c in cases})
+    }
+    lines = [summary(group, some) for group, some in by_group.items() if some]
+    return [*lines, "", *(summary(name, some) for name, some in by_variant.items())]
+
+
+# The command.
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line. Exit status: 0 done, 1 an error or results that differ, 2 misused, 130 interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.variants", description=__doc__)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of programs: {', '.join(GROUPS)} (all of them)")
+    parser.add_argument("--seconds", type=float, default=300, metavar="N", help="how long programs are drawn (300)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the programs (0)")
+    parser.add_argument("--size", type=int, metavar="MIB", help="of the data of a program (16 on a CPU, else 128)")
+    parser.add_argument("--old", type=_package, metavar="NAME", help="another version of this package, to import")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every case here")
+    parser.add_argument("--trace", action="store_true", help="only measure tracing and lowering, beside jax.numpy")
+    options = parser.parse_args(arguments)
+    if unknown := {*options.groups} - {*GROUPS}:
+        parser.error(f"groups are {', '.join(GROUPS)}, but not {', '.join(sorted(unknown))}")
+    if options.trace:
+        return _report_traces(options.json)
+    size = options.size or (16 if PLATFORM == "cpu" else 128)
+    _say(f"jax {jax.__version__} on {jax.devices()[0].device_kind}, {size} MiB, seed {options.seed}")
+    cases, status = _draw(options.groups or [*GROUPS], Draws(options.seed, size * 2**20), options)
+    if cases:
+        _say("\n".join(_summaries(cases)))
+    if options.json:
+        _store(options.json, {"seed": options.seed, "size": size, "cases": [asdict(case) for case in cases]})
+    return status
+
+
+def _package(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise argparse.ArgumentTypeError(f"no package {name!r} can be imported: {error}") from error
+
+
+def _draw(groups: Sequence[str], draws: Draws, options: argparse.Namespace) -> tuple[list[Measured], int]:
+    """One program of each group in turn until the time is over; what was measured, and the exit status."""
+    cases, status, end = [], 0, time.monotonic() + options.seconds
+    order = random.Random(options.seed)
+    try:
+        for group in cycle(groups):
+            if time.monotonic() > end:
+                return cases, status
+            program = GROUPS[group](draws)
+            try:
+                cases.append(case := measured(group, program, order, options.old))
+            except Exception as error:  # the others are worth their time, too
+                _say(f"{program.name}: {type(error).__name__}: {error}")
+                status = 1
+                continue
+            if not case.same:
+                status = 1
+            if not case.same or case.over_plain < SLOW:
+                results = "" if case.same else ", OTHER RESULTS"
+                _say(
+                    f"{case.over_plain:.2f} x plain, control {case.control:.2f}{results}: {case.name} ({case.variants})"
+                )
+            sys.stderr.write(f"\r{len(cases)} cases, {max(0, end - time.monotonic()):.0f} s left ")
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    return cases, status
+
+
+def _report_traces(file: Path | None) -> int:
+    found = traced()
+    for name, times in found.items():
+        _say(f"{name}: {', '.join(f'{name} {value:.1f}' for name, value in times.items())}")
+    mean = geometric_mean(times["ratio"] for times in found.values() if "ratio" in times)
+    _say(f"geometric mean: {mean:.2f} times as long as jax.numpy")
+    if file:
+        _store(file, {"milliseconds": found, "mean": mean})
+    return 0
+
+
+def _store(file: Path, measured: Mapping[str, Any]) -> None:
+    versions = {"jax": jax.__version__, "jaxlib": jaxlib.version.__version__}
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    document = {"device": jax.devices()[0].device_kind, "date": date, "versions": versions, **measured}
+    write_whole(file, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

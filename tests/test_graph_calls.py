@@ -256,6 +256,7 @@ def test_a_sharded_batch_stays_so(kind, reader):
         made = graph.compute(sharded)
         assert made.sharding.spec[0] == "d"
         assert not re.search(
-            "all-gather|all-reduce|all-to-all|collective-permute", jax.jit(graph.compute).lower(sharded).compile().as_text()
+            "all-gather|all-reduce|all-to-all|collective-permute",
+            jax.jit(graph.compute).lower(sharded).compile().as_text(),
         )
     assert_same_bits(made, seen(x.view(reader.dtype).ravel(), reader))

@@ -23,9 +23,12 @@ def traced() -> dict[str, dict[str, float]]:
     Each is the median of fresh functions, of which JAX has kept nothing. "first" is the first call of this process.
     """
     first = _lowering(*_twins()["gather"][0])
-    times = {name: [median(_lowering(*of) for _ in range(LOWERED)) for of in pair] for name, pair in _twins().items()}
-    found = {name: {"dml_jax": ours, "jnp": other, "ratio": ours / other} for name, (ours, other) in times.items()}
-    return {"first gather": {"dml_jax": first}, **found}
+    found = {"first gather": {"dml_jax": first}}
+    for name, pair in _twins().items():
+        in_turn = zip(*([_lowering(*of) for of in pair] for _ in range(LOWERED)), strict=True)
+        ours, other = map(median, in_turn)
+        found[name] = {"dml_jax": ours, "jnp": other, "ratio": ours / other}
+    return found
 
 
 def _twins() -> dict[str, Sequence[tuple[Function, Sequence[jax.ShapeDtypeStruct]]]]:

@@ -92,11 +92,15 @@ class Draws:
         return np.sort(found, axis) if kind == "sorted" else found
 
 
+def _forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
 def _program(
     operator: str,
     attributes: Mapping[str, Any],
     arrays: Sequence[np.ndarray],
-    way: Callable[..., Any] = lambda function: function,
+    way: Callable[..., Any] = _forward,
     read: int | None = None,
     tolerance: float = 0.0,
 ) -> Program:
@@ -108,8 +112,8 @@ def _program(
 
     given = " ".join(f"{name}={value}" for name, value in attributes.items())
     shapes = " ".join(f"{array.dtype}{[*array.shape]}" for array in arrays)
-    is_gradient = "gradient of " * (way.__name__ != "<lambda>")
-    return Program(f"{is_gradient}{operator} {given}: {shapes}", call, arrays, read or _bytes(arrays), tolerance)
+    of = "" if way is _forward else "gradient of "
+    return Program(f"{of}{operator} {given}: {shapes}", call, arrays, read or _bytes(arrays), tolerance)
 
 
 def _bytes(arrays: Sequence[np.ndarray]) -> int:
@@ -228,7 +232,7 @@ def _reductions(draws: Draws) -> Program:
         tolerance = 2**-6 if function in ("average", "log_sum_exp") else 0.0
         return _program("reduce", {"function": function, "axes": (axis,)}, [array], tolerance=tolerance)
     if operator == "activate":
-        way = draws.pick(lambda function: function, _gradient)
+        way = draws.pick(_forward, _gradient)
         attributes = {"activation": Activation("ACTIVATION_SOFTMAX1", ((axis,),))}
         return _program("activate", attributes, [array], way, tolerance=2**-6)
     if operator == "top_k":
@@ -237,7 +241,7 @@ def _reductions(draws: Draws) -> Program:
 
 
 def _windows(draws: Draws) -> Program:
-    dtype, side, way = draws.float(), draws.pick(1, 2, 3, 3, 5, 7), draws.pick(lambda function: function, _gradient)
+    dtype, side, way = draws.float(), draws.pick(1, 2, 3, 3, 5, 7), draws.pick(_forward, _gradient)
     shape = draws.fitted(dtype, draws.between(1, 128), draws.between(14, 224), draws.between(14, 224))
     attributes = {"window_sizes": (side, side), "strides": (draws.pick(1, 2, side),) * 2}
     operator = draws.pick("max_pooling", "average_pooling", "unfold", "convolution")

@@ -157,7 +157,7 @@ def _seconds(run: Function, arrays: Any, calls: int) -> float:
 def summary(title: str, cases: Sequence[Measured]) -> str:
     """A line: how many cases, and their geometric means and shares."""
     of = lambda field: geometric_mean(getattr(case, field) for case in cases)  # noqa: E731
-    slow, control = (sum(getattr(case, of) < SLOW for case in cases) for of in ("over_plain", "control"))
+    slow, control = sum(case.over_plain < SLOW for case in cases), sum(case.control < SLOW for case in cases)
     parts = [
         f"{len(cases)} cases",
         f"{of('over_plain'):.2f} x plain",
@@ -215,37 +215,40 @@ def _package(name: str) -> ModuleType:
 
 
 def _draw(groups: Sequence[str], draws: Draws, options: argparse.Namespace) -> tuple[list[Measured], int]:
-    """One program of each group in turn until the time is over; what was measured, and the exit status."""
+    """A program of each group in turn, once at least, until the time is over; with the exit status."""
     cases, status, end = [], 0, time.monotonic() + options.seconds
     order = random.Random(options.seed)
     try:
-        for group in cycle(groups):
-            if time.monotonic() > end:
-                return cases, status
+        for number, group in enumerate(cycle(groups)):
+            if number >= len(groups) and time.monotonic() > end:
+                break
             program = GROUPS[group](draws)
             try:
                 cases.append(case := measured(group, program, order, options.old))
+                status |= not case.same
+                _tell(case)
             except Exception as error:  # the others are worth their time, too
                 _say(f"{program.name}: {type(error).__name__}: {error}")
                 status = 1
-                continue
-            if not case.same:
-                status = 1
-            if not case.same or case.over_plain < SLOW:
-                results = "" if case.same else ", OTHER RESULTS"
-                _say(
-                    f"{case.over_plain:.2f} x plain, control {case.control:.2f}{results}: {case.name} ({case.variants})"
-                )
             sys.stderr.write(f"\r{len(cases)} cases, {max(0, end - time.monotonic()):.0f} s left ")
     except KeyboardInterrupt:
         status = INTERRUPTED
-    return cases, status
+    sys.stderr.write("\r")
+    return cases, int(status)
+
+
+def _tell(case: Measured) -> None:
+    """Of one that is slow or wrong."""
+    if case.over_plain < SLOW or not case.same:
+        results = "" if case.same else ", OTHER RESULTS"
+        speed = f"{case.over_plain:.2f} x plain, control {case.control:.2f}"
+        _say(f"{speed}{results}: {case.name} ({case.variants})")
 
 
 def _report_traces(file: Path | None) -> int:
     found = traced()
     for name, times in found.items():
-        _say(f"{name}: {', '.join(f'{name} {value:.1f}' for name, value in times.items())}")
+        _say(f"{name}: {', '.join(f'{of} {value:.1f}' for of, value in times.items())}")
     mean = geometric_mean(times["ratio"] for times in found.values() if "ratio" in times)
     _say(f"geometric mean: {mean:.2f} times as long as jax.numpy")
     if file:

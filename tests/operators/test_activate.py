@@ -45,7 +45,6 @@ from dml_jax import (
 )
 from dml_jax.catalogue import STRUCTS as CLASSES
 from dml_jax.core.small_structs import ScaleAndBias
-from dml_jax.lowering.cpu import cache_chunks
 
 pytestmark = pytest.mark.device
 
@@ -260,11 +259,12 @@ def test_float16_is_computed_in_float32(name):
     assert_close(activate(x, Activation(name)), exact(x, Activation(name)), units=8)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=str)
 def test_softmax_in_chunks(dtype, monkeypatch):
     """Of rows, of columns inside of a chunk, and along the dimension that would be cut, which is not."""
-    monkeypatch.setattr(cache_chunks, "CHUNK", 2**10)
-    monkeypatch.setattr(cache_chunks, "FRESH", 0)
+    monkeypatch.setattr("dml_jax.lowering.cpu.cache_chunks.CHUNK", 2**10)
+    monkeypatch.setattr("dml_jax.lowering.cpu.cache_chunks.FRESH", 0)
     rng, calls = np.random.default_rng(3), []
     for shape, axes in (((37, 29), (1,)), ((3, 9, 20), (1, 2)), ((37, 29), (0,)), ((1, 7, 61), (2,))):
         x = rng.uniform(-3, 3, shape).astype(dtype)
@@ -281,6 +281,7 @@ def test_softmax_in_chunks(dtype, monkeypatch):
         assert_close(one, exact(x, function.keywords["activation"]), units=16)
 
 
+@pytest.mark.variants
 def test_which_softmax_is_computed_in_chunks():
     softmax = partial(activate, activation=Activation("ACTIVATION_SOFTMAX"))
     small, large = (jax.ShapeDtypeStruct((rows, 1024), np.float16) for rows in (1024, 8192))

@@ -200,6 +200,7 @@ def test_empty_arrays():
         assert_same_bits(rows, np.zeros((0, len(shape)), np.uint32))
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("form", ["plain", "flag_words"])
 def test_every_form(form):
     """Words of no flag, of some and of all, the last one whole, with one flag less, or with one flag."""
@@ -215,6 +216,7 @@ def test_every_form(form):
         assert_calls_agree(calls)
 
 
+@pytest.mark.variants
 def test_words_are_for_cpus():
     small, large = (jax.ShapeDtypeStruct((n, n), np.int8) for n in (64, 512))
     assert chosen_on("cpu", nonzero_coordinates, large) == {"flag_words"}

@@ -41,7 +41,6 @@ from dml_jax import (
     reduce,
     use_form,
 )
-from dml_jax.lowering.cpu import cache_chunks
 
 pytestmark = pytest.mark.device
 
@@ -353,8 +352,8 @@ def test_nans_and_ties():
 
 def in_small_chunks(monkeypatch, size):
     """Also of arrays that would be a chunk as a whole."""
-    monkeypatch.setattr(cache_chunks, "CHUNK", size)
-    monkeypatch.setattr(cache_chunks, "FRESH", 0)
+    monkeypatch.setattr("dml_jax.lowering.cpu.cache_chunks.CHUNK", size)
+    monkeypatch.setattr("dml_jax.lowering.cpu.cache_chunks.FRESH", 0)
 
 
 NANS = list(itertools.product(["float32", "float16", "bfloat16", "float8_e5m2"], ["plain", "cache_chunks"]))
@@ -362,6 +361,7 @@ NANS_SAMPLE = [("float32", "plain"), ("float16", "cache_chunks")]
 WITH_NANS = {"max": np.max, "min": np.min, "argmax": np.argmax, "argmin": np.argmin}
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("case", sampled(NANS, NANS_SAMPLE), ids=str)
 def test_nans_among_many(case, monkeypatch):
     """XLA:CPU loses them where it reduces with vectors; some rows have none, one or several, and infinities."""
@@ -389,6 +389,7 @@ CHOICES = [((37, 29), (0,)), ((37, 29), (1,)), ((37, 29), (0, 1)), ((1, 7, 61), 
 CHOICES += [((3, 5, 700), (2,)), ((3, 5, 700), (0, 1)), ((999,), (0,))]
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(("dtype", "which"), spread(CHUNKED, ["float16", "bfloat16", "float16", "int32"], 4))
 def test_chunks_make_what_the_whole_makes(dtype, which, monkeypatch):
     in_small_chunks(monkeypatch, 2**10)
@@ -408,6 +409,7 @@ def test_chunks_make_what_the_whole_makes(dtype, which, monkeypatch):
             assert_close(one, exact(x, name, axes).astype(float), units=2**7)
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("dtype", sampled(["float32", "float16", "bfloat16"], ["float32", "bfloat16"]))
 def test_rows_one_by_one(dtype):
     """Along an axis of one element, of several, and of an inner one; extremes beside NaNs."""
@@ -426,6 +428,7 @@ def test_rows_one_by_one(dtype):
         assert_close(np.where(np.isnan(one), one.dtype.type(0), one), np.nan_to_num(expected), units=2**4)
 
 
+@pytest.mark.variants
 def test_long_rows_are_reduced_one_by_one_on_cpus_alone():
     """Where XLA would write them widened, or read them twice for an extreme."""
     chosen = set()
@@ -439,6 +442,7 @@ def test_long_rows_are_reduced_one_by_one_on_cpus_alone():
     assert chosen == {("cpu", *name, 2**14) for name in names}
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize(
     ("function", "dtype", "is_chosen"),
     [("sum", "float16", True), ("sum", "float32", False), ("max", "float16", True), ("multiply", "bfloat16", True)],
@@ -450,6 +454,7 @@ def test_large_arrays_are_reduced_in_chunks_on_cpus_alone(function, dtype, is_ch
     assert chosen_on("cpu", reduced, small) == chosen_on("cuda", reduced, large) == set()
 
 
+@pytest.mark.variants
 def test_places_of_extremes_are_numbered_on_cpus_alone():
     """Chunk by chunk where there are many; rows of fewer than 32,768 numbers."""
     for shape, axis, is_chosen in [((1024, 64), 1, True), ((64, 2**14), 0, True), ((64, 2**16), 0, False)]:

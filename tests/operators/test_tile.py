@@ -159,6 +159,7 @@ def test_random_keys():
 # Forms.
 
 
+@pytest.mark.variants
 @pytest.mark.thinned
 @pytest.mark.parametrize("form", ["halves", "fan_out", "words", "assembled_words"])
 def test_forms_give_the_same_bits(form):

@@ -296,6 +296,7 @@ def test_any_rank_and_many_elements(shape, k):
         assert_is(top_k(x, axis, k), oracle(x, axis, k))
 
 
+@pytest.mark.variants
 def test_the_greatest_are_among_those_of_the_greatest_blocks():
     """Ties within and across blocks, the least integers beside what fills a block, NaNs and subnormal numbers."""
     rng, calls = np.random.default_rng(7), []
@@ -311,6 +312,7 @@ def test_the_greatest_are_among_those_of_the_greatest_blocks():
         assert_calls_agree(calls)
 
 
+@pytest.mark.variants
 def test_where_blocks_are_looked_into():
     """By how many there are of each that is wanted; a CPU also takes what is not sorted as blocks."""
     for k, shape, on_cpus, on_gpus in (
@@ -325,6 +327,7 @@ def test_where_blocks_are_looked_into():
         assert chosen_on("cuda", search, x) == ({"block_maxima"} if on_gpus else set())
 
 
+@pytest.mark.variants
 @pytest.mark.parametrize("k", [2, 30])
 def test_a_symbolic_number_of_rows(k):
     """A CPU takes the first ones of each row also then, in blocks or not, and sorts no whole rows."""

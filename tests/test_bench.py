@@ -288,7 +288,7 @@ def test_one_slow_call_does_not_count_for_the_others(monkeypatch):
 
 
 def test_samples_keep_the_order_of_the_contenders(monkeypatch):
-    """Whoever is slow does not come first: `benchmarks.forms` tells a form from plain by its place."""
+    """Whoever is slow does not come first: callers tell contenders by their places."""
     clock = SpinningClock()
     monkeypatch.setattr(measuring, "time", clock)
 

@@ -294,7 +294,7 @@ def _described(make: Callable[[], Iterable[Any]]) -> tuple[tuple[tuple[int, ...]
 
 
 def _cases() -> Iterator[tuple[str, Any]]:
-    """Ways and cases, on both sides of the limits of the tables of forms."""
+    """Ways and cases, for which variants are chosen and for which none is."""
     from dml_jax.bench import accumulate, cases
 
     far = (case for case in cases.full(2**27) if case.operator.startswith(("gather_elements", "depth", "space")))

@@ -122,7 +122,8 @@ class Call:
 
     def with_data(self, draw):
         """The same call of other data: `draw` takes an array."""
-        return replace(self, arrays=[draw(array) if i in self.data else array for i, array in enumerate(self.arrays)])
+        arrays = [draw(array) if number in self.data else array for number, array in enumerate(self.arrays)]
+        return replace(self, arrays=arrays, is_wide=any(str(arrays[number].dtype) in WIDE for number in self.data))
 
 
 @dataclass(frozen=True)
@@ -457,7 +458,7 @@ def calls_by_operation(*, every):
     calls, probe = {}, "probe"
     variants = lambda operation: [select.Variant(probe, operation, probe, lambda case: case.plain, bool)]  # noqa: E731
     with patch.multiple(select, _variants=variants, _platforms=lambda _: [probe]), forcing(probe):
-        for call in calls_of("small", every=every, every_dtype=every):
+        for call in calls_of("small", every=every):
             for operation in {operation for operation, _ in choices_in(call)}:
                 calls.setdefault(operation, []).append(call)
     return calls

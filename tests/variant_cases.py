@@ -356,7 +356,7 @@ def windows(shape, block, filters):
         yield Program(dml_jax.local_response_normalization, [shape], {"local_size": 3}, *more)
         attributes = {"sizes": (n, c, 2 * h, w + w // 2), "scales": (1, 1, 2, 1.5), "mode": "linear"}
         yield Program(dml_jax.resample, [shape], attributes, *more)
-        at = np.arange(h * w, dtype=np.uint32).reshape(1, 1, h, w).repeat(n, 0).repeat(c, 1)
+        at = np.arange(prod(shape), dtype=np.uint32).reshape(shape)  # of two that meet, either may be written
         yield Program(dml_jax.max_unpooling, [shape, at], {"output_sizes": (n, c, h, w + 1)}, *more)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from ..plain.fill import Fill, select_value
 from ..plain.gather import GatherCase, Read
 from ..plain.moves import MoveCase
 from ..plain.pad import Border
@@ -44,10 +45,14 @@ def _fills_a_warp(case: GatherCase) -> bool:
 
 
 def _move(case: MoveCase) -> Move | None:
-    """Rows of whole words on every device; of other rows, the words of the flat result, whose last one may be cut."""
+    """Rows of whole words on every device; of other rows, the words of the flat result, whose last one may be cut.
+
+    Fills and choices between two numbers read no elements that words could be assembled from.
+    """
     count, result = lanes(case.result.dtype), case.result
     has_rows = result.ndim > 0 and result.shape[-1] % (count * case.devices) == 0
-    if count == 1 or not (has_rows or case.devices == 1):
+    reads = not isinstance(case.move, Fill) and case.move is not select_value
+    if count == 1 or not reads or not (has_rows or case.devices == 1):
         return None
     join = join_lanes if has_rows else join_all
     return partial(_move_elements, case.move, partial(join, dtype=result.dtype))

@@ -100,9 +100,10 @@ def test_operators_need_no_variant(tmp_path):
         str(TESTS / "operators"),
     ]
     options = ["-p", "emptied", "-p", "no:cacheprovider", "-n", "0", "-m", "not variants"]
+    # Without options of the environment: quiet ones would leave out the header.
     ran = subprocess.run(
         [sys.executable, "-P", "-m", "pytest", *options, *paths],
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         cwd=tmp_path,

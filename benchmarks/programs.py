@@ -238,6 +238,13 @@ OTHERS = (
     ("gradient", "as_strided_scatter", {"strides": (96, 1)}, (_BUFFER, _VIEW)),
     ("forward", "as_strided_scatter", {"strides": (1, 512)}, (_BUFFER, _VIEW)),
     ("vmap", "as_strided_scatter", {"strides": (1, 512)}, (_BUFFER, _VIEW)),
+    ("forward", "gather", {"axis": 0}, (((2**20, 32), "float32"), ((2**18,), "int32"))),
+    (
+        "forward",
+        "scatter_nd",
+        {"reduction": "max"},
+        (((2**17, 64), "float16"), ((16, 1), "int32"), ((16, 64), "float16")),
+    ),
 )
 # Structs, sizes of their tensors, and their other fields.
 DESCS = (

@@ -123,8 +123,9 @@ def test_an_unknown_platform_has_no_variant(platform, exhaustive):
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda"])
 def test_few_bytes_have_no_variant(platform, exhaustive):
-    """Most choose nothing, and are no call of the library's primitive."""
+    """Most choose nothing, and are no call of the library's primitive. Few bytes may be multiplied many times."""
     calls = [call for call in calls_of("small") if sum(array.nbytes for array in call.arrays) < 2**12]
+    calls = [call for call in calls if call.operator != "convolution"]
     assert {name for call in calls[:: 1 if exhaustive else 8] for _, name in choices_in(call, platform)} <= {"plain"}
 
 

@@ -5,7 +5,7 @@ Only then JAX knows the platform and the number of devices. So one program is tr
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple
@@ -43,7 +43,14 @@ class Target(NamedTuple):
     devices: int
 
 
-def by_target(choose: Callable[[Target], Move], plain: Move, back: Back | None = None, result: Any = None) -> Move:
+def by_target(
+    choose: Callable[[Target], Move],
+    plain: Move,
+    back: Back | None = None,
+    result: Any = None,
+    *,
+    is_multilinear: bool = False,
+) -> Move:
     """A function of (where, *data) that runs `choose(target)`.
 
     With f = by_target(lambda target: (lambda _, x: x + x) if target.platform == "cpu" else plain, plain, back), where
@@ -55,6 +62,8 @@ def by_target(choose: Callable[[Target], Move], plain: Move, back: Back | None =
       plain: what the others mean. Batches of a symbolic size run it, as jax.export cannot refine casts to words there.
       back: the transpose of a function that is linear in data; None for one that has the derivative of `plain`.
       result: shape and type of the result, if known: without a mesh, `plain` need not be traced for them.
+      is_multilinear: whether it is linear in each of the data while the others are constant, as a product is: `back`
+        then reads these, and JAX differentiates it again.
     """
 
     def function(where: Any, *data: jax.Array) -> jax.Array:
@@ -72,7 +81,7 @@ def by_target(choose: Callable[[Target], Move], plain: Move, back: Back | None =
             where, *_ = jax.tree.unflatten(tree, (*indices, *like))
             return under(form, back)(where, cotangent, like)
 
-        call = _Call(of_target, of_leaves(plain), back_of_leaves if back else None, count, result)
+        call = _Call(of_target, of_leaves(plain), back_of_leaves if back else None, count, result, is_multilinear)
         return _bind(call, varying_alike(*leaves))
 
     return function
@@ -123,6 +132,7 @@ class _Call:
       back: of the first arrays, the cotangent and arrays like the data; None for the derivative of `plain`.
       count: of arrays that are no data.
       result: shape and type of the result; None if they are not known.
+      is_multilinear: as of `by_target`.
     """
 
     choose: Callable[[Target], Callable[..., jax.Array]]
@@ -130,6 +140,7 @@ class _Call:
     back: Callable[[Sequence[Any], jax.Array, Sequence[jax.Array]], Sequence[jax.Array]] | None
     count: int
     result: Any
+    is_multilinear: bool = False
 
 
 _primitive = Primitive("dml_jax")
@@ -176,10 +187,35 @@ def _transpose(cotangent: Any, *arrays: Any, call: _Call, aval: ShapedArray) -> 
     nothing = [None] * call.count
     if type(cotangent) is ad.Zero:
         return [*nothing, *(ad.Zero(x.aval) if ad.is_undefined_primal(x) else None for x in data)]
-    assert call.back
-    like = [ad.zeros_like_aval(x.aval) if ad.is_undefined_primal(x) else x for x in data]
-    found = call.back(indices, cotangent, like)
-    return [*nothing, *(one if ad.is_undefined_primal(x) else None for x, one in zip(data, found, strict=True))]
+    undefined = [at for at, x in enumerate(data) if ad.is_undefined_primal(x)]
+    if call.is_multilinear:
+        assert call.back
+        like = [ad.zeros_like_aval(x.aval) if ad.is_undefined_primal(x) else x for x in data]
+        found = call.back(indices, cotangent, like)
+        return [*nothing, *(one if at in undefined else None for at, one in enumerate(found))]
+    avals = [x.aval if ad.is_undefined_primal(x) else jax.typeof(x) for x in data]
+    operands = varying_alike(*indices, cotangent)
+    found = {at: _bind(_transposed(call, avals, at), operands) for at in undefined}
+    return [*nothing, *map(found.get, range(len(data)))]
+
+
+def _transposed(call: _Call, data: Sequence[ShapedArray], at: int) -> _Call:
+    """The function of the cotangent that is that of one of the data; its own transpose is the call.
+
+    What `back` computes must not be looked into either: a gradient that moves bits has no derivative of its own.
+    """
+
+    def backward(*arrays: jax.Array) -> jax.Array:
+        assert call.back
+        *indices, cotangent = arrays
+        return call.back(indices, cotangent, [ad.zeros_like_aval(x) for x in data])[at]
+
+    def forward(indices: Sequence[Any], cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        zeros = [cotangent if number == at else ad.zeros_like_aval(x) for number, x in enumerate(data)]
+        return [_bind(call, varying_alike(*indices, *zeros))]
+
+    result = jax.ShapeDtypeStruct(data[at].shape, data[at].dtype)
+    return _Call(lambda _: backward, backward, forward, call.count, result)
 
 
 ad.primitive_jvps[_primitive] = _differentiate
@@ -209,7 +245,8 @@ def _batch(arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: _Call, ava
 
     of = call.result
     result = None if of is None else jax.ShapeDtypeStruct((size, *of.shape), of.dtype)
-    return _bind(_Call(choose, mapped(call.plain), back if call.back else None, call.count, result), moved), 0
+    each = replace(call, choose=choose, plain=mapped(call.plain), back=back if call.back else None, result=result)
+    return _bind(each, moved), 0
 
 
 batching.primitive_batchers[_primitive] = _batch

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
@@ -83,7 +83,14 @@ class Choice(NamedTuple):
 _WATCHED: ContextVar[list[Choice] | None] = ContextVar("watched", default=None)
 
 
-def choose(operation: str, case_of: Callable[[int], Case], back: Back | None = None, *, is_opaque: bool = True) -> Move:
+def choose(
+    operation: str,
+    case_of: Callable[[int], Case],
+    back: Back | None = None,
+    *,
+    is_opaque: bool = True,
+    is_multilinear: bool = False,
+) -> Move:
     """A function of (where, *data) that runs the first variant that can run and pays where a program is lowered.
 
     Args:
@@ -92,8 +99,10 @@ def choose(operation: str, case_of: Callable[[int], Case], back: Back | None = N
       back: the transpose of an operation that is linear in data; None for one that has the derivative of its plain
         meaning.
       is_opaque: whether JAX must not differentiate the plain meaning on its own, even where no variant pays.
+      is_multilinear: as of `by_target`.
     """
     forced, case = forced_form(), case_of(1)
+    run_by = partial(by_target, plain=case.plain, back=back, result=case.result, is_multilinear=is_multilinear)
 
     def chosen(target: Target) -> Move:
         case = case_of(target.devices)
@@ -104,8 +113,8 @@ def choose(operation: str, case_of: Callable[[int], Case], back: Back | None = N
     # What runs plainly on one device does so on several, where its meaning may keep other bits.
     if all(_first(operation, platform, case, forced)[0] == "plain" for platform in _platforms(operation)):
         on_devices = lambda target: case_of(target.devices).plain  # noqa: E731
-        return by_target(on_devices, case.plain, back, case.result) if back and is_opaque else case.plain
-    return by_target(chosen, case.plain, back, case.result)
+        return run_by(on_devices) if back and is_opaque else case.plain
+    return run_by(chosen)
 
 
 def _first(operation: str, platform: str, case: Case, forced: str | None) -> tuple[str, Move]:

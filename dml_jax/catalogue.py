@@ -1,27 +1,26 @@
-"""Finds the operators: all functions of `operators/`, and DirectML's structs by the names of their operators."""
+"""Finds the operators: the functions of `operators/`, and DirectML's structs by the names of their operators."""
 
 import inspect
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import operators
+from . import descs, operators
 from .core.desc import OperatorDesc
 
-__all__ = ["DESCS", "FUNCTIONS", "STRUCTS"]
+__all__ = ["DESCS", "FUNCTIONS", "PAGES", "STRUCTS", "page_of"]
 
-_FILES = dict.fromkeys(getattr(value, "__module__", "") for value in vars(operators).values())
+_MODULES = dict.fromkeys(getattr(value, "__module__", "") for value in vars(descs).values())
 # In teaching order, and in that of each file.
 _PUBLIC = {
     name: value
-    for file in _FILES
-    if file.startswith(f"{operators.__name__}.")
-    for name, value in vars(sys.modules[file]).items()
-    if name in vars(operators) and getattr(value, "__module__", file) == file and not name.startswith("_")
+    for module in _MODULES
+    if module.startswith(f"{operators.__name__}.")
+    for name, value in vars(sys.modules[module]).items()
+    if name in vars(descs) and getattr(value, "__module__", module) == module and not name.startswith("_")
 }
-
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    name: value for name, value in _PUBLIC.items() if inspect.isfunction(value)
+    name: value for name, value in _PUBLIC.items() if name in vars(operators) and inspect.isfunction(value)
 }
 DESCS: tuple[type[OperatorDesc], ...] = tuple(
     dict.fromkeys(value for value in _PUBLIC.values() if inspect.isclass(value) and issubclass(value, OperatorDesc))
@@ -30,3 +29,11 @@ DESCS: tuple[type[OperatorDesc], ...] = tuple(
 STRUCTS: Mapping[str, type[OperatorDesc]] = {
     name: cls for cls in DESCS for name in (cls.operator_type, *cls.other_names)
 }
+
+
+def page_of(value: Any) -> str:
+    """The name of the file of an operator, which is that of its page and of its test."""
+    return str(value.__module__).rpartition("._")[2]
+
+
+PAGES = tuple(dict.fromkeys(page_of(value) for value in _PUBLIC.values() if value in (*FUNCTIONS.values(), *DESCS)))

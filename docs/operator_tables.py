@@ -5,6 +5,8 @@
 | `operators` | a row per operator, and the contents: `operators/NAME.md` for `dml_jax/operators/_NAME.py` |
 | `function NAME` | where a function's arguments are described, and its constraints |
 | `struct NAME` | the class of a DirectML operator, its fields, its constraints and its feature levels |
+| `rows PAGE` | the same of each operator of a table, whose page has that name |
+| `structs` | a row per operator of DirectML: since when it exists, and which function computes it |
 | `tensor` | the constraints of every tensor |
 | `activations` | a row per activation: formula, parameters, and what it can be fused with |
 | `reference functions`, `structs`, `enumerations` | the docstrings of the catalogue's public names of that kind |
@@ -19,8 +21,9 @@ from typing import Any, NamedTuple
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from dml_jax import operators
-from dml_jax.catalogue import DESCS, FUNCTIONS, STRUCTS
+import dml_jax
+from dml_jax import descs, operators
+from dml_jax.catalogue import DESCS, FUNCTIONS, PAGES, STRUCTS, page_of
 from dml_jax.core.activation_table import ACTIVATIONS
 from dml_jax.core.desc import OperatorDesc
 from dml_jax.core.fields import Field
@@ -30,6 +33,7 @@ from dml_jax.core.tensor import FIELDS, TENSOR
 
 Row = Iterable[str | nodes.Node]
 PUBLIC = {name: value for name, value in vars(operators).items() if not name.startswith("_")}
+FILES = dict.fromkeys(value.__module__ for value in (*FUNCTIONS.values(), *DESCS))
 
 
 class Operator(NamedTuple):
@@ -39,20 +43,19 @@ class Operator(NamedTuple):
     structs: list[type[OperatorDesc]]
 
 
-# In teaching order.
-FILES = dict.fromkeys(value.__module__ for value in PUBLIC.values() if value in (*FUNCTIONS.values(), *DESCS))
-PAGES: Mapping[str, Operator] = {
-    file.rpartition("._")[2]: Operator(
-        [function for function in FUNCTIONS.values() if function.__module__ == file],
-        [cls for cls in DESCS if cls.__module__ == file],
+OPERATORS: Mapping[str, Operator] = {
+    page: Operator(
+        [function for function in FUNCTIONS.values() if page_of(function) == page],
+        [cls for cls in DESCS if page_of(cls) == page],
     )
-    for file in FILES
+    for page in PAGES
 }
 
 
-def names_of(value: Any) -> list[str]:
-    """The public names of a value, its own first."""
-    return sorted((name for name, one in PUBLIC.items() if one is value), key=lambda name: name != value.__name__)
+def names_of(cls: type[OperatorDesc]) -> list[str]:
+    """The public names of a struct, its own first, each with the module that has it."""
+    names = sorted((name for name in dir(descs) if getattr(descs, name) is cls), key=lambda name: name != cls.__name__)
+    return [f"{'dml_jax' if name in dir(dml_jax) else descs.__name__}.{name}" for name in names]
 
 
 # Tables of nodes: the id of each is what it prints, and of what.
@@ -112,7 +115,7 @@ class Printed(SphinxDirective):
     """A directive that is printed anew after a change of the catalogue."""
 
     def run(self) -> list[nodes.Node]:
-        for file in (operators.__name__, *FILES):
+        for file in (operators.__name__, descs.__name__, *FILES):
             self.env.note_dependency(sys.modules[file].__file__)
         return [node for part in self.printed(*self.arguments) for node in self._nodes(part)]
 
@@ -134,7 +137,7 @@ class Operators(Printed):
     """`operators`."""
 
     def printed(self) -> Iterator[str]:
-        rows = [(f"[`{name}`]({name}.md)", _summary(one), _called(one.structs)) for name, one in PAGES.items()]
+        rows = [(f"[`{name}`]({name}.md)", _summary(one), _called(one.structs)) for name, one in OPERATORS.items()]
         head = ("operator", "what it does", "DirectML"), ("---",) * 3
         lines = ("|".join(("", *row, "")) for row in (*head, *rows))
         yield "\n".join(["```{table}", ":class: operators", "", *lines, "```"])
@@ -172,7 +175,7 @@ class Struct(Printed):
 
     def printed(self, name: str) -> Iterator[str | nodes.Node]:
         cls = self.known(name, {cls.operator_type: STRUCTS[cls.operator_type] for cls in DESCS})
-        own, *others = (f"{{py:obj}}`~dml_jax.{name}`" for name in names_of(cls))
+        own, *others = (f"{{py:obj}}`~{name}`" for name in names_of(cls))
         aliases = f", of which {' and '.join(others)} is another name," if others else ""
         also = f" DirectML also calls the operator {' and '.join(cls.other_names)}." if cls.other_names else ""
         yield f"{own}{aliases} has DirectML's fields in DirectML's order.{also}"
@@ -180,6 +183,31 @@ class Struct(Printed):
         yield constraints(name, cls.wordings())
         yield "Data types and numbers of dimensions by feature level, the newest first:"
         yield feature_levels(cls)
+
+
+class Rows(Struct):
+    """`rows PAGE`."""
+
+    def printed(self, page: str) -> Iterator[str | nodes.Node]:
+        for cls in self.known(page, OPERATORS).structs:
+            name = cls.operator_type
+            yield nodes.rubric("", name, ids=[name.lower()])
+            yield cls.summary()
+            yield from super().printed(name)
+
+
+class Structs(Printed):
+    """`structs`."""
+
+    def printed(self) -> Iterator[nodes.Node]:
+        rows = ((cls.operator_type, str(cls.support[-1].since), computed_by(cls)) for cls in DESCS)
+        yield table("structs", (5, 1, 5), ("operator", "since", "function"), *rows)
+
+
+def computed_by(cls: type[OperatorDesc]) -> nodes.Node:
+    """The function that computes what a struct does."""
+    functions = OPERATORS[page_of(cls)].functions
+    return nodes.literal(text=f"dml_jax.{functions[0].__name__}" if functions else cls.in_jax)
 
 
 class Tensor(Printed):
@@ -219,7 +247,7 @@ def _functions() -> Iterator[str]:
 
 def _structs() -> Iterator[str]:
     for name in (name for cls in DESCS for name in names_of(cls)):
-        yield f".. autoclass:: dml_jax.{name}\n"
+        yield f".. autoclass:: {name}\n"
 
 
 def _enumerations() -> Iterator[str]:
@@ -234,6 +262,6 @@ REFERENCE = {"functions": _functions, "structs": _structs, "enumerations": _enum
 
 def setup(app: Any) -> dict[str, bool]:
     """Sphinx calls this."""
-    for directive in (Operators, Function, Struct, Tensor, Activations, Reference):
+    for directive in (Operators, Function, Struct, Rows, Structs, Tensor, Activations, Reference):
         app.add_directive(directive.__name__.lower(), directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -3,11 +3,11 @@
 from importlib import import_module
 from pathlib import Path
 
-from dml_jax.catalogue import FUNCTIONS
+from dml_jax.catalogue import PAGES
 
 _FOUND = {path.stem.removeprefix("test_") for path in (Path(__file__).parent / "operators").glob("test_*.py")}
 # Those of the catalogue, then what is left over, which test_promises.py names.
-_NAMES = [*(name for name in FUNCTIONS if name in _FOUND), *sorted(_FOUND - {*FUNCTIONS})]
+_NAMES = [*(name for name in PAGES if name in _FOUND), *sorted(_FOUND - {*PAGES})]
 
 FILES = {name: import_module(f"operators.test_{name}") for name in _NAMES}
 
@@ -29,4 +29,8 @@ VARIANTS = {
 }
 # By the operator type of the struct.
 STRUCTS = {struct.name: struct for structs in _said("STRUCTS").values() for struct in structs}
+# Those that the default run tests: of a table, whose rows share their code, every eighth.
+SAMPLED = {
+    struct.name for structs in _said("STRUCTS").values() for struct in (structs[::8] if len(structs) > 20 else structs)
+}
 DESCS = {name: struct.desc for name, struct in STRUCTS.items()}

@@ -249,7 +249,18 @@ def check_file(block):
 
 DIRECTIVES = tuple(
     f"{{{name}}}"
-    for name in ("toctree", "eval-rst", "operators", "function", "struct", "tensor", "activations", "reference")
+    for name in (
+        "toctree",
+        "eval-rst",
+        "operators",
+        "function",
+        "struct",
+        "structs",
+        "rows",
+        "tensor",
+        "activations",
+        "reference",
+    )
 )
 KINDS = {
     "doctest": check_prompts,

@@ -7,6 +7,8 @@ import shutil
 import pytest
 from new_operator import GUIDE, ROOT, add_operator, copy_clone, new_operator, python
 
+from dml_jax.catalogue import FUNCTIONS
+
 SOURCE, TEST, PAGE = new_operator()
 COMMANDS = re.findall(r"^\| `pytest (.+?)` \|", GUIDE, re.MULTILINE)
 
@@ -25,7 +27,8 @@ def test_the_page_of_the_example_has_sections():
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_has_the_sections_of_the_example_in_their_order(name):
-    assert [heading for heading in headings(PAGES[name]) if heading in SECTIONS] == SECTIONS
+    wanted = [heading for heading in SECTIONS if name in FUNCTIONS or heading != "On a mesh"]
+    assert [heading for heading in headings(PAGES[name]) if heading in SECTIONS] == wanted
 
 
 @pytest.fixture(scope="module")

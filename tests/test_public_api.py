@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import dml_jax
-from dml_jax.catalogue import FUNCTIONS
+import dml_jax.descs
+from dml_jax.catalogue import DESCS, FUNCTIONS
 
 X = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
 
@@ -22,6 +23,17 @@ def test_the_namespace_is_what_all_says():
     assert all(getattr(dml_jax, name) is not None for name in dml_jax.__all__)
     with pytest.raises(AttributeError, match="module 'dml_jax' has no attribute 'gathr'"):
         dml_jax.gathr  # noqa: B018
+
+
+def test_descs_has_every_struct_and_the_namespace_those_of_its_functions():
+    """And no other names; a few structs have two."""
+    assert {getattr(dml_jax.descs, name) for name in dir(dml_jax.descs)} == {*DESCS}
+    assert dml_jax.descs.__all__ == dir(dml_jax.descs)
+    here = {getattr(dml_jax, name) for name in {*dir(dml_jax)} & {*dir(dml_jax.descs)}}
+    assert here <= {*DESCS}
+    assert len(here) == 74
+    with pytest.raises(AttributeError, match=r"module 'dml_jax\.descs' has no attribute 'GathrDesc'"):
+        dml_jax.descs.GathrDesc  # noqa: B018
 
 
 def test_every_module_is_imported():

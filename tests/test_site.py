@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 from new_operator import add_operator, copy_clone, new_operator, python
 
+from dml_jax import descs
 from dml_jax.bench.results import Results
-from dml_jax.catalogue import DESCS, FUNCTIONS
+from dml_jax.catalogue import DESCS, FUNCTIONS, page_of
+from dml_jax.catalogue import PAGES as OPERATORS
 from dml_jax.core.activation_table import ACTIVATIONS
 from dml_jax.core.support import columns
 from dml_jax.core.tensor import FIELDS, TENSOR
@@ -127,6 +129,15 @@ def test_every_public_name_has_an_entry(site, module):
 
 
 @pytest.mark.exhaustive
+def test_every_struct_has_an_entry(site):
+    found = entries(site)
+    assert [name for name in dir(descs) if not {f"dml_jax.{name}", f"dml_jax.descs.{name}"} & found.keys()] == []
+    parser = Tables()
+    parser.feed((site / "structs.html").read_text())
+    assert [row[0].strip() for row in parser.tables["structs"][1:]][: len(DESCS)] == [c.operator_type for c in DESCS]
+
+
+@pytest.mark.exhaustive
 def test_every_constraint_is_on_the_operators_pages(site):
     expected = {name: {rule.name: rule.worded({}) for rule in one.rules} for name, one in FUNCTIONS.items()}
     expected |= {cls.operator_type: cls.wordings() for cls in DESCS}
@@ -184,19 +195,16 @@ def test_a_build_leaves_nothing_in_the_docs(site):
 # Pages and operators. Those of one file have one page, of its name.
 
 
-def page_of(value):
-    return value.__module__.rpartition("._")[2]
-
-
 def test_every_operator_has_a_page_and_every_page_an_operator():
-    assert {page_of(value) for value in (*FUNCTIONS.values(), *DESCS)} == PAGES.keys()
+    assert {*OPERATORS} == PAGES.keys()
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_prints_all_that_its_file_has(page):
-    printed = re.findall(r"^```\{(function|struct)\} (\w+)$", PAGES[page], re.MULTILINE)
+    printed = re.findall(r"^```\{(function|struct|rows)\} (\w+)$", PAGES[page], re.MULTILINE)
     functions = [("function", name) for name, function in FUNCTIONS.items() if page_of(function) == page]
-    assert printed == functions + [("struct", cls.operator_type) for cls in DESCS if page_of(cls) == page]
+    structs = [("struct", cls.operator_type) for cls in DESCS if page_of(cls) == page]
+    assert printed in (functions + structs, [*functions, ("rows", page)])
 
 
 # A site with two operators more: that of docs/contributing.md, and one with fields of all kinds.
@@ -272,7 +280,7 @@ def test_new_operators_are_in_the_table_and_the_contents(site):
     ]
     assert rows["toy"] == ["plays with inputs | scale", "TOY or GAME"]
     contents = re.findall(r'class="toctree-l2"><a class="reference internal" href="(\w+)\.html"', index)
-    assert contents == [*dict.fromkeys([*map(page_of, FUNCTIONS.values()), "roll", "toy"])]
+    assert contents == [*dict.fromkeys([*OPERATORS, "roll", "toy"])]
 
 
 @pytest.mark.exhaustive

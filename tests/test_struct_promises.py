@@ -14,7 +14,7 @@ from functools import partial
 import example_models
 import jax
 import pytest
-from catalogue_cases import STRUCTS
+from catalogue_cases import SAMPLED, STRUCTS
 from checks import assert_agrees, sampled, together
 from example_models import flat, model_of, printed
 from strided_cases import INPUT_CLASSES, OUTPUT_CLASSES, arrays, call, check, expected, make
@@ -26,10 +26,16 @@ from dml_jax.dxdispatch.run import run_model
 
 pytestmark = pytest.mark.device
 
-every_struct = pytest.mark.parametrize("struct", STRUCTS.values(), ids=STRUCTS)
+every_struct = pytest.mark.parametrize(
+    "struct",
+    [
+        pytest.param(struct, id=name, marks=() if name in SAMPLED else pytest.mark.exhaustive)
+        for name, struct in STRUCTS.items()
+    ],
+)
 EXAMPLES = {f"{name} {i + 1}": one for name, struct in STRUCTS.items() for i, one in enumerate(struct.examples)}
 every_example = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-first_examples = pytest.mark.parametrize("name", sampled([*EXAMPLES], [f"{name} 1" for name in STRUCTS]))
+first_examples = pytest.mark.parametrize("name", sampled([*EXAMPLES], [f"{name} 1" for name in SAMPLED]))
 
 
 # Rules.

@@ -43,6 +43,8 @@ class OperatorDesc(Computation[R]):
     other_types: ClassVar[tuple[str, ...]] = ()
     # Tensors that need not have the DimensionCount of the first one.
     other_ranks: ClassVar[tuple[str, ...]] = ()
+    # The function of JAX that computes the same, where dml_jax has none of its own.
+    in_jax: ClassVar[str] = ""
     # Whether it moves elements without looking at them, so that the words of 64-bit ones may move alone.
     moves_words: ClassVar[bool] = True
 

@@ -8,7 +8,7 @@ from typing import Any
 from . import descs, operators
 from .core.desc import OperatorDesc
 
-__all__ = ["DESCS", "FUNCTIONS", "PAGES", "STRUCTS", "page_of"]
+__all__ = ["DESCS", "FUNCTIONS", "PAGES", "STRUCTS", "computed_by", "page_of"]
 
 _MODULES = dict.fromkeys(getattr(value, "__module__", "") for value in vars(descs).values())
 # In teaching order, and in that of each file.
@@ -37,3 +37,8 @@ def page_of(value: Any) -> str:
 
 
 PAGES = tuple(dict.fromkeys(page_of(value) for value in _PUBLIC.values() if value in (*FUNCTIONS.values(), *DESCS)))
+
+
+def computed_by(cls: type[OperatorDesc]) -> str:
+    """The function that computes what a struct does: one of JAX, or that of its file."""
+    return cls.in_jax or next(f"dml_jax.{name}" for name, value in FUNCTIONS.items() if page_of(value) == page_of(cls))

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from .core.desc import OperatorDesc
 from .operators import *
+from .operators._binary import *
+from .operators._unary import *
 
 if TYPE_CHECKING:
     # The structs that are rows of tables.

@@ -23,7 +23,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import dml_jax
 from dml_jax import descs, operators
-from dml_jax.catalogue import DESCS, FUNCTIONS, PAGES, STRUCTS, page_of
+from dml_jax.catalogue import DESCS, FUNCTIONS, PAGES, STRUCTS, computed_by, page_of
 from dml_jax.core.activation_table import ACTIVATIONS
 from dml_jax.core.desc import OperatorDesc
 from dml_jax.core.fields import Field
@@ -200,14 +200,8 @@ class Structs(Printed):
     """`structs`."""
 
     def printed(self) -> Iterator[nodes.Node]:
-        rows = ((cls.operator_type, str(cls.support[-1].since), computed_by(cls)) for cls in DESCS)
+        rows = ((c.operator_type, str(c.support[-1].since), nodes.literal(text=computed_by(c))) for c in DESCS)
         yield table("structs", (5, 1, 5), ("operator", "since", "function"), *rows)
-
-
-def computed_by(cls: type[OperatorDesc]) -> nodes.Node:
-    """The function that computes what a struct does."""
-    functions = OPERATORS[page_of(cls)].functions
-    return nodes.literal(text=f"dml_jax.{functions[0].__name__}" if functions else cls.in_jax)
 
 
 class Tensor(Printed):

@@ -9,6 +9,8 @@ from click.shell_completion import CompletionItem
 __all__ = ["function_names", "items", "struct_names"]
 
 _STRUCT = re.compile(r'^class \w+Desc\b[^\n]*:\n    """DML_(\w+)_OPERATOR_DESC: ([^\n]*)', re.MULTILINE)
+# A row of a table of structs, which has what it does in front.
+_ROW = re.compile(r'^    "([A-Z][A-Z_0-9]+)": \w+\(\s*"([^"\n]+)"', re.MULTILINE)
 _OTHER_NAMES = re.compile(r"^    other_names: [^=\n]*= \(([^)]*)\)", re.MULTILINE)
 _FUNCTION = re.compile(r'^@operator\(.*?^def (\w+)\((.*?)\) -> ([^\n]*):\n    """([^\n]*)', re.MULTILINE | re.DOTALL)
 _ARRAY = re.compile(r": (?:Data|DataList|Condition|(?:Scalar)?Indices)\b")
@@ -23,6 +25,7 @@ def struct_names() -> dict[str, str]:
             others = _OTHER_NAMES.search(body)
             names = [match[1], *re.findall(r'"(\w+)"', others[1] if others else "")]
             found |= dict.fromkeys(names, _plain(match[2]))
+        found |= {match[1]: _plain(match[2]) for match in _ROW.finditer(text)}
     return found
 
 

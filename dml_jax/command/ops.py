@@ -51,9 +51,12 @@ def ops(operator: type[OperatorDesc] | None, feature_level: FeatureLevel, as_jso
 
 def _show_all(classes: Iterable[type[OperatorDesc]]) -> None:
     """Prints a line per operator."""
-    table = _table("operator", "since", "fields")
+    from ..catalogue import computed_by
+
+    table = _table("operator", "since", "function", "fields")
     for cls in classes:
-        table.add_row(cls.operator_type, str(cls.support[-1].since), ", ".join(cls.directml_names().values()))
+        fields = ", ".join(cls.directml_names().values())
+        table.add_row(cls.operator_type, str(cls.support[-1].since), computed_by(cls), fields)
     _console().print(table)
 
 
@@ -61,11 +64,13 @@ def _show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:
     """Prints an operator's fields, its rules at a feature level, and the table of its levels."""
     from rich.markup import escape
 
+    from ..catalogue import computed_by
     from ..core.support import columns
     from ..core.tensor import FIELDS, TENSOR
 
     console = _console()
     console.print(f"[bold]DML_OPERATOR_{cls.operator_type}[/bold]  {escape(cls.summary())}\n")
+    console.print(f"function: {escape(computed_by(cls))}", highlight=False)
     console.print(f"fields: {', '.join(cls.directml_names().values())}\n")
     if values := {cls.directml_names()[name]: field.values for name, field in cls.fields().items() if field.values}:
         console.print("values:")
@@ -94,9 +99,12 @@ def _as_json(classes: Iterable[type[OperatorDesc]], level: FeatureLevel) -> dict
 
 
 def _operator(cls: type[OperatorDesc], level: FeatureLevel) -> dict[str, Any]:
+    from ..catalogue import computed_by
+
     return {
         "operator": cls.operator_type,
         "summary": cls.summary(),
+        "function": computed_by(cls),
         "fields": [
             {"name": shown, "kind": field.kind, "tensor": field.is_tensor, "optional": field.is_optional}
             | ({"values": list(field.values)} if field.values else {})

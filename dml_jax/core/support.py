@@ -19,9 +19,12 @@ __all__ = [
     "ALL_TYPES",
     "FLOATS",
     "INDEX_TYPES",
+    "LOGICAL_TYPES",
     "RANKS_1_TO_8",
     "RANKS_4_TO_5",
     "RANK_4",
+    "SIGNED_UP_TO_32_BITS",
+    "UNSIGNED_UP_TO_32_BITS",
     "UP_TO_32_BITS",
     "Support",
     "columns",
@@ -31,8 +34,11 @@ __all__ = [
 
 FLOATS = (DataType.FLOAT32, DataType.FLOAT16)
 UP_TO_32_BITS = (*FLOATS, *(t for t in DataType if t.itemsize <= 4 and t not in FLOATS))
+SIGNED_UP_TO_32_BITS = (DataType.INT32, DataType.INT16, DataType.INT8)
+UNSIGNED_UP_TO_32_BITS = (DataType.UINT32, DataType.UINT16, DataType.UINT8)
 ALL_TYPES = tuple(DataType)
 ALL_BUT_FLOAT64 = tuple(t for t in ALL_TYPES if t != DataType.FLOAT64)
+LOGICAL_TYPES = (DataType.UINT32, DataType.UINT8)
 INDEX_TYPES = (DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32)
 RANK_4 = range(4, 5)
 RANKS_4_TO_5 = range(4, 6)

@@ -12,6 +12,8 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
+from ..operators._formulas import floor_remainder, parameterized_relu
+from ..operators._powers import real_power, whole_power
 from .values import Array, Operators, arrays, float_for, on_device
 
 __all__ = ["OPERATORS", "add", "divide", "limited", "multiply", "subtract"]
@@ -121,26 +123,10 @@ def _clip_by_attributes(*, input: Array, min: float | None = None, max: float | 
 def power(*, x: Array, y: Array) -> jax.Array:
     """In the type of the base: integers wrap to whole powers, and are cut off to others."""
     _, base, exponent = _broadcast(on_device(x), on_device(y))
-    is_whole = jnp.issubdtype(exponent.dtype, jnp.integer)
-    if not jnp.issubdtype(base.dtype, jnp.integer):
-        wide = wide_type(base.dtype)
-        numbers = jnp.where((base == 0) & (exponent == 0), 1, base)  # whose derivative is 0, not NaN
-        return jnp.power(numbers.astype(wide), exponent.astype(wide)).astype(base.dtype)
-    return _whole_power(base, exponent) if is_whole else _cut_power(base, exponent)
-
-
-def _whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
-    """Integers by squaring; below 1 they are cut off to 0."""
-
-    def square(i: Any, state: Any) -> Any:
-        made, factor = state
-        is_set = (exponent >> i.astype(exponent.dtype)) & 1 == 1
-        return jnp.where(is_set, made * factor, made), factor * factor
-
-    bits = 8 * exponent.dtype.itemsize
-    made, _ = lax.fori_loop(0, bits, square, (jnp.ones_like(base), base))
-    inverse = jnp.where(base == 1, 1, jnp.where(base == -1, 1 - 2 * (exponent & 1).astype(base.dtype), 0))
-    return jnp.where(exponent < 0, inverse, made).astype(base.dtype)
+    if jnp.issubdtype(base.dtype, jnp.integer):
+        return (whole_power if jnp.issubdtype(exponent.dtype, jnp.integer) else _cut_power)(base, exponent)
+    wide = wide_type(base.dtype)
+    return real_power(base.astype(wide), exponent.astype(wide)).astype(base.dtype)
 
 
 def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
@@ -148,9 +134,9 @@ def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
     whole = jnp.rint(exponent)
     is_whole = exponent == whole
     if not isinstance(is_whole, Tracer) and is_whole.all():
-        return _whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
+        return whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
     wide = float_for(base.dtype)
-    exact = _whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
+    exact = whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
     near = jnp.power(base.astype(wide), jnp.where(is_whole, 1, exponent).astype(wide))
     nearest = jnp.rint(near)
     is_near = jnp.abs(near - nearest) <= 4 * jnp.finfo(wide).eps * jnp.abs(near)  # 9 ** 0.5 may be less than 3
@@ -162,8 +148,7 @@ def prelu(*, x: Array, slope: Array) -> jax.Array:
     x, slope = on_device(x), on_device(slope)
     if jnp.broadcast_shapes(x.shape, slope.shape) != x.shape:
         raise ConstraintError(f"slope must broadcast to x, but their shapes are {slope.shape} and {x.shape}")
-    slope = jnp.broadcast_to(slope, x.shape)
-    return jnp.where(x < 0, jnp.where(x < 0, slope, 1) * jnp.minimum(x, 0), x)
+    return parameterized_relu(x, jnp.broadcast_to(slope, x.shape))
 
 
 def _prelu_of_channels(*, x: Array, slope: Array) -> jax.Array:
@@ -174,10 +159,12 @@ def _prelu_of_channels(*, x: Array, slope: Array) -> jax.Array:
 
 def modulo(*, a: Array, b: Array, fmod: int = 0) -> Array:
     """The sign is that of b, with fmod that of a, also of zeros."""
-    if fmod or a.dtype.kind in "iu":
-        return _exact("fmod" if fmod else "mod", a=a, b=b)
     xp, a, b = _broadcast(a, b)
-    return xp.copysign(xp.mod(a, b), b)
+    if fmod:
+        return xp.fmod(a, b)
+    if xp is jnp:
+        return floor_remainder(a, b)
+    return np.mod(a, b) if a.dtype.kind in "iu" else np.copysign(np.mod(a, b), b)
 
 
 def shift_bits(*, x: Array, y: Array, direction: str) -> Array:

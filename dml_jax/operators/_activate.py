@@ -19,7 +19,16 @@ from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, same_sizes
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.support import (
+    FLOATS,
+    RANK_4,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    SIGNED_UP_TO_32_BITS,
+    UP_TO_32_BITS,
+    Support,
+    levels,
+)
 from ..lowering.plain.softmax import compute_along
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._elementwise import elementwise
@@ -160,7 +169,6 @@ class _ActivationDesc(OperatorDesc):
 
 
 Real = Annotated[float, FLOAT]
-_SIGNED = (DataType.INT32, DataType.INT16, DataType.INT8)
 _EFFECTIVE_RANK = custom("effective_rank", "{input}.{rank} without leading sizes of 1 must be at most 2", _long)
 _AXES = custom("axes_within(axes)", "{axes} must be different dimensions of {input}, one at least", _no_dimensions)
 
@@ -243,7 +251,7 @@ class ActivationReluDesc(_ActivationDesc):
     """DML_ACTIVATION_RELU_OPERATOR_DESC: max(0, x)."""
 
     operator_type: ClassVar[str] = "ACTIVATION_RELU"
-    support: ClassVar[tuple[Support, ...]] = _since("1_0", ("5_1", RANKS_1_TO_8, (*FLOATS, *_SIGNED)))
+    support: ClassVar[tuple[Support, ...]] = _since("1_0", ("5_1", RANKS_1_TO_8, (*FLOATS, *SIGNED_UP_TO_32_BITS)))
 
 
 @dataclass(frozen=True)

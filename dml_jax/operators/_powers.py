@@ -1,0 +1,57 @@
+"""Powers: of floats, and of integers, which wrap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ._cast import cast
+
+__all__ = ["constant_power", "power", "real_power", "whole_power"]
+
+
+def power(base: jax.Array, exponent: jax.Array) -> jax.Array:
+    """Powers in the type of the base; integers to the power of floats are computed in float32, and become integers as
+    `cast` has it."""
+    if not jnp.issubdtype(base.dtype, jnp.integer):
+        return real_power(base, exponent.astype(base.dtype))
+    if jnp.issubdtype(exponent.dtype, jnp.integer):
+        return whole_power(base, exponent)
+    return cast(real_power(base.astype(np.float32), exponent), base.dtype)
+
+
+def constant_power(base: jax.Array, exponent: float) -> jax.Array:
+    """The same with one exponent, which integers take for an integer if it is whole."""
+    is_whole = jnp.issubdtype(base.dtype, jnp.integer) and exponent.is_integer()
+    if not is_whole:
+        return power(base, jnp.full((), exponent, np.float32))
+    return lax.integer_pow(base, int(exponent)) if exponent >= 0 else _inverse(base, np.bool_(exponent % 2))
+
+
+def real_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
+    """Powers of floats; the derivative of 0 ** 0 is 0, not NaN."""
+    return jnp.power(jnp.where((base == 0) & (exponent == 0), 1, base), exponent)
+
+
+def whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
+    """Integers to the power of integers by squaring; they wrap, and what is below 1 is cut off to 0."""
+
+    def square(i: Any, state: Any) -> Any:
+        made, factor = state
+        is_set = (exponent >> i.astype(exponent.dtype)) & 1 == 1
+        return jnp.where(is_set, made * factor, made), factor * factor
+
+    bits = 8 * exponent.dtype.itemsize
+    made, _ = lax.fori_loop(0, bits, square, (jnp.ones_like(base), base))
+    return jnp.where(exponent < 0, _inverse(base, exponent & 1 == 1), made)
+
+
+def _inverse(base: jax.Array, is_odd: Any) -> jax.Array:
+    """Integers to a power below 0: 1 and -1 have inverses, and others are cut off to 0."""
+    one = jnp.ones_like(base)
+    inverse = jnp.where((base < 0) & is_odd, -one, one)
+    return jnp.where((base == 1) | (base < 0) & (base == -one), inverse, 0)

@@ -86,16 +86,20 @@ class Call:
 
 @dataclass(frozen=True)
 class Level:
-    """One row of DirectML's table of a struct: from feature level `since` on, these ranks, and the types by tensor."""
+    """One row of DirectML's table of a struct: from feature level `since` on, these ranks, and the types by tensor.
+
+    `of_one_type` says that all these tensors have one type.
+    """
 
     since: str
     ranks: frozenset[int]
     types: Mapping[str, frozenset[str]]
+    of_one_type: bool = False
 
 
-def level(since, ranks, **types):
-    """A row; tensors that must have the type of another are left out."""
-    return Level(since, frozenset(ranks), {name: frozenset(accepted) for name, accepted in types.items()})
+def level(since, ranks, *, of_one_type=False, **types):
+    """A row; tensors that must have the type of another at every level are left out."""
+    return Level(since, frozenset(ranks), {name: frozenset(accepted) for name, accepted in types.items()}, of_one_type)
 
 
 FLOATS = {"FLOAT32", "FLOAT16"}

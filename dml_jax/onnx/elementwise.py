@@ -13,7 +13,7 @@ from jax.core import Tracer
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
 from ..operators._formulas import floor_remainder, parameterized_relu
-from ..operators._powers import real_power, whole_power
+from ..operators._powers import nearly_whole_power, real_power, whole_power
 from .values import Array, Operators, arrays, float_for, on_device
 
 __all__ = ["OPERATORS", "add", "divide", "limited", "multiply", "subtract"]
@@ -137,10 +137,8 @@ def _cut_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
         return whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
     wide = float_for(base.dtype)
     exact = whole_power(base, jnp.clip(whole, -(2.0**30), 2.0**30).astype(np.int32))
-    near = jnp.power(base.astype(wide), jnp.where(is_whole, 1, exponent).astype(wide))
-    nearest = jnp.rint(near)
-    is_near = jnp.abs(near - nearest) <= 4 * jnp.finfo(wide).eps * jnp.abs(near)  # 9 ** 0.5 may be less than 3
-    return jnp.where(is_whole, exact, jnp.where(is_near, nearest, near).astype(base.dtype))
+    near = nearly_whole_power(base.astype(wide), jnp.where(is_whole, 1, exponent).astype(wide))
+    return jnp.where(is_whole, exact, near.astype(base.dtype))
 
 
 def prelu(*, x: Array, slope: Array) -> jax.Array:

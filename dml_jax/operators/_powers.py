@@ -11,17 +11,16 @@ from jax import lax
 
 from ._cast import cast
 
-__all__ = ["constant_power", "power", "real_power", "whole_power"]
+__all__ = ["constant_power", "nearly_whole_power", "power", "real_power", "whole_power"]
 
 
 def power(base: jax.Array, exponent: jax.Array) -> jax.Array:
-    """Powers in the type of the base; integers to the power of floats are computed in float32, and become integers as
-    `cast` has it."""
+    """Powers in the type of the base; of integers to the power of floats those of float32, as `cast` converts them."""
     if not jnp.issubdtype(base.dtype, jnp.integer):
         return real_power(base, exponent.astype(base.dtype))
     if jnp.issubdtype(exponent.dtype, jnp.integer):
         return whole_power(base, exponent)
-    return cast(real_power(base.astype(np.float32), exponent), base.dtype)
+    return cast(nearly_whole_power(base.astype(np.float32), exponent), base.dtype)
 
 
 def constant_power(base: jax.Array, exponent: float) -> jax.Array:
@@ -35,6 +34,13 @@ def constant_power(base: jax.Array, exponent: float) -> jax.Array:
 def real_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
     """Powers of floats; the derivative of 0 ** 0 is 0, not NaN."""
     return jnp.power(jnp.where((base == 0) & (exponent == 0), 1, base), exponent)
+
+
+def nearly_whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
+    """Powers of floats that are to be cut off: 9 ** 0.5, which may be computed as less than 3, is 3."""
+    near = real_power(base, exponent)
+    nearest = jnp.rint(near)
+    return jnp.where(jnp.abs(near - nearest) <= 4 * jnp.finfo(near.dtype).eps * jnp.abs(near), nearest, near)
 
 
 def whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -234,6 +235,17 @@ class GraphBuilder:
     def _keep(self, name: str, node: OperatorDesc[Any] | Constant) -> None:
         self._nodes[name] = node
         self._counts[node.operator_type] += 1
+
+    @contextmanager
+    def _undone_if_refused(self) -> Iterator[None]:
+        """Takes away the constants of the block if it is refused an operator."""
+        count = len(self._nodes)
+        try:
+            yield
+        except ConstraintError:
+            for name in [*self._nodes][count:]:
+                self._counts[self._nodes.pop(name).operator_type] -= 1
+            raise
 
     def _add(self, struct: type[OperatorDesc], name: str | None, given: dict[str, Any]) -> Any:
         """Adds an operator: `given` is what its method takes, by field."""

@@ -17,6 +17,10 @@ from .expression import read_tensor
 __all__ = ["completed"]
 
 
+# The types of what is true or false, or a small number; DirectMLX takes the first one if none is given.
+_TRUTHS = {DataType.UINT8, DataType.UINT32}
+
+
 class _LeftOutError(Exception):
     """A rule is about an operand that is not known yet."""
 
@@ -94,15 +98,19 @@ def _worded(struct: type[OperatorDesc], name: str, rule: str, fact: str, known: 
 
 
 def _data_type(struct: type[OperatorDesc], name: str, known: Operands) -> DataType | None:
-    """Returns the data type of the first input, or the only one that the table allows, or the one of a rule."""
+    """Returns the data type of the first input, or of a rule, or UINT8 for truths, or the only one of the table."""
     if name not in struct.other_types:
         typed = (one for one in struct.input_names() if not struct.fields()[one].is_index)
         for one in typed:
             if one not in struct.other_types and known[one]:
                 return tensors_in(known[one])[0].data_type
+    if (of_rule := _by_law(struct, name, "data_type", known)) is not None:
+        return of_rule
     levels = [{*row.types.get(name, ())} for row in struct.support]
+    if levels[0] == _TRUTHS:
+        return DataType.UINT8
     always = set.intersection(*levels)
-    return always.pop() if len(always) == 1 else _by_law(struct, name, "data_type", known)
+    return always.pop() if len(always) == 1 else None
 
 
 def _by_law(struct: type[OperatorDesc], name: str, what: str, known: Operands) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from ..core.data_type import DataType, DataTypeLike, as_integers
 from ..core.tensor import TensorDesc, implied_bytes
 from ..errors import ConstraintError, DataTypeError, describe, message
+from .arithmetic import Arithmetic
 from .parts import Port
 
 __all__ = ["Expression", "TensorLike", "read_tensor", "seen_as", "whole_tensor"]
@@ -20,8 +21,12 @@ TensorLike = TensorDesc | DataTypeLike | Sequence[int] | tuple[DataTypeLike, Seq
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Expression:
+class Expression(Arithmetic):
     """A tensor of a graph that a `GraphBuilder` writes: an input, a constant, or what an operator makes.
+
+    Python's operators add DirectML's: `x * w + b`, `-x`, `x > 0`, `x @ w`. Their sizes are broadcast as NumPy's are, by
+    strides of 0. A number on either side has the data type of the expression. Comparisons give UINT8; `==` tells, as
+    ever, whether both are the same object, and `x.equals(y)` adds LOGICAL_EQUALS.
 
     Args:
       graph: the `GraphBuilder` that made it, whose methods take it.
@@ -39,7 +44,7 @@ class Expression:
     Source: dml::Expression of DirectMLX.
     """
 
-    graph: object
+    graph: Any
     source: Port
     tensor: TensorDesc
     shown: str

@@ -22,7 +22,10 @@ from dml_jax.catalogue import STRUCTS
 os.environ.setdefault("KERAS_BACKEND", "jax")  # before TensorFlow, which may import Keras
 
 PAGE = (Path(__file__).parents[1] / "docs" / "coming_from.md").read_text(encoding="utf-8")
-SECTIONS = ("torch", "TensorFlow", "Keras", "ONNX Runtime", "DirectMLX and DirectML", "NumPy", "jax.numpy and jax.lax")
+SECTIONS = (
+    *("torch", "TensorFlow", "Keras", "ONNX Runtime", "DirectMLX and DirectML", "Functions of DirectMLX"),
+    *("NumPy", "jax.numpy and jax.lax"),
+)
 OURS = ("gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "depth_to_space", "space_to_depth")
 STRIDED = ("as_strided", "as_strided_scatter")
 
@@ -57,6 +60,7 @@ INDEX_TYPES = [t for t in AT_A_GLANCE if t.header[1] == "index types"]
 EQUIVALENTS = [t for t in TABLES if t.header[1:] == ("here", "what differs")]
 OUTCOMES = [t for t in TABLES if t.header[1:] == ("gives", "here", "gives")]
 DIRECTMLX = [t for t in TABLES if t.header == ("DirectMLX", "struct", "descriptor", "function")]
+METHODS = [t for t in TABLES if t.header == ("DirectMLX", "GraphBuilder", "what differs")]
 DESCRIPTORS = [t for t in TABLES if t.header == ("descriptor", "function")]
 
 
@@ -238,9 +242,10 @@ def lines(kinds, library=None):
 
 
 def test_every_table_is_of_a_kind_that_is_executed():
-    kinds = [*INDEX_VALUES, *INDEX_TYPES, *EQUIVALENTS, *OUTCOMES, *DIRECTMLX, *DESCRIPTORS]
+    kinds = [*INDEX_VALUES, *INDEX_TYPES, *EQUIVALENTS, *OUTCOMES, *DIRECTMLX, *METHODS, *DESCRIPTORS]
     assert sorted(kinds) == sorted(TABLES)
-    assert [len(kind) for kind in (INDEX_VALUES, INDEX_TYPES, EQUIVALENTS, DIRECTMLX, DESCRIPTORS)] == [2, 1, 6, 1, 1]
+    one_each = (INDEX_TYPES, DIRECTMLX, METHODS, DESCRIPTORS)
+    assert [len(kind) for kind in (INDEX_VALUES, EQUIVALENTS, *one_each)] == [2, 6, 1, 1, 1, 1]
     assert tuple(dict.fromkeys(t.section for t in TABLES)) == ("Indices at a glance", *SECTIONS)
     assert {library_of(t) for t in [*EQUIVALENTS, *OUTCOMES]} == {*ALL_LIBRARIES}
     assert {row[0] for row in lines(AT_A_GLANCE)} == {"here", *LIBRARIES}
@@ -383,6 +388,35 @@ def test_the_names_of_directml_are_those_of_the_descriptor(row):
         operator, fields = re.fullmatch(r"dml::(\w+)\((.+)\)", call).groups()
         assert operator == in_words(name)
         assert fields.split(", ") == in_directmlx(cls)
+
+
+# Of microsoft/DirectML, Libraries/DirectMLX.h of July 2025 (a9614e82): the functions that return expressions.
+DIRECTMLX_FUNCTIONS = """
+    InputTensor ConstantData Identity Abs ACos Add ASin ATan ATanYX Ceil Clip ClipGrad Cos Divide Exp Floor Log
+    LogicalAnd Equals GreaterThan GreaterThanOrEqual LessThan LessThanOrEqual LogicalNot LogicalOr LogicalXor Max
+    Mean Min Multiply Pow Recip Sin Sqrt DifferenceSquare Subtract Tan Threshold QuantizeLinear DequantizeLinear
+    Sign IsNaN Erf Sinh Cosh Tanh ASinh ACosh ATanh If BitShiftLeft BitShiftRight BitAnd BitOr BitXor BitNot
+    BitCount Round IsInfinity ModulusTruncate ModulusFloor ActivationElu ActivationHardmax ActivationHardSigmoid
+    ActivationIdentity ActivationLeakyRelu ActivationLinear ActivationLogSoftmax ActivationParameterizedRelu
+    ActivationParametricSoftplus ActivationRelu ActivationScaledElu ActivationScaledTanh ActivationSigmoid
+    ActivationSoftmax ActivationGelu ActivationSoftplus ActivationSoftsign ActivationTanh ActivationThresholdedRelu
+    ActivationShrink ActivationCelu Convolution Gemm Reduce AveragePooling MaxPooling Slice Cast Split Join Padding
+    ValueScale2D Upsample2D Gather GatherElements GatherND ScatterElements ScatterND SpaceToDepth DepthToSpace Tile
+    TopK BatchNormalization BatchNormalizationGrad BatchNormalizationTraining BatchNormalizationTrainingGrad
+    MeanVarianceNormalization LocalResponseNormalization GRU OneHot Resample FillValueConstant FillValueSequence
+    CumulativeSummation CumulativeProduct ReverseSubsequences ConvolutionInteger QuantizedLinearConvolution
+    RandomGenerator NonZeroCoordinates ResampleGrad SliceGrad RoiAlign RoiAlignGrad Negate Dequantize Reinterpret
+"""
+
+
+def test_every_function_of_directmlx_has_its_method():
+    methods = {code(row[0]).removeprefix("dml::"): code(row[1]) for row in lines(METHODS)}
+    assert [*methods] == [*DIRECTMLX_FUNCTIONS.split(), "Graph::Compile"]
+    assert {method for method in methods.values() if not hasattr(dml_jax.GraphBuilder, method)} == set()
+    # A method is named after the function, but for words that DirectMLX leaves out or writes otherwise.
+    others = {"build", "constant", "element_wise_atan_yx", "element_wise_constant_pow"}
+    squeezed = {name: method.replace("_", "") for name, method in methods.items() if method not in others}
+    assert {name for name, method in squeezed.items() if name.lower() not in f"tensor{method}inputtensor"} == set()
 
 
 def test_every_descriptor_that_is_named_exists_and_is_computed():

@@ -1,0 +1,319 @@
+"""MULTIHEAD_ATTENTION and MULTIHEAD_ATTENTION1: softmax(Q @ K.T * scale + mask) @ V, of every head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax, nn
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
+from ..core.rules import Rule
+from ..core.support import FLOATS, Support
+from ..lowering.plain.softmax import compute_along
+from ..lowering.values.accumulation_types import wide_type
+from ..lowering.values.compiler_faults import unfused_product
+from ._attention_rules import (
+    HOLDS,
+    OF_OTHER_RANK,
+    PAST,
+    RULES,
+    RULES_OF_1,
+    SOURCES,
+    Counts,
+    MultiheadAttentionMaskType,
+    source_of,
+)
+
+__all__ = ["MultiheadAttention1Desc", "MultiheadAttentionDesc", "MultiheadAttentionMaskType"]
+
+Arrays = Mapping[str, Any]
+_INT32 = (DataType.INT32,)
+Real = Annotated[float, FLOAT]
+MaskType = Annotated[
+    MultiheadAttentionMaskType | str | int, named(MultiheadAttentionMaskType, "DML_MULTIHEAD_ATTENTION_MASK_TYPE_")
+]
+
+
+def _heads(part: str, arrays: Arrays, n: Counts) -> jax.Array | None:
+    """Queries, new keys or new values, (batch, heads, rows, size of a head); None if there are none."""
+    name = source_of(part, arrays)
+    if name is None:
+        return None
+    array, heads = arrays[name], n.heads if part == "query" else n.key_heads
+    if name == part:
+        rows = array.reshape(n.batch, array.shape[-2], heads, -1)
+    else:
+        rows = array[:, :, :, HOLDS[name].index(part)]
+    return rows.transpose(0, 2, 1, 3)
+
+
+def _biased(parts: Mapping[str, Any], bias: jax.Array, n: Counts) -> Mapping[str, Any]:
+    """Adds their own parts of a bias to queries, keys and values."""
+    pieces = jnp.split(bias.reshape(-1), np.cumsum(n.widths)[:-1])
+    return {
+        part: rows if rows is None else rows + piece.reshape(1, rows.shape[1], 1, -1)
+        for (part, rows), piece in zip(parts.items(), pieces, strict=True)
+    }
+
+
+def _joined(past: jax.Array | None, new: Any, starts: jax.Array | None) -> jax.Array:
+    """All keys, or all values: those of the past with new ones behind them, or in their places of a cache."""
+    if past is None:
+        return new
+    past = past.reshape(past.shape[-4:])
+    if new is None:
+        return past
+    if starts is None:
+        return jnp.concatenate([past, new], axis=2)
+    return jax.vmap(partial(lax.dynamic_update_slice_in_dim, axis=1))(past, new, starts)
+
+
+# Which keys count, in (batch, heads, queries, keys), by a mask, the counts, and the numbers of the keys.
+_KEPT: Mapping[Any, Callable[[jax.Array, Counts, jax.Array], jax.Array]] = {
+    MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH: lambda mask, n, key: key < mask.reshape(-1, 1, 1, 1),
+    MultiheadAttentionMaskType.KEY_SEQUENCE_END_START: lambda mask, n, key: (
+        (key < mask.reshape(2, -1, 1, 1, 1)[0]) & (key >= mask.reshape(2, -1, 1, 1, 1)[1])
+    ),
+    MultiheadAttentionMaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END: lambda mask, n, key: (
+        key < mask.reshape(-1, 1, 1, 1)[: n.batch]
+    ),
+    MultiheadAttentionMaskType.BOOLEAN: lambda mask, n, key: mask.reshape(n.batch, n.heads, n.queries, n.keys) != 0,
+}
+
+
+def _attended(desc: Any, arrays: Arrays) -> Any:
+    """The outputs of a struct; it is computed in float32 and rounded once."""
+    n: Any = Counts.of(desc.operands())
+    dtype = desc.output.dtype
+    wide = {name: x if x is None else jnp.asarray(x, wide_type(x.dtype)) for name, x in arrays.items()}
+    parts: Mapping[str, Any] = {part: _heads(part, wide, n) for part in SOURCES}
+    if wide["bias"] is not None:
+        parts = _biased(parts, wide["bias"], n)
+    lengths = wide.get("past_sequence_lengths")
+    starts = None if lengths is None else jnp.clip(lengths.reshape(-1), 0, n.keys - n.queries)
+    key, value = (_joined(wide[past], parts[part], starts) for part, past in PAST.items())
+    weights = _softmax(_scores(desc, n, wide, parts["query"], key, starts))
+    made = {
+        "output": _by_group("bghst,bgtv->bsghv", weights, value, n),
+        "output_present_key": key,
+        "output_present_value": value,
+    }
+    outputs = [_fitted(made[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
+    return tuple(outputs) if len(outputs) > 1 else outputs[0]
+
+
+def _by_group(equation: str, x: jax.Array, shared: jax.Array, n: Counts) -> jax.Array:
+    """A product of what each head of queries has with the keys or values that its group of heads shares."""
+    groups = x.reshape(n.batch, n.key_heads, n.heads // n.key_heads, n.queries, -1)
+    return jnp.einsum(equation, groups, shared, precision=lax.Precision.HIGHEST)
+
+
+def _scores(desc: Any, n: Counts, wide: Arrays, query: jax.Array, keys: jax.Array, starts: Any) -> jax.Array:
+    """How much each key counts for each query, before the softmax: (batch, heads, queries, keys)."""
+    products = unfused_product(_by_group("bghsd,bgtd->bghst", query, keys, n))
+    scores = products.reshape(n.batch, n.heads, n.queries, n.keys) * np.float32(desc.scale)
+    if wide["relative_position_bias"] is not None:
+        scores = scores + wide["relative_position_bias"].reshape(scores.shape)
+    key = _numbered(n.keys).reshape(1, 1, 1, -1)
+    if wide["mask"] is not None:
+        is_kept = _KEPT[desc.mask_type](wide["mask"], n, key)
+        scores = scores + jnp.where(is_kept, 0, np.float32(desc.mask_filter_value))
+    if starts is not None:
+        last = starts.reshape(-1, 1, 1, 1) + _numbered(n.queries).reshape(1, 1, -1, 1)
+        scores = jnp.where(key <= last, scores, -np.inf)
+    return scores
+
+
+def _numbered(count: int) -> jax.Array:
+    return jnp.arange(count, dtype=np.int32)
+
+
+def _softmax(scores: jax.Array) -> jax.Array:
+    return compute_along(partial(nn.softmax, axis=-1), scores, (-1,))
+
+
+def _fitted(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
+    """An array in the sizes of a tensor, which may differ by ones; a cache that is begun has zeros behind the keys."""
+    room = sizes[-2] - array.shape[2] if array.ndim == 4 else 0
+    padded = jnp.pad(array, ((0, 0), (0, 0), (0, room), (0, 0))) if room else array
+    return padded.reshape(sizes)
+
+
+@dataclass(frozen=True)
+class MultiheadAttentionDesc(OperatorDesc[Any]):
+    """DML_MULTIHEAD_ATTENTION_OPERATOR_DESC: attention of several heads, softmax(Q @ K.T * scale + mask) @ V.
+
+    Queries, keys and values each come from one tensor. Sizes are made of B, the batch; S queries; L new keys; P keys of
+    the past; T = P + L keys in all; N heads; D, the size of a query or a key of one head; V, that of a value. Leading
+    sizes of 1 may be added.
+
+    Args:
+      query: (B, S, N * D), or None.
+      key: (B, L, N * D), or None.
+      value: (B, L, N * V), or None.
+      stacked_query_key: (B, S, N, 2, D), of each head a query, then a key; or None.
+      stacked_key_value: (B, L, N, 2, D), of each head a key, then a value; or None.
+      stacked_query_key_value: (B, S, N, 3, D), of each head a query, a key, and a value; or None.
+      bias: (N * D + N * D + N * V), added to queries, keys and values; or None.
+      mask: INT32 numbers that say which keys count, by `mask_type`; None if that is NONE.
+      relative_position_bias: (B, N, S, T), added to the products of queries and keys; or None.
+      past_key: (B, N, P, D), before the new keys; or None. Without new ones it has all keys.
+      past_value: (B, N, P, V), before the new values; or None.
+      output: (B, S, N * V).
+      output_present_key: (B, N, T, D), all keys; or None.
+      output_present_value: (B, N, T, V), all values; or None.
+      scale: a number that products of queries and keys are multiplied with, usually 1 / sqrt(D).
+      mask_filter_value: a number that is added where a key does not count.
+      head_count: N.
+      mask_type: a `MultiheadAttentionMaskType`, or its DirectML name in full or as suffix. KEY_SEQUENCE_LENGTH: a mask
+        of (1, B) says how many keys count. KEY_SEQUENCE_END_START: one of (2, B) says behind the last key that counts,
+        and which is the first. KEY_QUERY_SEQUENCE_LENGTH_START_END: of (3 * B + 2) the first B say how many keys count.
+        BOOLEAN: those count where one of (B, N, S, T) is not 0.
+
+    Raises:
+      ConstraintError: a rule of `MultiheadAttentionDesc.wordings()` is broken, or an unknown type of masks.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import MultiheadAttentionDesc
+      >>> rows = TensorDesc("FLOAT32", (1, 2, 4))
+      >>> desc = MultiheadAttentionDesc(rows, rows, rows, output=rows, scale=0.0, head_count=2)
+      >>> x = np.float32([[[1, 2, 3, 4], [5, 6, 7, 8]]])
+      >>> print(desc.compute(x, x, x))
+      [[[3. 4. 5. 6.]
+        [3. 4. 5. 6.]]]
+
+    Source: DML_MULTIHEAD_ATTENTION_OPERATOR_DESC.
+    """
+
+    query: OptionalInput = None
+    key: OptionalInput = None
+    value: OptionalInput = None
+    stacked_query_key: OptionalInput = None
+    stacked_key_value: OptionalInput = None
+    stacked_query_key_value: OptionalInput = None
+    bias: OptionalInput = None
+    mask: OptionalIndexInput = None
+    relative_position_bias: OptionalInput = None
+    past_key: OptionalInput = None
+    past_value: OptionalInput = None
+    _: KW_ONLY
+    output: Output
+    output_present_key: OptionalOutput = None
+    output_present_value: OptionalOutput = None
+    scale: Real
+    mask_filter_value: Real = -10000.0
+    head_count: UInt
+    mask_type: MaskType = MultiheadAttentionMaskType.NONE
+
+    operator_type: ClassVar[str] = "MULTIHEAD_ATTENTION"
+    in_jax: ClassVar[str] = "jax.nn.dot_product_attention"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = (Support.of("6_1", range(3, 6), output=FLOATS, mask=_INT32),)
+    other_ranks: ClassVar[tuple[str, ...]] = OF_OTHER_RANK
+    other_types: ClassVar[tuple[str, ...]] = OF_OTHER_RANK
+    constraints: ClassVar[tuple[Rule, ...]] = RULES
+
+    def compute_checked(self, **arrays: Any) -> Any:
+        return _attended(self, arrays)
+
+
+@dataclass(frozen=True)
+class MultiheadAttention1Desc(OperatorDesc[Any]):
+    """DML_MULTIHEAD_ATTENTION1_OPERATOR_DESC: attention of several heads, which may share keys, and a cache of keys.
+
+    As MULTIHEAD_ATTENTION, with G heads of keys and values: head h of the queries uses head h // (N / G) of the keys.
+
+    With `past_sequence_lengths` the past is a cache of T keys. Row b of the batch has past_sequence_lengths[b] keys of
+    the past; the S new ones come behind them, in their places of the cache. Query i sees the keys of the past and the
+    new ones up to number i. Lengths count as the nearest ones in [0, T - S].
+
+    Args:
+      query: (B, S, N * D), or None.
+      key: (B, L, G * D), or None.
+      value: (B, L, G * V), or None.
+      stacked_query_key: (B, S, N, 2, D), where N is G; or None.
+      stacked_key_value: (B, L, G, 2, D), or None.
+      stacked_query_key_value: (B, S, N, 3, D), where N is G; or None.
+      bias: (N * D + G * D + G * V), or None.
+      mask: INT32 numbers, as of MULTIHEAD_ATTENTION; None if `mask_type` is NONE.
+      relative_position_bias: (B, N, S, T), or None.
+      past_key: (B, G, P, D); with `past_sequence_lengths` the cache, (B, G, T, D); or None.
+      past_value: (B, G, P, V), or the cache, (B, G, T, V); or None.
+      past_sequence_lengths: (B) of INT32; or None: all keys count for every query.
+      output: (B, S, N * V).
+      output_present_key: (B, G, T, D), or None. Of a cache without a past it may have room for more, which is 0.
+      output_present_value: (B, G, T, V), or None; the same.
+      scale: a number that products of queries and keys are multiplied with, usually 1 / sqrt(D).
+      mask_filter_value: a number that is added where a key does not count by the mask.
+      query_head_count: N, a multiple of G.
+      key_value_head_count: G.
+      mask_type: a `MultiheadAttentionMaskType`, or its DirectML name in full or as suffix.
+
+    Raises:
+      ConstraintError: a rule of `MultiheadAttention1Desc.wordings()` is broken, or an unknown type of masks.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import MultiheadAttention1Desc
+      >>> row, cache = TensorDesc("FLOAT32", (1, 1, 2)), TensorDesc("FLOAT32", (1, 1, 3, 2))
+      >>> desc = MultiheadAttention1Desc(
+      ...     *(row, row, row), past_key=cache, past_value=cache, past_sequence_lengths=TensorDesc("INT32", (1,)),
+      ...     output=row, output_present_value=cache, scale=0.0, query_head_count=1, key_value_head_count=1,
+      ... )
+      >>> x, past = np.float32([[[5, 6]]]), np.float32([[[[1, 2], [0, 0], [0, 0]]]])
+      >>> for array in desc.compute(x, x, x, past, past, np.int32([1])):
+      ...     print(array.tolist())
+      [[[3.0, 4.0]]]
+      [[[[1.0, 2.0], [5.0, 6.0], [0.0, 0.0]]]]
+
+    Source: DML_MULTIHEAD_ATTENTION1_OPERATOR_DESC, whose page describes nothing yet: the cache is that of
+      ONNX Runtime's GroupQueryAttention, which uses this operator.
+    """
+
+    query: OptionalInput = None
+    key: OptionalInput = None
+    value: OptionalInput = None
+    stacked_query_key: OptionalInput = None
+    stacked_key_value: OptionalInput = None
+    stacked_query_key_value: OptionalInput = None
+    bias: OptionalInput = None
+    mask: OptionalIndexInput = None
+    relative_position_bias: OptionalInput = None
+    past_key: OptionalInput = None
+    past_value: OptionalInput = None
+    past_sequence_lengths: OptionalIndexInput = None
+    _: KW_ONLY
+    output: Output
+    output_present_key: OptionalOutput = None
+    output_present_value: OptionalOutput = None
+    scale: Real
+    mask_filter_value: Real = -10000.0
+    query_head_count: UInt
+    key_value_head_count: UInt
+    mask_type: MaskType = MultiheadAttentionMaskType.NONE
+
+    operator_type: ClassVar[str] = "MULTIHEAD_ATTENTION1"
+    in_jax: ClassVar[str] = "jax.nn.dot_product_attention"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = (
+        Support.of("6_3", range(3, 6), output=FLOATS, mask=_INT32, past_sequence_lengths=_INT32),
+    )
+    other_ranks: ClassVar[tuple[str, ...]] = (*OF_OTHER_RANK, "past_sequence_lengths")
+    other_types: ClassVar[tuple[str, ...]] = (*OF_OTHER_RANK, "past_sequence_lengths")
+    constraints: ClassVar[tuple[Rule, ...]] = RULES_OF_1
+
+    def compute_checked(self, **arrays: Any) -> Any:
+        return _attended(self, arrays)

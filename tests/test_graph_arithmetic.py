@@ -205,11 +205,8 @@ def test_a_refused_operator_leaves_no_constant():
     with pytest.raises(ConstraintError, match="ELEMENT_WISE_DIVIDE"):
         x / 3
     third = graph.constant(np.float64([3]))
-    assert [*graph.build([graph.cast(third, output="INT8"), graph.cast(x, output="INT8")]).nodes] == [
-        "constant_0",
-        "cast_0",
-        "cast_1",
-    ]
+    nodes = graph.build([graph.cast(third, output="INT8"), graph.cast(x, output="INT8")]).nodes
+    assert {*nodes} == {"constant_0", "cast_0", "cast_1"}
 
 
 def test_truths_are_of_uint8_unless_another_type_is_given():

@@ -120,7 +120,7 @@ def _repeated(tensor: TensorDesc, sizes: tuple[int, ...]) -> TensorDesc:
 
 
 def _to_the_power(x: Any, exponent: Any) -> Expression:
-    return x.graph.element_wise_constant_pow(x, exponent=exponent)
+    return x.graph.element_wise_constant_pow(x, scale_bias=None, exponent=exponent)
 
 
 _PLUS, _TIMES = _scaled(lambda n: 1, lambda n: n), _scaled(lambda n: n, lambda n: 0)

@@ -4,4 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 from .core.desc import OperatorDesc
 from .operators import *
+from .operators._unary import *
+from .operators._binary import *
 from .operators._multihead_attention import *

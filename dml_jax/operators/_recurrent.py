@@ -1,0 +1,217 @@
+"""Recurrent layers, RNN, GRU and LSTM: the products of all inputs at once, then a scan over the steps.
+
+The gates of all units lie beside each other, [..., gates * H]: those of GRU in the order z, r, h (update, reset, new
+state), those of LSTM in the order i, o, f, c (input, output, forget, new cell). Floats of 8 and 16 bits are computed in
+float32, the states between the steps too, and outputs are rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..lowering.primitive import varying_alike
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
+
+__all__ = ["GRU", "GRU_LINEAR_BEFORE_RESET", "LSTM", "LSTM_COUPLED", "RNN", "Cell", "recurrent_layer"]
+
+Function = Callable[[jax.Array], jax.Array]
+States = tuple[jax.Array, ...]
+# Takes the gates' sums over the inputs, the states before the step, the weights and the activations; returns the states
+# after it, the first of which is the output.
+Step = Callable[[jax.Array, States, "_Weights", Sequence[Function]], States]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is computed at a step.
+
+    Args:
+      gates: how many there are.
+      activations: how many a direction has. Clipping bounds what the first two are applied to, as in ONNX Runtime.
+      states: how many go from step to step.
+      step: computes the states.
+    """
+
+    gates: int
+    activations: int
+    states: int
+    step: Step
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Weights:
+    """Those of one direction that every step needs.
+
+    Args:
+      recurrence: [gates * H, H].
+      bias: that of the recurrence, [1, gates * H].
+      peepholes: [1, 3 * H].
+    """
+
+    recurrence: jax.Array
+    bias: jax.Array | None
+    peepholes: jax.Array | None
+
+    def recurrent(self, h: jax.Array, start: int = 0, stop: int | None = None) -> jax.Array:
+        """What a state gives the gates from row `start` on up to row `stop`."""
+        product = _product(h, self.recurrence[start:stop])
+        return product if self.bias is None else product + self.bias[:, start:stop]
+
+    def peephole(self, gate: int, c: jax.Array) -> jax.Array | int:
+        return 0 if self.peepholes is None else jnp.split(self.peepholes, 3, axis=-1)[gate] * c
+
+
+def _rnn_step(driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]) -> States:
+    (h,), (f,) = states, functions
+    return (f(driven + weights.recurrent(h)),)
+
+
+def _gru_step(driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]) -> States:
+    """The reset gate is applied to the state."""
+    (h,), (f, g) = states, functions
+    two = 2 * h.shape[-1]
+    update, reset = jnp.split(f(driven[:, :two] + weights.recurrent(h, stop=two)), 2, axis=-1)
+    new = g(driven[:, two:] + weights.recurrent(reset * h, start=two))
+    return ((1 - update) * new + update * h,)
+
+
+def _gru_step_linear_before_reset(
+    driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]
+) -> States:
+    """The reset gate is applied to what the state gives, with its bias."""
+    (h,), (f, g) = states, functions
+    two, recurrent = 2 * h.shape[-1], weights.recurrent(h)
+    update, reset = jnp.split(f(driven[:, :two] + recurrent[:, :two]), 2, axis=-1)
+    new = g(driven[:, two:] + reset * recurrent[:, two:])
+    return ((1 - update) * new + update * h,)
+
+
+def _lstm_step(driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]) -> States:
+    return _long_short_term(driven, states, weights, functions, couples=False)
+
+
+def _lstm_step_coupled(driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]) -> States:
+    return _long_short_term(driven, states, weights, functions, couples=True)
+
+
+def _long_short_term(
+    driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function], *, couples: bool
+) -> States:
+    """`couples`: the input gate decides alone; the cell keeps what this gate does not replace."""
+    (h, c), (f, g, of_cell) = states, functions
+    i, o, forget, new = jnp.split(driven + weights.recurrent(h), 4, axis=-1)
+    i = f(i + weights.peephole(0, c))
+    kept = 1 - i if couples else f(forget + weights.peephole(2, c))
+    c = kept * c + i * g(new)
+    return f(o + weights.peephole(1, c)) * of_cell(c), c
+
+
+RNN = Cell(1, 1, 1, _rnn_step)
+GRU, GRU_LINEAR_BEFORE_RESET = (Cell(3, 2, 1, step) for step in (_gru_step, _gru_step_linear_before_reset))
+LSTM, LSTM_COUPLED = (Cell(4, 3, 2, step) for step in (_lstm_step, _lstm_step_coupled))
+
+
+def recurrent_layer(
+    cell: Cell,
+    input: Any,
+    weight: Any,
+    recurrence: Any,
+    bias: Any = None,
+    hidden_init: Any = None,
+    cell_mem_init: Any = None,
+    sequence_lengths: Any = None,
+    peephole: Any = None,
+    *,
+    activations: Sequence[Function],
+    is_backward: Sequence[bool],
+    clip: float | None = None,
+) -> tuple[jax.Array, ...]:
+    """The output of all steps, [S, D, B, H], then the last of each state, [D, B, H], in the dtype of `input`.
+
+    Args:
+      cell: the kind of layer.
+      input: [S, B, I]: steps, batch, inputs.
+      weight: [D, gates * H, I].
+      recurrence: [D, gates * H, H].
+      bias: [D, 2 * gates * H]: that of `weight`, then that of `recurrence`; or None, 0.
+      hidden_init: [D, B, H], or None, 0.
+      cell_mem_init: [D, B, H], or None, 0; of cells with two states.
+      sequence_lengths: [B], integers; None if all rows have all steps. Inputs behind are not read, and outputs are 0.
+      peephole: [D, 3 * H], by which the cell is multiplied for the gates i, o and f; or None, 0.
+      activations: those of the first direction, then those of the second.
+      is_backward: of each direction, whether it runs from the last step of a row to the first.
+      clip: the bound of what gates are applied to; None if there is none.
+    """
+    dtype, wide = input.dtype, wide_type(input.dtype)
+    steps, batch = input.shape[:2]
+    of_states = (hidden_init, cell_mem_init)[: cell.states]
+    input, weight, recurrence, bias, peephole, *of_states = (
+        None if array is None else jnp.asarray(array, wide)
+        for array in (input, weight, recurrence, bias, peephole, *of_states)
+    )
+    is_step = None
+    if sequence_lengths is not None:
+        is_step = jnp.arange(steps, dtype=np.int32)[:, None, None] < _within(sequence_lengths, steps)[None, :, None]
+        input = jnp.where(is_step, input, 0)  # not even a derivative reads what lies behind the end
+    of_input, of_recurrence = (None, None) if bias is None else jnp.split(bias, 2, axis=-1)
+    outputs, lasts = [], []
+    for d, backward in enumerate(is_backward):
+        driven = _product(input, weight[d])
+        driven = driven if of_input is None else driven + of_input[None, d : d + 1]
+        weights = _Weights(recurrence[d], *(None if of is None else of[d : d + 1] for of in (of_recurrence, peephole)))
+        first = tuple(
+            jnp.zeros((batch, recurrence.shape[-1]), wide) if state is None else state[d] for state in of_states
+        )
+        own = activations[d * cell.activations : (d + 1) * cell.activations]
+        functions = [_clipped(function, clip) if n < 2 else function for n, function in enumerate(own)]
+        output, last = _scan(cell.step, driven, first, weights, functions, is_step, backward)
+        outputs.append(output)
+        lasts.append(last)
+    stacked = (jnp.stack(outputs, 1), *(jnp.stack(states) for states in zip(*lasts, strict=True)))
+    return tuple(narrow_apart(array, dtype) for array in stacked)
+
+
+def _within(lengths: Any, steps: Any) -> jax.Array:
+    """Returns lengths as int32 in [0, steps]; narrower types might not hold the number of steps."""
+    lengths = jnp.asarray(lengths)
+    return jnp.clip(lengths if lengths.dtype.itemsize >= 4 else lengths.astype(np.int32), 0, steps).astype(np.int32)
+
+
+def _product(x: jax.Array, matrix: jax.Array) -> jax.Array:
+    return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
+
+
+def _clipped(function: Function, clip: float | None) -> Function:
+    return function if clip is None else lambda x: function(jnp.clip(x, -clip, clip))
+
+
+def _scan(
+    step: Step,
+    driven: jax.Array,
+    first: States,
+    weights: _Weights,
+    functions: Sequence[Function],
+    is_step: jax.Array | None,
+    is_backward: bool,
+) -> tuple[jax.Array, States]:
+    """The output of all steps, 0 behind the end of a row of the batch, and the last states of the rows."""
+    driven, first, weights, is_step = varying_alike(driven, first, weights, is_step)
+
+    def body(before: States, given: tuple[jax.Array, jax.Array | None]) -> tuple[States, jax.Array]:
+        now, is_inside = given
+        states = step(now, before, weights, functions)
+        if is_inside is None:
+            return states, states[0]
+        kept = tuple(jnp.where(is_inside, new, old) for new, old in zip(states, before, strict=True))
+        return kept, jnp.where(is_inside, states[0], 0)
+
+    last, outputs = lax.scan(body, first, (driven, is_step), reverse=is_backward)
+    return outputs, last

@@ -7,3 +7,21 @@ from .operators import *
 from .operators._unary import *
 from .operators._binary import *
 from .operators._multihead_attention import *
+from .operators._gru import *
+from .operators._lstm import *
+
+if TYPE_CHECKING:
+    # The structs that are rows of tables.
+    def __getattr__(name: str) -> Any: ...
+
+else:
+
+    def __getattr__(name):
+        if name == "__all__":
+            return __dir__()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    is_struct = {name: isinstance(value, type) and issubclass(value, OperatorDesc) for name, value in globals().items()}
+    return sorted(name for name in is_struct if is_struct[name] and name != OperatorDesc.__name__)

@@ -85,8 +85,8 @@ def _run(
     names = _names(activations, _DEFAULTS[cell.activations], len(is_backward))
     arrays = {name: None if value is None else on_device(value) for name, value in given.items()}
     if layout:
-        steps_first = {name: arrays[name] for name in ("x", "initial_h", "initial_c") if arrays[name] is not None}
-        arrays |= {name: jnp.swapaxes(value, 0, 1) for name, value in steps_first.items()}
+        batch_first = {name: arrays[name] for name in ("x", "initial_h", "initial_c")}
+        arrays |= {name: None if value is None else jnp.swapaxes(value, 0, 1) for name, value in batch_first.items()}
     every, *lasts = recurrent_layer(
         cell,
         *arrays.values(),

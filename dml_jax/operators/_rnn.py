@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import lax
 
 from ..core.activation import Activation
-from ..core.data_type import DataType
 from ..core.desc import OperatorDesc, set_fields
 from ..core.feature_level import NEWEST
-from ..core.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput, named
+from ..core.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput
 from ..core.fusion import FusedEach, Fusions, supported_activation
 from ..core.kinds import Data, Indices, OutSharding
 from ..core.operator import operator
@@ -30,80 +25,25 @@ from ..core.rules import (
     one_of,
     representable,
     same_dtype,
-    sizes_follow,
 )
 from ..core.sharding import Dims
-from ..core.struct_rules import right_aligned
-from ..core.support import FLOATS, RANK_4, Support
+from ..core.support import Support
 from ..core.tensor import TensorDesc
-from ..lowering.primitive import varying_alike
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ._recurrent import RNN, recurrent_layer
+from ._recurrent_rules import (
+    BACKWARD,
+    LEVELS,
+    Counts,
+    FieldDirection,
+    RecurrentNetworkDirection,
+    compute_layer,
+    per_direction,
+    sizes_of,
+    sizes_rule,
+    struct_rules,
+)
 
 __all__ = ["RecurrentNetworkDirection", "RnnDesc", "rnn"]
-
-
-class RecurrentNetworkDirection(enum.IntEnum):
-    """DML_RECURRENT_NETWORK_DIRECTION: from the first step on, from the last one back, or both beside each other."""
-
-    FORWARD = 0
-    BACKWARD = 1
-    BIDIRECTIONAL = 2
-
-
-FieldDirection = Annotated[
-    RecurrentNetworkDirection, named(RecurrentNetworkDirection, "DML_RECURRENT_NETWORK_DIRECTION_")
-]
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """What sizes are made of."""
-
-    steps: Any
-    batch: Any
-    inputs: Any
-    directions: int
-    hidden: Any
-
-    @classmethod
-    def of(cls, x: Operands) -> _Counts | None:
-        """Those of a function's operands, or of a struct's; None if there are none."""
-        input, recurrence = tuple(x["input"].shape), tuple(x["recurrence"].shape)
-        both = x["direction"] in ("bidirectional", RecurrentNetworkDirection.BIDIRECTIONAL)
-        if min(len(input), len(recurrence)) < 3:
-            return None
-        steps, batch, inputs = input[-3:]
-        return cls(steps, batch, inputs, 1 + both, recurrence[-1])
-
-
-# By operand, its sizes in words and by the counts.
-_SIZES: Mapping[str, tuple[str, Callable[[_Counts], tuple[Any, ...]]]] = {
-    "input": ("S, B, I", lambda n: (n.steps, n.batch, n.inputs)),
-    "weight": ("D, H, I", lambda n: (n.directions, n.hidden, n.inputs)),
-    "recurrence": ("D, H, H", lambda n: (n.directions, n.hidden, n.hidden)),
-    "bias": ("D, 2 * H", lambda n: (n.directions, 2 * n.hidden)),
-    "hidden_init": ("D, B, H", lambda n: (n.directions, n.batch, n.hidden)),
-    "sequence_lengths": ("B", lambda n: (n.batch,)),
-    "output_sequence": ("S, D, B, H", lambda n: (n.steps, n.directions, n.batch, n.hidden)),
-    "output_single": ("D, B, H", lambda n: (n.directions, n.batch, n.hidden)),
-}
-# Of each direction of the network, one or two.
-_IS_BACKWARD = {"forward": (False,), "backward": (True,), "bidirectional": (False, True)}
-_OPTIONAL = ("bias", "hidden_init", "sequence_lengths")
-_OUTPUTS = ("output_sequence", "output_single")
-
-
-def _rule_of(name: str, *, is_tensor: bool = False) -> Rule:
-    """The rule of the sizes of an operand; a tensor of a struct has leading sizes of 1 before them."""
-    letters, sizes = _SIZES[name]
-
-    def law(x: Operands) -> tuple[Any, ...] | None:
-        counts = _Counts.of(x)
-        return counts and right_aligned(sizes(counts), len(x["input"].shape) if is_tensor else len(sizes(counts)))
-
-    ones = "1, " * (4 - len(letters.split(", "))) if is_tensor else ""
-    rule = sizes_follow(name, law, f"({ones}{letters})")
-    return if_given(name, rule) if name in (*_OPTIONAL, *_OUTPUTS) else rule
 
 
 def _of_rank_3(name: str) -> Rule:
@@ -111,33 +51,24 @@ def _of_rank_3(name: str) -> Rule:
         rank = len(x[name].shape)
         return None if rank == 3 else f"it is {rank}"
 
-    return custom(f"rank({name}, 3)", f"{{{name}}}.{{rank}} must be 3, ({_SIZES[name][0]})", broken_by)
-
-
-def _one_each(name: str) -> Rule:
-    def broken_by(x: Operands) -> str | None:
-        counts = _Counts.of(x)
-        count, wanted = 0 if x[name] is None else len(x[name]), 0 if counts is None else counts.directions
-        return None if x[name] is None or counts is None or count == wanted else f"there are {count} for {wanted}"
-
-    return custom(f"one_per_direction({name})", f"{{{name}}} must have one entry per direction", broken_by)
+    return custom(f"rank({name}, 3)", f"{{{name}}}.{{rank}} must be 3, ({sizes_of(1)[name][0]})", broken_by)
 
 
 def _made(x: Operands) -> tuple[Any, ...] | None:
-    counts = _Counts.of(x)
-    return counts and _SIZES["output_sequence"][1](counts)
+    counts = Counts.of(x)
+    return counts and sizes_of(1)["output_sequence"][1](counts)
 
 
 RULES = (
-    one_of("direction", tuple(_IS_BACKWARD)),
+    one_of("direction", tuple(BACKWARD)),
     floats("input"),
     *(same_dtype(name, "input") for name in ("weight", "recurrence")),
     *(if_given(name, same_dtype(name, "input")) for name in ("bias", "hidden_init")),
     if_given("sequence_lengths", integer_indices("sequence_lengths")),
     _of_rank_3("input"),
     _of_rank_3("recurrence"),
-    *(_rule_of(name) for name in ("weight", "recurrence", *_OPTIONAL)),
-    _one_each("activations"),
+    *map(sizes_rule, ("weight", "recurrence", "bias", "hidden_init", "sequence_lengths")),
+    per_direction("activations"),
     supported_activation("activations", "RNN", NEWEST),
     representable("input", _made),
 )
@@ -216,66 +147,22 @@ def rnn(
     Source: DML_RNN_OPERATOR_DESC, which says neither what OutputSequence holds behind the end of a sequence, nor where
       the backward direction begins then; both are here as in ONNX.
     """
-    dtype, wide = input.dtype, wide_type(input.dtype)
-    steps, batch = input.shape[:2]
-    x, weight, recurrence = (jnp.asarray(one, wide) for one in (input, weight, recurrence))
-    is_step = None
-    if sequence_lengths is not None:
-        is_step = jnp.arange(steps, dtype=np.int32)[:, None, None] < _within(sequence_lengths, steps)[None, :, None]
-        x = jnp.where(is_step, x, 0)
-    sequences, singles = [], []
-    for d, is_backward in enumerate(_IS_BACKWARD[direction]):
-        driven = _product(x, weight[d])
-        if bias is not None:
-            driven = driven + jnp.asarray(bias[d], wide).reshape(2, 1, 1, -1).sum(0)
-        first = jnp.zeros((batch, weight.shape[1]), wide) if hidden_init is None else jnp.asarray(hidden_init[d], wide)
-        activation = Activation("ACTIVATION_TANH") if activations is None else activations[d]
-        sequence, single = _run(driven, recurrence[d], first, is_step, activation, is_backward)
-        sequences.append(sequence)
-        singles.append(single)
-    return narrow_apart(jnp.stack(sequences, 1), dtype), narrow_apart(jnp.stack(singles)[None], dtype)
-
-
-def _within(lengths: Any, steps: Any) -> jax.Array:
-    """Returns lengths as int32 in [0, steps]; narrower types might not hold the number of steps."""
-    lengths = jnp.asarray(lengths)
-    return jnp.clip(lengths if lengths.dtype.itemsize >= 4 else lengths.astype(np.int32), 0, steps).astype(np.int32)
-
-
-def _product(x: jax.Array, matrix: jax.Array) -> jax.Array:
-    return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
-
-
-def _run(
-    driven: jax.Array,
-    recurrence: jax.Array,
-    first: jax.Array,
-    is_step: jax.Array | None,
-    activation: Activation,
-    is_backward: bool,
-) -> tuple[jax.Array, jax.Array]:
-    """Returns the states of all steps, and the last state of each row of the batch."""
-
-    def step(before: jax.Array, given: tuple[jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
-        now, is_one = given
-        state = activation(now + _product(before, recurrence))
-        return (state, state) if is_one is None else (jnp.where(is_one, state, before), jnp.where(is_one, state, 0))
-
-    driven, recurrence, first, is_step = varying_alike(driven, recurrence, first, is_step)
-    last, states = lax.scan(step, first, (driven, is_step), reverse=is_backward)
-    return states, last
+    is_backward = BACKWARD[direction]
+    sequence, single = recurrent_layer(
+        RNN,
+        input,
+        weight,
+        recurrence,
+        bias,
+        hidden_init,
+        sequence_lengths=sequence_lengths,
+        activations=(Activation("ACTIVATION_TANH"),) * len(is_backward) if activations is None else activations,
+        is_backward=is_backward,
+    )
+    return sequence, single[None]
 
 
 # The struct.
-
-
-def _no_output(x: Operands) -> str | None:
-    return "there is none" if all(x[name] is None for name in _OUTPUTS) else None
-
-
-def _owned(x: Operands) -> str | None:
-    inputs = ("input", "weight", "recurrence", *_OPTIONAL)
-    return "one is" if any(x[name] is not None and x[name].flags for name in inputs) else None
 
 
 @dataclass(frozen=True, init=False)
@@ -324,15 +211,8 @@ class RnnDesc(OperatorDesc[Any]):
 
     operator_type: ClassVar[str] = "RNN"
     moves_words: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = (
-        Support.of("1_0", RANK_4, input=FLOATS, sequence_lengths=(DataType.UINT32,)),
-    )
-    constraints: ClassVar[tuple[Rule, ...]] = (
-        custom("unowned(inputs)", "no input may be OWNED_BY_DML", _owned),
-        *(_rule_of(name, is_tensor=True) for name in _SIZES),
-        _one_each("activation_descs"),
-        custom("some(outputs)", "{output_sequence} or {output_single} must be given", _no_output),
-    )
+    support: ClassVar[tuple[Support, ...]] = LEVELS
+    constraints: ClassVar[tuple[Rule, ...]] = struct_rules(RNN)
 
     def __init__(
         self,
@@ -350,26 +230,5 @@ class RnnDesc(OperatorDesc[Any]):
         tensors = (input, weight, recurrence, bias, hidden_init, sequence_lengths, output_sequence, output_single)
         set_fields(self, *tensors, activation_descs, direction)
 
-    def compute_checked(
-        self,
-        input: jax.Array,
-        weight: jax.Array,
-        recurrence: jax.Array,
-        bias: jax.Array | None = None,
-        hidden_init: jax.Array | None = None,
-        sequence_lengths: jax.Array | None = None,
-    ) -> Any:
-        direction: Any = self.direction.name.lower()
-        sequence, single = rnn(
-            input[0],
-            weight[0],
-            recurrence[0],
-            None if bias is None else bias[0, 0],
-            None if hidden_init is None else hidden_init[0],
-            None if sequence_lengths is None else sequence_lengths[0, 0, 0],
-            direction=direction,
-            activations=self.activation_descs,
-        )
-        made = {"output_sequence": sequence, "output_single": single}
-        outputs = [made[name] for name in self.output_ports()]
-        return tuple(outputs) if len(outputs) > 1 else outputs[0]
+    def compute_checked(self, **arrays: jax.Array | None) -> Any:
+        return compute_layer(self, RNN, arrays)

@@ -1,0 +1,106 @@
+"""GRU: a layer of gated recurrent units, in one direction or in both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+
+from ..core.activation import Activation
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import Bool, Input, OptionalIndexInput, OptionalInput, OptionalOutput
+from ..core.fusion import FusedEach
+from ..core.rules import Rule
+from ..core.support import Support
+from ..core.tensor import TensorDesc
+from ._recurrent import GRU, GRU_LINEAR_BEFORE_RESET
+from ._recurrent_rules import LEVELS, FieldDirection, RecurrentNetworkDirection, compute_layer, struct_rules
+
+__all__ = ["GruDesc"]
+
+
+@dataclass(frozen=True, init=False)
+class GruDesc(OperatorDesc[Any]):
+    """DML_GRU_OPERATOR_DESC: runs a layer of gated recurrent units over the steps of `input`.
+
+    The update gate z, the reset gate r and the new state are sums over the inputs of the step, x, and over the state of
+    the step before it, h. With the activations f and g, and `*` of each element:
+
+        z = f(x @ W_z.T + h @ R_z.T + biases)
+        r = f(x @ W_r.T + h @ R_r.T + biases)
+        new = g(x @ W_h.T + (r * h) @ R_h.T + biases)
+        h = (1 - z) * new + z * h
+
+    With `linear_before_reset`, new is g(x @ W_h.T + the bias of W_h + r * (h @ R_h.T + the bias of R_h)).
+
+    Args:
+      input: (1, S, B, I): steps, batch, inputs.
+      weight: (1, D, 3 * H, I), with H hidden units and D directions: the rows of z, r and h.
+      recurrence: (1, D, 3 * H, H), in the same order.
+      bias: (1, 1, D, 6 * H): those of `weight`, then those of `recurrence`; or None, 0.
+      hidden_init: (1, D, B, H), or None, 0.
+      sequence_lengths: (1, 1, 1, B) of UINT32: how many steps each row of the batch has; or None, all.
+      output_sequence: (S, D, B, H), the states of all steps; or None.
+      output_single: (1, D, B, H), the last state that each direction came to; or None. One output at least is given.
+      activation_descs: two `Activation`s per direction: f and g.
+      direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
+      linear_before_reset: whether the reset gate is applied to what the state gives, rather than to the state.
+
+    Raises:
+      ConstraintError: a rule of `GruDesc.wordings()` is broken, or an unknown direction.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      An update gate of 0.5 gives the mean of the input and the state before:
+      >>> import numpy as np
+      >>> from dml_jax import Activation, TensorDesc
+      >>> from dml_jax.descs import GruDesc
+      >>> steps, weight, states = (TensorDesc("FLOAT32", sizes) for sizes in ((1, 3, 1, 1), (1, 1, 3, 1), (3, 1, 1, 1)))
+      >>> both = [Activation("ACTIVATION_SIGMOID"), Activation("ACTIVATION_IDENTITY")]
+      >>> desc = GruDesc(steps, weight, weight, None, None, None, states, None, both, "FORWARD", False)
+      >>> x, only_h = np.float32([8, 8, 8]).reshape(1, 3, 1, 1), np.float32([0, 0, 1]).reshape(1, 1, 3, 1)
+      >>> print(desc.compute(x, only_h, 0 * only_h).ravel())
+      [4. 6. 7.]
+
+    Source: DML_GRU_OPERATOR_DESC.
+    """
+
+    input: Input
+    weight: Input
+    recurrence: Input
+    bias: OptionalInput
+    hidden_init: OptionalInput
+    sequence_lengths: OptionalIndexInput
+    output_sequence: OptionalOutput
+    output_single: OptionalOutput
+    activation_descs: FusedEach
+    direction: FieldDirection
+    linear_before_reset: Bool
+
+    operator_type: ClassVar[str] = "GRU"
+    in_jax: ClassVar[str] = "jax.lax.scan"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = LEVELS
+    constraints: ClassVar[tuple[Rule, ...]] = struct_rules(GRU)
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        weight: TensorDesc,
+        recurrence: TensorDesc,
+        bias: TensorDesc | None,
+        hidden_init: TensorDesc | None,
+        sequence_lengths: TensorDesc | None,
+        output_sequence: TensorDesc | None,
+        output_single: TensorDesc | None,
+        activation_descs: Sequence[Activation],
+        direction: RecurrentNetworkDirection | str | int,
+        linear_before_reset: bool,
+    ):
+        tensors = (input, weight, recurrence, bias, hidden_init, sequence_lengths, output_sequence, output_single)
+        set_fields(self, *tensors, activation_descs, direction, linear_before_reset)
+
+    def compute_checked(self, **arrays: jax.Array | None) -> Any:
+        return compute_layer(self, GRU_LINEAR_BEFORE_RESET if self.linear_before_reset else GRU, arrays)

@@ -1,0 +1,132 @@
+"""LSTM: a layer of long short-term memory, in one direction or in both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import jax
+
+from ..core.activation import Activation
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import FLOAT, Bool, Input, OptionalIndexInput, OptionalInput, OptionalOutput
+from ..core.fusion import FusedEach
+from ..core.rules import Operands, Rule, custom
+from ..core.support import Support
+from ..core.tensor import TensorDesc
+from ._recurrent import LSTM, LSTM_COUPLED
+from ._recurrent_rules import LEVELS, FieldDirection, RecurrentNetworkDirection, compute_layer, struct_rules
+
+__all__ = ["LstmDesc"]
+
+
+def _no_bound(x: Operands) -> str | None:
+    return f"it is {x['clip_threshold']}" if x["use_clip_threshold"] and not x["clip_threshold"] > 0 else None
+
+
+@dataclass(frozen=True, init=False)
+class LstmDesc(OperatorDesc[Any]):
+    """DML_LSTM_OPERATOR_DESC: runs a layer of long short-term memory over the steps of `input`.
+
+    The gates i, o and forget, and the new cell, are sums over the inputs of the step, x, and over the state of the step
+    before it, h. With the activations f, g and of_cell, and `*` of each element:
+
+        i = f(x @ W_i.T + h @ R_i.T + P_i * c + biases)
+        forget = f(x @ W_f.T + h @ R_f.T + P_f * c + biases), or 1 - i with `couple_input_forget`
+        c = forget * c + i * g(x @ W_c.T + h @ R_c.T + biases)
+        o = f(x @ W_o.T + h @ R_o.T + P_o * c + biases), with the new c
+        h = o * of_cell(c)
+
+    Args:
+      input: (1, S, B, I): steps, batch, inputs.
+      weight: (1, D, 4 * H, I), with H hidden units and D directions: the rows of i, o, forget and c.
+      recurrence: (1, D, 4 * H, H), in the same order.
+      bias: (1, 1, D, 8 * H): those of `weight`, then those of `recurrence`; or None, 0.
+      hidden_init: (1, D, B, H), or None, 0.
+      cell_mem_init: (1, D, B, H), or None, 0.
+      sequence_lengths: (1, 1, 1, B) of UINT32: how many steps each row of the batch has; or None, all.
+      peephole: (1, 1, D, 3 * H): P_i, P_o and P_f; or None, 0.
+      output_sequence: (S, D, B, H), h of all steps; or None.
+      output_single: (1, D, B, H), the last h that each direction came to; or None.
+      output_cell_single: (1, D, B, H), the last c that each direction came to; or None. One output at least is given.
+      activation_descs: three `Activation`s per direction: f, g and of_cell.
+      direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
+      clip_threshold: what f and g are applied to is first bounded to [-clip_threshold, clip_threshold].
+      use_clip_threshold: whether it is.
+      couple_input_forget: whether forget is 1 - i.
+
+    Raises:
+      ConstraintError: a rule of `LstmDesc.wordings()` is broken, or an unknown direction.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      Gates that are 1 add up the inputs:
+      >>> import numpy as np
+      >>> from dml_jax import Activation, TensorDesc
+      >>> from dml_jax.descs import LstmDesc
+      >>> steps, weight, bias = (TensorDesc("FLOAT32", sizes) for sizes in ((1, 3, 1, 1), (1, 1, 4, 1), (1, 1, 1, 8)))
+      >>> add, absent = Activation("ACTIVATION_IDENTITY"), (None,) * 4
+      >>> tensors = (steps, weight, weight, bias, *absent, TensorDesc("FLOAT32", (3, 1, 1, 1)), None, None)
+      >>> desc = LstmDesc(*tensors, [add] * 3, "FORWARD", 0, False, False)
+      >>> x, only_c = np.float32([1, 2, 3]).reshape(1, 3, 1, 1), np.float32([0, 0, 0, 1]).reshape(1, 1, 4, 1)
+      >>> ones = np.float32([1, 1, 1, 0, 0, 0, 0, 0]).reshape(1, 1, 1, 8)
+      >>> print(desc.compute(x, only_c, 0 * only_c, ones).ravel())
+      [1. 3. 6.]
+
+    Source: DML_LSTM_OPERATOR_DESC. That P_o is multiplied by the new c is ONNX's rule.
+    """
+
+    input: Input
+    weight: Input
+    recurrence: Input
+    bias: OptionalInput
+    hidden_init: OptionalInput
+    cell_mem_init: OptionalInput
+    sequence_lengths: OptionalIndexInput
+    peephole: OptionalInput
+    output_sequence: OptionalOutput
+    output_single: OptionalOutput
+    output_cell_single: OptionalOutput
+    activation_descs: FusedEach
+    direction: FieldDirection
+    clip_threshold: Annotated[float, FLOAT]
+    use_clip_threshold: Bool
+    couple_input_forget: Bool
+
+    operator_type: ClassVar[str] = "LSTM"
+    in_jax: ClassVar[str] = "jax.lax.scan"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = LEVELS
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        *struct_rules(LSTM),
+        custom("positive(clip_threshold)", "{clip_threshold} must be positive if {use_clip_threshold}", _no_bound),
+    )
+
+    def __init__(
+        self,
+        input: TensorDesc,
+        weight: TensorDesc,
+        recurrence: TensorDesc,
+        bias: TensorDesc | None,
+        hidden_init: TensorDesc | None,
+        cell_mem_init: TensorDesc | None,
+        sequence_lengths: TensorDesc | None,
+        peephole: TensorDesc | None,
+        output_sequence: TensorDesc | None,
+        output_single: TensorDesc | None,
+        output_cell_single: TensorDesc | None,
+        activation_descs: Sequence[Activation],
+        direction: RecurrentNetworkDirection | str | int,
+        clip_threshold: float,
+        use_clip_threshold: bool,
+        couple_input_forget: bool,
+    ):
+        inputs = (input, weight, recurrence, bias, hidden_init, cell_mem_init, sequence_lengths, peephole)
+        outputs = (output_sequence, output_single, output_cell_single)
+        clip = (clip_threshold, use_clip_threshold)
+        set_fields(self, *inputs, *outputs, activation_descs, direction, *clip, couple_input_forget)
+
+    def compute_checked(self, **arrays: jax.Array | None) -> Any:
+        cell = LSTM_COUPLED if self.couple_input_forget else LSTM
+        return compute_layer(self, cell, arrays, self.clip_threshold if self.use_clip_threshold else None)

@@ -9,10 +9,10 @@ import pytest
 from checks import sampled
 from jax.test_util import check_grads
 from onnx_building import helper, model, runtime
+from recurrent_cases import EACH, GATES, layer
 
 from dml_jax.onnx import Backend, OnnxError, run_node, to_jax
 
-GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 STATES = {"RNN": 1, "GRU": 1, "LSTM": 2}
 STEPS, BATCH, INPUTS, UNITS = 5, 3, 4, 2
 LENGTHS = np.int32([2, 5, 3])
@@ -57,39 +57,13 @@ FUNCTIONS = {
 
 def stepped(kind, given, *, activations=None, linear_before_reset=0, input_forget=0, direction="forward"):
     """The outputs, in float64."""
-    given = {name: v if name == "sequence_lens" else v.astype(np.float64) for name, v in given.items()}
-    directions, _, units = given["r"].shape
-    gates = GATES[kind]
-    defaults = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}[kind]
-    names = activations or defaults * directions
-    x, lengths = given["x"], given.get("sequence_lens", [STEPS] * BATCH)
-    y = np.zeros((STEPS, directions, BATCH, units))
-    last = [np.zeros((directions, BATCH, units)) for _ in range(STATES[kind])]
-    for d, n in itertools.product(range(directions), range(BATCH)):
-        f, g, out = (*(FUNCTIONS[name] for name in names[d * len(defaults) : (d + 1) * len(defaults)]), None, None)[:3]
-        w, r = given["w"][d].reshape(gates, units, -1), given["r"][d].reshape(gates, units, units)
-        bias = given["b"][d].reshape(2, gates, units) if "b" in given else np.zeros((2, gates, units))
-        peep = given["p"][d].reshape(3, units) if "p" in given else np.zeros((3, units))
-        h, c = (given[s][d, n] if s in given else np.zeros(units) for s in ("initial_h", "initial_c"))
-        backward = direction == "reverse" or d == 1
-        for t in sorted(range(lengths[n]), reverse=backward):
-            a = [w[i] @ x[t, n] + bias[0, i] for i in range(gates)]
-            u = [r[i] @ h + bias[1, i] for i in range(gates)]
-            if kind == "RNN":
-                h = f(a[0] + u[0])
-            elif kind == "GRU":
-                z, reset = f(a[0] + u[0]), f(a[1] + u[1])
-                hidden = reset * u[2] if linear_before_reset else r[2] @ (reset * h) + bias[1, 2]
-                h = (1 - z) * g(a[2] + hidden) + z * h
-            else:
-                i = f(a[0] + u[0] + peep[0] * c)
-                forget = 1 - i if input_forget else f(a[2] + u[2] + peep[2] * c)
-                c = forget * c + i * g(a[3] + u[3])
-                h = f(a[1] + u[1] + peep[1] * c) * out(c)
-            y[t, d, n] = h
-        for one, state in zip(last, (h, c), strict=False):
-            one[d, n] = state
-    return [y, *last]
+    names = activations or {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}[kind] * 2
+    x, w, r, b, lengths, h, c, p = (given.get(name) for name in NAMES)
+    functions = [FUNCTIONS[name] for name in names[: EACH[kind] * len(r)]]
+    backward = "backward" if direction == "reverse" else direction
+    attributes = {"linear_before_reset": linear_before_reset, "couple_input_forget": input_forget}
+    outputs = layer(kind, x, w, r, b, h, c, lengths, p, activations=functions, direction=backward, **attributes)
+    return [*outputs[: 1 + STATES[kind]]]
 
 
 CASES = [

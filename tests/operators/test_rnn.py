@@ -12,6 +12,7 @@ from draws import dims
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level, u32
+from recurrent_cases import layer
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh
 
 from dml_jax import (
@@ -40,22 +41,10 @@ def exact(
     activations=None,
 ):
     """In float64, row by row and step by step."""
-    (steps, batch, _), (directions, hidden, _) = input.shape, weight.shape
-    sequence, single = np.zeros((steps, directions, batch, hidden)), np.zeros((1, directions, batch, hidden))
-    input, weight, recurrence = (x.astype(np.float64) for x in (input, weight, recurrence))
-    for d in range(directions):
-        activation = TANH if activations is None else activations[d]
-        for b in range(batch):
-            length = steps if sequence_lengths is None else min(max(int(sequence_lengths[b]), 0), steps)
-            order = range(length) if direction == "forward" or (direction == "bidirectional" and d == 0) else None
-            state = np.zeros(hidden) if hidden_init is None else hidden_init[d, b].astype(np.float64)
-            for t in reversed(range(length)) if order is None else order:
-                sums = weight[d] @ input[t, b] + recurrence[d] @ state
-                if bias is not None:
-                    sums = sums + bias[d, :hidden].astype(np.float64) + bias[d, hidden:].astype(np.float64)
-                state = sequence[t, d, b] = activated(sums, activation)
-            single[0, d, b] = state
-    return sequence, single
+    functions = [partial(activated, activation=one) for one in activations or (TANH,) * len(weight)]
+    arrays = {"sequence_lengths": sequence_lengths, "activations": functions, "direction": direction}
+    sequence, single, _ = layer("RNN", input, weight, recurrence, bias, hidden_init, **arrays)
+    return sequence, single[None]
 
 
 def oracle(input, *arrays, **attributes):

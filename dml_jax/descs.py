@@ -9,6 +9,7 @@ from .operators._binary import *
 from .operators._multihead_attention import *
 from .operators._gru import *
 from .operators._lstm import *
+from .operators._random_bits import *
 
 if TYPE_CHECKING:
     # The structs that are rows of tables.

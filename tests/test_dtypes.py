@@ -48,6 +48,7 @@ PROMISES = {
     "of the output, integers or floats": REALS,
     "of the output, with 0 among its numbers": with_zero(NUMBERS),
     "of the output: what numpy.dtype takes": NUMBERS,
+    "(6,) of uint32": ["uint32"],
 }
 
 
@@ -57,11 +58,13 @@ def promised(function):
 
 
 def retyped(case, dtype):
-    """The call with 0, 1, 2, 0, ... of another type in place of its floats, and 1 in place of numbers of that type."""
+    """The call with 0, 1, 2, 0, ... of another type in place of its floats, and 1 in place of numbers of that type.
+
+    Without floats, all arrays are of the other type.
+    """
+    floats = case.floats or range(len(case.leaves))
     arrays = [np.arange(a.size).reshape(a.shape) % 3 for a in case.leaves]
-    leaves = [
-        x.astype(dtype) if i in case.floats else a for i, (x, a) in enumerate(zip(arrays, case.leaves, strict=True))
-    ]
+    leaves = [x.astype(dtype) if i in floats else a for i, (x, a) in enumerate(zip(arrays, case.leaves, strict=True))]
     given = jax.tree.unflatten(jax.tree.structure([*case.arrays.values()]), leaves)
     of_type = {"dtype": dtype, **dict.fromkeys(("value", "start", "delta", "min", "max"), 1)}
     static = {name: value for name, value in of_type.items() if name in case.static}

@@ -69,6 +69,7 @@ WITHOUT = {
     "max_pooling": "the page of unfold has one of the same windows",
     "reduce": "a formula per function",
     "identity": "everything stays where it is",
+    "random_bits": "it computes, which a formula says",
     "rnn": "it adds up products, which a formula says",
     "value_scale_2d": "everything stays where it is",
 }

@@ -28,11 +28,13 @@ class Dims:
       output: a name per dimension of the output, or of each output if there are several.
       local: the names along which the operator, applied to a part of the operands, gives that part of the output. Only
         operators whose lowering asks for `known_shards` list any.
+      whole: the numbers of outputs that every device has whole, and whose sharding `output` and `out_sharding` are not.
     """
 
     operands: Mapping[str, Sequence[str]]
     output: Sequence[str]
     local: Sequence[str] = ()
+    whole: Sequence[int] = ()
 
 
 def as_out_sharding(operator: str, value: Any) -> OutSharding:
@@ -71,11 +73,11 @@ def on_mesh(
     present = _present(arrays)
     mesh = _explicit_mesh(present, out_sharding)
     results = jax.eval_shape(function, *jax.tree.map(_unsharded, tuple(arrays.values())))
-    sizes = [result.shape for result in jax.tree.leaves(results)]
+    sizes = [result.shape for n, result in enumerate(jax.tree.leaves(results)) if n not in dims.whole]
     if out_sharding is not None:
         out_sharding = _fitting(operator, out_sharding, mesh, sizes, present)
     if mesh is None:
-        return lax.with_sharding_constraint(function(*arrays.values()), out_sharding)
+        return lax.with_sharding_constraint(function(*arrays.values()), _of_each(results, dims, out_sharding))
     if out_sharding is None:
         axes_of = _followed(operator, dims, mesh, sizes, present)
         out_sharding = NamedSharding(mesh, _spec(dims.output, axes_of))
@@ -83,7 +85,7 @@ def on_mesh(
             arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
         if dims.local and axes_of.keys() <= set(dims.local) and set(mesh.axis_types) == {AxisType.Explicit}:
             function = _knowing(_shards(dims, axes_of), function)
-    shardings = jax.tree.map(lambda _: out_sharding, results)
+    shardings = _of_each(results, dims, out_sharding)
     partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
     return partitioned(*arrays.values())
 
@@ -98,6 +100,13 @@ def _explicit_axes(mesh: Any) -> tuple[str, ...]:
 
 def _spec(names: Sequence[str], axes_of: Mapping[str, Any]) -> PartitionSpec:
     return PartitionSpec(*map(axes_of.get, names))
+
+
+def _of_each(results: Any, dims: Dims, sharding: Any) -> Any:
+    """Returns the sharding of each output."""
+    leaves, structure = jax.tree.flatten(results)
+    whole = NamedSharding(sharding.mesh, PartitionSpec())
+    return jax.tree.unflatten(structure, [whole if n in dims.whole else sharding for n in range(len(leaves))])
 
 
 def _unsharded(array: jax.Array) -> jax.ShapeDtypeStruct:

@@ -30,6 +30,7 @@ from ._top_k import *
 from ._nonzero_coordinates import *
 from ._fill_value_constant import *
 from ._fill_value_sequence import *
+from ._random_bits import random_bits
 from ._diagonal_matrix import *
 from ._fill_diagonals import *
 from ._cumulative_summation import *

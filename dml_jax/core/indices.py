@@ -116,6 +116,7 @@ def write(
     *,
     mode: str,
     reduction: str | None,
+    include_self: bool = True,
     promises: Promises,
 ) -> jax.Array:
     """Copies `input` and writes one slice of `updates` per index tuple, as lax.scatter does.
@@ -127,6 +128,7 @@ def write(
       slices: which dimensions of `input` the tuples address, and where the slices stand in `updates`.
       mode: a `WriteMode`: where an index out of range writes.
       reduction: how an update is combined with the element; None replaces the element.
+      include_self: whether an element that is reduced takes part itself.
       promises: what the caller promises about the indices.
     """
     if 0 in updates.shape:
@@ -146,9 +148,9 @@ def write(
     indices = show_indices(indices, input.shape, how)
     if reduction is None:
         return scatter_slices(indices, input, updates, how)
-    if reduction in ("add", "mul"):
+    if reduction in ("add", "mul", "mean"):
         _check_order(indices, input, how)
-    return reduce_slices(indices, input, updates, how, reduction)
+    return reduce_slices(indices, input, updates, how, reduction, include_self)
 
 
 def _check_order(indices: jax.Array, input: Any, write: Write) -> None:

@@ -11,7 +11,7 @@ from .rules import Operands, Rule, one_of
 
 __all__ = ["REDUCIBLE", "REDUCTION", "ReductionName", "as_reduction"]
 
-ReductionName = Literal["add", "mul", "min", "max"]
+ReductionName = Literal["add", "mul", "min", "max", "mean"]
 REDUCTION = one_of("reduction", (None, *get_args(ReductionName)))
 
 
@@ -24,6 +24,8 @@ def _irreducible(x: Operands) -> str | None:
         return f"it is {dtype}, which are no numbers"
     if reduction in ("min", "max") and jnp.issubdtype(dtype, jnp.complexfloating):
         return f"it is {dtype}, whose numbers have no order"
+    if reduction == "mean" and dtype == jnp.bool_:
+        return "it is bool, which has no mean"
     return f"it is {dtype}, which has no zero" if dtype == jnp.float8_e8m0fnu else None
 
 

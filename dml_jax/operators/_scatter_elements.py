@@ -52,6 +52,7 @@ def scatter_elements(
     axis: int,
     *,
     reduction: ReductionName | None = None,
+    include_self: bool = True,
     mode: WriteMode = "drop",
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
@@ -69,9 +70,12 @@ def scatter_elements(
         If two address one element and nothing is reduced, either update may win.
       updates: the shape of `indices` and the dtype of `input`.
       axis: -rank <= axis < rank of `input`.
-      reduction: None replaces what is there; "add", "mul", "min" and "max" combine it with all updates that address
-        it. 8- and 16-bit floats are added and multiplied as float32 and rounded once; integers wrap; a NaN is both
-        least and greatest, and -0.0 is less than 0.0; of bools "add" is or and "mul" is and.
+      reduction: None replaces what is there; "add", "mul", "min", "max" and "mean" combine it with all updates that
+        address it. 8- and 16-bit floats are added and multiplied as float32 and rounded once; integers wrap; a NaN is
+        both least and greatest, and -0.0 is less than 0.0; of bools "add" is or and "mul" is and. "mean" adds integers
+        in 32 bits at least, and rounds the quotient towards minus infinity.
+      include_self: whether an element takes part in its own reduction. If not, it becomes what its updates alone make,
+        and keeps its value where there are none.
       mode: "drop" ignores an update whose index is out of range, "clip" writes the nearest element,
         "promise_in_bounds" leaves it undefined.
       unique_indices: a promise that no two updates, after wrapping and clamping, address one element; what is dropped
@@ -107,7 +111,16 @@ def scatter_elements(
     slices = Slices(input.ndim, (axis,), others, others)
     # XLA's promise is about all indices in row-major order, coordinates of other dimensions first.
     of_xla = Promises(unique_indices, indices_are_sorted and axis == input.ndim - 1, deterministic)
-    return write(input, indices[..., None], updates, slices, mode=mode, reduction=reduction, promises=of_xla)
+    return write(
+        input,
+        indices[..., None],
+        updates,
+        slices,
+        mode=mode,
+        reduction=reduction,
+        include_self=include_self,
+        promises=of_xla,
+    )
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ def scatter_nd(
     updates: Data,
     *,
     reduction: ReductionName | None = None,
+    include_self: bool = True,
     mode: WriteMode = "drop",
     unique_indices: bool = False,
     indices_are_sorted: bool = False,
@@ -70,9 +71,12 @@ def scatter_nd(
         A negative index counts from the end, once; an unsigned one never does. If two tuples address one slice and
         nothing is reduced, either update may win.
       updates: of shape indices.shape[:-1] + input.shape[t:] and the dtype of `input`.
-      reduction: None replaces what is there; "add", "mul", "min" and "max" combine it with all updates that address
-        it. 8- and 16-bit floats are added and multiplied as float32 and rounded once; integers wrap; a NaN is both
-        least and greatest, and -0.0 is less than 0.0; of bools "add" is or and "mul" is and.
+      reduction: None replaces what is there; "add", "mul", "min", "max" and "mean" combine it with all updates that
+        address it. 8- and 16-bit floats are added and multiplied as float32 and rounded once; integers wrap; a NaN is
+        both least and greatest, and -0.0 is less than 0.0; of bools "add" is or and "mul" is and. "mean" adds integers
+        in 32 bits at least, and rounds the quotient towards minus infinity.
+      include_self: whether an element takes part in its own reduction. If not, it becomes what its updates alone make,
+        and keeps its value where there are none.
       mode: "drop" ignores an update if any of its coordinates is out of range, "clip" moves each such coordinate to
         the nearest one in range, "promise_in_bounds" leaves it undefined.
       unique_indices: a promise that no two updates, after wrapping and clamping, address one slice; what is dropped
@@ -106,7 +110,9 @@ def scatter_nd(
     indexed = tuple(range(indices.shape[-1]))
     slices = Slices(input.ndim, indexed, placed=tuple(range(indices.ndim - 1, updates.ndim)))
     promises = Promises(unique_indices, indices_are_sorted, deterministic)
-    return write(input, indices, updates, slices, mode=mode, reduction=reduction, promises=promises)
+    return write(
+        input, indices, updates, slices, mode=mode, reduction=reduction, include_self=include_self, promises=promises
+    )
 
 
 @dataclass(frozen=True)

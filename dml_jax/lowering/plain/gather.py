@@ -154,7 +154,7 @@ def gather_slices(indices: jax.Array, input: jax.Array, read: Read) -> jax.Array
     """
 
     def back(indices: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        return [scatter_reduce(indices, None, cotangent, like[0].shape, read.transpose, ADD)]
+        return [scatter_reduce(indices, (cotangent,), like[0].shape, read.transpose, ADD)]
 
     return _read(read, back, indices, input)
 

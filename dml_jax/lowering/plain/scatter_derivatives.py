@@ -1,15 +1,25 @@
-"""Scatters that reduce, with their derivatives: add, mul, min and max."""
+"""Scatters that reduce, with their derivatives: add, mul, min, max and mean.
+
+Where `input` takes no part, the updates are combined with one another, and an element that none addresses keeps its
+value. Of input [5, 3, 4], indices [0, 0, 1] and updates [2, 8, 6]:
+
+    add    with input 15 9 4    without 10 6 4
+    mean   with input  5 4 4    without  5 6 4      sums divided by 3 2 1, or by 2 1, and 4 as it is
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import PartitionSpec
 
 from ..primitive import linear
-from ..values.accumulation_types import narrow_apart, wide_type
+from ..values.accumulation_types import narrow_apart, wide_type, widen_apart
+from ..values.bits import carry_bits
 from .gather import read_of, reading
 from .reduction import ADD, MAX, MIN, MUL, Reduction
 from .rows import Rows, Write, check_sortable
@@ -17,8 +27,13 @@ from .scatter_reduce import scatter_reduce
 
 __all__ = ["reduce_slices"]
 
+# Of the indices, then the table unless it holds the identity of the reduction, and the updates.
+Reduced = Callable[..., jax.Array]
 
-def reduce_slices(indices: jax.Array, input: jax.Array, updates: jax.Array, write: Write, reduction: str) -> jax.Array:
+
+def reduce_slices(
+    indices: jax.Array, input: jax.Array, updates: jax.Array, write: Write, reduction: str, includes_input: bool
+) -> jax.Array:
     """Copies `input` and combines `updates` with what is there, where `indices` say.
 
     Args:
@@ -26,58 +41,99 @@ def reduce_slices(indices: jax.Array, input: jax.Array, updates: jax.Array, writ
       input: any dtype with the numbers that the reduction needs.
       updates: of the dtype of `input`.
       write: how.
-      reduction: "add", "mul", "min" or "max".
+      reduction: "add", "mul", "min", "max" or "mean".
+      includes_input: whether an element of `input` takes part; else it is only kept where no update addresses it.
     """
     input, updates = jnp.asarray(input), jnp.asarray(updates)
-    if input.dtype == jnp.bool_:
-        return _of_bools(indices, input, updates, write, reduction)
-    if not jnp.issubdtype(input.dtype, jnp.inexact):
-        return scatter_reduce(indices, input, updates, input.shape, write, _KINDS[reduction])
-    return _REDUCTIONS[reduction](write)(indices, input, updates)
+    data = (input, updates) if includes_input else (updates,)
+    if reduction == "mean":
+        counts = _count_updates(indices, input.shape, updates, write)
+        found = _mean(indices, data, input.shape, write, counts + includes_input)
+    elif includes_input:
+        return _combined(indices, data, input.shape, write, reduction)
+    else:
+        counts = _count_updates(indices, input.shape, updates, write)
+        found = _combined(indices, data, input.shape, write, reduction)
+    return carry_bits(_choose, jnp.broadcast_to(counts > 0, input.shape), found, input)
 
 
-def _of_bools(indices: jax.Array, input: jax.Array, updates: jax.Array, write: Write, reduction: str) -> jax.Array:
-    """As NumPy has them: add and max are "or", mul and min "and"."""
-    extreme = {"add": "max", "mul": "min"}.get(reduction, reduction)
-    numbers = reduce_slices(indices, input.astype(jnp.int8), updates.astype(jnp.int8), write, extreme)
-    return numbers.astype(jnp.bool_)
+def _choose(where: jax.Array, found: jax.Array, input: jax.Array) -> jax.Array:
+    return jnp.where(where, found, input)
 
 
-Reduced = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+def _combined(
+    indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, reduction: str
+) -> jax.Array:
+    """Of the table, unless it holds the identity, and the updates; of bools as NumPy has them."""
+    dtype = data[-1].dtype
+    if dtype == jnp.bool_:
+        extreme = {"add": "max", "mul": "min"}.get(reduction, reduction)  # add and max are "or", mul and min "and"
+        numbers = _combined(indices, [x.astype(jnp.int8) for x in data], shape, write, extreme)
+        return numbers.astype(jnp.bool_)
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        return scatter_reduce(indices, data, shape, write, _KINDS[reduction])
+    return _REDUCTIONS[reduction](shape, write)(indices, *data)
 
 
-def _added(write: Write) -> Reduced:
-    def forward(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return scatter_reduce(indices, input, updates, input.shape, write, ADD)
+def _mean(
+    indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, counts: jax.Array
+) -> jax.Array:
+    """Sums in 32 bits at least, divided and rounded once: floats to the nearest, integers towards minus infinity."""
+    dtype, is_integer = data[-1].dtype, jnp.issubdtype(data[-1].dtype, jnp.integer)
+    wide = jnp.promote_types(dtype, jnp.int32) if is_integer and dtype.itemsize < 4 else wide_type(dtype)
+    total = _combined(indices, [widen_apart(x, wide) for x in data], shape, write, "add")
+    divisors = jnp.maximum(counts, 1).astype(wide)
+    return narrow_apart(total // divisors if is_integer else total / divisors, dtype)
 
-    def back(indices: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        return [cotangent, reading(read_of(write))(indices, cotangent)]
+
+def _count_updates(indices: jax.Array, shape: tuple[int, ...], updates: jax.Array, write: Write) -> jax.Array:
+    """How many updates address each element; once for the dimensions that updates have whole, of size 1."""
+    slices = write.slices
+    ones = jnp.ones([1 if d in slices.placed else n for d, n in enumerate(updates.shape)], jnp.int32)
+    shape = tuple(1 if d in slices.whole else n for d, n in enumerate(shape))
+    if shards := write.shards:
+        table, of_updates = _but(shards.table, slices.whole), _but(shards.slices, slices.placed)
+        write = replace(write, shards=replace(shards, table=table, slices=of_updates))
+    return scatter_reduce(indices, (ones,), shape, write, ADD)
+
+
+def _but(spec: PartitionSpec, dims: Sequence[int]) -> PartitionSpec:
+    """A sharding of an array that has size 1 along some dimensions."""
+    return PartitionSpec(*(None if d in dims else axes for d, axes in enumerate(spec)))
+
+
+def _added(shape: tuple[int, ...], write: Write) -> Reduced:
+    def forward(indices: jax.Array, *data: jax.Array) -> jax.Array:
+        return scatter_reduce(indices, data, shape, write, ADD)
+
+    def back(indices: jax.Array, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        return [*[cotangent] * (len(like) - 1), reading(read_of(write))(indices, cotangent)]
 
     return linear(forward, back)
 
 
-def _multiplied(write: Write) -> Reduced:
+def _multiplied(shape: tuple[int, ...], write: Write) -> Reduced:
     @jax.custom_jvp
-    def multiplied(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return scatter_reduce(indices, input, updates, input.shape, write, MUL)
+    def multiplied(indices: jax.Array, *data: jax.Array) -> jax.Array:
+        return scatter_reduce(indices, data, shape, write, MUL)
 
     @multiplied.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-        indices, input, updates = primals
-        of_input, of_updates = _products_of_others(indices, input, updates, write, multiplied)
-        _, input_dot, updates_dot = tangents
-        moved = _added(write)(indices, of_input * input_dot, of_updates * updates_dot)
-        return multiplied(*primals), moved
+        indices, *data = primals
+        others = _products_of_others(indices, data, shape, write, multiplied)
+        moved = [factor * dot for factor, dot in zip(others, tangents[1:], strict=True)]
+        return multiplied(*primals), _added(shape, write)(indices, *moved)
 
     return multiplied
 
 
 def _products_of_others(
-    indices: jax.Array, input: jax.Array, updates: jax.Array, write: Write, multiplied: Reduced
-) -> tuple[jax.Array, jax.Array]:
-    """What each element of `input`, and each update, is multiplied with; no division, so that zeros are exact."""
-    check_sortable("the derivative of mul", indices, input.shape, write)
-    rows, wide = Rows(input.shape, write), wide_type(input.dtype)
+    indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, multiplied: Reduced
+) -> Sequence[jax.Array]:
+    """What each element of the table, and each update, is multiplied with; no division, so that zeros are exact."""
+    *table, updates = data
+    check_sortable("the derivative of mul", indices, shape, write)
+    rows, wide = Rows(shape, write), wide_type(updates.dtype)
     numbers, order = lax.sort((rows.row_of_each(indices), lax.iota(jnp.int32, updates.size // rows.width)), num_keys=1)
     is_kept = (numbers < rows.count)[:, None]
     factors = jnp.where(is_kept, rows.fold_updates(updates).astype(wide)[order], 1)
@@ -91,10 +147,10 @@ def _products_of_others(
         return lax.associative_scan(_joined_runs, (starts[:, None], shifted))[1]
 
     others = before(factors, starts) * before(factors[::-1], ends[::-1])[::-1]
-    held = rows.fold(input).astype(wide).at[numbers].get(mode="fill", fill_value=0)
-    unsorted = jnp.zeros_like(others).at[order].set(others * held, unique_indices=True)
-    of_updates = narrow_apart(_unfold_updates(unsorted, updates, rows), input.dtype)
-    return multiplied(indices, jnp.ones_like(input), updates), of_updates
+    held = [rows.fold(x).astype(wide).at[numbers].get(mode="fill", fill_value=0) for x in table] or [is_kept]
+    unsorted = jnp.zeros_like(others).at[order].set(others * held[0], unique_indices=True)
+    of_updates = narrow_apart(_unfold_updates(unsorted, updates, rows), updates.dtype)
+    return [*(multiplied(indices, updates) for _ in table), of_updates]
 
 
 def _joined_runs(one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -108,33 +164,36 @@ def _unfold_updates(folded: jax.Array, updates: jax.Array, rows: Rows) -> jax.Ar
     return folded.reshape([updates.shape[d] for d in order]).transpose([order.index(d) for d in range(updates.ndim)])
 
 
-def _extreme(kind: Reduction, write: Write) -> Reduced:
+def _extreme(kind: Reduction, shape: tuple[int, ...], write: Write) -> Reduced:
     """The derivative is shared by all that are as extreme as the result."""
 
     @jax.custom_jvp
-    def extreme(indices: jax.Array, input: jax.Array, updates: jax.Array) -> jax.Array:
-        return scatter_reduce(indices, input, updates, input.shape, write, kind)
+    def extreme(indices: jax.Array, *data: jax.Array) -> jax.Array:
+        return scatter_reduce(indices, data, shape, write, kind)
 
     @extreme.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-        indices, input, updates = primals
-        found, wide = extreme(*primals), wide_type(input.dtype)
-        read = reading(read_of(write))
-        wins = kind.encode(input) == kind.encode(found)
-        update_wins = kind.encode(updates) == read(indices, kind.encode(found))
-        winners, update_winners = wins.astype(jnp.int32), update_wins.astype(jnp.int32)
-        count = scatter_reduce(indices, winners, update_winners, input.shape, write, ADD).astype(wide)
-        share = 1 / jnp.maximum(count, 1)
-        shares = [jnp.where(wins, share, 0), jnp.where(update_wins, read(indices, share), 0)]
-        _, *dots = tangents
-        moved = [(share * dot.astype(wide)).astype(dot.dtype) for share, dot in zip(shares, dots, strict=True)]
-        return found, _added(write)(indices, *moved)
+        indices, *data = primals
+        found, wide = extreme(*primals), wide_type(data[-1].dtype)
+
+        def of_each(result: jax.Array) -> Sequence[jax.Array]:
+            """What all that are combined in an element have in common: of each element of the table and each update."""
+            return [*[result] * (len(data) - 1), reading(read_of(write))(indices, result)]
+
+        wins = [kind.encode(x) == best for x, best in zip(data, of_each(kind.encode(found)), strict=True)]
+        count = scatter_reduce(indices, [each.astype(jnp.int32) for each in wins], shape, write, ADD)
+        shares = of_each(1 / jnp.maximum(count, 1).astype(wide))
+        moved = [
+            (jnp.where(is_best, share, 0) * dot.astype(wide)).astype(dot.dtype)
+            for is_best, share, dot in zip(wins, shares, tangents[1:], strict=True)
+        ]
+        return found, _added(shape, write)(indices, *moved)
 
     return extreme
 
 
 _KINDS = {"add": ADD, "mul": MUL, "min": MIN, "max": MAX}
-_REDUCTIONS: dict[str, Callable[[Write], Reduced]] = {
+_REDUCTIONS: dict[str, Callable[[tuple[int, ...], Write], Reduced]] = {
     "add": _added,
     "mul": _multiplied,
     "min": partial(_extreme, MIN),

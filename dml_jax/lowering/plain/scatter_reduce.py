@@ -1,5 +1,6 @@
 """Scatters that add, multiply or take extremes of what they write; the gradient of a gather is such a sum."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import prod
@@ -137,21 +138,15 @@ class ScatterReduceCase:
 
 
 def scatter_reduce(
-    indices: jax.Array,
-    table: jax.Array | None,
-    updates: jax.Array,
-    shape: tuple[int, ...],
-    write: Write,
-    reduction: Reduction,
+    indices: jax.Array, data: Sequence[jax.Array], shape: tuple[int, ...], write: Write, reduction: Reduction
 ) -> jax.Array:
-    """Combines `updates` with what `table` holds where `indices` say.
+    """Combines updates with what a table holds where `indices` say.
 
     8- and 16-bit floats are combined as float32 and rounded once.
 
     Args:
       indices: in the rank that lax.scatter wants.
-      table: of `shape`; None for one that holds the identity of the reduction.
-      updates: its dtype.
+      data: the table, unless it holds the identity of the reduction; the updates, of its dtype.
       shape: of the table.
       write: how.
       reduction: what is done where two meet.
@@ -159,7 +154,6 @@ def scatter_reduce(
     batch = prod(shape[d] for d in write.slices.along)
     if prod(indices.shape[:-1]) == batch:
         write = replace(write, unique_indices=True)  # one index has none to meet, such as the label of a row of logits
-    data = (updates,) if table is None else (table, updates)
     if not (shards := write.shards):
         return _choose(shape, write, reduction, indices, *data)
 

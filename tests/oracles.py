@@ -4,6 +4,7 @@ The loops themselves are in the operators' test files, tests/operators/test_NAME
 """
 
 import itertools
+from math import prod
 
 
 def coordinates(shape):
@@ -34,22 +35,30 @@ def addressed(indices, sizes, mode):
     return tuple(clamp(i, n) for i, n in zip(coordinate, sizes, strict=True))
 
 
+def mean(*numbers):
+    """Of integers towards minus infinity."""
+    total = sum(numbers)
+    return total // len(numbers) if isinstance(total, int) else total / len(numbers)
+
+
 COMBINED = {
-    "add": lambda a, b: a + b,
-    "mul": lambda a, b: a * b,
+    "add": lambda *numbers: sum(numbers[1:], numbers[0]),
+    "mul": lambda *numbers: prod(numbers[1:], start=numbers[0]),
     "min": min,
     "max": max,
+    "mean": mean,
 }
 
 
-def reduced(input, candidates, reduction):
-    """What the updates that address each element make of the input, one after the other; the candidates for none."""
+def reduced(input, candidates, reduction, include_self=True):
+    """What the updates that address each element make of the input; the candidates for no reduction."""
     if reduction is None:
         return candidates
     output = input.copy()
     for at, updates in candidates.items():
-        for update in updates:
-            output[at] = COMBINED[reduction](output[at], update)
+        if updates:
+            numbers = [*([input[at]] if include_self else []), *updates]
+            output[at] = COMBINED[reduction](*(n.item() for n in numbers)) if len(numbers) > 1 else numbers[0]
     return output
 
 

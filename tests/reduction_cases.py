@@ -10,7 +10,8 @@ from catalogue_cases import ORACLES
 
 import dml_jax
 
-REDUCTIONS = ("add", "mul", "min", "max")
+REDUCTIONS = ("add", "mul", "min", "max")  # each a scatter of its own; a mean is a sum
+EVERY_REDUCTION = (*REDUCTIONS, "mean")
 FLOAT8 = [name for name in dir(jnp) if name.startswith("float8_") and name != "float8_e8m0fnu"]
 FLOATS = ["float32", "float16", "bfloat16", *FLOAT8]
 INTEGERS = ["int8", "int16", "int32", "uint8", "uint16", "uint32"]
@@ -18,7 +19,14 @@ WIDE = ["float64", "int64", "uint64", "complex128"]
 EVERY_TYPE = [*FLOATS, *INTEGERS, "bool", "complex64", *WIDE]
 # Of each way to add: narrow floats as float32, float8 through it, integers that wrap, words, and what needs x64.
 SAMPLE = ["float32", "bfloat16", "float8_e5m2", "int8", "uint32", "bool", "complex64", "float64"]
-every_reduction = pytest.mark.parametrize("reduction", REDUCTIONS)
+every_reduction = pytest.mark.parametrize("reduction", EVERY_REDUCTION)
+
+
+def reductions_of(dtype):
+    """Those that its numbers have."""
+    without = {"c": ("min", "max"), "b": ("mean",)}.get(np.dtype(dtype).kind, ())
+    return [name for name in EVERY_REDUCTION if name not in without]
+
 
 # The oracle, without JAX: those of the operators list the updates that address an element; Python combines them.
 
@@ -30,6 +38,8 @@ def exact(array):
 
 def combine(numbers, reduction):
     """A NaN wins, and -0.0 is less than 0.0; of bools "add" is or and "mul" is and."""
+    if reduction == "mean":
+        return sum(numbers[1:], numbers[0]) / len(numbers)
     if reduction in ("add", "mul") and not isinstance(numbers[0], bool):
         return sum(numbers[1:], numbers[0]) if reduction == "add" else math.prod(numbers[1:], start=numbers[0])
     nans = [number for number in numbers if number != number]
@@ -37,11 +47,17 @@ def combine(numbers, reduction):
     return nans[0] if nans else choose(numbers, key=lambda number: (number, math.copysign(1, number)))
 
 
-def oracle(name, x, indices, updates, reduction, **how):
+def oracle(name, x, indices, updates, reduction, include_self=True, **how):
     """Exact, not yet of the type of `x`."""
     output, found = exact(x), ORACLES[name](x, indices, exact(updates), **how)
     for at, numbers in found.items():
-        output[at] = combine([output[at], *numbers], reduction)
+        if numbers:
+            numbers = [output[at], *numbers] if include_self else numbers
+            if reduction == "mean" and x.dtype.kind in "iu":  # of a sum that wraps in 32 bits at least
+                total = as_type(np.array(sum(numbers), object), np.int32 if x.itemsize < 4 else x.dtype)
+                output[at] = int(total) // len(numbers)
+            else:
+                output[at] = combine(numbers, reduction)
     return output
 
 

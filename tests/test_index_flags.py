@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from checks import assert_same_bits, together
 from jax.experimental import checkify
-from reduction_cases import FLAGGED, READS, REDUCTIONS, WRITES, X, every_reduction
+from reduction_cases import EVERY_REDUCTION, FLAGGED, READS, WRITES, X, every_reduction
 
 import dml_jax
 
@@ -71,10 +71,11 @@ def test_flags_are_bools(name):
 
 
 def promised(function, *arrays):
-    """What the only scatter of a program is promised: that indices are sorted, and unique."""
+    """What the scatters of a program, all alike, are promised: that indices are sorted, and unique."""
     text = jax.jit(function).lower(*arrays).as_text()
-    (line,) = (line for line in text.splitlines() if '"stablehlo.scatter"' in line)
-    return "indices_are_sorted = true" in line, "unique_indices = true" in line
+    lines = [line for line in text.splitlines() if '"stablehlo.scatter"' in line]
+    (promises,) = {("indices_are_sorted = true" in line, "unique_indices = true" in line) for line in lines}
+    return promises
 
 
 @pytest.mark.parametrize("promises", [*itertools.product([False, True], repeat=2)])
@@ -83,7 +84,7 @@ def test_promises_reach_xla(promises):
     for name, function in READS.items():
         read = partial(function, i=np.int32([0, 1]), mode="fill", **how)
         assert promised(lambda u, read=read: jax.vjp(read, X)[1](u)[0], X[:2]) == promises, name
-    for function, reduction in itertools.product(WRITES.values(), (None, *REDUCTIONS)):
+    for function, reduction in itertools.product(WRITES.values(), (None, *EVERY_REDUCTION)):
         assert promised(partial(function, i=np.int32([0, 1]), reduction=reduction, **how), X) == promises
     # Along another axis than the last, as XLA is told about all indices in row-major order.
     lines, x, unsorted = np.int32([[0, 2], [1, 3]]), np.ones((4, 2), np.float32), (False, promises[1])

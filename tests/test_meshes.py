@@ -149,7 +149,7 @@ def collectives(function, sharded, expected):
     """Those of the compiled program, whose result is compared."""
     compiled = jax.jit(lambda *x: function(*x)).lower(*sharded).compile()
     result = compiled(*sharded)
-    assert_same_bits(result, expected)
+    jax.tree.map(assert_same_bits, result, expected)
     return COLLECTIVE.findall(compiled.as_text()), result
 
 
@@ -424,6 +424,27 @@ def test_derivatives_on_a_mesh(kind, exhaustive):
                 assert_same_bits(a, b)
         for a, b in zip(actual, expected, strict=True):
             assert_same_bits(a, b)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("reduction", ["mean", "max"])
+def test_reductions_of_updates_alone_on_a_mesh(kind, reduction):
+    """Updates are counted where they are: beside the axis, and behind indexed dimensions, nothing is sent."""
+    rows = (
+        ("scatter_elements", "`input`, `indices` and `updates` beside `axis`"),
+        *(row for row in ROWS if row[0] == "scatter_nd" and "behind" in row[1]),
+    )
+    for (function, operands), dims in (case for row in rows for case in ROWS[row]):
+        arrays, sharded = on_mesh(mesh_of(kind), operands, dims, np.int8)
+
+        def both_ways(x, at, updates, function=function):
+            reduced = partial(function, indices=at, reduction=reduction, include_self=False)
+            x, updates = x.astype(np.float32), updates.astype(np.float32)
+            output, pull_back = jax.vjp(lambda x, updates: reduced(x, updates=updates), x, updates)
+            return output, *pull_back(output)
+
+        found, _ = collectives(both_ways, sharded, jax.jit(both_ways)(*arrays))
+        assert not found
 
 
 @pytest.mark.thinned(14)

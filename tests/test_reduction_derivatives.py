@@ -1,5 +1,6 @@
 """Derivatives of scatters that reduce, and gradients of gathers that are added to what is there."""
 
+import itertools
 import math
 import re
 from functools import partial
@@ -11,23 +12,27 @@ import pytest
 from catalogue_cases import ORACLES
 from checks import assert_same_bits, sampled, spread, together
 from jax.test_util import check_grads
-from reduction_cases import COMPLEX, HALF, REDUCTIONS, combine, exact, scatters, small
+from reduction_cases import COMPLEX, EVERY_REDUCTION, HALF, combine, exact, scatters, small
 
 import dml_jax
 
 pytestmark = pytest.mark.device
 
 
-def slopes_oracle(name, x, indices, updates, cotangent, reduction, **how):
+def slopes_oracle(name, x, indices, updates, cotangent, reduction, include_self=True, **how):
     """The cotangents of `x` and `updates`, and how many of the numbers combined in each element are 0."""
     of_x, of_updates, zeros = np.zeros_like(exact(x)), np.zeros_like(exact(updates)), set()
     number = np.arange(updates.size).reshape(updates.shape)
     for at, found in ORACLES[name](x, indices, number, **how).items():
-        numbers = [exact(x)[at], *(exact(updates).flat[i] for i in found)]
-        ties = [each == combine(numbers, reduction) for each in numbers]
+        kept = [exact(x)[at]] if include_self or not found else []
+        numbers = [*kept, *(exact(updates).flat[i] for i in found)]
+        ties, count = [each == combine(numbers, reduction) for each in numbers], np.full(len(numbers), len(numbers))
         others = [math.prod([*numbers[:i], *numbers[i + 1 :]]) for i in range(len(numbers))]
-        slopes = {"add": [1] * len(numbers), "mul": others}.get(reduction, np.divide(ties, max(1, sum(ties))))
-        of_x[at], *of_updates.flat[found] = exact(cotangent)[at] * np.array(slopes)
+        slopes = {"add": count / count, "mul": others, "mean": 1 / count}.get(
+            reduction, np.divide(ties, sum(ties) or 1)
+        )
+        flows = exact(cotangent)[at] * np.array(slopes)
+        of_x[at], of_updates.flat[found] = flows[0] if kept else 0, flows[len(kept) :]
         zeros.add(numbers.count(0))
     return of_x, of_updates, zeros
 
@@ -36,7 +41,7 @@ def pulled_back(function, x, indices, updates, cotangent):
     return jax.vjp(lambda x, updates: function(x, indices, updates), x, updates)[1](cotangent)
 
 
-DERIVED = [*[("float32", r) for r in REDUCTIONS], *HALF, *COMPLEX]
+DERIVED = [*[("float32", r) for r in EVERY_REDUCTION], *HALF, *COMPLEX]
 
 
 # A part has every mode and three of the four shapes.
@@ -46,8 +51,9 @@ def test_derivatives_against_formulae(case, which):
     (dtype, reduction), rng, calls, expected = case, np.random.default_rng(1), [], []
     dtype = jnp.dtype(dtype)
     some = list(scatters(rng))[which]
-    for name, how, shape, at, written in some:
+    for number, (name, how, shape, at, written) in enumerate(some):
         x, updates, cotangent = (small(rng, dtype, of) for of in (shape, written, shape))
+        how = {**how, "include_self": number % 2 == 0}
         function = partial(getattr(dml_jax, name), reduction=reduction, **how)
         calls.append((partial(pulled_back, function), x, at, updates, cotangent))
         expected.append(slopes_oracle(name, x, at, updates, cotangent, reduction, **how))
@@ -60,19 +66,23 @@ def test_derivatives_against_formulae(case, which):
 
 
 @pytest.mark.thinned(2)
-@pytest.mark.parametrize("reduction", sampled(REDUCTIONS, ["mul", "max"]))  # "add" is linear, and "min" is as "max"
-def test_derivatives_under_vmap_and_forwards(reduction):
+@pytest.mark.parametrize(
+    "reduction", sampled(EVERY_REDUCTION, ["mul", "max"])
+)  # "add" is linear, and "min" is as "max"
+@pytest.mark.parametrize("include_self", [True, False])
+def test_derivatives_under_vmap_and_forwards(reduction, include_self):
     rng = np.random.default_rng(3)
     x, updates, w = (small(rng, np.float32, (3, *of)) for of in ((4, 2), (6, 2), (4, 2)))
     at = rng.integers(-5, 6, (3, 6, 1), dtype=np.int32)
-    function = partial(dml_jax.scatter_nd, reduction=reduction)
+    how = {"reduction": reduction, "include_self": include_self}
+    function = partial(dml_jax.scatter_nd, **how)
 
     def loss(x, at, updates, w):
         return (function(x, at, updates) * w).sum()
 
     found = jax.jit(jax.vmap(jax.grad(loss, (0, 2))))(x, at, updates, w)
     for n in range(3):
-        of_x, of_updates, _ = slopes_oracle("scatter_nd", x[n], at[n], updates[n], w[n], reduction)
+        of_x, of_updates, _ = slopes_oracle("scatter_nd", x[n], at[n], updates[n], w[n], **how)
         np.testing.assert_allclose(found[0][n], of_x, rtol=1e-6)
         np.testing.assert_allclose(found[1][n], of_updates, rtol=1e-6)
     jacobians = [jac(lambda x, u: function(x, at[0], u), (0, 1)) for jac in (jax.jacfwd, jax.jacrev)]
@@ -91,6 +101,22 @@ def test_second_derivatives(exhaustive):
             order=2,
             modes=("fwd", "rev") if exhaustive else "rev",
         )
+
+
+def test_gradients_are_those_of_torch():
+    """Numbers without ties, which torch shares with an input that takes no part."""
+    torch, rng = pytest.importorskip("torch"), np.random.default_rng(9)
+    x, updates, w = (rng.normal(size=of).astype(np.float32) for of in ((4, 3), (7, 3), (4, 3)))
+    at = rng.integers(0, 3, updates.shape)
+    names = {"add": "sum", "mul": "prod", "min": "amin", "max": "amax", "mean": "mean"}
+    for (reduction, there), include_self in itertools.product(names.items(), (True, False)):
+        how = {"axis": 0, "reduction": reduction, "include_self": include_self}
+        found = pulled_back(partial(dml_jax.scatter_elements, **how), x, at.astype(np.int32), updates, w)
+        leaves = [torch.from_numpy(each).requires_grad_() for each in (x, updates)]
+        output = torch.scatter_reduce(leaves[0], 0, torch.from_numpy(at), leaves[1], there, include_self=include_self)
+        output.backward(torch.from_numpy(w))
+        for one, leaf in zip(found, leaves, strict=True):
+            np.testing.assert_allclose(one, leaf.grad.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_transpose_of_add():

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 from checks import assert_same_bits, sampled, together
 from reduction_cases import (
+    EVERY_REDUCTION,
     EVERY_TYPE,
     FLOATS,
-    REDUCTIONS,
     SAMPLE,
     WIDE,
     as_type,
     exact,
     oracle,
+    reductions_of,
     scatters,
     small,
     unsigned,
@@ -32,13 +33,19 @@ pytestmark = pytest.mark.device
 
 @pytest.mark.parametrize("dtype", sampled(EVERY_TYPE, SAMPLE))
 def test_every_type_against_exact_numbers(dtype, exhaustive):
-    """Whole numbers give the same bits; others are rounded once by narrow floats, and at every step by wide ones."""
+    """Whole numbers give the same bits; others are rounded once by narrow floats, and at every step by wide ones.
+
+    A mean of either is a quotient, which XLA may compute as a product with 1 / n.
+    """
     dtype, rng = np.dtype(getattr(ml_dtypes, dtype, dtype)), np.random.default_rng(1)
-    reductions = REDUCTIONS[: 2 if dtype.kind == "c" else 4]
+    reductions = reductions_of(dtype)
     some = list(scatters(rng))[:: 1 if dtype in ("float32", "int8") else 2]  # every shape and mode
     cases = [(*case, reduction) for case, reduction in itertools.product(some, reductions)]
     if not exhaustive:  # every shape, mode and reduction, but not all of their combinations
         cases = [case for n, case in enumerate(cases) if (n + n // len(reductions)) % len(reductions) == 1]
+    cases = [
+        (name, {**how, "include_self": n % 3 != 1}, *rest) for n, (name, how, *rest) in enumerate(cases)
+    ]  # of every reduction with and without
     functions = [partial(getattr(dml_jax, name), reduction=r, **how) for name, how, *_, r in cases]
     program = jax.jit(lambda arrays: [f(*a) for f, a in zip(functions, arrays, strict=True)])
     for values in (
@@ -49,13 +56,16 @@ def test_every_type_against_exact_numbers(dtype, exhaustive):
             results = jax.device_get(program(arrays))
         for (name, how, *_, reduction), (x, at, updates), actual in zip(cases, arrays, results, strict=True):
             found = oracle(name, x, at, updates, reduction, **how)
-            if values is small or reduction in ("min", "max"):
+            is_quotient = reduction == "mean" and dtype.kind not in "iu"
+            if (values is small or reduction in ("min", "max")) and not is_quotient:
                 assert_same_bits(unsigned(actual), unsigned(as_type(found, dtype)))
                 continue
             most = oracle(name, abs(x), at, abs(updates), reduction, **how)
             info = ml_dtypes.finfo(dtype)
-            unit = np.ldexp(1.0, np.maximum(np.frexp(found)[1] - 1, info.minexp) - info.nmant)  # in the last place
-            bound = 16 * info.eps * most if dtype.itemsize > 2 else 0.51 * unit
+            if dtype.itemsize > 2:
+                bound = 16 * info.eps * most
+            else:  # half a unit in the last place
+                bound = np.ldexp(0.51, np.maximum(np.frexp(found)[1] - 1, info.minexp) - info.nmant)
             assert (abs(exact(actual) - found) <= bound.astype(float)).all()
 
 
@@ -101,11 +111,12 @@ def test_extremes_of_special_numbers(case):
     special = as_type(np.array([np.nan, -np.inf, -1.0, -0.0, 0.0, 1.0, np.inf]), jnp.dtype(dtype))
     x, *two = np.array(list(itertools.product(special, repeat=3)), special.dtype).T
     at, updates = np.tile(np.arange(x.size, dtype=np.int32), 2), np.concatenate(two)
-    wanted = {r: as_type(oracle("scatter_elements", x, at, updates, r, axis=0), x.dtype) for r in ("min", "max")}
-    calls = [partial(dml_jax.scatter_elements, axis=0, reduction=r) for r in wanted]
+    ways = [{"reduction": r, "include_self": own, "axis": 0} for r in ("min", "max") for own in (True, False)]
+    wanted = [as_type(oracle("scatter_elements", x, at, updates, **how), x.dtype) for how in ways]
+    calls = [partial(dml_jax.scatter_elements, **how) for how in ways]
     with dml_jax.use_form(form):
         results = together([(call, x, at, updates) for call in calls])
-    for expected, actual in zip(wanted.values(), results, strict=True):
+    for expected, actual in zip(wanted, results, strict=True):
         nans, zero = np.isnan(expected), np.zeros_like(x)
         np.testing.assert_array_equal(np.isnan(actual), nans)
         assert_same_bits(np.where(nans, zero, actual), np.where(nans, zero, expected))
@@ -128,16 +139,48 @@ def test_the_gradient_of_a_view_is_added_in_float32(case):
         assert_same_bits(jax.jit(jax.vjp(view, jnp.zeros(64, dtype))[1])(jnp.ones(sizes, dtype))[0], expected)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32"])
+def test_a_mean_of_integers_rounds_towards_minus_infinity(dtype):
+    """Sums are of 32 bits at least: 100 numbers of 8 bits do not wrap, the two greatest of 32 bits do."""
+    most, least = np.iinfo(dtype).max, np.iinfo(dtype).min
+    many = np.full(100, most, dtype)
+    rows = [many, np.full(100, least, dtype), np.arange(100, dtype=dtype), np.arange(-99, 1).astype(dtype)]
+    x = np.array([1, 1, 0, 0], dtype)
+    at = np.repeat(np.arange(4, dtype=np.int32), 100)
+    found = dml_jax.scatter_elements(x, at, np.concatenate(rows), 0, reduction="mean")
+    bits = 8 * max(4, x.itemsize)
+    sums = [sum(map(int, [own, *row])) for own, row in zip(x, rows, strict=True)]
+    wrapped = [(total + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1) for total in sums]
+    assert (wrapped == sums) == (x.itemsize < 4)
+    assert_same_bits(found, np.array([total // 101 for total in wrapped], dtype))
+
+
+def test_what_no_update_addresses_keeps_its_bits():
+    """Also where updates are left out, and beside one that is not; a number that is reduced does not."""
+    x = np.uint32([0x7FC01234, 0x80000000, 0x00000001, 0x3F800000]).view(np.float32)
+    for dtype in (np.float32, jnp.bfloat16):
+        table = x.view(dtype)
+        at, updates = np.int32([len(table) - 1, 99]), np.array([2, 3], dtype)
+        for name, reduction in itertools.product(("scatter_elements", "scatter_nd"), EVERY_REDUCTION):
+            how = {"axis": 0} if name == "scatter_elements" else {}
+            indices = at if how else at[:, None]
+            found = getattr(dml_jax, name)(table, indices, updates, **how, reduction=reduction, include_self=False)
+            assert_same_bits(found, np.array([*table[:-1], 2], dtype))
+
+
 def test_what_has_no_such_reduction_is_refused():
     e8, keys, of_complex = jnp.ones(3, jnp.float8_e8m0fnu), random_keys(3), jnp.ones(3, "c8")
-    refused = [(x, r) for x in (e8, keys) for r in REDUCTIONS] + [(of_complex, r) for r in ("min", "max")]
+    refused = [(x, r) for x in (e8, keys) for r in EVERY_REDUCTION] + [(of_complex, r) for r in ("min", "max")]
+    refused.append((jnp.ones(3, bool), "mean"))
     functions = (partial(dml_jax.scatter_elements, axis=0), np.int32([0])), (dml_jax.scatter_nd, np.int32([[0]]))
     for function, at in functions:
         for x, reduction in refused:
             with pytest.raises(dml_jax.DataTypeError, match=re.escape(f"it is {x.dtype}, ")):
                 function(x, at, updates=x[:1], reduction=reduction)
-        with pytest.raises(dml_jax.ConstraintError, match="one of None, 'add', 'mul', 'min', 'max', but it is 'mean'"):
-            function(of_complex, at, updates=of_complex[:1], reduction="mean")
+        with pytest.raises(
+            dml_jax.ConstraintError, match="one of None, 'add', 'mul', 'min', 'max', 'mean', but it is 'sum'"
+        ):
+            function(of_complex, at, updates=of_complex[:1], reduction="sum")
 
 
 def test_no_tracer_outlives_its_trace():

@@ -29,7 +29,7 @@ MISUSES: Mapping[str, Callable[[], object]] = {
     "mode of writes": lambda: dml_jax.gather_nd(DATA, INDICES, mode="drop"),  # pyright: ignore[reportArgumentType]
     "mode of reads": lambda: dml_jax.scatter_elements(DATA, INDICES, DATA, 0, mode="fill"),  # pyright: ignore[reportArgumentType]
     "text to fill": lambda: dml_jax.gather(DATA, INDICES, 0, mode="fill", fill_value="0"),  # pyright: ignore[reportArgumentType]
-    "no such reduction": lambda: dml_jax.scatter_elements(DATA, INDICES, DATA, 0, reduction="mean"),  # pyright: ignore[reportArgumentType]
+    "no such reduction": lambda: dml_jax.scatter_elements(DATA, INDICES, DATA, 0, reduction="sum"),  # pyright: ignore[reportArgumentType]
     "missing updates": lambda: dml_jax.scatter_nd(DATA, INDICES),  # pyright: ignore[reportCallIssue]
     "fill in a write": lambda: dml_jax.scatter_nd(DATA, INDICES, DATA, fill_value=0),  # pyright: ignore[reportCallIssue]
     "number for an order": lambda: dml_jax.depth_to_space(PICTURE, 2, order=3),  # pyright: ignore[reportArgumentType]

@@ -32,7 +32,7 @@ from dml_jax import ScatterElementsDesc, scatter_elements
 pytestmark = pytest.mark.device
 
 
-def oracle(input, indices, updates, axis, mode="drop", reduction=None):
+def oracle(input, indices, updates, axis, mode="drop", reduction=None, include_self=True):
     """Every element's candidates, {coordinate: updates that address it}; with a reduction the output."""
     axis %= input.ndim
     candidates = {c: [] for c in coordinates(input.shape)}
@@ -40,7 +40,7 @@ def oracle(input, indices, updates, axis, mode="drop", reduction=None):
         where = addressed([indices[c]], [input.shape[axis]], mode)
         if where is not None:
             candidates[(*c[:axis], *where, *c[axis + 1 :])].append(updates[c])
-    return reduced(input, candidates, reduction)
+    return reduced(input, candidates, reduction, include_self)
 
 
 X = numbered((4, 6))
@@ -52,7 +52,7 @@ BREAKS = {
     "minimum_rank(input, 1)": {"input": np.float32(1), "indices": np.int32(0), "updates": np.float32(1)},
     "same_rank(indices, input)": {"indices": ROW[0], "updates": X[0]},
     "axis_of(input)": {"axis": 2},
-    "one_of(reduction)": {"reduction": "mean"},
+    "one_of(reduction)": {"reduction": "sum"},
     "reducible(input)": {"reduction": "max", "input": X.astype(np.complex64), "updates": -X[:1].astype(np.complex64)},
     "one_of(mode)": {"mode": "fill"},
     "same_sizes(indices, input, except_along=axis)": {"indices": ROW[:, :3], "updates": X[:1, :3]},
@@ -60,7 +60,10 @@ BREAKS = {
     "indexed_axes_not_empty": {"input": np.zeros((0, 6), np.float32)},
 }
 # Clamped writes go to different elements, so that none is a duplicate.
-VARIANTS = {"clip": {"mode": "clip"}}
+VARIANTS = {
+    "clip": {"mode": "clip"},
+    "mean": {"indices": ROW // 9, "reduction": "mean", "is_weighted": True},
+}
 
 
 # The struct.

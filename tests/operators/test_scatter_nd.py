@@ -31,7 +31,7 @@ from dml_jax import ScatterNDDesc, scatter_nd
 pytestmark = pytest.mark.device
 
 
-def oracle(input, indices, updates, mode="drop", reduction=None):
+def oracle(input, indices, updates, mode="drop", reduction=None, include_self=True):
     """Every element's candidates, {coordinate: updates that address it}; with a reduction the output."""
     t = indices.shape[-1]
     candidates = {c: [] for c in coordinates(input.shape)}
@@ -40,7 +40,7 @@ def oracle(input, indices, updates, mode="drop", reduction=None):
         where = addressed(indices[q], input.shape[:t], mode)
         if where is not None:
             candidates[(*where, *r)].append(updates[c])
-    return reduced(input, candidates, reduction)
+    return reduced(input, candidates, reduction, include_self)
 
 
 X = numbered((4, 6))
@@ -52,7 +52,7 @@ BREAKS = {
     "minimum_rank(input, 1)": {"input": np.float32(1)},
     "minimum_rank(indices, 1)": {"indices": np.int32(1)},
     "tuples_fit": {"indices": np.zeros((3, 0), np.int32)},
-    "one_of(reduction)": {"reduction": "mean"},
+    "one_of(reduction)": {"reduction": "sum"},
     "reducible(input)": {"reduction": "max", "input": X.astype(np.complex64), "updates": np.complex64([1, 2, 3])},
     "one_of(mode)": {"mode": "fill"},
     "sizes_follow(updates)": {"updates": np.float32([1, 2])},
@@ -62,6 +62,7 @@ BREAKS = {
 VARIANTS = {
     "clip": {"mode": "clip"},
     "add": {"indices": PAIRS // 2, "reduction": "add", "mode": "clip"},
+    "mean": {"indices": PAIRS * [[1, 0]] % 2 * 3, "reduction": "mean", "include_self": False, "is_weighted": True},
 }
 
 

@@ -48,7 +48,7 @@ def reduce_slices(
     data = (input, updates) if includes_input else (updates,)
     if reduction == "mean":
         counts = _count_updates(indices, input.shape, updates, write)
-        found = _mean(indices, data, input.shape, write, counts + includes_input)
+        found = _mean(indices, data, input.shape, write, counts + int(includes_input))
     elif includes_input:
         return _combined(indices, data, input.shape, write, reduction)
     else:
@@ -80,7 +80,7 @@ def _mean(
 ) -> jax.Array:
     """Sums in 32 bits at least, divided and rounded once: floats to the nearest, integers towards minus infinity."""
     dtype, is_integer = data[-1].dtype, jnp.issubdtype(data[-1].dtype, jnp.integer)
-    wide = jnp.promote_types(dtype, jnp.int32) if is_integer and dtype.itemsize < 4 else wide_type(dtype)
+    wide = jnp.int32 if is_integer and dtype.itemsize < 4 else wide_type(dtype)
     total = _combined(indices, [widen_apart(x, wide) for x in data], shape, write, "add")
     divisors = jnp.maximum(counts, 1).astype(wide)
     return narrow_apart(total // divisors if is_integer else total / divisors, dtype)
@@ -147,7 +147,9 @@ def _products_of_others(
         return lax.associative_scan(_joined_runs, (starts[:, None], shifted))[1]
 
     others = before(factors, starts) * before(factors[::-1], ends[::-1])[::-1]
-    held = [rows.fold(x).astype(wide).at[numbers].get(mode="fill", fill_value=0) for x in table] or [is_kept]
+    held = [rows.fold(x).astype(wide).at[numbers].get(mode="fill", fill_value=0) for x in table] or [
+        is_kept.astype(wide)
+    ]
     unsorted = jnp.zeros_like(others).at[order].set(others * held[0], unique_indices=True)
     of_updates = narrow_apart(_unfold_updates(unsorted, updates, rows), updates.dtype)
     return [*(multiplied(indices, updates) for _ in table), of_updates]

@@ -1,18 +1,20 @@
 """The reductions of a scatter: how an update is combined with the element that is there."""
 
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import jax.numpy as jnp
 
 from ..errors import DataTypeError
 from ..lowering.values.bits import is_key
 from .arguments import as_name
+from .kinds import attribute
 from .rules import Operands, Rule, one_of
 
-__all__ = ["REDUCIBLE", "REDUCTION", "ReductionName", "as_reduction"]
+__all__ = ["REDUCIBLE", "REDUCTION", "ReductionName"]
 
-ReductionName = Literal["add", "mul", "min", "max", "mean"]
-REDUCTION = one_of("reduction", (None, *get_args(ReductionName)))
+Name = Literal["add", "mul", "min", "max", "mean"]
+ReductionName = Annotated[Name, attribute(as_name, *get_args(Name), shown="str")]
+REDUCTION = one_of("reduction", (None, *get_args(Name)))
 
 
 def _irreducible(x: Operands) -> str | None:
@@ -35,12 +37,3 @@ REDUCIBLE = Rule(
     _irreducible,
     DataTypeError,
 )
-
-
-def as_reduction(operator: str, value: Any) -> str | None:
-    """Returns a static name, or None.
-
-    Raises:
-      DataTypeError: anything else.
-    """
-    return None if value is None else as_name(operator, "reduction", value)

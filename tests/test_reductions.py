@@ -156,16 +156,18 @@ def test_a_mean_of_integers_rounds_towards_minus_infinity(dtype):
 
 
 def test_what_no_update_addresses_keeps_its_bits():
-    """Also where updates are left out, and beside one that is not; a number that is reduced does not."""
+    """Also where updates are left out; the one that is addressed does not."""
     x = np.uint32([0x7FC01234, 0x80000000, 0x00000001, 0x3F800000]).view(np.float32)
-    for dtype in (np.float32, jnp.bfloat16):
+    calls, expected = [], []
+    for dtype, reduction, is_unique in itertools.product((np.float32, jnp.bfloat16), EVERY_REDUCTION, (False, True)):
         table = x.view(dtype)
         at, updates = np.int32([len(table) - 1, 99]), np.array([2, 3], dtype)
-        for name, reduction in itertools.product(("scatter_elements", "scatter_nd"), EVERY_REDUCTION):
-            how = {"axis": 0} if name == "scatter_elements" else {}
-            indices = at if how else at[:, None]
-            found = getattr(dml_jax, name)(table, indices, updates, **how, reduction=reduction, include_self=False)
-            assert_same_bits(found, np.array([*table[:-1], 2], dtype))
+        how = {"reduction": reduction, "include_self": False, "unique_indices": is_unique}
+        calls.append((partial(dml_jax.scatter_elements, axis=0, **how), table, at, updates))
+        calls.append((partial(dml_jax.scatter_nd, **how), table, at[:, None], updates))
+        expected += 2 * [np.array([*table[:-1], 2], dtype)]
+    for found, wanted in zip(together(calls), expected, strict=True):
+        assert_same_bits(found, wanted)
 
 
 def test_what_has_no_such_reduction_is_refused():

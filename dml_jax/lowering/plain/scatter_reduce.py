@@ -178,10 +178,10 @@ def _choose(
 
 
 def _reduce(rows: Rows, reduction: Reduction, indices: jax.Array, *data: jax.Array) -> jax.Array:
-    """Stores where nothing meets and nothing was, else combines encoded numbers."""
+    """Stores where nothing meets and nothing was, else combines encoded numbers, as the identity of extremes is."""
     *table, updates = data
     write, dtype = rows.write, updates.dtype
-    if write.unique_indices and not table:
+    if write.unique_indices and not table and reduction.rounds:
         return _store(write, indices, fill_with(reduction.identity(dtype), rows.shape), updates)
     encoded = reduction.encode(updates)
     into = reduction.encode(table[0]) if table else fill(reduction.identity(encoded.dtype), rows.shape)

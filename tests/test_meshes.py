@@ -375,7 +375,10 @@ def test_what_does_not_follow_on_an_explicit_mesh_is_refused_with_the_reason():
 
     with jax.set_mesh(mesh):
         for operands, fact in (
-            ((put(x, None, "a"), i), "dimension 1 of input is sharded over 'a', and the output has no such dimension"),
+            (
+                (put(x, None, "a"), i),
+                "dimension 1 of input is sharded over 'a', along which the devices must communicate",
+            ),
             ((put(x, "a"), put(i, "b")), "dimension 0 of indices is sharded over 'b', and the same dimension of ano"),
             ((put(x, "a"), put(i, None, "a")), "'a' would shard two dimensions of the output"),
         ):

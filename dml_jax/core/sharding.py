@@ -11,6 +11,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes, get_abstract_mesh, reshard
 
 from ..errors import ConstraintError, DataTypeError, message
+from ..lowering.forced import forcing
 from ..lowering.partition import Shards, knowing
 
 __all__ = ["Dims", "OutSharding", "as_out_sharding", "has_mesh", "on_mesh"]
@@ -67,8 +68,8 @@ def on_mesh(
       arrays: the operands by port; None for one that is left out.
 
     Raises:
-      ConstraintError: no sharding of the output follows from those of the operands on an Explicit mesh, or
-        `out_sharding` does not fit.
+      ConstraintError: no sharding of the output follows from those of the operands on an Explicit mesh, neither by the
+        names nor by the rules of JAX, or `out_sharding` does not fit.
     """
     present = _present(arrays)
     mesh = _explicit_mesh(present, out_sharding)
@@ -78,14 +79,19 @@ def on_mesh(
         out_sharding = _fitting(operator, out_sharding, mesh, sizes, present)
     if mesh is None:
         return lax.with_sharding_constraint(function(*arrays.values()), _of_each(results, dims, out_sharding))
-    if out_sharding is None:
-        axes_of = _followed(operator, dims, mesh, sizes, present)
-        out_sharding = NamedSharding(mesh, _spec(dims.output, axes_of))
-        for operand, names in dims.operands.items():  # one that every device has is cut, which costs nothing
-            arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
-        if dims.local and axes_of.keys() <= set(dims.local) and set(mesh.axis_types) == {AxisType.Explicit}:
-            function = _knowing(_shards(dims, axes_of), function)
-    shardings = _of_each(results, dims, out_sharding)
+    if out_sharding is not None:
+        shardings = _of_each(results, dims, out_sharding)
+    else:
+        axes_of, fact = _followed(dims, mesh, sizes, present)
+        if fact is None:
+            shardings = _of_each(results, dims, NamedSharding(mesh, _spec(dims.output, axes_of)))
+            for operand, names in dims.operands.items():  # one that every device has is cut, which costs nothing
+                arrays[operand] = reshard(present[operand], NamedSharding(mesh, _spec(names, axes_of)))
+            if dims.local and axes_of.keys() <= set(dims.local) and set(mesh.axis_types) == {AxisType.Explicit}:
+                function = _knowing(_shards(dims, axes_of), function)
+        elif (shardings := _inferred(function, tuple(arrays.values()))) is None:
+            rule = "the sharding of the output must follow from the operands', or out_sharding must say it"
+            raise ConstraintError(message(operator, f"on an Explicit mesh {rule}", fact, present))
     partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
     return partitioned(*arrays.values())
 
@@ -122,14 +128,9 @@ def _explicit_mesh(arrays: Arrays, out_sharding: OutSharding) -> Any:
 
 
 def _followed(
-    operator: str, dims: Dims, mesh: Any, sizes: Sequence[Sequence[Any]], arrays: Arrays
-) -> Mapping[str, Any]:
-    """Returns the mesh axes that shard each dimension, by the name of the dimension, on an Explicit mesh.
-
-    Raises:
-      ConstraintError: there is none that needs no communication.
-    """
-    rule = "on an Explicit mesh the sharding of the output must follow from the operands', or out_sharding must say it"
+    dims: Dims, mesh: Any, sizes: Sequence[Sequence[Any]], arrays: Arrays
+) -> tuple[Mapping[str, Any], str | None]:
+    """Returns the mesh axes that shard each dimension, by the name of the dimension, and why they do not do for all."""
     axes_of: dict[str, Any] = {}
     for operand, names in dims.operands.items():
         for d, (name, axes) in enumerate(zip(names, jax.typeof(arrays[operand]).sharding.spec, strict=True)):
@@ -137,13 +138,32 @@ def _followed(
                 continue
             what = f"dimension {d} of {operand} is sharded over {axes!r}"
             if name not in dims.output:
-                raise ConstraintError(message(operator, rule, f"{what}, and the output has no such dimension", arrays))
+                return {}, f"{what}, along which the devices must communicate"
             if axes_of.setdefault(name, axes) != axes:
-                fact = f"{what}, and the same dimension of another operand over {axes_of[name]!r}"
-                raise ConstraintError(message(operator, rule, fact, arrays))
-    if fact := _no_fit(mesh, _spec(dims.output, axes_of), sizes):
-        raise ConstraintError(message(operator, rule, fact, arrays))
-    return axes_of
+                return {}, f"{what}, and the same dimension of another operand over {axes_of[name]!r}"
+    return axes_of, _no_fit(mesh, _spec(dims.output, axes_of), sizes)
+
+
+def _inferred(function: Callable[..., Any], arrays: Sequence[jax.Array | None]) -> Any:
+    """Returns the shardings of the outputs that JAX infers, as for any function of jax.numpy; None where it refuses.
+
+    It looks at the plain form, of numbers of common types: other ones would be moved as integers of other sizes.
+    """
+
+    def plain(*arrays: jax.Array | None) -> Any:
+        return function(*jax.tree.map(_of_common_type, arrays))
+
+    try:
+        with forcing("plain"):
+            outputs = jax.eval_shape(plain, *arrays)
+    except Exception:  # JAX has no public type of error for this; whatever else is wrong was raised before
+        return None
+    return jax.tree.map(lambda output: output.sharding, outputs)
+
+
+def _of_common_type(array: jax.Array) -> jax.Array:
+    common = {jnp.floating: jnp.float32, jnp.integer: jnp.int32}
+    return next((array.astype(t) for kind, t in common.items() if jnp.issubdtype(array.dtype, kind)), array)
 
 
 def _shards(dims: Dims, axes_of: Mapping[str, Any]) -> Shards:

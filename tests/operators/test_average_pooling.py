@@ -260,7 +260,7 @@ def test_what_is_before_the_windows_keeps_its_sharding():
 
 def test_a_sharded_spatial_dimension_needs_an_out_sharding():
     x = on_explicit_mesh(X, None, None, "d")
-    with pytest.raises(ConstraintError, match="dimension 2 of input is sharded over 'd', and the output has no such"):
+    with pytest.raises(ConstraintError, match="dimension 2 of input is sharded over 'd', along which"):
         average_pooling(x, (2, 2))
     made = average_pooling(x, (2, 1), out_sharding=P(None, None, "d"))
     assert jax.typeof(made).sharding.spec == P(None, None, "d")

@@ -262,11 +262,14 @@ def test_other_dimensions_keep_their_sharding():
     assert jax.typeof(mixed).sharding.spec == P("d", None)
 
 
-def test_a_sharded_axis_needs_an_out_sharding():
-    inputs = on_explicit_mesh(PARTS[0], None, "d"), PARTS[0]
-    with pytest.raises(ConstraintError, match=r"dimension 1 of inputs\[0\] is sharded over 'd', and the output has no"):
+def test_an_axis_that_is_not_sharded_in_all_inputs_needs_an_out_sharding():
+    inputs = on_explicit_mesh(PARTS[0], None, "d"), on_explicit_mesh(PARTS[0], None, None)
+    with pytest.raises(ConstraintError, match=r"dimension 1 of inputs\[0\] is sharded over 'd', along which"):
         join(inputs, 1)
     joined = join(inputs, 1, out_sharding=jax.typeof(inputs[0]).sharding)
+    assert jax.typeof(joined).sharding.spec == P(None, "d")
+    assert_same_bits(joined, oracle([PARTS[0]] * 2, 1))
+    joined = join([inputs[0]] * 2, 1)
     assert jax.typeof(joined).sharding.spec == P(None, "d")
     assert_same_bits(joined, oracle([PARTS[0]] * 2, 1))
 

@@ -236,7 +236,7 @@ def test_sharded_channels_need_an_out_sharding():
     x = np.concatenate([X, X[:1]])
     call = partial(local_response_normalization, **CASE.static)
     on_mesh = on_explicit_mesh(x, "d", None, None)
-    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', and the output has no such"):
+    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', along which"):
         call(on_mesh)
     made = call(on_mesh, out_sharding=P("d", None, None))
     assert jax.typeof(made).sharding.spec == P("d", None, None)

@@ -483,13 +483,19 @@ def test_a_dimension_without_a_border_keeps_its_sharding(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_sharded_dimension_with_a_border_needs_an_out_sharding(mode):
+def test_a_sharded_dimension_that_becomes_uneven_needs_an_out_sharding(mode):
     x = on_explicit_mesh(X, "d", None)
-    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', and the output has no such"):
-        pad(x, (1, 0), (1, 0), mode=mode)
-    made = pad(x, (1, 0), (1, 0), mode=mode, out_sharding=jax.typeof(x).sharding)
+    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', along which"):
+        pad(x, (1, 0), (0, 2), mode=mode)
+    made = pad(x, (1, 0), (0, 2), mode=mode, out_sharding=P(None, "d"))
+    assert jax.typeof(made).sharding.spec == P(None, "d")
+    assert_same_bits(made, oracle(X, (1, 0), (0, 2), mode))
+
+
+def test_a_sharded_dimension_with_a_border_keeps_its_sharding():
+    made = pad(on_explicit_mesh(X, "d", None), (1, 0), (1, 0))
     assert jax.typeof(made).sharding.spec == P("d", None)
-    assert_same_bits(made, oracle(X, (1, 0), (1, 0), mode))
+    assert_same_bits(made, oracle(X, (1, 0), (1, 0), "constant"))
 
 
 # Mistakes.

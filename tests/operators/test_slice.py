@@ -319,9 +319,17 @@ def test_a_dimension_that_is_copied_whole_keeps_its_sharding():
 
 
 @pytest.mark.parametrize("window", [((0, 2, 1), (0, 6, 1)), ((0, 4, -1), (0, 6, 1)), ((0, 4, 2), (0, 6, 1))])
-def test_a_sharded_dimension_that_is_cut_needs_an_out_sharding(window):
+def test_a_sharded_dimension_that_is_cut_evenly_keeps_its_sharding(window):
+    window = windows(*window)
+    sliced = slice(on_explicit_mesh(X, "d", None), *window)
+    assert jax.typeof(sliced).sharding.spec == P("d", None)
+    assert_same_bits(sliced, oracle(X, *window))
+
+
+@pytest.mark.parametrize("window", [((0, 3, 1), (0, 6, 1)), ((1, 3, -1), (0, 6, 1)), ((0, 4, 4), (0, 6, 1))])
+def test_a_sharded_dimension_that_is_cut_unevenly_needs_an_out_sharding(window):
     x, window = on_explicit_mesh(X, "d", None), windows(*window)
-    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', and the output has no such"):
+    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', along which"):
         slice(x, *window)
     sharding = jax.typeof(x).sharding.update(spec=P(None, "d"))
     sliced = slice(x, *window, out_sharding=sharding)

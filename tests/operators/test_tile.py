@@ -231,7 +231,7 @@ def test_a_dimension_that_is_not_repeated_keeps_its_sharding():
 
 def test_a_sharded_dimension_that_is_repeated_needs_an_out_sharding():
     x = on_explicit_mesh(X, "d", None)
-    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', and the output has no such"):
+    with pytest.raises(ConstraintError, match="dimension 0 of input is sharded over 'd', along which"):
         tile(x, (2, 1))
     tiled = tile(x, (2, 1), out_sharding=jax.typeof(x).sharding)
     assert jax.typeof(tiled).sharding.spec == P("d", None)

@@ -70,7 +70,8 @@ def place_of_extreme(x: jax.Array, axis: int, end: End) -> jax.Array:
     wide = _comparable(x.dtype)
 
     def whole(x: jax.Array) -> jax.Array:
-        return _compete(widen_apart(x, wide), lax.broadcasted_iota(np.uint32, x.shape, axis), axis, end)
+        places = lax.broadcasted_iota(np.uint32, x.shape, axis, out_sharding=jax.typeof(x).sharding)
+        return _compete(widen_apart(x, wide), places, axis, end)
 
     def part(numbers: jax.Array, starts: Sequence[Any]) -> tuple[jax.Array, jax.Array]:
         return _number(numbers, axis, starts[axis], end)

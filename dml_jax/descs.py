@@ -10,6 +10,7 @@ from .operators._multihead_attention import *
 from .operators._gru import *
 from .operators._lstm import *
 from .operators._random_bits import *
+from .operators._quantize_linear import *
 
 if TYPE_CHECKING:
     # The structs that are rows of tables.

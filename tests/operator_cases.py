@@ -135,6 +135,8 @@ class Struct:
       leading: what a leading dimension of size 1, added to all tensors, adds to a number, or puts before an array.
       fill: takes a generator, a port such as "inputs[0]", its tensor and a count; returns that many elements, or None
         for random bits (and for indices, small and far numbers).
+      typed: takes the type of each tensor of the table, by name; returns, by port, those of the tensors that must have
+        the type of another tensor than the first.
       units: by how many of float32's last places, of 1 or of what is greater, outputs may differ from `expected`, which
         gives float64 numbers, before they are rounded to their type; None where bits are compared, as those of integers
         always are.
@@ -148,6 +150,7 @@ class Struct:
     expected: Callable[..., Any]
     leading: Mapping[str, int] = field(default_factory=dict)
     fill: Callable[..., Any] | None = None
+    typed: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda types: {}
     units: float | None = None
 
     @property
@@ -190,7 +193,18 @@ class Struct:
         named = [n for n, value in fields.items() if isinstance(value, DataType)] if name == next(iter(own)) else []
         retype = lambda tensor: like(tensor, data_type=data_type)  # noqa: E731
         fields = {**fields, **dict.fromkeys(named, DataType.of(data_type))}
-        return {**fields, **{n: jax.tree.map(retype, fields[n], is_leaf=_is_tensor) for n in (name, *alike)}}
+        fields |= {n: jax.tree.map(retype, fields[n], is_leaf=_is_tensor) for n in (name, *alike)}
+        types = {n: next(iter(jax.tree.leaves(fields[n], is_leaf=_is_tensor))).data_type.name for n in own}
+        for port, of_port in self.typed(types).items():
+            n, _, number = port.partition("[")
+            at = int(number.rstrip("]")) if number else None
+            change = (
+                [like(one, data_type=of_port) if i == at else one for i, one in enumerate(fields[n])]
+                if number
+                else None
+            )
+            fields[n] = tuple(change) if number else like(fields[n], data_type=of_port)
+        return fields
 
     def all_breaks(self):
         """A change per rule, at the newest level: what all structs share follows from the fields, the table's rules

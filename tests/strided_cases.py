@@ -50,7 +50,8 @@ def make(struct, number):
     for name, kind in cls.fields().items():
         if kind.is_tensor and drawn.get(name) is not None:
             sizes, of = drawn[name], data_types[name]
-            several = [tensor(f"{name}[{i}]", kind, one, of) for i, one in enumerate(sizes)] if kind.is_array else None
+            ports = [f"{name}[{i}]" for i in range(len(sizes))] if kind.is_array else ()
+            several = [tensor(p, kind, one, data_types.get(p, of)) for p, one in zip(ports, sizes, strict=False)]
             drawn[name] = several or tensor(name, kind, sizes, of)
     first = next(iter(data_types.values()))
     drawn |= {name: first for name, value in struct.desc.operands().items() if isinstance(value, DataType)}
@@ -64,7 +65,8 @@ def make(struct, number):
 def _data_types(rng, struct):
     """A random type, of those that the newest level takes, per tensor of the table; the others have the first one's."""
     types = {name: str(rng.choice(sorted(accepted))) for name, accepted in struct.levels[0].types.items()}
-    return {name: types.get(name, next(iter(types.values()))) for name in struct.desc.tensor_names()}
+    others = {name: types.get(name, next(iter(types.values()))) for name in struct.desc.tensor_names()}
+    return others | struct.typed(types)
 
 
 def _filled(rng, struct, desc, port, tensor, extra):

@@ -5,6 +5,7 @@ descriptor prints DirectML's: `IndicesTensor.Sizes`. If a rule cannot be checked
 reports nothing: the other rule reports the mistake.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -275,6 +276,16 @@ def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None
 def if_given(operand: str, rule: Rule) -> Rule:
     """The same rule about an operand that may be left out: it holds for None."""
     return replace(rule, broken_by=lambda x: None if x[operand] is None else rule.broken_by(x))
+
+
+def assuming(rule: Rule, operands: Operands) -> Rule:
+    """The same rule for a struct that lacks some of its operands: they always have these values."""
+
+    def after(function: Callable[[Operands], Any]) -> Callable[[Operands], Any]:
+        return lambda x: function(ChainMap(dict(operands), x))  # type: ignore[arg-type]
+
+    law = rule.law and replace(rule.law, of=after(rule.law.of))
+    return replace(rule, broken_by=after(rule.broken_by), law=law)
 
 
 def custom(name: str, text: str, broken_by: Callable[[Operands], Fact], law: Law | None = None) -> Rule:

@@ -1,0 +1,171 @@
+"""Quantised numbers, where q stands for (q - zero point) * scale: arithmetic, and rules of scales and zero points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..core.data_type import DataType
+from ..core.rules import Law, Operands, Rule, if_given, same_dtype
+from ..core.struct_rules import right_aligned
+from ._cast import cast
+
+__all__ = [
+    "BYTES",
+    "INTEGERS",
+    "REAL",
+    "PerAxis",
+    "centred",
+    "dequantize",
+    "divide",
+    "multiply_integers",
+    "quantize",
+    "rank_within",
+    "rules_of",
+    "same_type",
+    "scales_of",
+    "spread",
+    "unfused",
+    "zero_points_of",
+]
+
+BYTES = (DataType.INT8, DataType.UINT8)
+REAL = (DataType.FLOAT32,)
+INTEGERS = tuple(DataType[name] for name in ("INT32", "INT16", "INT8", "UINT32", "UINT16", "UINT8"))
+
+
+# Arithmetic.
+
+
+def spread(parameter: jax.Array, sizes: Sequence[int]) -> jax.Array:
+    """A scale or a zero point that broadcasts to some sizes, at whose right its own are aligned.
+
+    Along a dimension it has one number for all elements, one for each, or one for each block: of 6 elements those of
+    [10, 20] are [10, 10, 10, 20, 20, 20].
+    """
+    aligned = parameter.reshape(right_aligned(parameter.shape, len(sizes)))
+    for axis, (count, size) in enumerate(zip(aligned.shape, sizes, strict=True)):
+        if count not in (1, size):
+            aligned = jnp.repeat(aligned, size // count, axis)
+    return aligned
+
+
+def centred(q: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
+    """q - zero_point in int32, which wraps; without a zero point narrower numbers stay as they are."""
+    if zero_point is None:
+        return q if q.dtype.itemsize <= 2 else q.astype(jnp.int32)
+    return q.astype(jnp.int32) - spread(zero_point.astype(jnp.int32), q.shape)
+
+
+def dequantize(q: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
+    """(q - zero_point) * scale, in float32; what is subtracted wraps in int32."""
+    return centred(q, zero_point).astype(jnp.int32).astype(jnp.float32) * spread(scale.astype(jnp.float32), q.shape)
+
+
+def quantize(x: jax.Array, scale: jax.Array, zero_point: jax.Array | None, dtype: Any) -> jax.Array:
+    """round(x / scale) + zero_point, in float32; halves become even, and what `dtype` does not hold its limit."""
+    steps = jnp.round(divide(x.astype(jnp.float32), spread(scale.astype(jnp.float32), x.shape)))
+    return cast(steps if zero_point is None else steps + spread(zero_point.astype(jnp.float32), x.shape), dtype)
+
+
+def divide(x: jax.Array, divisor: Any) -> jax.Array:
+    """x / divisor, rounded once.
+
+    By a divisor that is the same for many, XLA would multiply with its reciprocal: 2.734375 / 0.21875 is then not the
+    half 12.5, which becomes 12, but more. One that is NaN's own is none.
+    """
+    return x / jnp.where(x == x, divisor, 1)
+
+
+def unfused(product: jax.Array) -> jax.Array:
+    """A product that is rounded before something is added to it, which devices would do in one instruction."""
+    return jnp.where(product == product, product, jnp.nan)
+
+
+def multiply_integers(a: jax.Array, b: jax.Array, dims: lax.DotDimensionNumbers) -> jax.Array:
+    """A product of what `centred` returns, in int32, which wraps; devices have instructions for narrow numbers."""
+    dtype = jnp.promote_types(a.dtype, b.dtype)
+    return lax.dot_general(a.astype(dtype), b.astype(dtype), dims, preferred_element_type=jnp.int32)
+
+
+# Rules.
+
+
+@dataclass(frozen=True)
+class PerAxis:
+    """The dimension along which a scale and a zero point may have more than one number.
+
+    Args:
+      axis: the dimension of the scale, counted from the last one, or at the rank of its tensor from the first one.
+      of: the tensor that has so many.
+      dimension: along this dimension.
+      named: what is counted, in words.
+    """
+
+    axis: int
+    of: str
+    dimension: int
+    named: str
+
+
+def rules_of(tensor: str, axis: PerAxis | None = None, ranks: int = 8, *, scaled: bool = True) -> Iterator[Rule]:
+    """Yields the rules of the scale and the zero point of a tensor.
+
+    Args:
+      tensor: its field.
+      axis: along which they may differ; None if they have one number each.
+      ranks: the highest DimensionCount.
+      scaled: whether there is a scale.
+    """
+    scale, zero_point = f"{tensor}_scale", f"{tensor}_zero_point"
+    for name in (scale, zero_point) if scaled else (zero_point,):
+        yield if_given(name, _sizes(name, tensor, axis))
+        if ranks < 8:
+            yield rank_within(name, 1, ranks)
+    yield same_type(zero_point, tensor)
+
+
+def _sizes(name: str, tensor: str, axis: PerAxis | None) -> Rule:
+    def broken_by(x: Operands) -> str | None:
+        rank = len(x[tensor].sizes)
+        if axis and len(x[axis.of].sizes) < 2:
+            return None
+        sizes = right_aligned(x[name].sizes, max(rank, len(x[name].sizes)))
+        at = axis.axis % rank + len(sizes) - rank if axis else None
+        most = x[axis.of].sizes[axis.dimension] if axis else 1
+        fits = all(n == 1 or (d == at and n == most) for d, n in enumerate(sizes))
+        return None if fits else f"they are {x[name].sizes}{f', and there are {most} {axis.named}' if axis else ''}"
+
+    along = f"; along dimension {axis.axis} there may be one for each of the {axis.named}" if axis else ""
+    return Rule(f"sizes({name})", f"every one of {{{name}}}.{{sizes}} must be 1{along}", broken_by)
+
+
+def rank_within(name: str, least: int, most: int) -> Rule:
+    """A tensor whose rank is not that of the others has one of some ranks; one that is left out breaks nothing."""
+
+    def broken_by(x: Operands) -> str | None:
+        return None if x[name] is None or least <= len(x[name].sizes) <= most else f"it is {len(x[name].sizes)}"
+
+    accepted = f"{least}" if least == most else f"in [{least}, {most}]"
+    return Rule(f"rank_within({name}, {least}, {most})", f"{{{name}}}.{{rank}} must be {accepted}", broken_by)
+
+
+def same_type(parameter: str, tensor: str) -> Rule:
+    """A zero point, or a scale, has the data type of a tensor, and decides that of an output."""
+    law = Law(tensor, "data_type", lambda x: x[parameter] and x[parameter].data_type)
+    return if_given(parameter, replace(same_dtype(parameter, tensor), law=law))
+
+
+def scales_of(*tensors: str) -> tuple[str, ...]:
+    """The fields of the scales of some tensors."""
+    return tuple(f"{tensor}_scale" for tensor in tensors)
+
+
+def zero_points_of(*tensors: str) -> tuple[str, ...]:
+    """The fields of their zero points."""
+    return tuple(f"{tensor}_zero_point" for tensor in tensors)

@@ -1,0 +1,301 @@
+"""QUANTIZE_LINEAR and its kin, element by element: to integers, back to floats, by a range of their own, and sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc, SeveralOutputs
+from ..core.fields import Input, OptionalInput, Output
+from ..core.rules import Operands, Rule, custom, if_given, same_sizes, sizes_follow
+from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support
+from ..errors import DataTypeError
+from ..lowering.values.accumulation_types import narrow_apart
+from ._cast import cast
+from ._quantization import (
+    BYTES,
+    INTEGERS,
+    REAL,
+    dequantize,
+    divide,
+    quantize,
+    rules_of,
+    same_type,
+    scales_of,
+    unfused,
+    zero_points_of,
+)
+
+__all__ = [
+    "DynamicQuantizeLinearDesc",
+    "ElementWiseDequantizeLinearDesc",
+    "ElementWiseQuantizeLinearDesc",
+    "ElementWiseQuantizedLinearAddDesc",
+]
+
+
+def _other_scale(x: Operands) -> str | None:
+    wanted = DataType.FLOAT32 if x["input"].data_type == DataType.INT32 else x["input"].data_type
+    return None if x["scale"].data_type == wanted else f"it is {x['scale'].data_type.name} and should be {wanted.name}"
+
+
+_TYPE_OF_SCALE = Rule(
+    "type_of(scale)", "{scale}.{dtype} must be {input}'s, or FLOAT32 if that is INT32", _other_scale, DataTypeError
+)
+_SIZES = (
+    same_sizes("scale", "input"),
+    if_given("zero_point", same_sizes("zero_point", "input")),
+    same_sizes("output", "input"),
+)
+_NEEDS_ZERO_POINT = (
+    "6_2",
+    custom(
+        "given(zero_point)",
+        "{zero_point} must be given below feature level 6_2",
+        lambda x: "it is left out" if x["zero_point"] is None else None,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ElementWiseQuantizeLinearDesc(OperatorDesc):
+    """DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC: makes integers of numbers, as multiples of a scale.
+
+    output = clamp(round(input / scale) + zero_point), to what the data type of `output` holds
+
+    Args:
+      input: any sizes.
+      scale: the sizes of `input`, often broadcast by strides of 0; its data type, or FLOAT32 if that is INT32.
+      zero_point: the same sizes, the data type of `output`; or None, which is 0.
+      output: the same sizes.
+
+    Raises:
+      ConstraintError: a rule of `ElementWiseQuantizeLinearDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import ElementWiseQuantizeLinearDesc
+      >>> real, byte = TensorDesc("FLOAT32", (5,)), TensorDesc("UINT8", (5,))
+      >>> desc = ElementWiseQuantizeLinearDesc(real, TensorDesc("FLOAT32", (5,), (0,)), None, byte)
+      >>> print(desc.compute(np.float32([1, 3, 5, -8, 999]), np.full(5, 2, np.float32)))
+      [  0   2   2   0 255]
+
+    Source: DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC, which does not say how halves are rounded.
+    """
+
+    input: Input
+    scale: Input
+    zero_point: OptionalInput
+    output: Output
+
+    operator_type: ClassVar[str] = "ELEMENT_WISE_QUANTIZE_LINEAR"
+    in_jax: ClassVar[str] = "jnp.clip(jnp.round(x / scale) + zero_point, low, high).astype(dtype)"
+    other_types: ClassVar[tuple[str, ...]] = ("scale", "zero_point", "output")
+    support: ClassVar[tuple[Support, ...]] = (
+        Support.of("6_0", RANKS_1_TO_8, input=(*FLOATS, DataType.INT32), output=BYTES),
+        Support.of("3_0", RANKS_1_TO_8, input=(*REAL, DataType.INT32), output=BYTES),
+        Support.of("2_1", RANK_4, input=(*REAL, DataType.INT32), output=BYTES),
+        Support.of("1_0", RANK_4, input=REAL, output=(DataType.UINT8,)),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, _TYPE_OF_SCALE, same_type("zero_point", "output"))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (_NEEDS_ZERO_POINT,)
+
+    def compute_checked(self, input: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
+        return quantize(input, scale, zero_point, self.output.dtype)
+
+
+@dataclass(frozen=True)
+class ElementWiseDequantizeLinearDesc(OperatorDesc):
+    """DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC: makes numbers of integers, as multiples of a scale.
+
+    output = (input - zero_point) * scale
+
+    Args:
+      input: any sizes.
+      scale: the sizes of `input`, often broadcast by strides of 0.
+      zero_point: the same sizes, the data type of `input`; or None, which is 0.
+      output: the same sizes, the data type of `scale`.
+
+    Raises:
+      ConstraintError: a rule of `ElementWiseDequantizeLinearDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import ElementWiseDequantizeLinearDesc
+      >>> byte, real = TensorDesc("UINT8", (3,)), TensorDesc("FLOAT32", (3,))
+      >>> desc = ElementWiseDequantizeLinearDesc(byte, real, byte, real)
+      >>> print(desc.compute(np.uint8([0, 128, 255]), np.full(3, 0.5, np.float32), np.full(3, 128, np.uint8)))
+      [-64.    0.   63.5]
+
+    Source: DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC.
+    """
+
+    input: Input
+    scale: Input
+    zero_point: OptionalInput
+    output: Output
+
+    operator_type: ClassVar[str] = "ELEMENT_WISE_DEQUANTIZE_LINEAR"
+    in_jax: ClassVar[str] = "(q.astype(int) - zero_point) * scale"
+    other_types: ClassVar[tuple[str, ...]] = ("scale", "output")
+    support: ClassVar[tuple[Support, ...]] = (
+        Support.of("6_0", RANKS_1_TO_8, input=INTEGERS, scale=FLOATS),
+        Support.of("3_0", RANKS_1_TO_8, input=INTEGERS, scale=REAL),
+        Support.of("2_1", RANK_4, input=INTEGERS, scale=REAL),
+        Support.of("1_0", RANK_4, input=(DataType.UINT8,), scale=REAL),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, same_type("scale", "output"))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (_NEEDS_ZERO_POINT,)
+
+    def compute_checked(self, input: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
+        return narrow_apart(dequantize(input, scale, zero_point), scale.dtype)
+
+
+def _ones(x: Operands) -> tuple[int, ...]:
+    return (1,) * len(x["input"].sizes)
+
+
+@dataclass(frozen=True)
+class DynamicQuantizeLinearDesc(SeveralOutputs):
+    """DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC: makes integers of numbers by the least scale that holds them all.
+
+    With low and high, the least and the greatest of all elements and 0, and those that the integers hold:
+    output_scale = (high - low) / (greatest - least); output_zero_point = clamp(round(least - low / output_scale));
+    output = clamp(round(input / output_scale) + output_zero_point). The scale of zeros alone is 1.
+
+    Args:
+      input: any sizes.
+      output: the sizes of `input`.
+      output_scale: FLOAT32, one element.
+      output_zero_point: the data type of `output`, one element.
+
+    Raises:
+      ConstraintError: a rule of `DynamicQuantizeLinearDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import DynamicQuantizeLinearDesc
+      >>> real, byte, one = TensorDesc("FLOAT32", (4,)), TensorDesc("UINT8", (4,)), TensorDesc("FLOAT32", (1,))
+      >>> desc = DynamicQuantizeLinearDesc(real, byte, one, TensorDesc("UINT8", (1,)))
+      >>> for array in desc.compute(np.float32([-1, 0, 1, 2])):
+      ...     print(array)
+      [  0  85 170 255]
+      [0.01176471]
+      [85]
+
+    Source: DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC, which does not say that the range has 0 and the zero point is
+      rounded; ONNX does, of an operator that is run by this one.
+    """
+
+    input: Input
+    output: Output
+    output_scale: Output
+    output_zero_point: Output
+
+    operator_type: ClassVar[str] = "DYNAMIC_QUANTIZE_LINEAR"
+    in_jax: ClassVar[str] = "jnp.min, jnp.max, jnp.round and jnp.clip"
+    other_types: ClassVar[tuple[str, ...]] = ("output", "output_scale", "output_zero_point")
+    support: ClassVar[tuple[Support, ...]] = (
+        Support.of("4_0", RANKS_1_TO_8, input=FLOATS, output=BYTES, output_scale=REAL),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        same_sizes("output", "input"),
+        sizes_follow("output_scale", _ones, "1 each"),
+        sizes_follow("output_zero_point", _ones, "1 each"),
+        same_type("output", "output_zero_point"),
+    )
+
+    def compute_checked(self, input: jax.Array) -> tuple[jax.Array, ...]:
+        limits, wide = jnp.iinfo(self.output.dtype), input.astype(jnp.float32)
+        low, high = jnp.minimum(wide.min(), 0), jnp.maximum(wide.max(), 0)
+        scale = divide(high - low, float(int(limits.max) - int(limits.min)))
+        scale = jnp.where(scale == 0, 1, scale)
+        zero_point = cast(jnp.round(float(limits.min) - divide(low, scale)), self.output.dtype)
+        output = quantize(wide, scale, zero_point, self.output.dtype)
+        return output, scale.reshape(self.output_scale.sizes), zero_point.reshape(self.output_zero_point.sizes)
+
+
+_TERMS = ("a", "b", "output")
+
+
+@dataclass(frozen=True)
+class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
+    """DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC: adds up what two arrays of integers stand for.
+
+    output = quantize((a - a_zero_point) * a_scale + (b - b_zero_point) * b_scale), by the scale and the zero point of
+    the output, as ELEMENT_WISE_QUANTIZE_LINEAR has it.
+
+    Args:
+      a: any sizes.
+      a_scale: FLOAT32, one element.
+      a_zero_point: the data type of `a`, one element; or None, which is 0.
+      b: the sizes of `a`.
+      b_scale: FLOAT32, one element.
+      b_zero_point: the data type of `b`, one element; or None.
+      output_scale: FLOAT32, one element.
+      output_zero_point: the data type of `output`, one element; or None.
+      output: the sizes of `a`.
+
+    Raises:
+      ConstraintError: a rule of `ElementWiseQuantizedLinearAddDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import ElementWiseQuantizedLinearAddDesc
+      >>> byte, one = TensorDesc("INT8", (3,)), TensorDesc("FLOAT32", (1,))
+      >>> desc = ElementWiseQuantizedLinearAddDesc(byte, one, None, byte, one, None, one, None, byte)
+      >>> half, unit = np.float32([0.5]), np.float32([1])
+      >>> print(desc.compute(np.int8([10, 20, 100]), half, np.int8([1, 2, 100]), unit, unit))
+      [  6  12 127]
+
+    Source: DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC.
+    """
+
+    a: Input
+    a_scale: Input
+    a_zero_point: OptionalInput
+    b: Input
+    b_scale: Input
+    b_zero_point: OptionalInput
+    output_scale: Input
+    output_zero_point: OptionalInput
+    output: Output
+
+    operator_type: ClassVar[str] = "ELEMENT_WISE_QUANTIZED_LINEAR_ADD"
+    in_jax: ClassVar[str] = "jnp.round(((a - za) * sa + (b - zb) * sb) / scale) + zero_point, clipped"
+    other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_TERMS), *zero_points_of(*_TERMS), "b", "output")
+    other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_TERMS), *zero_points_of(*_TERMS))
+    support: ClassVar[tuple[Support, ...]] = (
+        Support.of("4_0", RANKS_1_TO_8, a=BYTES, b=BYTES, output=BYTES, **dict.fromkeys(scales_of(*_TERMS), REAL)),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        same_sizes("b", "a"),
+        same_sizes("output", "a"),
+        *(rule for term in _TERMS for rule in rules_of(term)),
+    )
+
+    def compute_checked(
+        self,
+        a: jax.Array,
+        a_scale: jax.Array,
+        a_zero_point: jax.Array | None,
+        b: jax.Array,
+        b_scale: jax.Array,
+        b_zero_point: jax.Array | None,
+        output_scale: jax.Array,
+        output_zero_point: jax.Array | None,
+    ) -> jax.Array:
+        total = unfused(dequantize(a, a_scale, a_zero_point)) + unfused(dequantize(b, b_scale, b_zero_point))
+        return quantize(total, output_scale, output_zero_point, self.output.dtype)

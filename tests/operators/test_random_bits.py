@@ -229,7 +229,7 @@ def test_bits_are_sharded_as_asked_and_the_state_is_not():
 
 
 def test_a_state_that_is_sharded_needs_an_out_sharding():
-    with pytest.raises(ConstraintError, match="dimension 0 of state is sharded over 'd', and the output has no"):
+    with pytest.raises(ConstraintError, match="dimension 0 of state is sharded over 'd', along which the devices must"):
         random_bits(on_explicit_mesh(STATE, "d"), (4,))
 
 

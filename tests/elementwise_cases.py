@@ -113,9 +113,10 @@ def numbers_of(row, desc, *arrays):
     with np.errstate(all="ignore"):
         for at in np.ndindex(output.shape):
             first, *others = (number(a[at]) for a in arrays)
-            if pair:
+            if pair and isinstance(first, int):
+                first = wrap(first * int(pair.scale) + int(pair.bias), arrays[0].dtype)
+            elif pair:
                 first = first * pair.scale + pair.bias
-                first = wrap(first, arrays[0].dtype) if arrays[0].dtype.kind in "iu" else first
             made = row.formula(first, *others, **fields)
             output[at] = made if is_float else (cut if isinstance(made, float) else wrap)(made, image)
     return output

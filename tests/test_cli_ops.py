@@ -15,6 +15,16 @@ def test_ops_lists_every_operator():
         assert f"\n{name} " in result.output
 
 
+@pytest.mark.parametrize(
+    ("name", "function"), {"GATHER_ND1": "dml_jax.gather_nd", "ELEMENT_WISE_LOG": "jax.numpy.log"}.items()
+)
+def test_ops_says_which_function_computes_it(name, function):
+    assert f"\nfunction: {function}\n" in dml_jax_command("ops", name).output
+    assert printed_json("ops", name)["operators"][0]["function"] == function
+    (line,) = (line for line in dml_jax_command("ops").output.splitlines() if line.startswith(f"{name} "))
+    assert line.split()[2] == function
+
+
 @pytest.mark.parametrize("name", ["gather_nd1", "DML_OPERATOR_SCATTER_ELEMENTS", "DEPTH_TO_SPACE1"])
 def test_ops_shows_rules_and_levels(name):
     cls = STRUCTS[name.removeprefix("DML_OPERATOR_").upper()]

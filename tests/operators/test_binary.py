@@ -136,7 +136,7 @@ def small(rng, count):
 
 
 def moderate(rng, count):
-    return rng.uniform(0.25, 4, count)
+    return rng.uniform(0.25, 1.5, count)
 
 
 def of_two(formula, levels, example=([7, -7, 3, -1], [3, 3, -2, 5]), **more):

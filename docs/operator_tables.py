@@ -222,7 +222,8 @@ class Activations(Printed):
 def _activation(name: str, row: Any) -> Row:
     numbers = (key if usual is None else f"{key} = {usual:.6g}" for key, usual in row.parameters.items())
     hosts = f", with {' or '.join(row.hosts)}" if row.hosts else ""
-    return name, STRUCTS[name].summary().rstrip("."), ", ".join(numbers), f"{row.since}{hosts}"
+    fused = "never" if row.hosts == () else f"{row.since}{hosts}"
+    return name, STRUCTS[name].summary().rstrip("."), ", ".join(numbers), fused
 
 
 class Reference(Printed):

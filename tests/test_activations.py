@@ -22,10 +22,15 @@ ALL = [
     *(Activation(name, x) for name in ("ACTIVATION_CELU", "ACTIVATION_ELU") for x in ((), (0.5,), (2.5,))),
     Activation("ACTIVATION_CELU", (-0.5,)),
     Activation("ACTIVATION_GELU"),
+    Activation("ACTIVATION_HARDMAX"),
+    *(Activation("ACTIVATION_HARDMAX1", x) for x in (((0,),), ((1, 0),))),
     *(Activation("ACTIVATION_HARD_SIGMOID", x) for x in ((), (-0.25, 0.25))),
+    *(Activation("ACTIVATION_HARD_SWISH", x) for x in ((), (-0.25, 0.25))),
     Activation("ACTIVATION_IDENTITY"),
     *(Activation("ACTIVATION_LEAKY_RELU", x) for x in ((), (-2,))),
     Activation("ACTIVATION_LINEAR", (-3, 0.5)),
+    Activation("ACTIVATION_LOG_SOFTMAX"),
+    *(Activation("ACTIVATION_LOG_SOFTMAX1", x) for x in (((0,),), ((1, 0),))),
     Activation("ACTIVATION_PARAMETRIC_SOFTPLUS", (-2, 3)),
     Activation("ACTIVATION_RELU"),
     *(Activation("ACTIVATION_SCALED_ELU", x) for x in ((), (0.5, 3))),
@@ -36,6 +41,7 @@ ALL = [
     *(Activation("ACTIVATION_SOFTMAX1", x) for x in (((0,),), ((1,),), ((1, 0),))),
     *(Activation("ACTIVATION_SOFTPLUS", x) for x in ((), (4,), (0.5,))),
     Activation("ACTIVATION_SOFTSIGN"),
+    *(Activation("ACTIVATION_SWISH", x) for x in ((), (0.5,))),
     Activation("ACTIVATION_TANH"),
     *(Activation("ACTIVATION_THRESHOLDED_RELU", x) for x in ((), (-0.5,))),
     *(Activation("ELEMENT_WISE_CLIP", x) for x in ((None, -1, 2), (ScaleAndBias(2, 1), -1, 2), (None, 2, -1))),
@@ -53,10 +59,11 @@ def test_all_of_them_are_tried():
 
 @every_activation
 def test_formulas(activation):
-    """To eight units of the last place: what is small is computed as such, not as a difference of what is not."""
+    """To eight units of the last place: small numbers are no differences of large ones, but logarithms of 1.02 are."""
     made = activation(jnp.asarray(X))
     assert made.dtype == np.float32
-    np.testing.assert_allclose(made, activated(X.astype(np.float64), activation), rtol=2**-20, atol=2**-30)
+    off = 2**-23 if "LOG_SOFTMAX" in activation.operator_type else 2**-30
+    np.testing.assert_allclose(made, activated(X.astype(np.float64), activation), rtol=2**-20, atol=off)
 
 
 GROWS = Activation("ACTIVATION_CELU", (-0.5,))  # as fast as exp does
@@ -108,10 +115,12 @@ def test_what_is_left_out_is_what_directmlx_takes():
         "ACTIVATION_CELU": (1,),
         "ACTIVATION_ELU": (1,),
         "ACTIVATION_HARD_SIGMOID": (0.2, 0.5),
+        "ACTIVATION_HARD_SWISH": (1 / 6, 0.5),
         "ACTIVATION_LEAKY_RELU": (0.01,),
         "ACTIVATION_SCALED_TANH": (1, 0.5),
         "ACTIVATION_SHRINK": (0, 0.5),
         "ACTIVATION_SOFTPLUS": (1,),
+        "ACTIVATION_SWISH": (1,),
         "ACTIVATION_THRESHOLDED_RELU": (1,),
         "ACTIVATION_RELU": (),
     }
@@ -132,7 +141,7 @@ def test_what_is_left_out_is_what_directmlx_takes():
         ("ACTIVATION_SOFTMAX1", (1,), DataTypeError, "Axes must be a sequence of integers"),
         ("ACTIVATION_SOFTMAX1", ((-1,),), ConstraintError, r"Axes\[0\] must be in"),
         ("ELEMENT_WISE_CLIP", (None, 1), ConstraintError, "the parameters are ScaleBias, Min, Max, but"),
-        ("ACTIVATION_SWISH", (1,), ConstraintError, "unknown activation"),
+        ("ACTIVATION_MISH", (), ConstraintError, "unknown activation"),
     ],
 )
 def test_what_no_activation_is(name, parameters, error, match):

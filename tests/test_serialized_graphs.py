@@ -282,7 +282,7 @@ FUSED = {
 }
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", [name for name, row in ACTIVATIONS.items() if row.hosts != ()])
 def test_every_activation_survives(name):
     parameters = FUSED.get(name, tuple(0.5 * (i + 2) for i in range(len(ACTIVATIONS[name].parameters))))
     gemm = replace(DESCS["GEMM"], fused_activation=FusedActivation(name, parameters))

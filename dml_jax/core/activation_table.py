@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, nn
 
+from ..lowering.plain.softmax import hardmax, log_softmax, softmax
 from .fields import FLOAT, Field, counted_by
 from .small_structs import SCALE_BIAS, ScaleAndBias
 
@@ -26,7 +27,7 @@ class Row:
         overflow where another one is chosen, because the derivative there would be NaN.
       parameters: DirectML's name of each, in DirectML's order, and the number that DirectMLX takes by default, if any.
       since: the first feature level at which an operator can be fused with it.
-      hosts: the operators that can be fused with it; None for all that take activations.
+      hosts: the operators that can be fused with it; () for none, None for all that take activations.
       least: a parameter, the least number that it must be, and the feature level from which on it may be less.
       axes: the dimensions along which it combines elements, unless a parameter says them; () if it computes each
         element from one element.
@@ -102,10 +103,15 @@ ACTIVATIONS: Mapping[str, Row] = {
     "ACTIVATION_CELU": Row(lambda x, a: jnp.where(x >= 0, x, a * _exponential(x, a)), {"Alpha": 1}, since="3_0"),
     "ACTIVATION_ELU": Row(lambda x, a: jnp.where(x >= 0, x, a * _exponential(x)), {"Alpha": 1}),
     "ACTIVATION_GELU": Row(lambda x: nn.gelu(x, approximate=False), since="5_1"),
+    "ACTIVATION_HARDMAX": Row(lambda x: hardmax(x, (-1,)), hosts=(), axes=(-1,)),
+    "ACTIVATION_HARDMAX1": Row(hardmax, {"Axes": None}, hosts=()),
     "ACTIVATION_HARD_SIGMOID": Row(_hard_sigmoid, {"Alpha": 0.2, "Beta": 0.5}),
+    "ACTIVATION_HARD_SWISH": Row(lambda x, a, b: x * _hard_sigmoid(x, a, b), {"Alpha": 1 / 6, "Beta": 0.5}, hosts=()),
     "ACTIVATION_IDENTITY": Row(lambda x: x),
     "ACTIVATION_LEAKY_RELU": Row(lambda x, a: jnp.where(x >= 0, x, a * x), {"Alpha": 0.01}),
     "ACTIVATION_LINEAR": Row(lambda x, a, b: a * x + b, {"Alpha": None, "Beta": None}),
+    "ACTIVATION_LOG_SOFTMAX": Row(lambda x: log_softmax(x, (-1,)), hosts=(), axes=(-1,)),
+    "ACTIVATION_LOG_SOFTMAX1": Row(log_softmax, {"Axes": None}, hosts=()),
     "ACTIVATION_PARAMETRIC_SOFTPLUS": Row(lambda x, a, b: a * _softplus(b * x), {"Alpha": None, "Beta": None}),
     "ACTIVATION_RELU": Row(nn.relu, of_integers=True),
     "ACTIVATION_SCALED_ELU": Row(
@@ -115,10 +121,11 @@ ACTIVATIONS: Mapping[str, Row] = {
     "ACTIVATION_SCALED_TANH": Row(lambda x, a, b: a * jnp.tanh(b * x), {"Alpha": 1, "Beta": 0.5}),
     "ACTIVATION_SHRINK": Row(_shrunk, {"Bias": 0, "Threshold": 0.5}, since="2_0", of_integers=True),
     "ACTIVATION_SIGMOID": Row(nn.sigmoid),
-    "ACTIVATION_SOFTMAX": Row(lambda x: nn.softmax(x, axis=-1), since="6_1", hosts=("GEMM",), axes=(-1,)),
-    "ACTIVATION_SOFTMAX1": Row(lambda x, axes: nn.softmax(x, axis=axes), {"Axes": None}, since="6_1", hosts=("GEMM",)),
+    "ACTIVATION_SOFTMAX": Row(lambda x: softmax(x, (-1,)), since="6_1", hosts=("GEMM",), axes=(-1,)),
+    "ACTIVATION_SOFTMAX1": Row(softmax, {"Axes": None}, since="6_1", hosts=("GEMM",)),
     "ACTIVATION_SOFTPLUS": Row(lambda x, s: _softplus(s * x) / s, {"Steepness": 1}, least=("Steepness", 1, "6_4")),
     "ACTIVATION_SOFTSIGN": Row(nn.soft_sign),
+    "ACTIVATION_SWISH": Row(lambda x, s: x * nn.sigmoid(s * x), {"SigmoidInputScale": 1}, hosts=()),
     "ACTIVATION_TANH": Row(jnp.tanh),
     "ACTIVATION_THRESHOLDED_RELU": Row(lambda x, a: jnp.where(x > a, x, 0), {"Alpha": 1}),
     "ELEMENT_WISE_CLIP": Row(

@@ -85,7 +85,7 @@ def _unfit(activation: Activation, host: str, level: FeatureLevel) -> Fact:
     """Why an operator cannot be fused with an activation at a feature level, if it cannot."""
     row, name, since = activation.row, activation.operator_type, FeatureLevel.of(activation.row.since)
     if row.hosts is not None and host not in row.hosts:
-        return f"it is {name}, which is for {' and '.join(row.hosts)}"
+        return f"it is {name}, which is for {' and '.join(row.hosts) or 'no operator'}"
     if level < since:
         return f"it is {name}, which feature level {since} accepts"
     if row.least is None:

@@ -6,13 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import lax, nn
+from jax import nn
 
 from ..core.activation import Activation
 from ..errors import ConstraintError
-from ..lowering.plain.min_max import place_of_extreme
-from ..lowering.plain.softmax import compute_along
+from ..lowering.plain.softmax import compute_along, hardmax, log_softmax, softmax
 from ..lowering.values.accumulation_types import wide_type
 from ..operators import activate
 from .arrange import axis_of
@@ -58,18 +56,18 @@ def _gelu(x: jax.Array, approximate: str) -> jax.Array:
     return nn.gelu(x, approximate=approximate == "tanh")
 
 
-def _along(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.Array]:
+def _along(function: Callable[[jax.Array, tuple[int, ...]], jax.Array]) -> Callable[..., jax.Array]:
     """A function of an array along one axis."""
 
     def along(*, axis: int, **arrays: Any) -> jax.Array:
         (x,) = map(on_device, arrays.values())
         at = axis_of("axis", axis, x.ndim)
-        return compute_along(lambda x: function(x, at), x, (at,))
+        return compute_along(lambda x: function(x, (at,)), x, (at,))
 
     return along
 
 
-def _from(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.Array]:
+def _from(function: Callable[[jax.Array, tuple[int, ...]], jax.Array]) -> Callable[..., jax.Array]:
     """The versions before 13: along all axes from one on, as if they were one."""
 
     def flattened(*, axis: int, **arrays: Any) -> jax.Array:
@@ -78,31 +76,9 @@ def _from(function: Callable[[jax.Array, int], jax.Array]) -> Callable[..., jax.
             raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}], but it is {axis}")
         at = axis if axis >= 0 else axis + x.ndim
         rows = x.reshape(prod(x.shape[:at]), prod(x.shape[at:]))
-        return compute_along(lambda x: function(x, 1), rows, (1,)).reshape(x.shape)
+        return compute_along(lambda x: function(x, (1,)), rows, (1,)).reshape(x.shape)
 
     return flattened
-
-
-def _shifted(function: Callable[[jax.Array, int], jax.Array]) -> Callable[[jax.Array, int], jax.Array]:
-    """The same of numbers less their maximum, which is 0 at most.
-
-    Where XLA computes a number twice, and rounds once less beside the maximum, the difference may be 500 of 1e10, and
-    its exponential infinite.
-    """
-
-    def shifted(x: jax.Array, axis: int) -> jax.Array:
-        less = x - lax.stop_gradient(jnp.max(x, axis, keepdims=True, initial=-jnp.inf))
-        return function(jnp.where(less > 0, 0, less), axis)
-
-    return shifted
-
-
-def _hardmax(x: jax.Array, axis: int) -> jax.Array:
-    """1 for the first of the greatest."""
-    if not x.size:
-        return x
-    is_first = lax.broadcasted_iota(np.uint32, x.shape, axis) == place_of_extreme(x, axis, "greatest")
-    return is_first.astype(x.dtype)
 
 
 OPERATORS: Operators = {
@@ -110,19 +86,19 @@ OPERATORS: Operators = {
     "Elu": {1: _activation("ELU", "alpha")},
     "Gelu": {20: _rounded(_gelu)},
     "HardSigmoid": {1: _activation("HARD_SIGMOID", "alpha", "beta")},
-    "HardSwish": {14: _rounded(nn.hard_swish)},
-    "Hardmax": {1: _from(_hardmax), 13: _along(_hardmax)},
+    "HardSwish": {14: _activation("HARD_SWISH")},
+    "Hardmax": {1: _from(hardmax), 13: _along(hardmax)},
     "LeakyRelu": {1: _activation("LEAKY_RELU", "alpha")},
-    "LogSoftmax": {1: _from(_shifted(nn.log_softmax)), 13: _along(_shifted(nn.log_softmax))},
+    "LogSoftmax": {1: _from(log_softmax), 13: _along(log_softmax)},
     "Mish": {18: _rounded(nn.mish)},
     "Relu": {1: _activation("RELU")},
     "Selu": {1: _activation("SCALED_ELU", "alpha", "gamma")},
     "Shrink": {9: _shrink},
     "Sigmoid": {1: _activation("SIGMOID")},
-    "Softmax": {1: _from(_shifted(nn.softmax)), 13: _along(_shifted(nn.softmax))},
+    "Softmax": {1: _from(softmax), 13: _along(softmax)},
     "Softplus": {1: _activation("SOFTPLUS")},
     "Softsign": {1: _activation("SOFTSIGN")},
-    "Swish": {24: _rounded(lambda x, alpha: x * nn.sigmoid(alpha * x))},
+    "Swish": {24: _activation("SWISH", "alpha")},
     "Tanh": {1: _activation("TANH")},
     "ThresholdedRelu": {10: _activation("THRESHOLDED_RELU", "alpha")},
 }

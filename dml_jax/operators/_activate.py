@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from ..core.activation import Activation
-from ..core.activation_table import ACTIVATIONS
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel
-from ..core.fields import FLOAT, Input, Output, counted_by
-from ..core.fusion import Fusion, axes_within, computed_by, different_dimensions
+from ..core.fusion import Fusion, axes_within, computed_by
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, at_least, custom, same_sizes
+from ..core.rules import Operands, Rule, at_least, same_sizes
 from ..core.sharding import Dims
-from ..core.support import (
-    FLOATS,
-    RANK_4,
-    RANKS_1_TO_8,
-    RANKS_4_TO_5,
-    SIGNED_UP_TO_32_BITS,
-    UP_TO_32_BITS,
-    Support,
-    levels,
-)
-from ..lowering.plain.softmax import compute_along
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..core.support import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS, Support
+from ._activations import AXES, EFFECTIVE_RANK, ActivationDesc, FieldAxes, Real, activated, since
 from ._elementwise import elementwise
 
 __all__ = [
@@ -95,96 +79,24 @@ def activate(input: Data, activation: Fusion, *, out_sharding: OutSharding = Non
 
     Source: the structs from DML_ACTIVATION_CELU_OPERATOR_DESC to DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC.
     """
-    array = jnp.asarray(input)
-    if activation.axes:
-        return compute_along(activation, array, activation.axes)
-    return narrow_apart(activation(array.astype(wide_type(array.dtype))), array.dtype)
+    return activated(activation, jnp.asarray(input))
 
 
-def _long(x: Operands) -> str | None:
-    sizes = x["input"].sizes
-    rank = next((len(sizes) - d for d, n in enumerate(sizes) if n != 1), 0)
-    return f"it is {rank}" if rank > 2 else None
-
-
-def _no_dimensions(x: Operands) -> str | None:
-    return different_dimensions(x["axes"], len(x["input"].sizes))
-
-
-# The structs. What their parameters are called and when, below which level, follows from the rows.
-
-
-def _since(level: str, *newer: tuple[str, range, tuple[DataType, ...]]) -> tuple[Support, ...]:
-    """Returns the table of an activation that exists from a feature level on."""
-    rows = ("3_0", RANKS_1_TO_8, FLOATS), ("2_0", RANKS_4_TO_5, FLOATS), ("1_0", RANK_4, FLOATS)
-    since = FeatureLevel.of(level)
-    older = [row for row in rows if FeatureLevel.of(row[0]) >= since]
-    return levels(*newer, *(older or [(level, RANKS_1_TO_8, FLOATS)]))
-
-
-_SECTIONS = """
-
-    Args:
-      input: any sizes.
-      output: the sizes of `input`.
-    {numbers}
-    Raises:
-      ConstraintError: a rule of `{name}.wordings()` is broken.
-      DataTypeError: a data type that DirectML does not take here, or no number.
-
-    Source: DML_{of}_OPERATOR_DESC.
-    """
-
-
-def _described(usual: float | None, name: str) -> str:
-    if name == "Axes":
-        return "different dimensions, one at least"
-    return "a number" if usual is None else f"a number, often {usual:.5g}"
+# The structs.
 
 
 @dataclass(frozen=True)
-class _ActivationDesc(OperatorDesc):
-    """The base of the structs: the fields of a subclass behind the tensors are the parameters of its activation."""
-
-    input: Input
-    output: Output
-
-    in_place: ClassVar[bool] = True
-    support: ClassVar[tuple[Support, ...]] = _since("1_0")
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"),)
-
-    def __init_subclass__(cls) -> None:
-        given = ACTIVATIONS[cls.operator_type].parameters
-        numbers = "".join(f"  {name.lower()}: {_described(value, name)}.\n    " for name, value in given.items())
-        cls.__doc__ = f"{cls.__doc__}{_SECTIONS.format(numbers=numbers, name=cls.__name__, of=cls.operator_type)}"
-
-    @property
-    def activation(self) -> Activation:
-        """The activation that the struct computes."""
-        parameters = self.field_names()[2:]
-        return Activation(self.operator_type, tuple(getattr(self, name) for name in parameters))
-
-    def compute_checked(self, input: jax.Array) -> jax.Array:
-        return activate(input, self.activation)
-
-
-Real = Annotated[float, FLOAT]
-_EFFECTIVE_RANK = custom("effective_rank", "{input}.{rank} without leading sizes of 1 must be at most 2", _long)
-_AXES = custom("axes_within(axes)", "{axes} must be different dimensions of {input}, one at least", _no_dimensions)
-
-
-@dataclass(frozen=True)
-class ActivationCeluDesc(_ActivationDesc):
+class ActivationCeluDesc(ActivationDesc):
     """DML_ACTIVATION_CELU_OPERATOR_DESC: max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
 
     alpha: Real
 
     operator_type: ClassVar[str] = "ACTIVATION_CELU"
-    support: ClassVar[tuple[Support, ...]] = _since("3_0")
+    support: ClassVar[tuple[Support, ...]] = since("3_0")
 
 
 @dataclass(frozen=True)
-class ActivationEluDesc(_ActivationDesc):
+class ActivationEluDesc(ActivationDesc):
     """DML_ACTIVATION_ELU_OPERATOR_DESC: x where x >= 0, alpha * (exp(x) - 1) elsewhere."""
 
     alpha: Real
@@ -193,15 +105,15 @@ class ActivationEluDesc(_ActivationDesc):
 
 
 @dataclass(frozen=True)
-class ActivationGeluDesc(_ActivationDesc):
+class ActivationGeluDesc(ActivationDesc):
     """DML_ACTIVATION_GELU_OPERATOR_DESC: x / 2 * (1 + erf(x / sqrt(2)))."""
 
     operator_type: ClassVar[str] = "ACTIVATION_GELU"
-    support: ClassVar[tuple[Support, ...]] = _since("5_1")
+    support: ClassVar[tuple[Support, ...]] = since("5_1")
 
 
 @dataclass(frozen=True)
-class ActivationHardSigmoidDesc(_ActivationDesc):
+class ActivationHardSigmoidDesc(ActivationDesc):
     """DML_ACTIVATION_HARD_SIGMOID_OPERATOR_DESC: max(0, min(alpha * x + beta, 1))."""
 
     alpha: Real
@@ -211,14 +123,14 @@ class ActivationHardSigmoidDesc(_ActivationDesc):
 
 
 @dataclass(frozen=True)
-class ActivationIdentityDesc(_ActivationDesc):
+class ActivationIdentityDesc(ActivationDesc):
     """DML_ACTIVATION_IDENTITY_OPERATOR_DESC: x."""
 
     operator_type: ClassVar[str] = "ACTIVATION_IDENTITY"
 
 
 @dataclass(frozen=True)
-class ActivationLeakyReluDesc(_ActivationDesc):
+class ActivationLeakyReluDesc(ActivationDesc):
     """DML_ACTIVATION_LEAKY_RELU_OPERATOR_DESC: x where x >= 0, alpha * x elsewhere."""
 
     alpha: Real
@@ -227,7 +139,7 @@ class ActivationLeakyReluDesc(_ActivationDesc):
 
 
 @dataclass(frozen=True)
-class ActivationLinearDesc(_ActivationDesc):
+class ActivationLinearDesc(ActivationDesc):
     """DML_ACTIVATION_LINEAR_OPERATOR_DESC: alpha * x + beta."""
 
     alpha: Real
@@ -237,7 +149,7 @@ class ActivationLinearDesc(_ActivationDesc):
 
 
 @dataclass(frozen=True)
-class ActivationParametricSoftplusDesc(_ActivationDesc):
+class ActivationParametricSoftplusDesc(ActivationDesc):
     """DML_ACTIVATION_PARAMETRIC_SOFTPLUS_OPERATOR_DESC: alpha * ln(1 + exp(beta * x))."""
 
     alpha: Real
@@ -247,15 +159,15 @@ class ActivationParametricSoftplusDesc(_ActivationDesc):
 
 
 @dataclass(frozen=True)
-class ActivationReluDesc(_ActivationDesc):
+class ActivationReluDesc(ActivationDesc):
     """DML_ACTIVATION_RELU_OPERATOR_DESC: max(0, x)."""
 
     operator_type: ClassVar[str] = "ACTIVATION_RELU"
-    support: ClassVar[tuple[Support, ...]] = _since("1_0", ("5_1", RANKS_1_TO_8, (*FLOATS, *SIGNED_UP_TO_32_BITS)))
+    support: ClassVar[tuple[Support, ...]] = since("1_0", ("5_1", RANKS_1_TO_8, (*FLOATS, *SIGNED_UP_TO_32_BITS)))
 
 
 @dataclass(frozen=True)
-class ActivationScaledEluDesc(_ActivationDesc):
+class ActivationScaledEluDesc(ActivationDesc):
     """DML_ACTIVATION_SCALED_ELU_OPERATOR_DESC: gamma * x where x > 0, gamma * alpha * (exp(x) - 1) elsewhere."""
 
     alpha: Real
@@ -265,7 +177,7 @@ class ActivationScaledEluDesc(_ActivationDesc):
 
 
 @dataclass(frozen=True)
-class ActivationScaledTanhDesc(_ActivationDesc):
+class ActivationScaledTanhDesc(ActivationDesc):
     """DML_ACTIVATION_SCALED_TANH_OPERATOR_DESC: alpha * tanh(beta * x)."""
 
     alpha: Real
@@ -275,46 +187,46 @@ class ActivationScaledTanhDesc(_ActivationDesc):
 
 
 @dataclass(frozen=True)
-class ActivationShrinkDesc(_ActivationDesc):
+class ActivationShrinkDesc(ActivationDesc):
     """DML_ACTIVATION_SHRINK_OPERATOR_DESC: x - bias where x > threshold, x + bias where x < -threshold, 0 elsewhere."""
 
     bias: Real
     threshold: Real
 
     operator_type: ClassVar[str] = "ACTIVATION_SHRINK"
-    support: ClassVar[tuple[Support, ...]] = _since("2_0", ("5_1", RANKS_1_TO_8, UP_TO_32_BITS))
+    support: ClassVar[tuple[Support, ...]] = since("2_0", ("5_1", RANKS_1_TO_8, UP_TO_32_BITS))
 
 
 @dataclass(frozen=True)
-class ActivationSigmoidDesc(_ActivationDesc):
+class ActivationSigmoidDesc(ActivationDesc):
     """DML_ACTIVATION_SIGMOID_OPERATOR_DESC: 1 / (1 + exp(-x))."""
 
     operator_type: ClassVar[str] = "ACTIVATION_SIGMOID"
 
 
 @dataclass(frozen=True)
-class ActivationSoftmaxDesc(_ActivationDesc):
+class ActivationSoftmaxDesc(ActivationDesc):
     """DML_ACTIVATION_SOFTMAX_OPERATOR_DESC: exp(x) / the sum of exp(x) along the last dimension."""
 
     operator_type: ClassVar[str] = "ACTIVATION_SOFTMAX"
     in_place: ClassVar[bool] = False
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"), _EFFECTIVE_RANK)
+    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"), EFFECTIVE_RANK)
 
 
 @dataclass(frozen=True)
-class ActivationSoftmax1Desc(_ActivationDesc):
+class ActivationSoftmax1Desc(ActivationDesc):
     """DML_ACTIVATION_SOFTMAX1_OPERATOR_DESC: exp(x) / the sum of exp(x) along the dimensions axes."""
 
-    axes: Annotated[tuple[int, ...], counted_by("AxisCount")]
+    axes: FieldAxes
 
     operator_type: ClassVar[str] = "ACTIVATION_SOFTMAX1"
     in_place: ClassVar[bool] = False
-    support: ClassVar[tuple[Support, ...]] = _since("5_1")
-    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"), _AXES)
+    support: ClassVar[tuple[Support, ...]] = since("5_1")
+    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"), AXES)
 
 
 @dataclass(frozen=True)
-class ActivationSoftplusDesc(_ActivationDesc):
+class ActivationSoftplusDesc(ActivationDesc):
     """DML_ACTIVATION_SOFTPLUS_OPERATOR_DESC: ln(1 + exp(steepness * x)) / steepness."""
 
     steepness: Real
@@ -324,21 +236,21 @@ class ActivationSoftplusDesc(_ActivationDesc):
 
 
 @dataclass(frozen=True)
-class ActivationSoftsignDesc(_ActivationDesc):
+class ActivationSoftsignDesc(ActivationDesc):
     """DML_ACTIVATION_SOFTSIGN_OPERATOR_DESC: x / (1 + abs(x))."""
 
     operator_type: ClassVar[str] = "ACTIVATION_SOFTSIGN"
 
 
 @dataclass(frozen=True)
-class ActivationTanhDesc(_ActivationDesc):
+class ActivationTanhDesc(ActivationDesc):
     """DML_ACTIVATION_TANH_OPERATOR_DESC: tanh(x)."""
 
     operator_type: ClassVar[str] = "ACTIVATION_TANH"
 
 
 @dataclass(frozen=True)
-class ActivationThresholdedReluDesc(_ActivationDesc):
+class ActivationThresholdedReluDesc(ActivationDesc):
     """DML_ACTIVATION_THRESHOLDED_RELU_OPERATOR_DESC: x where x > alpha, 0 elsewhere."""
 
     alpha: Real

@@ -9,22 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from activation_cases import activated
+from activation_structs import exact, exact_of, make, struct_of
 from checks import assert_calls_agree, assert_close, assert_same_bits, together
-from draws import dims, pad
 from jax.sharding import PartitionSpec as P
 from jax.test_util import check_grads
 from operator_cases import (
-    FLOATS,
-    RANK_4,
-    RANKS_1_TO_8,
-    RANKS_4_TO_5,
     UP_TO_32_BITS,
     Call,
-    Example,
-    Struct,
     f32,
-    level,
 )
 from oracles import coordinates
 from small_arrays import every_narrow_float, every_small_shape, numbered, on_explicit_mesh, random_keys
@@ -47,10 +39,6 @@ from dml_jax.catalogue import STRUCTS as CLASSES
 from dml_jax.core.small_structs import ScaleAndBias
 
 pytestmark = pytest.mark.device
-
-
-def exact(input, activation):
-    return activated(input.astype(np.float64), activation)
 
 
 def oracle(input, activation):
@@ -128,60 +116,25 @@ BREAKS_OF = {
 }
 
 
-def make(name, input, output, parameters):
-    return CLASSES[name](input, output, *parameters)
+def expected(name):
+    """Integers are exact."""
+    if name not in EXACT:
+        return exact_of
+    return lambda desc, x: oracle(x, desc.activation)
 
 
-def levels(name):
-    rows = ("3_0", RANKS_1_TO_8), ("2_0", RANKS_4_TO_5), ("1_0", RANK_4)
-    since = SINCE.get(name, "1_0")
-    older = [level(one, ranks, input=FLOATS) for one, ranks in rows if one >= since]
-    newer = [level("5_1", RANKS_1_TO_8, input=FLOATS | INTEGERS[name])] if name in INTEGERS else []
-    return (*newer, *(older or [level(since, RANKS_1_TO_8, input=FLOATS)]))
-
-
-def fill(rng, port, tensor, count):
-    """Floats on a grid, none is 0, whose sign devices decide; integers of all bits."""
-    if tensor.dtype.kind != "f":
-        return None
-    return ((2 * rng.integers(-16, 16, count) + 1) / 8).astype(tensor.dtype)
-
-
-def draw(name, rng):
-    rank = int(rng.integers(1, 9))
-    sizes = pad(dims(rng, min(rank, 2)), rank) if name == "ACTIVATION_SOFTMAX" else dims(rng, rank)
-    names = [*CLASSES[name].field_names()[2:]]
-    several = PARAMETERS[name]
-    parameters = several[rng.integers(len(several))]
-    if names == ["axes"]:
-        parameters = (tuple(int(d) for d in rng.permutation(rank)[: rng.integers(1, rank + 1)]),)
-    return {"input": sizes, "output": sizes, **dict(zip(names, parameters, strict=True))}
-
-
-def expected(desc, x):
-    parameters = tuple(getattr(desc, name) for name in desc.field_names()[2:])
-    activation = Activation(desc.operator_type, parameters)
-    return oracle(x, activation) if desc.operator_type in EXACT else exact(x, activation)
-
-
-def struct_of(name):
-    tensor, parameters = f32(1, 1, 2, 3), PARAMETERS[name][0]
-    desc = make(name, tensor, tensor, parameters)
-    values = np.array([-2.5, -1, -0.5, 0.5, 1, 3]).reshape(1, 1, 2, 3)
-    computed = activated(values, Activation(name, parameters))
-    return Struct(
-        desc,
-        breaks={"same_sizes(output, input)": {"output": f32(1, 1, 3, 2)}, **BREAKS_OF.get(name, {})},
-        levels=levels(name),
-        examples=(Example(desc, [values.ravel().tolist()], [computed.ravel().tolist()]),),
-        draw=partial(draw, name),
-        expected=expected,
-        fill=fill,
+STRUCTS = tuple(
+    struct_of(
+        name,
+        parameters,
+        since=SINCE.get(name, "1_0"),
+        integers=INTEGERS.get(name, ()),
+        breaks=BREAKS_OF.get(name, {}),
+        expected=expected(name),
         units=None if name in EXACT else 8,
     )
-
-
-STRUCTS = tuple(map(struct_of, PARAMETERS))
+    for name, parameters in PARAMETERS.items()
+)
 
 
 def test_directmls_documented_numbers():

@@ -4,6 +4,7 @@ XLA:CPU (jaxlib 0.10 to 0.12) loses NaNs where it reduces many floats to an extr
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, Literal
 
 import jax
@@ -15,7 +16,7 @@ from ..primitive import by_platform
 from ..values.accumulation_types import computed_type, narrow_apart, wide_type, widen_apart
 from .along import Along, compute, reduced
 
-__all__ = ["End", "extreme", "place_of_extreme"]
+__all__ = ["End", "extreme", "flat_number", "flat_place_of_extreme", "place_of_extreme"]
 
 Axes = tuple[int, ...]
 End = Literal["greatest", "least"]
@@ -81,6 +82,26 @@ def place_of_extreme(x: jax.Array, axis: int, end: End) -> jax.Array:
 
     along = Along("place", (axis,), wide, reduced(x, (axis,), np.uint32), whole, part, join)
     return compute(along, lax.stop_gradient(x))
+
+
+def flat_place_of_extreme(x: jax.Array, axes: Sequence[int], end: End, *, is_last: bool = False) -> jax.Array:
+    """The same along several axes, as the number that `flat_number` gives; of equals the first one or the last one."""
+    along, rows = sorted(axis % x.ndim for axis in axes), x
+    if len(along) > 1:
+        kept = [d for d in range(x.ndim) if d not in along]
+        rows = lax.transpose(x, (*kept, *along)).reshape(*(x.shape[d] for d in kept), prod(x.shape[d] for d in along))
+    axis = along[0] if len(along) == 1 else rows.ndim - 1
+    place = place_of_extreme(lax.rev(rows, [axis]) if is_last else rows, axis, end)
+    place = jnp.asarray(rows.shape[axis] - 1).astype(np.uint32) - place if is_last else place
+    return place.reshape(reduced(x, along, np.uint32).shape)
+
+
+def flat_number(sizes: Sequence[int], axes: Sequence[int]) -> jax.Array:
+    """Numbers in row-major order of all elements along axes: 0 to 5 along the outer two of sizes (2, 1, 3)."""
+    number = jnp.zeros((), np.uint32)
+    for axis in sorted(axis % len(sizes) for axis in axes):
+        number = number * jnp.asarray(sizes[axis]).astype(np.uint32) + lax.broadcasted_iota(np.uint32, sizes, axis)
+    return number
 
 
 def _comparable(dtype: Any) -> Any:

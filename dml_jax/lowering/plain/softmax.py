@@ -1,14 +1,17 @@
-"""Functions of all numbers along dimensions, such as softmax, whose results are as large as their arguments."""
+"""Softmax and its like: functions of all numbers along dimensions, whose results are as large as their arguments."""
 
 from collections.abc import Callable, Sequence
 
 import jax
+import jax.numpy as jnp
+from jax import lax, nn
 
 from ..select import shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
 from .along import Along, compute
+from .min_max import flat_number, flat_place_of_extreme
 
-__all__ = ["compute_along"]
+__all__ = ["compute_along", "hardmax", "log_softmax", "softmax"]
 
 
 def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes: Sequence[int]) -> jax.Array:
@@ -29,3 +32,31 @@ def compute_along(function: Callable[[jax.Array], jax.Array], x: jax.Array, axes
 
     (result,) = shapes_of(x)
     return compute(Along("each", [axis % x.ndim for axis in axes], wide, result, whole, part, join=None), x)
+
+
+def softmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
+    """exp(x) / the sum of exp(x) along axes."""
+    return nn.softmax(_below_maximum(x, axes), tuple(axes))
+
+
+def log_softmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
+    """The logarithm of softmax."""
+    return nn.log_softmax(_below_maximum(x, axes), tuple(axes))
+
+
+def hardmax(x: jax.Array, axes: Sequence[int]) -> jax.Array:
+    """1 for the first of the greatest numbers along axes, in row-major order, 0 for the others."""
+    if 0 in x.shape:
+        return x
+    is_first = flat_number(x.shape, axes) == flat_place_of_extreme(x, axes, "greatest")
+    return is_first.astype(x.dtype)
+
+
+def _below_maximum(x: jax.Array, axes: Sequence[int]) -> jax.Array:
+    """Numbers less their maximum, which is 0 at most.
+
+    Where XLA computes a number twice, and rounds once less beside the maximum, the difference may be 500 of 1e10, and
+    its exponential infinite.
+    """
+    less = x - lax.stop_gradient(jnp.max(x, tuple(axes), keepdims=True, initial=-jnp.inf))
+    return jnp.where(less > 0, 0, less)

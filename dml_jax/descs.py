@@ -11,6 +11,7 @@ from .operators._gru import *
 from .operators._lstm import *
 from .operators._random_bits import *
 from .operators._quantize_linear import *
+from .operators._argmax import *
 from .operators._unfused_activations import *
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ __all__ = [
     "FLOAT",
     "INT",
     "UINT",
+    "Axes",
     "Bool",
     "Field",
     "IndexInput",
@@ -227,6 +228,8 @@ def counted_by(count: str, of: Field = UINT, what: str | None = None) -> Field:
     """Returns the kind of an array, of unsigned integers by default; `count` is DirectML's field of its length."""
     return _array_of(of, what or ("integers" if of is not FLOAT else "numbers"), count)
 
+
+Axes = Annotated[tuple[int, ...], counted_by("AxisCount")]
 
 # Enumerations.
 

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import jax.numpy as jnp
 
-from ..errors import ConstraintError, DataTypeError, describe, message
+from ..errors import ConstraintError, DataTypeError, message
 from .activation import Activation
 from .activation_table import ACTIVATIONS, field_of
 from .feature_level import FeatureLevel
 from .fields import Field, counted_by
 from .kinds import attribute
 from .rules import Fact, Operands, Rule, custom
+from .struct_rules import different_dimensions
 
 __all__ = [
     "Fused",
@@ -24,7 +25,6 @@ __all__ = [
     "as_activation",
     "axes_within",
     "computed_by",
-    "different_dimensions",
     "supported_activation",
 ]
 
@@ -105,12 +105,6 @@ def axes_within(activation: str, operand: str) -> Rule:
 
     text = f"the Axes of {{{activation}}} must be different dimensions of {{{operand}}}, one at least"
     return custom(f"axes_within({activation})", text, broken_by)
-
-
-def different_dimensions(axes: tuple[int, ...], rank: int) -> Fact:
-    """Why axes, the last of which may be -1, are not some dimensions, each once."""
-    fit = axes and len({*axes}) == len(axes) and -min(rank, 1) <= min(axes) <= max(axes) < rank
-    return None if fit else f"they are {describe(axes)} and there are {rank} dimensions"
 
 
 def computed_by(activation: str, operand: str) -> Rule:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import ConstraintError, DataTypeError
+from ..errors import ConstraintError, DataTypeError, describe
 from ..strides.injective import collision
 from .rules import Fact, Law, Operands, Rule
 from .scalar import scalar_of
@@ -11,6 +11,8 @@ from .tensor import TensorDesc
 
 __all__ = [
     "below_rank",
+    "different_axes",
+    "different_dimensions",
     "dimension_count",
     "each",
     "fits_rank",
@@ -115,6 +117,22 @@ def below_rank(attribute: str, tensor: str) -> Rule:
 
     text = f"{{{attribute}}} must be in [0, {{{tensor}}}.{{rank}})"
     return Rule(f"below_rank({attribute})", text, broken_by)
+
+
+def different_dimensions(axes: tuple[int, ...], rank: int) -> Fact:
+    """Why axes, the last of which may be -1, are not some dimensions, each once."""
+    fit = axes and len({*axes}) == len(axes) and -min(rank, 1) <= min(axes) <= max(axes) < rank
+    return None if fit else f"they are {describe(axes)} and there are {rank} dimensions"
+
+
+def different_axes(tensor: str) -> Rule:
+    """The field Axes names dimensions of the tensor."""
+
+    def broken_by(x: Operands) -> Fact:
+        return different_dimensions(x["axes"], len(x[tensor].sizes))
+
+    text = f"{{axes}} must be different dimensions of {{{tensor}}}, one at least"
+    return Rule("axes_within(axes)", text, broken_by)
 
 
 def dimension_count(attribute: str, tensor: str, least: int = 1) -> Rule:

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..errors import ConstraintError
+from ..lowering.plain.min_max import End, flat_place_of_extreme
 from ..operators import reduce
 from ..operators._reduce import Name
 from .arrange import axes_of, axis_of
@@ -54,24 +55,22 @@ def _bound(function: Name, dtype: Any) -> Any:
     return np.asarray(-np.inf if function == "max" else np.inf, dtype)
 
 
-def _place(function: Name) -> Callable[..., jax.Array]:
+def _place(end: End) -> Callable[..., jax.Array]:
     """Where an extreme lies: the first or the last one of equals."""
 
     def placed(*, data: Array, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> jax.Array:
         at = axis_of("axis", axis, data.ndim)
         if not data.shape[at]:
             raise ConstraintError(f"data must have elements along axis {axis}, but its shape is {data.shape}")
-        x = on_device(data)
-        index = reduce(lax.rev(x, [at]) if select_last_index else x, function, (at,)).astype(np.int32)
-        index = data.shape[at] - 1 - index if select_last_index else index
+        index = flat_place_of_extreme(on_device(data), (at,), end, is_last=bool(select_last_index)).astype(np.int32)
         return index if keepdims else lax.squeeze(index, [at])
 
     return placed
 
 
 OPERATORS: Operators = {
-    "ArgMax": {1: _place("argmax")},
-    "ArgMin": {1: _place("argmin")},
+    "ArgMax": {1: _place("greatest")},
+    "ArgMin": {1: _place("least")},
     "ReduceL1": {1: _reduction("l1")},
     "ReduceL2": {1: _reduction("l2")},
     "ReduceLogSum": {1: _reduction("log_sum")},

@@ -8,13 +8,14 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from ..core.fields import Axes
 from ..core.fusion import Fusion, axes_within, computed_by
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, at_least, same_sizes
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS, Support
-from ._activations import AXES, EFFECTIVE_RANK, ActivationDesc, FieldAxes, Real, activated, since
+from ._activations import AXES, EFFECTIVE_RANK, ActivationDesc, Real, activated, since
 from ._elementwise import elementwise
 
 __all__ = [
@@ -217,7 +218,7 @@ class ActivationSoftmaxDesc(ActivationDesc):
 class ActivationSoftmax1Desc(ActivationDesc):
     """DML_ACTIVATION_SOFTMAX1_OPERATOR_DESC: exp(x) / the sum of exp(x) along the dimensions axes."""
 
-    axes: FieldAxes
+    axes: Axes
 
     operator_type: ClassVar[str] = "ACTIVATION_SOFTMAX1"
     in_place: ClassVar[bool] = False

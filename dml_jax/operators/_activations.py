@@ -12,17 +12,16 @@ from ..core.activation_table import ACTIVATIONS
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.feature_level import FeatureLevel
-from ..core.fields import FLOAT, Input, Output, counted_by
-from ..core.fusion import different_dimensions
+from ..core.fields import FLOAT, Input, Output
 from ..core.rules import Operands, Rule, custom, same_sizes
+from ..core.struct_rules import different_axes
 from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, Support, levels
 from ..lowering.plain.softmax import compute_along
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
-__all__ = ["AXES", "EFFECTIVE_RANK", "ActivationDesc", "FieldAxes", "Real", "activated", "since"]
+__all__ = ["AXES", "EFFECTIVE_RANK", "ActivationDesc", "Real", "activated", "since"]
 
 Real = Annotated[float, FLOAT]
-FieldAxes = Annotated[tuple[int, ...], counted_by("AxisCount")]
 
 
 def activated(activation: Activation, array: jax.Array) -> jax.Array:
@@ -38,12 +37,8 @@ def _long(x: Operands) -> str | None:
     return f"it is {rank}" if rank > 2 else None
 
 
-def _no_dimensions(x: Operands) -> str | None:
-    return different_dimensions(x["axes"], len(x["input"].sizes))
-
-
 EFFECTIVE_RANK = custom("effective_rank", "{input}.{rank} without leading sizes of 1 must be at most 2", _long)
-AXES = custom("axes_within(axes)", "{axes} must be different dimensions of {input}, one at least", _no_dimensions)
+AXES = different_axes("input")
 
 
 def since(level: str, *newer: tuple[str, range, tuple[DataType, ...]]) -> tuple[Support, ...]:

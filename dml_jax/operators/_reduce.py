@@ -16,7 +16,7 @@ from ..core.arguments import as_name
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc, set_fields
 from ..core.feature_level import FeatureLevel
-from ..core.fields import Input, Output, counted_by, named
+from ..core.fields import Axes, Input, Output, named
 from ..core.kinds import Data, OutSharding, attribute
 from ..core.operator import operator
 from ..core.rules import Law, Operands, Rule, custom, one_of, sizes_follow
@@ -288,7 +288,7 @@ class ReduceDesc(OperatorDesc):
     function: FieldFunction
     input: Input
     output: Output
-    axes: Annotated[tuple[int, ...], counted_by("AxisCount")]
+    axes: Axes
 
     operator_type: ClassVar[str] = "REDUCE"
     other_types: ClassVar[tuple[str, ...]] = ("output",)

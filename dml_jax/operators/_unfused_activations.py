@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ..core.fields import Axes
 from ..core.rules import Rule, same_sizes
 from ..core.support import Support
-from ._activations import AXES, EFFECTIVE_RANK, ActivationDesc, FieldAxes, Real, since
+from ._activations import AXES, EFFECTIVE_RANK, ActivationDesc, Real, since
 
 __all__ = [
     "ActivationHardSwishDesc",
@@ -33,7 +34,7 @@ class ActivationHardmaxDesc(ActivationDesc):
 class ActivationHardmax1Desc(ActivationDesc):
     """DML_ACTIVATION_HARDMAX1_OPERATOR_DESC: 1 for the first maximum along the dimensions axes, 0 for the others."""
 
-    axes: FieldAxes
+    axes: Axes
 
     operator_type: ClassVar[str] = "ACTIVATION_HARDMAX1"
     in_jax: ClassVar[str] = "jax.nn.one_hot(jax.numpy.argmax(x, axis), x.shape[axis], axis=axis)"
@@ -68,7 +69,7 @@ class ActivationLogSoftmaxDesc(ActivationDesc):
 class ActivationLogSoftmax1Desc(ActivationDesc):
     """DML_ACTIVATION_LOG_SOFTMAX1_OPERATOR_DESC: x - ln(the sum of exp(x) along the dimensions axes)."""
 
-    axes: FieldAxes
+    axes: Axes
 
     operator_type: ClassVar[str] = "ACTIVATION_LOG_SOFTMAX1"
     in_jax: ClassVar[str] = "jax.nn.log_softmax"

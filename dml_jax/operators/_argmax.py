@@ -1,0 +1,108 @@
+"""ARGMAX and ARGMIN: where the greatest or the least element lies, along several dimensions together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+
+from ..core.axis_direction import AxisDirection, FieldDirection
+from ..core.desc import OperatorDesc
+from ..core.fields import Axes, Input, Output
+from ..core.rules import Operands, Rule, sizes_follow
+from ..core.struct_rules import different_axes
+from ..core.support import ALL_BUT_FLOAT64, INDEX_TYPES, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..lowering.plain.min_max import End, flat_place_of_extreme
+
+__all__ = ["ArgmaxDesc", "ArgminDesc"]
+
+
+def _reduced(x: Operands) -> tuple[int, ...]:
+    return tuple(1 if d in x["axes"] else n for d, n in enumerate(x["input"].sizes))
+
+
+@dataclass(frozen=True)
+class _PlaceDesc(OperatorDesc):
+    """The base of both: `end` is what they look for."""
+
+    input: Input
+    output: Output
+    axes: Axes
+    axis_direction: FieldDirection
+
+    end: ClassVar[End]
+    other_types: ClassVar[tuple[str, ...]] = ("output",)
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = (
+        Support.of("4_1", RANKS_1_TO_8, input=ALL_BUT_FLOAT64, output=INDEX_TYPES),
+        Support.of("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, output=INDEX_TYPES),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        different_axes("input"),
+        sizes_follow("output", _reduced, "{input}.{sizes}, but 1 along {axes}"),
+    )
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        is_last = self.axis_direction == AxisDirection.DECREASING
+        return flat_place_of_extreme(input, self.axes, self.end, is_last=is_last).astype(self.output.dtype)
+
+
+@dataclass(frozen=True)
+class ArgmaxDesc(_PlaceDesc):
+    """DML_ARGMAX_OPERATOR_DESC: finds the index of the greatest element along some dimensions.
+
+    Args:
+      input: any sizes.
+      output: the sizes of `input`, but 1 along `axes`; of a type of indices.
+      axes: different dimensions, one at least. The index counts the elements along all of them in row-major order.
+      axis_direction: an `AxisDirection`; of equal elements the first one, or with DECREASING the last one.
+
+    Raises:
+      ConstraintError: a rule of `ArgmaxDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc, descs
+      >>> table, one = TensorDesc("FLOAT32", (3, 3)), TensorDesc("UINT32", (1, 1))
+      >>> x = np.float32([[1, 2, 3], [3, 0, 4], [2, 5, 2]])
+      >>> print(descs.ArgmaxDesc(table, one, (0, 1), "INCREASING").compute(x))
+      [[7]]
+
+    Source: DML_ARGMAX_OPERATOR_DESC, which says nothing of NaN: the greatest element here.
+    """
+
+    operator_type: ClassVar[str] = "ARGMAX"
+    in_jax: ClassVar[str] = "jax.numpy.argmax"
+    end: ClassVar[End] = "greatest"
+
+
+@dataclass(frozen=True)
+class ArgminDesc(_PlaceDesc):
+    """DML_ARGMIN_OPERATOR_DESC: finds the index of the least element along some dimensions.
+
+    Args:
+      input: any sizes.
+      output: the sizes of `input`, but 1 along `axes`; of a type of indices.
+      axes: different dimensions, one at least. The index counts the elements along all of them in row-major order.
+      axis_direction: an `AxisDirection`; of equal elements the first one, or with DECREASING the last one.
+
+    Raises:
+      ConstraintError: a rule of `ArgminDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc, descs
+      >>> table, one = TensorDesc("FLOAT32", (3, 3)), TensorDesc("UINT32", (1, 1))
+      >>> x = np.float32([[1, 2, 3], [3, 0, 4], [2, 5, 2]])
+      >>> print(descs.ArgminDesc(table, one, (0, 1), "INCREASING").compute(x))
+      [[4]]
+
+    Source: DML_ARGMIN_OPERATOR_DESC, which says nothing of NaN: the least element here.
+    """
+
+    operator_type: ClassVar[str] = "ARGMIN"
+    in_jax: ClassVar[str] = "jax.numpy.argmin"
+    end: ClassVar[End] = "least"

@@ -13,6 +13,9 @@ from .operators._random_bits import *
 from .operators._quantize_linear import *
 from .operators._argmax import *
 from .operators._unfused_activations import *
+from .operators._batch_normalization import *
+from .operators._mean_variance_normalization import *
+from .operators._lp_normalization import *
 
 if TYPE_CHECKING:
     # The structs that are rows of tables.

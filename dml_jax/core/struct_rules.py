@@ -11,6 +11,7 @@ from .tensor import TensorDesc
 
 __all__ = [
     "below_rank",
+    "broadcast_to",
     "different_axes",
     "different_dimensions",
     "dimension_count",
@@ -144,6 +145,20 @@ def dimension_count(attribute: str, tensor: str, least: int = 1) -> Rule:
 
     text = f"{{{attribute}}} must be in [{least}, {{{tensor}}}.{{rank}}]"
     return Rule(f"dimension_count({attribute})", text, broken_by)
+
+
+def broadcast_to(tensor: str, to: str) -> Rule:
+    """Each size of the tensor is that of another tensor, or 1, which repeats its elements along that dimension."""
+
+    def broken_by(x: Operands) -> Fact:
+        sizes, wanted = x[tensor].sizes, x[to].sizes
+        if len(sizes) != len(wanted):
+            return None
+        d = next((d for d, n in enumerate(sizes) if n not in (1, wanted[d])), None)
+        return None if d is None else f"{sizes} and {wanted} differ in dimension {d}"
+
+    text = f"every one of {{{tensor}}}.{{sizes}} must be 1 or that of {{{to}}}.{{sizes}}"
+    return Rule(f"broadcast_to({tensor}, {to})", text, broken_by)
 
 
 def ignored_sizes_are_1(tensor: str, count: str) -> Rule:

@@ -6,11 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from .. import operators
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
+from ..operators._lp_normalization import divide_by_norm
+from ..operators._normalizing import inverse_deviation, moments, normalize
 from .values import Array, Operators, arrays, known, on_device
 
 __all__ = [
@@ -86,9 +87,9 @@ def _batch_normalization_of_five(
 
 def instance_normalization(*, input: Array, scale: Array, b: Array, epsilon: float = 1e-5) -> Array:
     _check_channels(input, scale.shape, b.shape)
-    axes = tuple(range(2, input.ndim))
-    y, *_ = _standardized(_wide(input), axes, epsilon)
-    return _scaled(y, scale, b).astype(input.dtype)
+    mean, variance = moments(_wide(input), range(2, input.ndim))
+    of_channels = (_along_channels(one, input) for one in (scale, b))
+    return normalize(on_device(input), mean, variance, *of_channels, epsilon=epsilon)
 
 
 def layer_normalization(
@@ -106,10 +107,10 @@ def layer_normalization(
         raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}), but it is {axis}")
     factors = _spread("scale", scale, x.shape)
     added = None if b is None else _spread("b", b, x.shape)
-    y, mean, inverse = _standardized(_wide(x), tuple(range(axis % x.ndim, x.ndim)), epsilon)
-    y = y * factors if added is None else y * factors + added
+    mean, variance = moments(_wide(x), range(axis % x.ndim, x.ndim))
+    y = normalize(on_device(x), mean, variance, factors, added, epsilon=epsilon)
     stash = jnp.bfloat16 if stash_type == 16 else np.float32
-    return (y.astype(x.dtype), mean.astype(stash), inverse.astype(stash))[:count]
+    return (y, mean.astype(stash), inverse_deviation(variance, epsilon).astype(stash))[:count]
 
 
 def lrn(*, x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Array:
@@ -125,11 +126,7 @@ def lp_normalization(*, input: Array, axis: int = -1, p: int = 2) -> Array:
     if p not in (1, 2) or not -input.ndim <= axis < input.ndim:
         rule = f"p must be 1 or 2, and axis in [{-input.ndim}, {input.ndim})"
         raise ConstraintError(f"{rule}, but they are {p} and {axis}")
-    x = _wide(input)
-    total = jnp.sum(lax.square(x) if p == 2 else jnp.abs(x), axis, keepdims=True)
-    positive = jnp.where(total > 0, total, 1)
-    norm = jnp.where(total > 0, lax.sqrt(positive) if p == 2 else positive, jnp.where(total == 0, 1, total))
-    return (x / norm).astype(input.dtype)
+    return divide_by_norm(on_device(input), axis % input.ndim, p)
 
 
 def dropout(
@@ -178,20 +175,16 @@ def _kept(data: Array, mask: np.dtype[Any]) -> tuple[Array, Array]:
 # What they share. A number per channel, or per element, is one that broadcasts from the second dimension of x on.
 
 
-def _normalized(x: Array, scale: Array, b: Array, mean: Array, variance: Array, epsilon: float) -> Array:
+def _normalized(x: Array, scale: Array, b: Array, mean: Any, variance: Any, epsilon: float) -> jax.Array:
     _check_channels(x, scale.shape, b.shape, mean.shape, variance.shape)
-    wide = np.result_type(*(wide_type(one.dtype) for one in (x, scale, b, mean, variance)))
-    x_, mean, inverse = _wide(x, wide), _wide(mean, wide), lax.rsqrt(_wide(variance, wide) + epsilon)
-    y = _scaled((x_ - _along_channels(mean, x)) * _along_channels(inverse, x), scale, b)
-    return y.astype(x.dtype)
+    of_channels = (_along_channels(one, x) for one in (mean, variance, scale, b))
+    return normalize(on_device(x), *of_channels, epsilon=epsilon)
 
 
 def _moments(x: Array, *, per_element: bool = False) -> tuple[jax.Array, jax.Array]:
     """Mean and variance of each channel, or of each element over the batch."""
     axes = (0,) if per_element else tuple(d for d in range(x.ndim) if d != 1)
-    wide = _wide(x)
-    mean = jnp.mean(wide, axes, keepdims=True)
-    variance = jnp.mean(lax.square(wide - mean), axes)
+    mean, variance = moments(_wide(x), axes)
     shape = x.shape[1:] if per_element else (-1,)
     return mean.reshape(shape), variance.reshape(shape)
 
@@ -201,20 +194,8 @@ def _moved(old: Array, new: jax.Array, momentum: float) -> jax.Array:
     return (_wide(old, wide) * momentum + new.astype(wide) * (1 - momentum)).astype(old.dtype)
 
 
-def _standardized(x: jax.Array, axes: tuple[int, ...], epsilon: float) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """With mean 0 and variance 1 along some dimensions; the mean that x had, and one by its deviation."""
-    mean = jnp.mean(x, axes, keepdims=True)
-    centered = x - mean
-    inverse = lax.rsqrt(jnp.mean(lax.square(centered), axes, keepdims=True) + epsilon)
-    return centered * inverse, mean, inverse
-
-
-def _scaled(y: jax.Array, scale: Array, b: Array) -> jax.Array:
-    return y * _along_channels(_wide(scale, y.dtype), y) + _along_channels(_wide(b, y.dtype), y)
-
-
-def _along_channels(numbers: jax.Array, x: Array | jax.Array) -> jax.Array:
-    return numbers.reshape(((1,) * min(x.ndim - 1, 1) + numbers.shape + (1,) * x.ndim)[: x.ndim])
+def _along_channels(numbers: Array, x: Array) -> jax.Array:
+    return on_device(numbers).reshape(((1,) * min(x.ndim - 1, 1) + numbers.shape + (1,) * x.ndim)[: x.ndim])
 
 
 def _spread(name: str, numbers: Array, shape: tuple[int, ...]) -> jax.Array:

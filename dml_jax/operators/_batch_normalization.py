@@ -1,0 +1,163 @@
+"""BATCH_NORMALIZATION by a mean and a variance that are given, BATCH_NORMALIZATION_TRAINING by those of the input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import jax
+
+from ..core.desc import OperatorDesc, SeveralOutputs
+from ..core.fields import FLOAT, Bool, Input, OptionalInput, Output
+from ..core.fusion import Fused
+from ..core.rules import Operands, Rule, custom, if_given, same_sizes
+from ..core.struct_rules import broadcast_to
+from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
+from ..lowering.values.accumulation_types import narrow_apart
+from ._normalizing import axes_of, moments, normalize, widened
+
+__all__ = ["BatchNormalizationDesc", "BatchNormalizationTrainingDesc"]
+
+
+def _per_element(tensor: str) -> Rule:
+    """Below 4_0, Spatial FALSE means a number for each element of a picture."""
+
+    def broken_by(x: Operands) -> str | None:
+        sizes, wanted = x[tensor].sizes[-2:], x["input"].sizes[-2:]
+        return None if x["spatial"] or sizes == wanted else f"they are {sizes} and {wanted}"
+
+    text = f"the last two of {{{tensor}}}.{{sizes}} must be those of {{input}} if {{spatial}} is False, below 4_0"
+    return custom(f"per_element({tensor})", text, broken_by)
+
+
+@dataclass(frozen=True)
+class BatchNormalizationDesc(OperatorDesc):
+    """DML_BATCH_NORMALIZATION_OPERATOR_DESC: subtracts a mean, divides by a deviation, scales, and adds a bias.
+
+    Args:
+      input: any sizes.
+      mean: of each dimension 1 or the size of `input`.
+      variance: the same, with sizes of its own.
+      scale: the same.
+      bias: the same.
+      output: the sizes of `input`.
+      spatial: without effect; below feature level 4_0, False asks for the last two sizes of `input` in `mean` and
+        `variance`.
+      epsilon: a number that is added to the variance.
+      fused_activation: an `Activation`, or None.
+
+    Raises:
+      ConstraintError: a rule of `BatchNormalizationDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import BatchNormalizationDesc
+      >>> row, number = TensorDesc("FLOAT32", (3,)), TensorDesc("FLOAT32", (1,))
+      >>> desc = BatchNormalizationDesc(
+      ...     row, number, number, scale=row, bias=number, output=row, spatial=True, epsilon=0.5
+      ... )
+      >>> mean, variance, scale, bias = np.float32([2]), np.float32([3.5]), np.float32([2, 4, 6]), np.float32([1])
+      >>> print(desc.compute(np.float32([1, 2, 6]), mean, variance, scale, bias))
+      [ 0.  1. 13.]
+
+    Source: DML_BATCH_NORMALIZATION_OPERATOR_DESC.
+    """
+
+    input: Input
+    mean: Input
+    variance: Input
+    scale: Input
+    bias: Input
+    output: Output
+    spatial: Bool
+    epsilon: Annotated[float, FLOAT]
+    fused_activation: Fused = None
+
+    operator_type: ClassVar[str] = "BATCH_NORMALIZATION"
+    in_jax: ClassVar[str] = "jax.nn.standardize(input, None, mean, variance, epsilon) * scale + bias"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANKS_1_TO_8, FLOATS), ("1_0", RANK_4, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        *(broadcast_to(name, "input") for name in ("mean", "variance", "scale", "bias")),
+        same_sizes("output", "input"),
+    )
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (
+        ("4_0", _per_element("mean")),
+        ("4_0", _per_element("variance")),
+    )
+
+    def compute_checked(
+        self, input: jax.Array, mean: jax.Array, variance: jax.Array, scale: jax.Array, bias: jax.Array
+    ) -> jax.Array:
+        numbers = (mean, variance, scale, bias)
+        return normalize(input, *numbers, epsilon=self.epsilon, activation=self.fused_activation)
+
+
+@dataclass(frozen=True)
+class BatchNormalizationTrainingDesc(SeveralOutputs):
+    """DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC: BATCH_NORMALIZATION by the mean and the variance of the input.
+
+    Args:
+      input: any sizes.
+      scale: of each dimension 1 or the size of `input`; the mean and the variance are along the dimensions of 1.
+      bias: the sizes of `scale`.
+      fused_add: the sizes of `input`, or None; it is added before the activation.
+      output: the sizes of `input`.
+      output_mean: the sizes of `scale`.
+      output_variance: the sizes of `scale`.
+      epsilon: a number that is added to the variance.
+      fused_activation: an `Activation`, or None.
+
+    Raises:
+      ConstraintError: a rule of `BatchNormalizationTrainingDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import BatchNormalizationTrainingDesc
+      >>> row, number = TensorDesc("FLOAT32", (4,)), TensorDesc("FLOAT32", (1,))
+      >>> desc = BatchNormalizationTrainingDesc(row, number, number, None, row, number, number, epsilon=0.5)
+      >>> for output in desc.compute(np.float32([1, 2, 3, 6]), np.float32([2]), np.float32([1])):
+      ...     print(output)
+      [-1.  0.  1.  4.]
+      [3.]
+      [3.5]
+
+    Source: DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC. Its page does not say that the variance is divided by the
+      number of elements, as it is in ONNX.
+    """
+
+    input: Input
+    scale: Input
+    bias: Input
+    fused_add: OptionalInput
+    output: Output
+    output_mean: Output
+    output_variance: Output
+    epsilon: Annotated[float, FLOAT]
+    fused_activation: Fused = None
+
+    operator_type: ClassVar[str] = "BATCH_NORMALIZATION_TRAINING"
+    in_jax: ClassVar[str] = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias + fused_add"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("4_1", RANKS_1_TO_8, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        broadcast_to("scale", "input"),
+        same_sizes("bias", "scale"),
+        if_given("fused_add", same_sizes("fused_add", "input")),
+        same_sizes("output", "input"),
+        same_sizes("output_mean", "scale"),
+        same_sizes("output_variance", "scale"),
+    )
+
+    def compute_checked(
+        self, input: jax.Array, scale: jax.Array, bias: jax.Array, fused_add: jax.Array | None
+    ) -> tuple[jax.Array, ...]:
+        (wide,) = widened(input)
+        of_input = moments(wide, axes_of(scale))
+        numbers = (*of_input, scale, bias, fused_add)
+        output = normalize(input, *numbers, epsilon=self.epsilon, activation=self.fused_activation)
+        return output, *(narrow_apart(one, input.dtype) for one in of_input)

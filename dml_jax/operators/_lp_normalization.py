@@ -1,0 +1,79 @@
+"""LP_NORMALIZATION: elements divided by the norm of all that lie along a dimension."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.activation_table import in_type_of
+from ..core.desc import OperatorDesc
+from ..core.fields import FLOAT, Input, Output, UInt
+from ..core.rules import Operands, Rule, custom, same_sizes
+from ..core.struct_rules import below_rank
+from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
+from ..lowering.plain.sums import total
+from ..lowering.values.accumulation_types import narrow_apart
+from ._normalizing import widened
+
+__all__ = ["LpNormalizationDesc", "divide_by_norm"]
+
+
+def divide_by_norm(x: jax.Array, axis: int, p: int, least: float = 0.0) -> jax.Array:
+    """Divides by the norm of order 1 or 2 along an axis, or by `least` where that is greater; zeros stay zeros."""
+    (wide,) = widened(x)
+    norm = jnp.maximum(total(wide, (axis,), f"l{p}"), in_type_of(wide, least))
+    return narrow_apart(wide / jnp.where(norm == 0, 1, norm), x.dtype)
+
+
+def _other_order(x: Operands) -> str | None:
+    return None if x["p"] in (1, 2) else f"it is {x['p']}"
+
+
+@dataclass(frozen=True)
+class LpNormalizationDesc(OperatorDesc):
+    """DML_LP_NORMALIZATION_OPERATOR_DESC: divides elements by the norm of all that lie along a dimension.
+
+    Args:
+      input: any sizes.
+      output: the sizes of `input`.
+      axis: the dimension, in [0, DimensionCount).
+      epsilon: what is divided by where the norm is less.
+      p: the order of the norm: 1 for the sum of absolute values, 2 for the root of the sum of squares.
+
+    Raises:
+      ConstraintError: a rule of `LpNormalizationDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import LpNormalizationDesc
+      >>> matrix = TensorDesc("FLOAT32", (2, 2))
+      >>> print(LpNormalizationDesc(matrix, matrix, axis=1, epsilon=1e-5, p=1).compute(np.float32([[1, 3], [0, 0]])))
+      [[0.25 0.75]
+       [0.   0.  ]]
+
+    Source: DML_LP_NORMALIZATION_OPERATOR_DESC, whose page has no formula.
+    """
+
+    input: Input
+    output: Output
+    axis: UInt
+    epsilon: Annotated[float, FLOAT]
+    p: UInt
+
+    operator_type: ClassVar[str] = "LP_NORMALIZATION"
+    in_jax: ClassVar[str] = "input / jax.numpy.linalg.norm(input, p, axis, keepdims=True)"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANKS_1_TO_8, FLOATS), ("1_0", RANK_4, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        same_sizes("output", "input"),
+        below_rank("axis", "input"),
+        custom("one_of(p)", "{p} must be 1 or 2", _other_order),
+    )
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return divide_by_norm(input, self.axis, self.p, float(self.epsilon))

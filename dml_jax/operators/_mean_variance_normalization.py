@@ -1,0 +1,234 @@
+"""MEAN_VARIANCE_NORMALIZATION, 1 and 2: elements less their mean, divided by their deviation, along some dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import jax
+
+from ..core.desc import OperatorDesc
+from ..core.fields import FLOAT, Bool, Input, OptionalInput, Output, counted_by
+from ..core.fusion import Fused, different_dimensions
+from ..core.rules import Operands, Rule, custom, if_given, same_sizes
+from ..core.struct_rules import broadcast_to
+from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
+from ._normalizing import mean_of_squares, moments, normalize, widened
+
+__all__ = ["MeanVarianceNormalization1Desc", "MeanVarianceNormalization2Desc", "MeanVarianceNormalizationDesc"]
+
+Axes = Annotated[tuple[int, ...], counted_by("AxisCount")]
+Real = Annotated[float, FLOAT]
+
+
+# Rules.
+
+
+def _no_dimensions(x: Operands) -> str | None:
+    return different_dimensions(x["axes"], len(x["input"].sizes))
+
+
+def _alone(x: Operands) -> str | None:
+    missing = [name for name in ("scale", "bias") if x[name] is None]
+    return f"there is no {missing[0]}" if len(missing) == 1 else None
+
+
+def _per_channel(tensor: str) -> Rule:
+    def broken_by(x: Operands) -> str | None:
+        sizes, wanted = x[tensor].sizes[1:2], x["input"].sizes[1:2]
+        return None if sizes == wanted else f"they are {sizes} and {wanted}"
+
+    text = f"the channels of {{{tensor}}} must be those of {{input}} below feature level 4_0"
+    return if_given(tensor, custom(f"per_channel({tensor})", text, broken_by))
+
+
+SIZES = (
+    *(if_given(name, broadcast_to(name, "input")) for name in ("scale", "bias")),
+    same_sizes("output", "input"),
+)
+AXES = custom("axes_within(axes)", "{axes} must be different dimensions of {input}, one at least", _no_dimensions)
+BOTH = custom("both", "{scale} and {bias} must be given together below feature level 5_2", _alone)
+
+
+def _standardize(
+    desc: MeanVarianceNormalizationDesc | MeanVarianceNormalization1Desc | MeanVarianceNormalization2Desc,
+    arrays: Sequence[jax.Array | None],
+    axes: Sequence[int],
+    *,
+    use_variance: bool,
+    use_mean: bool = True,
+) -> jax.Array:
+    """Computes what a struct says of its input, scale and bias; without the mean, the variance is that about 0."""
+    input, *numbers = arrays
+    (wide,) = widened(input)
+    mean, variance = moments(wide, axes) if use_mean else (None, mean_of_squares(wide, axes))
+    of_input = mean, variance if use_variance else None
+    return normalize(input, *of_input, *numbers, epsilon=desc.epsilon, activation=desc.fused_activation)
+
+
+@dataclass(frozen=True)
+class MeanVarianceNormalizationDesc(OperatorDesc):
+    """DML_MEAN_VARIANCE_NORMALIZATION_OPERATOR_DESC: normalizes pictures, each channel alone or all together.
+
+    Args:
+      input: (N, C, H, W).
+      scale: of each dimension 1 or the size of `input`; or None.
+      bias: the same; below feature level 5_2 both are given, or none.
+      output: the sizes of `input`.
+      cross_channel: whether the mean and the variance are of all channels, or of each.
+      normalize_variance: whether elements are divided by their deviation.
+      epsilon: a number that is added to the variance.
+      fused_activation: an `Activation`, or None.
+
+    Raises:
+      ConstraintError: a rule of `MeanVarianceNormalizationDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import MeanVarianceNormalizationDesc
+      >>> picture = TensorDesc("FLOAT32", (1, 1, 2, 2))
+      >>> desc = MeanVarianceNormalizationDesc(
+      ...     picture, None, None, picture, cross_channel=False, normalize_variance=True, epsilon=0.5
+      ... )
+      >>> print(desc.compute(np.float32([[[[1, 2], [3, 6]]]])))
+      [[[[-1.  -0.5]
+         [ 0.   1.5]]]]
+
+    Source: DML_MEAN_VARIANCE_NORMALIZATION_OPERATOR_DESC. An older page adds Epsilon to the deviation.
+    """
+
+    input: Input
+    scale: OptionalInput
+    bias: OptionalInput
+    output: Output
+    cross_channel: Bool
+    normalize_variance: Bool
+    epsilon: Real
+    fused_activation: Fused = None
+
+    operator_type: ClassVar[str] = "MEAN_VARIANCE_NORMALIZATION"
+    in_jax: ClassVar[str] = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANK_4, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = SIZES
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (("5_2", BOTH),)
+
+    def compute_checked(self, input: jax.Array, scale: jax.Array | None, bias: jax.Array | None) -> jax.Array:
+        axes = (1, 2, 3) if self.cross_channel else (2, 3)
+        return _standardize(self, (input, scale, bias), axes, use_variance=self.normalize_variance)
+
+
+@dataclass(frozen=True)
+class MeanVarianceNormalization1Desc(OperatorDesc):
+    """DML_MEAN_VARIANCE_NORMALIZATION1_OPERATOR_DESC: normalizes along dimensions, as a layer or an instance is.
+
+    Args:
+      input: any sizes.
+      scale: of each dimension 1 or the size of `input`; or None. Below feature level 4_0 it has a number per channel.
+      bias: the same; below feature level 5_2 both are given, or none.
+      output: the sizes of `input`.
+      axes: the dimensions of the mean and the variance, each in [0, DimensionCount), and once.
+      normalize_variance: whether elements are divided by their deviation.
+      epsilon: a number that is added to the variance.
+      fused_activation: an `Activation`, or None.
+
+    Raises:
+      ConstraintError: a rule of `MeanVarianceNormalization1Desc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import MeanVarianceNormalization1Desc
+      >>> rows, row = TensorDesc("FLOAT32", (2, 4)), TensorDesc("FLOAT32", (1, 4))
+      >>> desc = MeanVarianceNormalization1Desc(
+      ...     rows, row, None, rows, axes=(1,), normalize_variance=True, epsilon=0.5
+      ... )
+      >>> print(desc.compute(np.float32([[1, 2, 3, 6], [7, 7, 7, 7]]), np.float32([[2, 2, 2, 4]])))
+      [[-2. -1.  0.  6.]
+       [ 0.  0.  0.  0.]]
+
+    Source: DML_MEAN_VARIANCE_NORMALIZATION1_OPERATOR_DESC. An older page says that axes of {0, 2, 3} are what
+      MEAN_VARIANCE_NORMALIZATION does without CrossChannel, the newest one {2, 3}.
+    """
+
+    input: Input
+    scale: OptionalInput
+    bias: OptionalInput
+    output: Output
+    axes: Axes
+    normalize_variance: Bool
+    epsilon: Real
+    fused_activation: Fused = None
+
+    operator_type: ClassVar[str] = "MEAN_VARIANCE_NORMALIZATION1"
+    in_jax: ClassVar[str] = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANKS_1_TO_8, FLOATS), ("2_1", RANK_4, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = (*SIZES, AXES)
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (
+        ("5_2", BOTH),
+        ("4_0", _per_channel("scale")),
+        ("4_0", _per_channel("bias")),
+    )
+
+    def compute_checked(self, input: jax.Array, scale: jax.Array | None, bias: jax.Array | None) -> jax.Array:
+        return _standardize(self, (input, scale, bias), self.axes, use_variance=self.normalize_variance)
+
+
+@dataclass(frozen=True)
+class MeanVarianceNormalization2Desc(OperatorDesc):
+    """DML_MEAN_VARIANCE_NORMALIZATION2_OPERATOR_DESC: normalizes along dimensions, about the mean or about 0.
+
+    Args:
+      input: any sizes.
+      scale: of each dimension 1 or the size of `input`; or None.
+      bias: the same.
+      output: the sizes of `input`.
+      axes: the dimensions of the mean and the variance, each in [0, DimensionCount), and once.
+      use_mean: whether the mean is subtracted; if not, the variance is the mean of squares, as in RMS normalization.
+      use_variance: whether elements are divided by the root of the variance.
+      epsilon: a number that is added to the variance.
+      fused_activation: an `Activation`, or None.
+
+    Raises:
+      ConstraintError: a rule of `MeanVarianceNormalization2Desc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import MeanVarianceNormalization2Desc
+      >>> row = TensorDesc("FLOAT32", (2,))
+      >>> desc = MeanVarianceNormalization2Desc(
+      ...     row, None, None, row, axes=(0,), use_mean=False, use_variance=True, epsilon=1.5
+      ... )
+      >>> print(desc.compute(np.float32([1, 2])))
+      [0.5 1. ]
+
+    Source: DML_MEAN_VARIANCE_NORMALIZATION2_OPERATOR_DESC, whose page leaves UseMean and UseVariance open. ONNX Runtime
+      builds SimplifiedLayerNormalization of it, without UseMean.
+    """
+
+    input: Input
+    scale: OptionalInput
+    bias: OptionalInput
+    output: Output
+    axes: Axes
+    use_mean: Bool
+    use_variance: Bool
+    epsilon: Real
+    fused_activation: Fused = None
+
+    operator_type: ClassVar[str] = "MEAN_VARIANCE_NORMALIZATION2"
+    in_jax: ClassVar[str] = "jax.nn.standardize(input, axes, epsilon=epsilon) * scale + bias"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("6_3", RANKS_1_TO_8, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = (*SIZES, AXES)
+
+    def compute_checked(self, input: jax.Array, scale: jax.Array | None, bias: jax.Array | None) -> jax.Array:
+        uses = {"use_mean": self.use_mean, "use_variance": self.use_variance}
+        return _standardize(self, (input, scale, bias), self.axes, **uses)

@@ -14,8 +14,10 @@ from .operators._quantize_linear import *
 from .operators._argmax import *
 from .operators._unfused_activations import *
 from .operators._batch_normalization import *
+from .operators._batch_normalization_grad import *
 from .operators._mean_variance_normalization import *
 from .operators._lp_normalization import *
+from .operators._local_response_normalization_grad import *
 
 if TYPE_CHECKING:
     # The structs that are rows of tables.

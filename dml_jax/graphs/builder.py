@@ -26,7 +26,15 @@ from .rules import unfit_data
 __all__ = ["GraphBuilder"]
 
 # For type checkers: the operators whose method returns a tuple, and those where it does if no output is left out.
-SeveralOutputs = Literal["batch_normalization_training", "nonzero_coordinates", "split", "top_k", "top_k1"]
+SeveralOutputs = Literal[
+    "batch_normalization_grad",
+    "batch_normalization_training",
+    "batch_normalization_training_grad",
+    "nonzero_coordinates",
+    "split",
+    "top_k",
+    "top_k1",
+]
 OneOrSeveralOutputs = Literal["gru", "lstm", "max_pooling1", "max_pooling2", "random_generator", "rnn"]
 
 

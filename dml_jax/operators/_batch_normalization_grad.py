@@ -1,0 +1,182 @@
+"""BATCH_NORMALIZATION_GRAD and BATCH_NORMALIZATION_TRAINING_GRAD: gradients of the input, the scale and the bias."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Annotated, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.desc import SeveralOutputs
+from ..core.fields import FLOAT, Input, Output
+from ..core.rules import Rule, same_sizes
+from ..core.struct_rules import broadcast_to
+from ..core.support import FLOATS, RANKS_1_TO_8, Support, levels
+from ..lowering.values.accumulation_types import narrow_apart
+from ._normalizing import axes_of, inverse_deviation, widened
+
+__all__ = ["BatchNormalizationGradDesc", "BatchNormalizationTrainingGradDesc"]
+
+SIZES = (
+    broadcast_to("mean", "input"),
+    *(same_sizes(name, "input") for name in ("input_gradient", "output_gradient")),
+    *(same_sizes(name, "mean") for name in ("variance", "scale", "output_scale_gradient", "output_bias_gradient")),
+)
+
+
+def _gradients(
+    input: jax.Array,
+    gradient: jax.Array,
+    mean: jax.Array,
+    variance: jax.Array,
+    scale: jax.Array,
+    *,
+    epsilon: float,
+    in_training: bool,
+) -> tuple[jax.Array, ...]:
+    """Returns the gradients of the input, the scale and the bias.
+
+    In training, the mean and the variance follow from the input. Then that of the input has no part in common with
+    a constant, which would move the mean, nor with the input, which would stretch the deviation.
+    """
+    dtype = input.dtype
+    input, gradient, mean, variance, scale = widened(input, gradient, mean, variance, scale)
+    axes = axes_of(mean)
+    inverse = inverse_deviation(variance, epsilon)
+    standardized = (input - mean) * inverse
+    total = partial(jnp.sum, axis=axes, keepdims=True)
+    of_scale, of_bias = total(gradient * standardized), total(gradient)
+    if in_training:
+        count = jnp.asarray(prod(input.shape[d] for d in axes), input.dtype)
+        gradient = gradient - of_bias / count - standardized * (of_scale / count)
+    return tuple(narrow_apart(one, dtype) for one in (gradient * (scale * inverse), of_scale, of_bias))
+
+
+@dataclass(frozen=True)
+class BatchNormalizationGradDesc(SeveralOutputs):
+    """DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC: gradients of BATCH_NORMALIZATION, by a mean and a variance.
+
+    Args:
+      input: any sizes.
+      input_gradient: the gradient of the output of BATCH_NORMALIZATION, of the sizes of `input`.
+      mean: of each dimension 1 or the size of `input`; along those of 1, gradients are added up.
+      variance: the sizes of `mean`.
+      scale: the sizes of `mean`.
+      output_gradient: the gradient of `input`, of its sizes.
+      output_scale_gradient: the sizes of `mean`.
+      output_bias_gradient: the sizes of `mean`.
+      epsilon: a number that is added to the variance.
+
+    Raises:
+      ConstraintError: a rule of `BatchNormalizationGradDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import BatchNormalizationGradDesc
+      >>> row, one = TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (1,))
+      >>> desc = BatchNormalizationGradDesc(row, row, one, one, one, row, one, one, epsilon=0.5)
+      >>> numbers = [np.float32([n]) for n in (1, 3.5, 4)]  # the mean, the variance, the scale
+      >>> for gradient in desc.compute(np.float32([1, 3]), np.float32([5, 6]), *numbers):
+      ...     print(gradient)
+      [10. 12.]
+      [6.]
+      [11.]
+
+    Source: DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC.
+    """
+
+    input: Input
+    input_gradient: Input
+    mean: Input
+    variance: Input
+    scale: Input
+    output_gradient: Output
+    output_scale_gradient: Output
+    output_bias_gradient: Output
+    epsilon: Annotated[float, FLOAT]
+
+    operator_type: ClassVar[str] = "BATCH_NORMALIZATION_GRAD"
+    in_jax: ClassVar[str] = "jax.vjp"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANKS_1_TO_8, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = SIZES
+
+    def compute_checked(
+        self,
+        input: jax.Array,
+        input_gradient: jax.Array,
+        mean: jax.Array,
+        variance: jax.Array,
+        scale: jax.Array,
+    ) -> tuple[jax.Array, ...]:
+        arrays = (input, input_gradient, mean, variance, scale)
+        return _gradients(*arrays, epsilon=self.epsilon, in_training=False)
+
+
+@dataclass(frozen=True)
+class BatchNormalizationTrainingGradDesc(SeveralOutputs):
+    """DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC: gradients of BATCH_NORMALIZATION_TRAINING.
+
+    Args:
+      input: any sizes.
+      input_gradient: the gradient of the output of BATCH_NORMALIZATION_TRAINING, of the sizes of `input`.
+      mean: what that returned; of each dimension 1 or the size of `input`.
+      variance: what that returned, of the sizes of `mean`.
+      scale: the sizes of `mean`.
+      output_gradient: the gradient of `input`, of its sizes.
+      output_scale_gradient: the sizes of `mean`.
+      output_bias_gradient: the sizes of `mean`.
+      epsilon: a number that is added to the variance.
+
+    Raises:
+      ConstraintError: a rule of `BatchNormalizationTrainingGradDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import BatchNormalizationTrainingGradDesc
+      >>> row, one = TensorDesc("FLOAT32", (2,)), TensorDesc("FLOAT32", (1,))
+      >>> desc = BatchNormalizationTrainingGradDesc(row, row, one, one, one, row, one, one, epsilon=3)
+      >>> numbers = [np.float32([n]) for n in (2, 1, 4)]  # the mean, the variance, the scale
+      >>> for gradient in desc.compute(np.float32([1, 3]), np.float32([4, 6]), *numbers):
+      ...     print(gradient)
+      [-1.5  1.5]
+      [1.]
+      [10.]
+
+    Source: DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC, whose page defines InputCentered by itself; the
+      input is meant.
+    """
+
+    input: Input
+    input_gradient: Input
+    mean: Input
+    variance: Input
+    scale: Input
+    output_gradient: Output
+    output_scale_gradient: Output
+    output_bias_gradient: Output
+    epsilon: Annotated[float, FLOAT]
+
+    operator_type: ClassVar[str] = "BATCH_NORMALIZATION_TRAINING_GRAD"
+    in_jax: ClassVar[str] = "jax.vjp"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("4_1", RANKS_1_TO_8, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = SIZES
+
+    def compute_checked(
+        self,
+        input: jax.Array,
+        input_gradient: jax.Array,
+        mean: jax.Array,
+        variance: jax.Array,
+        scale: jax.Array,
+    ) -> tuple[jax.Array, ...]:
+        arrays = (input, input_gradient, mean, variance, scale)
+        return _gradients(*arrays, epsilon=self.epsilon, in_training=True)

@@ -1,0 +1,87 @@
+"""LOCAL_RESPONSE_NORMALIZATION_GRAD: the gradient of LOCAL_RESPONSE_NORMALIZATION."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar
+
+import jax
+
+from ..core.desc import OperatorDesc
+from ..core.fields import FLOAT, Bool, Input, Output, UInt
+from ..core.rules import Rule, at_least, same_sizes
+from ..core.support import FLOATS, RANK_4, Support, levels
+from ..lowering.values.accumulation_types import narrow_apart
+from ._local_response_normalization import local_response_normalization
+from ._normalizing import widened
+
+__all__ = ["LocalResponseNormalizationGradDesc"]
+
+
+@dataclass(frozen=True)
+class LocalResponseNormalizationGradDesc(OperatorDesc):
+    """DML_LOCAL_RESPONSE_NORMALIZATION_GRAD_OPERATOR_DESC: the gradient of LOCAL_RESPONSE_NORMALIZATION.
+
+    Args:
+      input: (N, C, H, W), the input of LOCAL_RESPONSE_NORMALIZATION.
+      input_gradient: the gradient of its output, of the same sizes.
+      output_gradient: the gradient of `input`, of its sizes.
+      cross_channel: whether the region of an element is of channels, or of rows and columns.
+      local_size: elements of a region along each of its dimensions, at least 1.
+      alpha: a number that the mean of squares is multiplied with.
+      beta: the exponent.
+      bias: a number that is added before.
+
+    Raises:
+      ConstraintError: a rule of `LocalResponseNormalizationGradDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import LocalResponseNormalizationGradDesc
+      >>> channels = TensorDesc("FLOAT32", (1, 2, 1, 1))
+      >>> desc = LocalResponseNormalizationGradDesc(
+      ...     channels, channels, channels, cross_channel=True, local_size=1, alpha=1, beta=1, bias=1
+      ... )
+      >>> x = np.float32([1, 3]).reshape(1, 2, 1, 1)
+      >>> print(desc.compute(x, 25 * np.ones_like(x)).ravel())  # 25 * (1 - x ** 2) / (1 + x ** 2) ** 2
+      [ 0. -2.]
+
+    Source: DML_LOCAL_RESPONSE_NORMALIZATION_GRAD_OPERATOR_DESC. Its page changes round the meanings of CrossChannel in
+      the description of LocalSize.
+    """
+
+    input: Input
+    input_gradient: Input
+    output_gradient: Output
+    cross_channel: Bool
+    local_size: UInt
+    alpha: Annotated[float, FLOAT]
+    beta: Annotated[float, FLOAT]
+    bias: Annotated[float, FLOAT]
+
+    operator_type: ClassVar[str] = "LOCAL_RESPONSE_NORMALIZATION_GRAD"
+    in_jax: ClassVar[str] = "jax.vjp"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANK_4, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        same_sizes("input_gradient", "input"),
+        same_sizes("output_gradient", "input"),
+        at_least("local_size", 1),
+    )
+
+    def compute_checked(self, input: jax.Array, input_gradient: jax.Array) -> jax.Array:
+        """Computes the transpose of the derivative, in float32 as a whole: it is rounded once."""
+        forward = partial(
+            local_response_normalization,
+            local_size=self.local_size,
+            cross_channel=self.cross_channel,
+            alpha=self.alpha,
+            beta=self.beta,
+            bias=self.bias,
+        )
+        wide, gradient = widened(input, input_gradient)
+        (found,) = jax.vjp(forward, wide)[1](gradient)
+        return narrow_apart(found, input.dtype)

@@ -58,13 +58,11 @@ def promised(function):
 
 
 def retyped(case, dtype):
-    """The call with 0, 1, 2, 0, ... of another type in place of its floats, and 1 in place of numbers of that type.
-
-    Without floats, all arrays are of the other type.
-    """
-    floats = case.floats or range(len(case.leaves))
+    """The call with 0, 1, 2, 0, ... of another type in place of its floats, and 1 in place of numbers of that type."""
     arrays = [np.arange(a.size).reshape(a.shape) % 3 for a in case.leaves]
-    leaves = [x.astype(dtype) if i in floats else a for i, (x, a) in enumerate(zip(arrays, case.leaves, strict=True))]
+    leaves = [
+        x.astype(dtype) if i in case.floats else a for i, (x, a) in enumerate(zip(arrays, case.leaves, strict=True))
+    ]
     given = jax.tree.unflatten(jax.tree.structure([*case.arrays.values()]), leaves)
     of_type = {"dtype": dtype, **dict.fromkeys(("value", "start", "delta", "min", "max"), 1)}
     static = {name: value for name, value in of_type.items() if name in case.static}
@@ -116,8 +114,9 @@ def test_every_operator_refuses_what_its_docstring_does_not_promise(name):
         dtype = np.dtype(getattr(ml_dtypes, other, other))
         with jax.enable_x64(dtype.itemsize > 4):
             case = retyped(CASES[name], dtype)
+            leaves = case.leaves if CASES[name].floats else [x.astype(dtype) for x in case.leaves]
             with pytest.raises(DataTypeError, match=other):
-                jax.eval_shape(case, *case.leaves)
+                jax.eval_shape(case, *leaves)
 
 
 @pytest.mark.parametrize("name", sorted(UNCOMPILED))

@@ -18,6 +18,7 @@ from .operators._batch_normalization_grad import *
 from .operators._mean_variance_normalization import *
 from .operators._lp_normalization import *
 from .operators._local_response_normalization_grad import *
+from .operators._integer_matrix_multiply import *
 
 if TYPE_CHECKING:
     # The structs that are rows of tables.

@@ -53,7 +53,7 @@ def _transformed(x: Operands, name: str) -> tuple[Any, ...] | None:
     return (sizes[::-1] if x[f"trans_{name}"] else sizes) if len(sizes) == 2 else None
 
 
-def _product(x: Operands) -> tuple[Any, ...] | None:
+def product_sizes(x: Operands) -> tuple[Any, ...] | None:
     """Returns the sizes of the product; None if another rule is broken."""
     a, b = _transformed(x, "a"), _transformed(x, "b")
     return None if a is None or b is None else (*x["a"].shape[:-2], a[0], b[1])
@@ -61,7 +61,7 @@ def _product(x: Operands) -> tuple[Any, ...] | None:
 
 def _other_batch(x: Operands) -> str | None:
     a, b = tuple(x["a"].shape[:-2]), tuple(x["b"].shape[:-2])
-    return None if _product(x) is None or a == b else f"they are {b} and {a}"
+    return None if product_sizes(x) is None or a == b else f"they are {b} and {a}"
 
 
 def _other_inner_size(x: Operands) -> str | None:
@@ -76,7 +76,7 @@ SAME_BATCH = custom("same_batch(b, a)", "{b}.{sizes} before the last two must eq
 SAME_INNER_SIZE = custom(
     "same_inner_size(a, b)", "{a} must have as many columns as {b} rows, each as it is multiplied", _other_inner_size
 )
-ADDED = if_given("c", sizes_follow("c", _product, FORMULA))
+ADDED = if_given("c", sizes_follow("c", product_sizes, FORMULA))
 RULES = (
     minimum_rank("a", 2),
     minimum_rank("b", 2),
@@ -85,7 +85,7 @@ RULES = (
     if_given("c", same_dtype("c", "a")),
     SAME_BATCH,
     SAME_INNER_SIZE,
-    representable("a", _product, of="a"),
+    representable("a", product_sizes, of="a"),
     ADDED,
     axes_within("activation", "a"),
 )
@@ -229,7 +229,7 @@ class GemmDesc(OperatorDesc):
         SAME_BATCH,
         SAME_INNER_SIZE,
         ADDED,
-        sizes_follow("output", _product, FORMULA),
+        sizes_follow("output", product_sizes, FORMULA),
         axes_within("fused_activation", "output"),
     )
 

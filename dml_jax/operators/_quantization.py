@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..core.data_type import DataType
@@ -20,6 +21,7 @@ __all__ = [
     "INTEGERS",
     "REAL",
     "PerAxis",
+    "below",
     "centred",
     "dequantize",
     "divide",
@@ -89,7 +91,7 @@ def unfused(product: jax.Array) -> jax.Array:
 
 def multiply_integers(a: jax.Array, b: jax.Array, dims: lax.DotDimensionNumbers) -> jax.Array:
     """A product of what `centred` returns, in int32, which wraps; devices have instructions for narrow numbers."""
-    dtype = jnp.promote_types(a.dtype, b.dtype)
+    dtype = np.promote_types(a.dtype, b.dtype)
     return lax.dot_general(a.astype(dtype), b.astype(dtype), dims, preferred_element_type=jnp.int32)
 
 
@@ -153,6 +155,11 @@ def rank_within(name: str, least: int, most: int) -> Rule:
 
     accepted = f"{least}" if least == most else f"in [{least}, {most}]"
     return Rule(f"rank_within({name}, {least}, {most})", f"{{{name}}}.{{rank}} must be {accepted}", broken_by)
+
+
+def below(level: str, rule: Rule) -> tuple[str, Rule]:
+    """A rule that holds below a feature level, which it names."""
+    return level, replace(rule, text=f"{rule.text} below feature level {level}")
 
 
 def same_type(parameter: str, tensor: str) -> Rule:

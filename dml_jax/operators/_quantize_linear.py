@@ -20,6 +20,7 @@ from ._quantization import (
     BYTES,
     INTEGERS,
     REAL,
+    below,
     dequantize,
     divide,
     quantize,
@@ -51,11 +52,11 @@ _SIZES = (
     if_given("zero_point", same_sizes("zero_point", "input")),
     same_sizes("output", "input"),
 )
-_NEEDS_ZERO_POINT = (
+_NEEDS_ZERO_POINT = below(
     "6_2",
     custom(
         "given(zero_point)",
-        "{zero_point} must be given below feature level 6_2",
+        "{zero_point} must be given",
         lambda x: "it is left out" if x["zero_point"] is None else None,
     ),
 )

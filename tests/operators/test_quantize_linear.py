@@ -230,7 +230,7 @@ def test_the_zero_point_may_be_left_out_from_a_feature_level_on():
             "ScaleTensor.DataType must be InputTensor's, or FLOAT32 if that is INT32, but it is FLOAT16 and should be",
         ),
         ({"zero_point": i8(*NINE)}, DataTypeError, "ZeroPointTensor.DataType must equal OutputTensor.DataType"),
-        ({"output": f32(*NINE)}, DataTypeError, "OutputTensor.DataType must be one of INT8, UINT8"),
+        ({"zero_point": None, "output": f32(*NINE)}, DataTypeError, "OutputTensor.DataType must be one of INT8, UINT8"),
     ],
 )
 def test_mistakes_are_named(change, error, match):

@@ -1,0 +1,281 @@
+"""Products of matrices of integers: as integers, as integers of another scale, as floats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.fields import Input, OptionalInput, Output
+from ..core.rules import Rule, assuming, if_given, same_dtype, sizes_follow
+from ..core.support import FLOATS, RANK_4, Support
+from ..lowering.values.accumulation_types import narrow_apart
+from ._gemm import SAME_BATCH, SAME_INNER_SIZE, product_sizes
+from ._quantization import (
+    BYTES,
+    INTEGERS,
+    REAL,
+    PerAxis,
+    below,
+    centred,
+    multiply_integers,
+    quantize,
+    rank_within,
+    rules_of,
+    same_type,
+    scales_of,
+    spread,
+    unfused,
+    zero_points_of,
+)
+
+__all__ = ["MatrixMultiplyIntegerDesc", "MatrixMultiplyIntegerToFloatDesc", "QuantizedLinearMatrixMultiplyDesc"]
+
+_RANKS = range(2, 5)
+# Of each matrix its rows, or its columns, may have a scale and a zero point each.
+_AXES = {
+    "a": PerAxis(-2, "a", -2, "rows"),
+    "b": PerAxis(-1, "b", -1, "columns"),
+    "output": PerAxis(-2, "a", -2, "rows"),
+}
+_INPUTS = ("a", "b")
+
+
+def _plain(rule: Rule) -> Rule:
+    """A rule of GEMM where nothing is transposed."""
+    return replace(assuming(rule, {"trans_a": False, "trans_b": False}), text=rule.text.split(", each as")[0])
+
+
+_PRODUCT = sizes_follow("output", product_sizes, "(..., the rows of {a}, the columns of {b})")
+_SIZES = tuple(map(_plain, (SAME_BATCH, SAME_INNER_SIZE, _PRODUCT)))
+
+
+def _parameters(*tensors: str, scaled: bool) -> Iterator[Rule]:
+    for tensor in tensors:
+        yield from rules_of(tensor, _AXES[tensor], 4, scaled=scaled)
+
+
+def _lifted(*names: str) -> tuple[tuple[str, Rule], ...]:
+    """The ranks of scales and zero points at older feature levels."""
+    return (*(below("4_0", rank_within(name, 4, 4)) for name in names), below("5_2", rank_within("b_zero_point", 2, 4)))
+
+
+def _multiply(a: jax.Array, a_zero_point: jax.Array | None, b: jax.Array, b_zero_point: jax.Array | None) -> jax.Array:
+    batch = tuple(range(a.ndim - 2))
+    inner = ((a.ndim - 1,), (a.ndim - 2,))
+    return multiply_integers(centred(a, a_zero_point), centred(b, b_zero_point), (inner, (batch, batch)))
+
+
+@dataclass(frozen=True)
+class MatrixMultiplyIntegerDesc(OperatorDesc):
+    """DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC: multiplies matrices of integers, in 32 bits.
+
+    output = (a - a_zero_point) @ (b - b_zero_point), which wraps
+
+    Args:
+      a: (..., M, K).
+      a_zero_point: one element, or one for each row, (M, 1); the data type of `a`; or None, which is 0.
+      b: (..., K, N), the same sizes before.
+      b_zero_point: one element, or one for each column, (1, N); the data type of `b`; or None.
+      output: (..., M, N).
+
+    Raises:
+      ConstraintError: a rule of `MatrixMultiplyIntegerDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import MatrixMultiplyIntegerDesc
+      >>> row, column = TensorDesc("UINT8", (1, 3)), TensorDesc("INT8", (3, 1))
+      >>> desc = MatrixMultiplyIntegerDesc(row, TensorDesc("UINT8", (1,)), column, None, TensorDesc("INT32", (1, 1)))
+      >>> print(desc.compute(np.uint8([[0, 128, 255]]), np.uint8([128]), np.int8([[1], [2], [-3]])))
+      [[-509]]
+
+    Source: DML_MATRIX_MULTIPLY_INTEGER_OPERATOR_DESC.
+    """
+
+    a: Input
+    a_zero_point: OptionalInput
+    b: Input
+    b_zero_point: OptionalInput
+    output: Output
+
+    operator_type: ClassVar[str] = "MATRIX_MULTIPLY_INTEGER"
+    in_jax: ClassVar[str] = "jnp.matmul(a, b, preferred_element_type=jnp.int32)"
+    other_types: ClassVar[tuple[str, ...]] = ("b", *zero_points_of(*_INPUTS), "output")
+    other_ranks: ClassVar[tuple[str, ...]] = zero_points_of(*_INPUTS)
+    support: ClassVar[tuple[Support, ...]] = tuple(
+        Support.of(level, ranks, a=BYTES, b=BYTES, output=(DataType.INT32,))
+        for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, *_parameters(*_INPUTS, scaled=False))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*zero_points_of(*_INPUTS))
+
+    def compute_checked(
+        self,
+        a: jax.Array,
+        a_zero_point: jax.Array | None,
+        b: jax.Array,
+        b_zero_point: jax.Array | None,
+    ) -> jax.Array:
+        return _multiply(a, a_zero_point, b, b_zero_point)
+
+
+_ALL = (*_INPUTS, "output")
+
+
+@dataclass(frozen=True)
+class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
+    """DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC: multiplies matrices of quantised numbers.
+
+    output = quantize(((a - a_zero_point) @ (b - b_zero_point)) * (a_scale * b_scale)), where the product is exact in
+    32 bits, and what follows is float32.
+
+    Args:
+      a: (..., M, K).
+      a_scale: FLOAT32, one element, or one for each row, (M, 1).
+      a_zero_point: likewise, the data type of `a`; or None, which is 0.
+      b: (..., K, N), the same sizes before.
+      b_scale: FLOAT32, one element, or one for each column, (1, N).
+      b_zero_point: likewise, the data type of `b`; or None.
+      output_scale: FLOAT32, one element, or one for each row, (M, 1).
+      output_zero_point: likewise, the data type of `output`; or None.
+      output: (..., M, N).
+
+    Raises:
+      ConstraintError: a rule of `QuantizedLinearMatrixMultiplyDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import QuantizedLinearMatrixMultiplyDesc
+      >>> row, column, one = TensorDesc("INT8", (1, 3)), TensorDesc("INT8", (3, 1)), TensorDesc("FLOAT32", (1,))
+      >>> output = TensorDesc("INT8", (1, 1))
+      >>> desc = QuantizedLinearMatrixMultiplyDesc(row, one, None, column, one, None, one, None, output)
+      >>> half, four = np.float32([0.5]), np.float32([4])
+      >>> print(desc.compute(np.int8([[10, 20, 30]]), half, np.int8([[1], [2], [3]]), half, four))
+      [[9]]
+
+    Source: DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC, which dequantizes, multiplies and quantizes: the same
+      but for the rounding of float32.
+    """
+
+    a: Input
+    a_scale: Input
+    a_zero_point: OptionalInput
+    b: Input
+    b_scale: Input
+    b_zero_point: OptionalInput
+    output_scale: Input
+    output_zero_point: OptionalInput
+    output: Output
+
+    operator_type: ClassVar[str] = "QUANTIZED_LINEAR_MATRIX_MULTIPLY"
+    in_jax: ClassVar[str] = "jnp.matmul(a, b, preferred_element_type=jnp.int32), scaled, rounded and clipped"
+    other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL), "b", "output")
+    other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL))
+    support: ClassVar[tuple[Support, ...]] = tuple(
+        Support.of(level, ranks, **dict.fromkeys(_ALL, BYTES), **dict.fromkeys(scales_of(*_ALL), REAL))
+        for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, *_parameters(*_ALL, scaled=True))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*scales_of(*_ALL), *zero_points_of(*_ALL))
+
+    def compute_checked(
+        self,
+        a: jax.Array,
+        a_scale: jax.Array,
+        a_zero_point: jax.Array | None,
+        b: jax.Array,
+        b_scale: jax.Array,
+        b_zero_point: jax.Array | None,
+        output_scale: jax.Array,
+        output_zero_point: jax.Array | None,
+    ) -> jax.Array:
+        product = _multiply(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
+        scale = spread(a_scale, product.shape) * spread(b_scale, product.shape)
+        return quantize(product * scale, output_scale, output_zero_point, self.output.dtype)
+
+
+@dataclass(frozen=True)
+class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
+    """DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC: multiplies matrices of quantised numbers, as floats.
+
+    output = ((a - a_zero_point) @ (b - b_zero_point)) * a_scale * b_scale + bias, where the product is exact in 32
+    bits, which wrap, and what follows is float32, rounded once at the end.
+
+    Args:
+      a: (..., M, K).
+      a_scale: one element, or one for each row, (M, 1).
+      a_zero_point: likewise, the data type of `a`; or None, which is 0.
+      b: (..., K, N), the sizes before and the data type of `a`.
+      b_scale: one element, or one for each column, (1, N); the data type of `a_scale`.
+      b_zero_point: likewise, the data type of `a`; or None.
+      bias: (..., M, N), often broadcast by strides of 0; the data type of `a_scale`; or None.
+      output: (..., M, N), the data type of `a_scale`.
+
+    Raises:
+      ConstraintError: a rule of `MatrixMultiplyIntegerToFloatDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import MatrixMultiplyIntegerToFloatDesc
+      >>> row, column, one = TensorDesc("INT8", (1, 3)), TensorDesc("INT8", (3, 1)), TensorDesc("FLOAT32", (1,))
+      >>> output = TensorDesc("FLOAT32", (1, 1))
+      >>> desc = MatrixMultiplyIntegerToFloatDesc(row, one, None, column, one, None, None, output)
+      >>> half = np.float32([0.5])
+      >>> print(desc.compute(np.int8([[10, 20, 30]]), half, np.int8([[1], [2], [3]]), half))
+      [[35.]]
+
+    Source: DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC. Its page describes a scale and a zero point of the
+      output, which the struct does not have.
+    """
+
+    a: Input
+    a_scale: Input
+    a_zero_point: OptionalInput
+    b: Input
+    b_scale: Input
+    b_zero_point: OptionalInput
+    bias: OptionalInput
+    output: Output
+
+    operator_type: ClassVar[str] = "MATRIX_MULTIPLY_INTEGER_TO_FLOAT"
+    in_jax: ClassVar[str] = "jnp.matmul(a, b, preferred_element_type=jnp.int32) * a_scale * b_scale + bias"
+    other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_INPUTS), *zero_points_of(*_INPUTS), "bias", "output")
+    other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_INPUTS), *zero_points_of(*_INPUTS))
+    support: ClassVar[tuple[Support, ...]] = (Support.of("6_2", _RANKS, a=INTEGERS, a_scale=FLOATS),)
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        *_SIZES,
+        *_parameters(*_INPUTS, scaled=True),
+        same_dtype("b_scale", "a_scale"),
+        if_given("bias", _plain(sizes_follow("bias", product_sizes, "(..., the rows of {a}, the columns of {b})"))),
+        if_given("bias", same_dtype("bias", "a_scale")),
+        same_type("a_scale", "output"),
+    )
+
+    def compute_checked(
+        self,
+        a: jax.Array,
+        a_scale: jax.Array,
+        a_zero_point: jax.Array | None,
+        b: jax.Array,
+        b_scale: jax.Array,
+        b_zero_point: jax.Array | None,
+        bias: jax.Array | None,
+    ) -> jax.Array:
+        real = _multiply(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
+        for scale in (a_scale, b_scale):
+            real = real * spread(scale.astype(jnp.float32), real.shape)
+        if bias is not None:
+            real = unfused(real) + bias.astype(jnp.float32)
+        return narrow_apart(real, self.output.dtype)

@@ -19,6 +19,8 @@ from .operators._mean_variance_normalization import *
 from .operators._lp_normalization import *
 from .operators._local_response_normalization_grad import *
 from .operators._integer_matrix_multiply import *
+from .operators._integer_convolution import *
+from .operators._quantized_average_pooling import *
 
 if TYPE_CHECKING:
     # The structs that are rows of tables.

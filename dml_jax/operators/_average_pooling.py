@@ -15,7 +15,7 @@ from ..core.desc import OperatorDesc
 from ..core.fields import Bool, Input, Output
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator
-from ..core.rules import Rule, floats
+from ..core.rules import Operands, Rule, floats
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..lowering.plain.window_sums import sum_windows
 from ..lowering.plain.windows import Windows
@@ -81,13 +81,16 @@ def average_pooling(
         "start_padding": start_padding,
         "end_padding": end_padding,
     }
-    array = jnp.asarray(input, wide_type(input.dtype))
-    axes = range(array.ndim - len(window_sizes), array.ndim)
-    windows = sliding(given, array.shape[axes[0] :])
-    total = sum_windows(array, axes, windows)
-    counts = [_along(axis, array.ndim, one, include_padding) for axis, one in zip(axes, windows, strict=True)]
-    count = reduce(jnp.multiply, [jnp.asarray(one, total.dtype) for one in counts])
+    total, count = sums_and_counts(jnp.asarray(input, wide_type(input.dtype)), given, include_padding)
     return narrow_apart(total / count, input.dtype)
+
+
+def sums_and_counts(array: jax.Array, x: Operands, include_padding: bool) -> tuple[jax.Array, jax.Array]:
+    """The sum of each window, and how many elements count in it, in the type of `array`; `x` has the windows."""
+    axes = range(array.ndim - len(x["window_sizes"]), array.ndim)
+    windows = sliding(x, array.shape[axes[0] :])
+    counts = [_along(axis, array.ndim, one, include_padding) for axis, one in zip(axes, windows, strict=True)]
+    return sum_windows(array, axes, windows), reduce(jnp.multiply, [jnp.asarray(n, array.dtype) for n in counts])
 
 
 def _along(axis: int, rank: int, windows: Windows, include_padding: bool) -> np.ndarray:

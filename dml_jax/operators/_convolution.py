@@ -63,7 +63,7 @@ FieldDirection = Annotated[ConvolutionDirection, named(ConvolutionDirection, "DM
 FieldInts = Annotated[tuple[int, ...], counted_by("DimensionCount")]
 
 # Of what has a number per spatial dimension the least one, which is what it is where it is not given.
-_LEAST = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
+LEAST = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 
 
 def _is_backward(x: Operands) -> bool:
@@ -73,10 +73,10 @@ def _is_backward(x: Operands) -> bool:
 
 def _given(x: Operands, name: str) -> Sequence[int]:
     """Returns the numbers of an attribute per spatial dimension; its least ones if it is None."""
-    return x[name] if x[name] is not None else [_LEAST[name]] * (len(x["input"].shape) - 2)
+    return x[name] if x[name] is not None else [LEAST[name]] * (len(x["input"].shape) - 2)
 
 
-def _windows(x: Operands) -> list[Windows]:
+def windows_of(x: Operands) -> list[Windows]:
     """Returns the windows of the filter along each spatial dimension, as if FORWARD; BACKWARD is the transpose."""
     of_windows = (_given(x, name) for name in ("strides", "dilations", "start_padding", "end_padding"))
     return [Windows(*one) for one in zip(x["input"].shape[2:], x["filter"].shape[2:], *of_windows, strict=True)]
@@ -91,7 +91,7 @@ def _sums(x: Operands) -> list[range]:
         least = one.stride * (one.size - 1) + one.span - one.start - one.end
         return range(max(1, least), least + one.stride)
 
-    return [sizes(one) for one in _windows(x)]
+    return [sizes(one) for one in windows_of(x)]
 
 
 # Rules.
@@ -107,7 +107,7 @@ def _one_per_spatial_dimension(name: str) -> Rule:
 
 
 def _least(name: str) -> Rule:
-    rule = each_at_least(name, _LEAST[name])
+    rule = each_at_least(name, LEAST[name])
     return replace(rule, broken_by=lambda x: rule.broken_by({name: _given(x, name)}))
 
 
@@ -124,15 +124,15 @@ def _other_channels(x: Operands) -> str | None:
     return None if input[1] == read else f"they are {input[1]} and {read}"
 
 
-_COUNTS = tuple(map(_one_per_spatial_dimension, _LEAST))
-_NUMBERS = tuple(map(_least, _LEAST))
+COUNTS = tuple(map(_one_per_spatial_dimension, LEAST))
+NUMBERS = tuple(map(_least, LEAST))
 GROUPS = custom("groups", "{group_count} must divide the first of {filter}.{sizes}", _no_group_count)
 CHANNELS = custom(
     "channels",
     "the channels of {input} must be the second of {filter}.{sizes} times {group_count}, backward the first of them",
     _other_channels,
 )
-_BEFORE = (same_rank("filter", "input"), *_COUNTS, *_NUMBERS, at_least("group_count", 1), GROUPS, CHANNELS)
+_BEFORE = (same_rank("filter", "input"), *COUNTS, *NUMBERS, at_least("group_count", 1), GROUPS, CHANNELS)
 
 
 def _unless_broken(judge: Callable[[Operands], str | None]) -> Callable[[Operands], str | None]:
@@ -140,7 +140,7 @@ def _unless_broken(judge: Callable[[Operands], str | None]) -> Callable[[Operand
 
 
 def _misfit(x: Operands) -> str | None:
-    for d, one in enumerate(_windows(x)):
+    for d, one in enumerate(windows_of(x)):
         if not isinstance(one.size, int) or not isinstance(one.window, int):
             return f"spatial dimension {d} is symbolic, {one.size} and {one.window}"
         if one.window < 1 or (_is_backward(x) and one.size < 1):
@@ -181,14 +181,14 @@ def _shown(spatial: Sequence[range]) -> str:
     return " by ".join(f"{one[0]}" if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in spatial)
 
 
-def _sizes(x: Operands, which: int) -> tuple[Any, ...] | None:
+def sizes_of(x: Operands, which: int) -> tuple[Any, ...] | None:
     """Returns the sizes of the output, the least or the last that it may have; None if another rule is broken."""
     spatial = _spatial(x)
     return (x["input"].shape[0], _out_channels(x), *(sizes[which] for sizes in spatial)) if spatial else None
 
 
 def _too_far(x: Operands) -> str | None:
-    of_windows = (max(one.padded, one.span, one.stride, one.dilation) for one in _windows(x))
+    of_windows = (max(one.padded, one.span, one.stride, one.dilation) for one in windows_of(x))
     most = max(*of_windows, *(sizes[-1] for sizes in _spatial(x)))
     return f"one is {most}" if most >= 2**31 else None
 
@@ -212,7 +212,7 @@ RULES = (
         "than 2**31",
         _unless_broken(_too_far),
     ),
-    representable("input", partial(_sizes, which=-1)),
+    representable("input", partial(sizes_of, which=-1)),
     custom(
         "sizes(output)",
         "{output_sizes} must be spatial sizes that the output can have, with {output_padding}",
@@ -317,7 +317,7 @@ def convolution(
         "output_padding": output_padding,
     }
     dtype, wide = input.dtype, wide_type(input.dtype)
-    windows, zeros = _windows(attributes), _given(attributes, "output_padding")
+    windows, zeros = windows_of(attributes), _given(attributes, "output_padding")
     sizes = [one[0] for one in _sums(attributes)]
     if output_sizes is not None:
         sizes = [n - more for n, more in zip(output_sizes, zeros, strict=True)]
@@ -338,7 +338,7 @@ def convolution(
 # The struct.
 
 
-def _bias(x: Operands) -> tuple[Any, ...] | None:
+def bias_sizes(x: Operands) -> tuple[Any, ...] | None:
     channels = _channels(x)
     return None if channels is None else (1, *channels, *(1,) * (len(x["input"].shape) - 2))
 
@@ -406,18 +406,18 @@ class ConvolutionDesc(OperatorDesc):
         ("1_0", RANKS_4_TO_5, FLOATS),
     )
     constraints: ClassVar[tuple[Rule, ...]] = (
-        *_COUNTS,
-        *(rule for rule, least in zip(_NUMBERS, _LEAST.values(), strict=True) if least > 0),  # no field is negative
+        *COUNTS,
+        *(rule for rule, least in zip(NUMBERS, LEAST.values(), strict=True) if least > 0),  # no field is negative
         at_least("group_count", 1),
         GROUPS,
         CHANNELS,
         FITS,
-        if_given("bias", sizes_follow("bias", _bias, "(1, the channels of {output}, 1, ...)")),
+        if_given("bias", sizes_follow("bias", bias_sizes, "(1, the channels of {output}, 1, ...)")),
         custom(
             "sizes(output)",
             "{output}.{sizes} must be those that {direction} can make",
             _no_output,
-            Law("output", "sizes", partial(_sizes, which=0)),
+            Law("output", "sizes", partial(sizes_of, which=0)),
         ),
     )
 

@@ -1,0 +1,266 @@
+"""Convolutions of integers: as integers, and as integers of another scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.fields import Input, OptionalInput, Output, UInt
+from ..core.rules import Rule, assuming, at_least, if_given, sizes_follow
+from ..core.struct_rules import right_aligned
+from ..core.support import RANK_4, Support
+from ..lowering.plain.unfold import unfold_windows
+from ._convolution import (
+    CHANNELS,
+    COUNTS,
+    FITS,
+    GROUPS,
+    NUMBERS,
+    ConvolutionDirection,
+    FieldInts,
+    bias_sizes,
+    sizes_of,
+    windows_of,
+)
+from ._quantization import (
+    BYTES,
+    REAL,
+    PerAxis,
+    below,
+    centred,
+    multiply_integers,
+    quantize,
+    rank_within,
+    rules_of,
+    scales_of,
+    spread,
+    zero_points_of,
+)
+
+__all__ = ["ConvolutionIntegerDesc", "QuantizedLinearConvolutionDesc"]
+
+_RANKS = range(3, 5)
+# The fields that only CONVOLUTION has.
+_FORWARD = {"direction": ConvolutionDirection.FORWARD, "output_padding": None}
+_TEXTS = {CHANNELS.name: "the channels of {input} must be the second of {filter}.{sizes} times {group_count}"}
+_AXES = {"input": None, "filter": PerAxis(1, "filter", 0, "filters"), "output": None}
+_INPUTS, _ALL = ("input", "filter"), ("input", "filter", "output")
+
+
+def _forward(rule: Rule) -> Rule:
+    return replace(assuming(rule, _FORWARD), text=_TEXTS.get(rule.name, rule.text))
+
+
+def _window_rules() -> Iterator[Rule]:
+    least = (rule for rule in NUMBERS if rule.name.endswith(", 1)"))  # no field is negative
+    named = (rule for rule in (*COUNTS, *least) if "output_padding" not in rule.name)
+    output = sizes_follow("output", partial(sizes_of, which=0), "(N, filters, places of a filter along each dimension)")
+    yield from map(_forward, (*named, at_least("group_count", 1), GROUPS, CHANNELS, FITS, output))
+
+
+def _parameters(*tensors: str, scaled: bool) -> Iterator[Rule]:
+    for tensor in tensors:
+        yield from rules_of(tensor, _AXES[tensor], 4, scaled=scaled)
+
+
+def _lifted(*names: str) -> tuple[tuple[str, Rule], ...]:
+    """The ranks of scales and zero points at the oldest feature level."""
+    return tuple(below("4_0", rank_within(name, 4, 4)) for name in names)
+
+
+def _sums(
+    desc: OperatorDesc,
+    input: jax.Array,
+    input_zero_point: jax.Array | None,
+    filter: jax.Array,
+    filter_zero_point: jax.Array | None,
+) -> jax.Array:
+    """Sums of products in int32: of what lies under each place of a filter, as no GPU convolves integers of 32 bits."""
+    if filter_zero_point is not None:
+        aligned = filter_zero_point.reshape(right_aligned(filter_zero_point.shape, filter.ndim))
+        filter_zero_point = aligned.swapaxes(0, 1)
+    given = {**desc.operands(), **_FORWARD}
+    groups, filters, depth = given["group_count"], filter.shape[0], prod(filter.shape[1:])
+    under = unfold_windows(centred(input, input_zero_point), windows_of(given))
+    columns = under.reshape(input.shape[0], groups, depth, -1)
+    weights = centred(filter, filter_zero_point).reshape(groups, filters // groups, depth)
+    product = multiply_integers(weights, columns, (((2,), (2,)), ((0,), (1,))))
+    return jnp.moveaxis(product, 2, 0).reshape(input.shape[0], filters, *under.shape[-len(windows_of(given)) :])
+
+
+@dataclass(frozen=True)
+class ConvolutionIntegerDesc(OperatorDesc):
+    """DML_CONVOLUTION_INTEGER_OPERATOR_DESC: convolves integers, in 32 bits.
+
+    output = the sum of (input - input_zero_point) * (filter - filter_zero_point) under each place of the filter, which
+    is not reversed; the sum wraps. Padding adds nothing.
+
+    Args:
+      input: (N, C, W) or (N, C, H, W).
+      input_zero_point: one element, the data type of `input`; or None, which is 0.
+      filter: (O, C / group_count, spatial sizes).
+      filter_zero_point: one element, or one for each filter, (1, O, 1, 1); the data type of `filter`; or None.
+      output: (N, O, places of the filter along each spatial dimension).
+      strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
+      dilations: elements from one of the filter to its next one; at least 1.
+      start_padding: how far the first place is before each spatial dimension.
+      end_padding: how far places may reach behind it.
+      group_count: how many groups of channels there are; at least 1.
+
+    Raises:
+      ConstraintError: a rule of `ConvolutionIntegerDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import ConvolutionIntegerDesc
+      >>> row, pair, one = TensorDesc("UINT8", (1, 1, 4)), TensorDesc("INT8", (1, 1, 2)), TensorDesc("UINT8", (1,))
+      >>> output = TensorDesc("INT32", (1, 1, 4))
+      >>> desc = ConvolutionIntegerDesc(row, one, pair, None, output, (1,), (1,), (0,), (1,))
+      >>> print(desc.compute(np.uint8([[[11, 12, 13, 14]]]), np.uint8([10]), np.int8([[[10, 1]]])))
+      [[[12 23 34 40]]]
+
+    Source: DML_CONVOLUTION_INTEGER_OPERATOR_DESC, which says neither that the filter is not reversed nor what padding
+      is; ONNX does, of an operator that is run by this one.
+    """
+
+    input: Input
+    input_zero_point: OptionalInput
+    filter: Input
+    filter_zero_point: OptionalInput
+    output: Output
+    strides: FieldInts
+    dilations: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+    group_count: UInt = 1
+
+    operator_type: ClassVar[str] = "CONVOLUTION_INTEGER"
+    in_jax: ClassVar[str] = "jax.lax.conv_general_dilated(..., preferred_element_type=jnp.int32)"
+    other_types: ClassVar[tuple[str, ...]] = ("filter", *zero_points_of(*_INPUTS), "output")
+    other_ranks: ClassVar[tuple[str, ...]] = zero_points_of(*_INPUTS)
+    support: ClassVar[tuple[Support, ...]] = tuple(
+        Support.of(level, ranks, input=BYTES, filter=BYTES, output=(DataType.INT32,))
+        for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (*_window_rules(), *_parameters(*_INPUTS, scaled=False))
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*zero_points_of(*_INPUTS))
+
+    def compute_checked(
+        self,
+        input: jax.Array,
+        input_zero_point: jax.Array | None,
+        filter: jax.Array,
+        filter_zero_point: jax.Array | None,
+    ) -> jax.Array:
+        return _sums(self, input, input_zero_point, filter, filter_zero_point)
+
+
+@dataclass(frozen=True)
+class QuantizedLinearConvolutionDesc(OperatorDesc):
+    """DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC: convolves quantised numbers.
+
+    output = quantize((sums + bias) * (input_scale * filter_scale)), with the sums of CONVOLUTION_INTEGER, to which the
+    bias is added in 32 bits; what follows is float32.
+
+    Args:
+      input: (N, C, W) or (N, C, H, W).
+      input_scale: FLOAT32, one element.
+      input_zero_point: one element, the data type of `input`; or None, which is 0.
+      filter: (O, C / group_count, spatial sizes).
+      filter_scale: FLOAT32, one element, or one for each filter, (1, O, 1, 1).
+      filter_zero_point: likewise, the data type of `filter`; or None.
+      bias: INT32, (1, O, 1, 1), in units of input_scale * filter_scale; or None.
+      output_scale: FLOAT32, one element.
+      output_zero_point: one element, the data type of `output`; or None.
+      output: (N, O, places of the filter along each spatial dimension).
+      strides: distance from a place of the filter to the next one, per spatial dimension; at least 1.
+      dilations: elements from one of the filter to its next one; at least 1.
+      start_padding: how far the first place is before each spatial dimension.
+      end_padding: how far places may reach behind it.
+      group_count: how many groups of channels there are; at least 1.
+
+    Raises:
+      ConstraintError: a rule of `QuantizedLinearConvolutionDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import QuantizedLinearConvolutionDesc
+      >>> row, pair, output = (TensorDesc("INT8", (1, 1, n)) for n in (4, 2, 3))
+      >>> one = TensorDesc("FLOAT32", (1,))
+      >>> inputs = (row, one, None, pair, one, None, None, one, None, output)
+      >>> desc = QuantizedLinearConvolutionDesc(*inputs, (1,), (1,), (0,), (0,))
+      >>> half, unit = np.float32([0.5]), np.float32([1])
+      >>> print(desc.compute(np.int8([[[1, 2, 3, 40]]]), half, np.int8([[[10, 1]]]), unit, half))
+      [[[12 23 70]]]
+
+    Source: DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC.
+    """
+
+    input: Input
+    input_scale: Input
+    input_zero_point: OptionalInput
+    filter: Input
+    filter_scale: Input
+    filter_zero_point: OptionalInput
+    bias: OptionalInput
+    output_scale: Input
+    output_zero_point: OptionalInput
+    output: Output
+    strides: FieldInts
+    dilations: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+    group_count: UInt = 1
+
+    operator_type: ClassVar[str] = "QUANTIZED_LINEAR_CONVOLUTION"
+    in_jax: ClassVar[str] = "jax.lax.conv_general_dilated(..., preferred_element_type=jnp.int32), scaled and clipped"
+    other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL), "filter", "bias", "output")
+    other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL))
+    support: ClassVar[tuple[Support, ...]] = tuple(
+        Support.of(
+            level,
+            ranks,
+            **dict.fromkeys(_ALL, BYTES),
+            **dict.fromkeys(scales_of(*_ALL), REAL),
+            bias=(DataType.INT32,),
+        )
+        for level, ranks in (("4_0", _RANKS), ("2_1", RANK_4))
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        *_window_rules(),
+        *_parameters(*_ALL, scaled=True),
+        if_given("bias", _forward(sizes_follow("bias", bias_sizes, "(1, filters, 1, ...)"))),
+    )
+    lifted: ClassVar[tuple[tuple[str, Rule], ...]] = (
+        *_lifted(*scales_of(*_ALL), *zero_points_of(*_ALL)),
+        below("5_2", rank_within("filter_scale", 3, 4)),
+    )
+
+    def compute_checked(
+        self,
+        input: jax.Array,
+        input_scale: jax.Array,
+        input_zero_point: jax.Array | None,
+        filter: jax.Array,
+        filter_scale: jax.Array,
+        filter_zero_point: jax.Array | None,
+        bias: jax.Array | None,
+        output_scale: jax.Array,
+        output_zero_point: jax.Array | None,
+    ) -> jax.Array:
+        sums = _sums(self, input, input_zero_point, filter, filter_zero_point)
+        sums = sums if bias is None else sums + bias
+        scale = spread(input_scale, sums.shape) * spread(filter_scale, sums.shape)
+        return quantize(sums.astype(jnp.float32) * scale, output_scale, output_zero_point, self.output.dtype)

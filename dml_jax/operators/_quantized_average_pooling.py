@@ -1,0 +1,117 @@
+"""QUANTIZED_LINEAR_AVERAGE_POOLING: the mean of each window of quantised numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.desc import OperatorDesc
+from ..core.fields import Bool, Input, OptionalInput, Output
+from ..core.rules import Rule
+from ..core.support import RANKS_4_TO_5, Support
+from ._average_pooling import sums_and_counts
+from ._pooling import pooling_struct_rules
+from ._quantization import (
+    BYTES,
+    REAL,
+    PerAxis,
+    centred,
+    divide,
+    quantize,
+    rules_of,
+    scales_of,
+    spread,
+    zero_points_of,
+)
+from ._sliding import FieldInts
+
+__all__ = ["QuantizedLinearAveragePoolingDesc"]
+
+_CHANNELS = PerAxis(1, "input", 1, "channels")
+_TENSORS = ("input", "output")
+
+
+@dataclass(frozen=True)
+class QuantizedLinearAveragePoolingDesc(OperatorDesc):
+    """DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC: makes the mean of each window of quantised numbers.
+
+    output = quantize(the sum of (input - input_zero_point) in a window * input_scale / the count of its elements); the
+    sum is exact in 32 bits, what follows is float32. Padding is the number 0.
+
+    Args:
+      input: (N, C, H, W), or (N, C, D, H, W).
+      input_scale: FLOAT32, one element, or one for each channel, (1, C, 1, 1).
+      input_zero_point: likewise, the data type of `input`; or None, which is 0.
+      output_scale: FLOAT32, one element, or one for each channel.
+      output_zero_point: likewise, the data type of `output`; or None.
+      output: N, C, and the number of windows along each spatial dimension.
+      strides: distance from a window to the next one, per spatial dimension; at least 1.
+      window_size: elements of a window, likewise.
+      start_padding: how far the first window starts before each spatial dimension.
+      end_padding: how far windows may reach behind it.
+      dilations: elements from one of a window to its next one; at least 1.
+      include_padding: whether padding counts.
+
+    Raises:
+      ConstraintError: a rule of `QuantizedLinearAveragePoolingDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import QuantizedLinearAveragePoolingDesc
+      >>> one, byte = TensorDesc("FLOAT32", (1,)), TensorDesc("UINT8", (1,))
+      >>> desc = QuantizedLinearAveragePoolingDesc(
+      ...     TensorDesc("UINT8", (1, 1, 2, 4)), one, byte, one, None, TensorDesc("UINT8", (1, 1, 1, 2)),
+      ...     strides=(2, 2), window_size=(2, 2), start_padding=(0, 0), end_padding=(0, 0), dilations=(1, 1),
+      ...     include_padding=False,
+      ... )
+      >>> pixels = np.uint8([[[[13, 15, 17, 11], [19, 14, 12, 18]]]])
+      >>> print(desc.compute(pixels, np.float32([2]), np.uint8([10]), np.float32([0.5])))
+      [[[[21 18]]]]
+
+    Source: DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC. Its page leaves Dilations out of the formula of the
+      output's sizes; a window spans Dilations * (WindowSize - 1) + 1 elements here.
+    """
+
+    input: Input
+    input_scale: Input
+    input_zero_point: OptionalInput
+    output_scale: Input
+    output_zero_point: OptionalInput
+    output: Output
+    strides: FieldInts
+    window_size: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+    dilations: FieldInts
+    include_padding: Bool
+
+    operator_type: ClassVar[str] = "QUANTIZED_LINEAR_AVERAGE_POOLING"
+    in_jax: ClassVar[str] = "jax.lax.reduce_window(q - zero_point, 0, jax.lax.add, ...), scaled, rounded and clipped"
+    other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_TENSORS), *zero_points_of(*_TENSORS), "output")
+    other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_TENSORS), *zero_points_of(*_TENSORS))
+    support: ClassVar[tuple[Support, ...]] = (
+        Support.of("6_2", RANKS_4_TO_5, **dict.fromkeys(_TENSORS, BYTES), **dict.fromkeys(scales_of(*_TENSORS), REAL)),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        *pooling_struct_rules(dilated=True),
+        *(rule for tensor in _TENSORS for rule in rules_of(tensor, _CHANNELS, 5)),
+    )
+
+    def compute_checked(
+        self,
+        input: jax.Array,
+        input_scale: jax.Array,
+        input_zero_point: jax.Array | None,
+        output_scale: jax.Array,
+        output_zero_point: jax.Array | None,
+    ) -> jax.Array:
+        given = {**self.operands(), "window_sizes": self.window_size}
+        whole = centred(input, input_zero_point).astype(jnp.int32)
+        total, count = sums_and_counts(whole, given, self.include_padding)
+        real = total.astype(jnp.float32) * spread(input_scale, total.shape)
+        return quantize(divide(real, count.astype(jnp.float32)), output_scale, output_zero_point, self.output.dtype)

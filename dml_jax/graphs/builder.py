@@ -35,7 +35,16 @@ SeveralOutputs = Literal[
     "top_k",
     "top_k1",
 ]
-OneOrSeveralOutputs = Literal["gru", "lstm", "max_pooling1", "max_pooling2", "random_generator", "rnn"]
+OneOrSeveralOutputs = Literal[
+    "gru",
+    "lstm",
+    "max_pooling1",
+    "max_pooling2",
+    "multihead_attention",
+    "multihead_attention1",
+    "random_generator",
+    "rnn",
+]
 
 
 class GraphBuilder:

@@ -221,13 +221,13 @@ def _without_ones(sizes: Sizes) -> Sizes:
 
 def _sources(part: str, x: Operands) -> Fact:
     given = [name for name in SOURCES[part] if x[name] is not None]
-    has_past = part in PAST and all(x[name] is not None for name in PAST.values())
-    return None if len(given) == 1 or (has_past and not given) else f"{len(given)} of them are given"
+    is_past = part in PAST and all(x[past] is not None and source_of(of, x) is None for of, past in PAST.items())
+    return None if len(given) == 1 or is_past else f"{len(given)} of them are given"
 
 
 def _one_source(part: str) -> Rule:
     names = ", ".join(f"{{{name}}}" for name in SOURCES[part])
-    alone = f", or none beside {{{PAST[part]}}}" if part in PAST else ""
+    alone = ", or neither keys nor values beside {past_key} and {past_value}" if part in PAST else ""
     return custom(f"one_source({part})", f"one of {names} must be given{alone}", lambda x: _sources(part, x))
 
 

@@ -10,8 +10,9 @@ from typing import Annotated, Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax, nn
+from jax import lax
 
+from ..core.activation_table import in_type_of
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
@@ -100,7 +101,7 @@ def _attended(desc: Any, arrays: Arrays) -> Any:
     lengths = wide.get("past_sequence_lengths")
     starts = None if lengths is None else jnp.clip(lengths.reshape(-1), 0, n.keys - n.queries)
     key, value = (_joined(wide[past], parts[part], starts) for part, past in PAST.items())
-    weights = _softmax(_scores(desc, n, wide, parts["query"], key, starts))
+    weights = compute_along(_softmax, _scores(desc, n, wide, parts["query"], key, starts), (-1,))
     made = {
         "output": _by_group("bghst,bgtv->bsghv", weights, value, n),
         "output_present_key": key,
@@ -119,13 +120,13 @@ def _by_group(equation: str, x: jax.Array, shared: jax.Array, n: Counts) -> jax.
 def _scores(desc: Any, n: Counts, wide: Arrays, query: jax.Array, keys: jax.Array, starts: Any) -> jax.Array:
     """How much each key counts for each query, before the softmax: (batch, heads, queries, keys)."""
     products = unfused_product(_by_group("bghsd,bgtd->bghst", query, keys, n))
-    scores = products.reshape(n.batch, n.heads, n.queries, n.keys) * np.float32(desc.scale)
+    scores = products.reshape(n.batch, n.heads, n.queries, n.keys) * in_type_of(products, desc.scale)
     if wide["relative_position_bias"] is not None:
         scores = scores + wide["relative_position_bias"].reshape(scores.shape)
     key = _numbered(n.keys).reshape(1, 1, 1, -1)
     if wide["mask"] is not None:
         is_kept = _KEPT[desc.mask_type](wide["mask"], n, key)
-        scores = scores + jnp.where(is_kept, 0, np.float32(desc.mask_filter_value))
+        scores = scores + jnp.where(is_kept, 0, in_type_of(scores, desc.mask_filter_value))
     if starts is not None:
         last = starts.reshape(-1, 1, 1, 1) + _numbered(n.queries).reshape(1, 1, -1, 1)
         scores = jnp.where(key <= last, scores, -np.inf)
@@ -137,7 +138,10 @@ def _numbered(count: int) -> jax.Array:
 
 
 def _softmax(scores: jax.Array) -> jax.Array:
-    return compute_along(partial(nn.softmax, axis=-1), scores, (-1,))
+    """Along the last dimension; the greatest score is stored, because fused with the rest it may be rounded twice."""
+    greatest = lax.optimization_barrier(scores.max(axis=-1, keepdims=True))
+    powers = jnp.exp(scores - lax.stop_gradient(greatest))
+    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def _fitted(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:

@@ -1,11 +1,16 @@
 """MULTIHEAD_ATTENTION and MULTIHEAD_ATTENTION1: softmax(Q @ K.T * scale + mask) @ V, of every head."""
 
+from dataclasses import replace
+
+import jax
 import numpy as np
 import pytest
+from checks import assert_close, assert_same_bits
 from draws import dims
+from jax.test_util import check_grads
 from operator_cases import FLOATS, Example, Struct, f32, level
 
-from dml_jax import TensorDesc
+from dml_jax import ConstraintError, Expression, GraphBuilder, TensorDesc
 from dml_jax.descs import MultiheadAttention1Desc, MultiheadAttentionDesc, MultiheadAttentionMaskType
 
 pytestmark = pytest.mark.device
@@ -289,3 +294,230 @@ STRUCTS = (
         units=64,
     ),
 )
+
+
+# Other libraries.
+
+
+def by_onnxruntime(operator, inputs, outputs, **attributes):
+    """What a contributed operator of ONNX Runtime computes; inputs of None are left out."""
+    import onnx_building as building
+
+    named = {f"input{i}": x for i, x in enumerate(inputs) if x is not None}
+    names = [f"input{i}" if x is not None else "" for i, x in enumerate(inputs)]
+    made = [f"output{i}" for i in range(outputs)]
+    node = building.helper.make_node(operator, names, made, domain="com.microsoft", **attributes)
+    proto = building.model([node], named, made)
+    proto.opset_import.append(building.helper.make_opsetid("com.microsoft", 1))
+    return building.runtime(proto, named)
+
+
+def numbers(rng, *sizes):
+    return rng.normal(size=sizes).astype(np.float32)
+
+
+def like(array):
+    return None if array is None else TensorDesc(array.dtype, array.shape)
+
+
+def computed(struct, arrays, outputs, **attributes):
+    """The outputs of a struct on arrays by field."""
+    desc = struct(**{name: like(x) for name, x in arrays.items()}, **outputs, **attributes)
+    return desc.compute(*(arrays[name] for name in desc.input_ports()))
+
+
+B, S, L, P, N, D = 2, 3, 4, 2, 2, 4
+
+
+@pytest.mark.parametrize("mask", ["KEY_SEQUENCE_LENGTH", "KEY_QUERY_SEQUENCE_LENGTH_START_END", "BOOLEAN", None])
+@pytest.mark.parametrize("has_past", [False, True])
+def test_heads_are_those_of_onnxruntime(mask, has_past):
+    rng = np.random.default_rng(0)
+    keys, size = (L + P, D) if has_past else (L, D + 2)  # beside a past its values are as long as its keys
+    x = {
+        "query": numbers(rng, B, S, N * D),
+        "key": numbers(rng, B, L, N * D),
+        "value": numbers(rng, B, L, N * size),
+        "bias": numbers(rng, 2 * N * D + N * size),
+        "relative_position_bias": numbers(rng, B, N, S, keys),
+    }
+    if has_past:
+        x |= {"past_key": numbers(rng, B, N, P, D), "past_value": numbers(rng, B, N, P, size)}
+    # Rows of the batch with 3 keys and with all; of the last kind every key has a number.
+    truths = (np.arange(keys) < [[3], [keys]]).astype(np.int32)
+    theirs = {
+        "KEY_SEQUENCE_LENGTH": np.int32([3, keys]),
+        "KEY_QUERY_SEQUENCE_LENGTH_START_END": np.int32([3, keys, 0, S, 2 * S, 0, keys, 2 * keys]),
+        "BOOLEAN": truths,
+    }
+    ours = theirs | {
+        "KEY_SEQUENCE_LENGTH": np.int32([[3, keys]]),
+        "BOOLEAN": np.broadcast_to(truths[:, None, None], (B, N, S, keys)),
+    }
+    given = (x[name] for name in ("query", "key", "value", "bias"))
+    wanted = by_onnxruntime(
+        "MultiHeadAttention",
+        [*given, theirs.get(mask), x["relative_position_bias"], x.get("past_key"), x.get("past_value")],
+        outputs=3,
+        num_heads=N,
+        scale=0.3,
+        mask_filter_value=-50.0,
+    )
+    if mask:
+        x["mask"] = ours[mask]
+    made = computed(
+        MultiheadAttentionDesc,
+        x,
+        {
+            "output": f32(B, S, N * size),
+            "output_present_key": f32(B, N, keys, D),
+            "output_present_value": f32(B, N, keys, size),
+        },
+        scale=0.3,
+        mask_filter_value=-50,
+        head_count=N,
+        mask_type=mask or "NONE",
+    )
+    for one, other in zip(made, wanted, strict=True):
+        assert_close(one, other.astype(np.float64), units=64)
+
+
+def test_a_cache_is_that_of_onnxruntime():
+    """A prompt, and then one more query for each row, whose past has its own length; two heads share each key."""
+    rng = np.random.default_rng(1)
+    groups, room = 2, 6
+    for lengths, queries in (([0, 0], 4), ([5, 2], 1)):
+        x = {
+            "query": numbers(rng, B, queries, 4 * 8),
+            "key": numbers(rng, B, queries, groups * 8),
+            "value": numbers(rng, B, queries, groups * 8),
+        }
+        has_past = max(lengths) > 0
+        if has_past:
+            x |= {"past_key": numbers(rng, B, groups, room, 8), "past_value": numbers(rng, B, groups, room, 8)}
+        total = room if has_past else queries
+        last = np.int32(lengths) + np.int32(queries - 1)
+        wanted = by_onnxruntime(
+            "GroupQueryAttention",
+            [*x.values(), *([] if has_past else [None, None]), last, np.int32([total])],
+            outputs=3,
+            num_heads=4,
+            kv_num_heads=groups,
+            scale=0.4,
+        )
+        x["past_sequence_lengths"] = np.int32(lengths)
+        made = computed(
+            MultiheadAttention1Desc,
+            x,
+            {
+                "output": f32(B, queries, 4 * 8),
+                "output_present_key": f32(B, groups, total, 8),
+                "output_present_value": f32(B, groups, total, 8),
+            },
+            scale=0.4,
+            query_head_count=4,
+            key_value_head_count=groups,
+        )
+        assert_close(made[0], wanted[0].astype(np.float64), units=64)
+        for one, other in zip(made[1:], wanted[1:], strict=True):
+            for b, length in enumerate(lengths):  # behind the keys theirs has anything
+                assert_same_bits(one[b, :, : length + queries], other[b, :, : length + queries])
+
+
+def test_what_follows_is_left_out_in_a_graph():
+    """The sizes of outputs; and which tensors are not given."""
+    graph = GraphBuilder()
+    query, new = graph.input("query", ("FLOAT16", (B, S, N * D))), graph.input("new", ("FLOAT16", (B, L, N, 2, D)))
+    past = graph.input("past", ("FLOAT16", (B, N, P, D)))
+    made = graph.multihead_attention(
+        query,
+        stacked_key_value=new,
+        past_key=past,
+        past_value=past,
+        scale=0.5,
+        head_count=N,
+        output_present_key="FLOAT16",
+        output_present_value=(B, N, P + L, D),
+    )
+    assert [one.sizes for one in made] == [(B, S, N * D), (B, N, P + L, D), (B, N, P + L, D)]
+    assert {one.data_type.name for one in made} == {"FLOAT16"}
+    assert isinstance(graph.multihead_attention(query, query, query, scale=1, head_count=1), Expression)
+
+
+# The rest.
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_derivatives_in_both_directions(dtype):
+    rng = np.random.default_rng(2)
+    x = {"query": numbers(rng, B, S, N * D), "stacked_key_value": numbers(rng, B, L, N, 2, D)}
+    desc = MultiheadAttentionDesc(
+        **{name: TensorDesc(dtype, array.shape) for name, array in x.items()},
+        output=TensorDesc(dtype, (B, S, N * D)),
+        scale=0.5,
+        head_count=N,
+    )
+    arrays = [array.astype(dtype) for array in x.values()]
+    if dtype == "float32":
+        check_grads(jax.jit(desc.compute), arrays, order=1, atol=0.02, rtol=0.02)
+    else:
+        assert jax.grad(lambda q: desc.compute(q, arrays[1]).astype(np.float32).sum())(arrays[0]).dtype == dtype
+
+
+def test_halves_are_computed_in_float32():
+    """Products of 4096 ones with 1, which have no float16 between 2048 and 4096 that is odd, and weights of them."""
+    wide = TensorDesc("FLOAT16", (1, 1, 4096))
+    desc = MultiheadAttentionDesc(wide, wide, wide, output=wide, scale=1, head_count=1)
+    ones = np.ones((1, 1, 4096), np.float16)
+    assert_same_bits(desc.compute(ones, ones, ones * 3), ones * 3)
+    two = TensorDesc("FLOAT16", (1, 2, 4096))
+    desc = MultiheadAttentionDesc(wide, two, two, output=wide, scale=1, head_count=1)
+    keys = np.concatenate([ones, ones], axis=1)
+    keys[0, 1, 0] = 2  # 4096 and 4097, which is no float16
+    values = np.concatenate([ones * 0, ones], axis=1)
+    assert_close(desc.compute(ones, keys, values), ones.astype(np.float64) / (1 + np.exp(-1)), units=16)
+
+
+def test_a_row_without_keys_is_the_mean_of_its_values():
+    """The number of a mask is added to every key, which changes no weight; of an infinite one nothing is left."""
+    query, rows = f32(1, 1, 2), f32(1, 3, 2)
+    x, values = np.ones((1, 1, 2), np.float32), np.float32([[[1, 2], [3, 4], [5, 9]]])
+    for number, wanted in ((-10000, [[[3, 5]]]), (-np.inf, [[[np.nan, np.nan]]])):
+        desc = MultiheadAttentionDesc(
+            *(query, rows, rows),
+            mask=i32(1, 1),
+            output=query,
+            scale=1,
+            mask_filter_value=number,
+            head_count=1,
+            mask_type="KEY_SEQUENCE_LENGTH",
+        )
+        made = desc.compute(x, np.zeros((1, 3, 2), np.float32), values, np.int32([[0]]))
+        np.testing.assert_allclose(made, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"head_count": 3}, r"QueryTensor.Sizes must be \(B, S, N \* D\), but \(1, 2, 4\) is not \(1, 2, 3\)"),
+        ({"mask_type": "NONE"}, "MaskTensor must be given if MaskType is not NONE, .* one is given and NONE"),
+        ({"mask_type": "SOME"}, "MaskType must be one of NONE, KEY_SEQUENCE_LENGTH, .* it is 'SOME'"),
+        ({"past_key": None, "past_value": None}, r"MaskTensor.Sizes must be .* \(1, 2, 2, 3\) is not \(1, 2, 2, 2\)"),
+        ({"key": None}, "one of KeyTensor, .* must be given, or neither keys nor values .* but 0 of them are given"),
+        ({"query": f32(3, 1, 2, 4)}, r"QueryTensor.Sizes .* \(3, 1, 2, 4\) is not \(1, 2, 4\)"),
+        ({"scale": "1"}, "Scale must be a number"),
+        ({"value": TensorDesc("FLOAT16", (1, 2, 6))}, "ValueTensor.DataType must equal OutputTensor.DataType"),
+    ],
+)
+def test_what_the_struct_refuses(change, match):
+    with pytest.raises(ConstraintError, match=match):
+        replace(DESC, **change)
+
+
+def test_a_cache_has_room_for_the_new_keys():
+    small = {"past_key": f32(1, 2, 1, 2), "past_value": f32(1, 2, 1, 3), "mask": None, "mask_type": "NONE"}
+    present = dict.fromkeys(("relative_position_bias", "output_present_key", "output_present_value"))
+    with pytest.raises(ConstraintError, match="there are 2 queries, 2 new keys, and room for 1"):
+        replace(DESC1, **small, **present)
+    with pytest.raises(ConstraintError, match="PastKeyTensor must have room for them"):
+        replace(DESC1, key=f32(1, 1, 4), value=f32(1, 1, 6))

@@ -2,22 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Union
 
 import numpy as np
 
 from ..core.data_type import DataType, DataTypeLike, as_integers
 from ..core.tensor import TensorDesc, implied_bytes
 from ..errors import ConstraintError, DataTypeError, describe, message
-from .arithmetic import Arithmetic
+from .arithmetic import broadcast, element_of, is_float32
 from .parts import Port
 
 __all__ = ["Expression", "TensorLike", "read_tensor", "seen_as", "whole_tensor"]
 
 # A tensor, or what is to be said of one: its data type, its sizes, or both.
 TensorLike = TensorDesc | DataTypeLike | Sequence[int] | tuple[DataTypeLike, Sequence[int]]
+
+# The operators of Python: what stands on the other side, and what they add to the graph.
+Operand = Union["Expression", float, np.integer[Any], np.floating[Any]]
+Unary = Callable[["Expression"], "Expression"]
+Binary = Callable[["Expression", Operand], "Expression"]
+# Adds what DirectMLX adds where one operand is a number: of `x + 3` an IDENTITY with a ScaleBias.
+OfNumber = Callable[["Expression", Any], "Expression"]
+
+
+def _unary(operator: str) -> Unary:
+    def apply(self: Expression) -> Expression:
+        return getattr(self.graph, operator)(self)
+
+    return _named(apply, operator)
+
+
+def _binary(
+    operator: str, number: OfNumber | None = None, *, reflected: bool = False, kept: int = 0, **fields: Any
+) -> Binary:
+    """The Python operator of one of DirectML's.
+
+    Args:
+      operator: the method of `GraphBuilder`.
+      number: what is added where the other operand is a number; None where that becomes a constant.
+      reflected: whether the other operand stands on the left.
+      kept: how many of the last sizes are not broadcast.
+      fields: what else the method is given.
+    """
+    name = operator.upper()
+
+    def apply(self: Expression, other: Operand) -> Expression:
+        element = None if isinstance(other, Expression) else element_of(name, self.tensor, other)
+        if number is not None and element is not None and is_float32(element):
+            return number(self, other)
+        with self.graph._undone_if_refused():
+            two: Any = other if element is None else self.graph.constant(np.asarray(element))
+            pair = (two, self) if reflected else (self, two)
+            tensors = broadcast(name, [one.tensor for one in pair], kept)
+            operands = [replace(one, tensor=tensor) for one, tensor in zip(pair, tensors, strict=True)]
+            return getattr(self.graph, operator)(*operands, **fields)
+
+    return _named(apply, operator)
+
+
+def _named(apply: Any, operator: str) -> Any:
+    apply.__name__, apply.__doc__ = operator, f"Adds {operator.upper()} to the graph."
+    return apply
+
+
+def _scaled(scale: Callable[[Any], float], bias: Callable[[Any], float]) -> OfNumber:
+    return lambda x, n: x.graph.element_wise_identity(x, scale_bias=(scale(n), bias(n)))
+
+
+def _to_the_power(x: Expression, exponent: Any) -> Expression:
+    return x.graph.element_wise_constant_pow(x, scale_bias=None, exponent=exponent)
+
+
+_PLUS, _TIMES = _scaled(lambda n: 1, lambda n: n), _scaled(lambda n: n, lambda n: 0)
+_MINUS, _FROM = _scaled(lambda n: 1, lambda n: -n), _scaled(lambda n: -1, lambda n: n)
+
+
+class Arithmetic:
+    """Python's operators of expressions, each with what it adds to the graph."""
+
+    # Arrays of NumPy leave an operator to the expression, which refuses them.
+    __array_ufunc__: ClassVar[None] = None
+
+    __add__: ClassVar[Binary] = _binary("element_wise_add", _PLUS)
+    __radd__: ClassVar[Binary] = _binary("element_wise_add", _PLUS, reflected=True)
+    __sub__: ClassVar[Binary] = _binary("element_wise_subtract", _MINUS)
+    __rsub__: ClassVar[Binary] = _binary("element_wise_subtract", _FROM, reflected=True)
+    __mul__: ClassVar[Binary] = _binary("element_wise_multiply", _TIMES)
+    __rmul__: ClassVar[Binary] = _binary("element_wise_multiply", _TIMES, reflected=True)
+    __truediv__: ClassVar[Binary] = _binary("element_wise_divide")
+    __rtruediv__: ClassVar[Binary] = _binary("element_wise_divide", reflected=True)
+    __mod__: ClassVar[Binary] = _binary("element_wise_modulus_truncate")
+    __rmod__: ClassVar[Binary] = _binary("element_wise_modulus_truncate", reflected=True)
+    __pow__: ClassVar[Binary] = _binary("element_wise_pow", _to_the_power)
+    __rpow__: ClassVar[Binary] = _binary("element_wise_pow", reflected=True)
+    __and__: ClassVar[Binary] = _binary("element_wise_bit_and")
+    __rand__: ClassVar[Binary] = _binary("element_wise_bit_and", reflected=True)
+    __or__: ClassVar[Binary] = _binary("element_wise_bit_or")
+    __ror__: ClassVar[Binary] = _binary("element_wise_bit_or", reflected=True)
+    __xor__: ClassVar[Binary] = _binary("element_wise_bit_xor")
+    __rxor__: ClassVar[Binary] = _binary("element_wise_bit_xor", reflected=True)
+    __lshift__: ClassVar[Binary] = _binary("element_wise_bit_shift_left")
+    __rlshift__: ClassVar[Binary] = _binary("element_wise_bit_shift_left", reflected=True)
+    __rshift__: ClassVar[Binary] = _binary("element_wise_bit_shift_right")
+    __rrshift__: ClassVar[Binary] = _binary("element_wise_bit_shift_right", reflected=True)
+    __matmul__: ClassVar[Binary] = _binary("gemm", kept=2, c=None)
+    __neg__: ClassVar[Unary] = _unary("element_wise_negate")
+    __pos__: ClassVar[Unary] = _unary("element_wise_identity")
+    __invert__: ClassVar[Unary] = _unary("element_wise_bit_not")
+    __gt__: ClassVar[Binary] = _binary("element_wise_logical_greater_than")
+    __ge__: ClassVar[Binary] = _binary("element_wise_logical_greater_than_or_equal")
+    __lt__: ClassVar[Binary] = _binary("element_wise_logical_less_than")
+    __le__: ClassVar[Binary] = _binary("element_wise_logical_less_than_or_equal")
+    equals: ClassVar[Binary] = _binary("element_wise_logical_equals")
+
+    def __bool__(self) -> bool:
+        rule = "a tensor has no truth value while its graph is written"
+        hint = "choose elements with graph.element_wise_if, and compare twice instead of 0 < x < 1"
+        raise DataTypeError(message("GraphBuilder", rule, f"Python asks for one: {hint}", {"expression": self}))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

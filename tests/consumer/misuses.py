@@ -52,6 +52,7 @@ MISUSES: Mapping[str, Callable[[], object]] = {
     "list to compute": lambda: BLOCKS.compute([1]),  # pyright: ignore[reportArgumentType]
     "function to compile": lambda: dml_jax.compile_operator(dml_jax.gather),  # pyright: ignore[reportArgumentType]
     "input without a tensor": lambda: dml_jax.GraphBuilder().input("x"),  # pyright: ignore[reportCallIssue]
+    "text in arithmetic": lambda: dml_jax.GraphBuilder().input("x", ("INT8", (1,))) + "a",  # pyright: ignore[reportOperatorIssue]
     "array to build": lambda: dml_jax.GraphBuilder().build(DATA),  # pyright: ignore[reportArgumentType]
     "list to bind": lambda: dml_jax.compile_operator(BLOCKS)([0, 1]),  # pyright: ignore[reportArgumentType]
     "NumPy output": lambda: dml_jax.compile_operator(BLOCKS)(INDICES.ravel(), out=INDICES),  # pyright: ignore[reportArgumentType]

@@ -73,7 +73,7 @@ def main() -> None:
     tensors()
     computed = (*accumulations(), *products(), *elements(), *filters(), network())
     operators = (*blocks(), *borders(), *computed, *reads(), *writes())
-    for desc in (*operators, graphs(), written()):
+    for desc in (*operators, graphs(), written(), arithmetic()):
         assert_type(desc_from_json(desc_to_json(desc)), OperatorDesc[Any] | GraphDesc)
         desc.validate(FeatureLevel.FL_6_4)
     compiled()
@@ -196,6 +196,17 @@ def written() -> GraphDesc:
     low, high = graph.split(values, 0, outputs=[(1,), (2,)])
     halves = graph.cast(graph.join([high, low], axis=0), output=np.float16)
     return graph.build({"values": halves, "indices": indices})
+
+
+def arithmetic() -> GraphDesc:
+    graph = GraphBuilder()
+    x, w = graph.input("x", ("FLOAT32", (2, 3))), graph.input("w", ("FLOAT32", (3, 2)))
+    y = (x @ w) ** 2 / 3 + np.float32(1)
+    negative, positive, same = 2 - -y, y > 0, y.equals(x @ w)
+    for one in (y, negative, positive, same):
+        assert_type(one, Expression)
+    assert_type(y == x, bool)
+    return graph.build([negative, positive, same])
 
 
 def pair() -> TensorDesc:

@@ -74,7 +74,7 @@ def test_indices_that_are_no_integers_are_refused(indices):
             jax.jit(calls[0])(indices)
 
 
-@pytest.mark.parametrize("value", [[0], (0,), "0", None, 1.5])
+@pytest.mark.parametrize("value", [[0.5], (True,), "0", None, 1.5])
 def test_what_is_no_array_is_refused(value):
     with pytest.raises(dml_jax.DataTypeError, match="indices must be an array"):
         dml_jax.gather(X, value, 0)
@@ -125,10 +125,10 @@ def test_masks_and_plain_numbers_are_no_data():
 
 def test_a_list_becomes_the_array_that_the_message_names(x64):
     """jax.numpy.asarray would narrow 2**40 to 0 while x64 is off."""
-    x, rows = np.float32([10, 11, 12]), [0, 2**40]
-    with pytest.raises(dml_jax.DataTypeError, match=r"indices must be an array .*; numpy\.asarray makes one"):
+    x, rows = [10, 11, 12], np.array([0, 2**40])
+    with pytest.raises(dml_jax.DataTypeError, match=r"input must be an array .*; numpy\.asarray makes one"):
         dml_jax.gather(x, rows, axis=0)
-    assert dml_jax.gather(x, np.asarray(rows), axis=0).tolist() == [10, 12]
+    assert dml_jax.gather(np.asarray(x, np.int32), rows, axis=0).tolist() == [10, 12]
 
 
 def test_indices_of_numpy_without_jit():

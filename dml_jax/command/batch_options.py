@@ -10,8 +10,9 @@ import click
 import jax
 
 from ..catalogue import FUNCTIONS
-from ..core.arguments import as_dtype, as_indices, as_int, as_ints, as_real, as_real_or_reals, as_reals
+from ..core.arguments import as_dtype, as_int, as_ints, as_real, as_real_or_reals, as_reals
 from ..core.fusion import as_activation
+from ..core.index_arguments import as_indices
 from ..core.kinds import Kind
 from ..core.ports import argument_of
 from ..core.public_function import SHARDING

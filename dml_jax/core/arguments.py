@@ -15,7 +15,6 @@ from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh, reshard
 from ..errors import DataTypeError, describe, message
 from ..lowering.values.bits import is_key
 from .exact import Real
-from .rules import check, integer_indices
 
 __all__ = [
     "CONCRETE",
@@ -26,14 +25,16 @@ __all__ = [
     "as_data_list",
     "as_dtype",
     "as_flag",
-    "as_indices",
     "as_int",
+    "as_int_or_ints",
     "as_ints",
     "as_name",
     "as_real",
     "as_real_or_reals",
     "as_reals",
     "check_compiled",
+    "is_read",
+    "on_context_mesh",
 ]
 
 # Types of jax.numpy that no operator takes: XLA refuses to compile most programs of them, or ends the process (jaxlib
@@ -60,7 +61,7 @@ def as_data(operator: str, name: str, value: Any) -> Any:
         return value
     array = as_array(operator, name, value)
     if is_key(array) or jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype:
-        return _on_context_mesh(array)
+        return on_context_mesh(array)
     rule = (
         f"{name} of type {array.dtype} needs 64-bit types: enable them (jax.config.update('jax_enable_x64', True), "
         f"or with jax.enable_x64(True) around the call), or convert {name} yourself"
@@ -83,31 +84,6 @@ def as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
     raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
 
 
-def as_indices(operator: str, name: str, value: Any) -> Any:
-    """Returns an index array; a concrete 64-bit one is clamped exactly into 32 bits when x64 is off.
-
-    Clamping keeps the meaning: an index that 32 bits cannot hold is out of range, and stays so.
-
-    Raises:
-      DataTypeError: not an array of integers, or a traced 64-bit array while x64 is off.
-    """
-    if is_read(value):
-        return value
-    if type(value) is int:
-        limits = np.iinfo(np.int64)
-        value = np.asarray(min(max(value, limits.min), limits.max))
-    array = as_array(operator, name, value)
-    check(operator, (integer_indices(name),), {name: array})
-    narrow = jax.dtypes.canonicalize_dtype(array.dtype)
-    if narrow == array.dtype:
-        return _on_context_mesh(array)
-    if isinstance(array, Tracer):
-        rule = "traced 64-bit indices need 64-bit types: enable jax_enable_x64 where they are traced, or convert them"
-        raise DataTypeError(message(operator, rule, "jax_enable_x64 is off", {name: array}))
-    limits = np.iinfo(narrow)
-    return _on_context_mesh(np.clip(np.asarray(array), limits.min, limits.max).astype(narrow))
-
-
 def as_condition(operator: str, name: str, value: Any) -> Any:
     """Returns an array of conditions of any type, which the rules check; 64-bit integers of NumPy become booleans.
 
@@ -118,7 +94,7 @@ def as_condition(operator: str, name: str, value: Any) -> Any:
     return as_data(operator, name, value != 0 if is_wide else value)
 
 
-def _on_context_mesh(array: Any) -> Any:
+def on_context_mesh(array: Any) -> Any:
     """Returns a NumPy array on the Explicit mesh that is set, because a transpose needs the mesh in its type."""
     explicit = AxisType.Explicit in get_abstract_mesh().axis_types
     return reshard(array, PartitionSpec()) if explicit and isinstance(array, np.ndarray) else array
@@ -158,6 +134,19 @@ def as_ints(operator: str, name: str, value: Any) -> tuple[int, ...]:
         else:
             return value if given is tuple else tuple(value)
     return _as_row(operator, name, value, as_int, "Python integers")
+
+
+def as_int_or_ints(operator: str, name: str, value: Any, count: int) -> tuple[int, ...]:
+    """Returns a static tuple of Python integers; one integer stands for `count` of them.
+
+    Raises:
+      DataTypeError: neither an integer nor a sequence of them.
+    """
+    if type(value) is tuple or type(value) is list:
+        return as_ints(operator, name, value)
+    with suppress(DataTypeError):
+        return (as_int(operator, name, value),) * count
+    return _as_row(operator, name, value, as_int, "Python integers, or one of them")
 
 
 def as_real(operator: str, name: str, value: Any) -> Real:

@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from ..errors import ConstraintError, DataTypeError, message
-from .arguments import as_data, as_indices
+from .arguments import as_data
 from .feature_level import NEWEST, FeatureLevel
+from .index_arguments import as_indices
 from .stored import StoredTensor
 from .tensor import TensorDesc
 

@@ -22,8 +22,8 @@ from .arguments import (
     as_data_list,
     as_dtype,
     as_flag,
-    as_indices,
     as_int,
+    as_int_or_ints,
     as_ints,
     as_name,
     as_real,
@@ -31,6 +31,7 @@ from .arguments import (
     as_reals,
 )
 from .fill_value import Number, as_known_number, fill_reader
+from .index_arguments import as_indices
 from .sharding import OutSharding as Sharding
 from .sharding import as_out_sharding
 
@@ -47,11 +48,13 @@ __all__ = [
     "OutSharding",
     "RealOrReals",
     "ScalarIndices",
+    "Spatial",
     "Value",
     "attribute",
     "fill_in",
     "kinds_of",
     "number_of",
+    "per_dimension",
 ]
 
 
@@ -80,8 +83,29 @@ class Kind:
 
     @property
     def reader(self) -> Callable[..., Any]:
-        """`read` of a value other than None, which an optional argument may be."""
-        return self.read.read if isinstance(self.read, _OrNone) else self.read
+        """`read` of a value other than None, which an optional argument may be; of several integers `as_ints`."""
+        read = self.read.read if isinstance(self.read, _OrNone) else self.read
+        return as_ints if isinstance(read, _OneOrSeveral) else read
+
+
+@dataclass(frozen=True)
+class _OrNone:
+    """A reader that returns None for None, and reads anything else by `read`."""
+
+    read: Callable[..., Any]
+
+    def __call__(self, operator: str, name: str, value: Any, *needed: Any) -> Any:
+        return None if value is None else self.read(operator, name, value, *needed)
+
+
+@dataclass(frozen=True)
+class _OneOrSeveral:
+    """A reader of integers, of which one stands for as many as `count` takes from the arguments that are needed."""
+
+    count: Callable[..., int]
+
+    def __call__(self, operator: str, name: str, value: Any, *needed: Any) -> tuple[int, ...]:
+        return as_int_or_ints(operator, name, value, self.count(*needed))
 
 
 def attribute(read: Callable[[str, str, Any], Any], *names: str, shown: str | None = None) -> Kind:
@@ -99,15 +123,30 @@ def fill_in(mode: str, shown: str) -> Kind:
     return Kind(fill_reader(mode), is_array=True, is_shown=False, needs=("input", "mode"), shown=shown)
 
 
+def per_dimension(count: Callable[..., int], *needs: str) -> Kind:
+    """Returns the kind of integers, one per dimension, of which one number stands for all.
+
+    Args:
+      count: takes the arguments that `needs` names; returns how many these are.
+      needs: the names of arguments.
+    """
+    return Kind(_OneOrSeveral(count), needs=needs, shown="int | Sequence[int]")
+
+
 _ARRAY = "jax.Array | np.ndarray"
-_INDICES = Kind(as_indices, is_array=True, shown=_ARRAY)
+_INDICES = Kind(as_indices, is_array=True, shown=f"{_ARRAY} | Sequence[int]")
 Data = Annotated[jax.Array | np.ndarray, Kind(as_data, is_array=True, shown=_ARRAY)]
 DataList = Annotated[
     Sequence[jax.Array | np.ndarray], Kind(as_data_list, is_array=True, is_list=True, shown=f"Sequence[{_ARRAY}]")
 ]
-Indices = Annotated[jax.Array | np.ndarray, _INDICES]
+# A number for each dimension behind those of the batch and the channels.
+Spatial = Annotated[int | Sequence[int], per_dimension(lambda input: max(input.ndim - 2, 0), "input")]
+# For type checkers: lists as deep as the arrays that people type.
+IndexLists = Sequence[int] | Sequence[Sequence[int]] | Sequence[Sequence[Sequence[int]]]
+Indices = Annotated[jax.Array | np.ndarray | IndexLists, _INDICES]
 ScalarIndices = Annotated[
-    jax.Array | np.ndarray | np.integer | int, replace(_INDICES, shown=f"{_ARRAY} | np.integer | int")
+    jax.Array | np.ndarray | IndexLists | np.integer | int,
+    replace(_INDICES, shown=f"{_INDICES.shown} | np.integer | int"),
 ]
 Condition = Annotated[jax.Array | np.ndarray, Kind(as_condition, is_array=True, shown=_ARRAY)]
 # A flag that rules look at; a plain bool is a promise or a wish, which messages do not name.
@@ -148,16 +187,6 @@ DType = Annotated[np.dtype[Any] | type[Any] | TypeName, attribute(as_dtype, show
 Fill = Annotated[Number | None, fill_in("fill", "Number | None")]
 Value = Annotated[Number, number_of("dtype")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
-
-
-@dataclass(frozen=True)
-class _OrNone:
-    """A reader that returns None for None, and reads anything else by `read`."""
-
-    read: Callable[[str, str, Any], Any]
-
-    def __call__(self, operator: str, name: str, value: Any) -> Any:
-        return None if value is None else self.read(operator, name, value)
 
 
 _SEQUENCES = {int: as_ints, float: as_reals}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar
@@ -13,7 +12,7 @@ import numpy as np
 
 from ..core.desc import OperatorDesc
 from ..core.fields import Bool, Input, Output
-from ..core.kinds import Data, OutSharding
+from ..core.kinds import Data, OutSharding, Spatial
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, floats
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
@@ -21,7 +20,7 @@ from ..lowering.plain.window_sums import sum_windows
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._pooling import dims_of, pooling_rules, pooling_struct_rules
-from ._sliding import FieldInts, sliding
+from ._sliding import FieldInts, PerWindow, sliding
 
 __all__ = ["AveragePooling1Desc", "AveragePoolingDesc", "average_pooling"]
 
@@ -29,12 +28,12 @@ __all__ = ["AveragePooling1Desc", "AveragePoolingDesc", "average_pooling"]
 @operator(*pooling_rules(floats("input")), dims=dims_of)
 def average_pooling(
     input: Data,
-    window_sizes: Sequence[int],
+    window_sizes: Spatial,
     *,
-    strides: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    start_padding: Sequence[int] | None = None,
-    end_padding: Sequence[int] | None = None,
+    strides: PerWindow | None = None,
+    dilations: PerWindow | None = None,
+    start_padding: PerWindow | None = None,
+    end_padding: PerWindow | None = None,
     include_padding: bool = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
@@ -45,10 +44,13 @@ def average_pooling(
 
     Args:
       input: [..., S_1, ..., S_d], floats of any width, with 0 among them.
-      window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1.
-      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: distance between the elements of a window, at least 1; 1 by default.
-      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default.
+      window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1. One number
+        stands for all dimensions behind the first two, [N, C].
+      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
+        stands for all.
+      dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
+      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
+        stands for all.
       end_padding: how far windows may reach behind it, likewise.
       include_padding: whether padding counts, as zeros.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
@@ -74,7 +76,7 @@ def average_pooling(
     Source: DML_AVERAGE_POOLING1_OPERATOR_DESC, which says nothing of the width in which FLOAT16 is added up, nor of
       windows in the padding alone.
     """
-    given = {
+    given: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,

@@ -16,7 +16,7 @@ from ..core.activation import Activation
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import Input, OptionalInput, Output, UInt, counted_by, named
 from ..core.fusion import Fused, Fusion, axes_within
-from ..core.kinds import Data, OutSharding
+from ..core.kinds import Data, OutSharding, Spatial
 from ..core.operator import operator
 from ..core.rules import (
     Law,
@@ -242,12 +242,12 @@ def convolution(
     *,
     mode: Literal["cross_correlation", "convolution"] = "cross_correlation",
     direction: Literal["forward", "backward"] = "forward",
-    strides: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    start_padding: Sequence[int] | None = None,
-    end_padding: Sequence[int] | None = None,
-    output_padding: Sequence[int] | None = None,
-    output_sizes: Sequence[int] | None = None,
+    strides: Spatial | None = None,
+    dilations: Spatial | None = None,
+    start_padding: Spatial | None = None,
+    end_padding: Spatial | None = None,
+    output_padding: Spatial | None = None,
+    output_sizes: Spatial | None = None,
     group_count: int = 1,
     activation: Fusion | None = None,
     out_sharding: OutSharding = None,
@@ -270,13 +270,17 @@ def convolution(
       bias: [O], the dtype of `input`; or None, which adds nothing.
       mode: whether `filter` is reversed along every spatial dimension, as "convolution" has it, or not.
       direction: whether it is the convolution or, "backward", its transpose, which makes larger arrays of smaller ones.
-      strides: distance from a place of the filter to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: distance between the elements of the filter, at least 1; 1 by default.
-      start_padding: zeros before each spatial dimension of the larger array, at least 0; 0 by default.
+      strides: distance from a place of the filter to the next one, per spatial dimension, at least 1; 1 by default. One
+        number stands for all.
+      dilations: distance between the elements of the filter, at least 1; 1 by default. One number stands for all.
+      start_padding: zeros before each spatial dimension of the larger array, at least 0; 0 by default. One number
+        stands for all.
       end_padding: zeros behind it, likewise.
-      output_padding: zeros that are appended to the sums, before the bias; at least 0, 0 by default.
+      output_padding: zeros that are appended to the sums, before the bias; at least 0, 0 by default. One number stands
+        for all.
       output_sizes: of the output's spatial dimensions, those that are appended among them. Backward up to strides - 1
-        more than the default, the least: all these are sizes of which forward makes those of `input`.
+        more than the default, the least: all these are sizes of which forward makes those of `input`. One number stands
+        for all.
       group_count: how many groups there are; at least 1, by which C and O can be divided.
       activation: an `Activation`, or None.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
@@ -315,12 +319,13 @@ def convolution(
         "start_padding": start_padding,
         "end_padding": end_padding,
         "output_padding": output_padding,
+        "output_sizes": output_sizes,
     }
     dtype, wide = input.dtype, wide_type(input.dtype)
     windows, zeros = windows_of(attributes), _given(attributes, "output_padding")
     sizes = [one[0] for one in _sums(attributes)]
     if output_sizes is not None:
-        sizes = [n - more for n, more in zip(output_sizes, zeros, strict=True)]
+        sizes = [n - more for n, more in zip(attributes["output_sizes"], zeros, strict=True)]
     weights = widen_apart(filter, wide)
     is_backward = direction == "backward"
     if is_backward != (mode == "convolution"):

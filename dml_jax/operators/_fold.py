@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from ..core.desc import OperatorDesc
 from ..core.fields import Input, Output
-from ..core.kinds import Data, OutSharding
+from ..core.kinds import Data, OutSharding, per_dimension
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
 from ..core.support import Support
 from ..lowering.plain.unfold import fold_windows
 from ..lowering.plain.windows import Windows
-from ._sliding import FieldInts, columns_of, function_rules, judged, sliding, struct_rules, support_of
+from ._sliding import FieldInts, PerWindow, columns_of, function_rules, judged, sliding, struct_rules, support_of
 
 __all__ = ["FoldDesc", "fold"]
 
@@ -72,12 +72,12 @@ def _dims(x: Operands) -> Dims:
 def fold(
     input: Data,
     output_sizes: Sequence[int],
-    window_sizes: Sequence[int],
+    window_sizes: Annotated[int | Sequence[int], per_dimension(len, "output_sizes")],
     *,
-    strides: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    start_padding: Sequence[int] | None = None,
-    end_padding: Sequence[int] | None = None,
+    strides: PerWindow | None = None,
+    dilations: PerWindow | None = None,
+    start_padding: PerWindow | None = None,
+    end_padding: PerWindow | None = None,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Adds up columns, each a window that slides over the output (col2im); transposes `unfold`.
@@ -89,10 +89,12 @@ def fold(
       input: [..., C * W, B], any dtype of numbers with 0 among them; a column per window, in row-major order. Of bools
         "or" is the sum.
       output_sizes: of the d spatial dimensions of the output, d >= 1.
-      window_sizes: elements of a window along each of them; integers, at least 1.
-      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: distance between the elements of a window, at least 1; 1 by default.
-      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default.
+      window_sizes: elements of a window along each of them; integers, at least 1. One number stands for all.
+      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
+        stands for all.
+      dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
+      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
+        stands for all.
       end_padding: how far windows may reach behind it, likewise.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
@@ -113,7 +115,7 @@ def fold(
 
     Source: DML_FOLD_OPERATOR_DESC, whose page leaves its data types out: all that DirectML has are taken here.
     """
-    attributes = {
+    given: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,
@@ -123,9 +125,9 @@ def fold(
     array = jnp.asarray(input)
     if array.dtype == jnp.bool_:
         array = array.astype(jnp.int32)
-    windows = sliding(attributes, output_sizes)
+    windows = sliding(given, output_sizes)
     *lead, rows, _ = array.shape
-    shape = (*lead, rows // prod(window_sizes), *window_sizes, *(one.count for one in windows))
+    shape = (*lead, rows // prod(given["window_sizes"]), *given["window_sizes"], *(one.count for one in windows))
     return fold_windows(array.reshape(shape), windows).astype(input.dtype)
 
 

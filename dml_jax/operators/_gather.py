@@ -57,7 +57,8 @@ def gather(
 
     Args:
       input: rank >= 1, any dtype that JAX moves.
-      indices: any shape, any integer dtype. A negative index counts from the end, once; an unsigned one never does.
+      indices: any shape, any integer dtype, or lists of Python integers. A negative index counts from the end, once; an
+        unsigned one never does.
       axis: -rank <= axis < rank of `input`.
       mode: "clip" reads the nearest element for an index out of range, "fill" gives `fill_value`,
         "promise_in_bounds" leaves it undefined.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from ..core.desc import OperatorDesc
 from ..core.fields import IndexInput, Input, Output, UInt
@@ -58,8 +59,9 @@ def gather_elements(
 
     Args:
       input: rank >= 1, any dtype that JAX moves.
-      indices: the rank and sizes of `input` except along `axis`, where any size will do; sizes never broadcast.
-        Any integer dtype. A negative index counts from the end, once; an unsigned one never does.
+      indices: the rank and sizes of `input` except along `axis`, where any size will do; sizes never broadcast. Any
+        integer dtype, or lists of Python integers. A negative index counts from the end, once; an unsigned one never
+        does.
       axis: -rank <= axis < rank of `input`.
       mode: "clip" reads the nearest element for an index out of range, "fill" gives `fill_value`,
         "promise_in_bounds" leaves it undefined.
@@ -98,7 +100,7 @@ def gather_elements(
     of_xla = Promises(unique_indices, indices_are_sorted and axis == input.ndim - 1, deterministic)
     return read(
         input,
-        indices[..., None],
+        jnp.asarray(indices)[..., None],
         slices,
         mode=mode,
         fill_value=fill_value,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from ..core.desc import OperatorDesc
 from ..core.fields import IndexInput, Input, Output, UInt
@@ -62,8 +63,9 @@ def gather_nd(
 
     Args:
       input: rank >= 1, any dtype that JAX moves.
-      indices: rank >= 1; its last size t is the length of a tuple, 1 <= t <= rank of `input` - `batch_dims`.
-        Any integer dtype. A negative index counts from the end, once; an unsigned one never does.
+      indices: rank >= 1; its last size t is the length of a tuple, 1 <= t <= rank of `input` - `batch_dims`. Any
+        integer dtype, or lists of Python integers. A negative index counts from the end, once; an unsigned one never
+        does.
       batch_dims: how many leading dimensions `input` and `indices` share; their sizes must be equal.
       mode: "clip" moves each coordinate out of range to the nearest one in range, "fill" gives `fill_value` where any
         coordinate is out of range, "promise_in_bounds" leaves such elements undefined.
@@ -97,6 +99,7 @@ def gather_nd(
     Source: DML_GATHER_ND1_OPERATOR_DESC (and DML_GATHER_ND_OPERATOR_DESC for batch_dims=0). DirectML is silent about
       a coordinate out of range; moving each one to the nearest in range is the choice made here.
     """
+    indices = jnp.asarray(indices)
     batch, indexed = tuple(range(batch_dims)), tuple(range(batch_dims, batch_dims + indices.shape[-1]))
     first = indices.ndim - 1
     placed = tuple(range(first, first + input.ndim - len(batch) - len(indexed)))

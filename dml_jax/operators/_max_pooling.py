@@ -16,7 +16,7 @@ from ..core.data_type import DataType
 from ..core.desc import OneOrSeveralOutputs, OperatorDesc
 from ..core.fields import Input, OptionalOutput, Output
 from ..core.indices import read
-from ..core.kinds import Data, OutSharding
+from ..core.kinds import Data, OutSharding, Spatial
 from ..core.operator import operator
 from ..core.promises import Promises
 from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
@@ -29,7 +29,7 @@ from ..lowering.plain.windows import Windows
 from ..lowering.values.orders import least_number
 from ..lowering.values.sort_keys import order
 from ._pooling import dims_of, pooling_rules, pooling_struct_rules
-from ._sliding import FieldInts, sliding
+from ._sliding import FieldInts, PerWindow, sliding
 
 __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]
 
@@ -51,12 +51,12 @@ RULES = pooling_rules(
 @operator(*RULES, dims=dims_of)
 def max_pooling(
     input: Data,
-    window_sizes: Sequence[int],
+    window_sizes: Spatial,
     *,
-    strides: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    start_padding: Sequence[int] | None = None,
-    end_padding: Sequence[int] | None = None,
+    strides: PerWindow | None = None,
+    dilations: PerWindow | None = None,
+    start_padding: PerWindow | None = None,
+    end_padding: PerWindow | None = None,
     out_sharding: OutSharding = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Finds the greatest element of each window that slides over the last dimensions, and where it lies.
@@ -68,10 +68,13 @@ def max_pooling(
 
     Args:
       input: [..., S_1, ..., S_d], any dtype of numbers that have an order, with 0 among them.
-      window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1.
-      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: distance between the elements of a window, at least 1; 1 by default.
-      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default.
+      window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1. One number
+        stands for all dimensions behind the first two, [N, C].
+      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
+        stands for all.
+      dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
+      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
+        stands for all.
       end_padding: how far windows may reach behind it, likewise.
       out_sharding: sharding of both outputs on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
@@ -97,14 +100,14 @@ def max_pooling(
 
     Source: DML_MAX_POOLING2_OPERATOR_DESC, which says nothing of NaN, nor of windows in the padding alone.
     """
-    given = {
+    given: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,
         "start_padding": start_padding,
         "end_padding": end_padding,
     }
-    array, count = jnp.asarray(input), len(window_sizes)
+    array, count = jnp.asarray(input), len(given["window_sizes"])
     windows = sliding(given, array.shape[-count:])
     lead, spatial = array.shape[:-count], array.shape[-count:]
     if 0 in spatial:

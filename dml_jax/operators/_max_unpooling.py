@@ -50,9 +50,9 @@ def max_unpooling(
 
     Args:
       input: any rank, any dtype of numbers with 0 among them.
-      indices: the shape of `input`; any integer dtype. They count the elements of the whole output. A negative index
-        counts from the end, once; an unsigned one never does. What points out of range is not written; where two point
-        to one element, either may win.
+      indices: the shape of `input`; any integer dtype, or lists of Python integers. They count the elements of the
+        whole output. A negative index counts from the end, once; an unsigned one never does. What points out of range
+        is not written; where two point to one element, either may win.
       output_sizes: of the output, of any rank; integers, at least 0.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; needed where an operand is sharded.
 
@@ -78,7 +78,7 @@ def max_unpooling(
     zeros = jnp.zeros((prod(sizes),), input.dtype)
     if 0 in sizes:
         return zeros.reshape(sizes)
-    found, at = jnp.reshape(input, -1), jnp.reshape(indices, (-1, 1))
+    found, at = jnp.reshape(input, -1), jnp.asarray(indices).reshape(-1, 1)
     written = write(zeros, at, found, Slices(1, (0,)), mode="drop", reduction=None, promises=Promises())
     return written.reshape(sizes)
 

@@ -79,8 +79,8 @@ def one_hot(indices: Indices, values: Data, size: int, axis: int, *, out_shardin
     output[c] = values[1] if c[axis] is indices[c with c[axis] := 0], wrapped once if it is negative, else values[0].
 
     Args:
-      indices: rank >= 1, of size 1 along `axis`; any integer dtype. A negative index counts from the end, once; an
-        unsigned one never does. One that is out of range points nowhere.
+      indices: rank >= 1, of size 1 along `axis`; any integer dtype, or lists of Python integers. A negative index
+        counts from the end, once; an unsigned one never does. One that is out of range points nowhere.
       values: two elements, what is off and what is on, of any dtype that JAX moves.
       size: of the output along `axis`, at least 0.
       axis: -rank <= axis < rank of `indices`.

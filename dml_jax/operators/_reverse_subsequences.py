@@ -68,8 +68,8 @@ def reverse_subsequences(
 
     Args:
       input: rank >= 1, any dtype that JAX moves.
-      sequence_lengths: the sizes of `input`, but 1 along `axis`; any integer dtype. What is longer than the axis counts
-        as long as it, a negative number as 0.
+      sequence_lengths: the sizes of `input`, but 1 along `axis`; any integer dtype, or lists of Python integers. What
+        is longer than the axis counts as long as it, a negative number as 0.
       axis: -rank <= axis < rank of `input`.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 

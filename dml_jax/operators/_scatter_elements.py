@@ -65,9 +65,9 @@ def scatter_elements(
 
     Args:
       input: rank >= 1, any dtype that JAX moves.
-      indices: the rank and sizes of `input` except along `axis`, where any size will do; sizes never broadcast.
-        Any integer dtype. A negative index counts from the end, once; an unsigned one never does.
-        If two address one element and nothing is reduced, either update may win.
+      indices: the rank and sizes of `input` except along `axis`, where any size will do; sizes never broadcast. Any
+        integer dtype, or lists of Python integers. A negative index counts from the end, once; an unsigned one never
+        does. If two address one element and nothing is reduced, either update may win.
       updates: the shape of `indices` and the dtype of `input`.
       axis: -rank <= axis < rank of `input`.
       reduction: None replaces what is there; "add", "mul", "min", "max" and "mean" combine it with all updates that
@@ -113,7 +113,7 @@ def scatter_elements(
     of_xla = Promises(unique_indices, indices_are_sorted and axis == input.ndim - 1, deterministic)
     return write(
         input,
-        indices[..., None],
+        jnp.asarray(indices)[..., None],
         updates,
         slices,
         mode=mode,

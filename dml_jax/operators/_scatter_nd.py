@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from ..core.desc import OperatorDesc
 from ..core.fields import IndexInput, Input, Output, UInt
@@ -67,9 +68,9 @@ def scatter_nd(
 
     Args:
       input: rank >= 1, any dtype that JAX moves.
-      indices: rank >= 1; its last size t is the length of a tuple, 1 <= t <= rank of `input`. Any integer dtype.
-        A negative index counts from the end, once; an unsigned one never does. If two tuples address one slice and
-        nothing is reduced, either update may win.
+      indices: rank >= 1; its last size t is the length of a tuple, 1 <= t <= rank of `input`. Any integer dtype, or
+        lists of Python integers. A negative index counts from the end, once; an unsigned one never does. If two tuples
+        address one slice and nothing is reduced, either update may win.
       updates: of shape indices.shape[:-1] + input.shape[t:] and the dtype of `input`.
       reduction: None replaces what is there; "add", "mul", "min", "max" and "mean" combine it with all updates that
         address it. 8- and 16-bit floats are added and multiplied as float32 and rounded once; integers wrap; a NaN is
@@ -107,6 +108,7 @@ def scatter_nd(
     Source: DML_SCATTER_ND_OPERATOR_DESC. DirectML is silent about a coordinate out of range; dropping its update is
       the choice made here. Duplicate targets are invalid there and unspecified here.
     """
+    indices = jnp.asarray(indices)
     indexed = tuple(range(indices.shape[-1]))
     slices = Slices(input.ndim, indexed, placed=tuple(range(indices.ndim - 1, updates.ndim)))
     promises = Promises(unique_indices, indices_are_sorted, deterministic)

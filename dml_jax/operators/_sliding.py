@@ -8,16 +8,18 @@ from math import prod
 from typing import Annotated, Any
 
 from ..core.fields import counted_by
+from ..core.kinds import per_dimension
 from ..core.rules import Operands, Rule, custom, each_at_least, numbers, sizes_follow
 from ..core.support import ALL_TYPES, Support, levels
 from ..lowering.plain.windows import Windows
 
-__all__ = ["FieldInts", "columns_of", "function_rules", "judged", "sliding", "struct_rules", "support_of"]
+__all__ = ["FieldInts", "PerWindow", "columns_of", "function_rules", "judged", "sliding", "struct_rules", "support_of"]
 
 # Of each attribute the least number, which is what it is where it is not given.
 _LEAST = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
 _SIZES, *_OTHERS = _LEAST
 
+PerWindow = Annotated[int | Sequence[int], per_dimension(len, "window_sizes")]
 FieldInts = Annotated[tuple[int, ...], counted_by("DimensionCount")]
 # The spatial sizes of the image; None while a rule is broken.
 SizesOf = Callable[[Operands], Sequence[Any] | None]

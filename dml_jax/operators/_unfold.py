@@ -11,14 +11,14 @@ import jax.numpy as jnp
 
 from ..core.desc import OperatorDesc
 from ..core.fields import Input, Output
-from ..core.kinds import Data, OutSharding
+from ..core.kinds import Data, OutSharding, Spatial
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
 from ..core.support import Support
 from ..lowering.plain.unfold import unfold_windows
 from ..lowering.plain.windows import Windows
-from ._sliding import FieldInts, columns_of, function_rules, sliding, struct_rules, support_of
+from ._sliding import FieldInts, PerWindow, columns_of, function_rules, sliding, struct_rules, support_of
 
 __all__ = ["UnfoldDesc", "unfold"]
 
@@ -54,12 +54,12 @@ def _dims(x: Operands) -> Dims:
 @operator(*RULES, dims=_dims)
 def unfold(
     input: Data,
-    window_sizes: Sequence[int],
+    window_sizes: Spatial,
     *,
-    strides: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    start_padding: Sequence[int] | None = None,
-    end_padding: Sequence[int] | None = None,
+    strides: PerWindow | None = None,
+    dilations: PerWindow | None = None,
+    start_padding: PerWindow | None = None,
+    end_padding: PerWindow | None = None,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Copies each window that slides over `input` into a column (im2col).
@@ -69,10 +69,12 @@ def unfold(
 
     Args:
       input: [..., C, S_1, ..., S_d], any dtype that has a zero.
-      window_sizes: elements of a window along each of the d spatial dimensions, d >= 1; integers, at least 1.
-      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: distance between the elements of a window, at least 1; 1 by default.
-      start_padding: zeros before each spatial dimension, at least 0; 0 by default.
+      window_sizes: elements of a window along each of the d spatial dimensions, d >= 1; integers, at least 1. One
+        number stands for all dimensions behind the first two, [N, C].
+      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
+        stands for all.
+      dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
+      start_padding: zeros before each spatial dimension, at least 0; 0 by default. One number stands for all.
       end_padding: zeros behind it, likewise.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
@@ -95,16 +97,16 @@ def unfold(
 
     Source: DML_UNFOLD_OPERATOR_DESC, whose page leaves its data types out: all that DirectML has are taken here.
     """
-    attributes = {
+    given: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,
         "start_padding": start_padding,
         "end_padding": end_padding,
     }
-    array = jnp.asarray(input)
-    *lead, channels = array.shape[: array.ndim - len(window_sizes)]
-    windows = sliding(attributes, array.shape[-len(window_sizes) :])
+    array, count = jnp.asarray(input), len(given["window_sizes"])
+    *lead, channels = array.shape[:-count]
+    windows = sliding(given, array.shape[-count:])
     rows, columns = columns_of(windows)
     return unfold_windows(array, windows).reshape(*lead, channels * rows, columns)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
 
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import Input, Output
 from ..core.interpolation import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
-from ..core.kinds import Data, OutSharding
+from ..core.kinds import Data, OutSharding, per_dimension
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank, representable, sizes_follow
 from ..core.sharding import Dims
@@ -21,6 +21,8 @@ from ..core.tensor import TensorDesc
 from ..lowering.plain.resampling import interpolate, linear_interpolation, repeat, source_coordinates
 
 __all__ = ["InterpolationMode", "Upsample2DDesc", "upsample_2d"]
+
+ScaleSize = Annotated[int | Sequence[int], per_dimension(lambda: 2)]
 
 
 def _not_two(x: Operands) -> str | None:
@@ -79,7 +81,7 @@ def _dims(x: Operands) -> Dims:
 
 @operator(*RULES, dims=_dims)
 def upsample_2d(
-    input: Data, scale_size: Sequence[int], *, mode: Mode = "nearest", out_sharding: OutSharding = None
+    input: Data, scale_size: ScaleSize, *, mode: Mode = "nearest", out_sharding: OutSharding = None
 ) -> jax.Array:
     """Enlarges the last two dimensions of `input` by integer factors: scale_size is (height, width), in this order.
 
@@ -89,8 +91,8 @@ def upsample_2d(
 
     Args:
       input: [..., H, W]; any dtype that JAX moves for "nearest", floats or integers of up to 16 bits for "linear".
-      scale_size: how often, (height, width) as in the shape of `input`, at least 1. DirectML's DML_SIZE_2D, which the
-        struct has, is Width, Height.
+      scale_size: how often, (height, width) as in the shape of `input`, at least 1; one number stands for both.
+        DirectML's DML_SIZE_2D, which the struct has, is Width, Height.
       mode: how elements are made: "nearest" copies bits, "linear" computes narrow types in float32 and rounds once,
         integers to the nearest one, halves to even.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.

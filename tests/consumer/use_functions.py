@@ -31,6 +31,8 @@ def reads(table: jax.Array) -> None:
     assert_type(dml_jax.gather(table, np.int32(2), 0, mode="promise_in_bounds"), jax.Array)
     for value in (0, 0.5, True, np.float32(2), jnp.float32(3), on_device(np.zeros((), np.float32))):
         assert_type(dml_jax.gather(table, rows, 0, mode="fill", fill_value=value), jax.Array)
+    assert_type(dml_jax.gather(table, [0, -1], 0), jax.Array)
+    assert_type(dml_jax.gather_nd(table, [[0, 2], [1, -1]]), jax.Array)
     columns = np.zeros((3, 2), np.uint8)
     assert_type(dml_jax.gather_elements(table, columns, 1, mode="clip", indices_are_sorted=True), jax.Array)
     assert_type(dml_jax.gather_nd(table, rows, batch_dims=0, mode="fill", fill_value=np.nan), jax.Array)
@@ -52,6 +54,9 @@ def pictures(batch: np.ndarray) -> None:
     small = dml_jax.space_to_depth(batch, 2, order="CRD", data_format="NCHW")
     assert_type(small, jax.Array)
     assert_type(dml_jax.depth_to_space(small, block_size=2, order="COLUMN_ROW_DEPTH"), jax.Array)
+    assert_type(dml_jax.average_pooling(batch, 2, strides=(2, 1)), jax.Array)
+    assert_type(dml_jax.convolution(batch, np.ones((1, 8, 3, 3), np.float32), start_padding=1), jax.Array)
+    assert_type(dml_jax.upsample_2d(batch, 2), jax.Array)
     with dml_jax.use_form("plain"):
         assert_type(dml_jax.space_to_depth(batch, 2, data_format="NHWC"), jax.Array)
 

@@ -574,7 +574,7 @@ def test_what_is_added_up_is_sharded_only_if_the_output_says_how(which, spec):
         ({"filter": FILTER.astype(np.float16)}, DataTypeError, "filter.dtype must equal input.dtype"),
         ({"input": INPUT[0]}, ConstraintError, "filter.rank must equal input.rank, but they are 4 and 3"),
         ({"filter": np.float32(3)}, ConstraintError, "filter.rank must equal input.rank, but they are 0 and 4"),
-        ({"strides": 2}, DataTypeError, "strides must be"),
+        ({"strides": 2.0}, DataTypeError, "strides must be"),
         ({"strides": (1, "2")}, DataTypeError, "strides"),
         ({"strides": (1, 2.5)}, DataTypeError, "strides"),
         ({"dilations": (1, 2, 3)}, ConstraintError, "one entry per spatial dimension, .* there are 3 for 2"),

@@ -277,7 +277,7 @@ def test_sharded_values_with_an_out_sharding():
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ({"indices": [[1]]}, DataTypeError, "indices must be an array"),
+        ({"indices": [[1.0]]}, DataTypeError, "indices must be an array"),
         ({"indices": LABELS > 0}, DataTypeError, "indices.dtype must be an integer type, but it is bool"),
         ({"values": (0, 1)}, DataTypeError, "values must be an array"),
         ({"values": OFF_ON[None]}, ConstraintError, r"values must hold two elements, .* its shape is \(1, 2\)"),

@@ -297,7 +297,7 @@ def test_a_sharded_axis_needs_an_out_sharding():
     ("change", "error", "match"),
     [
         ({"input": [1, 2]}, DataTypeError, "input must be an array"),
-        ({"sequence_lengths": [[1]] * 4}, DataTypeError, "sequence_lengths must be an array"),
+        ({"sequence_lengths": [[True]] * 4}, DataTypeError, "sequence_lengths must be an array"),
         ({"sequence_lengths": 3}, ConstraintError, r"sequence_lengths.rank must equal input.rank"),
         ({"sequence_lengths": LENGTHS > 3}, DataTypeError, "sequence_lengths.dtype must be an integer type, .* bool"),
         ({"sequence_lengths": LENGTHS[:, 0]}, ConstraintError, "sequence_lengths.rank must equal input.rank"),

@@ -308,11 +308,11 @@ def test_a_sharded_spatial_dimension_needs_an_out_sharding():
     [
         ({"input": 3}, DataTypeError, "input must be an array"),
         ({"input": random_keys(1, 2, 3)}, DataTypeError, "which are no numbers"),
-        ({"window_sizes": 2}, DataTypeError, "window_sizes must be a sequence of Python integers, .* it is int"),
+        ({"window_sizes": "2"}, DataTypeError, "window_sizes must be a sequence of Python integers, .* it is str"),
         ({"window_sizes": ()}, ConstraintError, "at least one, .* but there are 0 and the rank is 3"),
         ({"window_sizes": (2, 1.5)}, DataTypeError, r"window_sizes\[1\] must be a Python integer, .* it is float"),
         ({"window_sizes": (2, 2**63)}, ConstraintError, "spatial dimension 1 spans 9223372036854775808 of 6"),
-        ({"strides": 2}, DataTypeError, "strides must be a sequence of Python integers"),
+        ({"strides": 2.0}, DataTypeError, "strides must be a sequence of Python integers, or one of them"),
         ({"strides": (1, 1, 1)}, ConstraintError, "strides must have one entry per window size, but there are 3 for 2"),
         ({"dilations": "12"}, DataTypeError, "dilations must be a sequence of Python integers, .* it is str"),
         ({"start_padding": (True, 0)}, DataTypeError, r"start_padding\[0\] .* it is bool"),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import strided_cases
 from catalogue_cases import DESCS, STRUCTS
+from operators import test_binary, test_unary
 
 from dml_jax import (
     ConstraintError,
@@ -43,8 +44,11 @@ GIVEN = {
     "DIAGONAL_MATRIX": {"output": "both"},
     "RANDOM_GENERATOR": {"output": "sizes"},
 }
-# Where DirectML takes others than those that follow: fewer columns, less than the strides reach, or more.
+ELEMENTWISE = {**test_binary.ROWS, **test_unary.ROWS}
+# Where DirectML takes other types than those that follow, for results of comparisons, or other sizes: fewer columns,
+# less than the strides reach, or more.
 MAY_DIFFER = {
+    **{name: {"output": "data_type"} for name, row in ELEMENTWISE.items() if "output" in row.levels[0].types},
     "NONZERO_COORDINATES": {"output_coordinates": "sizes"},
     "SLICE1": {"output": "sizes"},
     "CONVOLUTION": {"output": "sizes"},
@@ -159,6 +163,13 @@ def test_an_output_that_does_not_follow_is_asked_for_by_name(name):
     assert str(caught.value).startswith(f"node 'node': {name}: ")
     whole = getattr(desc, output)
     assert rebuilt(desc, outputs_of(desc, {}) | {output: whole}).nodes["node"] == desc
+
+
+def test_results_of_comparisons_are_bytes():
+    graph = GraphBuilder()
+    x = graph.input("x", ("FLOAT32", (2, 3)))
+    for y in (graph.element_wise_logical_equals(x, x), graph.element_wise_is_nan(x), graph.element_wise_bit_count(x)):
+        assert y.tensor == TensorDesc("UINT8", (2, 3))
 
 
 def test_an_output_may_lie_elsewhere_than_packed():

@@ -13,6 +13,7 @@ from jax import lax
 
 from ..errors import ConstraintError
 from .computation import Computation, R
+from .data_type import DataType
 from .feature_level import NEWEST, FeatureLevel
 from .fields import Field, fields_of
 from .fusion import supported_activation
@@ -41,6 +42,8 @@ class OperatorDesc(Computation[R]):
     lifted: ClassVar[tuple[tuple[str, Rule], ...]] = ()
     # Tensors that need not have the data type of the first one, beside indices.
     other_types: ClassVar[tuple[str, ...]] = ()
+    # The data types of outputs that GraphBuilder is not told, where several are possible: those of DirectMLX.
+    default_types: ClassVar[Mapping[str, DataType]] = {}
     # Tensors that need not have the DimensionCount of the first one.
     other_ranks: ClassVar[tuple[str, ...]] = ()
     # The function of JAX that computes the same, where dml_jax has none of its own.

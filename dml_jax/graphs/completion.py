@@ -17,10 +17,6 @@ from .expression import read_tensor
 __all__ = ["completed"]
 
 
-# The types of what is true or false, or a small number; DirectMLX takes the first one if none is given.
-_TRUTHS = {DataType.UINT8, DataType.UINT32}
-
-
 class _LeftOutError(Exception):
     """A rule is about an operand that is not known yet."""
 
@@ -98,7 +94,9 @@ def _worded(struct: type[OperatorDesc], name: str, rule: str, fact: str, known: 
 
 
 def _data_type(struct: type[OperatorDesc], name: str, known: Operands) -> DataType | None:
-    """Returns the data type of the first input, or of a rule, or UINT8 for truths, or the only one of the table."""
+    """Returns the usual data type, that of the first input, that of a rule, or the only one that the table allows."""
+    if name in struct.default_types:
+        return struct.default_types[name]
     if name not in struct.other_types:
         typed = (one for one in struct.input_names() if not struct.fields()[one].is_index)
         for one in typed:
@@ -107,8 +105,6 @@ def _data_type(struct: type[OperatorDesc], name: str, known: Operands) -> DataTy
     if (of_rule := _by_law(struct, name, "data_type", known)) is not None:
         return of_rule
     levels = [{*row.types.get(name, ())} for row in struct.support]
-    if levels[0] == _TRUTHS:
-        return DataType.UINT8
     always = set.intersection(*levels)
     return always.pop() if len(always) == 1 else None
 

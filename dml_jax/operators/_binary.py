@@ -139,7 +139,7 @@ ROWS: Mapping[str, Row] = {
     "ELEMENT_WISE_MEAN": _of_two(
         "(a + b) / 2; of integers the sum wraps, and the half is cut off toward 0.",
         _mean,
-        "jax.lax.div(a + b, 2)",
+        "jax.lax.div(a + b, jax.numpy.full_like(a, 2))",
         _arithmetic(),
     ),
     "ELEMENT_WISE_MODULUS_TRUNCATE": _of_two(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, get_type_hints
 
 import jax
 
+from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.fields import Input, Output
 from ..core.rules import Rule, same_sizes
@@ -111,6 +112,7 @@ def _struct(operator_type: str, row: Row, module: str) -> type[OperatorDesc]:
             "in_place": bool(row.in_place),
             "support": row.support,
             "other_types": tuple(name for name in row.support[0].types if name != first),
+            "default_types": {row.output: DataType.UINT8} if row.output in row.support[0].types else {},
             "constraints": (*(same_sizes(name, first) for name in (*others, row.output)), *row.constraints),
             "lifted": row.lifted,
         },

@@ -181,7 +181,7 @@ ROWS: Mapping[str, Row] = {
     "ELEMENT_WISE_ROUND": Row(
         "the integer nearest to x, or the next one toward 0.",
         lambda x, mode: _ROUND[mode](x),
-        "jax.numpy.rint, jax.numpy.trunc or jax.lax.round",
+        "jax.numpy.rint or jax.numpy.trunc or jax.lax.round",
         _FLOATS_SINCE_2_1,
         fields={"rounding_mode": (_Rounding, _names(RoundingMode))},
         in_place=("input",),
@@ -189,7 +189,7 @@ ROWS: Mapping[str, Row] = {
     "ELEMENT_WISE_IS_INFINITY": Row(
         "1 where x is infinite, or has that sign too, 0 elsewhere.",
         lambda x, mode: _IS_INFINITE[mode](x),
-        "jax.numpy.isinf, jax.numpy.isposinf or jax.numpy.isneginf",
+        "jax.numpy.isinf or jax.numpy.isposinf or jax.numpy.isneginf",
         _tests("2_1", (DataType.UINT8,)),
         fields={"infinity_mode": (_Infinities, _names(IsInfinityMode))},
     ),

@@ -145,10 +145,11 @@ class Operators(Printed):
 
 
 def _summary(operator: Operator) -> str:
-    """The first line of a docstring, in a table."""
+    """The first line of a docstring, in a table: of a function, a struct, or a file of several structs alone."""
     of_function = (inspect.getdoc(function) for function in operator.functions)
     of_struct = ((inspect.getdoc(cls) or "").partition(": ")[2] for cls in operator.structs)
-    line = next(filter(None, (*of_function, *of_struct)), "").partition("\n")[0]
+    of_file = (inspect.getdoc(sys.modules[cls.__module__]) for cls in operator.structs[1:])
+    line = next(filter(None, (*of_function, *of_file, *of_struct)), "").partition("\n")[0]
     return (line[:1].lower() + line[1:].rstrip(".")).replace("|", r"\|")
 
 

@@ -16,6 +16,10 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(collections|contextlib|jax|numpy|np|onnx|os|typing)\..*"),
     ("py:class", r"dml_jax\.core\.computation\.R"),  # a type variable
+    (
+        "py:class",
+        r"dml_jax\.(core\.small_structs\.ScaleAndBias|operators\._unary\.\w+Mode)",
+    ),  # given as pairs and names
 ]
 
 primary_domain = None  # `function` is the directive of operator_tables.py; Python's are `py:function` and so on

@@ -281,7 +281,7 @@ def test_jit_and_vmap(name):
         ("MaxPool", {"kernel_shape": [2]}, "kernel_shape must be 2 numbers of at least 1, but it is [2]"),
         ("MaxPool", {"kernel_shape": [2, 0]}, "kernel_shape must be 2 numbers of at least 1, but it is [2, 0]"),
         ("MaxPool", {"kernel_shape": [6, 1]}, "must fit into its padded dimension"),
-        ("LpPool", {"kernel_shape": [1, 1], "p": 0}, "p must be at least 1, but it is 0"),
+        ("LpPool", {"kernel_shape": [1, 1], "p": 0}, "p must be at least 1, and finite, but it is 0"),
         ("AveragePool", {"kernel_shape": [1, 1], "pads": [0, -1, 0, 0]}, "pads must be at least 0"),
         ("AveragePool", {"kernel_shape": [1, 1], "pads": [0, 1]}, "pads must be 4 numbers, two per dimension"),
         ("AveragePool", {"kernel_shape": [1, 1], "auto_pad": "SAME"}, "auto_pad must be NOTSET, SAME_UPPER"),

@@ -66,6 +66,7 @@ WITHOUT = {
     "gemm": "it adds up products, which a formula says",
     "average_pooling": "the page of unfold has one of the same windows",
     "local_response_normalization": "it computes, which a formula says",
+    "lp_pooling": "the page of unfold has one of the same windows",
     "max_pooling": "the page of unfold has one of the same windows",
     "reduce": "a formula per function",
     "identity": "everything stays where it is",

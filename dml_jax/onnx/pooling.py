@@ -14,6 +14,7 @@ from ..errors import ConstraintError
 from ..lowering.plain.min_max import extreme
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import wide_type
+from ..operators._lp_pooling import norm
 from .values import Array, Operators, on_device
 from .windows import rounded_up, windows_of
 
@@ -82,8 +83,8 @@ def lp_pool(
     strides: Any = None,
 ) -> Array:
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
-    total = _sum(_power(_wide(x), p), _counted(declared, auto_pad, ceil_mode))
-    return _root(total, p).astype(x.dtype)
+    windows = _counted(declared, auto_pad, ceil_mode)
+    return operators.lp_pooling(on_device(x), [one.window for one in windows], p=p, **_options(windows))
 
 
 def global_average_pool(*, x: Array) -> Array:
@@ -95,7 +96,7 @@ def global_max_pool(*, x: Array) -> Array:
 
 
 def global_lp_pool(*, x: Array, p: float = 2) -> Array:
-    return _root(jnp.sum(_power(_wide(x), p), _spatial(x), keepdims=True), p).astype(x.dtype)
+    return norm(_wide(x), p, lambda powers: jnp.sum(powers, _spatial(x), keepdims=True)).astype(x.dtype)
 
 
 def _wide(x: Array) -> jax.Array:
@@ -122,6 +123,12 @@ def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[
 # Of the windows.
 
 
+def _options(windows: Sequence[Windows]) -> Any:
+    """What functions of pooling take beside the sizes of windows."""
+    names = {"strides": "stride", "dilations": "dilation", "start_padding": "start", "end_padding": "end"}
+    return {name: [getattr(one, field) for one in windows] for name, field in names.items()}
+
+
 def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:
     """The greatest element of each window: of spans that become twice as long, of which two cover a window."""
     needed = (windows.count - 1) * windows.stride + windows.span
@@ -142,9 +149,7 @@ def _least(dtype: Any) -> np.ndarray:
 
 def _indices(x: jax.Array, windows: Sequence[Windows], storage_order: int) -> jax.Array:
     """Where the greatest elements lie in all of x; in column-major order the dimensions of a picture are reversed."""
-    names = {"strides": "stride", "dilations": "dilation", "start_padding": "start", "end_padding": "end"}
-    options: Any = {name: [getattr(one, field) for one in windows] for name, field in names.items()}
-    _, found = operators.max_pooling(x, [one.window for one in windows], **options)
+    _, found = operators.max_pooling(x, [one.window for one in windows], **_options(windows))
     if not storage_order:
         return found
     sizes = x.shape[2:]
@@ -172,25 +177,6 @@ def _at(axis: int, number: int, rank: int) -> list[int]:
 def _over_padding(declared: Windows, made: Windows) -> Windows:
     """The same windows over a dimension that its padding is a part of."""
     return Windows(declared.padded, made.window, made.stride, made.dilation, 0, max(made.end - declared.end, 0))
-
-
-# Norms, whose derivative at 0 is 0.
-
-
-def _power(x: jax.Array, p: float) -> jax.Array:
-    return lax.square(x) if p == 2 else jnp.power(jnp.abs(x), _checked(p))
-
-
-def _root(total: jax.Array, p: float) -> jax.Array:
-    positive = jnp.where(total > 0, total, 1)
-    root = lax.sqrt(positive) if p == 2 else jnp.power(positive, np.asarray(1 / _checked(p), total.dtype))
-    return jnp.where(total > 0, root, total)
-
-
-def _checked(p: float) -> float:
-    if not p >= 1:
-        raise ConstraintError(f"p must be at least 1, but it is {p}")
-    return float(p)
 
 
 OPERATORS: Operators = {

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax
 
 from ..core.axis_direction import AxisDirection, FieldDirection
+from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.fields import Axes, Input, Output
-from ..core.rules import Operands, Rule, sizes_follow
+from ..core.rules import Law, Operands, Rule, sizes_follow
 from ..core.struct_rules import different_axes
 from ..core.support import ALL_BUT_FLOAT64, INDEX_TYPES, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..lowering.plain.min_max import End, flat_place_of_extreme
@@ -39,7 +40,8 @@ class _PlaceDesc(OperatorDesc):
         Support.of("3_0", RANKS_1_TO_8, input=UP_TO_32_BITS, output=INDEX_TYPES),
     )
     constraints: ClassVar[tuple[Rule, ...]] = (
-        different_axes("input"),
+        # A graph has indices of the type of REDUCE's, where it is not told another one.
+        replace(different_axes("input"), law=Law("output", "data_type", lambda _: DataType.UINT32)),
         sizes_follow("output", _reduced, "{input}.{sizes}, but 1 along {axes}"),
     )
 

@@ -19,7 +19,7 @@ from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..lowering.plain.window_sums import sum_windows
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ._pooling import dims_of, pooling_rules, pooling_struct_rules
+from ._pooling import dims_of, pooled, pooling_rules, pooling_struct_rules
 from ._sliding import FieldInts, PerWindow, sliding
 
 __all__ = ["AveragePooling1Desc", "AveragePoolingDesc", "average_pooling"]
@@ -104,13 +104,6 @@ def _along(axis: int, rank: int, windows: Windows, include_padding: bool) -> np.
 # The structs.
 
 
-def _computed(desc: OperatorDesc, input: jax.Array) -> jax.Array:
-    given = desc.operands()
-    names = ("strides", "dilations", "start_padding", "end_padding")
-    windows = {name: given.get(name) for name in names}
-    return average_pooling(input, given["window_size"], include_padding=given["include_padding"], **windows)
-
-
 @dataclass(frozen=True)
 class AveragePoolingDesc(OperatorDesc):
     """DML_AVERAGE_POOLING_OPERATOR_DESC: makes the mean of each window.
@@ -154,7 +147,7 @@ class AveragePoolingDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(dilated=False)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
-        return _computed(self, input)
+        return pooled(average_pooling, self, input, include_padding=self.include_padding)
 
 
 @dataclass(frozen=True)
@@ -204,4 +197,4 @@ class AveragePooling1Desc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(dilated=True)
 
     def compute_checked(self, input: jax.Array) -> jax.Array:
-        return _computed(self, input)
+        return pooled(average_pooling, self, input, include_padding=self.include_padding)

@@ -28,7 +28,7 @@ from ..lowering.plain.window_slices import are_sliceable, have_few_phases
 from ..lowering.plain.windows import Windows
 from ..lowering.values.orders import least_number
 from ..lowering.values.sort_keys import order
-from ._pooling import dims_of, pooling_rules, pooling_struct_rules
+from ._pooling import dims_of, pooled, pooling_rules, pooling_struct_rules
 from ._sliding import FieldInts, PerWindow, sliding
 
 __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]
@@ -205,10 +205,8 @@ def _since(level: str) -> tuple[Support, ...]:
 
 
 def _computed(desc: OperatorDesc[Any], input: jax.Array) -> Any:
-    given = desc.operands()
-    names = ("strides", "dilations", "start_padding", "end_padding")
-    values, indices = max_pooling(input, given["window_size"], **{name: given.get(name) for name in names})
-    tensor = given.get("output_indices")
+    values, indices = pooled(max_pooling, desc, input)
+    tensor = desc.operands().get("output_indices")
     return values if tensor is None else (values, indices.astype(tensor.dtype))
 
 

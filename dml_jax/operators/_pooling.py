@@ -1,4 +1,4 @@
-"""The rules that max_pooling and average_pooling share: those of functions, and those of structs."""
+"""What the operators of pooling share: the rules of functions and of structs, and the windows of a struct."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
+
+from ..core.desc import OperatorDesc
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
 from ..lowering.plain.windows import Windows
 from ._sliding import function_rules, struct_rules
 
-__all__ = ["dims_of", "pooling_rules", "pooling_struct_rules"]
+__all__ = ["dims_of", "pooled", "pooling_rules", "pooling_struct_rules"]
 
 _FIELD, _SIZES = "window_size", "window_sizes"
 
@@ -50,6 +53,13 @@ def pooling_struct_rules(*, dilated: bool) -> tuple[Rule, ...]:
     """Returns the rules of a struct, with or without Dilations."""
     found = struct_rules("input", "output", _pooled, "(N, C, the number of windows along each spatial dimension)")
     return tuple(_in_struct(rule) for rule in found if dilated or "dilations" not in rule.name)
+
+
+def pooled(pool: Callable[..., Any], desc: OperatorDesc[Any], input: jax.Array, **others: Any) -> Any:
+    """Calls a function of pooling with the windows of a struct."""
+    given = desc.operands()
+    names = ("strides", "dilations", "start_padding", "end_padding")
+    return pool(input, given[_FIELD], **{name: given.get(name) for name in names}, **others)
 
 
 def _in_struct(rule: Rule) -> Rule:

@@ -12,7 +12,7 @@ from ..primitive import transpose_of
 from ..values.accumulation_types import computed_type, narrow_apart, widen_apart
 from .along import Along, Kind, compute, reduced
 
-__all__ = ["total"]
+__all__ = ["absolute", "total"]
 
 Axes = tuple[int, ...]
 
@@ -30,12 +30,12 @@ def _log_sum_exp(x: jax.Array, axes: Axes) -> jax.Array:
 
 
 @jax.custom_jvp
-def _size(x: jax.Array) -> jax.Array:
+def absolute(x: jax.Array) -> jax.Array:
     """The absolute value, whose derivative at 0 is 0."""
     return jnp.abs(x)
 
 
-_size.defjvps(lambda dot, _, x: jnp.sign(x) * dot)
+absolute.defjvps(lambda dot, _, x: jnp.sign(x) * dot)
 
 
 def _mean(sum_: jax.Array, count: Any) -> jax.Array:
@@ -64,7 +64,7 @@ class _Total(NamedTuple):
 
 _TOTALS: Mapping[str, _Total] = {
     "average": _Total(finish=_mean),
-    "l1": _Total(of=_size),
+    "l1": _Total(of=absolute),
     "l2": _Total(of=jnp.square, finish=_root),
     "log_sum": _Total(finish=lambda x, _: jnp.log(x)),
     "log_sum_exp": _Total(_log_sum_exp),

@@ -13,6 +13,7 @@ from .operators._random_bits import *
 from .operators._quantize_linear import *
 from .operators._argmax import *
 from .operators._lp_pooling import *
+from .operators._pooling_grad import *
 from .operators._unfused_activations import *
 from .operators._batch_normalization import *
 from .operators._batch_normalization_grad import *

@@ -43,6 +43,7 @@ GIVEN = {
     "FILL_VALUE_SEQUENCE": {"output": "sizes"},
     "DIAGONAL_MATRIX": {"output": "both"},
     "RANDOM_GENERATOR": {"output": "sizes"},
+    "AVERAGE_POOLING_GRAD": {"output_gradient": "sizes"},
 }
 ELEMENTWISE = {**test_binary.ROWS, **test_unary.ROWS}
 # Where DirectML takes other types than those that follow, for results of comparisons, or other sizes: fewer columns,

@@ -49,9 +49,9 @@ def _pooled(sizes: Sequence[int], windows: Sequence[Windows]) -> tuple[int, ...]
     return (*sizes[:2], *(one.count for one in windows))
 
 
-def pooling_struct_rules(*, dilated: bool) -> tuple[Rule, ...]:
-    """Returns the rules of a struct, with or without Dilations."""
-    found = struct_rules("input", "output", _pooled, "(N, C, the number of windows along each spatial dimension)")
+def pooling_struct_rules(*, dilated: bool, image: str = "input", made: str = "output") -> tuple[Rule, ...]:
+    """Returns the rules of a struct, with or without Dilations; `made` is the tensor of an element per window."""
+    found = struct_rules(image, made, _pooled, "(N, C, the number of windows along each spatial dimension)")
     return tuple(_in_struct(rule) for rule in found if dilated or "dilations" not in rule.name)
 
 

@@ -1,0 +1,127 @@
+"""AVERAGE_POOLING_GRAD and MAX_POOLING_GRAD: the gradients of pooling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.desc import OperatorDesc
+from ..core.fields import Bool, Input, Output
+from ..core.rules import Rule, same_sizes
+from ..core.support import FLOATS, RANK_4, RANKS_4_TO_5, Support, levels
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ._average_pooling import average_pooling
+from ._max_pooling import max_pooling
+from ._pooling import pooled, pooling_struct_rules
+from ._sliding import FieldInts
+
+__all__ = ["AveragePoolingGradDesc", "MaxPoolingGradDesc"]
+
+
+@dataclass(frozen=True)
+class AveragePoolingGradDesc(OperatorDesc):
+    """DML_AVERAGE_POOLING_GRAD_OPERATOR_DESC: spreads the gradient of each mean over its window.
+
+    Args:
+      input_gradient: (N, C, the windows along each spatial dimension): the gradient of the output of AVERAGE_POOLING.
+      output_gradient: (N, C, H, W), or (N, C, D, H, W): the gradient of its input.
+      strides: distance from a window to the next one, per spatial dimension; at least 1.
+      window_size: elements of a window, likewise.
+      start_padding: how far the first window starts before each spatial dimension.
+      end_padding: how far windows may reach behind it.
+      include_padding: whether padding counts in the mean, as zeros.
+
+    Raises:
+      ConstraintError: a rule of `AveragePoolingGradDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc, descs
+      >>> descs.AveragePoolingGradDesc(
+      ...     input_gradient=TensorDesc("FLOAT32", (1, 1, 1, 2)), output_gradient=TensorDesc("FLOAT32", (1, 1, 1, 3)),
+      ...     strides=(1, 1), window_size=(1, 2), start_padding=(0, 0), end_padding=(0, 0), include_padding=False,
+      ... ).compute(np.float32([[[[2, 4]]]])).ravel()
+      Array([1., 3., 2.], dtype=float32)
+
+    Source: DML_AVERAGE_POOLING_GRAD_OPERATOR_DESC.
+    """
+
+    input_gradient: Input
+    output_gradient: Output
+    strides: FieldInts
+    window_size: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+    include_padding: Bool
+
+    operator_type: ClassVar[str] = "AVERAGE_POOLING_GRAD"
+    in_jax: ClassVar[str] = "jax.vjp of dml_jax.average_pooling"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("3_0", RANKS_4_TO_5, FLOATS), of="input_gradient")
+    constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(
+        dilated=False, image="output_gradient", made="input_gradient"
+    )
+
+    def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
+        image = jnp.zeros(self.output_gradient.sizes, input_gradient.dtype)
+        _, back = jax.vjp(lambda x: pooled(average_pooling, self, x, include_padding=self.include_padding), image)
+        return back(input_gradient)[0]
+
+
+@dataclass(frozen=True)
+class MaxPoolingGradDesc(OperatorDesc):
+    """DML_MAX_POOLING_GRAD_OPERATOR_DESC: adds the gradient of each maximum to the element that it is.
+
+    Args:
+      input: (N, C, H, W), or (N, C, D, H, W): the input of MAX_POOLING2.
+      input_gradient: (N, C, the windows along each spatial dimension): the gradient of its output.
+      output_gradient: the sizes of `input`: the gradient of the input.
+      strides: distance from a window to the next one, per spatial dimension; at least 1.
+      window_size: elements of a window, likewise.
+      start_padding: how far the first window starts before each spatial dimension.
+      end_padding: how far windows may reach behind it.
+      dilations: elements from one of a window to its next one; at least 1.
+
+    Raises:
+      ConstraintError: a rule of `MaxPoolingGradDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc, descs
+      >>> descs.MaxPoolingGradDesc(
+      ...     input=TensorDesc("FLOAT32", (1, 1, 1, 3)), input_gradient=TensorDesc("FLOAT32", (1, 1, 1, 2)),
+      ...     output_gradient=TensorDesc("FLOAT32", (1, 1, 1, 3)), strides=(1, 1), window_size=(1, 2),
+      ...     start_padding=(0, 0), end_padding=(0, 0), dilations=(1, 1),
+      ... ).compute(np.float32([[[[1, 5, 5]]]]), np.float32([[[[2, 4]]]])).ravel()
+      Array([0., 6., 0.], dtype=float32)
+
+    Source: DML_MAX_POOLING_GRAD_OPERATOR_DESC. Of equal elements the first one of the window has the gradient.
+    """
+
+    input: Input
+    input_gradient: Input
+    output_gradient: Output
+    strides: FieldInts
+    window_size: FieldInts
+    start_padding: FieldInts
+    end_padding: FieldInts
+    dilations: FieldInts
+
+    operator_type: ClassVar[str] = "MAX_POOLING_GRAD"
+    in_jax: ClassVar[str] = "jax.vjp of dml_jax.max_pooling"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("4_0", RANKS_4_TO_5, FLOATS), ("3_0", RANK_4, FLOATS))
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        *pooling_struct_rules(dilated=True, made="input_gradient"),
+        same_sizes("output_gradient", "input"),
+    )
+
+    def compute_checked(self, input: jax.Array, input_gradient: jax.Array) -> jax.Array:
+        wide = wide_type(input.dtype)
+        _, back = jax.vjp(lambda x: pooled(max_pooling, self, x)[0], input.astype(wide))
+        return narrow_apart(back(input_gradient.astype(wide))[0], input.dtype)

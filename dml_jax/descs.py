@@ -19,6 +19,7 @@ from .operators._batch_normalization import *
 from .operators._batch_normalization_grad import *
 from .operators._mean_variance_normalization import *
 from .operators._lp_normalization import *
+from .operators._resample_grad import *
 from .operators._local_response_normalization_grad import *
 from .operators._integer_matrix_multiply import *
 from .operators._integer_convolution import *

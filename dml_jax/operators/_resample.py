@@ -246,7 +246,15 @@ def resample(
 COUNT = "DimensionCount"
 _BYTES = (*FLOATS, DataType.INT8, DataType.UINT8)
 _RANKS = range(1, 5)
-STRUCT_LAW = (SCALES, *(one_per_dimension(name, "input") for name in OFFSETS), POSITIVE, *map(_finite, OFFSETS))
+
+
+def struct_law(tensor: str) -> tuple[Rule, ...]:
+    """Returns the rules of a struct with offsets, which has numbers per dimension of a tensor."""
+    counted = (one_per_dimension(name, tensor) for name in ("scales", *OFFSETS))
+    return (*counted, POSITIVE, *map(_finite, OFFSETS))
+
+
+STRUCT_LAW = struct_law("input")
 
 
 def _since(level: str) -> tuple[Support, ...]:

@@ -1,0 +1,163 @@
+"""RESAMPLE_GRAD and RESAMPLE_GRAD1: the gradients of resampling, which add up what was taken several times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar
+
+import jax
+
+from ..core.axis_direction import AxisDirection, FieldDirection, direction_of
+from ..core.desc import OperatorDesc, set_fields
+from ..core.fields import FLOAT, Input, Output, counted_by
+from ..core.interpolation import FieldMode, InterpolationMode, mode_of
+from ..core.rules import Rule
+from ..core.support import FLOATS, RANK_4, Support, levels
+from ..core.tensor import TensorDesc
+from ._resample import resample, struct_law
+
+__all__ = ["ResampleGrad1Desc", "ResampleGradDesc"]
+
+Numbers = Annotated[tuple[float, ...], counted_by("DimensionCount", FLOAT)]
+LAW = struct_law("output_gradient")
+RANKS = range(1, 5)
+
+
+def _transposed(
+    desc: ResampleGradDesc | ResampleGrad1Desc, gradient: jax.Array, direction: AxisDirection | None = None
+) -> jax.Array:
+    """Transposes what RESAMPLE1 or RESAMPLE2 makes of the sizes of the output into those of the input."""
+    forward = partial(
+        resample,
+        sizes=desc.input_gradient.sizes,
+        scales=desc.scales,
+        mode=mode_of(desc.interpolation_mode),
+        input_pixel_offsets=desc.input_pixel_offsets,
+        output_pixel_offsets=desc.output_pixel_offsets,
+        rounding=None if direction is None else direction_of(direction),
+    )
+    (found,) = jax.linear_transpose(forward, jax.ShapeDtypeStruct(desc.output_gradient.sizes, gradient.dtype))(gradient)
+    return found
+
+
+@dataclass(frozen=True, init=False)
+class ResampleGradDesc(OperatorDesc):
+    """DML_RESAMPLE_GRAD_OPERATOR_DESC: the gradient of RESAMPLE1.
+
+    Args:
+      input_gradient: the gradient of the output of RESAMPLE1; any sizes.
+      output_gradient: the gradient of its input; any sizes. What was taken for no element is 0.
+      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
+      scales: a positive number per dimension: how many elements of `input_gradient` there are for one.
+      input_pixel_offsets: a finite number per dimension.
+      output_pixel_offsets: a finite number per dimension.
+
+    Raises:
+      ConstraintError: a rule of `ResampleGradDesc.wordings()` is broken, or an unknown mode.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import ResampleGradDesc
+      >>> long, short = TensorDesc("FLOAT32", (4,)), TensorDesc("FLOAT32", (2,))
+      >>> print(ResampleGradDesc(long, short, "LINEAR", (2,), (0.5,), (-0.5,)).compute(np.float32([4, 4, 8, 16])))
+      [ 9. 23.]
+
+    Source: DML_RESAMPLE_GRAD_OPERATOR_DESC. Its example has no offsets, and those that are usual give it only if halves
+      are rounded down; here they are rounded up, as RESAMPLE1 does.
+    """
+
+    input_gradient: Input
+    output_gradient: Output
+    interpolation_mode: FieldMode
+    scales: Numbers
+    input_pixel_offsets: Numbers
+    output_pixel_offsets: Numbers
+
+    operator_type: ClassVar[str] = "RESAMPLE_GRAD"
+    in_jax: ClassVar[str] = "jax.vjp"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(
+        ("5_1", RANKS, FLOATS), ("3_0", RANK_4, FLOATS), of="input_gradient"
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = LAW
+
+    def __init__(
+        self,
+        input_gradient: TensorDesc,
+        output_gradient: TensorDesc,
+        interpolation_mode: InterpolationMode | str | int,
+        scales: Sequence[float],
+        input_pixel_offsets: Sequence[float],
+        output_pixel_offsets: Sequence[float],
+    ):
+        offsets = (input_pixel_offsets, output_pixel_offsets)
+        set_fields(self, input_gradient, output_gradient, interpolation_mode, scales, *offsets)
+
+    def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
+        return _transposed(self, input_gradient)
+
+
+@dataclass(frozen=True, init=False)
+class ResampleGrad1Desc(OperatorDesc):
+    """DML_RESAMPLE_GRAD1_OPERATOR_DESC: the gradient of RESAMPLE2.
+
+    Args:
+      input_gradient: the gradient of the output of RESAMPLE2; any sizes.
+      output_gradient: the gradient of its input; any sizes. What was taken for no element is 0.
+      interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
+      rounding_direction: of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix.
+      scales: a positive number per dimension: how many elements of `input_gradient` there are for one.
+      input_pixel_offsets: a finite number per dimension.
+      output_pixel_offsets: a finite number per dimension.
+
+    Raises:
+      ConstraintError: a rule of `ResampleGrad1Desc.wordings()` is broken, or an unknown mode or direction.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Example:
+      >>> import numpy as np
+      >>> from dml_jax import TensorDesc
+      >>> from dml_jax.descs import ResampleGrad1Desc
+      >>> three, four = TensorDesc("FLOAT32", (1, 3)), TensorDesc("FLOAT32", (2, 2))
+      >>> offsets = (0.5, 0.5), (-0.5, -0.5)
+      >>> desc = ResampleGrad1Desc(three, four, "NEAREST_NEIGHBOR", "DECREASING", (0.5, 1.5), *offsets)
+      >>> print(desc.compute(np.float32([[4, 5, 6]])))
+      [[9. 6.]
+       [0. 0.]]
+
+    Source: DML_RESAMPLE_GRAD1_OPERATOR_DESC.
+    """
+
+    input_gradient: Input
+    output_gradient: Output
+    interpolation_mode: FieldMode
+    rounding_direction: FieldDirection
+    scales: Numbers
+    input_pixel_offsets: Numbers
+    output_pixel_offsets: Numbers
+
+    operator_type: ClassVar[str] = "RESAMPLE_GRAD1"
+    in_jax: ClassVar[str] = "jax.vjp"
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = levels(("5_1", RANKS, FLOATS), of="input_gradient")
+    constraints: ClassVar[tuple[Rule, ...]] = LAW
+
+    def __init__(
+        self,
+        input_gradient: TensorDesc,
+        output_gradient: TensorDesc,
+        interpolation_mode: InterpolationMode | str | int,
+        rounding_direction: AxisDirection | str | int,
+        scales: Sequence[float],
+        input_pixel_offsets: Sequence[float],
+        output_pixel_offsets: Sequence[float],
+    ):
+        offsets = (input_pixel_offsets, output_pixel_offsets)
+        set_fields(self, input_gradient, output_gradient, interpolation_mode, rounding_direction, scales, *offsets)
+
+    def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
+        return _transposed(self, input_gradient, self.rounding_direction)

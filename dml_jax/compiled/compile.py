@@ -167,10 +167,12 @@ class CompiledOperator(Generic[R]):
             outs = as_outputs(self._program, out, inputs)
             check_devices(self._program, {**inputs, **outs})
             shaped = [self._shaped(port, one) for port, one in outs.items()]
-            shared = tuple(any(one is out for out in outs.values()) for one in inputs.values())
-            if any(shared):
-                rest = (one for one, is_shared in zip(inputs.values(), shared, strict=True) if not is_shared)
-                return self._results(_in_place(self._bound, shared)(*shaped, *rest))
+            places = tuple(
+                next((i for i, out in enumerate(outs.values()) if one is out), None) for one in inputs.values()
+            )
+            if any(place is not None for place in places):
+                rest = (one for one, place in zip(inputs.values(), places, strict=True) if place is None)
+                return self._results(_in_place(self._bound, places)(shaped, *rest))
             return self._results(self._bound(*shaped, *inputs.values()))
 
     def prepare(self, *, bound: bool = False) -> None:
@@ -260,12 +262,12 @@ class CompiledOperator(Generic[R]):
 
 
 @lru_cache(maxsize=256)
-def _in_place(bound: Any, shared: tuple[bool, ...]) -> Callable[..., Any]:
-    """Returns the bound form where some inputs lie in the memory of its only output."""
+def _in_place(bound: Any, places: tuple[int | None, ...]) -> Callable[..., Any]:
+    """Returns the bound form where inputs lie in the memory of outputs: `places` has the number of the output."""
 
-    def replace(out: jax.Array, *rest: jax.Array) -> Any:
-        others, flat = iter(rest), out.reshape(-1)
-        return bound(out, *(flat if is_shared else next(others) for is_shared in shared))
+    def replace(outs: Sequence[jax.Array], *rest: jax.Array) -> Any:
+        others, flat = iter(rest), [out.reshape(-1) for out in outs]
+        return bound(*outs, *(next(others) if place is None else flat[place] for place in places))
 
     return jax.jit(replace, donate_argnums=0)
 

@@ -27,6 +27,7 @@ __all__ = ["GraphBuilder"]
 
 # For type checkers: the operators whose method returns a tuple, and those where it does if no output is left out.
 SeveralOutputs = Literal[
+    "adam_optimizer",
     "batch_normalization_grad",
     "batch_normalization_training",
     "batch_normalization_training_grad",

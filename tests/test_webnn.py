@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from catalogue_cases import ORACLES
 from checks import assert_same_bits, assert_scattered
+from webnn_vectors import read_cases
 
 import dml_jax
 from dml_jax import TensorDesc
@@ -65,7 +66,7 @@ def test_nearly_all_vectors_are_legal():
 def test_the_source_and_the_licence_of_every_vector_are_named():
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
     row = r"^\| `([^/]+)/\.\.\.` \| <https://\S+>, .* \| (?:BSD-3-Clause|Apache-2\.0), "
-    origins = {case["source"].partition("/")[0] for case in (*CASES, *VALIDATION)}
+    origins = {case["source"].partition("/")[0] for case in (*CASES, *VALIDATION, *read_cases())}
     assert origins == {*re.findall(row, page, re.MULTILINE)}
 
 

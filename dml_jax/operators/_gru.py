@@ -26,7 +26,7 @@ class GruDesc(OperatorDesc[Any]):
     """DML_GRU_OPERATOR_DESC: runs a layer of gated recurrent units over the steps of `input`.
 
     The update gate z, the reset gate r and the new state are sums over the inputs of the step, x, and over the state of
-    the step before it, h. With the activations f and g, and `*` of each element:
+    the step before it, h. With the activations f and g::
 
         z = f(x @ W_z.T + h @ R_z.T + biases)
         r = f(x @ W_r.T + h @ R_r.T + biases)
@@ -44,7 +44,7 @@ class GruDesc(OperatorDesc[Any]):
       sequence_lengths: (1, 1, 1, B) of UINT32: how many steps each row of the batch has; or None, all.
       output_sequence: (S, D, B, H), the states of all steps; or None.
       output_single: (1, D, B, H), the last state that each direction came to; or None. One output at least is given.
-      activation_descs: two `Activation`s per direction: f and g.
+      activation_descs: of each direction an `Activation` for f, and one for g.
       direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
       linear_before_reset: whether the reset gate is applied to what the state gives, rather than to the state.
 
@@ -53,7 +53,6 @@ class GruDesc(OperatorDesc[Any]):
       DataTypeError: a data type that DirectML does not take here.
 
     Example:
-      An update gate of 0.5 gives the mean of the input and the state before:
       >>> import numpy as np
       >>> from dml_jax import Activation, TensorDesc
       >>> from dml_jax.descs import GruDesc

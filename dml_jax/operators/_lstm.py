@@ -30,10 +30,10 @@ class LstmDesc(OperatorDesc[Any]):
     """DML_LSTM_OPERATOR_DESC: runs a layer of long short-term memory over the steps of `input`.
 
     The gates i, o and forget, and the new cell, are sums over the inputs of the step, x, and over the state of the step
-    before it, h. With the activations f, g and of_cell, and `*` of each element:
+    before it, h. With the activations f, g and of_cell::
 
         i = f(x @ W_i.T + h @ R_i.T + P_i * c + biases)
-        forget = f(x @ W_f.T + h @ R_f.T + P_f * c + biases), or 1 - i with `couple_input_forget`
+        forget = f(x @ W_f.T + h @ R_f.T + P_f * c + biases), or 1 - i with couple_input_forget
         c = forget * c + i * g(x @ W_c.T + h @ R_c.T + biases)
         o = f(x @ W_o.T + h @ R_o.T + P_o * c + biases), with the new c
         h = o * of_cell(c)
@@ -50,7 +50,7 @@ class LstmDesc(OperatorDesc[Any]):
       output_sequence: (S, D, B, H), h of all steps; or None.
       output_single: (1, D, B, H), the last h that each direction came to; or None.
       output_cell_single: (1, D, B, H), the last c that each direction came to; or None. One output at least is given.
-      activation_descs: three `Activation`s per direction: f, g and of_cell.
+      activation_descs: of each direction an `Activation` for f, one for g, and one for of_cell.
       direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
       clip_threshold: what f and g are applied to is first bounded to [-clip_threshold, clip_threshold].
       use_clip_threshold: whether it is.
@@ -61,7 +61,6 @@ class LstmDesc(OperatorDesc[Any]):
       DataTypeError: a data type that DirectML does not take here.
 
     Example:
-      Gates that are 1 add up the inputs:
       >>> import numpy as np
       >>> from dml_jax import Activation, TensorDesc
       >>> from dml_jax.descs import LstmDesc

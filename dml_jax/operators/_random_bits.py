@@ -194,7 +194,7 @@ class RandomGeneratorDesc(OneOrSeveralOutputs):
         input_state: TensorDesc,
         output: TensorDesc,
         output_state: TensorDesc | None,
-        type: RandomGeneratorType | str | int,
+        type: str | int,
     ):
         set_fields(self, input_state, output, output_state, type)
 

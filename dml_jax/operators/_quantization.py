@@ -84,9 +84,9 @@ def divide(x: jax.Array, divisor: Any) -> jax.Array:
     return x / jnp.where(x == x, divisor, 1)
 
 
-def unfused(product: jax.Array) -> jax.Array:
-    """A product that is rounded before something is added to it, which devices would do in one instruction."""
-    return jnp.where(product == product, product, jnp.nan)
+def unfused(x: jax.Array) -> jax.Array:
+    """A number that is rounded before the next operation: devices multiply and add in one, XLA divides by a product."""
+    return jnp.where(x == x, x, jnp.nan)
 
 
 def multiply_integers(a: jax.Array, b: jax.Array, dims: lax.DotDimensionNumbers) -> jax.Array:

@@ -24,6 +24,7 @@ from ._quantization import (
     rules_of,
     scales_of,
     spread,
+    unfused,
     zero_points_of,
 )
 from ._sliding import FieldInts
@@ -114,4 +115,5 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
         whole = centred(input, input_zero_point).astype(jnp.int32)
         total, count = sums_and_counts(whole, given, self.include_padding)
         real = total.astype(jnp.float32) * spread(input_scale, total.shape)
-        return quantize(divide(real, count.astype(jnp.float32)), output_scale, output_zero_point, self.output.dtype)
+        mean = unfused(divide(real, count.astype(jnp.float32)))
+        return quantize(mean, output_scale, output_zero_point, self.output.dtype)

@@ -22,6 +22,7 @@ from .operators._mean_variance_normalization import *
 from .operators._lp_normalization import *
 from .operators._resample_grad import *
 from .operators._local_response_normalization_grad import *
+from .operators._quantize import *
 from .operators._integer_matrix_multiply import *
 from .operators._integer_convolution import *
 from .operators._quantized_average_pooling import *

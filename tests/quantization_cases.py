@@ -51,9 +51,9 @@ def quantized(x, scale, zero_point, dtype):
 
 def fill(rng, port, tensor, count):
     """Scales; halves and far numbers to quantise; for integers random bits."""
-    if tensor.dtype.kind != "f":
+    if tensor.data_type.integers:
         return None
-    if "scale" in port:
+    if "scale" in port or port == "quantizations[0]":
         return rng.choice(SCALES, count).astype(tensor.dtype)
     far = rng.choice([6e4, -6e4, np.inf, -np.inf, -0.0], count)
     return np.where(rng.random(count) < 0.9, rng.integers(-900, 900, count) / 64, far).astype(tensor.dtype)

@@ -74,6 +74,8 @@ def _filled(rng, struct, desc, port, tensor, extra):
     count = tensor.element_span + extra
     if struct.fill and (found := struct.fill(rng, port, tensor, count)) is not None:
         return found
+    if tensor.data_type.bits < 8:
+        return rng.choice(tensor.data_type.integers, count).astype(tensor.dtype)
     if not desc.is_index(port):
         return np.frombuffer(rng.bytes(count * tensor.dtype.itemsize), tensor.dtype).copy()
     limits = np.iinfo(tensor.dtype)

@@ -71,7 +71,7 @@ FROM_PICK = {"FromNode": "pick", "FromNodeOutput": "OutputTensor"}
         (constant(), "GRAPH: node 'order': Data must be a list of numbers beside their DataType, or bytes in base64"),
         (constant(Data="!"), "GRAPH: node 'order': Data must be bytes in base64: "),
         (constant(Data="AAAA", DataType="INT8"), "node 'order': Data must be a list of numbers beside their DataType"),
-        (constant(Data=[1], DataType="INT4"), "node 'order': DataType must be one of FLOAT32, "),
+        (constant(Data=[1], DataType="INT2"), "node 'order': DataType must be one of FLOAT32, "),
         (constant(Data=[1, "x"], DataType="INT8"), "GRAPH: node 'order': Data[1]: it must be a number, or"),
         (constant(Data=[1, 300], DataType="INT8"), "GRAPH: node 'order': Data[1]: "),
         (constant(Data=[1.5], DataType="INT8"), "GRAPH: node 'order': Data[0]: "),

@@ -18,7 +18,7 @@ def contents(made):
     return made.initial_range(made.make())
 
 
-@pytest.mark.parametrize("data_type", DataType, ids=lambda t: t.name)
+@pytest.mark.parametrize("data_type", [t for t in DataType if t != DataType.INT4], ids=lambda t: t.name)
 def test_lists_constants_and_sequences_of_every_type(data_type):
     kind = {"initialValuesDataType": f"DML_TENSOR_DATA_TYPE_{data_type.name}"}
     expected = np.array([3, 5, 7, 9, 11], data_type.dtype)

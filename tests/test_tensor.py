@@ -51,6 +51,9 @@ def test_every_rule_is_broken_once():
         ("FLOAT32", (2, 3), (1, 2), 24),
         ("FLOAT64", (2, 3), None, 48),
         ("UINT32", (2, 3), (6, 2), 44),
+        ("INT4", (5,), None, 4),
+        ("UINT4", (9,), None, 8),
+        ("UINT4", (2, 3), (4, 1), 4),
     ],
 )
 def test_documented_sizes_in_bytes(data_type, sizes, strides, count):
@@ -61,7 +64,7 @@ def test_documented_sizes_in_bytes(data_type, sizes, strides, count):
 
 
 def test_data_types_have_directmls_numbers_and_numpys_types():
-    assert [t.value for t in DataType] == list(range(1, 12))
+    assert [t.value for t in DataType] == list(range(1, 14))
     for data_type in DataType:
         spellings = [data_type, data_type.name, f"DML_TENSOR_DATA_TYPE_{data_type.name}", data_type.dtype]
         assert {DataType.of(s) for s in spellings} == {data_type}
@@ -69,7 +72,7 @@ def test_data_types_have_directmls_numbers_and_numpys_types():
     assert DataType.FLOAT16.itemsize == 2
 
 
-@pytest.mark.parametrize("unknown", ["UNKNOWN", "UINT4", "INT4", "BFLOAT16", jnp.bfloat16, bool, complex, None, 3])
+@pytest.mark.parametrize("unknown", ["UNKNOWN", "UINT2", "INT2", "BFLOAT16", jnp.bfloat16, bool, complex, None, 3])
 def test_what_directml_has_no_type_for_is_refused(unknown):
     with pytest.raises(DataTypeError, match="DataType must be one of FLOAT32"):
         TensorDesc(unknown, (1,))

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..core.data_type import DataType
+from ..core.nibbles import as_bytes
 from ..desc_json import desc_from_json, desc_to_json
 from ..errors import ConstraintError
 from ..npy_format import read_array
@@ -48,8 +50,13 @@ def dump(
             file.writestr(name, _export(executable, [*outs, *inputs], platforms))
         for name, array in owned.items():
             with file.open(_member(name), "w") as member:
-                np.save(member, np.asarray(array), allow_pickle=False)
+                np.save(member, _saved(np.asarray(array)), allow_pickle=False)
     return content.getvalue()
+
+
+def _saved(array: np.ndarray) -> np.ndarray:
+    """An array as a file of NumPy can hold it; `CompiledOperator` takes the bytes of elements of 4 bits."""
+    return as_bytes(array) if DataType.of(array.dtype).bits < 8 else array
 
 
 def _member(port: str) -> str:

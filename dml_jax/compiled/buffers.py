@@ -9,6 +9,7 @@ from jax.core import Tracer
 
 from ..core.arguments import as_array
 from ..core.computation import Computation
+from ..core.nibbles import split_nibbles
 from ..errors import ConstraintError, DataTypeError, message
 from .program import BufferSpec, Program
 
@@ -41,10 +42,15 @@ def as_buffer(program: Program, name: str, value: Any, shown: str | None = None)
     if isinstance(array, jax.Array) and not isinstance(array, Tracer) and array.is_deleted():
         fail(ConstraintError, "be alive", "it is deleted: given away as out= (use what that call returned), or donated")
     described = program.ports[name].dtype
+    is_small = program.ports[name].data_type.bits < 8
+    if is_small and array.dtype == np.uint8 and array.ndim == 1:
+        array = split_nibbles(array, described)
     in_words, per_element = described != spec.dtype, described.itemsize // spec.dtype.itemsize
     given_wide = isinstance(array, np.ndarray) and array.dtype == described
     if array.dtype != spec.dtype and not given_wide:
-        fail(DataTypeError, f"have elements of {spec.dtype}{_because(described, in_words)}", f"they are {array.dtype}")
+        pairs = " or bytes, uint8, of two each" if is_small else ""
+        rule = f"have elements of {spec.dtype}{pairs}{_because(described, in_words)}"
+        fail(DataTypeError, rule, f"they are {array.dtype}")
     length = spec.length // per_element if given_wide else spec.length
     if array.ndim != 1 or array.shape[0] < length:
         words = f", two for every {described}" if in_words and not given_wide else ""

@@ -132,7 +132,7 @@ class Program:
         for port in self.inputs:
             if self.desc.replaces_in is None and not self.desc.is_index(port):
                 distinct[port] = min(distinct[port], written)
-        return sum(count * self.ports[port].data_type.itemsize for port, count in distinct.items())
+        return sum(self.ports[port].data_type.byte_count(count) for port, count in distinct.items())
 
     def _write(self, port: str, out: jax.Array, output: jax.Array) -> jax.Array:
         layout = self._stored[port].layout

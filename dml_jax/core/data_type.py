@@ -6,6 +6,7 @@ import enum
 import operator
 from collections.abc import Sequence
 from functools import cache, reduce
+from string import ascii_uppercase
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ __all__ = ["DataType", "DataTypeLike", "DataTypeName", "TensorFlags", "as_intege
 
 
 class DataType(enum.IntEnum):
-    """DML_TENSOR_DATA_TYPE: the eleven types that the operators of this library can take."""
+    """DML_TENSOR_DATA_TYPE: types of the elements of tensors; UINT4 and INT4 are for QUANTIZE and DEQUANTIZE alone."""
 
     FLOAT32 = 1
     FLOAT16 = 2
@@ -29,17 +30,41 @@ class DataType(enum.IntEnum):
     FLOAT64 = 9
     UINT64 = 10
     INT64 = 11
+    UINT4 = 12
+    INT4 = 13
 
     @property
     @cache
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy type of the same name."""
+        """The type of the same name, of NumPy, or of JAX where NumPy has none."""
+        if self.bits < 8:
+            import jax.numpy as jnp  # the names of types are known without it
+
+            return np.dtype(getattr(jnp, self.name.lower()))
         return np.dtype(self.name.lower())
 
     @property
+    def bits(self) -> int:
+        """Bits of one element in a buffer."""
+        return int(self.name.lstrip(ascii_uppercase))
+
+    @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.dtype.itemsize
+        """Bytes of one element of an array, where one of 4 bits takes a byte of its own."""
+        return -(-self.bits // 8)
+
+    @property
+    def integers(self) -> range:
+        """The integers that it holds; of a type of floats none."""
+        if self.name.startswith("FLOAT"):
+            return range(0)
+        return (
+            range(2**self.bits) if self.name.startswith("U") else range(-(2 ** (self.bits - 1)), 2 ** (self.bits - 1))
+        )
+
+    def byte_count(self, count: int) -> int:
+        """Bytes of so many elements in a buffer, where a byte holds two of 4 bits."""
+        return -(-count * self.bits // 8)
 
     @classmethod
     def named(cls, name: str) -> DataType:
@@ -58,7 +83,7 @@ class DataType(enum.IntEnum):
         """Reads a data type: a `DataType`, its DirectML name in full or as suffix, or what numpy.dtype takes.
 
         Raises:
-          DataTypeError: no such type, such as bool, bfloat16 or UINT4.
+          DataTypeError: no such type, such as bool, bfloat16 or UINT2.
         """
         if isinstance(value, cls):
             return value
@@ -67,7 +92,8 @@ class DataType(enum.IntEnum):
         if value is None:  # which NumPy takes for float64
             raise cls._unknown(value)
         try:
-            return cls[np.dtype(value).name.upper()]
+            name = value if isinstance(value, str) and value in ("int4", "uint4") else np.dtype(value).name
+            return cls[name.upper()]
         except Exception:  # NumPy parses strings, and fails in many ways
             raise cls._unknown(value) from None
 
@@ -113,6 +139,8 @@ DataTypeName = Literal[
     "FLOAT64",
     "UINT64",
     "INT64",
+    "UINT4",
+    "INT4",
     "DML_TENSOR_DATA_TYPE_FLOAT32",
     "DML_TENSOR_DATA_TYPE_FLOAT16",
     "DML_TENSOR_DATA_TYPE_UINT32",
@@ -124,6 +152,8 @@ DataTypeName = Literal[
     "DML_TENSOR_DATA_TYPE_FLOAT64",
     "DML_TENSOR_DATA_TYPE_UINT64",
     "DML_TENSOR_DATA_TYPE_INT64",
+    "DML_TENSOR_DATA_TYPE_UINT4",
+    "DML_TENSOR_DATA_TYPE_INT4",
     "float32",
     "float16",
     "uint32",
@@ -135,6 +165,8 @@ DataTypeName = Literal[
     "float64",
     "uint64",
     "int64",
+    "uint4",
+    "int4",
 ]
 # What `DataType.of` reads: types of JAX and NumPy too, such as jnp.float32.
 DataTypeLike = DataType | DataTypeName | np.dtype[Any] | type[Any]

@@ -25,6 +25,7 @@ from .tensor_json import tensor_from_json, tensor_to_json
 
 __all__ = [
     "FLOAT",
+    "INPUT",
     "INT",
     "UINT",
     "Axes",
@@ -164,14 +165,14 @@ def _array_of(field: Field, what: str, count: str) -> Field:
     )
 
 
-_INPUT = Field("input tensor", _as_tensor, tensor_from_json, tensor_to_json)
-_OUTPUT = replace(_INPUT, kind="output tensor")
+INPUT = Field("input tensor", _as_tensor, tensor_from_json, tensor_to_json)
+_OUTPUT = replace(INPUT, kind="output tensor")
 
-Input = Annotated[TensorDesc, _INPUT]
-IndexInput = Annotated[TensorDesc, replace(_INPUT, is_index=True)]
-OptionalInput = Annotated[TensorDesc | None, replace(_INPUT, is_optional=True)]
-OptionalIndexInput = Annotated[TensorDesc | None, replace(_INPUT, is_index=True, is_optional=True)]
-Inputs = Annotated[tuple[TensorDesc, ...], _array_of(_INPUT, "TensorDesc", "InputCount")]
+Input = Annotated[TensorDesc, INPUT]
+IndexInput = Annotated[TensorDesc, replace(INPUT, is_index=True)]
+OptionalInput = Annotated[TensorDesc | None, replace(INPUT, is_optional=True)]
+OptionalIndexInput = Annotated[TensorDesc | None, replace(INPUT, is_index=True, is_optional=True)]
+Inputs = Annotated[tuple[TensorDesc, ...], _array_of(INPUT, "TensorDesc", "InputCount")]
 Output = Annotated[TensorDesc, _OUTPUT]
 OptionalOutput = Annotated[TensorDesc | None, replace(_OUTPUT, is_optional=True)]
 Outputs = Annotated[tuple[TensorDesc, ...], _array_of(_OUTPUT, "TensorDesc", "OutputCount")]

@@ -87,8 +87,7 @@ def scalar_of(value: Any, data_type: DataType) -> np.generic:
             element = dtype.type(number)
             if math.isinf(element) <= math.isinf(number):
                 return element
-    limits = np.iinfo(dtype) if dtype.kind != "f" else None
-    if limits and limits.min <= number <= limits.max and number == int(number):
+    if dtype.kind != "f" and math.isfinite(number) and number == int(number) and int(number) in data_type.integers:
         return dtype.type(int(number))
     raise DataTypeError(f"a scalar of {data_type.name} must be a number that it holds, but it is {value!r}")
 
@@ -103,5 +102,5 @@ def truncated(value: float, data_type: DataType) -> np.generic:
         single = np.float32(value)
         if dtype.kind == "f":
             return dtype.type(single)
-    limits = np.iinfo(dtype)
-    return dtype.type(0 if np.isnan(single) else int(min(max(float(single), limits.min), limits.max)))
+    least, most = data_type.integers[0], data_type.integers[-1]
+    return dtype.type(0 if np.isnan(single) else int(min(max(float(single), least), most)))

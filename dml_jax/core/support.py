@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 FLOATS = (DataType.FLOAT32, DataType.FLOAT16)
-UP_TO_32_BITS = (*FLOATS, *(t for t in DataType if t.itemsize <= 4 and t not in FLOATS))
+UP_TO_32_BITS = (*FLOATS, *(t for t in DataType if 8 <= t.bits <= 32 and t not in FLOATS))
 SIGNED_UP_TO_32_BITS = (DataType.INT32, DataType.INT16, DataType.INT8)
 UNSIGNED_UP_TO_32_BITS = (DataType.UINT32, DataType.UINT16, DataType.UINT8)
-ALL_TYPES = tuple(DataType)
+ALL_TYPES = tuple(t for t in DataType if t.bits >= 8)
 ALL_BUT_FLOAT64 = tuple(t for t in ALL_TYPES if t != DataType.FLOAT64)
 LOGICAL_TYPES = (DataType.UINT32, DataType.UINT8)
 INDEX_TYPES = (DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32)

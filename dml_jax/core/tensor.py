@@ -87,7 +87,7 @@ class TensorDesc:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy type of the elements."""
+        """The type of the elements in arrays."""
         return self.data_type.dtype
 
     @property
@@ -117,13 +117,13 @@ def packed_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def implied_bytes(sizes: Sequence[int], strides: Sequence[int] | None, data_type: DataType) -> int:
-    """The least size of a buffer: the span of the elements, rounded up to a multiple of 4 bytes."""
-    return -(-_span(sizes, strides) * data_type.itemsize // 4) * 4
+    """The least size of a buffer: the bytes of the span of the elements, rounded up to a multiple of 4."""
+    return -(-data_type.byte_count(_span(sizes, strides)) // 4) * 4
 
 
 def span_bytes(tensor: TensorDesc) -> int:
     """The bytes of a buffer from the first to the last element of a tensor."""
-    return tensor.element_span * tensor.data_type.itemsize
+    return tensor.data_type.byte_count(tensor.element_span)
 
 
 def _span(sizes: Sequence[int], strides: Sequence[int] | None) -> int:

@@ -142,11 +142,12 @@ def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
     buffer = defined("resource", name, buffers)
     if buffer.is_deferred:
         raise ConstraintError(f"{name!r} is deferred: only an output of an ONNX model can be bound to it")
-    default = buffer.data_type.itemsize if buffer.data_type else 1
-    itemsize = integer(json, "elementSizeInBytes", 0) or default
-    offset = integer(json, "elementOffset", 0) * itemsize
+    bits = 8 * integer(json, "elementSizeInBytes", 0) or (buffer.data_type or DataType.UINT8).bits
+    offset, rest = divmod(integer(json, "elementOffset", 0) * bits, 8)
+    if rest:
+        raise ConstraintError("'elementOffset' must be even, as a byte holds two elements of 4 bits")
     count = integer(json, "elementCount", 0)
-    end = offset + count * itemsize if count else buffer.size
+    end = offset + -(-count * bits // 8) if count else buffer.size
     if offset >= buffer.size or end > buffer.size:
         raise ConstraintError(f"bytes [{offset}, {end}) lie outside {name!r}, which has {buffer.size}")
     needed = tensor.total_tensor_size_in_bytes
@@ -239,16 +240,17 @@ def _read_write(json: Mapping[str, Any], buffers: Buffers, _: Any) -> WriteFile:
         channels, *_ = picture_shape(dimensions, buffer.data_type)
         if PICTURES[suffix] == "JPEG" and channels == 4:
             raise ConstraintError(f"a JPEG picture has no transparency: write {Path(target).stem}.png, or 3 channels")
-    elif suffix == ".npy" and buffer.data_type is None:
-        raise ConstraintError(f"{name!r} holds values of different types and can only be written as raw bytes")
+    elif suffix == ".npy" and (buffer.data_type is None or buffer.data_type.bits < 8):
+        what = "values of different types" if buffer.data_type is None else buffer.data_type.name
+        raise ConstraintError(f"{name!r} holds {what} and can only be written as raw bytes")
     _fits(dimensions, buffer.data_type, buffer.size)
     return WriteFile(name, target, tuple(dimensions))
 
 
 def _fits(dimensions: Sequence[int], data_type: DataType | None, size: int) -> None:
-    itemsize = data_type.itemsize if data_type else 1
-    if dimensions and prod(dimensions) * itemsize > size:
-        raise ConstraintError(f"'dimensions' {list(dimensions)} take {prod(dimensions) * itemsize} bytes of {size}")
+    needed = (data_type or DataType.UINT8).byte_count(prod(dimensions))
+    if dimensions and needed > size:
+        raise ConstraintError(f"'dimensions' {list(dimensions)} take {needed} bytes of {size}")
 
 
 _NAMES = ("dispatch", "print", "writeFile")

@@ -38,7 +38,7 @@ class Initial:
     @property
     def byte_count(self) -> int:
         """The size of all elements."""
-        return self.count * (self.data_type.itemsize if self.data_type else 1)
+        return self.data_type.byte_count(self.count) if self.data_type else self.count
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -70,7 +70,7 @@ def _plain_numbers(data_type: DataType, values: Sequence[Any]) -> np.ndarray | N
     kinds = set(map(type, values))
     try:
         if data_type.dtype.kind != "f":
-            return np.array(values, data_type.dtype) if kinds == {int} else None
+            return np.array(values, data_type.dtype) if kinds == {int} and data_type.bits >= 8 else None
         with np.errstate(over="ignore"):
             array = np.array(values, np.float64).astype(data_type.dtype) if kinds <= {int, float} else None
     except OverflowError:
@@ -148,9 +148,9 @@ def _number(data_type: DataType, value: Any, what: str) -> int | float:
         if not fits:
             raise ConstraintError(f"{what} must fit {data_type.name}, but it is {value}")
         return float(value)
-    limits = np.iinfo(dtype)
-    if value != value // 1 or not limits.min <= value <= limits.max:
+    limits = data_type.integers
+    if value != value // 1 or not limits[0] <= value <= limits[-1]:
         raise ConstraintError(
-            f"{what} must be an integer of {data_type.name}, [{limits.min}, {limits.max}], but it is {value}"
+            f"{what} must be an integer of {data_type.name}, [{limits[0]}, {limits[-1]}], but it is {value}"
         )
     return int(value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.data_type import DataType
+from ..core.nibbles import as_elements
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, defined, get, integer, only, shown
 from .onnx_models import OnnxModel
@@ -34,8 +35,7 @@ class BoundInput:
 
     def read(self, data: np.ndarray) -> np.ndarray:
         """The array in the bytes of the buffer."""
-        stored = _stored(self.dtype).dtype
-        elements = data[: prod(self.shape) * stored.itemsize].view(stored).reshape(self.shape)
+        elements = as_elements(data, _stored(self.dtype), prod(self.shape)).reshape(self.shape)
         return elements != 0 if self.dtype == np.bool_ else elements
 
 
@@ -60,7 +60,7 @@ class BoundOutput:
         data_type, shape = _stored(result.dtype), tuple(result.shape)
         if self.shape and shape != self.shape:
             raise ConstraintError(f"'shape' must be what the model gives, {list(shape)}, but it is {list(self.shape)}")
-        needed = prod(shape) * data_type.itemsize
+        needed = data_type.byte_count(prod(shape))
         if not buffer.is_deferred and needed > buffer.size:
             raise ConstraintError(
                 f"{data_type.name}{list(shape)} needs {needed} bytes, but {self.buffer!r} has {buffer.size}"
@@ -136,7 +136,7 @@ def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, 
     if min(shape, default=0) < 0:
         raise ConstraintError(f"every size must be at least 0, but the model says {list(shape)}")
     check_sizes("its binding", spec, shape, sizes)
-    needed = prod(shape) * _stored(spec.dtype).itemsize
+    needed = _stored(spec.dtype).byte_count(prod(shape))
     if needed > buffer.size:
         fact = f"needs {needed} bytes, but {name!r} has {buffer.size}"
         raise ConstraintError(f"{_stored(spec.dtype).name}{list(shape)} {fact}")

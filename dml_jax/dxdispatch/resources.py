@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.data_type import DataType
+from ..core.nibbles import as_bytes, as_elements
 from ..errors import ConstraintError, Faults
 from .initial_values import Initial, constant, copied, listed, mixed, sequence
 from .json_fields import as_object, get, integer, only, shown
@@ -49,12 +50,15 @@ class Buffer:
     def make(self) -> np.ndarray:
         """The bytes that the buffer starts with."""
         data = np.zeros(self.size, np.uint8)
-        self.initial.fill(self.initial_range(data))
+        elements = self.initial_range(data)
+        self.initial.fill(elements)
+        if self.data_type and self.data_type.bits < 8:  # which are no view of the bytes
+            data[: self.initial.byte_count] = as_bytes(elements)
         return data
 
     def initial_range(self, data: np.ndarray) -> np.ndarray:
         """Returns the elements of the buffer that its initial values filled, without the padding."""
-        return data[: self.initial.byte_count].view(self.initial.dtype)
+        return as_elements(data, self.data_type or DataType.UINT8, self.initial.count)
 
 
 def read_buffer(json: Any, folder: Path) -> Buffer:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..compiled.compile import CompiledOperator, compile_operator
+from ..core.nibbles import as_bytes, as_elements
 from ..core.tensor import TensorDesc
 from ..errors import ConstraintError
 from ..files import write_whole
@@ -164,25 +165,26 @@ class _State:
             data_type = bound.stored(result, buffer)
         except ConstraintError as error:
             raise error.at(what) from None
-        content = result.astype(data_type.dtype).reshape(-1)
+        elements = result.astype(data_type.dtype).reshape(-1)
+        content = as_bytes(elements)
         if buffer.is_deferred:
-            self.buffers[bound.buffer] = Buffer(copied(content, data_type), content.nbytes)
-            self.shapes[bound.buffer], self.data[bound.buffer] = result.shape, content.view(np.uint8)
+            self.buffers[bound.buffer] = Buffer(copied(elements, data_type), content.size)
+            self.shapes[bound.buffer], self.data[bound.buffer] = result.shape, content
         else:
-            self.data[bound.buffer][: content.nbytes] = content.view(np.uint8)
+            self.data[bound.buffer][: content.size] = content
 
     def _upload(self, bound: Range, tensor: TensorDesc, most: int = 0) -> jax.Array:
         """Returns the elements of a tensor in its buffer, on the device; `most` elements if so many are bound."""
         return jnp.array(self._elements(bound, tensor, most))
 
     def _elements(self, bound: Range, tensor: TensorDesc, most: int = 0) -> np.ndarray:
-        """Returns a view of the elements of a tensor in its buffer; of `most` elements if so many are bound."""
-        count = max(tensor.element_span, min(most, bound.size // tensor.data_type.itemsize))
-        count *= tensor.data_type.itemsize
-        return self.data[bound.buffer][bound.offset : bound.offset + count].view(tensor.dtype)
+        """Returns the elements of a tensor in its buffer; `most` elements if so many are bound."""
+        count = max(tensor.element_span, min(most, 8 * bound.size // tensor.data_type.bits))
+        count += count % 2 if tensor.data_type.bits < 8 else 0  # whole bytes, which are written back
+        return as_elements(self.data[bound.buffer][bound.offset :], tensor.data_type, count)
 
     def _download(self, result: jax.Array, bound: Range) -> None:
-        content = np.asarray(result).view(np.uint8)
+        content = as_bytes(np.asarray(result))
         self.data[bound.buffer][bound.offset : bound.offset + content.size] = content
 
     def _print(self, command: Print) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.data_type import DataType
+from ..core.nibbles import as_elements
 from ..errors import ConstraintError, DataTypeError
 from ..npy_format import map_npy
 from .initial_values import Initial, copied
@@ -67,4 +68,5 @@ def _from_raw(path: Path, data_type: DataType | None) -> Initial:
     size = path.stat().st_size
     if size == 0 or size % data_type.itemsize:
         raise ConstraintError(f"{path.name!r} must hold whole elements of {data_type.name}, but it has {size} bytes")
-    return copied(np.memmap(path, data_type.dtype, mode="r"), data_type, path)
+    count = 8 * size // data_type.bits
+    return copied(as_elements(np.memmap(path, np.uint8, mode="r"), data_type, count), data_type, path)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..core.data_type import DataType
+from ..core.nibbles import as_elements
 from ..errors import ConstraintError
 from ..npy_format import npy_pieces
 from .pictures import ENCODING_BYTES, PICTURES, encode_picture, picture_shape
@@ -77,8 +79,8 @@ def encode(buffer: Buffer, data: np.ndarray, target: str, dimensions: Sequence[i
       target: the file's name.
       dimensions: the shape to write as .npy or a picture; empty for the initial range. Of others all bytes are written.
     """
-    suffix, itemsize = Path(target).suffix.lower(), buffer.initial.dtype.itemsize
-    elements = data[: data.size // itemsize * itemsize].view(buffer.initial.dtype)[: prod(dimensions)]
+    suffix, data_type = Path(target).suffix.lower(), buffer.data_type or DataType.UINT8
+    elements = as_elements(data, data_type, 8 * data.size // data_type.bits)[: prod(dimensions)]
     if suffix in PICTURES:
         return (encode_picture(elements.reshape(picture_shape(dimensions, buffer.data_type)), PICTURES[suffix]),)
     if suffix == ".npy":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..core.nibbles import as_elements
 from ..core.tensor import TensorDesc, span_bytes
 from ..errors import ConstraintError, Faults
 from .desc import GraphDesc
@@ -87,9 +88,9 @@ def read_constants(files: Mapping[str, Path], tensors: Mapping[str, TensorDesc])
 
 def _elements(name: str, tensor: TensorDesc, path: Path) -> np.ndarray:
     try:
-        elements = np.fromfile(path, tensor.dtype, tensor.element_span)
+        data = np.fromfile(path, np.uint8, span_bytes(tensor))
     except OSError as error:
         raise ConstraintError(f"{path} cannot be read: {error.strerror or error}", (f"constant {name!r}",)) from None
-    if elements.size < tensor.element_span:
+    if data.size < span_bytes(tensor):
         raise ConstraintError(f"{path} became shorter since it was checked", (f"constant {name!r}",))
-    return elements
+    return as_elements(data, tensor.data_type, tensor.element_span)

@@ -130,7 +130,7 @@ def _read_constant(form: Mapping[str, Any]) -> Constant:
         with numbers.at(f"Data[{i}]"):
             elements.append(scalar_of(_number(number), data_type))
     numbers.finish()
-    return Constant(np.array(elements, data_type.dtype).tobytes())
+    return Constant(np.array(elements, data_type.dtype))
 
 
 def _number(json: Any) -> Any:

@@ -12,6 +12,7 @@ from jax.core import Tracer
 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
+from ..core.nibbles import as_bytes
 from ..core.tensor import TensorDesc
 from ..errors import DataTypeError, describe, message
 
@@ -76,7 +77,7 @@ def _bytes_of(value: Any) -> bytes:
         fact = "it is masked"
     elif isinstance(value, jax.Array | np.ndarray):
         data_type = DataType.of(value.dtype)
-        return np.asarray(value).astype(data_type.dtype).tobytes()
+        return as_bytes(np.asarray(value).astype(data_type.dtype).reshape(-1)).tobytes()
     rule = "data must be bytes or an array of one of DirectML's data types"
     raise DataTypeError(message("CONSTANT", rule, fact, {"data": value}))
 

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..core.data_type import DataType
+from ..core.nibbles import as_elements, join_nibbles, split_nibbles
 from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
 from ..lowering.values.bits import hide_constant
@@ -52,7 +54,10 @@ def view_as(buffer: jax.Array, source: TensorDesc, reader: TensorDesc, words: bo
 def constant_value(constant: Constant, reader: TensorDesc, words: bool) -> jax.Array:
     """Returns a constant as the tensor that reads it; NumPy lays it out before tracing, unless it repeats elements."""
     seen = StoredTensor(reader, words)
-    buffer = np.frombuffer(constant.data, seen.dtype, seen.layout.span)
+    data = np.frombuffer(constant.data, np.uint8)
+    buffer = data[: seen.layout.span * seen.dtype.itemsize].view(seen.dtype)
+    if reader.data_type.bits < 8:
+        buffer = as_elements(data, reader.data_type, seen.layout.span)
     if prod(seen.layout.sizes) > seen.layout.span:
         return seen.view(hide_constant(buffer))
     strides = [s * seen.dtype.itemsize for s in seen.layout.strides]
@@ -83,6 +88,10 @@ def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
     """
     if buffer.dtype == dtype:  # which has derivatives
         return buffer
+    if _is_small(buffer.dtype):
+        return _cast(join_nibbles(buffer), dtype)
+    if _is_small(dtype):
+        return split_nibbles(_cast(buffer, np.dtype(np.uint8)), dtype)
     image = lax.bitcast_convert_type(buffer, np.dtype(f"uint{8 * buffer.dtype.itemsize}"))
     target = np.dtype(f"uint{8 * dtype.itemsize}")
     if image.dtype.itemsize > target.itemsize:
@@ -90,6 +99,10 @@ def _cast(buffer: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
     elif image.dtype.itemsize < target.itemsize:
         image = _together(image, target)
     return lax.bitcast_convert_type(image, dtype)
+
+
+def _is_small(dtype: np.dtype[Any]) -> bool:
+    return DataType.of(dtype).bits < 8
 
 
 def _apart(wide: jax.Array, narrow: np.dtype[Any]) -> jax.Array:

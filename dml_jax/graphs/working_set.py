@@ -52,7 +52,7 @@ def _sizes(desc: Computation[Any], tensors: Mapping[str, TensorDesc]) -> dict[st
     if isinstance(desc, OperatorDesc) and _gathers(desc):  # it reads no more elements of its table than it writes
         most = sum(prod(tensor.sizes) for tensor in desc.output_ports().values())
         elements = {port: count if desc.is_index(port) else min(count, most) for port, count in elements.items()}
-    return {port: max(span_bytes(t), elements[port] * t.data_type.itemsize) for port, t in tensors.items()}
+    return {port: max(span_bytes(t), t.data_type.byte_count(elements[port])) for port, t in tensors.items()}
 
 
 def _gathers(desc: OperatorDesc[Any]) -> bool:

@@ -548,3 +548,24 @@ def test_a_cache_has_room_for_the_new_keys():
         replace(DESC1, **small, **present)
     with pytest.raises(ConstraintError, match="PastKeyTensor must have room for them"):
         replace(DESC1, key=f32(1, 1, 4), value=f32(1, 1, 6))
+
+
+def test_a_length_out_of_range_counts_as_the_nearest_one():
+    rows, cache = f32(4, 2, 1), f32(4, 1, 5, 1)
+    desc = MultiheadAttention1Desc(
+        *(rows, rows, rows),
+        past_key=cache,
+        past_value=cache,
+        past_sequence_lengths=i32(4),
+        output=rows,
+        output_present_value=cache,
+        scale=1,
+        query_head_count=1,
+        key_value_head_count=1,
+    )
+    x, old = np.full((4, 2, 1), 9, np.float32), np.arange(20, dtype=np.float32).reshape(4, 1, 5, 1)
+    _, present = desc.compute(x, x, x, old, old, np.int32([-1, 0, 2, 9]))
+    for row, start in enumerate([0, 0, 2, 3]):
+        wanted = old[row].copy()
+        wanted[:, start : start + 2] = 9
+        assert_same_bits(present[row], wanted)

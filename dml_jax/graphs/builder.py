@@ -54,7 +54,8 @@ class GraphBuilder:
     A method takes the fields of the struct in DirectML's order, expressions for its inputs, and returns an expression,
     or a tuple of several. Outputs need not be given. If one does not follow from the rest, give it by its name,
     `output="FLOAT16"`, `output=(1, 4)`, `outputs=[(1, 2), (1, 3)]`; a TensorDesc may have strides. `name=` names the
-    node. An operator that breaks a rule is refused by the call that adds it.
+    node. An operator that breaks a rule is refused by the call that adds it. Expressions take Python's operators, too:
+    `x * w + b`.
 
     Example:
       >>> import numpy as np

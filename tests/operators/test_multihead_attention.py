@@ -408,6 +408,22 @@ def test_heads_are_those_of_onnxruntime(mask, has_past):
         assert_close(one, other.astype(np.float64), units=64)
 
 
+def test_it_is_the_function_of_jax():
+    rng = np.random.default_rng(4)
+    x = {"query": numbers(rng, B, S, 2 * N * D), "key": numbers(rng, B, L, N * D), "value": numbers(rng, B, L, N * D)}
+    made = computed(
+        MultiheadAttention1Desc,
+        x,
+        {"output": f32(B, S, 2 * N * D)},
+        scale=0.7,
+        query_head_count=2 * N,
+        key_value_head_count=N,
+    )
+    split = [one.reshape(*one.shape[:2], -1, D) for one in x.values()]
+    wanted = jax.nn.dot_product_attention(*split, scale=0.7)
+    assert_close(made, np.float64(wanted).reshape(made.shape), units=64)
+
+
 def test_a_cache_is_that_of_onnxruntime():
     """A prompt, and then one more query for each row, whose past has its own length; two heads share each key."""
     rng = np.random.default_rng(1)

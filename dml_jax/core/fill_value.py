@@ -9,13 +9,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.core import Tracer
 
 from ..errors import ConstraintError, DataTypeError, describe, message
+from ..lowering.values.bits import is_key
 from .arguments import CONCRETE
 
 __all__ = ["KnownNumber", "Number", "as_known_number", "as_number", "fill_reader"]
 
-# Of any Python or NumPy type; an array has no dimensions and is known while tracing.
+# Of any Python or NumPy type; an array has no dimensions, and the type of the data if it is traced.
 Number = complex | np.generic | np.ndarray | jax.Array
 # Those that are the same number where they are equal, but for zeros: -0.0 equals 0.0, in parts of complex numbers too.
 _REAL = {int, float} | {type(np.zeros((), code)[()]) for code in np.typecodes["AllInteger"] + np.typecodes["Float"]}
@@ -47,19 +50,26 @@ def fill_reader(needed: str) -> Callable[[str, str, Any, Any, str], Any]:
     return as_fill
 
 
-def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> np.ndarray:
-    """Returns a number as a 0-d array of a dtype, or of that of an array.
+def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:
+    """Returns a number as a 0-d array of a dtype, or of that of an array; a traced one as it is.
 
     Raises:
-      DataTypeError: no number, or one that the dtype cannot hold.
+      DataTypeError: no number, or one that the dtype cannot hold, or a traced one of another dtype.
     """
     dtype = getattr(like, "dtype", like)
+    if isinstance(given, Tracer) and given.ndim == 0 and given.dtype == dtype and not is_key(given):
+        return lax.convert_element_type(given, dtype)  # what JAX makes of a Python number is no longer a weak type
     found = _kept(given, dtype) if _is_plain(given) else _held(given, dtype)
     if found is not None:
         return found
     rule = f"{name} must be {what}, known while tracing, that {dtype} holds"
     operands = {name: given} if like is dtype else {"input": like, name: given}
-    raise DataTypeError(message(operator, rule, f"it is {describe(given)}", operands))
+    fact = (
+        f"it is traced, {describe(given)}, and no scalar of {dtype}"
+        if isinstance(given, Tracer)
+        else f"it is {describe(given)}"
+    )
+    raise DataTypeError(message(operator, rule, fact, operands))
 
 
 def as_known_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:

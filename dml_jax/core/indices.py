@@ -11,6 +11,7 @@ from jax import lax
 
 from ..lowering.partition import TableShards, known_shards
 from ..lowering.plain.gather import Read, gather_slices
+from ..lowering.plain.moves import back_with_number
 from ..lowering.plain.rows import Write, check_sortable
 from ..lowering.plain.scatter import scatter_slices
 from ..lowering.plain.scatter_derivatives import reduce_slices
@@ -105,7 +106,7 @@ def read(
     kept = [d for d in range(values.ndim) if d not in slices.placed]
     inside = lax.broadcast_in_dim(inside, values.shape, kept)
     filling = jnp.zeros((), input.dtype) if fill_value is None else jnp.asarray(fill_value)
-    return carry_bits(jnp.where, inside, values, filling)
+    return carry_bits(jnp.where, inside, values, filling, back=back_with_number(jnp.where))
 
 
 def write(

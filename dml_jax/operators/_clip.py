@@ -65,8 +65,8 @@ def clip(
 
     Args:
       input: any rank, any dtype of real numbers.
-      min: a number that this dtype holds, known while tracing; floats are rounded to it. None is no bound. After
-        the first few numbers another one compiles nothing new.
+      min: a number that this dtype holds, to which floats are rounded, or a traced scalar of this dtype. None is no
+        bound. After the first few numbers another one compiles nothing new.
       max: the same; where it is less than `min`, it is everywhere.
       scale: a real number, known while tracing; left out, nothing is multiplied. See `identity` for integers.
       bias: the same; left out, nothing is added.
@@ -91,8 +91,11 @@ def clip(
     """
     array = jnp.asarray(input)
     wide = wide_type(array.dtype)
-    given = zip((min, max), _extremes(wide), strict=True)
-    least, most = (np.asarray(none).astype(wide) if x is None else jnp.asarray(x, wide) for x, none in given)
+    least, most = (
+        # Of a scalar lax.clamp has no derivative (JAX 0.10 to 0.12).
+        np.asarray(none).astype(wide) if x is None else jnp.broadcast_to(jnp.asarray(x, wide), array.shape)
+        for x, none in zip((min, max), _extremes(wide), strict=True)
+    )
     return narrow_apart(lax.clamp(least, identity(array.astype(wide), scale, bias), most), array.dtype)
 
 

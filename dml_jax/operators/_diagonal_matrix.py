@@ -50,7 +50,8 @@ def diagonal_matrix(
       sizes: of the output, two or more; integers, at least 0. The last two are those of each matrix.
       dtype: of the output, with 0 among its numbers: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
       offset: of the diagonal: 0 is the main one, positive ones are above it. One may lie outside of the matrix.
-      value: a number that `dtype` holds, known while tracing; floats are rounded. Another one compiles nothing new.
+      value: a number that `dtype` holds, to which floats are rounded, or a traced scalar of `dtype`. Another one
+        compiles nothing new.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that
         jax.set_mesh has set has all of it.
 

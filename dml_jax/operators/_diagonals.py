@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..lowering.plain.moves import move_elements
+from ..lowering.plain.moves import back_with_number, move_elements
 from ..lowering.values.bits import index_dtype
 
 __all__ = ["filled"]
@@ -22,7 +22,7 @@ def filled(input: jax.Array, begin: int, end: int, value: Any) -> jax.Array:
     low, high = (min(max(number, int(limits.min)), int(limits.max)) for number in (begin, end))
     diagonal = lax.broadcasted_iota(dtype, sizes, 1) - lax.broadcasted_iota(dtype, sizes, 0)
     is_filled = (diagonal >= low) ^ (diagonal < high) ^ (end >= begin)
-    return move_elements(_chosen, is_filled, input, jnp.asarray(value))
+    return move_elements(_chosen, is_filled, input, jnp.asarray(value), back=back_with_number(_chosen))
 
 
 def _chosen(is_filled: jax.Array, input: jax.Array, value: jax.Array) -> jax.Array:

@@ -45,8 +45,8 @@ def fill_diagonals(input: Data, *, begin: int, end: int, value: Value, out_shard
       input: rank >= 2, any dtype of numbers; the last two dimensions are those of each matrix.
       begin: the first diagonal, any integer: 0 is the main one, positive ones are above it.
       end: the diagonal after the last one; with begin == end nothing is replaced.
-      value: a number that the dtype of `input` holds, known while tracing; floats are rounded. Another one compiles
-        nothing new.
+      value: a number that the dtype of `input` holds, to which floats are rounded, or a traced scalar of this dtype.
+        Another one compiles nothing new.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:

@@ -41,7 +41,8 @@ def fill_value_constant(
 
     Args:
       sizes: of the output; integers, at least 0.
-      value: a number that `dtype` holds, known while tracing; floats are rounded. Another one compiles nothing new.
+      value: a number that `dtype` holds, to which floats are rounded, or a traced scalar of `dtype`. Another one
+        compiles nothing new.
       dtype: of the output: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that
         jax.set_mesh has set has all of it.

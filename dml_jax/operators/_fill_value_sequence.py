@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 
 from ..core.data_type import DataTypeLike
 from ..core.desc import OperatorDesc, set_fields
@@ -33,7 +34,7 @@ __all__ = ["FillValueSequenceDesc", "fill_value_sequence"]
 
 def _as_delta(operator: str, name: str, given: Any, dtype: Any) -> Any:
     """Reads a number that the type holds; an unsigned type also takes a negative number, modulo 2**bits."""
-    if jnp.issubdtype(dtype, jnp.unsignedinteger):
+    if jnp.issubdtype(dtype, jnp.unsignedinteger) and not isinstance(given, Tracer):
         signed = jnp.dtype(dtype.name.removeprefix("u"))
         with suppress(DataTypeError):
             given = int(as_number(operator, name, given, signed)) % 2 ** jnp.iinfo(dtype).bits
@@ -72,8 +73,8 @@ def fill_value_sequence(
 
     Args:
       sizes: of the output; integers, at least 0.
-      start: the first number, one that `dtype` holds, known while tracing. Another one compiles nothing new.
-      delta: from each number to the next, likewise; of an unsigned type it may be negative.
+      start: the first number, one that `dtype` holds, or a traced scalar of `dtype`. Another one compiles nothing new.
+      delta: from each number to the next, likewise; of an unsigned type it may be negative, unless it is traced.
       dtype: of the output, integers or floats: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that
         jax.set_mesh has set has all of it.

@@ -62,7 +62,8 @@ def gather(
       axis: -rank <= axis < rank of `input`.
       mode: "clip" reads the nearest element for an index out of range, "fill" gives `fill_value`,
         "promise_in_bounds" leaves it undefined.
-      fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
+      fill_value: a number that the dtype of `input` holds, or a traced scalar of this dtype; 0 by default. For
+        mode="fill" only.
       indices_are_sorted: a promise that `indices` ascend in row-major order and none is negative.
       unique_indices: a promise that no two indices, after wrapping and clamping, address one slice; what is out of
         range under "fill" is exempt. The gradient then stores instead of adding up.

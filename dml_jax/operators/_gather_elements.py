@@ -65,7 +65,8 @@ def gather_elements(
       axis: -rank <= axis < rank of `input`.
       mode: "clip" reads the nearest element for an index out of range, "fill" gives `fill_value`,
         "promise_in_bounds" leaves it undefined.
-      fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
+      fill_value: a number that the dtype of `input` holds, or a traced scalar of this dtype; 0 by default. For
+        mode="fill" only.
       indices_are_sorted: a promise that `indices` ascend along `axis` and none is negative, which lets XLA read
         faster on some devices.
       unique_indices: a promise that no two indices, after wrapping and clamping, address one element; what is out of

@@ -69,7 +69,8 @@ def gather_nd(
       batch_dims: how many leading dimensions `input` and `indices` share; their sizes must be equal.
       mode: "clip" moves each coordinate out of range to the nearest one in range, "fill" gives `fill_value` where any
         coordinate is out of range, "promise_in_bounds" leaves such elements undefined.
-      fill_value: a number that the dtype of `input` holds; 0 by default. For mode="fill" only.
+      fill_value: a number that the dtype of `input` holds, or a traced scalar of this dtype; 0 by default. For
+        mode="fill" only.
       indices_are_sorted: a promise that the tuples ascend, compared coordinate by coordinate, in row-major order (of
         each batch) and no coordinate is negative.
       unique_indices: a promise that no two tuples, after wrapping and clamping, address one slice; what is out of

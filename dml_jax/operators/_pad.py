@@ -128,7 +128,8 @@ def pad(
       start_padding: how many elements come before, per dimension; integers, at least 0, as large as you like.
       end_padding: how many come behind, per dimension.
       mode: what the border is: "constant", "edge", "reflection" or "reflect", "symmetric" or "wrap".
-      value: of a constant border: a number that the dtype of `input` holds; 0 by default. For mode="constant" only.
+      value: of a constant border: a number that the dtype of `input` holds, or a traced scalar of this dtype; 0 by
+        default. For mode="constant" only.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:

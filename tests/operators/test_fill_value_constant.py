@@ -301,8 +301,8 @@ def test_mistakes_are_named(change, error, match):
         fill_value_constant(**CASE.arguments | change)
 
 
-def test_a_traced_number_is_refused():
+def test_a_traced_number_of_another_type_is_refused():
     with pytest.raises(DataTypeError, match=r"^fill_value_constant: value must be a number, known while tracing"):
-        jax.jit(lambda value: fill_value_constant((2,), value, np.float32))(1.0)
+        jax.jit(lambda value: fill_value_constant((2,), value, np.float32))(1)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'dtype'"):
         fill_value_constant((2,), 1)

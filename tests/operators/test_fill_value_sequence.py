@@ -283,6 +283,6 @@ def test_mistakes_are_named(change, error, match):
         fill_value_sequence(**CASE.arguments | change)
 
 
-def test_a_traced_number_is_refused():
+def test_a_traced_number_of_another_type_is_refused():
     with pytest.raises(DataTypeError, match=r"^fill_value_sequence: delta must be a number, known while tracing"):
-        jax.jit(lambda delta: fill_value_sequence((2,), 0, delta, np.float32))(1.0)
+        jax.jit(lambda delta: fill_value_sequence((2,), 0, delta, np.float32))(1)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..primitive import Back
-from .moves import move_elements
+from .moves import back_with_number, move_elements
 
 __all__ = ["Fill", "choose_value", "fill", "fill_with", "select_value"]
 
@@ -30,7 +30,8 @@ class Fill:
 
 def fill_with(value: Any, sizes: Sequence[Any]) -> jax.Array:
     """An array of one number, whose bits arrive as they are."""
-    return move_elements(Fill(tuple(sizes)), None, jnp.asarray(value))
+    move = Fill(tuple(sizes))
+    return move_elements(move, None, jnp.asarray(value), back=back_with_number(move))
 
 
 def choose_value(on: jax.Array, values: Any, back: Back) -> jax.Array:

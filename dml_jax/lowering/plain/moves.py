@@ -6,13 +6,15 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from ..partition import known_shards, move_on_each_device
 from ..primitive import Back, Move, linear, transpose_of
 from ..select import choose, known_bytes, shapes_of
+from ..values.accumulation_types import narrow_apart, wide_type
 from ..values.bits import as_bits, is_key, is_narrow
 
-__all__ = ["InWords", "MoveCase", "move_elements", "per_word"]
+__all__ = ["InWords", "MoveCase", "back_with_number", "move_elements", "per_word"]
 
 # A number of elements to the move of words of so many; None where parts of a word move.
 InWords = Callable[[int], Move | None]
@@ -90,6 +92,24 @@ def move_elements(
         on_each = move_on_each_device(partial(chosen, None), shards)
         return linear(on_each, back or transpose_of(move))(where, *data)
     return chosen(back, where, *data)
+
+
+def back_with_number(move: Move) -> Back:
+    """The transpose of a move whose last array is one number: its cotangent is a sum that is rounded once.
+
+    Of [7, x, 7], x with a border of 7, and the cotangent [1, 2, 3] it is 2 for x and 4 for the number. JAX would take
+    the sum over x from that over all, which loses small numbers beside large ones.
+    """
+
+    def back(where: Any, cotangent: jax.Array, like: Sequence[jax.Array]) -> Sequence[jax.Array]:
+        *arrays, number = like
+        wide = wide_type(cotangent.dtype)
+        is_number = move(where, *(jnp.zeros_like(x, bool) for x in arrays), jnp.ones_like(number, bool))
+        total = jnp.where(is_number, cotangent.astype(wide), jnp.zeros((), wide)).sum()
+        moved = jax.vjp(lambda *arrays: move(where, *arrays, number), *arrays)[1](cotangent) if arrays else ()
+        return [*moved, narrow_apart(total, cotangent.dtype)]
+
+    return back
 
 
 def per_word(numbers: Sequence[Any], count: int) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 
 from ...errors import ConstraintError
-from ..primitive import Move, by_platform, linear, transpose_of
+from ..primitive import Back, Move, by_platform, linear, transpose_of
 
 __all__ = [
     "as_bits",
@@ -91,7 +91,12 @@ def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
 
 
 def carry_bits(
-    move: Move, where: Any, *data: Any, of: Callable[[Any], bool] = is_narrow, in_bytes: bool = False
+    move: Move,
+    where: Any,
+    *data: Any,
+    of: Callable[[Any], bool] = is_narrow,
+    in_bytes: bool = False,
+    back: Back | None = None,
 ) -> jax.Array:
     """Computes `move(where, *data)`, on the integer images of `data` if they are numbers that would change.
 
@@ -101,10 +106,11 @@ def carry_bits(
       data: arrays of one dtype.
       of: whether numbers of a dtype would change.
       in_bytes: whether an image is bytes: for a move that puts constants beside what it moves.
+      back: the transpose; by default that of `move`.
     """
-    if not of(data[0].dtype):
+    if back is None and not of(data[0].dtype):
         return move(where, *data)
-    return linear(as_bits(move, of, in_bytes=in_bytes), transpose_of(move))(where, *data)
+    return linear(as_bits(move, of, in_bytes=in_bytes), back or transpose_of(move))(where, *data)
 
 
 def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool = False) -> Move:

@@ -21,6 +21,7 @@ from ._pad import *
 from ._reverse_subsequences import *
 from ._upsample_2d import *
 from ._resample import *
+from ._grid_sample import *
 from ._value_scale_2d import *
 from ._unfold import *
 from ._fold import *

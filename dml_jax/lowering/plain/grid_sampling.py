@@ -1,0 +1,100 @@
+"""Elements around positions that are data, weighed by their distance: `grid_sample`.
+
+All neighbours of all positions are read at once, so that a gradient adds up all that was read in one scatter:
+
+    input [10, 20, 30], positions 0.25 and 1.5      element    0   1   1   2
+    linear                                          weight   .75 .25  .5  .5
+    result [12.5, 25]
+"""
+
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..values.accumulation_types import narrow_apart, wide_type
+from .cubic import far, near
+from .gather import Read, gather_slices
+from .slices import Slices
+
+__all__ = ["sample_grid"]
+
+# The coefficient of torch and OpenCV.
+COEFFICIENT = -0.75
+# Of each neighbour of each position, (N, neighbours, positions): its index, whether it is inside, how much it counts.
+Neighbors = tuple[jax.Array, jax.Array, jax.Array]
+
+
+def sample_grid(input: jax.Array, grid: jax.Array, mode: str, padding_mode: str, aligns: bool) -> jax.Array:
+    """Reads [N, C, spatial sizes] at positions [N, count, coordinates, the last dimension's first] as [N, C, count].
+
+    Args:
+      input: with at least one element along each spatial dimension, and fewer than 2**30 of them.
+      grid: floats; -1 and 1 are the edges, or with `aligns` the centers of the outermost elements.
+      mode: "nearest", "bilinear" or "bicubic".
+      padding_mode: "zeros", "border" or "reflection".
+      aligns: see `grid`.
+    """
+    sizes, places = input.shape[2:], grid.astype(wide_type(grid.dtype))
+    index, inside, weight = _neighbors(places[..., -1], sizes[0], mode, padding_mode, aligns)
+    for d, size in enumerate(sizes[1:], 2):
+        by_one = _neighbors(places[..., -d], size, mode, padding_mode, aligns)
+        index, inside, weight = (
+            (index * np.int32(size))[:, :, None] + by_one[0][:, None],
+            inside[:, :, None] & by_one[1][:, None],
+            weight[:, :, None] * by_one[2][:, None],
+        )
+        index, inside, weight = (x.reshape(x.shape[0], -1, x.shape[-1]) for x in (index, inside, weight))
+    is_copy = mode == "nearest"
+    wide = input.dtype if is_copy else wide_type(input.dtype)
+    # Widened and with its channels last before it is read: what flows back is added up so, a row for each neighbour.
+    rows = jnp.moveaxis(input.astype(wide).reshape(*input.shape[:2], prod(sizes)), 1, 2)
+    read = Read(Slices(3, (1,), (0,), (0,), (3,)), "promise_in_bounds")
+    found = jnp.where(inside[..., None], gather_slices(index[..., None], rows, read), np.zeros((), wide))
+    found = found[:, 0] if is_copy else (found * weight.astype(wide)[..., None]).sum(1)
+    return narrow_apart(jnp.moveaxis(found, 1, 2), input.dtype)
+
+
+def _neighbors(places: jax.Array, size: int, mode: str, padding_mode: str, aligns: bool) -> Neighbors:
+    """Along one dimension, of positions (N, count) from -1 to 1."""
+    reflects = padding_mode == "reflection"
+    if reflects:  # here, where no number is too great: -1 and 1 are the ends of either convention
+        places = _reflected(places)
+    at = (places + 1) / 2 * (size - 1) if aligns else ((places + 1) * size - 1) / 2
+    at = jnp.clip(at, -4, size + 4)  # where there is nothing either, and numbers fit into integers
+    if mode == "nearest":
+        first, weights = jnp.round(jnp.clip(at, 0, size - 1) if reflects else at), {0: jnp.ones_like(at)}
+    else:
+        first = jnp.floor(at)
+        weights = _weights(at - first, mode)
+    index = first.astype(np.int32)[:, None] + np.int32([*weights]).reshape(1, -1, 1)
+    inside = (index >= 0) & (index < size) if padding_mode == "zeros" else jnp.ones(index.shape, bool)
+    if reflects:
+        index = _reflected_index(index, size, aligns)
+    return jnp.clip(index, 0, size - 1), inside, jnp.stack([*weights.values()], 1)
+
+
+def _weights(w: jax.Array, mode: str) -> dict[int, jax.Array]:
+    """By the place of each neighbour after the first one, of positions at w behind that."""
+    if mode == "bilinear":
+        return {0: 1 - w, 1: w}
+    a = COEFFICIENT
+    return {-1: far(w + 1, a), 0: near(w, a), 1: near(1 - w, a), 2: far(2 - w, a)}
+
+
+def _reflected(places: jax.Array) -> jax.Array:
+    """Thrown back at -1 and 1 as often as needed, exact for any number: 5.5 becomes 1.5, and 0.5."""
+    rest = lax.rem(places, np.asarray(4, places.dtype))
+    near, sign = jnp.abs(rest), jnp.sign(rest)
+    return jnp.where(near <= 1, rest, jnp.where(near <= 3, 2 * sign - rest, rest - 4 * sign))
+
+
+def _reflected_index(index: jax.Array, size: int, aligns: bool) -> jax.Array:
+    """The same of neighbours, at the outermost elements, or at their edges, where the outermost is there twice."""
+    if aligns and size == 1:
+        return jnp.zeros_like(index)
+    period, last = (2 * size - 2, 0) if aligns else (2 * size, 1)
+    beyond = index % np.int32(period)
+    return jnp.minimum(beyond, np.int32(period - last) - beyond)

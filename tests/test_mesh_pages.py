@@ -20,6 +20,7 @@ KEPT = {
     "cumulative_summation": (lambda x: dml_jax.cumulative_summation(x, 1), [(4, 4)], [{0}]),
     "fill_diagonals": (lambda x: dml_jax.fill_diagonals(x, begin=0, end=1, value=0), [(4, 4)], [{0, 1}]),
     "fold": (lambda x: dml_jax.fold(x, (4, 4), (2, 2), strides=(2, 2)), [(2, 16, 4)], [{0, 1}]),
+    "grid_sample": (dml_jax.grid_sample, [(2, 2, 4, 4), (2, 4, 4, 2)], [{0, 1}, {0, 1, 2}]),
     "identity": (dml_jax.identity, [(4, 4)], [{0, 1}]),
     "join": (lambda x, y: dml_jax.join([x, y], axis=1), [(4, 4), (4, 4)], [{0}, {0}]),
     "max_unpooling": (

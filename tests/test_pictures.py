@@ -63,6 +63,7 @@ WITHOUT = {
     "convolution": "it adds up products, which a formula says",
     "fill_value_constant": "one number everywhere",
     "fill_value_sequence": "a formula of the place",
+    "grid_sample": "positions are data: formulae say what is around them",
     "gemm": "it adds up products, which a formula says",
     "average_pooling": "the page of unfold has one of the same windows",
     "local_response_normalization": "it computes, which a formula says",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -36,16 +36,9 @@ def _unweighable(x: Operands) -> str | None:
     return None if x["mode"] == "nearest" or jnp.issubdtype(dtype, jnp.floating) else f"it is {dtype}"
 
 
-def _spatial(x: Operands) -> tuple[Any, ...]:
-    return tuple(x["input"].shape[2:])
-
-
-def _unknown(x: Operands) -> str | None:
-    return None if all(isinstance(n, int) for n in _spatial(x)) else f"they are {_spatial(x)}"
-
-
 def _not_short(x: Operands) -> str | None:
-    return f"they are {_spatial(x)}" if not 0 < prod(_spatial(x)) < 2**30 else None
+    sizes = tuple(x["input"].shape[2:])
+    return None if all(isinstance(n, int) for n in sizes) and 0 < prod(sizes) < 2**30 else f"they are {sizes}"
 
 
 RULES = (
@@ -61,8 +54,11 @@ RULES = (
     same_rank("grid", "input"),
     custom("same_batch", "{grid}.{sizes}[0] must equal {input}.{sizes}[0]", _other_batch),
     custom("coordinates", "{grid}.{sizes}[-1] must be one per spatial dimension of {input}", _other_coordinates),
-    custom("known(input)", "the spatial {sizes} of {input} must be known while tracing", _unknown),
-    custom("short", "a channel of {input} must have elements, and fewer than 2**30", _not_short),
+    custom(
+        "short",
+        "a channel of {input} must have from 1 to 2**30 - 1 elements, of {sizes} known while tracing",
+        _not_short,
+    ),
     one_of("mode", get_args(GridMode)),
     one_of("padding_mode", get_args(PaddingMode)),
 )
@@ -112,7 +108,7 @@ def grid_sample(
 
     Raises:
       ConstraintError: ranks below 3, other ranks or batches, not a coordinate per spatial dimension, none or 2**30
-        elements in a channel, an unknown `mode` or `padding_mode`.
+        elements in a channel, sizes of it that are not known, an unknown `mode` or `padding_mode`.
       DataTypeError: `grid` has no floats, nor has `input` unless `mode` is "nearest", or there is 64-bit data while x64
         is off.
 
@@ -123,7 +119,8 @@ def grid_sample(
       >>> print(dml_jax.grid_sample(picture, grid, align_corners=True))
       [[[[1.   3.5  5.25]]]]
 
-    Source: torch.nn.functional.grid_sample, and GridSample of ONNX. DirectML has no such operator.
+    Source: torch.nn.functional.grid_sample, and GridSample of ONNX. DirectML has no operator for
+      this, only DML_RESAMPLE3_OPERATOR_DESC, whose positions are no data.
     """
     positions = grid.reshape(grid.shape[0], prod(grid.shape[1:-1]), grid.shape[-1])
     found = sample_grid(jnp.asarray(input), positions, mode, padding_mode, align_corners)

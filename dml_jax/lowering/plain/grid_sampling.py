@@ -46,7 +46,9 @@ def sample_grid(input: jax.Array, grid: jax.Array, mode: str, padding_mode: str,
             inside[:, :, None] & by_one[1][:, None],
             weight[:, :, None] * by_one[2][:, None],
         )
-        index, inside, weight = (x.reshape(x.shape[0], -1, x.shape[-1]) for x in (index, inside, weight))
+        index, inside, weight = (
+            x.reshape(x.shape[0], x.shape[1] * x.shape[2], x.shape[3]) for x in (index, inside, weight)
+        )
     is_copy = mode == "nearest"
     wide = input.dtype if is_copy else wide_type(input.dtype)
     # Widened and with its channels last before it is read: what flows back is added up so, a row for each neighbour.

@@ -122,6 +122,6 @@ def grid_sample(
     Source: torch.nn.functional.grid_sample, and GridSample of ONNX. DirectML has no operator for
       this, only DML_RESAMPLE3_OPERATOR_DESC, whose positions are no data.
     """
-    positions = grid.reshape(grid.shape[0], prod(grid.shape[1:-1]), grid.shape[-1])
+    positions = jnp.asarray(grid).reshape(grid.shape[0], prod(grid.shape[1:-1]), grid.shape[-1])
     found = sample_grid(jnp.asarray(input), positions, mode, padding_mode, align_corners)
     return found.reshape(*found.shape[:2], *grid.shape[1:-1])

@@ -71,7 +71,7 @@ def _neighbors(places: jax.Array, size: int, mode: str, padding_mode: str, align
     else:
         first = jnp.floor(at)
         weights = _weights(at - first, mode)
-    index = first.astype(np.int32)[:, None] + np.int32([*weights]).reshape(1, -1, 1)
+    index = first.astype(np.int32)[:, None] + np.array([*weights], np.int32).reshape(1, -1, 1)
     inside = (index >= 0) & (index < size) if padding_mode == "zeros" else jnp.ones(index.shape, bool)
     if reflects:
         index = _reflected_index(index, size, aligns)

@@ -77,7 +77,7 @@ WITHOUT = {
 }
 
 
-def test_every_other_function_has_a_picture():
+def test_every_other_page_of_a_function_has_a_picture():
     assert FUNCTIONS.keys() - set(NAMES) == set(WITHOUT)
 
 

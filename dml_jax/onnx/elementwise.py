@@ -157,12 +157,13 @@ def _prelu_of_channels(*, x: Array, slope: Array) -> jax.Array:
 
 def modulo(*, a: Array, b: Array, fmod: int = 0) -> Array:
     """The sign is that of b, with fmod that of a, also of zeros."""
-    xp, a, b = _broadcast(a, b)
+    xp, dividend, divisor = _broadcast(a, b)
     if fmod:
-        return xp.fmod(a, b)
+        return xp.fmod(dividend, divisor)
     if xp is jnp:
-        return floor_remainder(a, b)
-    return np.mod(a, b) if a.dtype.kind in "iu" else np.copysign(np.mod(a, b), b)
+        return floor_remainder(dividend, divisor)
+    rest = np.mod(dividend, divisor)
+    return rest if rest.dtype.kind in "iu" else np.copysign(rest, divisor)
 
 
 def shift_bits(*, x: Array, y: Array, direction: str) -> Array:

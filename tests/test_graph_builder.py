@@ -36,6 +36,8 @@ GIVEN = {
     "RESAMPLE1": {"output": "sizes"},
     "RESAMPLE2": {"output": "sizes"},
     "RESAMPLE3": {"output": "sizes"},
+    "RESAMPLE_GRAD": {"output_gradient": "sizes"},
+    "RESAMPLE_GRAD1": {"output_gradient": "sizes"},
     "FOLD": {"output": "sizes"},
     "MAX_UNPOOLING": {"output": "sizes"},
     "ONE_HOT": {"output": "sizes"},

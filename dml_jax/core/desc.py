@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
@@ -185,7 +185,8 @@ class OperatorDesc(Computation[R]):
     # Running.
 
     def compute_ports(self, arrays: Mapping[str, jax.Array]) -> R:
-        return self.compute_checked(**self.by_field(arrays))
+        by_field = self.by_field(arrays)
+        return _compute_jitted(self, by_field) if self.in_jax else self.compute_checked(**by_field)
 
     def compute_checked(self, *args: Any, **kwargs: Any) -> Any:
         """Computes the operator on arrays by field that are known to fit."""
@@ -227,6 +228,12 @@ class OperatorDesc(Computation[R]):
             tensors = {name: getattr(self, name) for name in arrays}
             computed = self.compute_checked(**jax.tree.map(numbers, dict(arrays), tensors))
             return jax.tree.map(words, computed)
+
+
+@partial(jax.jit, static_argnums=0)
+def _compute_jitted(desc: OperatorDesc[Any], arrays: Mapping[str, Any]) -> Any:
+    """Computes a struct that has no function of dml_jax, which would be one program too."""
+    return desc.compute_checked(**arrays)
 
 
 # A struct whose results are a tuple, or are where no output is left out; to help() and pydoc a plain descriptor.

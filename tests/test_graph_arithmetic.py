@@ -209,14 +209,6 @@ def test_a_refused_operator_leaves_no_constant():
     assert {*nodes} == {"constant_0", "cast_0", "cast_1"}
 
 
-def test_truths_are_of_uint8_unless_another_type_is_given():
-    graph = GraphBuilder()
-    x = graph.input("x", ("FLOAT32", (2,)))
-    assert graph.element_wise_logical_less_than(x, x).data_type.name == "UINT8"
-    assert graph.element_wise_is_nan(x).data_type.name == "UINT8"
-    assert graph.element_wise_logical_less_than(x, x, output="UINT32").data_type.name == "UINT32"
-
-
 def test_help_names_the_operator():
     x = GraphBuilder().input("x", ("FLOAT32", (2,)))
     assert x.equals.__doc__ == "Adds ELEMENT_WISE_LOGICAL_EQUALS to the graph."

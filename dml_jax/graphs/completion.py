@@ -102,11 +102,9 @@ def _data_type(struct: type[OperatorDesc], name: str, known: Operands) -> DataTy
         for one in typed:
             if one not in struct.other_types and known[one]:
                 return tensors_in(known[one])[0].data_type
-    if (of_rule := _by_law(struct, name, "data_type", known)) is not None:
-        return of_rule
     levels = [{*row.types.get(name, ())} for row in struct.support]
     always = set.intersection(*levels)
-    return always.pop() if len(always) == 1 else None
+    return always.pop() if len(always) == 1 else _by_law(struct, name, "data_type", known)
 
 
 def _by_law(struct: type[OperatorDesc], name: str, what: str, known: Operands) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.sharding import Dims, has_mesh, on_mesh
 from ..errors import ConstraintError, DataTypeError
+from ..lowering.plain.cubic import far, near
 from ..lowering.plain.resampling import Interpolation, interpolate, linear_interpolation
 from ..operators import cast, resample
 from .grid import CROP, Grid, Positions, grid_of
@@ -113,9 +114,7 @@ class _Kernel:
     def _of_distance(self, d: np.ndarray) -> np.ndarray:
         if self.mode == "linear":
             return np.maximum(0, 1 - d)
-        a = self.cubic
-        near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-        return np.where(d <= 1, near, np.where(d < 2, far, 0))
+        return np.where(d <= 1, near(d, self.cubic), np.where(d < 2, far(d, self.cubic), 0))
 
 
 def _resampled(x: jax.Array, kernel: _Kernel, grid: Grid) -> jax.Array:

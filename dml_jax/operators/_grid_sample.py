@@ -95,8 +95,8 @@ def grid_sample(
       input: [N, C, S_1, ..., S_d], d >= 1, floats of any width, with 0 among them; for "nearest" any dtype with a 0.
       grid: [N, P_1, ..., P_d, d], floats of any width: the coordinates of each position, in the order x, y, z: the
         first one is that along S_d.
-      mode: "bilinear" weighs the two neighbours along each dimension by distance, "bicubic" four by cubic convolution
-        with the coefficient -0.75, and "nearest" copies the bits of one, halfway the one of even index.
+      mode: how neighbours count: "bilinear" weighs two along each dimension by distance, "bicubic" four by cubic
+        convolution with the coefficient -0.75, and "nearest" copies the bits of one, halfway the one of even index.
       padding_mode: what lies beyond the ends: "zeros" are there, "border" is the outermost element, "reflection" throws
         positions back at the ends as often as needed.
       align_corners: whether -1 and 1 are the centres of the outermost elements.

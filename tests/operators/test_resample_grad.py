@@ -120,7 +120,7 @@ def test_the_gradient_is_the_derivative(mode):
         x, gradient = (rng.normal(size=tensor.sizes).astype(np.float32) for tensor in (small, large))
         _, back = jax.vjp(Resample1Desc(small, large, *law).compute, x)
         made = ResampleGradDesc(large, small, *law).compute(gradient)
-        assert_same_bits(made, back(gradient)[0])
+        assert_close(made, back(gradient)[0], units=4)
         assert_close(made, exact(ResampleGradDesc(large, small, *law), gradient), units=32)
 
 

@@ -57,7 +57,7 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
       DataTypeError: no number, or one that the dtype cannot hold, or a traced one of another dtype.
     """
     dtype = getattr(like, "dtype", like)
-    if isinstance(given, Tracer) and given.ndim == 0 and given.dtype == dtype and not is_key(given):
+    if _is_traced(given, dtype):
         return lax.convert_element_type(given, dtype)  # what JAX makes of a Python number is no longer a weak type
     found = _kept(given, dtype) if _is_plain(given) else _held(given, dtype)
     if found is not None:
@@ -70,6 +70,11 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
         else f"it is {describe(given)}"
     )
     raise DataTypeError(message(operator, rule, fact, operands))
+
+
+def _is_traced(given: Any, dtype: Any) -> bool:
+    """Whether it is a traced scalar of a dtype, which has numbers."""
+    return isinstance(given, Tracer) and given.ndim == 0 and given.dtype == dtype and not is_key(given)
 
 
 def as_known_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:

@@ -170,13 +170,6 @@ def test_results_of_comparisons_are_bytes():
         assert y.tensor == TensorDesc("UINT8", (2, 3))
 
 
-def test_results_of_comparisons_are_bytes():
-    graph = GraphBuilder()
-    x = graph.input("x", ("FLOAT32", (2, 3)))
-    for y in (graph.element_wise_logical_equals(x, x), graph.element_wise_is_nan(x), graph.element_wise_bit_count(x)):
-        assert y.tensor == TensorDesc("UINT8", (2, 3))
-
-
 def test_an_output_may_lie_elsewhere_than_packed():
     graph = GraphBuilder()
     x = graph.input("x", ("FLOAT32", (2, 3)))

@@ -13,7 +13,6 @@ SLIPS = {
     ("ACTIVATION_HARD_SWISH", "in_place"),
     ("ACTIVATION_SWISH", "in_place"),
     ("BATCH_NORMALIZATION_GRAD", "Epsilon"),
-    ("BATCH_NORMALIZATION_TRAINING_GRAD", "Epsilon"),
     ("ELEMENT_WISE_IS_INFINITY", "in_place"),
 }
 # The schema has a BOOL as one or the other.

@@ -215,7 +215,7 @@ def _finished(rng, number, nodes, flows):
 
 def _another(rng, flow, strided=False):
     """Another tensor of as many bytes: flat, or the columns of a matrix."""
-    fitting = [one for one in DataType if flow.total % one.itemsize == 0]
+    fitting = [one for one in DataType if one.bits >= 8 and flow.total % one.itemsize == 0]
     data_type = fitting[rng.integers(len(fitting))]
     count = flow.total // data_type.itemsize
     rows = next(n for n in (4, 3, 2, 1) if count % n == 0)

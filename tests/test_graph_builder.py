@@ -46,7 +46,17 @@ GIVEN = {
     "DIAGONAL_MATRIX": {"output": "both"},
     "RANDOM_GENERATOR": {"output": "sizes"},
     "AVERAGE_POOLING_GRAD": {"output_gradient": "sizes"},
+    "DYNAMIC_QUANTIZE_LINEAR": {"output": "data_type"},
 }
+# Where a zero point decides the type, which may be left out.
+QUANTIZED = (
+    "ELEMENT_WISE_QUANTIZE_LINEAR",
+    "ELEMENT_WISE_QUANTIZED_LINEAR_ADD",
+    "QUANTIZE",
+    "QUANTIZED_LINEAR_MATRIX_MULTIPLY",
+    "QUANTIZED_LINEAR_CONVOLUTION",
+    "QUANTIZED_LINEAR_AVERAGE_POOLING",
+)
 ELEMENTWISE = {**test_binary.ROWS, **test_unary.ROWS}
 # Where DirectML takes other types than those that follow, for results of comparisons, or other sizes: fewer columns,
 # less than the strides reach, or more.
@@ -60,6 +70,7 @@ MAY_DIFFER = {
         f"MULTIHEAD_ATTENTION{n}": {"output": "sizes", "output_present_key": "both", "output_present_value": "both"}
         for n in ("", "1")
     },
+    **{name: {"output": "data_type"} for name in QUANTIZED},
 }
 PICTURE = TensorDesc("FLOAT32", (1, 4, 8, 8))
 

@@ -31,6 +31,7 @@ SeveralOutputs = Literal[
     "batch_normalization_grad",
     "batch_normalization_training",
     "batch_normalization_training_grad",
+    "dynamic_quantize_linear",
     "nonzero_coordinates",
     "split",
     "top_k",

@@ -77,7 +77,7 @@ SMALLER = QuantizeDesc(f32(*FOUR), BOTH, (f32(*TWO), i4(*TWO)), i4(*FOUR))
 GREATER = DequantizeDesc(u4(*FOUR), BOTH, (f32(*TWO), u4(*TWO)), f32(*FOUR))
 BYTE = replace(SMALLER, quantizations=(f32(*TWO), TensorDesc("UINT8", TWO)), output=TensorDesc("UINT8", FOUR))
 BREAKS = {
-    "counted(quantizations)": {"quantization_type": "NONE"},
+    "counted(quantizations)": {"quantizations": (f32(*TWO),)},
     "blocks(quantizations)": {"quantizations": (f32(1, 1, 1, 3), u4(1, 1, 1, 3))},
     "same_sizes(quantizations)": {"quantizations": (f32(*TWO), u4(*FOUR))},
     "same_sizes(output, input)": {"output": f32(*TWO)},

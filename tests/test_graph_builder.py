@@ -45,6 +45,8 @@ GIVEN = {
     "FILL_VALUE_SEQUENCE": {"output": "sizes"},
     "DIAGONAL_MATRIX": {"output": "both"},
     "RANDOM_GENERATOR": {"output": "sizes"},
+    "ROI_ALIGN": {"output": "sizes"},
+    "ROI_ALIGN1": {"output": "sizes"},
     "AVERAGE_POOLING_GRAD": {"output_gradient": "sizes"},
     "DYNAMIC_QUANTIZE_LINEAR": {"output": "data_type"},
 }

@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 Reader = Callable[[str, str, Any], Any]
+_ABBREVIATIONS = {"roi": "ROI"}
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Field:
 
     def directml_name(self, name: str) -> str:
         """Returns DirectML's name: BlockSize of `block_size`, InputTensor of `input`, InputTensors of `inputs`."""
-        words = "".join(word.capitalize() for word in name.split("_"))
+        words = "".join(_ABBREVIATIONS.get(word, word.capitalize()) for word in name.split("_"))
         if not self.is_tensor:
             return words
         return f"{words.removesuffix('s')}Tensors" if self.is_array else f"{words}Tensor"

@@ -1,0 +1,434 @@
+"""ROI_ALIGN and ROI_ALIGN1: regions of pictures, each resampled to one size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..core.data_type import DataType
+from ..core.desc import OperatorDesc
+from ..core.fields import FLOAT, Bool, IndexInput, Input, Output, UInt
+from ..core.interpolation import MODE, FieldMode, Mode, mode_of
+from ..core.kinds import Data, Indices, OutSharding
+from ..core.operator import operator
+from ..core.rules import Operands, Rule, at_least, custom, each_at_least, floats, if_given, numbers, one_of, same_dtype
+from ..core.sharding import Dims
+from ..core.support import FLOATS, RANK_4, Support
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ._reduce import FieldFunction, ReduceFunction
+
+__all__ = ["RoiAlign1Desc", "RoiAlignDesc", "roi_align"]
+
+Function = Literal["average", "max"]
+Real = Annotated[float, FLOAT]
+
+
+def _no_pictures(x: Operands) -> str | None:
+    sizes = x["input"].shape
+    is_right = len(sizes) == 4 and 0 not in (sizes[0], *sizes[2:]) and all(isinstance(n, int) for n in sizes[2:])
+    return None if is_right else f"it is {sizes}"
+
+
+def _no_corners(x: Operands) -> str | None:
+    sizes = x["rois"].shape
+    return None if len(sizes) == 2 and sizes[1] == 4 else f"it is {sizes}"
+
+
+def _uncounted(x: Operands) -> str | None:
+    sizes, regions = x["batch_indices"].shape, x["rois"].shape[:1]
+    return None if sizes == regions else f"they are {sizes} and {regions}"
+
+
+def _not_two(name: str) -> Rule:
+    def broken_by(x: Operands) -> str | None:
+        return None if len(x[name]) == 2 else f"there are {len(x[name])}"
+
+    return custom(f"height_and_width({name})", f"{{{name}}} must be two numbers, of height and width", broken_by)
+
+
+def _less(x: Operands) -> str | None:
+    most, least = x["maximum_samples"], x["minimum_samples"]
+    return None if most is None or most >= least else f"they are {most} and {least}"
+
+
+PICTURES = custom(
+    "pictures(input)", "{input}.{sizes} must be (N, C, H, W), with elements, and H and W known", _no_pictures
+)
+RULES = (
+    numbers("input", with_zero=True),
+    floats("input"),
+    same_dtype("rois", "input"),
+    PICTURES,
+    custom("corners(rois)", "{rois}.{sizes} must be (R, 4)", _no_corners),
+    custom("one_per_region(batch_indices)", "{batch_indices}.{sizes} must be (R,), as of {rois}", _uncounted),
+    _not_two("output_sizes"),
+    each_at_least("output_sizes", 1),
+    _not_two("spatial_scales"),
+    one_of("function", ("average", "max")),
+    MODE,
+    at_least("minimum_samples", 1),
+    custom("at_least(maximum_samples)", "{maximum_samples} must be at least {minimum_samples}", _less),
+)
+
+
+def _dims(x: Operands) -> Dims:
+    """Regions and channels keep their sharding."""
+    pictures, regions = ["picture", "channel", "y", "x"], ["region", "corner"]
+    operands = {"input": pictures, "rois": regions, "batch_indices": ["region"]}
+    return Dims(operands, ["region", "channel", "output y", "output x"])
+
+
+@operator(*RULES, dims=_dims)
+def roi_align(
+    input: Data,
+    rois: Data,
+    batch_indices: Indices,
+    output_sizes: Sequence[int],
+    *,
+    function: Function = "average",
+    mode: Mode = "linear",
+    spatial_scales: Sequence[float] = (1.0, 1.0),
+    input_pixel_offset: float = 0.5,
+    output_pixel_offset: float = -0.5,
+    out_of_bounds_value: float = 0.0,
+    minimum_samples: int = 1,
+    maximum_samples: int | None = None,
+    align_corners: bool = False,
+    out_sharding: OutSharding = None,
+) -> jax.Array:
+    """Resamples regions of pictures, each to the same size, at points between the pixels.
+
+    A region of a length along x, (x2 - x1) * scale, has n = clamp(ceil(length / width), minimum_samples,
+    maximum_samples) samples for each element along x. Sample t, from 0 to width * n - 1, is read at
+
+    x1 * scale + (t - output_pixel_offset) * length / (width * n) - input_pixel_offset
+
+    and likewise along y. An element is the mean or the maximum of its samples.
+
+    Args:
+      input: (N, C, H, W), floats of any width, with 0 among them.
+      rois: (R, 4), the dtype of `input`: x1, y1, x2, y2 of each region.
+      batch_indices: (R,), any integer dtype: in which picture each region lies, in [0, N). Others are undefined.
+      output_sizes: height and width of the output, at least 1.
+      function: "average" or "max", of the samples of an element.
+      mode: "linear" between the four pixels around a sample, or "nearest", of two as near the one before.
+      spatial_scales: of y and of x: what coordinates are multiplied by.
+      input_pixel_offset: where the first pixel lies from the edge of the picture.
+      output_pixel_offset: how far samples lie before the start of their part of the region.
+      out_of_bounds_value: of a sample more than 1 before the first pixel or behind the last one; others read that.
+      minimum_samples: of an element along each dimension; at least 1.
+      maximum_samples: likewise; None for as many as a region as large as the picture needs, which no number exceeds.
+      align_corners: whether the first and the last sample lie on the corners: the length is divided by width * n - 1,
+        and where that is 0, the sample lies in the middle.
+      out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
+
+    Returns:
+      An array (R, C, height, width) of the dtype of `input`. Floats of 8 and 16 bits are computed in float32 and
+      rounded once.
+
+    Raises:
+      ConstraintError: sizes that do not fit, an unknown `function` or `mode`, or fewer samples than 1.
+      DataTypeError: `batch_indices` has no integers, `input` and `rois` no floats of one type, or 64-bit ones while x64
+        is off.
+
+    Example:
+      >>> import numpy as np, dml_jax
+      >>> x = np.arange(1, 37, dtype=np.float32).reshape(1, 1, 6, 6)
+      >>> regions, picture = np.float32([[1, 1, 4, 5]]), np.int32([0])
+      >>> print(dml_jax.roi_align(x, regions, picture, (2, 2), minimum_samples=2)[0, 0])
+      [[11.25 12.75]
+       [23.25 24.75]]
+
+    Source: DML_ROI_ALIGN1_OPERATOR_DESC, whose formula counts one sample more than ONNX's RoiAlign: that is taken.
+    """
+    corners = rois.astype(wide_type(rois.dtype))
+    height, width = input.shape[2:]
+    sampled = [
+        _Sampled(corners[:, 1], corners[:, 3], height, output_sizes[0], spatial_scales[0]),
+        _Sampled(corners[:, 0], corners[:, 2], width, output_sizes[1], spatial_scales[1]),
+    ]
+    most = [one.most(minimum_samples, maximum_samples) for one in sampled]
+    counts = [one.counts(minimum_samples, n) for one, n in zip(sampled, most, strict=True)]
+    wide = wide_type(input.dtype)
+    pixels = jnp.moveaxis(input, 1, -1)
+
+    def positions(axis: int, number: jax.Array) -> jax.Array:
+        steps = sampled[axis].steps(number, counts[axis], output_pixel_offset, align_corners)
+        return sampled[axis].low[:, None] + steps * sampled[axis].length[:, None] - input_pixel_offset
+
+    def sample(number: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The values of the samples of that number, and which regions have so many."""
+        each = [one.astype(corners.dtype) for one in (number // most[1], number % most[1])]
+        read = _nearest if mode == "nearest" else _linear
+        values, is_inside = read(pixels, batch_indices, positions(0, each[0]), positions(1, each[1]), wide)
+        values = jnp.where(is_inside, values, np.asarray(out_of_bounds_value, wide))
+        return values, ((each[0] < counts[0]) & (each[1] < counts[1]))[:, None, None, None]
+
+    def add(total: jax.Array, number: jax.Array) -> tuple[jax.Array, None]:
+        values, is_counted = sample(number)
+        if function == "average":
+            return total + jnp.where(is_counted, values, 0), None
+        return jnp.where(is_counted & ((values > total) | (values != values)), values, total), None
+
+    # One sample of all elements after the other: their values are not stored, and computed again for the gradient.
+    first, _ = sample(jnp.zeros((), np.int32))
+    total, _ = lax.scan(jax.checkpoint(add, prevent_cse=False), first, jnp.arange(1, most[0] * most[1], dtype=np.int32))
+    if function == "average":
+        total = total / (counts[0] * counts[1]).astype(wide)[:, None, None, None]
+    return jnp.moveaxis(narrow_apart(total, input.dtype), -1, 1)
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """Regions along one dimension: where they start and end, in `size` pixels, and into how many elements."""
+
+    first: jax.Array
+    last: jax.Array
+    size: int
+    elements: int
+    scale: float
+
+    @property
+    def low(self) -> jax.Array:
+        return self.first * np.asarray(self.scale, self.first.dtype)
+
+    @property
+    def length(self) -> jax.Array:
+        return (self.last - self.first) * np.asarray(self.scale, self.first.dtype)
+
+    def most(self, least: int, most: int | None) -> int:
+        """Of all regions the most samples of an element: no more than one of the size of the picture has."""
+        whole = -(-self.size // self.elements)
+        return max(least, whole if most is None else min(most, whole))
+
+    def counts(self, least: int, most: int) -> jax.Array:
+        """Of each region the samples of an element."""
+        return jnp.clip(jnp.ceil(lax.stop_gradient(self.length) / self.elements), least, most)
+
+    def steps(self, number: jax.Array, counts: jax.Array, offset: float, align_corners: bool) -> jax.Array:
+        """Where the sample of that number of each element lies, as a part of the length."""
+        samples = jnp.arange(self.elements, dtype=counts.dtype)[None] * counts[:, None] + number
+        whole = (self.elements * counts)[:, None]
+        shifted = samples - np.asarray(offset, counts.dtype)
+        if not align_corners:
+            return shifted / whole
+        return jnp.where(whole == 1, np.asarray(0.5, counts.dtype), shifted / jnp.maximum(whole - 1, 1))
+
+
+def _inside(positions: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+    """Positions on the pixels, and whether they were at most 1 away from them."""
+    is_inside = (positions >= -1) & (positions <= size)
+    return jnp.clip(jnp.where(is_inside, positions, 0), 0, size - 1), is_inside
+
+
+def _read(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
+    at = pictures[:, None, None], y.astype(np.int32)[:, :, None], x.astype(np.int32)[:, None, :]
+    return pixels.at[at].get(mode="clip")
+
+
+def _nearest(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array, wide: Any) -> Any:
+    (y, y_inside), (x, x_inside) = _inside(y, pixels.shape[1]), _inside(x, pixels.shape[2])
+    values = _read(pixels, pictures, jnp.ceil(y - 0.5), jnp.ceil(x - 0.5))
+    return values.astype(wide), (y_inside[:, :, None] & x_inside[:, None, :])[..., None]
+
+
+def _linear(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array, wide: Any) -> Any:
+    (y, y_inside), (x, x_inside) = _inside(y, pixels.shape[1]), _inside(x, pixels.shape[2])
+    rows, columns = (
+        (jnp.floor(one), jnp.minimum(jnp.floor(one) + 1, size - 1))
+        for one, size in zip((y, x), pixels.shape[1:3], strict=True)
+    )
+    down, right = (y - rows[0]).astype(wide)[:, :, None, None], (x - columns[0]).astype(wide)[:, None, :, None]
+    corners = [[_read(pixels, pictures, row, column).astype(wide) for column in columns] for row in rows]
+    upper, lower = (left * (1 - right) + other * right for left, other in corners)
+    return upper * (1 - down) + lower * down, (y_inside[:, :, None] & x_inside[:, None, :])[..., None]
+
+
+# The structs.
+
+
+def _leading(name: str, sizes: tuple[int | None, ...], text: str, resampled: str) -> Rule:
+    """A tensor of regions has so many last dimensions, and 1s before them."""
+
+    def broken_by(x: Operands) -> str | None:
+        found, regions = x[name].sizes, x[resampled].sizes[0]
+        wanted = tuple(regions if n is None else n for n in sizes)
+        more = found[: len(found) - len(wanted)]
+        is_right = len(found) <= 4 and found[len(more) :] == wanted and all(n == 1 for n in more)
+        return None if is_right else f"they are {found}, and there are {regions} regions"
+
+    text = f"{{{name}}}.{{sizes}} must be {text} of {{{resampled}}}, after sizes of 1, and 4 at most"
+    return custom(f"regions({name})", text, broken_by)
+
+
+def _same_channels(resampled: str, pictures: str) -> Rule:
+    def broken_by(x: Operands) -> str | None:
+        one, other = x[resampled].sizes, x[pictures].sizes
+        return None if one[1:2] == other[1:2] else f"they are {one} and {other}"
+
+    text = f"{{{resampled}}}.{{sizes}} must have the channels of {{{pictures}}}"
+    return custom(f"channels({resampled})", text, broken_by)
+
+
+def _neither(x: Operands) -> str | None:
+    function = x["reduction_function"]
+    accepted = (ReduceFunction.AVERAGE, ReduceFunction.MAX)
+    return None if function in accepted else f"it is {function.name}"
+
+
+def _fewer(x: Operands) -> str | None:
+    most, least = x["maximum_samples_per_output"], x["minimum_samples_per_output"]
+    return None if most >= least else f"they are {most} and {least}"
+
+
+def struct_rules(resampled: str, pictures: str) -> tuple[Rule, ...]:
+    """Returns the rules of a struct with these tensors of regions and of whole pictures."""
+    return (
+        if_given(pictures, _same_channels(resampled, pictures)),
+        _leading("roi", (None, 4), "(R, 4), R as", resampled),
+        _leading("batch_indices", (None,), "(R,), R as", resampled),
+        custom("one_of(reduction_function)", "{reduction_function} must be one of AVERAGE, MAX", _neither),
+        at_least("minimum_samples_per_output", 1),
+        custom(
+            "at_least(maximum_samples_per_output)",
+            "{maximum_samples_per_output} must be at least {minimum_samples_per_output}",
+            _fewer,
+        ),
+    )
+
+
+STRUCT_RULES = struct_rules("output", "input")
+
+
+def since(level: str) -> tuple[Support, ...]:
+    newest = Support.of("5_0", RANK_4, input=FLOATS, batch_indices=(DataType.UINT64, DataType.UINT32))
+    return newest, Support.of(level, RANK_4, input=FLOATS, batch_indices=(DataType.UINT32,))
+
+
+def _computed(desc: Any, input: jax.Array, roi: jax.Array, batch_indices: jax.Array, **others: Any) -> jax.Array:
+    function: Any = desc.reduction_function.name.lower()
+    return roi_align(
+        input,
+        roi.reshape(-1, 4),
+        batch_indices.ravel(),
+        desc.output.sizes[2:],
+        function=function,
+        mode=mode_of(desc.interpolation_mode),
+        spatial_scales=(desc.spatial_scale_y, desc.spatial_scale_x),
+        out_of_bounds_value=desc.out_of_bounds_input_value,
+        minimum_samples=desc.minimum_samples_per_output,
+        maximum_samples=desc.maximum_samples_per_output,
+        **others,
+    )
+
+
+@dataclass(frozen=True)
+class RoiAlignDesc(OperatorDesc):
+    """DML_ROI_ALIGN_OPERATOR_DESC: resamples regions of pictures, each to the same size.
+
+    Args:
+      input: (N, C, H, W).
+      roi: (R, 4), leading sizes of 1 before that: x1, y1, x2, y2 of each region.
+      batch_indices: (R,), likewise: in which picture each region lies.
+      output: (R, C, height, width).
+      reduction_function: AVERAGE or MAX, a `ReduceFunction`: of the samples of an element.
+      interpolation_mode: an `InterpolationMode`.
+      spatial_scale_x: what x coordinates are multiplied by.
+      spatial_scale_y: what y coordinates are multiplied by.
+      out_of_bounds_input_value: of a sample more than 1 away from the pixels.
+      minimum_samples_per_output: of an element along each dimension; at least 1.
+      maximum_samples_per_output: likewise; never more than a region as large as the picture needs.
+
+    Raises:
+      ConstraintError: a rule of `RoiAlignDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Source: DML_ROI_ALIGN_OPERATOR_DESC: ROI_ALIGN1 with the offsets 0.5 and -0.5.
+    """
+
+    input: Input
+    roi: Input
+    batch_indices: IndexInput
+    output: Output
+    reduction_function: FieldFunction
+    interpolation_mode: FieldMode
+    spatial_scale_x: Real
+    spatial_scale_y: Real
+    out_of_bounds_input_value: Real
+    minimum_samples_per_output: UInt
+    maximum_samples_per_output: UInt
+
+    operator_type: ClassVar[str] = "ROI_ALIGN"
+    other_ranks: ClassVar[tuple[str, ...]] = ("roi", "batch_indices")
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = since("3_0")
+    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+
+    def compute_checked(self, input: jax.Array, roi: jax.Array, batch_indices: jax.Array) -> jax.Array:
+        return _computed(self, input, roi, batch_indices)
+
+
+@dataclass(frozen=True)
+class RoiAlign1Desc(OperatorDesc):
+    """DML_ROI_ALIGN1_OPERATOR_DESC: resamples regions of pictures, each to the same size, with offsets of pixels.
+
+    Args:
+      input: (N, C, H, W).
+      roi: (R, 4), leading sizes of 1 before that: x1, y1, x2, y2 of each region.
+      batch_indices: (R,), likewise: in which picture each region lies.
+      output: (R, C, height, width).
+      reduction_function: AVERAGE or MAX, a `ReduceFunction`: of the samples of an element.
+      interpolation_mode: an `InterpolationMode`.
+      spatial_scale_x: what x coordinates are multiplied by.
+      spatial_scale_y: what y coordinates are multiplied by.
+      input_pixel_offset: where the first pixel lies from the edge of the picture.
+      output_pixel_offset: how far samples lie before the start of their part of the region.
+      out_of_bounds_input_value: of a sample more than 1 away from the pixels.
+      minimum_samples_per_output: of an element along each dimension; at least 1.
+      maximum_samples_per_output: likewise; never more than a region as large as the picture needs.
+      align_regions_to_corners: whether the first and the last sample lie on the corners of the region.
+
+    Raises:
+      ConstraintError: a rule of `RoiAlign1Desc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Source: DML_ROI_ALIGN1_OPERATOR_DESC.
+    """
+
+    input: Input
+    roi: Input
+    batch_indices: IndexInput
+    output: Output
+    reduction_function: FieldFunction
+    interpolation_mode: FieldMode
+    spatial_scale_x: Real
+    spatial_scale_y: Real
+    input_pixel_offset: Real
+    output_pixel_offset: Real
+    out_of_bounds_input_value: Real
+    minimum_samples_per_output: UInt
+    maximum_samples_per_output: UInt
+    align_regions_to_corners: Bool
+
+    operator_type: ClassVar[str] = "ROI_ALIGN1"
+    other_ranks: ClassVar[tuple[str, ...]] = ("roi", "batch_indices")
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = since("4_0")
+    constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
+
+    def compute_checked(self, input: jax.Array, roi: jax.Array, batch_indices: jax.Array) -> jax.Array:
+        return _computed(
+            self,
+            input,
+            roi,
+            batch_indices,
+            input_pixel_offset=self.input_pixel_offset,
+            output_pixel_offset=self.output_pixel_offset,
+            align_corners=self.align_regions_to_corners,
+        )

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits
+from checks import assert_close, assert_same_bits, sampled
 from draws import dims
 from operator_cases import FLOATS, RANK_4, RANKS_1_TO_8, Example, Struct, f32, level, u32
 
@@ -107,7 +107,7 @@ def test_what_the_struct_refuses(change, error, match):
         replace(DESC, **change)
 
 
-@pytest.mark.parametrize("step", [1, 2, 10, 1000, 10**6, 2**32 - 1])
+@pytest.mark.parametrize("step", sampled([1, 2, 10, 1000, 10**6, 2**32 - 1], [2, 1000]))
 def test_the_correction_of_every_step(step):
     """1 - 0.9999 ** step has all its digits: the power is not subtracted from 1 in float32."""
     desc = replace(USUAL, beta1=0.9999, beta2=0.9999, learning_rate=1)

@@ -102,6 +102,7 @@ def arrays(sizes, small):
     return x, gradient, mean, scale, bias
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(("sizes", "small"), SIZES)
 def test_the_gradient_is_the_derivative(sizes, small):
     x, gradient, mean, scale, bias = arrays(sizes, small)
@@ -113,6 +114,7 @@ def test_the_gradient_is_the_derivative(sizes, small):
         assert_close(made, wanted, units=32)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(("sizes", "small"), SIZES)
 def test_the_gradient_of_training_is_the_derivative(sizes, small):
     x, gradient, _, scale, bias = arrays(sizes, small)

@@ -81,6 +81,7 @@ def test_what_the_struct_refuses(change, match):
         LocalResponseNormalizationGradDesc(**DESC.operands() | change)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("cross_channel", [False, True])
 @pytest.mark.parametrize("local_size", [1, 2, 3, 4, 9])
 def test_the_derivative_of_regions_of_every_size(cross_channel, local_size):

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits
+from checks import assert_close, assert_same_bits, sampled
 from draws import dims
 from jax.test_util import check_grads
 from operator_cases import FLOATS, RANK_4, RANKS_1_TO_8, Example, Struct, f32, level
@@ -70,7 +70,7 @@ def test_what_the_struct_refuses(change, match):
         LpNormalizationDesc(**DESC.operands() | change)
 
 
-@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("p", sampled([1, 2], [2]))
 def test_zeros_have_finite_derivatives(p):
     """And stay zeros where there is no epsilon either."""
     x = np.float32([[0, 0], [3, 4]])
@@ -81,7 +81,7 @@ def test_zeros_have_finite_derivatives(p):
         assert np.isfinite(jax.grad(lambda x, desc=desc: desc.compute(x).sum())(x)).all()
 
 
-@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("p", sampled([1, 2], [2]))
 def test_derivatives(p):
     x = np.random.default_rng(0).normal(size=PICTURE.sizes).astype(np.float32)
     desc = LpNormalizationDesc(PICTURE, PICTURE, 1, 1e-5, p)

@@ -152,6 +152,7 @@ def test_scale_and_bias_had_every_channel_below_4_0():
 # Against the oracle, and against each other.
 
 
+@pytest.mark.exhaustive
 def test_the_structs_agree_where_they_say_the_same():
     x = np.random.default_rng(0).normal(size=TENSOR.sizes).astype(np.float32)
     for cross_channel, normalize_variance in ((False, True), (True, True), (True, False)):
@@ -192,6 +193,7 @@ def test_numbers_beyond_float16():
     assert_same_bits(desc.compute(np.full((1, 2), 1000, np.float16)), np.ones((1, 2), np.float16))
 
 
+@pytest.mark.exhaustive
 def test_derivatives_and_vmap():
     x = np.random.default_rng(1).normal(size=(3, *TENSOR.sizes)).astype(np.float32)
     scale, bias = np.float32([2, 3]).reshape(CHANNELS.sizes), np.float32(1).reshape(ONE.sizes)

@@ -26,7 +26,8 @@ def _per_element(tensor: str) -> Rule:
         sizes, wanted = x[tensor].sizes[-2:], x["input"].sizes[-2:]
         return None if x["spatial"] or sizes == wanted else f"they are {sizes} and {wanted}"
 
-    text = f"the last two of {{{tensor}}}.{{sizes}} must be those of {{input}} if {{spatial}} is False, below 4_0"
+    sizes = f"the last two of {{{tensor}}}.{{sizes}} must be those of {{input}}"
+    text = f"{sizes} where {{spatial}} is False, below feature level 4_0"
     return custom(f"per_element({tensor})", text, broken_by)
 
 

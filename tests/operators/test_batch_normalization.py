@@ -100,7 +100,9 @@ def test_spatial_asks_for_every_row_and_column_below_4_0():
     for name in ("mean", "variance"):
         other = replace(desc, **{"mean": INPUT, "variance": INPUT, name: f32(1, 2, 2, 1)})
         other.validate("4_0")
-        with pytest.raises(ConstraintError, match=rf"the last two of {name.capitalize()}Tensor.Sizes .* below 4_0"):
+        with pytest.raises(
+            ConstraintError, match=rf"the last two of {name.capitalize()}Tensor.Sizes .* below feature level 4_0"
+        ):
             other.validate("3_1")
     replace(desc, mean=INPUT, variance=f32(1, 1, 2, 2)).validate("1_0")
     replace(DESC, spatial=True).validate("1_0")

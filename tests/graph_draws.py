@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 import numpy as np
+from operators import test_binary, test_unary
 from strided_cases import make, seen
 
 from dml_jax import Constant, DataType, GraphDesc, TensorDesc
@@ -128,6 +129,7 @@ def _fit(flow, tensor):
     return 2 * (flow.kind == "operator") + (flow.total == tensor.total_tensor_size_in_bytes) + same[0] + 2 * same[1]
 
 
+ELEMENTWISE = {**test_binary.ROWS, **test_unary.ROWS}
 # Those that scale what they read, or choose between numbers: zeros and NaNs then depend on the device.
 OWN_ZEROS = {"ELEMENT_WISE_IDENTITY", "ELEMENT_WISE_CLIP", "ELEMENT_WISE_CLIP1"}
 ANY_BITS = {"ELEMENT_WISE_IF", "TOP_K", "TOP_K1", "NONZERO_COORDINATES"}
@@ -139,6 +141,8 @@ AROUND_1 = {"LOG_SUM", "MULTIPLY"}
 def _takes(struct, desc, values, port):
     """Whether an operator is exact on these numbers, whatever the order and the device; what moves them takes all."""
     is_float, name = values.dtype.kind == "f", struct.name
+    if name in ELEMENTWISE:
+        return ELEMENTWISE[name].takes(values)
     if name in OWN_ZEROS and is_float and (np.isnan(values) | (values == 0)).any():
         return False
     if struct.fill is None or name in ANY_BITS or desc.is_index(port) or getattr(desc, "scale_bias", 0) is None:

@@ -62,7 +62,9 @@ class Activation:
         row = ACTIVATIONS[operator_type]
         if not row.required <= {*values} <= {*row.parameters}:
             wanted = ", ".join(row.parameters) or "none"
-            raise ConstraintError(f"{operator_type}: the parameters are {wanted}, but {', '.join(values)} are given")
+            raise ConstraintError(
+                f"{operator_type}: the parameters are {wanted}, but {', '.join(map(str, values))} are given"
+            )
         return cls(operator_type, tuple(values.get(name) for name in row.parameters))
 
     @property

@@ -15,6 +15,7 @@ from .operators._argmax import *
 from .operators._lp_pooling import *
 from .operators._pooling_grad import *
 from .operators._roi_align import *
+from .operators._roi_align_grad import *
 from .operators._unfused_activations import *
 from .operators._adam_optimizer import *
 from .operators._batch_normalization import *

@@ -311,20 +311,31 @@ def since(level: str) -> tuple[Support, ...]:
     return newest, Support.of(level, RANK_4, input=FLOATS, batch_indices=(DataType.UINT32,))
 
 
-def _computed(desc: Any, input: jax.Array, roi: jax.Array, batch_indices: jax.Array, **others: Any) -> jax.Array:
+# Attributes of the newer structs, as the function names them.
+_OFFSETS = {
+    "input_pixel_offset": "input_pixel_offset",
+    "output_pixel_offset": "output_pixel_offset",
+    "out_of_bounds_input_value": "out_of_bounds_value",
+    "align_regions_to_corners": "align_corners",
+}
+
+
+def aligned(
+    desc: Any, input: jax.Array, roi: jax.Array, batch_indices: jax.Array, output_sizes: Sequence[int]
+) -> jax.Array:
+    """Calls the function with the attributes of a struct."""
     function: Any = desc.reduction_function.name.lower()
     return roi_align(
         input,
         roi.reshape(-1, 4),
         batch_indices.ravel(),
-        desc.output.sizes[2:],
+        output_sizes,
         function=function,
         mode=mode_of(desc.interpolation_mode),
         spatial_scales=(desc.spatial_scale_y, desc.spatial_scale_x),
-        out_of_bounds_value=desc.out_of_bounds_input_value,
         minimum_samples=desc.minimum_samples_per_output,
         maximum_samples=desc.maximum_samples_per_output,
-        **others,
+        **{name: getattr(desc, field) for field, name in _OFFSETS.items() if field in desc.fields()},
     )
 
 
@@ -371,7 +382,7 @@ class RoiAlignDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
 
     def compute_checked(self, input: jax.Array, roi: jax.Array, batch_indices: jax.Array) -> jax.Array:
-        return _computed(self, input, roi, batch_indices)
+        return aligned(self, input, roi, batch_indices, self.output.sizes[2:])
 
 
 @dataclass(frozen=True)
@@ -423,12 +434,4 @@ class RoiAlign1Desc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = STRUCT_RULES
 
     def compute_checked(self, input: jax.Array, roi: jax.Array, batch_indices: jax.Array) -> jax.Array:
-        return _computed(
-            self,
-            input,
-            roi,
-            batch_indices,
-            input_pixel_offset=self.input_pixel_offset,
-            output_pixel_offset=self.output_pixel_offset,
-            align_corners=self.align_regions_to_corners,
-        )
+        return aligned(self, input, roi, batch_indices, self.output.sizes[2:])

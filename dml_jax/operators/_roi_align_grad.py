@@ -1,0 +1,116 @@
+"""ROI_ALIGN_GRAD: the gradients of ROI_ALIGN1, of pictures and of the corners of regions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ..core.data_type import DataType
+from ..core.desc import OneOrSeveralOutputs
+from ..core.fields import Bool, IndexInput, Input, OptionalInput, OptionalOutput, UInt
+from ..core.interpolation import FieldMode
+from ..core.rules import Operands, Rule, custom, if_given, same_dtype, same_sizes, sizes_follow
+from ..core.support import FLOATS, RANK_4, Support
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ._reduce import FieldFunction, ReduceFunction
+from ._roi_align import Real, aligned, struct_rules
+
+__all__ = ["RoiAlignGradDesc"]
+
+
+def _no_output(x: Operands) -> str | None:
+    is_none = x["output_gradient"] is None and x["output_roi_gradient"] is None
+    return "both are left out" if is_none else None
+
+
+def _no_input(x: Operands) -> str | None:
+    needs = x["output_roi_gradient"] is not None or x["reduction_function"] == ReduceFunction.MAX
+    return "it is left out" if needs and x["input"] is None else None
+
+
+def _sizes(x: Operands) -> tuple[int, ...] | None:
+    return None if x["input"] is None else x["input"].sizes
+
+
+@dataclass(frozen=True)
+class RoiAlignGradDesc(OneOrSeveralOutputs):
+    """DML_ROI_ALIGN_GRAD_OPERATOR_DESC: computes the gradients of resampled regions.
+
+    Args:
+      input: (N, C, H, W), the input of ROI_ALIGN1; or None where neither AVERAGE nor `output_roi_gradient` needs it.
+      input_gradient: (R, C, height, width), the gradient of its output.
+      roi: (R, 4), leading sizes of 1 before that: x1, y1, x2, y2 of each region.
+      batch_indices: (R,), likewise: in which picture each region lies.
+      output_gradient: (N, C, H, W), the gradient of its input; or None.
+      output_roi_gradient: the sizes of `roi`, the gradient of the corners; or None.
+      reduction_function: AVERAGE or MAX, a `ReduceFunction`: of the samples of an element.
+      interpolation_mode: an `InterpolationMode`.
+      spatial_scale_x: what x coordinates are multiplied by.
+      spatial_scale_y: what y coordinates are multiplied by.
+      input_pixel_offset: where the first pixel lies from the edge of the picture.
+      output_pixel_offset: how far samples lie before the start of their part of the region.
+      minimum_samples_per_output: of an element along each dimension; at least 1.
+      maximum_samples_per_output: likewise; never more than a region as large as the picture needs.
+      align_regions_to_corners: whether the first and the last sample lie on the corners of the region.
+
+    Raises:
+      ConstraintError: a rule of `RoiAlignGradDesc.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here.
+
+    Source: DML_ROI_ALIGN_GRAD_OPERATOR_DESC, whose gradient of corners lacks the scale, the offset and a division: the
+      derivative is computed here.
+    """
+
+    input: OptionalInput
+    input_gradient: Input
+    roi: Input
+    batch_indices: IndexInput
+    output_gradient: OptionalOutput
+    output_roi_gradient: OptionalOutput
+    reduction_function: FieldFunction
+    interpolation_mode: FieldMode
+    spatial_scale_x: Real
+    spatial_scale_y: Real
+    input_pixel_offset: Real
+    output_pixel_offset: Real
+    minimum_samples_per_output: UInt
+    maximum_samples_per_output: UInt
+    align_regions_to_corners: Bool
+
+    operator_type: ClassVar[str] = "ROI_ALIGN_GRAD"
+    in_jax: ClassVar[str] = "jax.vjp of dml_jax.roi_align"
+    other_ranks: ClassVar[tuple[str, ...]] = ("roi", "batch_indices", "output_roi_gradient")
+    moves_words: ClassVar[bool] = False
+    support: ClassVar[tuple[Support, ...]] = (
+        Support.of("4_1", RANK_4, input_gradient=FLOATS, batch_indices=(DataType.UINT32,)),
+    )
+    constraints: ClassVar[tuple[Rule, ...]] = (
+        # Of one type, where the first tensor is left out.
+        same_dtype("roi", "input_gradient"),
+        if_given("output_gradient", same_dtype("output_gradient", "input_gradient")),
+        if_given("output_roi_gradient", same_dtype("output_roi_gradient", "input_gradient")),
+        custom("an_output", "{output_gradient} or {output_roi_gradient} must be given", _no_output),
+        custom("needed(input)", "{input} must be given with {output_roi_gradient}, and for MAX", _no_input),
+        if_given("output_gradient", sizes_follow("output_gradient", _sizes, "{input}.{sizes}, if that is given")),
+        if_given("output_roi_gradient", same_sizes("output_roi_gradient", "roi")),
+        *struct_rules("input_gradient", "output_gradient"),
+    )
+
+    def compute_checked(
+        self, input: jax.Array | None, input_gradient: jax.Array, roi: jax.Array, batch_indices: jax.Array
+    ) -> Any:
+        dtype, wide = input_gradient.dtype, wide_type(input_gradient.dtype)
+        # A mean is linear in the pictures: their gradient is the same of any.
+        pictures = jnp.zeros(self.output_gradient.sizes, wide) if input is None else input.astype(wide)
+
+        def forward(pictures: jax.Array, roi: jax.Array) -> jax.Array:
+            return aligned(self, pictures, roi, batch_indices, self.input_gradient.sizes[2:])
+
+        _, back = jax.vjp(forward, pictures, roi.astype(wide))
+        gradients = back(input_gradient.astype(wide))
+        outputs = (self.output_gradient, self.output_roi_gradient)
+        made = [narrow_apart(one, dtype) for one, tensor in zip(gradients, outputs, strict=True) if tensor is not None]
+        return tuple(made) if len(made) > 1 else made[0]

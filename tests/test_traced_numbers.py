@@ -49,7 +49,7 @@ def call_of(name, argument, dtype):
     return lambda number: FUNCTIONS[name](**arguments | {argument: number})
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(15)
 @every_number
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8", "int32"])
 def test_a_traced_number_is_the_number(name, argument, dtype):
@@ -60,7 +60,7 @@ def test_a_traced_number_is_the_number(name, argument, dtype):
     assert_same_bits(jax.jit(jax.vmap(call))(numbers), jnp.stack(expected))
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_number
 def test_a_traced_number_of_python_is_no_weak_type(name, argument):
     call = call_of(name, argument, "float32")
@@ -69,7 +69,7 @@ def test_a_traced_number_of_python_is_no_weak_type(name, argument):
     assert not result.weak_type
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @every_number
 def test_derivatives_of_what_is_linear_in_the_number(name, argument):
     call = call_of(name, argument, "float32")
@@ -124,7 +124,7 @@ def test_on_an_explicit_mesh():
     assert gradient == 2
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(12)
 @every_number
 @pytest.mark.parametrize("number", [np.int8(1), np.float64(1), np.ones(1, np.float32), jax.random.key(0)], ids=repr)
 def test_another_traced_array_is_refused(name, argument, number):

@@ -48,6 +48,8 @@ def adds_that_may_meet(function, *arrays):
 def test_deterministic_programs_for_gpus_have_no_atomic_additions():
     x, at, sums = np.ones(60, np.float32), np.arange(60, dtype=np.int32) % 7, {"reduction": "add"}
     calls = {name: partial(FLAGGED[name], i=at, **(sums if name in WRITES else {})) for name in (*READS, *WRITES)}
+    means = {"reduction": "mean", "include_self": False}
+    calls |= {f"{name}, mean": partial(WRITES[name], i=at, **means) for name in WRITES}
     calls["as_strided"] = partial(dml_jax.as_strided, sizes=(50, 3), strides=(1, 1))
 
     def both_ways(name, deterministic):
@@ -56,7 +58,7 @@ def test_deterministic_programs_for_gpus_have_no_atomic_additions():
 
     for name in calls:
         assert not adds_that_may_meet(both_ways(name, deterministic=True), x), name
-    for name in ("gather_nd", "scatter_nd"):  # by default there are some
+    for name in ("gather_nd", "scatter_nd", "scatter_nd, mean"):  # by default there are some
         assert adds_that_may_meet(both_ways(name, deterministic=False), x), name
 
 

@@ -148,7 +148,8 @@ def test_every_way_is_that_of_torch_with_its_gradients(shapes, which):
         wanted.backward(wanted.detach())
         found, wanted = jax.jit(both_ways(way))(x, grid), (wanted.detach(), *(leaf.grad for leaf in leaves))
         for one, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(one, other.numpy(), rtol=1e-4, atol=2e-5, err_msg=str(way))
+            most = 1e-5 * max(1, abs(other.numpy()).max())  # slopes are differences of greater numbers
+            np.testing.assert_allclose(one, other.numpy(), rtol=1e-5, atol=most, err_msg=str(way))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -192,7 +193,7 @@ def both_ways(way):
     return function
 
 
-@pytest.mark.parametrize("which", sampled(range(len(WAYS)), [5, 14]))
+@pytest.mark.parametrize("which", sampled(range(len(WAYS)), [5]))
 def test_derivatives_are_those_of_differences(which, exhaustive):
     """In float64, twice; at positions that lie between elements."""
     rng = np.random.default_rng(5)

@@ -96,7 +96,7 @@ def structs_of(rows: Mapping[str, Row], module: str) -> dict[str, type[OperatorD
 def _struct(operator_type: str, row: Row, module: str) -> type[OperatorDesc]:
     first, *others = row.inputs
     fields: list[Any] = [*((name, Input) for name in row.inputs), (row.output, Output)]
-    if row.has_scale_bias:  # whose default would make one necessary behind it
+    if row.has_scale_bias:  # a default only where no field without one follows
         fields.append(("scale_bias", ScaleBias) if row.fields else ("scale_bias", ScaleBias, None))
     fields += ((name, annotation) for name, (annotation, _) in row.fields.items())
     cls = make_dataclass(

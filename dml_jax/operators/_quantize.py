@@ -82,13 +82,14 @@ def _types(real: str, small: str) -> Rule:
 
 
 def _given(quantizations: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array | None]:
-    scale, zero_point = (*quantizations, None)[:2]
-    return scale, zero_point
+    """The scale and the zero point, if there is one."""
+    scale, *zero_points = quantizations
+    return scale, _widened(zero_points[0]) if zero_points else None
 
 
-def _widened(q: jax.Array | None) -> jax.Array | None:
+def _widened(q: jax.Array) -> jax.Array:
     """Integers of 4 bits as bytes, which every device computes with."""
-    return q if q is None or q.dtype not in (jnp.int4, jnp.uint4) else q.astype(jnp.int8)
+    return q.astype(jnp.int8) if q.dtype in (jnp.int4, jnp.uint4) else q
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class QuantizeDesc(OperatorDesc):
 
     def compute_checked(self, input: jax.Array, quantizations: Sequence[jax.Array]) -> jax.Array:
         scale, zero_point = _given(quantizations)
-        return quantize(input, scale, _widened(zero_point), self.output.dtype)
+        return quantize(input, scale, zero_point, self.output.dtype)
 
 
 @dataclass(frozen=True)
@@ -190,4 +191,4 @@ class DequantizeDesc(OperatorDesc):
 
     def compute_checked(self, input: jax.Array, quantizations: Sequence[jax.Array]) -> jax.Array:
         scale, zero_point = _given(quantizations)
-        return narrow_apart(dequantize(_widened(input), scale, _widened(zero_point)), scale.dtype)
+        return narrow_apart(dequantize(_widened(input), scale, zero_point), scale.dtype)

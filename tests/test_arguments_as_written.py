@@ -19,7 +19,7 @@ ONE_FOR_ALL = {
     "convolution": (*WINDOWED[1:], "output_padding", "output_sizes"),
     "upsample_2d": ("scale_size",),
 }
-INDEXED = [(name, p) for name, f in FUNCTIONS.items() for p, kind in f.kinds.items() if kind.read is as_indices]
+INDEXED = [(name, p) for name, f in FUNCTIONS.items() for p, kind in f.kinds.items() if kind.reader is as_indices]
 INTEGERS = [(name, argument) for name, arguments in ONE_FOR_ALL.items() for argument in arguments]
 
 

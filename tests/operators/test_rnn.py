@@ -469,7 +469,7 @@ def test_other_dimensions_are_sharded_only_if_the_output_says_how():
         ({"bias": BIAS[0]}, ConstraintError, r"bias.sizes must be \(D, 2 \* H\), but \(6,\) is not \(2, 6\)"),
         ({"hidden_init": INIT[None]}, ConstraintError, r"hidden_init.sizes must be \(D, B, H\)"),
         ({"sequence_lengths": 3}, ConstraintError, r"sequence_lengths.sizes must be \(B\), but \(\) is not \(2,\)"),
-        ({"sequence_lengths": [2, 3]}, DataTypeError, "sequence_lengths must be an array"),
+        ({"sequence_lengths": [2, 3.0]}, DataTypeError, "sequence_lengths must be an array"),
         ({"sequence_lengths": INPUT[0, :, 0]}, DataTypeError, "sequence_lengths.dtype must be an integer type"),
         ({"direction": "forward"}, ConstraintError, r"\(2, 3, 2\) is not \(1, 3, 2\)"),
         ({"direction": "up"}, ConstraintError, "direction must be one of 'forward', 'backward', 'bidirectional'"),

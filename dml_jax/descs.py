@@ -14,6 +14,7 @@ from .operators._quantize_linear import *
 from .operators._argmax import *
 from .operators._lp_pooling import *
 from .operators._pooling_grad import *
+from .operators._roi_pooling import *
 from .operators._roi_align import *
 from .operators._roi_align_grad import *
 from .operators._unfused_activations import *

@@ -72,6 +72,7 @@ WITHOUT = {
     "reduce": "a formula per function",
     "identity": "everything stays where it is",
     "random_bits": "it computes, which a formula says",
+    "roi_pooling": "a formula says which pixels a cell has",
     "roi_align": "samples lie between pixels, which a formula says",
     "rnn": "it adds up products, which a formula says",
     "value_scale_2d": "everything stays where it is",

@@ -44,6 +44,7 @@ from ._reduce import *
 from ._max_pooling import *
 from ._average_pooling import *
 from ._lp_pooling import lp_pooling as lp_pooling
+from ._roi_pooling import roi_pooling as roi_pooling
 from ._roi_align import roi_align as roi_align
 from ._local_response_normalization import *
 from ._convolution import *

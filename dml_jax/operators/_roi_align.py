@@ -45,7 +45,9 @@ def _uncounted(x: Operands) -> str | None:
     return None if sizes == regions else f"they are {sizes} and {regions}"
 
 
-def _not_two(name: str) -> Rule:
+def height_and_width(name: str) -> Rule:
+    """Returns the rule that an attribute has two numbers."""
+
     def broken_by(x: Operands) -> str | None:
         return None if len(x[name]) == 2 else f"there are {len(x[name])}"
 
@@ -67,9 +69,9 @@ RULES = (
     PICTURES,
     custom("corners(rois)", "{rois}.{sizes} must be (R, 4)", _no_corners),
     custom("one_per_region(batch_indices)", "{batch_indices}.{sizes} must be (R,), as of {rois}", _uncounted),
-    _not_two("output_sizes"),
+    height_and_width("output_sizes"),
     each_at_least("output_sizes", 1),
-    _not_two("spatial_scales"),
+    height_and_width("spatial_scales"),
     one_of("function", ("average", "max")),
     MODE,
     at_least("minimum_samples", 1),

@@ -149,7 +149,7 @@ def roi_align(
 
     Source: DML_ROI_ALIGN1_OPERATOR_DESC, whose formula counts one sample more than ONNX's RoiAlign: that is taken.
     """
-    corners = rois.astype(wide_type(rois.dtype))
+    corners, pictures = jnp.asarray(rois, wide_type(rois.dtype)), jnp.asarray(batch_indices)
     height, width = input.shape[2:]
     sampled = [
         _Sampled(corners[:, 1], corners[:, 3], height, output_sizes[0], spatial_scales[0]),
@@ -168,7 +168,7 @@ def roi_align(
         """The values of the samples of that number, and which regions have so many."""
         each = [one.astype(corners.dtype) for one in (number // most[1], number % most[1])]
         read = _nearest if mode == "nearest" else _linear
-        values, is_inside = read(pixels, batch_indices, positions(0, each[0]), positions(1, each[1]), wide)
+        values, is_inside = read(pixels, pictures, positions(0, each[0]), positions(1, each[1]), wide)
         values = jnp.where(is_inside, values, np.asarray(out_of_bounds_value, wide))
         return values, ((each[0] < counts[0]) & (each[1] < counts[1]))[:, None, None, None]
 

@@ -104,7 +104,8 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
     ) -> Any:
         dtype, wide = input_gradient.dtype, wide_type(input_gradient.dtype)
         # A mean is linear in the pictures: their gradient is the same of any.
-        pictures = jnp.zeros(self.output_gradient.sizes, wide) if input is None else input.astype(wide)
+        sizes = self.output_gradient.sizes if self.output_gradient else ()
+        pictures = jnp.zeros(sizes, wide) if input is None else input.astype(wide)
 
         def forward(pictures: jax.Array, roi: jax.Array) -> jax.Array:
             return aligned(self, pictures, roi, batch_indices, self.input_gradient.sizes[2:])

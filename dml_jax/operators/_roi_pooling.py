@@ -91,7 +91,7 @@ def roi_pooling(
       ONNX Runtime's MaxRoiPool.
     """
     wide = wide_type(input.dtype)
-    numbers = rois.astype(wide)
+    numbers = jnp.asarray(rois, wide)
     corners = _rounded(numbers[:, 1:] * np.asarray(spatial_scale, wide))
     height, width = output_sizes
     rows = _cells(corners[:, 1], corners[:, 3], input.shape[2], height)
@@ -99,7 +99,7 @@ def roi_pooling(
 
     def region(given: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         picture, rows, columns = given
-        pixels = lax.dynamic_index_in_dim(input, picture, keepdims=False).astype(wide)[:, None]
+        pixels = lax.dynamic_index_in_dim(jnp.asarray(input), picture, keepdims=False).astype(wide)[:, None]
         found = _greatest(pixels, rows[None, :, :, None], 2)
         return _greatest(found[:, :, None], columns[None, None], 3)
 

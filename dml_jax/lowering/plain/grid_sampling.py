@@ -32,7 +32,7 @@ def sample_grid(input: jax.Array, grid: jax.Array, mode: str, padding_mode: str,
 
     Args:
       input: with at least one element along each spatial dimension, and fewer than 2**30 of them.
-      grid: floats; -1 and 1 are the edges, or with `aligns` the centers of the outermost elements.
+      grid: floats; -1 and 1 are the edges, or with `aligns` the centres of the outermost elements.
       mode: "nearest", "bilinear" or "bicubic".
       padding_mode: "zeros", "border" or "reflection".
       aligns: see `grid`.
@@ -49,6 +49,7 @@ def sample_grid(input: jax.Array, grid: jax.Array, mode: str, padding_mode: str,
         index, inside, weight = (
             x.reshape(x.shape[0], x.shape[1] * x.shape[2], x.shape[3]) for x in (index, inside, weight)
         )
+
     is_copy = mode == "nearest"
     wide = input.dtype if is_copy else wide_type(input.dtype)
     # Widened and with its channels last before it is read: what flows back is added up so, a row for each neighbour.
@@ -89,8 +90,8 @@ def _weights(w: jax.Array, mode: str) -> dict[int, jax.Array]:
 def _reflected(places: jax.Array) -> jax.Array:
     """Thrown back at -1 and 1 as often as needed, exact for any number: 5.5 becomes 1.5, and 0.5."""
     rest = lax.rem(places, np.asarray(4, places.dtype))
-    near, sign = jnp.abs(rest), jnp.sign(rest)
-    return jnp.where(near <= 1, rest, jnp.where(near <= 3, 2 * sign - rest, rest - 4 * sign))
+    length, sign = jnp.abs(rest), jnp.sign(rest)
+    return jnp.where(length <= 1, rest, jnp.where(length <= 3, 2 * sign - rest, rest - 4 * sign))
 
 
 def _reflected_index(index: jax.Array, size: int, aligns: bool) -> jax.Array:

@@ -1,10 +1,10 @@
 """Scatters that reduce, with their derivatives: add, mul, min, max and mean.
 
 Where `input` takes no part, the updates are combined with one another, and an element that none addresses keeps its
-value. Of input [5, 3, 4], indices [0, 0, 1] and updates [2, 8, 6]:
+value. Of input [5, 3, 4], indices [0, 0, 1] and updates [2, 8, 5]:
 
-    add    with input 15 9 4    without 10 6 4
-    mean   with input  5 4 4    without  5 6 4      sums divided by 3 2 1, or by 2 1, and 4 as it is
+    add    with input 15 8 4    without 10 5 4
+    mean   with input  5 4 4    without  5 5 4      sums divided by 3 2 1, or by 2 1, and 4 as it is
 """
 
 from collections.abc import Callable, Sequence
@@ -46,13 +46,12 @@ def reduce_slices(
     """
     input, updates = jnp.asarray(input), jnp.asarray(updates)
     data = (input, updates) if includes_input else (updates,)
-    if reduction == "mean":
-        counts = _count_updates(indices, input.shape, updates, write)
-        found = _mean(indices, data, input.shape, write, counts + int(includes_input))
-    elif includes_input:
+    if includes_input and reduction != "mean":
         return _combined(indices, data, input.shape, write, reduction)
+    counts = _count_updates(indices, input.shape, updates, write)
+    if reduction == "mean":
+        found = _mean(indices, data, input.shape, write, counts + int(includes_input))
     else:
-        counts = _count_updates(indices, input.shape, updates, write)
         found = _combined(indices, data, input.shape, write, reduction)
     return carry_bits(_choose, jnp.broadcast_to(counts > 0, input.shape), found, input)
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
@@ -35,12 +36,12 @@ from ._quantization import (
     REAL,
     PerAxis,
     below,
-    centred,
     multiply_integers,
     quantize,
     rank_within,
     rules_of,
     scales_of,
+    signed_bytes,
     spread,
     zero_points_of,
 )
@@ -84,16 +85,24 @@ def _sums(
     filter_zero_point: jax.Array | None,
 ) -> jax.Array:
     """Sums of products in int32: of what lies under each place of a filter, as no GPU convolves integers of 32 bits."""
+    given = {**desc.operands(), **_FORWARD}
+    groups, depth = given["group_count"], prod(filter.shape[1:])
+    x, zero = signed_bytes(input, input_zero_point)
+    # Padding is the zero point, from which nothing is left.
+    fill = jnp.zeros((), jnp.int8) if zero is None else zero.reshape(()).astype(jnp.int8)
+    windows = windows_of(given)
+    padded = lax.pad(x, fill, [(0, 0, 0)] * 2 + [(one.start, one.end, 0) for one in windows])
+    inside = [replace(one, size=one.padded, start=0, end=0) for one in windows]
+    under = jnp.moveaxis(unfold_windows(padded, inside).reshape(len(x), groups, depth, -1), 0, 2)
+    of_filters = None
     if filter_zero_point is not None:
         aligned = filter_zero_point.reshape(right_aligned(filter_zero_point.shape, filter.ndim))
-        filter_zero_point = aligned.swapaxes(0, 1)
-    given = {**desc.operands(), **_FORWARD}
-    groups, filters, depth = given["group_count"], filter.shape[0], prod(filter.shape[1:])
-    under = unfold_windows(centred(input, input_zero_point), windows_of(given))
-    columns = under.reshape(input.shape[0], groups, depth, -1)
-    weights = centred(filter, filter_zero_point).reshape(groups, filters // groups, depth)
-    product = multiply_integers(weights, columns, (((2,), (2,)), ((0,), (1,))))
-    return jnp.moveaxis(product, 2, 0).reshape(input.shape[0], filters, *under.shape[-len(windows_of(given)) :])
+        of_filters = jnp.broadcast_to(aligned.swapaxes(0, 1), (len(filter), *(1,) * (filter.ndim - 1)))
+        of_filters = of_filters.reshape(groups, -1, 1)
+    weights, columns = filter.reshape(groups, -1, depth), under.reshape(groups, depth, -1)
+    sums = multiply_integers(weights, of_filters, columns, None if zero is None else zero.reshape(()))
+    by_example = sums.reshape(len(filter), len(x), *(one.count for one in windows))
+    return by_example.swapaxes(0, 1)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from ._quantization import (
     REAL,
     PerAxis,
     below,
-    centred,
     multiply_integers,
     quantize,
     rank_within,
@@ -63,12 +62,6 @@ def _parameters(*tensors: str, scaled: bool) -> Iterator[Rule]:
 def _lifted(*names: str) -> tuple[tuple[str, Rule], ...]:
     """The ranks of scales and zero points at older feature levels."""
     return (*(below("4_0", rank_within(name, 4, 4)) for name in names), below("5_2", rank_within("b_zero_point", 2, 4)))
-
-
-def _multiply(a: jax.Array, a_zero_point: jax.Array | None, b: jax.Array, b_zero_point: jax.Array | None) -> jax.Array:
-    batch = tuple(range(a.ndim - 2))
-    inner = ((a.ndim - 1,), (a.ndim - 2,))
-    return multiply_integers(centred(a, a_zero_point), centred(b, b_zero_point), (inner, (batch, batch)))
 
 
 @dataclass(frozen=True)
@@ -124,7 +117,7 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
         b: jax.Array,
         b_zero_point: jax.Array | None,
     ) -> jax.Array:
-        return _multiply(a, a_zero_point, b, b_zero_point)
+        return multiply_integers(a, a_zero_point, b, b_zero_point)
 
 
 _ALL = (*_INPUTS, "output")
@@ -199,7 +192,7 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
         output_scale: jax.Array,
         output_zero_point: jax.Array | None,
     ) -> jax.Array:
-        product = _multiply(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
+        product = multiply_integers(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
         scale = spread(a_scale, product.shape) * spread(b_scale, product.shape)
         return quantize(product * scale, output_scale, output_zero_point, self.output.dtype)
 
@@ -273,7 +266,7 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
         b_zero_point: jax.Array | None,
         bias: jax.Array | None,
     ) -> jax.Array:
-        real = _multiply(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
+        real = multiply_integers(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
         for scale in (a_scale, b_scale):
             real = real * spread(scale.astype(jnp.float32), real.shape)
         if bias is not None:

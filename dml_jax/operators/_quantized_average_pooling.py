@@ -112,7 +112,7 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
         output_zero_point: jax.Array | None,
     ) -> jax.Array:
         given = {**self.operands(), "window_sizes": self.window_size}
-        whole = centred(input, input_zero_point).astype(jnp.int32)
+        whole = centred(input, input_zero_point)
         total, count = sums_and_counts(whole, given, self.include_padding)
         real = total.astype(jnp.float32) * spread(input_scale, total.shape)
         mean = unfused(divide(real, count.astype(jnp.float32)))

@@ -35,15 +35,19 @@ def dequantized(q, scale, zero_point):
     """(q - zero_point) * scale, in float32."""
     output = np.empty(q.shape, np.float32)
     for c, n in np.ndenumerate(centred(q, zero_point)):
-        output[c] = np.float32(n) * np.float32(at(scale, c, q.shape))
+        with np.errstate(all="ignore"):
+            output[c] = np.float32(n) * np.float32(at(scale, c, q.shape))
     return output
 
 
 def quantized(x, scale, zero_point, dtype):
-    """round(x / scale) + zero_point: Python's round makes halves even."""
-    output, limits = np.empty(x.shape, dtype), ml_dtypes.iinfo(dtype)
+    """round(x / scale) + zero_point: Python's round makes halves even. NaN is 0."""
+    output, limits = np.zeros(x.shape, dtype), ml_dtypes.iinfo(dtype)
     for c in coordinates(x.shape):
-        number = np.float32(x[c]) / np.float32(at(scale, c, x.shape))
+        with np.errstate(all="ignore"):
+            number = np.float32(x[c]) / np.float32(at(scale, c, x.shape))
+        if np.isnan(number):
+            continue
         step = round(float(number)) if np.isfinite(number) else int(np.sign(number)) * 2**40
         output[c] = min(max(step + int(at(zero_point, c, x.shape)), int(limits.min)), int(limits.max))
     return output

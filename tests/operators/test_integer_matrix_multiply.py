@@ -41,6 +41,7 @@ def product(a, a_zero_point, b, b_zero_point):
     return output
 
 
+@np.errstate(all="ignore")
 def scaled(output, *scales):
     """In float32; scales are multiplied in this order."""
     real = np.empty(output.shape, np.float32)
@@ -51,17 +52,18 @@ def scaled(output, *scales):
     return real
 
 
+@np.errstate(all="ignore")
 def requantized(desc, a, a_scale, a_zero_point, b, b_scale, b_zero_point, scale, zero_point):
     whole = product(a, a_zero_point, b, b_zero_point)
     both = np.array([scaled(np.ones_like(whole), a_scale, b_scale)[c] for c in coordinates(whole.shape)], np.float32)
     return quantized(whole.astype(np.float32) * both.reshape(whole.shape), scale, zero_point, desc.output.dtype)
 
 
+@np.errstate(all="ignore")
 def real(desc, a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias):
     made = scaled(product(a, a_zero_point, b, b_zero_point), a_scale, b_scale)
     made = made if bias is None else made + bias.astype(np.float32)
-    with np.errstate(over="ignore"):
-        return made.astype(desc.output.dtype)
+    return made.astype(desc.output.dtype)
 
 
 def parameter(rng, sizes, axis):

@@ -29,6 +29,7 @@ def u8(*sizes):
     return TensorDesc("UINT8", sizes)
 
 
+@np.errstate(all="ignore")
 def expected(desc, input, input_scale, input_zero_point, scale, zero_point):
     attributes = filled(**pooling_of(desc))
     counts, x = counted(input.shape[2:], attributes), centred(input, input_zero_point)

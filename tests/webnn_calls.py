@@ -104,6 +104,9 @@ def quantize_linear(v):
         return np.broadcast_to(x, v.output.shape)
 
     scale, zero = (spread(v.inputs[name]) for name in ("scale", "zeroPoint"))
+    if v.output.dtype.name.endswith("int4"):
+        parts = {"quantization_type": "SCALE_ZERO_POINT", "quantizations": [scale, zero]}
+        return call("QUANTIZE", input=v.input, **parts, output=v.output)
     return call("ELEMENT_WISE_QUANTIZE_LINEAR", input=v.input, scale=scale, zero_point=zero, output=v.output)
 
 

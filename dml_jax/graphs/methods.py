@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Sequence  # noqa: F401  # annotations name it
 from typing import Any, get_type_hints
 
@@ -44,11 +43,7 @@ def method_of(name: str, struct: type[OperatorDesc], add: Add) -> Callable[..., 
 
 def _signature(struct: type[OperatorDesc]) -> inspect.Signature:
     """The struct's own: expressions for tensors of inputs; outputs behind, by name, where they can be left out."""
-    # Its fields may be those of a base in another file, whose annotations name what is imported there.
-    names = {
-        name: value for cls in reversed(struct.__mro__) for name, value in vars(sys.modules[cls.__module__]).items()
-    }
-    own, hints, fields = inspect.signature(struct).parameters, get_type_hints(struct.__init__, names), struct.fields()
+    own, hints, fields = inspect.signature(struct).parameters, get_type_hints(struct.__init__), struct.fields()
     annotations = {name: _annotation(field, hints[name]) for name, field in fields.items()}
     taken = [own[name].replace(annotation=annotations[name]) for name in fields if not fields[name].is_output]
     named = {name: annotations[name] for name in struct.output_names()} | {"name": str | None}

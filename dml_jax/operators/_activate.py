@@ -8,7 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.fields import Axes
+from ..core.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
 from ..core.fusion import Fusion, axes_within, computed_by
 from ..core.kinds import Data, OutSharding
 from ..core.operator import operator

@@ -46,6 +46,7 @@ OneOrSeveralOutputs = Literal[
     "multihead_attention1",
     "random_generator",
     "rnn",
+    "roi_align_grad",
 ]
 
 

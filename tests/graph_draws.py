@@ -98,7 +98,7 @@ def draw(structs, number):
 
 
 def _planned(rng, struct, flows):
-    """A random descriptor with sources of its inputs; None where updates that meet differ."""
+    """A random descriptor with sources of its inputs; None where nothing defines its result: updates that meet, say."""
     case = make(struct, int(rng.integers(2**31)))
     desc, sources, fit = case.desc, {}, 0.0
     for port, tensor in desc.input_ports().items():
@@ -115,7 +115,11 @@ def _planned(rng, struct, flows):
             fit += _fit(flow, tensor)
         sources[port] = flow
     views = {port: sources[port].as_tensor(tensor) for port, tensor in desc.input_ports().items()}
-    made = struct.expected(desc, *desc.by_field(views).values())
+    try:
+        with np.errstate(all="ignore"):  # of numbers that are drawn for other operators
+            made = struct.expected(desc, *desc.by_field(views).values())
+    except (IndexError, OverflowError, ValueError):  # regions of a picture that is not there, or without a size
+        return None
     if isinstance(made, dict):
         made = _agreed(made, desc, views)
     if made is None:

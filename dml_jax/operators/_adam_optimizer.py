@@ -106,7 +106,7 @@ class AdamOptimizerDesc(SeveralOutputs):
     epsilon: Real
 
     operator_type: ClassVar[str] = "ADAM_OPTIMIZER"
-    in_jax: ClassVar[str] = "arithmetic of jax.numpy"
+    in_jax: ClassVar[str] = "jax.numpy.sqrt, products and sums"
     in_place: ClassVar[bool] = True
     moves_words: ClassVar[bool] = False
     other_types: ClassVar[tuple[str, ...]] = ("training_step",)

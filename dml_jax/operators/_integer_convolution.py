@@ -154,7 +154,7 @@ class ConvolutionIntegerDesc(OperatorDesc):
     group_count: UInt = 1
 
     operator_type: ClassVar[str] = "CONVOLUTION_INTEGER"
-    in_jax: ClassVar[str] = "jax.lax.conv_general_dilated(..., preferred_element_type=jnp.int32)"
+    in_jax: ClassVar[str] = "jax.lax.conv_general_dilated(..., preferred_element_type=int32)"
     other_types: ClassVar[tuple[str, ...]] = ("filter", *zero_points_of(*_INPUTS), "output")
     other_ranks: ClassVar[tuple[str, ...]] = zero_points_of(*_INPUTS)
     support: ClassVar[tuple[Support, ...]] = tuple(
@@ -234,7 +234,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     group_count: UInt = 1
 
     operator_type: ClassVar[str] = "QUANTIZED_LINEAR_CONVOLUTION"
-    in_jax: ClassVar[str] = "jax.lax.conv_general_dilated(..., preferred_element_type=jnp.int32), scaled and clipped"
+    in_jax: ClassVar[str] = "jax.lax.conv_general_dilated(..., preferred_element_type=int32), scaled and clipped"
     other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL), "filter", "bias", "output")
     other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL))
     support: ClassVar[tuple[Support, ...]] = tuple(

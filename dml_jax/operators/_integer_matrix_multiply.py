@@ -100,7 +100,7 @@ class MatrixMultiplyIntegerDesc(OperatorDesc):
     output: Output
 
     operator_type: ClassVar[str] = "MATRIX_MULTIPLY_INTEGER"
-    in_jax: ClassVar[str] = "jnp.matmul(a, b, preferred_element_type=jnp.int32)"
+    in_jax: ClassVar[str] = "jax.numpy.matmul(a, b, preferred_element_type=int32)"
     other_types: ClassVar[tuple[str, ...]] = ("b", *zero_points_of(*_INPUTS), "output")
     other_ranks: ClassVar[tuple[str, ...]] = zero_points_of(*_INPUTS)
     support: ClassVar[tuple[Support, ...]] = tuple(
@@ -171,7 +171,7 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
     output: Output
 
     operator_type: ClassVar[str] = "QUANTIZED_LINEAR_MATRIX_MULTIPLY"
-    in_jax: ClassVar[str] = "jnp.matmul(a, b, preferred_element_type=jnp.int32), scaled, rounded and clipped"
+    in_jax: ClassVar[str] = "jax.numpy.matmul(a, b, preferred_element_type=int32), scaled, rounded and clipped"
     other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL), "b", "output")
     other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_ALL), *zero_points_of(*_ALL))
     support: ClassVar[tuple[Support, ...]] = tuple(
@@ -243,7 +243,7 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
     output: Output
 
     operator_type: ClassVar[str] = "MATRIX_MULTIPLY_INTEGER_TO_FLOAT"
-    in_jax: ClassVar[str] = "jnp.matmul(a, b, preferred_element_type=jnp.int32) * a_scale * b_scale + bias"
+    in_jax: ClassVar[str] = "jax.numpy.matmul(a, b, preferred_element_type=int32) * a_scale * b_scale + bias"
     other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_INPUTS), *zero_points_of(*_INPUTS), "bias", "output")
     other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_INPUTS), *zero_points_of(*_INPUTS))
     support: ClassVar[tuple[Support, ...]] = (Support.of("6_2", _RANKS, a=INTEGERS, a_scale=FLOATS),)

@@ -127,7 +127,7 @@ class QuantizeDesc(OperatorDesc):
     output: Output
 
     operator_type: ClassVar[str] = "QUANTIZE"
-    in_jax: ClassVar[str] = "jnp.clip(jnp.round(x / scale) + zero_point, low, high).astype(dtype)"
+    in_jax: ClassVar[str] = "jax.numpy.clip(jax.numpy.round(x / scale) + zero_point, low, high)"
     other_types: ClassVar[tuple[str, ...]] = ("quantizations", "output")
     support: ClassVar[tuple[Support, ...]] = (Support.of("6_3", RANKS_1_TO_8, input=FLOATS, output=_SMALL),)
     constraints: ClassVar[tuple[Rule, ...]] = (
@@ -178,7 +178,7 @@ class DequantizeDesc(OperatorDesc):
     output: Output
 
     operator_type: ClassVar[str] = "DEQUANTIZE"
-    in_jax: ClassVar[str] = "(q.astype(int) - zero_point) * scale"
+    in_jax: ClassVar[str] = "jax.numpy.subtract(q, zero_point) * scale"
     other_types: ClassVar[tuple[str, ...]] = ("quantizations", "output")
     support: ClassVar[tuple[Support, ...]] = (Support.of("6_3", RANKS_1_TO_8, input=_SMALL, output=FLOATS),)
     constraints: ClassVar[tuple[Rule, ...]] = (

@@ -96,7 +96,7 @@ class ElementWiseQuantizeLinearDesc(OperatorDesc):
     output: Output
 
     operator_type: ClassVar[str] = "ELEMENT_WISE_QUANTIZE_LINEAR"
-    in_jax: ClassVar[str] = "jnp.clip(jnp.round(x / scale) + zero_point, low, high).astype(dtype)"
+    in_jax: ClassVar[str] = "jax.numpy.clip(jax.numpy.round(x / scale) + zero_point, low, high)"
     other_types: ClassVar[tuple[str, ...]] = ("scale", "zero_point", "output")
     support: ClassVar[tuple[Support, ...]] = (
         Support.of("6_0", RANKS_1_TO_8, input=(*FLOATS, DataType.INT32), output=BYTES),
@@ -145,7 +145,7 @@ class ElementWiseDequantizeLinearDesc(OperatorDesc):
     output: Output
 
     operator_type: ClassVar[str] = "ELEMENT_WISE_DEQUANTIZE_LINEAR"
-    in_jax: ClassVar[str] = "(q.astype(int) - zero_point) * scale"
+    in_jax: ClassVar[str] = "jax.numpy.subtract(q, zero_point) * scale"
     other_types: ClassVar[tuple[str, ...]] = ("scale", "output")
     support: ClassVar[tuple[Support, ...]] = (
         Support.of("6_0", RANKS_1_TO_8, input=INTEGERS, scale=FLOATS),
@@ -204,7 +204,7 @@ class DynamicQuantizeLinearDesc(SeveralOutputs):
     output_zero_point: Output
 
     operator_type: ClassVar[str] = "DYNAMIC_QUANTIZE_LINEAR"
-    in_jax: ClassVar[str] = "jnp.min, jnp.max, jnp.round and jnp.clip"
+    in_jax: ClassVar[str] = "jax.numpy.min, max, round and clip"
     other_types: ClassVar[tuple[str, ...]] = ("output", "output_scale", "output_zero_point")
     support: ClassVar[tuple[Support, ...]] = (
         Support.of("4_0", RANKS_1_TO_8, input=FLOATS, output=BYTES, output_scale=REAL),
@@ -275,7 +275,7 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
     output: Output
 
     operator_type: ClassVar[str] = "ELEMENT_WISE_QUANTIZED_LINEAR_ADD"
-    in_jax: ClassVar[str] = "jnp.round(((a - za) * sa + (b - zb) * sb) / scale) + zero_point, clipped"
+    in_jax: ClassVar[str] = "jax.numpy.round(((a - za) * sa + (b - zb) * sb) / scale) + zero_point"
     other_types: ClassVar[tuple[str, ...]] = (*scales_of(*_TERMS), *zero_points_of(*_TERMS), "b", "output")
     other_ranks: ClassVar[tuple[str, ...]] = (*scales_of(*_TERMS), *zero_points_of(*_TERMS))
     support: ClassVar[tuple[Support, ...]] = (

@@ -119,7 +119,7 @@ def roi_align(
       batch_indices: (R,), any integer dtype: in which picture each region lies, in [0, N). Others are undefined.
       output_sizes: height and width of the output, at least 1.
       function: of the samples of an element: "average" or "max".
-      mode: "linear" between the four pixels around a sample, or "nearest", of two as near the one before.
+      mode: how samples are read: "linear" between four pixels, or "nearest", of two as near the one before.
       spatial_scales: of y and of x: what coordinates are multiplied by.
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.

@@ -34,7 +34,7 @@ def fill(rng, port, tensor, count):
 
 
 PICTURE = f32(1, 2, 1, 2)
-DESC = LpNormalizationDesc(PICTURE, PICTURE, 1, 1e-5, 1)
+DESC = LpNormalizationDesc(PICTURE, PICTURE, 1, 2**-17, 1)
 OF_SQUARES = LpNormalizationDesc(PICTURE, PICTURE, 3, 2, 2)
 STRUCTS = (
     Struct(

@@ -120,7 +120,7 @@ def test_every_operator_of_arrays_and_one_output_has_a_subcommand():
 def test_the_call_of_an_operator_is_applied_to_every_item(tmp_path, name):
     """That of the operator's own tests, on items that differ: each is what the operator's oracle says of it alone."""
     call, out = CALLS[name], tmp_path / "out.npy"
-    arrays = [np.stack([np.roll(a, i, -1) if a.ndim else a for i in range(N)]) for a in call.leaves]
+    arrays = [np.stack([np.roll(a, i, 0) if a.ndim else a for i in range(N)]) for a in call.leaves]
     given = []
     for option in OPERATORS[name].attributes:
         value = call.static.get(option.name.removeprefix("attribute_"), option.default)

@@ -128,13 +128,19 @@ def test_every_public_name_has_an_entry(site, module):
     assert [name for name in public if not found.get(f"{module}.{name}", "").startswith("reference/")] == []
 
 
+def without_added(names):
+    """The names without those of the two operators more, which stand behind the functions that this clone has."""
+    return [name for name in names if name.lower() not in ("roll", "toy")]
+
+
 @pytest.mark.exhaustive
 def test_every_struct_has_an_entry(site):
     found = entries(site)
     assert [name for name in dir(descs) if not {f"dml_jax.{name}", f"dml_jax.descs.{name}"} & found.keys()] == []
     parser = Tables()
     parser.feed((site / "structs.html").read_text())
-    assert [row[0].strip() for row in parser.tables["structs"][1:]][: len(DESCS)] == [c.operator_type for c in DESCS]
+    rows = [row[0].strip() for row in parser.tables["structs"][1:]]
+    assert without_added(rows) == without_added(cls.operator_type for cls in DESCS)
 
 
 @pytest.mark.exhaustive
@@ -280,7 +286,8 @@ def test_new_operators_are_in_the_table_and_the_contents(site):
     ]
     assert rows["toy"] == ["plays with inputs | scale", "TOY or GAME"]
     contents = re.findall(r'class="toctree-l2"><a class="reference internal" href="(\w+)\.html"', index)
-    assert contents == [*dict.fromkeys([*OPERATORS, "roll", "toy"])]
+    assert {"roll", "toy"} < {*contents}
+    assert without_added(contents) == without_added(OPERATORS)
 
 
 @pytest.mark.exhaustive

@@ -201,8 +201,8 @@ class Structs(Printed):
     """`structs`."""
 
     def printed(self) -> Iterator[nodes.Node]:
-        rows = ((c.operator_type, str(c.support[-1].since), computed_by(c)) for c in DESCS)
-        yield table("structs", (5, 1, 6), ("operator", "since", "function"), *rows)
+        rows = ((str(c.support[-1].since), c.operator_type, computed_by(c)) for c in DESCS)
+        yield table("structs", (1, 5, 5), ("since", "operator", "function"), *rows)
 
 
 class Tensor(Printed):

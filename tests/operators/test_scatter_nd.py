@@ -62,7 +62,12 @@ BREAKS = {
 VARIANTS = {
     "clip": {"mode": "clip"},
     "add": {"indices": PAIRS // 2, "reduction": "add", "mode": "clip"},
-    "mean": {"indices": np.int32([[1, 0]]) * PAIRS % 2 * 3, "reduction": "mean", "include_self": False, "is_weighted": True},
+    "mean": {
+        "indices": np.int32([[1, 0]]) * PAIRS % 2 * 3,
+        "reduction": "mean",
+        "include_self": False,
+        "is_weighted": True,
+    },
 }
 
 

@@ -1,4 +1,4 @@
-"""What the operands of MULTIHEAD_ATTENTION must be: which tensors are given, their ranks, data types and sizes."""
+"""The rules of the operands of MULTIHEAD_ATTENTION: which are given, their ranks, data types and sizes."""
 
 from __future__ import annotations
 

@@ -56,7 +56,38 @@ def _gradients(
 
 
 @dataclass(frozen=True)
-class BatchNormalizationGradDesc(SeveralOutputs):
+class _GradientsDesc(SeveralOutputs):
+    """The base of both structs: all gradients of a normalization, whose mean and variance are constants or not."""
+
+    input: Input
+    input_gradient: Input
+    mean: Input
+    variance: Input
+    scale: Input
+    output_gradient: Output
+    output_scale_gradient: Output
+    output_bias_gradient: Output
+    epsilon: Annotated[float, FLOAT]
+
+    in_jax: ClassVar[str] = "jax.vjp"
+    moves_words: ClassVar[bool] = False
+    constraints: ClassVar[tuple[Rule, ...]] = SIZES
+    in_training: ClassVar[bool]
+
+    def compute_checked(
+        self,
+        input: jax.Array,
+        input_gradient: jax.Array,
+        mean: jax.Array,
+        variance: jax.Array,
+        scale: jax.Array,
+    ) -> tuple[jax.Array, ...]:
+        arrays = (input, input_gradient, mean, variance, scale)
+        return _gradients(*arrays, epsilon=self.epsilon, in_training=self.in_training)
+
+
+@dataclass(frozen=True)
+class BatchNormalizationGradDesc(_GradientsDesc):
     """DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC: gradients of BATCH_NORMALIZATION, by a mean and a variance.
 
     Args:
@@ -90,36 +121,13 @@ class BatchNormalizationGradDesc(SeveralOutputs):
     Source: DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC.
     """
 
-    input: Input
-    input_gradient: Input
-    mean: Input
-    variance: Input
-    scale: Input
-    output_gradient: Output
-    output_scale_gradient: Output
-    output_bias_gradient: Output
-    epsilon: Annotated[float, FLOAT]
-
     operator_type: ClassVar[str] = "BATCH_NORMALIZATION_GRAD"
-    in_jax: ClassVar[str] = "jax.vjp"
-    moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = levels(("3_1", RANKS_1_TO_8, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = SIZES
-
-    def compute_checked(
-        self,
-        input: jax.Array,
-        input_gradient: jax.Array,
-        mean: jax.Array,
-        variance: jax.Array,
-        scale: jax.Array,
-    ) -> tuple[jax.Array, ...]:
-        arrays = (input, input_gradient, mean, variance, scale)
-        return _gradients(*arrays, epsilon=self.epsilon, in_training=False)
+    in_training: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
-class BatchNormalizationTrainingGradDesc(SeveralOutputs):
+class BatchNormalizationTrainingGradDesc(_GradientsDesc):
     """DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC: gradients of BATCH_NORMALIZATION_TRAINING.
 
     Args:
@@ -154,29 +162,6 @@ class BatchNormalizationTrainingGradDesc(SeveralOutputs):
       input is meant.
     """
 
-    input: Input
-    input_gradient: Input
-    mean: Input
-    variance: Input
-    scale: Input
-    output_gradient: Output
-    output_scale_gradient: Output
-    output_bias_gradient: Output
-    epsilon: Annotated[float, FLOAT]
-
     operator_type: ClassVar[str] = "BATCH_NORMALIZATION_TRAINING_GRAD"
-    in_jax: ClassVar[str] = "jax.vjp"
-    moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = levels(("4_1", RANKS_1_TO_8, FLOATS))
-    constraints: ClassVar[tuple[Rule, ...]] = SIZES
-
-    def compute_checked(
-        self,
-        input: jax.Array,
-        input_gradient: jax.Array,
-        mean: jax.Array,
-        variance: jax.Array,
-        scale: jax.Array,
-    ) -> tuple[jax.Array, ...]:
-        arrays = (input, input_gradient, mean, variance, scale)
-        return _gradients(*arrays, epsilon=self.epsilon, in_training=True)
+    in_training: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""What RNN, GRU and LSTM share: sizes of operands, rules, and how a struct calls the layer."""
+"""The rules that RNN, GRU and LSTM share, the sizes of their operands, and how a struct calls the layer."""
 
 from __future__ import annotations
 

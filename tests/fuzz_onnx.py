@@ -137,7 +137,7 @@ def mutate(rng: np.random.Generator, proto: Any) -> None:
     if kind < 0.1:
         message.ClearField(field.name)
     elif isinstance(message, onnx.NodeProto) and field.name == "op_type" and kind < 0.8:
-        message.op_type = str(rng.choice(sorted(ONNX_OPERATORS)))
+        message.domain, _, message.op_type = str(rng.choice(sorted(ONNX_OPERATORS))).rpartition("::")
     elif hasattr(value, "ListFields"):
         value.CopyFrom(chosen(rng, proto, type(value)))
     elif isinstance(value, str | bytes | int | float):

@@ -25,7 +25,16 @@ def model(nodes, inputs, outputs, initializers=None, opset=20):
         [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(np.asarray(array), name) for name, array in (initializers or {}).items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION)
+
+
+def one_node(kind, inputs, outputs=1, domain="", opset=20, **attributes):
+    """A model of one node, and its inputs by name; an input that is None is left out."""
+    named = {f"x{i}": np.asarray(array) for i, array in enumerate(inputs) if array is not None}
+    names = [f"x{i}" if array is not None else "" for i, array in enumerate(inputs)]
+    made = [f"y{i}" for i in range(outputs)]
+    return model([helper.make_node(kind, names, made, domain=domain, **attributes)], named, made, opset=opset), named
 
 
 def runtime(proto, inputs):

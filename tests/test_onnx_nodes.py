@@ -67,7 +67,8 @@ def assert_expected(case, results, expected):
 @pytest.mark.exhaustive
 def test_every_operator_has_cases():
     counts = Counter(op for case in cases().values() for op in operators(case.model))
-    assert set(counts) >= set(ONNX_OPERATORS) - {"GlobalLpPool"}  # which ONNX has none of
+    of_onnx = {name for name in ONNX_OPERATORS if onnx.defs.has(name)}
+    assert set(counts) >= of_onnx - {"GlobalLpPool"}  # which ONNX has none of
     assert len(passing()) >= 1500
     print(f"{len(passing())} of {len(all_cases())} cases of onnx {onnx.__version__}")  # noqa: T201
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from checks import assert_same_bits
-from onnx_building import declared, helper, model, numpy_helper, onnx, runtime
+from onnx_building import declared, helper, numpy_helper, one_node, onnx, runtime
 from onnx_cases import all_cases, as_array
 
 from dml_jax import TensorDesc
@@ -42,12 +42,7 @@ def assert_near(actual, expected):
 
 def of_runtime(kind, inputs, domain="", opset=20, **attributes):
     """The output of a node by ONNX Runtime."""
-    named = {f"x{i}": np.asarray(array) for i, array in enumerate(inputs) if array is not None}
-    names = [f"x{i}" if array is not None else "" for i, array in enumerate(inputs)]
-    node = helper.make_node(kind, names, ["y"], domain=domain, **attributes)
-    proto = model([node], named, ["y"], opset=opset)
-    if domain:
-        proto.opset_import.append(helper.make_opsetid(domain, 1))
+    proto, named = one_node(kind, inputs, domain=domain, opset=opset, **attributes)
     return runtime(proto, named)[0]
 
 

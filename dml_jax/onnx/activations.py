@@ -16,10 +16,10 @@ from ..operators import activate
 from .arrange import axis_of
 from .values import Array, Operators, float_for, on_device
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "activation"]
 
 
-def _activation(operator_type: str, *parameters: str) -> Callable[..., jax.Array]:
+def activation(operator_type: str, *parameters: str) -> Callable[..., jax.Array]:
     """DirectML's activation, whose parameters are these attributes."""
 
     def activated(**keywords: Any) -> jax.Array:
@@ -82,23 +82,23 @@ def _from(function: Callable[[jax.Array, tuple[int, ...]], jax.Array]) -> Callab
 
 
 OPERATORS: Operators = {
-    "Celu": {12: _activation("CELU", "alpha")},
-    "Elu": {1: _activation("ELU", "alpha")},
+    "Celu": {12: activation("CELU", "alpha")},
+    "Elu": {1: activation("ELU", "alpha")},
     "Gelu": {20: _rounded(_gelu)},
-    "HardSigmoid": {1: _activation("HARD_SIGMOID", "alpha", "beta")},
-    "HardSwish": {14: _activation("HARD_SWISH")},
+    "HardSigmoid": {1: activation("HARD_SIGMOID", "alpha", "beta")},
+    "HardSwish": {14: activation("HARD_SWISH")},
     "Hardmax": {1: _from(hardmax), 13: _along(hardmax)},
-    "LeakyRelu": {1: _activation("LEAKY_RELU", "alpha")},
+    "LeakyRelu": {1: activation("LEAKY_RELU", "alpha")},
     "LogSoftmax": {1: _from(log_softmax), 13: _along(log_softmax)},
     "Mish": {18: _rounded(nn.mish)},
-    "Relu": {1: _activation("RELU")},
-    "Selu": {1: _activation("SCALED_ELU", "alpha", "gamma")},
+    "Relu": {1: activation("RELU")},
+    "Selu": {1: activation("SCALED_ELU", "alpha", "gamma")},
     "Shrink": {9: _shrink},
-    "Sigmoid": {1: _activation("SIGMOID")},
+    "Sigmoid": {1: activation("SIGMOID")},
     "Softmax": {1: _from(softmax), 13: _along(softmax)},
-    "Softplus": {1: _activation("SOFTPLUS")},
-    "Softsign": {1: _activation("SOFTSIGN")},
-    "Swish": {24: _activation("SWISH", "alpha")},
-    "Tanh": {1: _activation("TANH")},
-    "ThresholdedRelu": {10: _activation("THRESHOLDED_RELU", "alpha")},
+    "Softplus": {1: activation("SOFTPLUS")},
+    "Softsign": {1: activation("SOFTSIGN")},
+    "Swish": {24: activation("SWISH", "alpha")},
+    "Tanh": {1: activation("TANH")},
+    "ThresholdedRelu": {10: activation("THRESHOLDED_RELU", "alpha")},
 }

@@ -18,11 +18,12 @@ from .bodies import given_attributes, has_body, needs_types, onnx_body, with_att
 from .errors import OnnxError, UnsupportedError
 from .loading import read_tensor
 from .node import Node
-from .table import ONNX_OPERATORS
+from .schemas import MICROSOFT, qualified
+from .table import ONNX_OPERATORS, find_schema
 
 __all__ = ["Reader", "operator_name", "opsets_of"]
 
-_DOMAINS = {schema.domain for schema in defs.get_all_schemas()}
+_DOMAINS = {MICROSOFT, *(schema.domain for schema in defs.get_all_schemas())}
 _OPTION = defs.OpSchema.FormalParameterOption
 _IGNORED = ("consumed_inputs",)  # a hint of the first opset, about memory
 _TOLERATED = {"SpaceToDepth": ("mode",)}  # of opset 28, which exporters write before
@@ -118,15 +119,14 @@ class Reader:
         try:
             if name in self.functions:
                 return self._call_of_model(label, proto, name)
-            if name in _DONE:
+            if not name[2] and qualified(*name[:2]) in ONNX_OPERATORS:
                 return self._node(label, proto)
-            schema = _newest(name)
+            schema = find_schema(*name[:2])
             if schema is not None and has_body(schema):
                 return self._call_of_onnx(label, proto)
         except UnsupportedError as error:
             raise _unsupported([f"{label}: {node}" for node in error.nodes]) from None
-        domain = f"{escaped(name[0])}::" if name[0] else ""
-        raise _unsupported([f"{domain}{escaped(proto.op_type)} (node {which})"])
+        raise _unsupported([f"{qualified(escaped(name[0]), escaped(proto.op_type))} (node {which})"])
 
     def block(self, graph: onnx.GraphProto) -> Block:
         """Reads a graph that is an attribute of a node.
@@ -144,7 +144,7 @@ class Reader:
 
     def _node(self, label: str, proto: NodeProto) -> Node:
         schema = self._schema(label, proto)
-        versions = ONNX_OPERATORS[proto.op_type]
+        versions = ONNX_OPERATORS[qualified(schema.domain, schema.name)]
         function = versions[max(since for since in versions if since <= schema.since_version)]
         inputs, outputs = _counted(label, proto, schema)
         given = _attributes(label, proto, schema)
@@ -221,13 +221,13 @@ class Reader:
         domain, name, _ = operator_name(proto.domain, proto.op_type)
         if domain not in self.opsets:
             raise OnnxError(f"{label}: the model must import a version of the domain {domain!r}, but it does not")
-        try:
-            return defs.get_schema(name, self.opsets[domain], domain)
-        except defs.SchemaError:
+        schema = find_schema(domain, name, self.opsets[domain])
+        if schema is None:
             schemas = defs.get_all_schemas_with_history()
             first = min(s.since_version for s in schemas if (s.domain, s.name) == (domain, name))
             rule = f"the operator must exist in opset {self.opsets[domain]}"
-            raise OnnxError(f"{label}: {rule}, but it does from opset {first} on") from None
+            raise OnnxError(f"{label}: {rule}, but it does from opset {first} on")
+        return schema
 
     def _value(self, label: str, attribute: AttributeProto) -> Any:
         """Returns an attribute as a number, a string, a list, an array or a block."""
@@ -245,13 +245,6 @@ class Reader:
             return value.decode() if isinstance(value, bytes) else value
         except (ValueError, OnnxError) as error:
             raise OnnxError(f"{label}: attribute {attribute.name!r}: {error}") from None
-
-
-_DONE = {operator_name("", name) for name in ONNX_OPERATORS}
-
-
-def _newest(name: OperatorName) -> defs.OpSchema | None:
-    return defs.get_schema(name[1], name[0]) if defs.has(name[1], name[0]) else None
 
 
 def _unsupported(nodes: Sequence[str]) -> UnsupportedError:

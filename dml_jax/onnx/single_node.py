@@ -12,6 +12,7 @@ import onnx
 from ..errors import escaped
 from .errors import OnnxError
 from .function import to_jax
+from .schemas import MICROSOFT
 
 __all__ = ["run_node"]
 
@@ -49,7 +50,8 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None =
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     version = opset or onnx.defs.onnx_opset_version()
     graph = onnx.helper.make_graph([node], node.op_type, infos, outputs)
-    function = to_jax(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)]))
+    imports = [onnx.helper.make_opsetid("", version), onnx.helper.make_opsetid(MICROSOFT, 1)]
+    function = to_jax(onnx.helper.make_model(graph, opset_imports=imports))
     named = dict(zip(given, inputs, strict=True))
     results = function(*(named[spec.name] for spec in function.inputs))
     return results if isinstance(results, tuple) else (results,)

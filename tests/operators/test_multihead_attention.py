@@ -328,12 +328,7 @@ def by_onnxruntime(operator, inputs, outputs, **attributes):
     """What a contributed operator of ONNX Runtime computes; inputs of None are left out."""
     import onnx_building as building
 
-    named = {f"input{i}": x for i, x in enumerate(inputs) if x is not None}
-    names = [f"input{i}" if x is not None else "" for i, x in enumerate(inputs)]
-    made = [f"output{i}" for i in range(outputs)]
-    node = building.helper.make_node(operator, names, made, domain="com.microsoft", **attributes)
-    proto = building.model([node], named, made)
-    proto.opset_import.append(building.helper.make_opsetid("com.microsoft", 1))
+    proto, named = building.one_node(operator, inputs, outputs, "com.microsoft", **attributes)
     return building.runtime(proto, named)
 
 

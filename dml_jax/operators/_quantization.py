@@ -14,6 +14,7 @@ from jax import lax
 from ..core.data_type import DataType
 from ..core.rules import Law, Operands, Rule, if_given, same_dtype
 from ..core.struct_rules import right_aligned
+from ..lowering.values.compiler_faults import int8_product, quotient
 from ._cast import cast
 
 __all__ = [
@@ -81,7 +82,7 @@ def divide(x: jax.Array, divisor: Any) -> jax.Array:
     By a divisor that is the same for many, XLA would multiply with its reciprocal: 2.734375 / 0.21875 is then not the
     half 12.5, which becomes 12, but more. One that is NaN's own is none.
     """
-    return x / jnp.where(x == x, divisor, 1)
+    return quotient(x, jnp.where(x == x, divisor, 1))
 
 
 def unfused(x: jax.Array) -> jax.Array:
@@ -102,7 +103,7 @@ def multiply_integers(
         return jnp.matmul(*(centred(*one) for one in ((a, a_zero_point), (b, b_zero_point))))
     a, p = signed_bytes(a, a_zero_point)
     b, q = signed_bytes(b, b_zero_point)
-    product = jnp.matmul(a, b, preferred_element_type=jnp.int32)
+    product = int8_product(a, b)
     if p is not None:
         product = product - p * b.sum(-2, dtype=jnp.int32, keepdims=True)
     if q is not None:

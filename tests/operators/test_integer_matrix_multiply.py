@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from checks import assert_same_bits
+from checks import assert_same_bits, together
 from draws import dims
 from operator_cases import FLOATS, RANK_4, Example, Struct, f32, level
 from oracles import coordinates
@@ -16,6 +16,7 @@ from dml_jax.descs import (
     MatrixMultiplyIntegerToFloatDesc,
     QuantizedLinearMatrixMultiplyDesc,
 )
+from dml_jax.lowering.values.compiler_faults import int8_product
 
 pytestmark = pytest.mark.device
 
@@ -205,6 +206,17 @@ def test_products_of_bytes_are_exact(dtypes):
     desc = MatrixMultiplyIntegerDesc(of_a, None, of_b, one, i32(3, 2))
     shifted = (a.astype(np.int64) @ (b.astype(np.int64) - 5)).astype(np.int32)
     assert_same_bits(desc.compute(a, b, np.array([5], b.dtype)), shifted)
+
+
+def test_products_of_small_odd_sizes_are_exact():
+    """XLA:GPU has instructions for multiples of four alone."""
+    rng = np.random.default_rng(0)
+    matrices = [
+        [rng.integers(-128, 128, shape, np.int8) for shape in ((batch, m, k), (batch, k, n))]
+        for batch, m, k, n in rng.integers(1, 9, (12, 4))
+    ]
+    for product, (a, b) in zip(together((int8_product, a, b) for a, b in matrices), matrices, strict=True):
+        assert_same_bits(product, a.astype(np.int32) @ b.astype(np.int32))
 
 
 def test_integers_of_32_bits_wrap():

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from checks import assert_same_bits
@@ -16,6 +17,7 @@ from dml_jax.descs import (
     ElementWiseQuantizedLinearAddDesc,
     ElementWiseQuantizeLinearDesc,
 )
+from dml_jax.lowering.values.compiler_faults import quotient
 
 pytestmark = pytest.mark.device
 
@@ -202,6 +204,15 @@ def test_halves_stay_halves_by_a_scale_that_is_broadcast():
     desc = ElementWiseQuantizeLinearDesc(f32(4), f32(4, strides=(0,)), None, i8(4))
     assert_same_bits(compile_operator(desc)(x, scale), np.int8([12, -12, 38, 127]))
     assert_same_bits(desc.compute(x, np.full(4, 0.21875, np.float32)), np.int8([12, -12, 38, 127]))
+
+
+def test_quotients_are_rounded_once():
+    x, divisor = np.random.default_rng(0).normal(size=(2, 2**16)).astype(np.float32) ** 3
+    special = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 3e38, 1])
+    for a, b in ((x, divisor), (x, divisor[:1]), (special[:, None], special)):
+        with np.errstate(all="ignore"):
+            wanted = a / b
+        np.testing.assert_array_equal(jax.jit(quotient)(a, b), wanted)
 
 
 def test_a_difference_wraps_in_32_bits():

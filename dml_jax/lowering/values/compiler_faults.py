@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import jaxlib.version
 from jax import lax
 
-from ..primitive import Move
+from ..primitive import Move, Target, by_target
 
-__all__ = ["unfused_product", "widened_float4"]
+__all__ = ["int8_product", "quotient", "unfused_product", "widened_float4"]
 
 _MAJOR, _MINOR, *_ = jaxlib.version.__version__.split(".")
 JAXLIB = 1000 * int(_MAJOR) + int(_MINOR)  # 12 of jaxlib 0.12.1
@@ -44,3 +44,46 @@ def widened_float4(move: Move) -> Move:
         return move(where, *(x.astype(jnp.float32) for x in data)).astype(dtype)
 
     return moved
+
+
+def int8_product(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a @ b of int8, in int32; XLA:GPU of jaxlib 0.11 is wrong for small sizes that are no multiples of four.
+
+    It gets zeros behind them, in arrays of their own: [2, 3] @ [3, 2] is the corner of a product of 4x4 matrices.
+    """
+
+    def padded(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
+        product = _product_in_int32(None, *lax.optimization_barrier((_to_fours(a), _to_fours(b))))
+        return lax.optimization_barrier(product)[..., : a.shape[-2], : b.shape[-1]]
+
+    def choose(target: Target) -> Move:
+        is_whole = all(size % 4 == 0 for size in (*a.shape[-2:], b.shape[-1]))
+        return padded if target.platform == "cuda" and not is_whole else _product_in_int32
+
+    return by_target(choose, _product_in_int32)(None, a, b)
+
+
+def _product_in_int32(_: Any, a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.matmul(a, b, preferred_element_type=jnp.int32)
+
+
+def _to_fours(matrix: jax.Array) -> jax.Array:
+    """A matrix, or several, with zeros behind its rows and columns up to multiples of four."""
+    return jnp.pad(matrix, [(0, -size % 4 if d >= matrix.ndim - 2 else 0) for d, size in enumerate(matrix.shape)])
+
+
+def quotient(x: jax.Array, divisor: jax.Array) -> jax.Array:
+    """x / divisor of float32, rounded once; XLA:GPU may miss it by a bit or two.
+
+    With 53 bits x * (1 / divisor) is near enough: a quotient of two numbers of 24 bits is no closer than 2**-49 of
+    itself to the middle of two such numbers. A quotient of 53 bits LLVM would narrow to one of 24.
+    """
+
+    def wide(_: Any, x: jax.Array, divisor: jax.Array) -> jax.Array:
+        with jax.enable_x64(True):
+            return (x.astype(jnp.float64) * (1 / divisor.astype(jnp.float64))).astype(jnp.float32)
+
+    def narrow(_: Any, x: jax.Array, divisor: jax.Array) -> jax.Array:
+        return x / divisor
+
+    return by_target(lambda target: wide if target.platform == "cuda" else narrow, narrow)(None, x, divisor)

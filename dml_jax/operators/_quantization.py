@@ -25,7 +25,6 @@ __all__ = [
     "below",
     "centred",
     "dequantize",
-    "divide",
     "multiply_integers",
     "quantize",
     "rank_within",
@@ -72,17 +71,8 @@ def dequantize(q: jax.Array, scale: jax.Array, zero_point: jax.Array | None = No
 
 def quantize(x: jax.Array, scale: jax.Array, zero_point: jax.Array | None, dtype: Any) -> jax.Array:
     """round(x / scale) + zero_point, in float32; halves become even, and what `dtype` does not hold its limit."""
-    steps = jnp.round(divide(x.astype(jnp.float32), spread(scale.astype(jnp.float32), x.shape)))
+    steps = jnp.round(quotient(x.astype(jnp.float32), spread(scale.astype(jnp.float32), x.shape)))
     return cast(steps if zero_point is None else steps + spread(zero_point.astype(jnp.float32), x.shape), dtype)
-
-
-def divide(x: jax.Array, divisor: Any) -> jax.Array:
-    """x / divisor, rounded once.
-
-    By a divisor that is the same for many, XLA would multiply with its reciprocal: 2.734375 / 0.21875 is then not the
-    half 12.5, which becomes 12, but more. One that is NaN's own is none.
-    """
-    return quotient(x, jnp.where(x == x, divisor, 1))
 
 
 def unfused(x: jax.Array) -> jax.Array:

@@ -72,10 +72,12 @@ def _to_fours(matrix: jax.Array) -> jax.Array:
     return jnp.pad(matrix, [(0, -size % 4 if d >= matrix.ndim - 2 else 0) for d, size in enumerate(matrix.shape)])
 
 
-def quotient(x: jax.Array, divisor: jax.Array) -> jax.Array:
-    """x / divisor of float32, rounded once; XLA:GPU may miss it by a bit or two.
+def quotient(x: jax.Array, divisor: Any) -> jax.Array:
+    """x / divisor of float32, rounded once.
 
-    With 53 bits x * (1 / divisor) is near enough: a quotient of two numbers of 24 bits is no closer than 2**-49 of
+    By a divisor that is the same for many, XLA would multiply with its reciprocal: 2.734375 / 0.21875 is then not the
+    half 12.5, which becomes 12, but more. One that is NaN's own is none. XLA:GPU divides to the last bit or two: there
+    x * (1 / divisor) of 53 bits is near enough, as a quotient of two numbers of 24 bits is no closer than 2**-49 of
     itself to the middle of two such numbers. A quotient of 53 bits LLVM would narrow to one of 24.
     """
 
@@ -84,6 +86,8 @@ def quotient(x: jax.Array, divisor: jax.Array) -> jax.Array:
             return (x.astype(jnp.float64) * (1 / divisor.astype(jnp.float64))).astype(jnp.float32)
 
     def narrow(_: Any, x: jax.Array, divisor: jax.Array) -> jax.Array:
-        return x / divisor
+        return x / jnp.where(x == x, divisor, 1)
 
-    return by_target(lambda target: wide if target.platform == "cuda" else narrow, narrow)(None, x, divisor)
+    return by_target(lambda target: wide if target.platform == "cuda" else narrow, narrow)(
+        None, x, jnp.asarray(divisor, x.dtype)
+    )

@@ -73,7 +73,7 @@ def _to_fours(matrix: jax.Array) -> jax.Array:
 
 
 def quotient(x: jax.Array, divisor: Any) -> jax.Array:
-    """x / divisor of float32, rounded once.
+    """x / divisor of floats, rounded once, that of float32 on every device.
 
     By a divisor that is the same for many, XLA would multiply with its reciprocal: 2.734375 / 0.21875 is then not the
     half 12.5, which becomes 12, but more. One that is NaN's own is none. XLA:GPU divides to the last bit or two: there

@@ -151,11 +151,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
 
     print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}, {options.dtype}, size {options.size}")
-    print("model              first loss  last loss  in plain jnp  times as fast")
+    print("| model | first loss | last loss | in plain jnp | times as fast |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     for name in MODELS:
         ours, plain = trained(name, options.steps, options.size, options.dtype)
+        losses = [f"{loss:.4g}" for loss in (ours.losses[0], ours.losses[-1], plain.losses[-1])]
         ratio = median(plain.seconds) / median(ours.seconds)
-        print(f"{name:17}  {ours.losses[0]:10.4g}  {ours.losses[-1]:9.4g}  {plain.losses[-1]:12.4g}  {ratio:13.2f}")
+        print(f"| {name} | {' | '.join(losses)} | {ratio:.2f} |")
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ class Training(NamedTuple):
 
 def super_resolution(example: ModuleType, size: int) -> Training:
     """16 * size squares of a photograph."""
-    rng = np.random.default_rng(0)
-    pictures = np.concatenate([example.patches(rng, example.photograph()) for _ in range(size)])
+    rng, photo = np.random.default_rng(0), example.photograph()
+    pictures = np.concatenate([example.patches(rng, photo) for _ in range(size)])
     return Training(example.loss, example.new_layers(rng), (pictures,), rate=0.5)
 
 

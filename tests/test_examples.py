@@ -5,13 +5,11 @@ import importlib.util
 import io
 import re
 import sys
-from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
-from checks import sampled
 from PIL import Image
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
@@ -25,9 +23,10 @@ def imported(name):
     return module
 
 
+beside_jnp = imported("beside_jnp")
 detection_head = imported("detection_head")
+routed_experts = imported("routed_experts")
 super_resolution = imported("super_resolution")
-token_routing = imported("token_routing")
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +49,9 @@ def numbers(pattern, text):
     return [float(n) for n in re.search(pattern, text).groups()]
 
 
-@pytest.mark.parametrize("module", [detection_head, super_resolution, token_routing], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module", [beside_jnp, detection_head, routed_experts, super_resolution], ids=lambda m: m.__name__
+)
 def test_every_example_says_what_it_is_and_how_to_run_it(module):
     assert module.__doc__.splitlines()[0].endswith(".")
     assert f"    python docs/examples/{module.__name__}.py" in module.__doc__.splitlines()[2]
@@ -137,53 +138,50 @@ def test_detection_head_finds_the_best_anchors_that_a_sort_finds():
             )
 
 
-def dense_routing(experts, router, tokens, targets, capacity):
-    """Outputs, loss, and gradients of experts and router, by a mask [token, expert] of ones and zeros."""
-    logits = tokens @ router
-    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    chosen = np.eye(router.shape[1])[logits.argmax(axis=1)]
-    kept = chosen * (chosen.cumsum(axis=0) <= capacity)
-    gated = kept * probabilities
-    by_every_expert = np.einsum("td,edf->tef", tokens, experts)
-    outputs = np.einsum("te,tef->tf", gated, by_every_expert)
-    error = 2 * (outputs - targets) / outputs.size
-    of_experts = np.einsum("te,td,tf->edf", gated, tokens, error)
-    of_gate = np.einsum("te,tef,tf->t", kept, by_every_expert, error)
-    gate = (chosen * probabilities).sum(axis=1)
-    of_router = tokens.T @ ((of_gate * gate)[:, None] * (chosen - probabilities))
-    return outputs, np.mean((outputs - targets) ** 2), of_experts, of_router
+def loss_of_loop(head, features, pictures):
+    """The loss of a head, and its derivative by logits and offsets [picture, anchor, 7], by a loop over anchors."""
+    anchors, number = detection_head.all_anchors(), sum(map(len, pictures))
+    outputs = (features.astype(np.float64) @ head).reshape(len(pictures), len(anchors), 7)
+    loss, gradient = 0, np.zeros_like(outputs)
+    for picture, objects in enumerate(pictures):
+        matched = {detection_head.nearest_anchor(item, anchors)[0]: item for item in objects}
+        entropies = []
+        for at, (*logits, _, _, _, _) in enumerate(outputs[picture]):
+            wanted = np.array([at in matched and matched[at].name == name for name in detection_head.CLASSES])
+            signs = np.where(wanted, -1, 1)
+            entropies.append((np.log1p(np.exp(signs * logits)).sum(), at, signs / (1 + np.exp(-signs * logits))))
+        others = [entropy for entropy in entropies if entropy[1] not in matched]
+        hardest = sorted(others, key=lambda entropy: -entropy[0])[: detection_head.HARDEST]
+        for entropy, at, slope in [*hardest, *(entropies[at] for at in matched)]:
+            loss += entropy / number
+            gradient[picture, at, :3] = slope / number
+        for at, item in matched.items():
+            error = outputs[picture, at, 3:] - detection_head.nearest_anchor(item, anchors)[1]
+            loss += (error**2).sum() / number
+            gradient[picture, at, 3:] = 2 * error / number
+    return loss, gradient
 
 
-@pytest.mark.parametrize("capacity", sampled([1, 20, 64], [20]))
-def test_token_routing_equals_dense_one_hot(capacity):
-    arrays = token_routing.example()
-    outputs, loss, of_experts, of_router = dense_routing(*(a.astype(np.float64) for a in arrays), capacity)
-
-    @jax.jit
-    def actually(*arrays):
-        loss = partial(token_routing.loss, capacity=capacity)
-        return token_routing.routed(*arrays[:3], capacity), jax.value_and_grad(loss, (0, 1))(*arrays)
-
-    actual, (value, gradients) = actually(*arrays)
-    np.testing.assert_allclose(actual, outputs, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(~np.any(actual, axis=1), ~np.any(outputs, axis=1))
+def test_detection_head_counts_objects_and_the_hardest_others():
+    rng = np.random.default_rng(2)
+    head, pictures = detection_head.new_head(rng), detection_head.OBJECTS
+    features = rng.normal(size=(2, 8, 8, 16)).astype(np.float32)
+    value, new_head = detection_head.trained_once(head, features, detection_head.targets_of(pictures))
+    loss, gradient = loss_of_loop(head, features, pictures)
     np.testing.assert_allclose(value, loss, rtol=1e-5)
-    for gradient, expected in zip(gradients, (of_experts, of_router), strict=True):
-        assert np.isfinite(gradient).all()
-        np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
+    of_head = features.reshape(-1, 16).T @ gradient.reshape(-1, 14)
+    np.testing.assert_allclose(head - np.asarray(new_head), detection_head.RATE * of_head, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("capacity", sampled([1, 20, 64], [20]))
-def test_token_routing_counts_tokens_and_drops_and_learns(capacity):
-    text = printed(token_routing, "--capacity", capacity)
-    experts, router, tokens, targets = (a.astype(np.float64) for a in token_routing.example())
-    counts = np.bincount((tokens @ router).argmax(axis=1), minlength=len(experts))
-    dropped = np.maximum(counts - capacity, 0)
-    rows = [line.split() for line in text.splitlines()[1 : 1 + len(experts)]]
-    np.testing.assert_array_equal(np.array(rows)[:, :3].astype(int).T, [range(len(experts)), counts, dropped])
-    _, _, of_experts, _ = dense_routing(experts, router, tokens, targets, capacity)
-    norms = np.linalg.norm(of_experts.reshape(len(experts), -1), axis=1)
-    np.testing.assert_allclose([float(row[3]) for row in rows], norms, atol=1e-4)
-    assert numbers(r"dropped: (\d+) of (\d+) tokens", text) == [dropped.sum(), len(tokens)]
-    before, after = numbers(r"loss: ([\d.]+), after one step ([\d.]+)", text)
-    assert after < before
+def test_detection_head_learns_the_planted_objects():
+    text = printed(detection_head, "--steps", 300)
+    start, end = numbers(r"loss: ([\d.]+) at the start, ([\d.]+) in step 300", text)
+    assert end < 0.02 * start
+    rows = [line.split() for line in text.splitlines()[2:]]
+    objects = [(at, item) for at, picture in enumerate(detection_head.OBJECTS) for item in picture]
+    assert len(rows) == len(objects)
+    for picture, item in objects:
+        (box,) = [
+            row[3:] for row in rows if row[:2] == [str(picture), item.name] and abs(float(row[3]) - item.box[0]) < 4
+        ]
+        np.testing.assert_allclose([float(edge) for edge in box], item.box, atol=4)

@@ -1,11 +1,12 @@
 """A detection head: the best anchors of two pictures, with their scores, classes and boxes.
 
-    python docs/examples/detection_head.py [--count 5]
+    python docs/examples/detection_head.py [--count 5] [--steps 0]
 
 Each cell of a feature map has two anchors, each with a logit per class and an offset of its box. `lax.top_k` finds the
 best anchors of each picture; `gather_elements` reads their scores and classes, `gather_nd` with batch_dims=1 their
-offsets, and `gather` the anchors, so that only these few boxes are computed. The feature maps are made such that the
-head finds the objects in OBJECTS; nothing is trained, and overlapping boxes are not suppressed.
+offsets, and `gather` the anchors, so that only these few boxes are computed. The feature maps are made such that one
+head finds the objects in OBJECTS. With `--steps` another head learns to: `scatter_nd` writes the classes of objects
+among zeros, and the loss counts their anchors and the hardest others. Overlapping boxes are not suppressed.
 """
 
 import argparse
@@ -26,6 +27,8 @@ ANCHOR_SIZES = ((48, 24), (24, 48))  # width and height, in pixels
 CHANNELS = 16
 PER_ANCHOR = len(CLASSES) + 4
 FOUND = 0.5  # the least score to report
+HARDEST = 32  # anchors without an object that the loss counts, for each picture
+RATE = 0.005
 
 
 class Object(NamedTuple):
@@ -57,11 +60,25 @@ class Detections(NamedTuple):
     boxes: jax.Array  # [picture, rank, 4]: left, top, right, bottom
 
 
+class Targets(NamedTuple):
+    """The objects of each picture. Of a picture that has fewer than others the anchor is out of range."""
+
+    anchors: jax.Array  # [picture, object]: the number of the anchor that is nearest
+    classes: jax.Array  # [picture, object]
+    offsets: jax.Array  # [picture, object, 4]: from the anchor to the box
+
+
+def outputs_of(head: jax.Array, features: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Logits [picture, anchor, class] and offsets [picture, anchor, 4]."""
+    outputs = jnp.einsum("prcf,fo->prco", features, head).reshape(features.shape[0], -1, PER_ANCHOR)
+    return outputs[..., :-4], outputs[..., -4:]
+
+
 @partial(jax.jit, static_argnames="count")
 def detect(head: jax.Array, features: jax.Array, anchors: jax.Array, count: int) -> Detections:
     """Applies the head to features [picture, row, column, channel] and returns the `count` best anchors."""
-    outputs = jnp.einsum("prcf,fo->prco", features, head).reshape(features.shape[0], -1, PER_ANCHOR)
-    scores, offsets = jax.nn.sigmoid(outputs[..., :-4]), outputs[..., -4:]
+    logits, offsets = outputs_of(head, features)
+    scores = jax.nn.sigmoid(logits)
     best, classes = scores.max(axis=-1), scores.argmax(axis=-1)
     _, at = lax.top_k(best, count)
     return Detections(
@@ -92,30 +109,87 @@ def new_head(rng: np.random.Generator) -> np.ndarray:
     return columns.astype(np.float32)
 
 
+def nearest_anchor(item: Object, anchors: np.ndarray) -> tuple[int, np.ndarray]:
+    """The number of the anchor that is nearest to an object, and the offset of the object's box from it."""
+    left, top, right, bottom = item.box
+    box = np.array([(left + right) / 2, (top + bottom) / 2, right - left, bottom - top])
+    nearest = int(np.abs(anchors - box).sum(axis=1).argmin())
+    centre, size = np.split(anchors[nearest], 2)
+    return nearest, np.concatenate([(box[:2] - centre) / size, np.log(box[2:] / size)])
+
+
 def features_of(pictures: Sequence[Sequence[Object]], head: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Feature maps on which the head finds these objects, and little elsewhere."""
     anchors = all_anchors()
     outputs = rng.normal(size=(len(pictures), len(anchors), PER_ANCHOR))
     outputs[..., :-4] -= 6
     for picture, objects in zip(outputs, pictures, strict=True):
-        for name, score, (left, top, right, bottom) in objects:
-            box = np.array([(left + right) / 2, (top + bottom) / 2, right - left, bottom - top])
-            nearest = np.abs(anchors - box).sum(axis=1).argmin()
-            centre, size = np.split(anchors[nearest], 2)
-            picture[nearest, CLASSES.index(name)] = np.log(score / (1 - score))
-            picture[nearest, -4:] = *((box[:2] - centre) / size), *np.log(box[2:] / size)
+        for item in objects:
+            nearest, offset = nearest_anchor(item, anchors)
+            picture[nearest, CLASSES.index(item.name)] = np.log(item.score / (1 - item.score))
+            picture[nearest, -4:] = offset
     return (outputs.reshape(len(pictures), CELLS, CELLS, -1) @ head.T).astype(np.float32)
+
+
+def targets_of(pictures: Sequence[Sequence[Object]]) -> Targets:
+    """What the head is to find."""
+    anchors, most = all_anchors(), max(map(len, pictures))
+    found = np.full((len(pictures), most), len(anchors), np.int32)
+    classes, offsets = np.zeros_like(found), np.zeros((*found.shape, 4), np.float32)
+    for at, objects in enumerate(pictures):
+        for number, item in enumerate(objects):
+            found[at, number], offsets[at, number] = nearest_anchor(item, anchors)
+            classes[at, number] = CLASSES.index(item.name)
+    return Targets(found, classes, offsets)
+
+
+def loss(head: jax.Array, features: jax.Array, targets: Targets) -> jax.Array:
+    """Cross-entropy of the anchors of objects and of the hardest others, and squared errors of offsets, by object."""
+    logits, offsets = outputs_of(head, features)
+    shape = targets.anchors.shape
+    picture = jnp.broadcast_to(jnp.arange(shape[0], dtype=jnp.int32)[:, None], shape)
+    place = jnp.stack([picture, targets.anchors, targets.classes], axis=-1)
+    wanted = dml_jax.scatter_nd(
+        jnp.zeros_like(logits), place, jnp.ones(shape, logits.dtype), mode="drop", unique_indices=True
+    )
+    entropy = (jax.nn.softplus(logits) - logits * wanted).sum(axis=-1)
+    _, at = lax.top_k(lax.stop_gradient(jnp.where(wanted.any(axis=-1), -1, entropy)), HARDEST)
+    of_others = dml_jax.gather_elements(entropy, at, axis=1, unique_indices=True)
+
+    read = partial(
+        dml_jax.gather_nd, indices=targets.anchors[..., None], batch_dims=1, mode="fill", unique_indices=True
+    )
+    is_object = targets.anchors < entropy.shape[1]
+    errors = jnp.where(is_object[..., None], (read(offsets) - targets.offsets) ** 2, 0)
+    return (read(entropy).sum() + of_others.sum() + errors.sum()) / is_object.sum(dtype=logits.dtype)
+
+
+@jax.jit
+def trained_once(head: jax.Array, features: jax.Array, targets: Targets) -> tuple[jax.Array, jax.Array]:
+    """The loss, and the head after one step of gradient descent."""
+    value, gradient = jax.value_and_grad(loss)(head, features, targets)
+    return value, head - RATE * gradient
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Prints what is found in each picture."""
     parser = argparse.ArgumentParser(description="Finds the objects of two pictures.")
     parser.add_argument("--count", type=int, default=5, help="how many anchors of each picture to look at")
+    parser.add_argument(
+        "--steps", type=int, default=0, help="of training; 0 takes the head that features were made for"
+    )
     options = parser.parse_args(argv)
 
     rng = np.random.default_rng(0)
     head = new_head(rng)
-    found = jax.device_get(detect(head, features_of(OBJECTS, head, rng), all_anchors(), options.count))
+    features, losses = features_of(OBJECTS, head, rng), []
+    if options.steps:
+        head = jnp.zeros_like(head)
+        for _ in range(options.steps):
+            value, head = trained_once(head, features, targets_of(OBJECTS))
+            losses.append(float(value))
+        print(f"loss: {losses[0]:.4f} at the start, {losses[-1]:.4f} in step {options.steps}")
+    found = jax.device_get(detect(head, features, all_anchors(), options.count))
     print("picture  class  score   left    top  right  bottom")
     for picture, detections in enumerate(zip(*found, strict=True)):
         for score, kind, (left, top, right, bottom) in zip(*detections, strict=True):

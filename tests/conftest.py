@@ -1,4 +1,4 @@
-"""Strict settings for every test, both states of x64 where a test asks for them, and what only --exhaustive runs."""
+"""Strict settings for every test, both states of x64 where a test asks for them, and the options of this project."""
 
 import gc
 import signal
@@ -51,6 +51,7 @@ def compiled_once(tmp_path_factory):
 
 def pytest_addoption(parser):
     parser.addoption("--exhaustive", action="store_true", help="run every case of every sweep, and ONNX's node tests")
+    parser.addoption("--no-skips", action="store_true", help="a test or a file that is skipped fails")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -78,6 +79,23 @@ def pytest_collection_modifyitems(config, items):
     if not config.getoption("--exhaustive"):
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("exhaustive")])
         items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+
+
+def failed_if_skipped(report, config):
+    """A report whose skip is a failure with --no-skips: where every library was installed, none is missing."""
+    if report.skipped and config.getoption("--no-skips") and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", f"skipped in spite of --no-skips: {report.longrepr[2]}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    return failed_if_skipped((yield), item.config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return failed_if_skipped((yield), collector.config)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,6 @@ from ..core.rules import Operands, Rule, at_least, custom, each_at_least, floats
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ..lowering.values.compiler_faults import quotient
 from ._reduce import FieldFunction, ReduceFunction
 
 __all__ = ["RoiAlign1Desc", "RoiAlignDesc", "roi_align"]
@@ -212,7 +211,7 @@ class _Sampled:
 
     def counts(self, least: int, most: int) -> jax.Array:
         """Of each region the samples of an element."""
-        return jnp.clip(jnp.ceil(quotient(lax.stop_gradient(self.length), self.elements)), least, most)
+        return jnp.clip(jnp.ceil(lax.stop_gradient(self.length) / self.elements), least, most)
 
     def steps(self, number: jax.Array, counts: jax.Array, offset: float, align_corners: bool) -> jax.Array:
         """Where the sample of that number of each element lies, as a part of the length."""
@@ -220,8 +219,8 @@ class _Sampled:
         whole = (self.elements * counts)[:, None]
         shifted = samples - np.asarray(offset, counts.dtype)
         if not align_corners:
-            return quotient(shifted, whole)
-        return jnp.where(whole == 1, np.asarray(0.5, counts.dtype), quotient(shifted, jnp.maximum(whole - 1, 1)))
+            return shifted / whole
+        return jnp.where(whole == 1, np.asarray(0.5, counts.dtype), shifted / jnp.maximum(whole - 1, 1))
 
 
 def _inside(positions: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:

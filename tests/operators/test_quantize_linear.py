@@ -215,6 +215,14 @@ def test_quotients_are_rounded_once():
         np.testing.assert_array_equal(jax.jit(quotient)(a, b), wanted)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_quotients_keep_their_type_on_every_platform(dtype):
+    x = np.ones(4, dtype)
+    with jax.enable_x64(True):
+        exported = jax.export.export(jax.jit(lambda x: quotient(x, 3)), platforms=["cpu", "cuda", "tpu"])(x)
+    assert [one.dtype for one in exported.out_avals] == [dtype]
+
+
 def test_a_difference_wraps_in_32_bits():
     tensor = TensorDesc("UINT32", (3,))
     desc = ElementWiseDequantizeLinearDesc(tensor, f32(3), tensor, f32(3))

@@ -88,6 +88,7 @@ def quotient(x: jax.Array, divisor: Any) -> jax.Array:
     def narrow(_: Any, x: jax.Array, divisor: jax.Array) -> jax.Array:
         return x / jnp.where(x == x, divisor, 1)
 
-    return by_target(lambda target: wide if target.platform == "cuda" else narrow, narrow)(
-        None, x, jnp.asarray(divisor, x.dtype)
-    )
+    def choose(target: Target) -> Move:
+        return wide if target.platform == "cuda" and x.dtype == jnp.float32 else narrow
+
+    return by_target(choose, narrow)(None, x, jnp.asarray(divisor, x.dtype))

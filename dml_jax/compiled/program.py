@@ -12,7 +12,7 @@ from ..core.computation import Computation
 from ..core.stored import StoredTensor
 from ..core.tensor import TensorDesc, packed_strides
 from ..lowering.plain.scatter import copy_table
-from ..lowering.plain.strided_writes import in_storage_order, update_in_place
+from ..lowering.plain.strided_writes import in_storage_order
 
 __all__ = ["BufferSpec", "Program"]
 
@@ -135,10 +135,10 @@ class Program:
         return sum(self.ports[port].data_type.byte_count(count) for port, count in distinct.items())
 
     def _write(self, port: str, out: jax.Array, output: jax.Array) -> jax.Array:
-        layout = self._stored[port].layout
+        stored = self._stored[port]
         if self._fills(port, out):
-            return in_storage_order(output, layout).reshape(out.shape)
-        return update_in_place(out, output, layout)
+            return in_storage_order(output, stored.layout).reshape(out.shape)
+        return stored.update(out, output)
 
     def _fills(self, port: str, out: jax.Array) -> bool:
         layout = self._stored[port].layout

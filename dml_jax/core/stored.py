@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,8 @@ import numpy as np
 from jax import lax
 
 from ..lowering.plain.strided import view
-from ..lowering.plain.strided_writes import in_storage_order, place
+from ..lowering.plain.strided_writes import in_storage_order, place, update_in_place
+from ..lowering.values.accumulation_types import computed_type, widen_apart
 from ..strides.layout import Layout
 from .tensor import TensorDesc, packed_strides
 
@@ -52,13 +54,28 @@ class StoredTensor:
 
     def view(self, buffer: jax.Array) -> jax.Array:
         """Returns the tensor as an array; the buffer has at least its span."""
-        return view(buffer, self.layout, is_operand=True)
+        return self._moved(lambda buffer: view(buffer, self.layout, is_operand=True), buffer)
 
     def place(self, array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Returns a buffer, in this shape, that holds the tensor; elements that no coordinate addresses are 0."""
         if self.layout.is_dense:
             return in_storage_order(array, self.layout).reshape(shape)
-        return place(array, self.layout, self.layout.span)
+        return self._moved(lambda array: place(array, self.layout, self.layout.span), array)
+
+    def update(self, buffer: jax.Array, array: jax.Array) -> jax.Array:
+        """Returns a buffer with the tensor in it; elements that no coordinate addresses are kept."""
+        return self._moved(lambda buffer, array: update_in_place(buffer, array, self.layout), buffer, array)
+
+    def _moved(self, move: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
+        """`move(*arrays)`, of bytes instead of integers of 4 bits.
+
+        XLA:GPU of jaxlib 0.11 ends the process at pads of these, and where it writes one the other half of a byte may
+        get lost.
+        """
+        dtype = self.tensor.dtype
+        if self.tensor.data_type.bits >= 8:
+            return move(*arrays)
+        return move(*(widen_apart(array, computed_type(dtype)) for array in arrays)).astype(dtype)
 
 
 def saturate(words: jax.Array, dtype: np.dtype[Any]) -> jax.Array:

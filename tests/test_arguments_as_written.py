@@ -15,7 +15,7 @@ from dml_jax.core.index_arguments import as_indices
 WINDOWED = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
 # By function: the arguments of which one number stands for several.
 ONE_FOR_ALL = {
-    **dict.fromkeys(("average_pooling", "fold", "max_pooling", "unfold"), WINDOWED),
+    **dict.fromkeys(("average_pooling", "fold", "lp_pooling", "max_pooling", "unfold"), WINDOWED),
     "convolution": (*WINDOWED[1:], "output_padding", "output_sizes"),
     "upsample_2d": ("scale_size",),
 }
@@ -67,7 +67,7 @@ def test_one_number_stands_for_several(name, argument):
 
 def test_one_size_of_windows_is_that_of_all_dimensions_behind_the_first_two():
     x = np.arange(64, dtype=np.float32).reshape(1, 1, 8, 8)
-    for pool in (dml_jax.max_pooling, dml_jax.average_pooling, dml_jax.unfold):
+    for pool in (dml_jax.max_pooling, dml_jax.average_pooling, dml_jax.lp_pooling, dml_jax.unfold):
         one, several = pool(x, 2, strides=2, end_padding=1), pool(x, (2, 2), strides=(2, 2), end_padding=(1, 1))
         assert_is(one, jax.tree.map(np.asarray, several))
     columns = np.ones((1, 4, 16), np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
@@ -13,7 +13,7 @@ from jax import lax
 
 from ..core.desc import OperatorDesc
 from ..core.fields import Input, Output, UInt
-from ..core.kinds import Data, OutSharding
+from ..core.kinds import Data, OutSharding, Spatial
 from ..core.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, floats
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
@@ -21,7 +21,7 @@ from ..lowering.plain.sums import absolute
 from ..lowering.plain.window_sums import sum_windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._pooling import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding import FieldInts, sliding
+from ._sliding import FieldInts, PerWindow, sliding
 
 __all__ = ["LpPooling1Desc", "LpPoolingDesc", "lp_pooling"]
 
@@ -36,13 +36,13 @@ RULES = pooling_rules(floats("input"), custom("norm(p)", "{p} must be at least 1
 @operator(*RULES, dims=dims_of)
 def lp_pooling(
     input: Data,
-    window_sizes: Sequence[int],
+    window_sizes: Spatial,
     *,
     p: float = 2,
-    strides: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    start_padding: Sequence[int] | None = None,
-    end_padding: Sequence[int] | None = None,
+    strides: PerWindow | None = None,
+    dilations: PerWindow | None = None,
+    start_padding: PerWindow | None = None,
+    end_padding: PerWindow | None = None,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Computes the p-norm of each window that slides over the last dimensions.
@@ -51,11 +51,14 @@ def lp_pooling(
 
     Args:
       input: [..., S_1, ..., S_d], floats of any width, with 0 among them.
-      window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1.
+      window_sizes: elements of a window along each of the d last dimensions, d >= 1; integers, at least 1. One number
+        stands for all dimensions behind the first two, [N, C].
       p: which norm: 1 for the sum of absolute values, 2 for the Euclidean norm; at least 1.
-      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default.
-      dilations: distance between the elements of a window, at least 1; 1 by default.
-      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default.
+      strides: distance from a window to the next one, per spatial dimension, at least 1; 1 by default. One number
+        stands for all.
+      dilations: distance between the elements of a window, at least 1; 1 by default. One number stands for all.
+      start_padding: how far the first window starts before each spatial dimension, at least 0; 0 by default. One number
+        stands for all.
       end_padding: how far windows may reach behind it, likewise.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
@@ -79,14 +82,14 @@ def lp_pooling(
 
     Source: DML_LP_POOLING1_OPERATOR_DESC, whose formula has no absolute value: that of ONNX's LpPool is taken.
     """
-    given = {
+    given: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,
         "start_padding": start_padding,
         "end_padding": end_padding,
     }
-    axes = range(input.ndim - len(window_sizes), input.ndim)
+    axes = range(input.ndim - len(given["window_sizes"]), input.ndim)
     windows = sliding(given, input.shape[axes[0] :])
     wide = jnp.asarray(input, wide_type(input.dtype))
     return narrow_apart(norm(wide, p, lambda powers: sum_windows(powers, axes, windows)), input.dtype)

@@ -59,15 +59,6 @@ class Row:
     signed_zeros: bool = True
     most: float = np.inf
 
-    def takes(self, values):
-        """Whether results are the same on every device for these numbers, which other operators have made."""
-        if self.on_bits:
-            return True
-        if values.dtype.kind != "f":
-            return self.integers is None or self.units is None
-        are_halves = (values == np.round(np.where(abs(values) <= 4, values, 0) * 2) / 2) & (values != 0)
-        return self.floats is None and bool(are_halves.all())
-
 
 def class_of(name):
     return catalogue.STRUCTS[name]

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 import numpy as np
-from operators import test_binary, test_unary
 from strided_cases import make, seen
 
 from dml_jax import Constant, DataType, GraphDesc, TensorDesc
 
 NODES, TRIES = 6, 20
+SEEN, FEW = 256, 16  # numbers that tell what a struct's tests draw, and how many of them are a list
 
 
 @dataclass(eq=False)
@@ -48,10 +48,17 @@ class Flow:
     units: float | None = None
 
     def as_tensor(self, tensor):
-        """NumPy's view of the bytes; behind them there is 0."""
-        least = tensor.element_span * tensor.dtype.itemsize
+        """NumPy's view of the bytes."""
+        return seen(self.elements(tensor), tensor)
+
+    def elements(self, tensor):
+        """What a tensor spans of the bytes; behind them there is 0."""
+        least = tensor.data_type.byte_count(tensor.element_span)
         data = self.data[:least].ljust(least, b"\0")
-        return seen(np.frombuffer(data, tensor.dtype), tensor)
+        if tensor.data_type.bits >= 8:
+            return np.frombuffer(data, tensor.dtype)
+        nibbles = [nibble for byte in data for nibble in (byte & 15, byte >> 4)][: tensor.element_span]
+        return np.array([n - 16 if n not in tensor.data_type.integers else n for n in nibbles]).astype(tensor.dtype)
 
 
 @dataclass(eq=False)
@@ -105,10 +112,10 @@ def _planned(rng, struct, flows):
         flow = None
         if rng.random() < (0.3 if desc.is_index(port) else 0.85):
             exact = [flow for flow in flows if flow.units is None]
-            fitting = [flow for flow in exact if _takes(struct, desc, flow.as_tensor(tensor), port)]
+            fitting = [flow for flow in exact if _takes(rng, struct, tensor, port, flow.as_tensor(tensor))]
             flow = max(fitting, key=lambda flow: _fit(flow, tensor) + rng.random(), default=None)
         if flow is None:
-            data = case.buffers[port][: tensor.element_span].tobytes()
+            data = _bytes(case.buffers[port][: tensor.element_span], tensor.data_type)
             kind = "constant" if rng.random() < 0.3 else "input"
             flow = Flow("", kind, tensor, data, tensor.total_tensor_size_in_bytes)
         else:
@@ -133,34 +140,24 @@ def _fit(flow, tensor):
     return 2 * (flow.kind == "operator") + (flow.total == tensor.total_tensor_size_in_bytes) + same[0] + 2 * same[1]
 
 
-ELEMENTWISE = {**test_binary.ROWS, **test_unary.ROWS}
-# Those that scale what they read, or choose between numbers: zeros and NaNs then depend on the device.
-OWN_ZEROS = {"ELEMENT_WISE_IDENTITY", "ELEMENT_WISE_CLIP", "ELEMENT_WISE_CLIP1"}
-ANY_BITS = {"ELEMENT_WISE_IF", "TOP_K", "TOP_K1", "NONZERO_COORDINATES"}
-ANY_BITS |= {"MAX_POOLING", "MAX_POOLING1", "MAX_POOLING2"}
-# Functions of REDUCE that need numbers around 1: others have no logarithm, or their product none in FLOAT16.
-AROUND_1 = {"LOG_SUM", "MULTIPLY"}
+def _takes(rng, struct, tensor, port, values):
+    """Whether an operator is exact on these numbers, whatever the order and the device: they are like those that its
+    own tests draw there.
 
-
-def _takes(struct, desc, values, port):
-    """Whether an operator is exact on these numbers, whatever the order and the device; what moves them takes all."""
-    is_float, name = values.dtype.kind == "f", struct.name
-    if name in ELEMENTWISE:
-        return ELEMENTWISE[name].takes(values)
-    if name in OWN_ZEROS and is_float and (np.isnan(values) | (values == 0)).any():
-        return False
-    if struct.fill is None or name in ANY_BITS or desc.is_index(port) or getattr(desc, "scale_bias", 0) is None:
+    Of few numbers, as scales, each is one of those; of many they lie in the same range, and floats are multiples of a
+    half, without zeros where the sign of a zero counts, which devices decide. Of random bits all are taken.
+    """
+    if struct.fill is None or (drawn := struct.fill(rng, port, tensor, SEEN)) is None:
         return True
-    if not is_float:
-        return not name.startswith("RESAMPLE") or bool((abs(values.astype(int)) <= 8).all())
-    if name == "REDUCE" and desc.function.name in AROUND_1:
-        return False
-    numbers = abs(values)
-    if name == "CAST":
-        return bool(((numbers == 0) | (numbers >= max(np.finfo(values.dtype).tiny, 2.0**-120))).all())
-    is_half = numbers == np.round(np.where(numbers <= 4, numbers, 0) * 2) / 2
-    signed = (numbers == 0) & np.signbit(values)
-    return bool((is_half & ~signed).all())
+    word = f"u{drawn.itemsize}"
+    is_drawn = np.isin(np.ascontiguousarray(values).view(word), drawn.view(word))
+    if np.unique(drawn).size <= FEW:
+        return bool(is_drawn.all())
+    is_safe = (values != 0) | (~np.signbit(values) if struct.units else False)
+    with np.errstate(invalid="ignore"):  # remainders of infinities
+        is_like = (values % 0.5 == 0) & is_safe
+    is_like &= (values >= np.nanmin(drawn)) & (values <= np.nanmax(drawn))
+    return bool((is_drawn | is_like).all())
 
 
 def _agreed(candidates, desc, views):
@@ -178,7 +175,15 @@ def _agreed(candidates, desc, views):
 def _written(array, tensor):
     buffer = np.zeros(tensor.element_span, tensor.dtype)
     seen(buffer, tensor)[...] = np.asarray(array).reshape(tensor.sizes)
-    return buffer.tobytes()
+    return _bytes(buffer, tensor.data_type)
+
+
+def _bytes(elements, data_type):
+    """Of 4 bits two in each byte, the first one in the low bits."""
+    if data_type.bits >= 8:
+        return elements.tobytes()
+    nibbles = [int(n) % 16 for n in elements] + [0] * (len(elements) % 2)
+    return bytes(low + 16 * high for low, high in zip(nibbles[::2], nibbles[1::2], strict=True))
 
 
 def _finished(rng, number, nodes, flows):
@@ -199,15 +204,12 @@ def _finished(rng, number, nodes, flows):
                 wanted[name] = flow.as_tensor(tensor) if flow.units is None else flow.exactly
                 if name in outputs:
                     outputs[name] = _sized(tensor, flow)
-                buffers[name] = np.frombuffer(
-                    rng.bytes((tensor.element_span + int(rng.integers(3))) * tensor.dtype.itemsize), tensor.dtype
-                )
+                buffers[name] = _random(rng, tensor.data_type, tensor.element_span + int(rng.integers(3)))
         if flow.kind == "input":
             tensor = _another(rng, flow) if rng.random() < 0.3 else flow.tensor
             flags = "OWNED_BY_DML" if flow.source in flagged else "NONE"
             inputs[flow.source] = _sized(tensor, flow, flags)
-            least = tensor.element_span * tensor.dtype.itemsize
-            buffers[flow.source] = np.frombuffer(flow.data[:least].ljust(least, b"\0"), tensor.dtype)
+            buffers[flow.source] = flow.elements(tensor)
         if flow.kind == "constant":
             descs[flow.source[0]] = Constant(flow.data.ljust(flow.total, b"\0"))
         for (label, port), _ in flow.readers:
@@ -219,6 +221,12 @@ def _finished(rng, number, nodes, flows):
     bound, x64 = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
     units = {name: of_port[desc.edges[name]].units for name in desc.outputs}
     return Case(number, desc, buffers, tuple(wanted[name] for name in desc.outputs), units, bound, x64)
+
+
+def _random(rng, data_type, count):
+    if data_type.bits < 8:
+        return rng.choice(data_type.integers, count).astype(data_type.dtype)
+    return np.frombuffer(rng.bytes(count * data_type.itemsize), data_type.dtype)
 
 
 def _another(rng, flow, strided=False):

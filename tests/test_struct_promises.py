@@ -26,7 +26,9 @@ from dml_jax.dxdispatch.run import run_model
 
 pytestmark = pytest.mark.device
 
-every_struct = pytest.mark.parametrize(
+every_struct = pytest.mark.parametrize("struct", STRUCTS.values(), ids=STRUCTS)
+# Of what takes longer, those that have code of their own; rows of a table share it.
+sampled_structs = pytest.mark.parametrize(
     "struct",
     [
         pytest.param(struct, id=name, marks=() if name in SAMPLED else pytest.mark.exhaustive)
@@ -85,7 +87,7 @@ def test_the_newest_row_of_the_table_is_first(struct):
     assert all(row.types.keys() == struct.levels[0].types.keys() for row in struct.levels)
 
 
-@every_struct
+@sampled_structs
 def test_feature_level_tables(struct):
     """Every data type of every tensor, at four dimensions, at those that newer levels take, and at its own."""
     desc, oldest = struct.desc, struct.levels[-1].since
@@ -190,7 +192,8 @@ def test_the_model_files_of_the_documentation_are_those_of_the_examples(tmp_path
 ALL = 250
 
 
-@every_struct
+@pytest.mark.thinned(2)
+@sampled_structs
 def test_random_descriptors(struct, exhaustive):
     """Every eighth case is called on its own; the others share programs, which compile several times faster.
 
@@ -215,7 +218,7 @@ def test_random_descriptors(struct, exhaustive):
 
 
 @pytest.mark.thinned(9)
-@every_struct
+@sampled_structs
 def test_the_random_descriptors_cover_everything(struct):
     """Every data type, rank and class of strides, in and out, bound and not, among those of an exhaustive run."""
     found, cls = Counter(), type(struct.desc)

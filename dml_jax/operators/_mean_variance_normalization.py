@@ -10,9 +10,9 @@ import jax
 
 from ..core.desc import OperatorDesc
 from ..core.fields import FLOAT, Bool, Input, OptionalInput, Output, counted_by
-from ..core.fusion import Fused, different_dimensions
+from ..core.fusion import Fused
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes
-from ..core.struct_rules import broadcast_to
+from ..core.struct_rules import broadcast_to, different_axes
 from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
 from ._normalizing import mean_of_squares, moments, normalize, widened
 
@@ -23,10 +23,6 @@ Real = Annotated[float, FLOAT]
 
 
 # Rules.
-
-
-def _no_dimensions(x: Operands) -> str | None:
-    return different_dimensions(x["axes"], len(x["input"].sizes))
 
 
 def _alone(x: Operands) -> str | None:
@@ -47,7 +43,7 @@ SIZES = (
     *(if_given(name, broadcast_to(name, "input")) for name in ("scale", "bias")),
     same_sizes("output", "input"),
 )
-AXES = custom("axes_within(axes)", "{axes} must be different dimensions of {input}, one at least", _no_dimensions)
+AXES = different_axes("input")
 BOTH = custom("both", "{scale} and {bias} must be given together below feature level 5_2", _alone)
 
 

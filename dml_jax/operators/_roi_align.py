@@ -11,28 +11,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
 from ..core.fields import FLOAT, Bool, IndexInput, Input, Output, UInt
 from ..core.interpolation import MODE, FieldMode, Mode, mode_of
 from ..core.kinds import Data, Indices, OutSharding
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, at_least, custom, each_at_least, floats, if_given, numbers, one_of, same_dtype
+from ..core.rules import Operands, Rule, at_least, custom, each_at_least, floats, numbers, one_of, same_dtype
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANK_4, Support
+from ..core.support import Support
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ._reduce import FieldFunction, ReduceFunction
+from ._reduce import FieldFunction
+from ._region_rules import PICTURES, height_and_width, since, struct_rules
+from ._region_samples import Sampled, linear, nearest
 
 __all__ = ["RoiAlign1Desc", "RoiAlignDesc", "roi_align"]
 
 Function = Literal["average", "max"]
 Real = Annotated[float, FLOAT]
-
-
-def _no_pictures(x: Operands) -> str | None:
-    sizes = x["input"].shape
-    is_right = len(sizes) == 4 and 0 not in (sizes[0], *sizes[2:]) and all(isinstance(n, int) for n in sizes[2:])
-    return None if is_right else f"it is {sizes}"
 
 
 def _no_corners(x: Operands) -> str | None:
@@ -45,23 +40,11 @@ def _uncounted(x: Operands) -> str | None:
     return None if sizes == regions else f"they are {sizes} and {regions}"
 
 
-def height_and_width(name: str) -> Rule:
-    """Returns the rule that an attribute has two numbers."""
-
-    def broken_by(x: Operands) -> str | None:
-        return None if len(x[name]) == 2 else f"there are {len(x[name])}"
-
-    return custom(f"height_and_width({name})", f"{{{name}}} must be two numbers, of height and width", broken_by)
-
-
 def _less(x: Operands) -> str | None:
     most, least = x["maximum_samples"], x["minimum_samples"]
     return None if most is None or most >= least else f"they are {most} and {least}"
 
 
-PICTURES = custom(
-    "pictures(input)", "{input}.{sizes} must be (N, C, H, W), with elements, and H and W known", _no_pictures
-)
 RULES = (
     numbers("input", with_zero=True),
     floats("input"),
@@ -152,8 +135,8 @@ def roi_align(
     corners, pictures = jnp.asarray(rois, wide_type(rois.dtype)), jnp.asarray(batch_indices)
     height, width = input.shape[2:]
     sampled = [
-        _Sampled(corners[:, 1], corners[:, 3], height, output_sizes[0], spatial_scales[0]),
-        _Sampled(corners[:, 0], corners[:, 2], width, output_sizes[1], spatial_scales[1]),
+        Sampled(corners[:, 1], corners[:, 3], height, output_sizes[0], spatial_scales[0]),
+        Sampled(corners[:, 0], corners[:, 2], width, output_sizes[1], spatial_scales[1]),
     ]
     most = [one.most(minimum_samples, maximum_samples) for one in sampled]
     counts = [one.counts(minimum_samples, n) for one, n in zip(sampled, most, strict=True)]
@@ -167,7 +150,7 @@ def roi_align(
     def sample(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The values of the samples of that number, and which regions have so many."""
         each = [one.astype(corners.dtype) for one in (number // most[1], number % most[1])]
-        read = _nearest if mode == "nearest" else _linear
+        read = nearest if mode == "nearest" else linear
         values, is_inside = read(pixels, pictures, positions(0, each[0]), positions(1, each[1]), wide)
         values = jnp.where(is_inside, values, np.asarray(out_of_bounds_value, wide))
         return values, ((each[0] < counts[0]) & (each[1] < counts[1]))[:, None, None, None]
@@ -186,133 +169,9 @@ def roi_align(
     return jnp.moveaxis(narrow_apart(total, input.dtype), -1, 1)
 
 
-@dataclass(frozen=True)
-class _Sampled:
-    """Regions along one dimension: where they start and end, in `size` pixels, and into how many elements."""
-
-    first: jax.Array
-    last: jax.Array
-    size: int
-    elements: int
-    scale: float
-
-    @property
-    def low(self) -> jax.Array:
-        return self.first * np.asarray(self.scale, self.first.dtype)
-
-    @property
-    def length(self) -> jax.Array:
-        return (self.last - self.first) * np.asarray(self.scale, self.first.dtype)
-
-    def most(self, least: int, most: int | None) -> int:
-        """Of all regions the most samples of an element: no more than one of the size of the picture has."""
-        whole = -(-self.size // self.elements)
-        return max(least, whole if most is None else min(most, whole))
-
-    def counts(self, least: int, most: int) -> jax.Array:
-        """Of each region the samples of an element."""
-        return jnp.clip(jnp.ceil(lax.stop_gradient(self.length) / self.elements), least, most)
-
-    def steps(self, number: jax.Array, counts: jax.Array, offset: float, align_corners: bool) -> jax.Array:
-        """Where the sample of that number of each element lies, as a part of the length."""
-        samples = jnp.arange(self.elements, dtype=counts.dtype)[None] * counts[:, None] + number
-        whole = (self.elements * counts)[:, None]
-        shifted = samples - np.asarray(offset, counts.dtype)
-        if not align_corners:
-            return shifted / whole
-        return jnp.where(whole == 1, np.asarray(0.5, counts.dtype), shifted / jnp.maximum(whole - 1, 1))
-
-
-def _inside(positions: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-    """Positions on the pixels, and whether they were at most 1 away from them."""
-    is_inside = (positions >= -1) & (positions <= size)
-    return jnp.clip(jnp.where(is_inside, positions, 0), 0, size - 1), is_inside
-
-
-def _read(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
-    at = pictures[:, None, None], y.astype(np.int32)[:, :, None], x.astype(np.int32)[:, None, :]
-    return pixels.at[at].get(mode="clip")
-
-
-def _nearest(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array, wide: Any) -> Any:
-    (y, y_inside), (x, x_inside) = _inside(y, pixels.shape[1]), _inside(x, pixels.shape[2])
-    values = _read(pixels, pictures, jnp.ceil(y - 0.5), jnp.ceil(x - 0.5))
-    return values.astype(wide), (y_inside[:, :, None] & x_inside[:, None, :])[..., None]
-
-
-def _linear(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array, wide: Any) -> Any:
-    (y, y_inside), (x, x_inside) = _inside(y, pixels.shape[1]), _inside(x, pixels.shape[2])
-    rows, columns = (
-        (jnp.floor(one), jnp.minimum(jnp.floor(one) + 1, size - 1))
-        for one, size in zip((y, x), pixels.shape[1:3], strict=True)
-    )
-    down, right = (y - rows[0]).astype(wide)[:, :, None, None], (x - columns[0]).astype(wide)[:, None, :, None]
-    corners = [[_read(pixels, pictures, row, column).astype(wide) for column in columns] for row in rows]
-    upper, lower = (left * (1 - right) + other * right for left, other in corners)
-    return upper * (1 - down) + lower * down, (y_inside[:, :, None] & x_inside[:, None, :])[..., None]
-
-
 # The structs.
 
-
-def _leading(name: str, sizes: tuple[int | None, ...], text: str, resampled: str) -> Rule:
-    """A tensor of regions has so many last dimensions, and 1s before them."""
-
-    def broken_by(x: Operands) -> str | None:
-        found, regions = x[name].sizes, x[resampled].sizes[0]
-        wanted = tuple(regions if n is None else n for n in sizes)
-        more = found[: len(found) - len(wanted)]
-        is_right = len(found) <= 4 and found[len(more) :] == wanted and all(n == 1 for n in more)
-        return None if is_right else f"they are {found}, and there are {regions} regions"
-
-    text = f"{{{name}}}.{{sizes}} must be {text} of {{{resampled}}}, after sizes of 1, and 4 at most"
-    return custom(f"regions({name})", text, broken_by)
-
-
-def _same_channels(resampled: str, pictures: str) -> Rule:
-    def broken_by(x: Operands) -> str | None:
-        one, other = x[resampled].sizes, x[pictures].sizes
-        return None if one[1:2] == other[1:2] else f"they are {one} and {other}"
-
-    text = f"{{{resampled}}}.{{sizes}} must have the channels of {{{pictures}}}"
-    return custom(f"channels({resampled})", text, broken_by)
-
-
-def _neither(x: Operands) -> str | None:
-    function = x["reduction_function"]
-    accepted = (ReduceFunction.AVERAGE, ReduceFunction.MAX)
-    return None if function in accepted else f"it is {function.name}"
-
-
-def _fewer(x: Operands) -> str | None:
-    most, least = x["maximum_samples_per_output"], x["minimum_samples_per_output"]
-    return None if most >= least else f"they are {most} and {least}"
-
-
-def struct_rules(resampled: str, pictures: str) -> tuple[Rule, ...]:
-    """Returns the rules of a struct with these tensors of regions and of whole pictures."""
-    return (
-        if_given(pictures, _same_channels(resampled, pictures)),
-        _leading("roi", (None, 4), "(R, 4), R as", resampled),
-        _leading("batch_indices", (None,), "(R,), R as", resampled),
-        custom("one_of(reduction_function)", "{reduction_function} must be one of AVERAGE, MAX", _neither),
-        at_least("minimum_samples_per_output", 1),
-        custom(
-            "at_least(maximum_samples_per_output)",
-            "{maximum_samples_per_output} must be at least {minimum_samples_per_output}",
-            _fewer,
-        ),
-    )
-
-
 STRUCT_RULES = struct_rules("output", "input")
-
-
-def since(level: str) -> tuple[Support, ...]:
-    newest = Support.of("5_0", RANK_4, input=FLOATS, batch_indices=(DataType.UINT64, DataType.UINT32))
-    return newest, Support.of(level, RANK_4, input=FLOATS, batch_indices=(DataType.UINT32,))
-
-
 # Attributes of the newer structs, as the function names them.
 _OFFSETS = {
     "input_pixel_offset": "input_pixel_offset",

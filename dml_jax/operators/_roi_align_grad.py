@@ -16,7 +16,8 @@ from ..core.rules import Operands, Rule, custom, if_given, same_dtype, same_size
 from ..core.support import FLOATS, RANK_4, Support
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction, ReduceFunction
-from ._roi_align import Real, aligned, struct_rules
+from ._region_rules import struct_rules
+from ._roi_align import Real, aligned
 
 __all__ = ["RoiAlignGradDesc"]
 

@@ -1,16 +1,16 @@
 """roi_align, ROI_ALIGN and ROI_ALIGN1: regions of pictures, sample by sample."""
 
 from functools import partial
+from itertools import product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_close, assert_same_bits, together
+from checks import assert_close, assert_same_bits, sampled, spread, together
 from jax.sharding import PartitionSpec as P
-from jax.test_util import check_grads
 from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level, u32
-from region_cases import draw, exact, fill
+from region_cases import draw, exact, exact_gradients, fill
 from small_arrays import every_narrow_float, numbered, on_explicit_mesh
 
 from dml_jax import ConstraintError, DataTypeError, InterpolationMode, ReduceFunction, roi_align
@@ -123,20 +123,23 @@ STRUCTS = tuple(
 # Against the oracle.
 
 
-@pytest.mark.parametrize("function", ["average", "max"])
-@pytest.mark.parametrize("mode", ["linear", "nearest"])
-def test_regions_of_every_kind(function, mode):
+WAYS = [*product(("average", "max"), ("linear", "nearest"))]
+
+
+@pytest.mark.parametrize(("way", "part"), spread(WAYS, WAYS, 4))
+def test_regions_of_every_kind(way, part):
     """Within the picture, beyond its edges, empty ones, and those whose corners are exchanged."""
     x = np.random.default_rng(1).integers(-9, 9, (2, 2, 5, 7)).astype(np.float32)
     rois = np.float32(
         [[1.3, 0.7, 4.1, 3.9], [-3.2, -2.1, 9.4, 8.3], [2.2, 2.2, 2.2, 2.2], [5.3, 4.1, 1.2, 0.4], [20.1, 20.1, 30, 31]]
     )
+    function, mode = way
     attributes = [
         {"output_sizes": (2, 3)},
         {"output_sizes": (1, 2), "minimum_samples": 3, "out_of_bounds_value": 7.0},
         {"output_sizes": (3, 1), "maximum_samples": 1, "input_pixel_offset": 0.0, "spatial_scales": (0.5, 2.0)},
         {"output_sizes": (2, 2), "align_corners": True, "output_pixel_offset": 0.0, "input_pixel_offset": 0.0},
-    ]
+    ][part]
     arrays = x, rois, np.int32([0, 1, 1, 0, 1])
     made = together([(partial(roi_align, function=function, mode=mode, **one), *arrays) for one in attributes])
     for found, one in zip(made, attributes, strict=True):
@@ -186,13 +189,23 @@ def test_onnx_runtime_agrees(exhaustive):
 # Transformations and meshes.
 
 
-@pytest.mark.parametrize("function", ["average", "max"])
+@pytest.mark.parametrize("function", sampled(["average", "max"], ["max"]))
 def test_derivatives_of_pictures_and_of_regions(function):
+    """Within the picture, beyond its edges, and with exchanged corners, of pixels that differ."""
     rng = np.random.default_rng(2)
-    x, rois = rng.normal(size=(1, 2, 4, 5)), np.float64([[0.63, 0.57, 3.22, 3.71]])
-    call = partial(roi_align, batch_indices=np.int32([0]), output_sizes=(2, 1), function=function)
-    with jax.enable_x64(True):
-        check_grads(jax.jit(call), (x, rois), order=1, modes=["rev"], atol=1e-4, rtol=1e-4)
+    x, weights = (rng.normal(size=sizes).astype(np.float32) for sizes in ((2, 2, 4, 5), (3, 2, 2, 3)))
+    rois = np.float32([[0.63, 0.57, 3.22, 3.71], [-3.13, 1.27, 7.31, 5.41], [3.91, 3.17, 0.83, 0.29]])
+    given = {"function": function, "minimum_samples": 2, "maximum_samples": 3, "spatial_scales": (1.25, 0.75)}
+    batches, sizes = np.int32([0, 1, 1]), weights.shape[2:]
+
+    @jax.jit
+    def computed(x, rois):
+        output, back = jax.vjp(partial(roi_align, batch_indices=batches, output_sizes=sizes, **given), x, rois)
+        return output, *back(weights)
+
+    wanted = exact(x, rois, batches, sizes, **given), *exact_gradients(x, rois, batches, weights, **given)
+    for found, numbers in zip(computed(x, rois), wanted, strict=True):
+        assert_close(found, numbers, units=64)
 
 
 def test_channels_keep_their_sharding():

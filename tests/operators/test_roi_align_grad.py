@@ -1,12 +1,11 @@
-"""ROI_ALIGN_GRAD: pictures sample by sample, and corners by differences of the forward loop."""
+"""ROI_ALIGN_GRAD: of every sample what it adds to pixels, and how it moves with the corners."""
 
 import numpy as np
 import pytest
 from checks import assert_same_bits
 from operator_cases import FLOATS, RANK_4, Example, Struct, f32, level, u32
 from region_cases import draw as draw_forward
-from region_cases import exact
-from region_cases import fill as fill_forward
+from region_cases import exact_gradients, fill
 
 from dml_jax import DataTypeError, InterpolationMode, ReduceFunction, TensorDesc
 from dml_jax.descs import RoiAlignGradDesc
@@ -17,7 +16,6 @@ pytestmark = pytest.mark.device
 def attributes(desc):
     """As the forward loop names them."""
     return {
-        "output_sizes": desc.input_gradient.sizes[2:],
         "function": desc.reduction_function.name.lower(),
         "mode": "linear" if desc.interpolation_mode == InterpolationMode.LINEAR else "nearest",
         "spatial_scales": (desc.spatial_scale_y, desc.spatial_scale_x),
@@ -29,57 +27,29 @@ def attributes(desc):
     }
 
 
-def differences(forward, x, step):
-    """Of a function that is linear, or smooth, in every number of an array: its slopes."""
-    slopes = np.zeros(x.shape)
-    for at in np.ndindex(x.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = x.astype(np.float64)
-            moved[at] += sign * step
-            ends.append(forward(moved))
-        slopes[at] = (ends[0] - ends[1]) / (2 * step)
-    return slopes
-
-
 def expected(desc, input, gradient, roi, batch_indices):
-    """Small steps, within which no other sample is the greatest, and no sample comes to other pixels."""
-    rois, batches, given = roi.reshape(-1, 4).astype(np.float64), batch_indices.ravel(), attributes(desc)
-    weights = gradient.astype(np.float64)
-    pictures = np.zeros(desc.output_gradient.sizes) if input is None else input.astype(np.float64)
-
-    def total(pictures, rois):
-        return (exact(pictures, rois, batches, **given) * weights).sum()
-
-    found = []
-    if desc.output_gradient is not None:
-        found.append(differences(lambda x: total(x, rois), pictures, 2**-10))
-    if desc.output_roi_gradient is not None:
-        found.append(differences(lambda x: total(pictures, x), rois, 2**-20).reshape(roi.shape))
-    return tuple(found) if len(found) > 1 else found[0]
+    pictures = np.zeros(desc.output_gradient.sizes) if input is None else input
+    rois, batches = roi.reshape(-1, 4), batch_indices.ravel()
+    of_pictures, of_corners = exact_gradients(pictures, rois, batches, gradient, **attributes(desc))
+    found = ((desc.output_gradient, of_pictures), (desc.output_roi_gradient, of_corners.reshape(roi.shape)))
+    return tuple(numbers for tensor, numbers in found if tensor is not None)
 
 
 def draw(rng):
     fields = draw_forward(rng, offsets=True)
     del fields["out_of_bounds_input_value"]
-    # Differences know no slope where a pixel changes, nor of equal maxima, which strides of 0 make.
-    fields["reduction_function"] = ReduceFunction.AVERAGE
+    is_max = fields["reduction_function"] == ReduceFunction.MAX
+    pictures, (regions, channels, *sizes) = fields["input"], fields.pop("output")
+    if is_max:  # one or two elements and samples, whose places are exact, as which of equal ones is the first
+        sizes = [min(n, 2) for n in sizes]
+        fields |= {"maximum_samples_per_output": 2, "align_regions_to_corners": False}
     which = int(rng.integers(0, 3)) if fields["interpolation_mode"] == InterpolationMode.LINEAR else 0
-    pictures = fields["input"]
     fields |= {
-        "input_gradient": fields.pop("output"),
+        "input_gradient": (regions, channels, *sizes),
         "output_gradient": None if which == 1 else pictures,
         "output_roi_gradient": None if which == 0 else fields["roi"],
     }
-    needs_input = which > 0 or fields["reduction_function"] == ReduceFunction.MAX
-    return fields | {"input": pictures if needs_input or rng.integers(0, 2) else None}
-
-
-def fill(rng, port, tensor, count):
-    """Pixels that all differ, so that one sample is the greatest."""
-    if port == "input":
-        return rng.permutation(4 * count)[:count].astype(tensor.dtype)
-    return fill_forward(rng, port, tensor, count)
+    return fields | {"input": pictures if which > 0 or is_max or rng.integers(0, 2) else None}
 
 
 # DirectML's four regions of 1 x 3 elements; halves down, which its numbers show.
@@ -120,7 +90,7 @@ STRUCTS = (
         draw=draw,
         expected=expected,
         fill=fill,
-        units=2**12,
+        units=64,
     ),
 )
 

@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from functools import partial
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -25,19 +26,20 @@ def rounded(x):
 
 
 def oracle(input, rois, output_sizes, spatial_scale=1):
-    """In exact numbers, cell by cell."""
+    """In exact numbers, cell by cell, of all channels at once."""
     output = np.zeros((len(rois), input.shape[1], *output_sizes), input.dtype)
-    for (r, c, *at), _ in np.ndenumerate(output):
+    for r, (picture, *corners) in enumerate(rois):
         cells = []
-        for d, (k, grid, size) in enumerate(zip(at, output_sizes, input.shape[2:], strict=True)):
+        for d, (grid, size) in enumerate(zip(output_sizes, input.shape[2:], strict=True)):
             first, last = (
-                rounded(Fraction(float(rois[r, one])) * Fraction(float(spatial_scale))) for one in (2 - d, 4 - d)
+                rounded(Fraction(float(corners[one])) * Fraction(float(spatial_scale))) for one in (1 - d, 3 - d)
             )
             n = max(last - first + 1, 1)
-            start, end = math.floor(Fraction(k * n, grid)), math.ceil(Fraction((k + 1) * n, grid))
-            cells.append(range(max(first + start, 0), min(first + end, size)))
-        numbers = [input[int(rois[r, 0]), c, i, j] for i in cells[0] for j in cells[1]]
-        output[r, c, *at] = max(numbers, default=0)
+            edges = [(first + k * n // grid, first + -(-(k + 1) * n // grid)) for k in range(grid)]
+            cells.append([slice(max(start, 0), min(max(end, 0), size)) for start, end in edges])
+        for (i, rows), (j, columns) in product(*map(enumerate, cells)):
+            numbers = input[int(picture), :, rows, columns]
+            output[r, :, i, j] = numbers.max(axis=(1, 2)) if numbers.size else 0
     return output
 
 

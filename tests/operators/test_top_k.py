@@ -196,19 +196,19 @@ def test_all_elements_may_be_taken():
 
 
 def test_64_bit_data_and_indices_of_descriptors(x64):
-    """Of one tensor or of all; while x64 is off buffers hold words."""
+    """Of one tensor or of all, and of one element or several; while x64 is off buffers hold words."""
     x = np.int64([5, -(2**63), 2**40, 2**40 + 1])
-    for data, name, index in [
-        (x, "INT64", "UINT32"),
-        (x, "INT64", "UINT64"),
-        (x.view(np.uint64), "UINT64", "UINT64"),
-        (np.float16([5, -1, 5, 7]), "FLOAT16", "UINT64"),
+    for data, name, index, k in [
+        (x, "INT64", "UINT32", 3),
+        (x, "INT64", "UINT64", 1),
+        (x.view(np.uint64), "UINT64", "UINT64", 3),
+        (np.float16([5, -1, 5, 7]), "FLOAT16", "UINT64", 3),
     ]:
-        desc = TopKDesc(TensorDesc(name, (4,)), TensorDesc(name, (3,)), TensorDesc(index, (3,)), axis=0, k=3)
+        desc = TopKDesc(TensorDesc(name, (4,)), TensorDesc(name, (k,)), TensorDesc(index, (k,)), axis=0, k=k)
         values, indices = map(np.asarray, compile_operator(desc)(data))
-        assert_is((values.view(data.dtype), indices.view(desc.output_index.dtype)), _indexed(desc, oracle(data, 0, 3)))
+        assert_is((values.view(data.dtype), indices.view(desc.output_index.dtype)), _indexed(desc, oracle(data, 0, k)))
         if x64:
-            assert_is(desc.compute(data), _indexed(desc, oracle(data, 0, 3)))
+            assert_is(desc.compute(data), _indexed(desc, oracle(data, 0, k)))
         else:
             with pytest.raises(DataTypeError, match="needs 64-bit types"):
                 desc.compute(data)

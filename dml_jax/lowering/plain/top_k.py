@@ -12,6 +12,7 @@ from jax import lax
 
 from ..primitive import Move
 from ..select import choose, shapes_of
+from .min_max import place_of_extreme
 
 __all__ = ["TopKCase", "first_of_all", "greatest"]
 
@@ -68,5 +69,5 @@ def _in_order(k: Any, axis: int, _: None, keys: jax.Array) -> jax.Array:
 
 
 def first_of_all(keys: jax.Array, axis: int) -> jax.Array:
-    """The place of the first of the greatest."""
-    return jnp.expand_dims(lax.argmax(keys, axis, np.int32), axis)
+    """The place of the first of the greatest; lax.argmax of 64-bit keys cannot be lowered once x64 is off again."""
+    return place_of_extreme(keys, axis, "greatest").astype(np.int32)

@@ -25,7 +25,7 @@ from .slices import Slices
 
 __all__ = ["Interpolation", "interpolate", "repeat"]
 
-FEW = 8  # elements that are added up to one, each read on its own; more are read at once
+FEW = 8  # elements that are added up to one, each read on its own; of more, one after the other in a loop
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,24 +54,33 @@ class Interpolation:
         return count if is_so else 0
 
     def arrays(self) -> list[tuple[jax.Array | None, jax.Array | None]]:
-        """Of each row the indices, None where a slice does, and the weights, None where all are 1; many as one."""
-        dtype, all_weights = index_dtype([self.size]), self._all_weights()
-        rows = [self.indices.reshape(-1)] if self.is_long else self.indices
-        indices = [None if _step(at) else jnp.asarray(at[:, None].astype(dtype)) for at in rows]
-        weights = [None if (one == 1).all() else jnp.asarray(one) for one in all_weights]
-        return list(zip(indices, [jnp.asarray(all_weights)] if self.is_long else weights, strict=True))
+        """Of each row the indices, None where a slice does, and the weights, None where all are 1; of many all rows."""
+        indices, weights = self.indices[..., None].astype(index_dtype([self.size])), self._all_weights()
+        if self.is_long:
+            return [(jnp.asarray(indices), jnp.asarray(weights))]
+        return [
+            (None if _step(at) else jnp.asarray(index), None if (of_one == 1).all() else jnp.asarray(of_one))
+            for at, index, of_one in zip(self.indices, indices, weights, strict=True)
+        ]
 
     def __call__(self, arrays: Sequence[Any], x: jax.Array, axis: int) -> jax.Array:
         if self.is_long:
-            ((indices, weights),) = arrays
-            taken = _taken(indices, x, axis, self.indices.reshape(-1))
-            taken = taken.reshape(*x.shape[:axis], *self.indices.shape, *x.shape[axis + 1 :])
-            return _weighted(taken, axis, weights, is_first=True).sum(axis)
+            return self._in_turn(*arrays[0], x, axis)
         parts = []
         for (indices, weights), at in zip(arrays, self.indices, strict=True):
             taken = _taken(indices, x, axis, at)
             parts.append(taken if weights is None else _weighted(taken, axis, weights, is_first=not parts))
         return reduce(jnp.add, parts)
+
+    def _in_turn(self, indices: jax.Array, weights: jax.Array, x: jax.Array, axis: int) -> jax.Array:
+        """Adds row by row: neither a program nor an array as long as there are rows."""
+        is_sorted = bool((np.diff(self.indices) >= 0).all())
+
+        def row(at: jax.Array, of_one: jax.Array) -> jax.Array:
+            return _weighted(_read(at, x, axis, is_sorted), axis, of_one, is_first=True)
+
+        first = row(indices[0], weights[0])
+        return lax.scan(lambda total, more: (total + row(*more), None), first, (indices[1:], weights[1:]))[0]
 
     def _all_weights(self) -> np.ndarray:
         return np.ones(self.indices.shape, np.float32) if self.weights is None else self.weights
@@ -171,16 +180,18 @@ def _taken(indices: jax.Array | None, x: jax.Array, axis: int, at: np.ndarray) -
     if indices is None:
         start, stop = (int(at[0]), int(at[-1]) + 1) if at.size else (0, 0)
         return lax.slice_in_dim(x, start, stop, _step(at), axis)
+    return _read(indices, x, axis, bool((np.diff(at) >= 0).all()))
+
+
+def _read(indices: jax.Array, x: jax.Array, axis: int, is_sorted: bool) -> jax.Array:
     placed = tuple(d for d in range(x.ndim) if d != axis)
-    is_sorted = bool((np.diff(at) >= 0).all())
     read = Read(Slices(x.ndim, (axis,), placed=placed), "promise_in_bounds", indices_are_sorted=is_sorted)
     return read(hide_constant(indices), x)
 
 
 def _weighted(x: jax.Array, axis: int, weights: jax.Array, *, is_first: bool) -> jax.Array:
-    """Weighs along the dimensions from `axis` on. Of what has no weight nothing, not even its infinity; -0.0 leaves the
-    others as they are."""
-    shown = weights.astype(x.dtype).reshape((1,) * axis + weights.shape + (1,) * (x.ndim - axis - weights.ndim))
+    """Of what has no weight nothing, not even its infinity; -0.0 leaves the others as they are."""
+    shown = weights.astype(x.dtype).reshape([-1 if d == axis else 1 for d in range(x.ndim)])
     nothing = np.asarray(0.0 if is_first else -0.0, x.dtype)
     return jnp.where(shown == 0, nothing, x * shown)
 

@@ -104,7 +104,7 @@ LIBRARIES = {
 # How many dimensions are resized: of the first word that is in the call.
 RANKS = {
     "torch": {"nearest": (1, 2, 3), "area": (1, 2, 3), '"linear"': (1,), '"trilinear"': (3,), "": (2,)},
-    "JAX": {"": (1, 2, 3)},
+    "JAX": {"": (1, 2)},
     "OpenCV": {"": (2,)},
     "ONNX": {"cubic": (2,), "": (2, 3)},
 }

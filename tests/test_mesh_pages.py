@@ -34,6 +34,12 @@ KEPT = {
     "pad unevenly": (lambda x: dml_jax.pad(x, (0, 1), (0, 0)), [(4, 4)], [{0}]),
     "resample": (lambda x: dml_jax.resample(x, (4, 8, 8), (1, 2, 2)), [(4, 4, 4)], [{0, 1, 2}]),
     "resample linear": (lambda x: dml_jax.resample(x, (4, 8), (1, 2), mode="linear"), [(4, 4)], [{0}]),
+    "resample cubic": (lambda x: dml_jax.resample(x, (4, 8), mode="cubic"), [(4, 4)], [{0}]),
+    "resample antialiased": (
+        lambda x: dml_jax.resample(x, (4, 2), mode="linear", antialias=True),
+        [(4, 40)],
+        [{0}],
+    ),
     "reverse_subsequences": (
         lambda x, n: dml_jax.reverse_subsequences(x, n, 1),
         [(4, 4), ((4, 1), INT)],

@@ -34,11 +34,11 @@ def mode_of(mode: InterpolationMode) -> Mode:
 
 
 def interpolable(operand: str) -> Rule:
-    """Linear interpolation takes floats, and integers that float32 holds exactly."""
+    """All but the nearest elements takes floats, and integers that float32 holds exactly."""
 
     def broken_by(x: Operands) -> str | None:
         array = x[operand]
-        if x["mode"] != "linear" or (not is_key(array) and _is_number(array.dtype)):
+        if x["mode"] == "nearest" or (not is_key(array) and _is_number(array.dtype)):
             return None
         return f"it is {array.dtype}"
 

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor, inf, lcm
+from math import floor, inf
 from typing import Any
 
 import numpy as np
 
 from ..errors import ConstraintError
+from ..lowering.plain.positions import FAR, Positions, exact_positions
 from .arrange import axes_of
 from .values import Array, known, known_ints
 
-__all__ = ["CROP", "Grid", "Positions", "grid_of"]
+__all__ = ["CROP", "HALF", "Grid", "grid_of"]
 
 # A float where scales are given: the float32 of the file. A rational where sizes are given, which are exact.
 Real = float | Fraction
@@ -31,7 +32,6 @@ _LAWS: Mapping[str, Callable[[int, int, Real, Real, Real], tuple[Real, Real, Rea
 }
 # Elements of a dimension that changes: its tables take tens of bytes for each.
 LONGEST = 2**27
-FAR = 2**40  # beyond every element
 
 
 def _cropped(n: int, m: int, start: Real, end: Real) -> tuple[Real, Real, Real]:
@@ -39,26 +39,6 @@ def _cropped(n: int, m: int, start: Real, end: Real) -> tuple[Real, Real, Real]:
     if m == 1:
         return -(start + end) * HALF * (n - 1), 0, inf
     return -start * (n - 1), 0, (m - 1) / length if length else inf
-
-
-@dataclass(frozen=True)
-class Positions:
-    """Where the elements of an output lie along one dimension of the input: at whole + rest / unit.
-
-    Args:
-      whole: the element at or before each.
-      rest: in [0, unit): integers if the positions are exact, else float32.
-      unit: a Python int.
-    """
-
-    whole: np.ndarray
-    rest: np.ndarray
-    unit: int
-
-    @property
-    def fractions(self) -> np.ndarray:
-        """How far each lies behind an element."""
-        return (self.rest / self.unit).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -80,18 +60,13 @@ class Grid:
     is_exact: bool
 
     def positions(self, axis: int) -> Positions:
-        """Returns exact positions as integers and a unit: those of 21 -> 6 are o * 7 / 2; others in float32."""
+        """Returns exact positions as integers and a unit where sizes are given, else in float32."""
         count, before, after, scale = self.sizes[axis], self.before[axis], self.after[axis], self.scales[axis]
-        if not self.is_exact:  # computed in float64: on an element where ONNX's order of operations is so
-            x = ((np.arange(count) - float(after)) / float(scale) - float(before)).clip(-FAR, FAR).astype(np.float32)
-            return Positions(np.floor(x).astype(np.int64), x - np.floor(x), 1)
-        step = Fraction(0) if scale == inf else 1 / Fraction(scale)
-        first = Fraction(-after * step - before)
-        unit = lcm(step.denominator, first.denominator)
-        start, more = int(first * unit), int(step * unit)
-        greatest = max(abs(start), abs(start + count * more), unit)
-        x = np.arange(count).astype(np.int64 if greatest < 2**62 else object) * more + start
-        return Positions((x // unit).clip(-FAR, FAR).astype(np.int64), x % unit, unit)
+        if self.is_exact:
+            return exact_positions(count, scale, before, after)
+        # Computed in float64: on an element where ONNX's order of operations is so.
+        x = ((np.arange(count) - float(after)) / float(scale) - float(before)).clip(-FAR, FAR).astype(np.float32)
+        return Positions(np.floor(x).astype(np.int64), x - np.floor(x), 1)
 
     def is_left(self, axis: int, size: int) -> bool:
         """Whether every element of a dimension stays where it is."""

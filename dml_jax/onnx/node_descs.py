@@ -333,7 +333,7 @@ def _resize(
         if is_asked:
             raise OnnxError(f"in DirectML {rule}, but this node asks for more")
     nearest = NEAREST[nearest_mode if mode == "nearest" else "ceil"]
-    return _resampled(x, out[0], grid, mode, nearest.rounding, nearest.more)
+    return _resampled(x, out[0], grid, mode, nearest.rounding, float(nearest.more))
 
 
 def _resize_by_scales(out: Outputs, *, x: Tensor, scales: Any, mode: str) -> Desc:

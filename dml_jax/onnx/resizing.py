@@ -1,45 +1,40 @@
-"""ONNX's Resize and Upsample: by `resample` where scales are given that DirectML has, else by sums of elements."""
+"""ONNX's Resize and Upsample: by `resample`, or at positions that it does not have, by the same lowering."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.axis_direction import DirectionName
 from ..core.sharding import Dims, has_mesh, on_mesh
 from ..errors import ConstraintError, DataTypeError
-from ..lowering.plain.cubic import far, near
-from ..lowering.plain.resampling import Interpolation, interpolate, linear_interpolation
+from ..lowering.plain.neighbors import Kernel
+from ..lowering.plain.positions import Positions
+from ..lowering.plain.resampling import interpolate
 from ..operators import cast, resample
-from .grid import CROP, Grid, Positions, grid_of
+from .grid import CROP, HALF, Grid, grid_of
 from .values import Array, Operators, known, on_device
 
 __all__ = ["NEAREST", "OPERATORS", "resize", "resize_by_scales", "upsample_2d"]
 
 
-@dataclass(frozen=True)
-class Nearest:
-    """Which element is the nearest.
+class Nearest(NamedTuple):
+    """Which element is the nearest: how `resample` rounds, and what is added to its offset before."""
 
-    Args:
-      rounding: how `resample` rounds.
-      more: is added to the offset before.
-      is_next: whether it is the next element, by the rest of a position and its unit.
-    """
-
-    rounding: str
-    more: float
-    is_next: Callable[[Any, int], Any]
+    rounding: DirectionName
+    more: Fraction
 
 
 NEAREST: Mapping[str, Nearest] = {
-    "round_prefer_floor": Nearest("increasing", 0.5, lambda rest, unit: 2 * rest > unit),
-    "round_prefer_ceil": Nearest("decreasing", -0.5, lambda rest, unit: 2 * rest >= unit),
-    "floor": Nearest("decreasing", 0.0, lambda rest, unit: rest < 0),
-    "ceil": Nearest("increasing", 0.0, lambda rest, unit: rest > 0),
+    "round_prefer_floor": Nearest("increasing", HALF),
+    "round_prefer_ceil": Nearest("decreasing", -HALF),
+    "floor": Nearest("decreasing", Fraction(0)),
+    "ceil": Nearest("increasing", Fraction(0)),
 }
 
 
@@ -67,85 +62,63 @@ def resize(
         raise DataTypeError(f"x must be of floats or integers where mode is {mode}, but it is {dtype}")
     law, policy = coordinate_transformation_mode, keep_aspect_ratio_policy
     grid = grid_of(x.shape, law, policy, roi=roi, scales=scales, sizes=sizes, axes=axes)
-    is_filtered = bool(antialias) and mode != "nearest" and min(grid.asked, default=1) < 1
-    kernel = _Kernel(mode, nearest_mode, cubic_coeff_a, is_filtered, bool(exclude_outside) and mode != "nearest")
-    # DirectML divides by the scale, and an element of aligned corners may lie a little before another.
+    nearest = NEAREST[nearest_mode if mode == "nearest" else "ceil"]  # of which the others take nothing
+    is_filtered = bool(antialias) and min(grid.asked, default=1) < 1
+    kernel = Kernel(
+        mode,  # type: ignore[arg-type]
+        nearest.rounding,
+        cubic_coeff_a,
+        is_filtered,
+        bool(exclude_outside),
+    )
+    # `resample` divides by the scale, and an element of aligned corners may lie a little before another.
     is_rounded = mode == "nearest" and law == "align_corners"
-    if grid.is_exact or not kernel.is_of_directml or is_rounded or min(grid.scales, default=1) <= 0:
-        y = _on_mesh(lambda data: _sampled(data, kernel, grid), data, grid)
+    is_stretched = is_filtered and grid.asked != grid.scales
+    moved = _shifted(grid, x.shape, nearest.more)
+    if grid.is_exact or is_rounded or is_stretched or min(grid.scales, default=1) <= 0:
+        y = _on_mesh(lambda data: _sampled(data, kernel, moved), data, moved)
     else:
-        y = _resampled(data, kernel, grid)
+        y = _resampled(data, kernel, moved)
     if law == CROP and (beyond := grid.outside(x.shape)).any():
         y = jnp.where(beyond, cast(np.asarray(extrapolation_value, np.float32), dtype), y)
     return y
 
 
-@dataclass(frozen=True)
-class _Kernel:
-    """Which elements of the input make one of the output, and how much of each."""
-
-    mode: str
-    nearest_mode: str
-    cubic: float
-    is_filtered: bool
-    excludes: bool
-
-    @property
-    def is_of_directml(self) -> bool:
-        return self.mode != "cubic" and not self.is_filtered and not self.excludes
-
-    def interpolation(self, grid: Grid, axis: int, size: int) -> Interpolation:
-        x = grid.positions(axis)
-        if self.mode == "nearest":
-            at = x.whole + NEAREST[self.nearest_mode].is_next(x.rest, x.unit).astype(np.int64)
-            return Interpolation(size, np.clip(at, 0, size - 1)[None])
-        if self.is_of_directml:
-            return linear_interpolation(x.whole + x.fractions, size)
-        narrowing = min(float(grid.asked[axis]), 1.0) if self.is_filtered else 1.0
-        reach = int(np.ceil((2 if self.mode == "cubic" else 1) / narrowing))
-        steps = np.arange(1 - reach, reach + 1)[:, None]
-        at, weights = x.whole + steps, self._of_distance(np.abs(steps - x.fractions) * narrowing)
-        if self.excludes:
-            weights = np.where((at < 0) | (at >= size), 0, weights)
-        if self.excludes or self.is_filtered:
-            weights = weights / weights.sum(0)
-        return Interpolation(size, np.clip(at, 0, size - 1), weights.astype(np.float32))
-
-    def _of_distance(self, d: np.ndarray) -> np.ndarray:
-        if self.mode == "linear":
-            return np.maximum(0, 1 - d)
-        return np.where(d <= 1, near(d, self.cubic), np.where(d < 2, far(d, self.cubic), 0))
+def _shifted(grid: Grid, shape: Sequence[int], more: Fraction) -> Grid:
+    """The same positions, less a number."""
+    before = (one if grid.is_left(d, shape[d]) else one + more for d, one in enumerate(grid.before))
+    return replace(grid, before=tuple(before))
 
 
-def _resampled(x: jax.Array, kernel: _Kernel, grid: Grid) -> jax.Array:
-    """By DirectML's operator, in float32; of integers it rounds the fraction, which ONNX Runtime cuts off."""
-    nearest = NEAREST[kernel.nearest_mode] if kernel.mode == "nearest" else None
+def _resampled(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
+    """In float32; of integers `resample` rounds the fraction, which ONNX Runtime cuts off."""
     y = resample(
         _as_floats(x, kernel),
         grid.sizes,
         [float(scale) for scale in grid.scales],
-        mode=kernel.mode,  # type: ignore[arg-type]
-        input_pixel_offsets=tuple(float(offset) + (nearest.more if nearest else 0) for offset in grid.before),
-        output_pixel_offsets=tuple(map(float, grid.after)),
-        rounding=nearest.rounding if nearest else None,  # type: ignore[arg-type]
+        mode=kernel.mode,
+        input_pixel_offsets=[float(offset) for offset in grid.before],
+        output_pixel_offsets=[float(offset) for offset in grid.after],
+        rounding=kernel.rounding,
+        antialias=kernel.antialias,
+        cubic_coefficient=kernel.coefficient,
+        exclude_outside=kernel.excludes,
     )
     return _cut_off(y, x.dtype)
 
 
-def _sampled(x: jax.Array, kernel: _Kernel, grid: Grid) -> jax.Array:
-    """By tables of elements and weights; of integers the fraction is cut off."""
+def _sampled(x: jax.Array, kernel: Kernel, grid: Grid) -> jax.Array:
+    """At the positions of the grid, exact ones where sizes are given; filtered by the scales that are asked for."""
     if 0 in grid.sizes:
         return jnp.zeros(grid.sizes, x.dtype)
-    changed = [(d, n) for d, n in enumerate(x.shape) if not grid.is_left(d, n)]
-    by_axis = {d: kernel.interpolation(grid, d, n) for d, n in changed}
+    positions = {d: grid.positions(d) for d, n in enumerate(x.shape) if not grid.is_left(d, n)}
+    by_axis = {d: kernel.interpolation(at.coordinates, x.shape[d], float(grid.asked[d])) for d, at in positions.items()}
     y = _cut_off(interpolate(_as_floats(x, kernel), by_axis), x.dtype)
-    is_exact = grid.is_exact and kernel.mode == "linear" and kernel.is_of_directml
-    if not is_exact or not jnp.issubdtype(x.dtype, jnp.integer):
-        return y
-    return _corrected(y, x, {d: grid.positions(d) for d, _ in changed})
+    is_exact = grid.is_exact and kernel.mode == "linear" and not kernel.antialias
+    return _corrected(y, x, positions) if is_exact and jnp.issubdtype(x.dtype, jnp.integer) else y
 
 
-def _as_floats(x: jax.Array, kernel: _Kernel) -> jax.Array:
+def _as_floats(x: jax.Array, kernel: Kernel) -> jax.Array:
     """Integers as floats, to weigh them."""
     if kernel.mode == "nearest" or not jnp.issubdtype(x.dtype, jnp.integer):
         return x

@@ -1,9 +1,10 @@
-"""RESAMPLE, RESAMPLE1, RESAMPLE2 and RESAMPLE3: an array of other sizes, by nearest elements or linearly."""
+"""RESAMPLE, RESAMPLE1, RESAMPLE2 and RESAMPLE3: an array of other sizes, by nearest elements, linearly or cubically."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar, get_args
 
 import jax
@@ -14,36 +15,39 @@ from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection, 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc, set_fields
 from ..core.fields import FLOAT, Bool, Input, Output, counted_by
-from ..core.interpolation import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
+from ..core.interpolation import FieldMode, InterpolationMode, interpolable, mode_of
 from ..core.kinds import Data, Flag, OutSharding, RealOrReals
 from ..core.operator import operator
-from ..core.rules import Operands, Rule, custom, each_at_least, one_of, one_per_dimension, representable
+from ..core.rules import Operands, Rule, custom, each_at_least, if_given, one_of, one_per_dimension, representable
 from ..core.sharding import Dims
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.plain.resampling import (
-    Interpolation,
-    interpolate,
-    linear_interpolation,
-    nearest_neighbors,
-    source_coordinates,
-)
+from ..lowering.plain.neighbors import Kernel, ResampleMode
+from ..lowering.plain.positions import exact_positions, source_coordinates
+from ..lowering.plain.resampling import Interpolation, interpolate
 
 __all__ = ["InterpolationMode", "Resample1Desc", "Resample2Desc", "Resample3Desc", "ResampleDesc", "resample"]
 
 OFFSETS = ("input_pixel_offsets", "output_pixel_offsets")
 
-# Elements of a dimension that is resampled: its tables take tens of bytes for each.
+# Elements of a dimension that is resampled, or that are read for it: its tables take tens of bytes for each.
 LONGEST = 2**27
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One dimension: its sizes, and where each element of the output lies in the input."""
+    """One dimension: its sizes, and where each element of the output lies in the input.
+
+    Args:
+      size: of the input.
+      count: of the output.
+      scale: a rational where positions are exact, else a float.
+      before, after: the offsets.
+    """
 
     size: Any
     count: Any
-    scale: float
+    scale: float | Fraction
     before: float
     after: float
 
@@ -57,15 +61,31 @@ class Axis:
     def is_known(self) -> bool:
         return self.is_left or (isinstance(self.size, int) and isinstance(self.count, int))
 
-    @property
-    def is_long(self) -> bool:
+    def is_long(self, kernel: Kernel) -> bool:
         """Whether a table of its elements would be too long."""
-        return self.is_known and not self.is_left and max(self.size, self.count) >= LONGEST
+        if self.is_left or not self.is_known:
+            return False
+        return max(self.size, self.count * kernel.reach(float(self.scale))) >= LONGEST
 
-    def interpolation(self, mode: str, rounding: str | None) -> Interpolation:
+    def interpolation(self, kernel: Kernel) -> Interpolation:
         """Which elements make those of the output, and how much of each."""
-        x = source_coordinates(self.count, self.scale, self.before, self.after)
-        return linear_interpolation(x, self.size) if mode == "linear" else nearest_neighbors(x, self.size, rounding)
+        if isinstance(self.scale, Fraction):
+            x = exact_positions(self.count, self.scale, self.before, self.after).coordinates
+        else:
+            x = source_coordinates(self.count, self.scale, self.before, self.after)
+        return kernel.interpolation(x, self.size, float(self.scale))
+
+
+def _kernel(x: Operands) -> Kernel:
+    return Kernel(x["mode"], x["rounding"], x["cubic_coefficient"], x["antialias"], x["exclude_outside"])
+
+
+def _scales(x: Operands) -> Sequence[float | Fraction]:
+    """Returns the scales, of which those of the sizes are exact; any where another rule is broken."""
+    if x["scales"] is not None:
+        return x["scales"]
+    sizes = zip(x["input"].shape, x["sizes"], strict=False)
+    return [Fraction(m, n) if isinstance(n, int) and isinstance(m, int) and n and m > 0 else 1.0 for n, m in sizes]
 
 
 def _per_dimension(offset: Any, rank: int) -> tuple[float, ...]:
@@ -75,7 +95,7 @@ def _per_dimension(offset: Any, rank: int) -> tuple[float, ...]:
 def _axes(x: Operands) -> tuple[Axis, ...] | None:
     """Returns every dimension; None if another rule is broken."""
     shape = x["input"].shape
-    columns = (shape, x["sizes"], x["scales"], *(_per_dimension(x[name], len(shape)) for name in OFFSETS))
+    columns = (shape, x["sizes"], _scales(x), *(_per_dimension(x[name], len(shape)) for name in OFFSETS))
     if any(len(column) != len(shape) for column in columns):
         return None
     return tuple(Axis(*row) for row in zip(*columns, strict=True))
@@ -108,16 +128,10 @@ def _not_positive(x: Operands) -> str | None:
     return None if all(_single(scale) > 0 for scale in x["scales"]) else f"they are {x['scales']}"
 
 
-def _unfiltered(mode: str, antialias: str) -> Rule:
-    """The filter is off where more than two elements become one: DirectML publishes its weights nowhere."""
-
-    def broken_by(x: Operands) -> str | None:
-        acts = x[antialias] and x[mode] in ("linear", InterpolationMode.LINEAR)
-        small = [scale for scale in x["scales"] if acts and _single(scale) < 0.5]
-        return f"there is {small[0]}" if small else None
-
-    text = f"{{{antialias}}} must be False to make less than half of a dimension linearly, by a scale below 0.5"
-    return Rule(f"unfiltered({antialias})", text, broken_by)
+def _filtered(x: Operands) -> str | None:
+    acts = x["antialiased"] and x["interpolation_mode"] == InterpolationMode.LINEAR
+    small = [scale for scale in x["scales"] if acts and _single(scale) < 0.5]
+    return f"there is {small[0]}" if small else None
 
 
 def _made_of_nothing(x: Operands) -> str | None:
@@ -133,21 +147,30 @@ def _unknown(x: Operands) -> str | None:
 
 
 def _too_long(x: Operands) -> str | None:
-    axes = _axes(x) or ()
-    d = next((d for d, axis in enumerate(axes) if axis.is_long), None)
+    axes, kernel = _axes(x) or (), _kernel(x)
+    d = next((d for d, axis in enumerate(axes) if axis.is_long(kernel)), None)
     return None if d is None else f"those of dimension {d} are {axes[d].size} and {axes[d].count}"
 
 
 POSITIVE = custom("positive(scales)", "every one of {scales} must be a positive number in float32", _not_positive)
 SCALES = one_per_dimension("scales", "input")
-LAW = (SCALES, *map(_counted, OFFSETS), POSITIVE, *map(_finite, OFFSETS))
+# Of DirectML's struct: its weights are published nowhere.
+UNFILTERED = custom(
+    "unfiltered(antialiased)",
+    "{antialiased} must be False to make less than half of a dimension linearly, by a scale below 0.5",
+    _filtered,
+)
 ROUNDING = (None, *get_args(DirectionName))
 RULES = (
     one_per_dimension("sizes", "input"),
     each_at_least("sizes", 0),
-    *LAW,
-    MODE,
+    if_given("scales", SCALES),
+    *map(_counted, OFFSETS),
+    if_given("scales", POSITIVE),
+    *map(_finite, OFFSETS),
+    one_of("mode", get_args(ResampleMode)),
     one_of("rounding", ROUNDING),
+    _finite("cubic_coefficient"),
     interpolable("input"),
     custom(
         "made_of_something",
@@ -158,15 +181,19 @@ RULES = (
         "known(sizes)", "{input}.{sizes} and {sizes} must be known while tracing where they are resampled", _unknown
     ),
     representable("sizes", lambda x: x["sizes"]),
-    custom("short", "{input}.{sizes} and {sizes} must be below 2**27 where they are resampled", _too_long),
-    _unfiltered("mode", "antialias"),
+    custom(
+        "short",
+        "{input}.{sizes}, and {sizes} times the radius of the filter, must be below 2**27 where they are resampled",
+        _too_long,
+    ),
 )
 
 
 def _resampled(x: Operands) -> Iterator[tuple[int, Interpolation]]:
     """Returns the dimensions that change."""
+    kernel = _kernel(x)
     for d, axis in enumerate(_axes(x) or ()):
-        if not axis.is_left and (of_axis := axis.interpolation(x["mode"], x["rounding"])).repeats != 1:
+        if not axis.is_left and (of_axis := axis.interpolation(kernel)).repeats != 1:
             yield d, of_axis
 
 
@@ -181,53 +208,65 @@ def _dims(x: Operands) -> Dims:
 def resample(
     input: Data,
     sizes: Sequence[int],
-    scales: Sequence[float],
+    scales: Sequence[float] | None = None,
     *,
-    mode: Mode = "nearest",
+    mode: ResampleMode = "nearest",
     input_pixel_offsets: RealOrReals = 0.5,
     output_pixel_offsets: RealOrReals = -0.5,
     rounding: DirectionName | None = None,
     antialias: Flag = False,
+    cubic_coefficient: float = -0.75,
+    exclude_outside: Flag = False,
     out_sharding: OutSharding = None,
 ) -> jax.Array:
     """Resizes `input` to `sizes` by scaling its dimensions.
 
     An element o of the output lies at x = (o - output_pixel_offset) / scale - input_pixel_offset along a dimension of
-    `input`, computed in float32. "nearest" copies the element at floor(x + 0.5), or at x rounded as `rounding` says.
-    "linear" takes (1 - w) of the element at i = floor(x) and w = x - i of the next. Beyond an edge lies what is at it.
+    `input`, computed in float32, or exactly where no `scales` are given. "nearest" copies the element at
+    floor(x + 0.5), or at x rounded as `rounding` says. "linear" takes (1 - w) of the element at i = floor(x) and
+    w = x - i of the next. "cubic" takes four, by cubic convolution: (1 - d) * (1 + d - (a + 2) * d**2) of those at a
+    distance d up to 1, and a * (d - 1) * (2 - d)**2 of those up to 2, for the coefficient a. Beyond an edge lies what
+    is at it.
 
     Args:
-      input: any rank; any dtype that JAX moves for "nearest", floats or integers of up to 16 bits for "linear".
+      input: any rank; any dtype that JAX moves for "nearest", floats or integers of up to 16 bits for the others.
       sizes: of the output, any: what `scales` would make beyond them is cut off, and what is missing repeats the edge.
       scales: one per dimension, positive; they may be infinite. Of 1, nothing is done to a dimension whose size stays.
-      mode: how elements are made: "nearest" copies bits, "linear" computes narrow types in float32 and rounds once,
-        integers to the nearest one, halves to even.
+        By default those of the sizes, sizes / input.sizes, exactly.
+      mode: how elements are made: "nearest" copies bits; "linear" and "cubic" compute narrow types in float32 and round
+        once, integers to the nearest one of the type, halves to even.
       input_pixel_offsets: a number, or one per dimension; 0.5 aligns centres, 0 with `output_pixel_offsets` of 0 edges.
       output_pixel_offsets: a number, or one per dimension.
       rounding: of "nearest": "increasing" takes ceil(x), "decreasing" floor(x), None the nearest, halves up.
-      antialias: DirectML's filter for "linear", which acts for scales below 0.5 only and is refused there, as its
-        numbers are not known; elsewhere the same as False.
+      antialias: whether "linear" and "cubic" divide distances by 1 / scale where a scale is below 1, and the weights by
+        their sum, so that every element of `input` counts.
+      cubic_coefficient: of "cubic", finite: -0.75 in torch, OpenCV and ONNX, -0.5 in JAX, PIL and TensorFlow.
+      exclude_outside: whether "cubic" and what is antialiased leave out what lies beyond the edges and divide the other
+        weights by their sum, instead of repeating the edge.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
     Returns:
       An array of `sizes` and the dtype of `input`.
 
     Raises:
-      ConstraintError: not a number per dimension, a scale that is not positive, an offset that is not finite, elements
-        out of none, an unknown `mode` or `rounding`, or `antialias` for a scale below 0.5.
+      ConstraintError: not a number per dimension, a scale that is not positive, an offset or a coefficient that is not
+        finite, elements out of none, or an unknown `mode` or `rounding`.
       DataTypeError: a number is none, `input` cannot be interpolated, or has 64 bits while x64 is off.
 
     Example:
       >>> import numpy as np, dml_jax
-      >>> print(dml_jax.resample(np.float32([1, 2]), (4,), (2,), mode="linear"))
+      >>> print(dml_jax.resample(np.float32([1, 2]), (4,), mode="linear"))
       [1.   1.25 1.75 2.  ]
       >>> print(dml_jax.resample(np.float32([1, 2, 3, 4]), (2,), (0.5,)))
       [2. 4.]
       >>> print(dml_jax.resample(np.float32([1, 2, 3, 4]), (2,), (0.5,), rounding="decreasing"))
       [1. 3.]
+      >>> print(dml_jax.resample(np.float32([0, 0, 8, 0]), (2,), mode="linear", antialias=True))
+      [1. 3.]
 
     Source: DML_RESAMPLE3_OPERATOR_DESC, and those before it. RESAMPLE and RESAMPLE1 do not say what becomes of halves;
-      up is what devices do.
+      up is what devices do. Cubic convolution, its coefficient, antialiasing and `exclude_outside` are those of ONNX's
+      Resize: the numbers of DirectML's own filter are not known.
     """
     operands = {
         "input": input,
@@ -237,6 +276,9 @@ def resample(
         "input_pixel_offsets": input_pixel_offsets,
         "output_pixel_offsets": output_pixel_offsets,
         "rounding": rounding,
+        "antialias": antialias,
+        "cubic_coefficient": cubic_coefficient,
+        "exclude_outside": exclude_outside,
     }
     if 0 in sizes:
         return jnp.asarray(input).reshape(-1)[:0].reshape(sizes)
@@ -460,7 +502,7 @@ class Resample3Desc(OperatorDesc):
 
     operator_type: ClassVar[str] = "RESAMPLE3"
     support: ClassVar[tuple[Support, ...]] = levels(("6_4", _RANKS, _BYTES))
-    constraints: ClassVar[tuple[Rule, ...]] = (*STRUCT_LAW, _unfiltered("interpolation_mode", "antialiased"))
+    constraints: ClassVar[tuple[Rule, ...]] = (*STRUCT_LAW, UNFILTERED)
 
     def __init__(
         self,

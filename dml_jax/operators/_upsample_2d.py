@@ -18,7 +18,9 @@ from ..core.sharding import Dims
 from ..core.small_structs import Size2D
 from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensor import TensorDesc
-from ..lowering.plain.resampling import interpolate, linear_interpolation, repeat, source_coordinates
+from ..lowering.plain.neighbors import linear_interpolation
+from ..lowering.plain.positions import source_coordinates
+from ..lowering.plain.resampling import interpolate, repeat
 
 __all__ = ["InterpolationMode", "Upsample2DDesc", "upsample_2d"]
 

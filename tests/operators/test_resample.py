@@ -1,6 +1,9 @@
 """resample and RESAMPLE, 1, 2, 3: an element of the output lies at (o - output_offset) / scale - input_offset."""
 
+import itertools
+from fractions import Fraction
 from functools import partial
+from math import ceil, floor, prod
 
 import jax
 import jax.export
@@ -8,7 +11,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from checks import assert_calls_agree, assert_same_bits, together
+from checks import assert_calls_agree, assert_same_bits, spread, together
 from draws import dims
 from jax.sharding import PartitionSpec as P
 from operator_cases import FLOATS, RANK_4, Call, Example, Struct, f32, level
@@ -37,22 +40,31 @@ FLT_MAX = float(np.finfo(np.float32).max)
 def oracle(
     input,
     sizes,
-    scales,
+    scales=None,
     mode="nearest",
     input_pixel_offsets=0.5,
     output_pixel_offsets=-0.5,
     rounding=None,
     antialias=False,
+    cubic_coefficient=-0.75,
+    exclude_outside=False,
 ):
     befores, afters = (np.broadcast_to(one, input.ndim) for one in (input_pixel_offsets, output_pixel_offsets))
+    found = place if scales else exact_place
+    scales = scales or [Fraction(m, n) for m, n in zip(sizes, input.shape, strict=True)]
+    kernel = partial(counted, a=cubic_coefficient) if mode == "cubic" else near_counted
     output = np.empty(sizes, input.dtype)
     for c in coordinates(output.shape):
-        x = [place(*row) for row in zip(c, scales, befores, afters, strict=True)]
+        x = [found(*row) for row in zip(c, scales, befores, afters, strict=True)]
         if mode == "nearest":
             output[c] = input[tuple(clamp(rounded(at, rounding), n) for at, n in zip(x, input.shape, strict=True))]
-        else:
-            total = weighed(input, x)
-            output[c] = round(total) if input.dtype.kind in "iu" else total
+            continue
+        parts = [
+            weights(at, n, kernel, min(scale, 1) if antialias else 1, exclude_outside)
+            for at, n, scale in zip(x, input.shape, scales, strict=True)
+        ]
+        total = weighed(input, parts)
+        output[c] = clamp_to(round(total), input.dtype) if input.dtype.kind in "iu" else total
     return output
 
 
@@ -63,24 +75,53 @@ def place(o, scale, before, after):
         return (one(o) - one(after)) / one(scale) - one(before)
 
 
+def exact_place(o, scale, before, after):
+    return (o - Fraction(float(after))) / scale - Fraction(float(before))
+
+
 def rounded(x, rounding):
+    if isinstance(x, Fraction):
+        return {None: floor(x + Fraction(1, 2)), "increasing": ceil(x), "decreasing": floor(x)}[rounding]
     if not np.isfinite(x):
         return int(np.copysign(2.0**62, x))
     return int({None: np.floor(x + np.float32(0.5)), "increasing": np.ceil(x), "decreasing": np.floor(x)}[rounding])
 
 
-def weighed(input, x):
-    """Dimension by dimension, in Python's floats: the numbers of most tests are exact in narrower ones too."""
-    if not x:
+def near_counted(d):
+    return max(0, 1 - d)
+
+
+def counted(d, a):
+    """The two cubics, as they are printed."""
+    if d <= 1:
+        return (a + 2) * d**3 - (a + 3) * d**2 + 1
+    return a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0
+
+
+def weights(at, size, kernel, narrowing, excludes):
+    """How much each element counts, in Python's floats: the numbers of most tests are exact in narrower ones too."""
+    at = min(max(float(at), -200), size + 200)
+    reach = 2 / float(narrowing) + 1
+    parts = {i: kernel(abs(i - at) * narrowing) for i in range(floor(at - reach), ceil(at + reach) + 1)}
+    if excludes and any(kernel(abs(i - at) * narrowing) for i in range(size)):
+        parts = {i: w for i, w in parts.items() if 0 <= i < size}
+    total = sum(parts.values()) if excludes or narrowing < 1 else 1
+    return [(clamp(i, size), w / total) for i, w in parts.items() if w]
+
+
+def weighed(input, parts):
+    """Dimension by dimension."""
+    if not parts:
         return float(input[()])
-    at = float(x[0])
-    before = int(np.floor(at))
-    parts = ((before, 1 - (at - before)), (before + 1, at - before))
-    return sum(of * weighed(input[clamp(i, len(input))], x[1:]) for i, of in parts if of)
+    return sum(of * weighed(input[i], parts[1:]) for i, of in parts[0])
+
+
+def clamp_to(number, dtype):
+    return min(max(number, np.iinfo(dtype).min), np.iinfo(dtype).max)
 
 
 X = numbered((4, 6))
-LINEAR = {"mode": "linear", "is_weighted": True}
+LINEAR, CUBIC = ({"mode": mode, "is_weighted": True} for mode in ("linear", "cubic"))
 CASE = Call(resample, {"input": X}, {"sizes": (2, 9), "scales": (0.5, 1.5)})
 BREAKS = {
     "one_per_dimension(sizes)": {"sizes": (2,)},
@@ -91,14 +132,14 @@ BREAKS = {
     "positive(scales)": {"scales": (0.5, 0.0)},
     "finite(input_pixel_offsets)": {"input_pixel_offsets": (0.5, np.inf)},
     "finite(output_pixel_offsets)": {"output_pixel_offsets": np.nan},
-    "one_of(mode)": {"mode": "cubic"},
+    "one_of(mode)": {"mode": "area"},
     "one_of(rounding)": {"rounding": "up"},
+    "finite(cubic_coefficient)": {"cubic_coefficient": np.inf},
     "interpolable(input)": {"input": X.astype(np.int32), "mode": "linear"},
     "made_of_something": {"input": X[:0]},
     "known(sizes)": {"sizes": (2, *jax.export.symbolic_shape("n"))},
     "representable": {"input": X[:, :1], "sizes": (2**61, 1), "scales": (1, 1)},
     "short": {"sizes": (2, 2**27)},
-    "unfiltered(antialias)": {"scales": (0.25, 1.5), "mode": "linear", "antialias": True},
 }
 VARIANTS = {
     "the same": {"sizes": (4, 6), "scales": (1, 1)},
@@ -109,6 +150,11 @@ VARIANTS = {
     "linear": {"sizes": (8, 3), "scales": (2, 0.5), **LINEAR},
     "linear edges": {"sizes": (7, 11), "scales": (2, 2), "input_pixel_offsets": 0, "output_pixel_offsets": 0, **LINEAR},
     "linear beyond": {"sizes": (4, 40), "scales": (1, 4), "antialias": True, **LINEAR},
+    "antialiased": {"sizes": (2, 3), "scales": (0.5, 0.5), "antialias": True, **LINEAR},
+    "sizes": {"sizes": (2, 9), "scales": None},
+    "cubic": {"sizes": (8, 3), "scales": (2, 0.5), **CUBIC},
+    "cubic antialiased": {"sizes": (1, 12), "scales": None, "antialias": True, "is_linear": False, **CUBIC},
+    "cubic inside": {"sizes": (4, 12), "scales": None, "exclude_outside": True, "is_linear": False, **CUBIC},
     "bytes": {"input": X.astype(np.int8) * 5, "sizes": (8, 12), "scales": (2, 2), "mode": "linear"},
 }
 
@@ -116,6 +162,7 @@ VARIANTS = {
 # The structs.
 
 MODES = ("nearest", "linear")
+ALL_MODES = (*MODES, "cubic")
 DIRECTIONS = ("increasing", "decreasing")
 BYTES = FLOATS | {"INT8", "UINT8"}
 RANKS = {1, 2, 3, 4}
@@ -283,13 +330,14 @@ def test_the_json_has_the_counts_of_directml():
 
 # The law, against the oracle.
 
+OFFSET_PAIRS = [(0.5, -0.5), (0, 0), (0.5, 0), (-0.3, 1.7)]
 SCALES = [0.1, 0.3, 0.4, 0.5, 0.75, 1, 1.1, 1.5, 2, 3, 7.3, FLT_MAX, float("inf")]
 ROUNDINGS = [None, "increasing", "decreasing"]
 
 
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("rounding", ROUNDINGS, ids=str)
-@pytest.mark.parametrize("offsets", [(0.5, -0.5), (0, 0), (0.5, 0), (-0.3, 1.7)], ids=str)
+@pytest.mark.parametrize("offsets", OFFSET_PAIRS, ids=str)
 def test_every_scale_of_nearest(offsets, rounding):
     x, law = numbered((5,)), dict(zip(OFFSETS, offsets, strict=True)) | {"rounding": rounding}
 
@@ -303,13 +351,60 @@ def test_every_scale_of_nearest(offsets, rounding):
 
 
 @pytest.mark.thinned(2)
-@pytest.mark.parametrize("offsets", [(0.5, -0.5), (0, 0), (0.5, 0), (-0.3, 1.7)], ids=str)
+@pytest.mark.parametrize("offsets", OFFSET_PAIRS, ids=str)
 def test_every_scale_of_linear(offsets):
     """Within the last bits of float32."""
     x, law = numbered((5,)) % 4, dict(zip(OFFSETS, offsets, strict=True)) | {"mode": "linear"}
     laws = [{"sizes": (int(min(5 * scale, 30)) + 3,), "scales": (scale,), **law} for scale in SCALES]
     for made, of in zip(together([(partial(resample, **of), x) for of in laws]), laws, strict=True):
         np.testing.assert_allclose(made, oracle(x, **of), rtol=2e-6, atol=1e-6)
+
+
+FILTERS = [
+    {"mode": mode, "antialias": antialias, "exclude_outside": excludes, **more}
+    for mode, more in (("linear", {}), ("cubic", {}), ("cubic", {"cubic_coefficient": -0.6}))
+    for antialias in (False, True)
+    for excludes in (False, True)
+]
+
+
+@pytest.mark.parametrize(("offsets", "which"), spread(OFFSET_PAIRS, OFFSET_PAIRS, 4))
+def test_every_scale_of_every_filter(offsets, which):
+    """Of few and of many elements that make one, given as scales and as sizes."""
+    x, law = numbered((11, 2)) % 4, dict(zip(OFFSETS, offsets, strict=True))
+    laws = [
+        {"sizes": (int(min(11 * scale, 30)) + more, 2), "scales": scales, **law, **one}
+        for one in FILTERS[which]
+        for scale, more in ((0.05, 2), (0.3, 3), (0.75, 1), (1, 2), (1.1, 0), (2, 3), (float("inf"), 1))
+        for scales in ((scale, 1), None)
+    ]
+    for made, of in zip(together([(partial(resample, **of), x) for of in laws]), laws, strict=True):
+        wanted = oracle(x.astype(np.float64), **of)
+        np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=5e-6, err_msg=str(of))
+
+
+def test_positions_of_sizes_are_exact():
+    """Where they lie halfway or on an element, which float32 misses in some of these pairs. A call takes four."""
+    pairs = [*itertools.product((1, 14, 20, 21, 25, 26, 28, 36), (1, 2, 6, 7, 12, 15, 39))]
+    edges = {"input_pixel_offsets": 0, "output_pixel_offsets": 0, "rounding": "decreasing"}
+    laws = [({}, lambda o, n, m: (2 * o + 1) * n // (2 * m)), (edges, lambda o, n, m: o * n // m)]
+    calls, wanted = [], []
+    for (more, law), four in itertools.product(laws, zip(*[iter(pairs)] * 4, strict=True)):
+        before, after = zip(*four, strict=True)
+        x = np.arange(prod(before), dtype=np.int32).reshape(before)
+        calls.append((partial(resample, sizes=after, **more), x))
+        wanted.append(x[np.ix_(*([law(o, n, m) for o in range(m)] for n, m in four))])
+    for made, expected in zip(together(calls), wanted, strict=True):
+        assert_same_bits(made, expected)
+
+
+def test_the_edge_where_no_element_is_inside():
+    for mode in ("linear", "cubic"):
+        for antialias in (False, True):
+            more = {"mode": mode, "antialias": antialias, "exclude_outside": True}
+            made = resample(np.float32([3, 5]), (9,), (0.5,), input_pixel_offsets=4, **more)
+            assert made[0] == 3
+            assert_same_bits(made[-3:], np.float32([5, 5, 5]))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -448,6 +543,40 @@ def test_an_infinite_element_stays_where_it_is():
     assert_same_bits(zero, np.float32([-0.0, 0.5]))
 
 
+def test_elements_that_count_nothing():
+    """On an element, cubic convolution copies it: its bits where every element is one, and beside infinities."""
+    edges = {"input_pixel_offsets": 0, "output_pixel_offsets": 0, "mode": "cubic", "cubic_coefficient": -0.6}
+    x = np.array([1, -0.0, np.nan, 2, 5, np.inf], np.float16).view(np.uint16)
+    x[2] += 3  # a NaN of other bits
+    assert_same_bits(resample(x.view(np.float16), (3,), (0.5,), **edges).view(np.uint16), x[::2])
+    made = resample(np.float32([1, np.inf, 2, 3, 4, 6]), (12,), (2,), **edges)
+    assert_same_bits(made[::2], np.float32([1, np.inf, 2, 3, 4, 6]))
+    assert np.isfinite(made[7:]).all()
+    # 40 elements are read at once, of which infinities outside the filter are none.
+    far = np.float32([*[1] * 40, np.inf, *[1] * 39])
+    made = resample(far, (4,), mode="linear", antialias=True, exclude_outside=True)
+    assert_same_bits(np.isinf(made), np.array([False, True, True, False]))
+    np.testing.assert_allclose(made[::3], 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
+def test_cubic_integers_stay_within_their_type(dtype):
+    limits = np.iinfo(dtype)
+    x = np.array([limits.min, limits.min, limits.max, limits.max, limits.min, 3], dtype)
+    made = resample(x, (24,), mode="cubic")
+    assert {limits.min, limits.max} <= {*made.tolist()}
+    assert_same_bits(made, oracle(x, (24,), mode="cubic"))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, jnp.float8_e4m3fn])
+@pytest.mark.parametrize("sizes", [(10,), (2,)], ids=str)
+def test_narrow_floats_are_weighed_in_float32(dtype, sizes):
+    x = (np.random.default_rng(0).normal(size=20)).astype(dtype)
+    more = {"mode": "cubic", "antialias": True}
+    wide = resample(x.astype(np.float32), sizes, **more)
+    assert_same_bits(resample(x, sizes, **more), np.asarray(wide).astype(dtype))
+
+
 def test_64_bit_data(x64):
     x = np.float64([1, 1 + 2.0**-40])
     if x64:
@@ -458,7 +587,7 @@ def test_64_bit_data(x64):
             resample(x, (4,), (2,))
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ALL_MODES)
 def test_empty_arrays(mode):
     for x, sizes in ((X, (0, 3)), (X[:0], (0, 3)), (X[:, :0], (2, 0))):
         made = resample(x, sizes, (0.5, 0.5), mode=mode)
@@ -500,6 +629,21 @@ def test_the_gradient_is_the_transpose(sizes, scales, more):
     assert_same_bits(found, matrix(6, sizes, scales, **more) @ weights)
 
 
+@pytest.mark.parametrize("more", FILTERS[:8], ids=lambda more: "-".join(map(str, more.values())))
+def test_the_gradient_of_every_filter_is_the_transpose(more):
+    """Of few and of many elements that make one, against float64."""
+
+    def gradient(x, sizes):
+        return jax.grad(lambda x: (resample(x, sizes, **more) * (numbered(sizes) % 5)).sum())(x)
+
+    shapes = [((23, 3), (2, 5)), ((6, 4), (13, 4)), ((5,), (1,)), ((1,), (7,))]
+    found = together([(partial(gradient, sizes=sizes), numbered(shape)) for shape, sizes in shapes])
+    for made, (shape, sizes) in zip(found, shapes, strict=True):
+        each = np.eye(prod(shape)).reshape(-1, *shape)
+        wanted = [(oracle(one, sizes, **more) * (numbered(sizes) % 5)).sum() for one in each]
+        np.testing.assert_allclose(made, np.reshape(wanted, shape), rtol=1e-5, atol=1e-5)
+
+
 def test_the_documented_gradient():
     """[4, 5, 6] flows back to [[9, 6], [0, 0]], of what is read as offsets of 0.5 and 0."""
     (found,) = jax.vjp(lambda x: OF_GRADIENT.compute(x), numbered((1, 1, 2, 2)))[1](np.float32([[[[4, 5, 6]]]]))
@@ -530,8 +674,9 @@ def test_vmap_of_any_axis():
 def test_symbolic_sizes_of_what_is_left():
     (n,) = jax.export.symbolic_shape("n")
     spec = jax.ShapeDtypeStruct((n, 6), np.float32)
-    exported = jax.export.export(jax.jit(lambda x: resample(x, (x.shape[0], 9), (1, 1.5))))(spec)
-    assert_same_bits(exported.call(X), oracle(X, (4, 9), (1, 1.5)))
+    for scales in ((1, 1.5), None):
+        exported = jax.export.export(jax.jit(lambda x, s=scales: resample(x, (x.shape[0], 9), s)))(spec)
+        assert_same_bits(exported.call(X), oracle(X, (4, 9), scales))
     with pytest.raises(ConstraintError, match="must be known while tracing where they are resampled, but those of dim"):
         jax.export.export(jax.jit(lambda x: resample(x, (2 * x.shape[0], 6), (2, 1))))(spec)
 
@@ -539,7 +684,7 @@ def test_symbolic_sizes_of_what_is_left():
 # Explicit meshes.
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ALL_MODES)
 def test_a_dimension_that_is_left_keeps_its_sharding_without_communication(mode):
     x = on_explicit_mesh(X, "d", None)
     function = partial(resample, sizes=(4, 9), scales=(1, 1.5), mode=mode)
@@ -561,7 +706,7 @@ def test_a_repeated_dimension_keeps_its_sharding():
     assert not communicates(function, x)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ALL_MODES)
 def test_another_sharded_dimension_needs_an_out_sharding(mode):
     x = on_explicit_mesh(X, None, "d")
     with pytest.raises(ConstraintError, match="dimension 1 of input is sharded over 'd', along which"):
@@ -613,7 +758,15 @@ def test_signs_of_zeros_that_devices_read_for_each_other():
             "output_pixel_offsets must be finite in float32, but it is",
         ),
         ({"output_pixel_offsets": 1e39}, ConstraintError, "output_pixel_offsets must be finite in float32, but it is"),
-        ({"mode": "cubic"}, ConstraintError, "mode must be one of 'nearest', 'linear', but it is 'cubic'"),
+        ({"mode": "area"}, ConstraintError, "mode must be one of 'nearest', 'linear', 'cubic', but it is 'area'"),
+        ({"cubic_coefficient": np.nan}, ConstraintError, "cubic_coefficient must be finite in float32, but it is nan"),
+        ({"cubic_coefficient": "-0.5"}, DataTypeError, "cubic_coefficient must be a real number"),
+        ({"exclude_outside": 1}, DataTypeError, "exclude_outside must be True or False"),
+        (
+            {"scales": (1e-8, 1.5), "mode": "linear", "antialias": True},
+            ConstraintError,
+            r"sizes times the radius of the filter, must be below 2\*\*27 .* those of dimension 0 are 4 and 2",
+        ),
         ({"rounding": "up"}, ConstraintError, "rounding must be one of None, 'increasing', 'decreasing'"),
         ({"rounding": 1}, DataTypeError, "rounding must be a string"),
         ({"antialias": 1}, DataTypeError, "antialias must be True or False"),

@@ -6,7 +6,7 @@ Linear interpolation of [10, 20] at -0.5, 0, 0.5 and 1 has the indices [[0, 0, 0
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -23,15 +23,9 @@ from .gather import Read
 from .moves import move_elements
 from .slices import Slices
 
-__all__ = ["Interpolation", "interpolate", "linear_interpolation", "nearest_neighbors", "repeat", "source_coordinates"]
+__all__ = ["Interpolation", "interpolate", "repeat"]
 
-FEW = 8  # elements that are added up to one, each read on its own
-HALF = np.float32(0.5)
-ROUNDED: Mapping[str | None, Callable[[np.ndarray], np.ndarray]] = {
-    None: lambda x: np.floor(x + HALF),
-    "increasing": np.ceil,
-    "decreasing": np.floor,
-}
+FEW = 8  # elements that are added up to one, each read on its own; of more, one after the other in a loop
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +43,10 @@ class Interpolation:
     weights: np.ndarray | None = None
 
     @property
+    def is_long(self) -> bool:
+        return len(self.indices) > FEW
+
+    @property
     def repeats(self) -> int:
         """How often every element comes in turn; 0 if anything else is made."""
         count = self.indices.shape[1] // max(1, self.size)
@@ -56,18 +54,33 @@ class Interpolation:
         return count if is_so else 0
 
     def arrays(self) -> list[tuple[jax.Array | None, jax.Array | None]]:
-        """Of each row the indices, None where a slice does, and the weights, None where all are 1."""
-        dtype = index_dtype([self.size])
-        indices = [None if _step(at) else jnp.asarray(at[:, None].astype(dtype)) for at in self.indices]
-        weights = [None if (of_one == 1).all() else jnp.asarray(of_one) for of_one in self._all_weights()]
-        return list(zip(indices, weights, strict=True))
+        """Of each row the indices, None where a slice does, and the weights, None where all are 1; of many all rows."""
+        indices, weights = self.indices[..., None].astype(index_dtype([self.size])), self._all_weights()
+        if self.is_long:
+            return [(jnp.asarray(indices), jnp.asarray(weights))]
+        return [
+            (None if _step(at) else jnp.asarray(index), None if (of_one == 1).all() else jnp.asarray(of_one))
+            for at, index, of_one in zip(self.indices, indices, weights, strict=True)
+        ]
 
     def __call__(self, arrays: Sequence[Any], x: jax.Array, axis: int) -> jax.Array:
+        if self.is_long:
+            return self._in_turn(*arrays[0], x, axis)
         parts = []
         for (indices, weights), at in zip(arrays, self.indices, strict=True):
             taken = _taken(indices, x, axis, at)
             parts.append(taken if weights is None else _weighted(taken, axis, weights, is_first=not parts))
         return reduce(jnp.add, parts)
+
+    def _in_turn(self, indices: jax.Array, weights: jax.Array, x: jax.Array, axis: int) -> jax.Array:
+        """Adds row by row: neither a program nor an array as long as there are rows."""
+        is_sorted = bool((np.diff(self.indices) >= 0).all())
+
+        def row(at: jax.Array, of_one: jax.Array) -> jax.Array:
+            return _weighted(_read(at, x, axis, is_sorted), axis, of_one, is_first=True)
+
+        first = row(indices[0], weights[0])
+        return lax.scan(lambda total, more: (total + row(*more), None), first, (indices[1:], weights[1:]))[0]
 
     def _all_weights(self) -> np.ndarray:
         return np.ones(self.indices.shape, np.float32) if self.weights is None else self.weights
@@ -86,37 +99,6 @@ class Interpolation:
         indices, back = np.zeros((count, self.size), np.int64), np.zeros((count, self.size), np.float32)
         indices[number, input], back[number, input] = output, weights[row, output]
         return Interpolation(self.indices.shape[1], indices, back)
-
-
-# Which elements: in float32, as a device computes them.
-
-
-def source_coordinates(count: int, scale: float, input_offset: float, output_offset: float) -> np.ndarray:
-    """Where each of `count` elements of the output lies among those of the input."""
-    with np.errstate(all="ignore"):  # infinite ones are clamped
-        step, before, after = (np.float32(one) for one in (scale, input_offset, output_offset))
-        return (np.arange(count, dtype=np.float32) - after) / step - before
-
-
-def nearest_neighbors(x: np.ndarray, size: int, rounding: str | None) -> Interpolation:
-    """The element at each position `x`, rounded "increasing" (up), "decreasing" (down), or None: halves up."""
-    return Interpolation(size, _clamped(ROUNDED[rounding](x), size)[None])
-
-
-def linear_interpolation(x: np.ndarray, size: int) -> Interpolation:
-    """The elements before and after each position `x`; only one of them on an element, and beyond the edge."""
-    x = np.clip(x, np.float32(-1), np.float32(size))
-    before = np.floor(x)
-    weight = (x - before).astype(np.float32)
-    at = np.stack([_clamped(before, size), _clamped(before + 1, size)])
-    at[0] = np.where(weight == 1, at[1], at[0])  # so little before an element that float32 does not tell
-    weight = np.where((at[0] == at[1]) | (weight == 1), np.float32(0), weight)
-    return Interpolation(size, at, np.stack([1 - weight, weight])) if weight.any() else Interpolation(size, at[:1])
-
-
-def _clamped(whole: np.ndarray, size: int) -> np.ndarray:
-    """As indices; what no integer holds never becomes one."""
-    return np.minimum(np.clip(whole, 0, np.float32(size)).astype(np.int64), size - 1)
 
 
 # Interpolating.
@@ -198,8 +180,11 @@ def _taken(indices: jax.Array | None, x: jax.Array, axis: int, at: np.ndarray) -
     if indices is None:
         start, stop = (int(at[0]), int(at[-1]) + 1) if at.size else (0, 0)
         return lax.slice_in_dim(x, start, stop, _step(at), axis)
+    return _read(indices, x, axis, bool((np.diff(at) >= 0).all()))
+
+
+def _read(indices: jax.Array, x: jax.Array, axis: int, is_sorted: bool) -> jax.Array:
     placed = tuple(d for d in range(x.ndim) if d != axis)
-    is_sorted = bool((np.diff(at) >= 0).all())
     read = Read(Slices(x.ndim, (axis,), placed=placed), "promise_in_bounds", indices_are_sorted=is_sorted)
     return read(hide_constant(indices), x)
 
@@ -217,5 +202,8 @@ def _widened(x: jax.Array) -> jax.Array:
 
 
 def _narrowed(x: jax.Array, dtype: Any) -> jax.Array:
-    """Sums as numbers of a dtype; integers are the nearest ones, halves to even."""
-    return narrow_apart(jnp.round(x) if jnp.issubdtype(dtype, jnp.integer) else x, dtype)
+    """Sums as numbers of a dtype; integers are the nearest ones, halves to even, which cubic weights may exceed."""
+    if not jnp.issubdtype(dtype, jnp.integer):
+        return narrow_apart(x, dtype)
+    limits = jnp.iinfo(dtype)
+    return narrow_apart(jnp.clip(jnp.round(x), limits.min, limits.max), dtype)

@@ -6,12 +6,14 @@ from . import (
     activations,
     arithmetic,
     arrange,
+    attention,
     casting,
     control,
     convolution,
     detection,
     elementwise,
     gelus,
+    grouped_attention,
     linear_algebra,
     movement,
     normalization,
@@ -19,6 +21,7 @@ from . import (
     recurrent,
     reductions,
     resizing,
+    rotary,
     sampling,
 )
 from .schemas import qualified
@@ -29,7 +32,7 @@ __all__ = ["ONNX_OPERATORS", "find_schema"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(gelus,),
+    *(gelus, attention, grouped_attention, rotary),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

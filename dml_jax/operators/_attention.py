@@ -1,6 +1,7 @@
 """The arithmetic of attention, which DirectML's structs and ONNX's operators share: softmax(Q @ K.T * scale) @ V.
 
-Two keys whose products with a query are 0 and 2 have, by a scale of 0.5, the scores 0 and 1, and the weights 0.27 and 0.73.
+Two keys whose products with a query are 0 and 2 have, by a scale of 0.5, the scores 0 and 1, and weights of 0.27 and
+0.73.
 """
 
 from __future__ import annotations

@@ -45,6 +45,8 @@ def attention(
     widths = list(qkv_hidden_sizes or [weights.shape[-1] // 3] * 3)
     if len(widths) != 3 or widths[0] != widths[1]:
         raise ConstraintError(f"qkv_hidden_sizes must be 3, of which the first two are equal, but they are {widths}")
+    if count > 1 and len({*widths}) > 1:
+        raise ConstraintError(f"qkv_hidden_sizes must be equal if present is an output, but they are {widths}")
     check_shape("weights", weights, (input.shape[2], sum(widths)))
     check_shape("bias", bias, (sum(widths),))
     if bool(past_present_share_buffer) != (past_sequence_length is not None):
@@ -52,7 +54,9 @@ def attention(
         raise ConstraintError(f"past_sequence_length must be given exactly if there is a shared buffer, but {fact}")
     x, w = _wide(input), _wide(weights)
     product = einsum(inputs=(x, w), equation="bsi,io->bso")
-    parts = jnp.split(product if bias is None else product + _wide(bias), np.cumsum(widths)[:-1], axis=-1)
+    parts = jnp.split(
+        product if bias is None else product + _wide(bias).reshape(1, 1, -1), np.cumsum(widths)[:-1], axis=-1
+    )
     heads = [_split(name, rows, num_heads) for name, rows in zip(("query", "key", "value"), parts, strict=True)]
     pasts = (None, None)
     if past is not None:
@@ -61,7 +65,7 @@ def attention(
     output, *presents = _attended(
         *heads, pasts, mask_index, attention_bias, past_sequence_length, dtype=input.dtype, **given
     )
-    return (output, jnp.stack(presents))[:count]
+    return (output,) if count == 1 else (output, jnp.stack(presents))
 
 
 def multi_head_attention(
@@ -196,21 +200,18 @@ def _attended(
 
 
 def _is_kept(mask: Array, batch: int, queries: int, total: int | None, room: int) -> jax.Array:
-    """Whether keys count, by a mask whose shape says of which kind it is."""
+    """Whether keys count: numbers of keys, of which the shape says the kind, or a number for each key."""
     kinds = {
         (batch,): MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH,
         (2 * batch,): MultiheadAttentionMaskType.KEY_SEQUENCE_END_START,
         (3 * batch + 2,): MultiheadAttentionMaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END,
-        (batch, mask.shape[-1]): MultiheadAttentionMaskType.BOOLEAN,
-        (batch, queries, mask.shape[-1]): MultiheadAttentionMaskType.BOOLEAN,
     }
-    kind = kinds.get(mask.shape)
-    if kind is None:
-        shapes = f"({batch},), ({2 * batch},), ({3 * batch + 2},), ({batch}, keys) or ({batch}, {queries}, keys)"
-        raise ConstraintError(f"the mask must be of {shapes}, but it is of {mask.shape}")
-    if mask.ndim > 1:
-        mask = (fit_keys("the mask", mask, total, room) > 0).reshape(batch, 1, -1, room)
-    return KEPT[kind](mask, numbered(room).reshape(1, 1, 1, -1))
+    if mask.shape in kinds:
+        return KEPT[kinds[mask.shape]](on_device(mask), numbered(room).reshape(1, 1, 1, -1))
+    if mask.shape[:-1] in ((batch,), (batch, queries)):
+        return (fit_keys("the mask", mask, total, room) > 0).reshape(batch, 1, -1, room)
+    shapes = f"({batch},), ({2 * batch},), ({3 * batch + 2},), ({batch}, keys) or ({batch}, {queries}, keys)"
+    raise ConstraintError(f"the mask must be of {shapes}, but it is of {mask.shape}")
 
 
 def _wide(x: Array) -> jax.Array:

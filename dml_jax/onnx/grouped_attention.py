@@ -209,7 +209,7 @@ def _heads(query: Array, key: Array | None, value: Array | None, heads: int, sha
 def _normalized(x: jax.Array, name: str, weight: Array, epsilon: float) -> jax.Array:
     """Of each head, divided by the root of the mean of its squares."""
     check_shape(name, weight, x.shape[-1:])
-    return normalize(x, None, mean_of_squares(x, (-1,)), weight, None, epsilon=epsilon)
+    return normalize(x, None, mean_of_squares(x, (-1,)), weight.reshape(1, 1, 1, -1), None, epsilon=epsilon)
 
 
 def _wide(x: Array) -> jax.Array:

@@ -72,9 +72,8 @@ def rotary_embedding(
     if input.ndim == 3:
         size = input.shape[2] // num_heads if rotary_embedding_dim else 2 * cos_cache.shape[1]
         if size < 1 or input.shape[2] % size:
-            raise ConstraintError(
-                f"input.shape[2] must be a multiple of a head's size, {size}, but it is {input.shape[2]}"
-            )
+            rule = f"input.shape[2] must be a multiple of the size of a head, {size}"
+            raise ConstraintError(f"{rule}, but it is {input.shape[2]}")
         x = split_heads(x, input.shape[2] // size)
     check_caches(cos_cache, sin_cache, rotary_embedding_dim or x.shape[-1], x.shape[-1])
     batch, rows = x.shape[0], x.shape[2]

@@ -15,6 +15,7 @@ from . import (
     gelus,
     grouped_attention,
     linear_algebra,
+    low_bits,
     movement,
     normalization,
     pooling,
@@ -32,7 +33,7 @@ __all__ = ["ONNX_OPERATORS", "find_schema"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(gelus, attention, grouped_attention, rotary),
+    *(gelus, attention, grouped_attention, rotary, low_bits),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

@@ -24,6 +24,7 @@ from . import (
     resizing,
     rotary,
     sampling,
+    skip_normalization,
 )
 from .schemas import qualified
 from .values import Operators
@@ -33,7 +34,7 @@ __all__ = ["ONNX_OPERATORS", "find_schema"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(gelus, attention, grouped_attention, rotary, low_bits),
+    *(gelus, attention, grouped_attention, rotary, low_bits, skip_normalization),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

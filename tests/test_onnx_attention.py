@@ -152,10 +152,10 @@ WRONG_GROUPED = {
     "key and value must be given together": {VALUE: None},
     "past_key and past_value must be given together": {PAST_VALUE: None},
     r"past_value: its sizes must be \[1, 2, 6, 8\]": {PAST_VALUE: np.zeros((1, 2, 5, 8), FLOAT)},
-    "seqlens_k must be of 1 elements": {LENGTHS: np.int32([1, 1])},
-    "total_sequence_length must be of one element": {TOTAL: np.int32([3, 3])},
+    "seqlens_k.size must be 1": {LENGTHS: np.int32([1, 1])},
+    "total_sequence_length.size must be 1": {TOTAL: np.int32([3, 3])},
     r"total_sequence_length must be 7, or in \[1, 6\]": {TOTAL: np.int32([9])},
-    "cos_cache and sin_cache must be given": {"do_rotary": 1},
+    "cos_cache must be given, because do_rotary is 1": {"do_rotary": 1},
     r"attention_bias.shape\[1\] must be 1 or 4": {BIAS: np.zeros((1, 3, 1, 5), FLOAT)},
     r"attention_bias: its sizes must be \[\?, \?, \?, 5\]": {BIAS: np.zeros((1, 4, 1, 6), FLOAT)},
     r"head_sink: its sizes must be \[4\]": {SINK: np.zeros(3, FLOAT)},
@@ -165,7 +165,7 @@ WRONG_GROUPED = {
     "k_quant_type must be NONE": {"k_quant_type": "PER_TENSOR"},
     "sliding_window_cache must be 0": {"sliding_window_cache": 1},
     "q_norm_weight and k_norm_weight must be given together": {14: np.ones(8, FLOAT)},
-    "past_key must be given with query_seqlens": {CHUNK: np.int32([1]), PAST_KEY: None, PAST_VALUE: None},
+    "past_key must be given, because query_seqlens": {CHUNK: np.int32([1]), PAST_KEY: None, PAST_VALUE: None},
     "past_key of GroupQueryAttention-1 must be one of float": {PAST_KEY: np.zeros((1, 2, 6, 8), np.int8)},
 }
 
@@ -324,10 +324,11 @@ def test_wrong_heads_are_refused(message):
 
 
 WRONG_ATTENTION = {
-    r"weights: its sizes must be \[5, 24\]": {1: np.zeros((4, 24), FLOAT)},
+    r"weights: its sizes must be \[5, \?\]": {1: np.zeros((4, 24), FLOAT)},
     "qkv_hidden_sizes must be 3": {"qkv_hidden_sizes": [8, 4, 12]},
     "do_rotary must be 0": {"do_rotary": 1},
-    "past_sequence_length must be given exactly if": {"past_present_share_buffer": 1},
+    "past must be given, because past_present_share_buffer": {"past_present_share_buffer": 1},
+    "past_sequence_length must be left out": {6: np.int32([1])},
     r"past: its sizes must be \[2, 1, 2, \?, 4\]": {4: np.zeros((2, 2, 2, 3, 4), FLOAT)},
 }
 

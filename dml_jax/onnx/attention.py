@@ -10,14 +10,14 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..lowering.values.accumulation_types import narrow_apart
 from ..operators._attention import KEPT, attend, numbered, split_heads, up_to_itself
 from ..operators._attention_rules import MultiheadAttentionMaskType
 from .key_cache import appended, check_room, fit_keys
 from .linear_algebra import einsum
-from .operands import check_bias, check_both, check_shape, check_value, refuse
+from .operands import check_bias, check_both, check_shape, check_value, needed, refuse
 from .schemas import optional, required, schema
-from .values import Array, Operators, on_device
+from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "attention", "multi_head_attention"]
 
@@ -42,20 +42,23 @@ def attention(
     """Queries, keys and values are products of the input and of weights that stand side by side."""
     check_value("do_rotary", do_rotary, (0,))
     check_shape("input", input, (None, None, None))
-    widths = list(qkv_hidden_sizes or [weights.shape[-1] // 3] * 3)
+    check_shape("weights", weights, (input.shape[2], None))
+    widths = list(qkv_hidden_sizes or [weights.shape[1] // 3] * 3)
     if len(widths) != 3 or widths[0] != widths[1]:
         raise ConstraintError(f"qkv_hidden_sizes must be 3, of which the first two are equal, but they are {widths}")
     if count > 1 and len({*widths}) > 1:
         raise ConstraintError(f"qkv_hidden_sizes must be equal if present is an output, but they are {widths}")
     check_shape("weights", weights, (input.shape[2], sum(widths)))
     check_shape("bias", bias, (sum(widths),))
-    if bool(past_present_share_buffer) != (past_sequence_length is not None):
-        fact = f"past_present_share_buffer is {past_present_share_buffer}"
-        raise ConstraintError(f"past_sequence_length must be given exactly if there is a shared buffer, but {fact}")
-    x, w = _wide(input), _wide(weights)
+    if past_present_share_buffer:
+        for name, operand in (("past", past), ("past_sequence_length", past_sequence_length)):
+            needed(name, operand, "past_present_share_buffer is 1")
+    else:
+        refuse("past_present_share_buffer is 0", past_sequence_length=past_sequence_length)
+    x, w = as_wide(input), as_wide(weights)
     product = einsum(inputs=(x, w), equation="bsi,io->bso")
     parts = jnp.split(
-        product if bias is None else product + _wide(bias).reshape(1, 1, -1), np.cumsum(widths)[:-1], axis=-1
+        product if bias is None else product + as_wide(bias).reshape(1, 1, -1), np.cumsum(widths)[:-1], axis=-1
     )
     heads = [_split(name, rows, num_heads) for name, rows in zip(("query", "key", "value"), parts, strict=True)]
     pasts = (None, None)
@@ -63,7 +66,7 @@ def attention(
         check_shape("past", past, (2, *heads[1].shape[:2], None, heads[1].shape[3]))
         pasts = on_device(past)
     output, *presents = _attended(
-        *heads, pasts, mask_index, attention_bias, past_sequence_length, dtype=input.dtype, **given
+        heads, pasts, mask_index, attention_bias, past_sequence_length, dtype=input.dtype, **given
     )
     return (output,) if count == 1 else (output, jnp.stack(presents))
 
@@ -94,7 +97,7 @@ def multi_head_attention(
         check_shape("past_key", past_key, (*heads[1].shape[:2], None, heads[1].shape[3]))
         check_shape("past_value", past_value, (*heads[2].shape[:2], past_key.shape[2], heads[2].shape[3]))
     return _attended(
-        *heads,
+        heads,
         (past_key, past_value),
         key_padding_mask,
         attention_bias,
@@ -114,12 +117,12 @@ def _heads(query: Array, key: Array | None, value: Array | None, bias: Array | N
         raise ConstraintError(f"query must have 5 dimensions if key is left out, but its shape is {query.shape}")
     else:
         check_shape("query", query, (None, None, None))
-        parts = [_split("query", _wide(query), count), *_keys(query, key, value, count)]
+        parts = [_split("query", as_wide(query), count), *_keys(query, key, value, count)]
     if bias is None:
         return parts
     widths = [count * rows.shape[3] for rows in parts]
     check_shape("bias", bias, (sum(widths),))
-    pieces = jnp.split(_wide(bias), np.cumsum(widths)[:-1])
+    pieces = jnp.split(as_wide(bias), np.cumsum(widths)[:-1])
     is_past = key is not None and key.ndim == 4  # which had the bias added before
     return [
         rows if is_past and i else rows + piece.reshape(1, count, 1, -1)
@@ -138,15 +141,15 @@ def _keys(query: Array, key: Array, value: Array | None, count: int) -> list[jax
     if key.ndim == 4:
         check_shape("key", key, (batch, count, None, width // count))
         check_shape("value", value, (*key.shape[:3], None))
-        return [_wide(key), _wide(value)]
+        return [as_wide(key), as_wide(value)]
     check_shape("key", key, (batch, None, width))
     check_shape("value", value, (*key.shape[:2], None))
-    return [_split(name, _wide(rows), count) for name, rows in (("key", key), ("value", value))]
+    return [_split(name, as_wide(rows), count) for name, rows in (("key", key), ("value", value))]
 
 
 def _unstacked(rows: Array) -> list[jax.Array]:
     """Of (batch, rows, heads, 2 or 3, size)."""
-    return [part.transpose(0, 2, 1, 3) for part in jnp.moveaxis(_wide(rows), 3, 0)]
+    return [part.transpose(0, 2, 1, 3) for part in jnp.moveaxis(as_wide(rows), 3, 0)]
 
 
 def _split(name: str, rows: jax.Array, count: int) -> jax.Array:
@@ -156,9 +159,7 @@ def _split(name: str, rows: jax.Array, count: int) -> jax.Array:
 
 
 def _attended(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
+    heads: Sequence[jax.Array],
     pasts: Any,
     mask: Array | None,
     bias: Array | None,
@@ -170,38 +171,41 @@ def _attended(
     unidirectional: int = 0,
 ) -> tuple[jax.Array, ...]:
     """The output, and all keys and values. With `length` the past is a cache, in which so many keys count."""
-    (batch, heads, queries, size), new = query.shape, key.shape[2]
+    query, key, value = heads
+    (batch, count, queries, size), new = query.shape, key.shape[2]
     if unidirectional and queries != new:
         rule = "with unidirectional there must be a new key for each query"
         raise ConstraintError(f"{rule}, but there are {new} keys and {queries} queries")
-    starts = None if length is None else jnp.broadcast_to(on_device(length).reshape(()), (batch,))
     before = 0 if pasts[0] is None else pasts[0].shape[2]
-    room = before + (0 if length is not None else new)
+    if length is None:
+        firsts, room, total = jnp.full(batch, before, np.int32), before + new, before + new
+    else:
+        check_value("past_sequence_length.size", length.size, (1,))
+        firsts, room = jnp.broadcast_to(on_device(length).reshape(()), (batch,)), before
+        total = None if isinstance(length, Tracer) else int(length.item()) + new
+    starts = None if length is None else firsts
     keys, values = (appended(past, rows, room, starts, dtype) for past, rows in zip(pasts, (key, value), strict=True))
-    total = room if length is None else None if isinstance(length, Tracer) else int(length.item()) + new
     terms = []
     if bias is not None:
-        check_bias(bias, (batch, heads, queries))
-        terms.append(_wide(fit_keys("attention_bias", bias, total, room)))
+        check_bias(bias, (batch, count, queries))
+        terms.append(as_wide(fit_keys("attention_bias", bias, total, room)))
     if mask is not None:
-        is_kept = _is_kept(mask, batch, queries, total, room)
-        terms.append(jnp.where(is_kept, 0, np.float32(mask_filter_value)))
-    firsts = np.int32([before]) if starts is None else starts
+        terms.append(jnp.where(_is_kept(mask, batch, queries, total, room), 0, np.float32(mask_filter_value)))
     is_seen = None
     if unidirectional:
         is_seen = up_to_itself(firsts, queries, room)
-    elif starts is not None:
+    elif length is not None:
         is_seen = up_to_itself(firsts + np.int32(new - 1), 1, room)
     scale = scale or 1 / sqrt(size)
-    output, *_ = attend(query, *map(_wide, (keys, values)), scale=scale, added=terms, is_seen=is_seen)
+    output, *_ = attend(query, *map(as_wide, (keys, values)), scale=scale, added=terms, is_seen=is_seen)
     if length is not None:
-        output = check_room(output, starts + np.int32(new), room)
+        output = check_room(output, firsts + np.int32(new), room)
     return narrow_apart(output, dtype), keys, values
 
 
 def _is_kept(mask: Array, batch: int, queries: int, total: int | None, room: int) -> jax.Array:
     """Whether keys count: numbers of keys, of which the shape says the kind, or a number for each key."""
-    kinds = {
+    kinds: Mapping[tuple[int, ...], MultiheadAttentionMaskType] = {
         (batch,): MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH,
         (2 * batch,): MultiheadAttentionMaskType.KEY_SEQUENCE_END_START,
         (3 * batch + 2,): MultiheadAttentionMaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END,
@@ -212,10 +216,6 @@ def _is_kept(mask: Array, batch: int, queries: int, total: int | None, room: int
         return (fit_keys("the mask", mask, total, room) > 0).reshape(batch, 1, -1, room)
     shapes = f"({batch},), ({2 * batch},), ({3 * batch + 2},), ({batch}, keys) or ({batch}, {queries}, keys)"
     raise ConstraintError(f"the mask must be of {shapes}, but it is of {mask.shape}")
-
-
-def _wide(x: Array) -> jax.Array:
-    return on_device(x).astype(wide_type(x.dtype))
 
 
 _SHARED: Mapping[str, Any] = {

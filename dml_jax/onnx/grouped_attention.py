@@ -12,14 +12,14 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..lowering.values.accumulation_types import narrow_apart
 from ..operators._attention import attend, split_heads, up_to_itself
 from ..operators._normalizing import mean_of_squares, normalize
 from .key_cache import appended, check_room, fit_keys
-from .operands import check_bias, check_both, check_shape, check_value, refuse
+from .operands import check_bias, check_both, check_shape, check_value, needed, refuse
 from .rotary import check_caches, rotate
 from .schemas import optional, required, schema
-from .values import Array, Operators, on_device
+from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "group_query_attention"]
 
@@ -84,12 +84,11 @@ def group_query_attention(
         queries = _normalized(queries, "q_norm_weight", q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
         keys = _normalized(keys, "k_norm_weight", k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
     if do_rotary:
-        if cos_cache is None or sin_cache is None:
-            raise ConstraintError("cos_cache and sin_cache must be given with do_rotary, but one of them is missing")
-        check_caches(cos_cache, sin_cache, size=keys.shape[3])
+        caches = needed("cos_cache", cos_cache, "do_rotary is 1"), needed("sin_cache", sin_cache, "do_rotary is 1")
+        check_caches(*caches, size=keys.shape[3])
         positions = n.positions if position_ids is None else n.given_positions(position_ids)
         queries, keys = (
-            rotate(x, positions, cos_cache, sin_cache, is_interleaved=bool(rotary_interleaved)) for x in (queries, keys)
+            rotate(x, positions, *caches, is_interleaved=bool(rotary_interleaved)) for x in (queries, keys)
         )
     present_key, present_value = (
         appended(past, new, n.room, n.starts, query.dtype) for past, new in ((past_key, keys), (past_value, values))
@@ -99,12 +98,12 @@ def group_query_attention(
     is_seen = n.is_seen(causal, local_window_size)
     output, scores, weights = attend(
         queries,
-        *map(_wide, (present_key, present_value)),
+        *map(as_wide, (present_key, present_value)),
         scale=scale or 1 / sqrt(keys.shape[3]),
         softcap=softcap,
-        added=[] if attention_bias is None else [_wide(n.bias(attention_bias, num_heads))],
+        added=[] if attention_bias is None else [as_wide(n.bias(attention_bias, num_heads))],
         is_seen=is_seen,
-        sinks=None if sinks is None else _wide(sinks),
+        sinks=None if sinks is None else as_wide(sinks),
     )
     output = check_room(output, n.starts + np.int32(n.rows), n.room)
     of_keys = (None, jnp.where(is_seen, scores, 0), weights)[qk_output]
@@ -141,21 +140,19 @@ class _Lengths:
         batch, heads, rows, size = keys.shape
         for name, past in (("past_key", past_key), ("past_value", past_value)):
             check_shape(name, past, (batch, heads, None if past is past_key else past_key.shape[2], size))
-        if length.size != 1:
-            raise ConstraintError(f"total_sequence_length must be of one element, but its shape is {length.shape}")
+        check_value("total_sequence_length.size", length.size, (1,))
         total = None if isinstance(length, Tracer) else int(length.item())
         before = 0 if past_key is None else past_key.shape[2]
         if total is not None and total != before + rows and not (chunk is not None or rows <= total <= before):
             accepted = f"{before + rows}, or in [{rows}, {before}]"
             raise ConstraintError(f"total_sequence_length must be {accepted}, but it is {total}")
-        if seqlens_k.size != batch:
-            raise ConstraintError(f"seqlens_k must be of {batch} elements, but its shape is {seqlens_k.shape}")
+        check_value("seqlens_k.size", seqlens_k.size, (batch,))
         ends = seqlens_k.reshape(-1) + np.int32(1)
         if not (total is None or isinstance(ends, Tracer)) and not ((ends > 0) & (ends <= total)).all():
             raise ConstraintError(f"seqlens_k must be in [0, {total}), but it is {seqlens_k}")
-        if chunk is not None and past_key is None:
-            raise ConstraintError("past_key must be given with query_seqlens, but it is missing")
-        check_shape("query_seqlens", chunk, (batch,))
+        if chunk is not None:
+            needed("past_key", past_key, "query_seqlens is given")
+            check_shape("query_seqlens", chunk, (batch,))
         starts = (ends - np.int32(rows)).clip(0) if chunk is None else ends - chunk
         is_first = chunk is None and length.reshape(()) == rows
         return cls(batch, rows, starts, ends, max(total or 0, before, rows), total, is_first)
@@ -202,7 +199,7 @@ def _heads(query: Array, key: Array | None, value: Array | None, heads: int, sha
     for name, array in (("key", key), ("value", value)):
         check_shape(name, array, (*query.shape[:2], shared * size))
     parts = [one for one in (query, key, value) if one is not None]
-    made = [split_heads(_wide(one), number) for one, number in zip(parts, counts, strict=True)]
+    made = [split_heads(as_wide(one), number) for one, number in zip(parts, counts, strict=True)]
     return made if key is not None else jnp.split(made[0], [heads, heads + shared], axis=1)
 
 
@@ -210,10 +207,6 @@ def _normalized(x: jax.Array, name: str, weight: Array, epsilon: float) -> jax.A
     """Of each head, divided by the root of the mean of its squares."""
     check_shape(name, weight, x.shape[-1:])
     return normalize(x, None, mean_of_squares(x, (-1,)), weight.reshape(1, 1, 1, -1), None, epsilon=epsilon)
-
-
-def _wide(x: Array) -> jax.Array:
-    return on_device(x).astype(wide_type(x.dtype))
 
 
 OPERATORS: Operators = {"com.microsoft::GroupQueryAttention": {1: group_query_attention}}

@@ -1,13 +1,15 @@
 """Checks of what a node is given: shapes, and what is not supported."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.tensor_spec import TensorSpec
 from ..errors import ConstraintError
 from .arguments import check_sizes
 
-__all__ = ["check_bias", "check_both", "check_shape", "check_value", "refuse"]
+__all__ = ["check_bias", "check_both", "check_shape", "check_value", "needed", "refuse"]
+
+_Operand = TypeVar("_Operand")
 
 
 def check_shape(name: str, array: Any, sizes: Sequence[int | None]) -> None:
@@ -61,3 +63,14 @@ def refuse(reason: str, **operands: Any) -> None:
     """
     if given := [name for name, operand in operands.items() if operand is not None]:
         raise ConstraintError(f"{given[0]} must be left out, because {reason}, but it is given")
+
+
+def needed(name: str, operand: _Operand | None, reason: str) -> _Operand:
+    """Returns an operand that must not be None.
+
+    Raises:
+      ConstraintError: it is.
+    """
+    if operand is None:
+        raise ConstraintError(f"{name} must be given, because {reason}, but it is missing")
+    return operand

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ConstraintError
-from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ..lowering.values.accumulation_types import narrow_apart
 from ..operators import gather
 from ..operators._attention import split_heads
 from .operands import check_shape, check_value
 from .schemas import optional, schema
-from .values import Array, Operators, on_device
+from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "check_caches", "rotary_embedding", "rotate"]
 
@@ -68,7 +68,7 @@ def rotary_embedding(
     if rotary_embedding_dim and not num_heads:
         raise ConstraintError(f"num_heads must be given with rotary_embedding_dim, {rotary_embedding_dim}, but it is 0")
     check_caches(cos_cache, sin_cache, rotary_embedding_dim or None)
-    x = on_device(input).astype(wide_type(input.dtype))
+    x = as_wide(input)
     if input.ndim == 3:
         size = input.shape[2] // num_heads if rotary_embedding_dim else 2 * cos_cache.shape[1]
         if size < 1 or input.shape[2] % size:

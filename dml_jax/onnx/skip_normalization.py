@@ -13,9 +13,9 @@ from ..operators import gather
 from ..operators._normalizing import inverse_deviation, mean_of_squares, moments, normalize
 from .arrange import axis_of
 from .normalization import spread
-from .operands import check_shape, check_value
+from .operands import check_shape, check_value, needed
 from .schemas import optional, schema
-from .values import Array, Operators, on_device
+from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "embed_layer_normalization", "simplified_layer_normalization"]
 
@@ -48,7 +48,7 @@ def _skip(*, is_centred: bool) -> Callable[..., tuple[jax.Array, ...]]:
         if input.ndim not in (2, 3):
             raise ConstraintError(f"input must have 2 or 3 dimensions, but its shape is {input.shape}")
         check_value("skip.shape", skip.shape, {input.shape, (1, *input.shape[-2:]), input.shape[-2:]})
-        total = _wide(input) + jnp.broadcast_to(_wide(skip), input.shape)
+        total = as_wide(input) + jnp.broadcast_to(as_wide(skip), input.shape)
         if bias is not None:
             total = total + _row("bias", bias, total)
         y, mean, variance = _normalized(total, gamma, beta, epsilon, is_centred=is_centred)
@@ -87,15 +87,14 @@ def embed_layer_normalization(
         if position_embedding.shape[0] < rows:
             rule = f"position_embedding must have a row for each of {rows} positions"
             raise ConstraintError(f"{rule}, but it has {position_embedding.shape[0]}")
-        positions = _wide(position_embedding)[None, :rows]
+        positions = as_wide(position_embedding)[None, :rows]
     else:
         check_value("position_ids.shape", position_ids.shape, {(batch, rows), (1, rows)})
         positions = _looked_up(position_embedding, position_ids)
     total = total + positions
     if segment_ids is not None:
-        if segment_embedding is None:
-            raise ConstraintError("segment_embedding must be given with segment_ids, but it is missing")
-        total = total + _looked_up(segment_embedding, segment_ids)
+        table = needed("segment_embedding", segment_embedding, "segment_ids are given")
+        total = total + _looked_up(table, segment_ids)
     y, *_ = _normalized(total, gamma, beta, epsilon, is_centred=True)
     lengths = np.zeros(batch, np.int32) if mask is None else (on_device(mask) == 1).sum(1, dtype=np.int32)
     dtype = word_embedding.dtype
@@ -116,15 +115,11 @@ def _normalized(total: jax.Array, gamma: Array, beta: Array | None, epsilon: flo
 def _row(name: str, numbers: Array, x: jax.Array) -> jax.Array:
     """Numbers for the last dimension of x."""
     check_shape(name, numbers, x.shape[-1:])
-    return _wide(numbers).reshape((1,) * (x.ndim - 1) + numbers.shape)
+    return as_wide(numbers).reshape((1,) * (x.ndim - 1) + numbers.shape)
 
 
 def _looked_up(table: Array, ids: Array) -> jax.Array:
-    return _wide(gather(on_device(table), ids, 0))
-
-
-def _wide(x: Array) -> jax.Array:
-    return on_device(x).astype(wide_type(x.dtype))
+    return as_wide(gather(on_device(table), ids, 0))
 
 
 _SKIP = {"epsilon": 1e-12}

@@ -73,8 +73,9 @@ def _attended(desc: Any, arrays: Arrays) -> Any:
     pasts = {part: _of_rank_4(wide[past]) for part, past in PAST.items()}
     key, value = (append(past, parts[part], starts) for part, past in pasts.items())
     is_seen = None if starts is None else up_to_itself(starts, n.queries, n.keys)
-    terms = _terms(desc, n, wide)
-    output, *_ = attend(parts["query"], key, value, scale=desc.scale, added=terms, is_seen=is_seen)
+    output, *_ = attend(
+        parts["query"], key, value, scale=desc.scale, added=_terms(desc, n, wide, parts["query"]), is_seen=is_seen
+    )
     made = {"output": output, "output_present_key": key, "output_present_value": value}
     outputs = [_fitted(made[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
@@ -84,14 +85,14 @@ def _of_rank_4(past: jax.Array | None) -> jax.Array | None:
     return None if past is None else past.reshape(past.shape[-4:])
 
 
-def _terms(desc: Any, n: Counts, wide: Arrays) -> list[jax.Array]:
+def _terms(desc: Any, n: Counts, wide: Arrays, query: jax.Array) -> list[jax.Array]:
     """Numbers that are added to the scores: (batch, heads, queries, keys)."""
     sizes, bias, mask = (n.batch, n.heads, n.queries, n.keys), wide["relative_position_bias"], wide["mask"]
     terms = [] if bias is None else [bias.reshape(sizes)]
     if mask is not None:
         is_whole = desc.mask_type == MultiheadAttentionMaskType.BOOLEAN
         is_kept = KEPT[desc.mask_type](mask.reshape(sizes) if is_whole else mask, numbered(n.keys).reshape(1, 1, 1, -1))
-        terms.append(jnp.where(is_kept, 0, in_type_of(wide[source_of("query", wide)], desc.mask_filter_value)))
+        terms.append(jnp.where(is_kept, 0, in_type_of(query, desc.mask_filter_value)))
     return terms
 
 

@@ -139,10 +139,12 @@ def test_normalized_heads():
     rest = [None, None, np.int32([2, 2]), np.int32([3])]
     attributes = {"num_heads": heads, "kv_num_heads": shared}
     made = computed("GroupQueryAttention", [query, key, value, *rest, *[None] * 7, *weights], **attributes, **epsilons)
+    normalized = []
     for x, weight, epsilon in ((query, weights[0], 0.5), (key, weights[1], 0.25)):
         by_head = x.reshape(2, 3, -1, size).astype(np.float64)
-        x[:] = (by_head / np.sqrt((by_head**2).mean(-1, keepdims=True) + epsilon) * weight).reshape(x.shape)
-    close(made[0], of_runtime("GroupQueryAttention", [query, key, value, *rest], **attributes)[0])
+        by_head *= weight / np.sqrt((by_head**2).mean(-1, keepdims=True) + epsilon)
+        normalized.append(by_head.reshape(x.shape).astype(FLOAT))
+    close(made[0], of_runtime("GroupQueryAttention", [*normalized, value, *rest], **attributes)[0])
 
 
 WRONG_GROUPED = {

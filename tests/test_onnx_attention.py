@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from checks import sampled
-from onnx_building import one_node, runtime
+from onnx_building import helper, model, one_node, onnx, runtime
 
 from dml_jax.onnx import OnnxError, to_jax
 
@@ -29,11 +29,11 @@ class Draw:
 
 def computed(kind, inputs, outputs=1, static=(), **attributes):
     """The outputs of a jitted node, whose inputs at these positions are known."""
-    model, named = one_node(kind, inputs, outputs, "com.microsoft", **attributes)
+    proto, named = one_node(kind, inputs, outputs, "com.microsoft", **attributes)
     known = {name: named.pop(name) for name in [f"x{i}" for i in static] if name in named}
     wide = [name for name, array in named.items() if array.dtype == np.int64]
     named = {name: array.astype(np.int32) if name in wide else array for name, array in named.items()}
-    return jax.tree.leaves(jax.jit(to_jax(model, static=known, int32=wide))(**named))
+    return jax.tree.leaves(jax.jit(to_jax(proto, static=known, int32=wide))(**named))
 
 
 def of_runtime(kind, inputs, outputs=1, **attributes):
@@ -129,6 +129,49 @@ def test_a_cache_without_room_gives_nan():
     assert np.isnan(computed("GroupQueryAttention", inputs, **attributes)[0]).all()
     with pytest.raises(OnnxError, match=r"seqlens_k must be in \[0, "):
         computed("GroupQueryAttention", inputs, static=(LENGTHS, TOTAL), **attributes)
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_lengths_of_a_mask(is_shared):
+    """As files of onnxruntime-genai have them: sums of a mask of int64 that is data, and the size of the mask.
+
+    A mask as long as a shared buffer is longer than the keys that there are.
+    """
+    draw, shared, heads, size, before, room = Draw(4), 2, 4, 8, 3, 7
+    inputs = [draw(2, 1, n * size) for n in (heads, shared, shared)] + [draw(2, shared, before, size) for _ in range(2)]
+    wanted = of_runtime(
+        "GroupQueryAttention",
+        [*inputs, np.int32([before] * 2), np.int32([before + 1])],
+        3,
+        num_heads=heads,
+        kv_num_heads=shared,
+    )
+    nodes = [
+        helper.make_node("ReduceSum", ["mask", "one"], ["sums"]),
+        helper.make_node("Sub", ["sums", "one"], ["last64"]),
+        helper.make_node("Cast", ["last64"], ["last"], to=onnx.TensorProto.INT32),
+        helper.make_node("Shape", ["mask"], ["shape"]),
+        helper.make_node("Gather", ["shape", "second"], ["total64"]),
+        helper.make_node("Cast", ["total64"], ["total"], to=onnx.TensorProto.INT32),
+        helper.make_node(
+            "GroupQueryAttention",
+            [*(names := ["q", "k", "v", "past_key", "past_value"]), "last", "total"],
+            ["y", "key", "value"],
+            domain="com.microsoft",
+            num_heads=heads,
+            kv_num_heads=shared,
+        ),
+    ]
+    mask = np.ones((2, before + 1), np.int64)
+    if is_shared:
+        mask = np.pad(mask, ((0, 0), (0, room - before - 1)))
+        inputs[3:] = [np.pad(x, ((0, 0), (0, 0), (0, room - before), (0, 0))) for x in inputs[3:]]
+    named = dict(zip(names, inputs, strict=True)) | {"mask": mask}
+    constants = {"one": np.int64([1]), "second": np.int64(1)}
+    with jax.enable_x64(True):
+        made = jax.jit(to_jax(model(nodes, named, ["y", "key", "value"], constants)))(**named)
+    for one, other in zip(made, wanted, strict=True):
+        close(one[:, :, : before + 1], other[:, :, : before + 1])
 
 
 def test_normalized_heads():

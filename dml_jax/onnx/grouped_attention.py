@@ -164,7 +164,7 @@ class _Lengths:
     def given_positions(self, ids: Array) -> Array:
         """Those that a model gives; of the first keys it gives one, for the first of all rows."""
         check_shape("position_ids", ids, (self.batch, self.rows))
-        first = ids[:1, :1] + np.arange(self.rows, dtype=np.int32)[None]
+        first = ids[:1, :1] + np.arange(self.rows, dtype=ids.dtype)[None]
         if isinstance(self.is_first, Tracer):
             return jnp.where(self.is_first, first, ids)
         return first if self.is_first else ids

@@ -78,7 +78,7 @@ def rotary_embedding(
     check_caches(cos_cache, sin_cache, rotary_embedding_dim or x.shape[-1], x.shape[-1])
     batch, rows = x.shape[0], x.shape[2]
     if position_ids.shape == (1,):
-        position_ids = position_ids.reshape(1, 1) + np.arange(rows, dtype=np.int32)[None]
+        position_ids = position_ids.reshape(1, 1) + np.arange(rows, dtype=position_ids.dtype)[None]
     else:
         check_shape("position_ids", position_ids, (batch, rows))
     turned = rotate(x, position_ids, cos_cache, sin_cache, is_interleaved=bool(interleaved))

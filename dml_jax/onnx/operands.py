@@ -29,7 +29,7 @@ def check_value(name: str, value: Any, accepted: Collection[Any]) -> None:
       ConstraintError: it has another.
     """
     if value not in accepted:
-        raise ConstraintError(f"{name} must be {' or '.join(map(str, accepted))}, but it is {value}")
+        raise ConstraintError(f"{name} must be {' or '.join(map(str, dict.fromkeys(accepted)))}, but it is {value}")
 
 
 def check_both(**operands: Any) -> None:

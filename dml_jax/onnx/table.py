@@ -6,20 +6,25 @@ from . import (
     activations,
     arithmetic,
     arrange,
+    attention,
     casting,
     control,
     convolution,
     detection,
     elementwise,
     gelus,
+    grouped_attention,
     linear_algebra,
+    low_bits,
     movement,
     normalization,
     pooling,
     recurrent,
     reductions,
     resizing,
+    rotary,
     sampling,
+    skip_normalization,
 )
 from .schemas import qualified
 from .values import Operators
@@ -29,7 +34,7 @@ __all__ = ["ONNX_OPERATORS", "find_schema"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(gelus,),
+    *(gelus, attention, grouped_attention, rotary, low_bits, skip_normalization),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

@@ -65,7 +65,8 @@ class Interpolation:
 
     def __call__(self, arrays: Sequence[Any], x: jax.Array, axis: int) -> jax.Array:
         if self.is_long:
-            return self._in_turn(*arrays[0], x, axis)
+            indices, weights = arrays[0]
+            return self._in_turn(indices, weights, x, axis)
         parts = []
         for (indices, weights), at in zip(arrays, self.indices, strict=True):
             taken = _taken(indices, x, axis, at)

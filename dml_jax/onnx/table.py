@@ -10,6 +10,7 @@ from . import (
     detection,
     elementwise,
     linear_algebra,
+    loops,
     movement,
     normalization,
     pooling,
@@ -17,6 +18,7 @@ from . import (
     reductions,
     resizing,
     sampling,
+    sequences,
 )
 from .values import Operators
 
@@ -25,5 +27,6 @@ __all__ = ["ONNX_OPERATORS"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
+    *(loops, sequences),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}

@@ -162,14 +162,15 @@ def _compiled(loop: Iteration) -> Made:
     """
     start, state = as_arrays(loop.state)
     inputs, input_form = as_arrays(loop.inputs)
-    if isinstance(loop.trips, int) and loop.go is True:
-        traced, go, shapes, rows = _settled(_Traced(loop, state, input_form, np.asarray(True)), start, inputs)
-        if isinstance(go, np.ndarray) and go.all():
-            return _scan(traced, start, inputs, rows)
-    traced, go, shapes, rows = _settled(_Traced(loop, state, input_form, None), start, inputs)
-    if isinstance(go, np.ndarray) and go.all() and loop.trips is None:
-        raise OnnxError("the loop must end, but it has no number of iterations, and its condition is always true")
-    return _while(traced, start, shapes, rows)
+    if loop.go is True and not isinstance(loop.trips, Tracer):
+        traced, go, rows, row_form = _settled(_Traced(loop, state, input_form, np.asarray(True)), start, inputs)
+        is_always = isinstance(go, np.ndarray) and bool(go.all())
+        if is_always and loop.trips is None:
+            raise OnnxError("the loop must end, but it has no number of iterations, and its condition is always true")
+        if is_always or loop.trips == 0:
+            return _scan(traced, start, inputs, row_form)
+    traced, _, rows, row_form = _settled(_Traced(loop, state, input_form, None), start, inputs)
+    return _while(traced, start, rows, row_form)
 
 
 def _settled(traced: _Traced, start: Any, inputs: Any) -> tuple[_Traced, Any, Any, Form]:

@@ -27,6 +27,8 @@ def loop(*, v_initial: tuple[Any, ...], body: Body, count: int, maximum: Mapping
     trips, cond, *state = v_initial
     kept = len(state)
     body.check(inputs=2 + kept, outputs=1 + max(kept, count))
+    if states := [body.read[k] for k in maximum if k < kept]:
+        raise ConstraintError(f"maximum must be of a scan output, but {states[0]!r} is a state")
     trips, go = _scalar("M", trips), True if cond is None else _scalar("cond", cond)
     if not isinstance(trips, Tracer) and trips is not None:
         trips = None if trips >= ENDLESS else max(0, int(trips))

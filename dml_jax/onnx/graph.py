@@ -78,9 +78,7 @@ def read_tensor_graph(model: onnx.ModelProto, folder: Path) -> Graph:
         for info in infos:
             kind = info.type.WhichOneof("value")
             if kind not in (None, "tensor_type"):
-                raise OnnxError(
-                    f"{what} {info.name!r}: it must be a tensor, but it is {kind}; only Python takes others"
-                )
+                raise OnnxError(f"{what} {info.name!r}: it must be a tensor here, but it is {kind}; `to_jax` takes it")
     return read_graph(model, folder)
 
 

@@ -103,17 +103,15 @@ def get_element(*, input: Any) -> Any:
 
 
 def _position(position: Any, count: int, greatest: int) -> int:
-    numbers = known(
-        "position", position.array if isinstance(position, Bounded) else position, "an element of a sequence"
-    )
+    array = position.array if isinstance(position, Bounded) else position
+    numbers = known("position", array, "which tensor of a sequence is meant")
     if numbers.size != 1:
         raise ConstraintError(f"position must be one number, but its shape is {numbers.shape}")
     at = int(numbers.item())
+    if greatest < -count:
+        raise ConstraintError("the sequence must have a tensor, but it is empty")
     if not -count <= at <= greatest:
-        rule = (
-            f"position must be in [{-count}, {greatest}]" if greatest >= -count else "the sequence must have elements"
-        )
-        raise ConstraintError(f"{rule}, but {f'it is {at}' if greatest >= -count else 'it is empty'}")
+        raise ConstraintError(f"position must be in [{-count}, {greatest}], but it is {at}")
     return at % count if at < 0 else at
 
 

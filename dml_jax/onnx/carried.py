@@ -39,6 +39,10 @@ class Form:
             return None
         return Form(self.structure, tuple(a and b and (min(a[0], b[0]), max(a[1], b[1])) for a, b in pairs))
 
+    def with_zero(self) -> Form:
+        """Returns the form that holds 0 as well."""
+        return Form(self.structure, tuple(r and (min(0, r[0]), max(0, r[1])) for r in self.ranges))
+
 
 def as_arrays(values: Any) -> tuple[list[jax.Array], Form]:
     """Returns the arrays in values, and their form; int64 is int32 while x64 is off, if the numbers fit.

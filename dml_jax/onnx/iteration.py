@@ -115,15 +115,9 @@ def _stacked(rows: Sequence[Any]) -> Any:
 
 def _sized(rows: Any, size: int) -> Any:
     """Returns so many rows, those that are missing 0."""
-    if isinstance(rows, Bounded):
-        return Bounded(_sized(rows.array, size), _with_zero(rows.range))
-    xp = np if isinstance(rows, np.ndarray) else jnp
-    pads = [(0, max(0, size - rows.shape[0])), *([(0, 0)] * (rows.ndim - 1))]
-    return move_bits(lambda x: xp.pad(x[:size], pads), rows)
-
-
-def _with_zero(range_: Any) -> Any:
-    return range_ and (min(0, range_[0]), max(0, range_[1]))
+    (array,), form = as_arrays([rows])
+    pads = [(0, max(0, size - array.shape[0])), *([(0, 0)] * (array.ndim - 1))]
+    return form.with_zero().values([move_bits(lambda x: jnp.pad(x[:size], pads), array)])[0]
 
 
 @dataclass(frozen=True)
@@ -144,10 +138,9 @@ class _Traced:
 
     def run(self, number: Any, go: Any, arrays: Any, elements: Any) -> tuple[Any, tuple[Any, Form], tuple[Any, Form]]:
         """Returns the condition, and the arrays and forms of the state and of the rows that are read."""
+        trips = self.loop.trips if isinstance(self.loop.trips, int) else int(INT32.max)
+        number = Bounded(number, (0, max(0, trips - 1))) if is_narrowed(np.int64) else number
         go = go if self.go is None else self.go
-        number = Bounded(number, (0, INT32.max - 1)) if is_narrowed(np.int64) else number
-        if isinstance(self.loop.trips, int) and isinstance(number, Bounded):
-            number = Bounded(number.array, (0, max(0, self.loop.trips - 1)))
         go, state, rows = self.loop.run(number, go, self.state.values(arrays), self.inputs.values(elements))
         read = [row if name else None for row, name in zip(rows, self.loop.read, strict=True)]
         return go, as_arrays(state), as_arrays(read)
@@ -238,5 +231,4 @@ def _while(traced: _Traced, start: Any, shapes: Any, row_form: Form) -> Made:
 
     first = jnp.asarray(0), jnp.asarray(loop.go), start, buffers
     _, _, after, buffers = jax.lax.while_loop(goes_on, step, first)
-    form = Form(row_form.structure, tuple(map(_with_zero, row_form.ranges)))
-    return traced.state.values(after), form.values(buffers)
+    return traced.state.values(after), row_form.with_zero().values(buffers)

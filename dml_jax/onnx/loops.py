@@ -114,16 +114,15 @@ def _scanned(
         after, rows = list(made[:kept]), list(made[kept:count])
         if length is not None:
             is_before = getattr(number, "array", number) < length
-            after = _chosen(is_before, after, state)
-            rows = _chosen(is_before, rows, jax.tree.map(jnp.zeros_like, as_arrays(rows)[0]))
+            after = [
+                move_bounded(lambda new, old: jnp.where(is_before, new, old), *pair)
+                for pair in zip(after, state, strict=True)
+            ]
+            arrays, form = as_arrays(rows)
+            rows = form.with_zero().values([jnp.where(is_before, y, jnp.zeros_like(y)) for y in arrays])
         return go, after, rows
 
     return iterate(Iteration(run, trips, True, state, inputs, body.read[kept:], NONE, len(body.block.steps)))
-
-
-def _chosen(condition: Any, values: list[Any], others: list[Any]) -> list[Any]:
-    """Returns the values where the condition holds, else the others."""
-    return [move_bounded(lambda x, y: jnp.where(condition, x, y), *pair) for pair in zip(values, others, strict=True)]
 
 
 def _scalar(name: str, value: Any) -> Any:

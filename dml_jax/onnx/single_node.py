@@ -55,7 +55,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None =
 
 def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
     is_sequence = isinstance(value, (list, tuple))
-    array = value[0] if is_sequence and value else value
+    array: Any = value[0] if is_sequence and value else value
     if not hasattr(array, "dtype"):
         fact = "it has no elements" if is_sequence and not value else f"it is {type(array).__name__}"
         raise DataTypeError(f"input {name!r}: it must be an array, or a list of arrays for a sequence, but {fact}")

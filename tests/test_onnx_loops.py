@@ -211,12 +211,15 @@ def test_shapes_may_change_where_the_count_is_known():
         jax.jit(data)(X, np.int32(2))
 
 
-def test_a_loop_of_no_iterations(monkeypatch):
+def test_a_loop_of_no_iterations():
     nodes = [HALVE, ROWS]
     proto = loop_model(nodes, {"x": X}, rows=["row"], constants=HALF | {"M": np.int64(0)})
     y, rows = jax.jit(to_jax(proto))(X)
     assert_same_bits(y, X)
     assert_same_bits(rows, np.zeros((0, 2, 3), np.float32))
+    growing = [make("Concat", ["s", "x"], ["s_out"], axis=0), ROWS]
+    proto = loop_model(growing, {"x": X}, rows=["row"], constants={"M": np.int64(0)})
+    assert [y.shape for y in jax.jit(to_jax(proto))(X)] == [(2, 3), (0, 2, 3)]
     negative = loop_model([HALVE], {"x": X}, constants=HALF | {"M": np.int64([-1])})
     assert_same_bits(to_jax(negative)(X), X)
     inputs = {"x": X, "t": np.zeros((2, 0, 3), np.float32)}

@@ -68,7 +68,8 @@ def assert_expected(case, results, expected):
 @pytest.mark.exhaustive
 def test_every_operator_has_cases():
     counts = Counter(op for case in cases().values() for op in operators(case.model))
-    assert set(counts) >= set(ONNX_OPERATORS) - {"GlobalLpPool"}  # which ONNX has none of
+    without = {"ConcatFromSequence", "GlobalLpPool", "SequenceErase"}  # which ONNX has none of
+    assert set(counts) >= set(ONNX_OPERATORS) - without
     assert len(passing()) >= 1500
     print(f"{len(passing())} of {len(all_cases())} cases of onnx {onnx.__version__}")  # noqa: T201
 
@@ -97,7 +98,7 @@ def test_the_page_counts_what_passes():
     for case in map(cases().get, passing()):
         for inputs, expected in case.data_sets:
             wanted = list(map(as_array, expected))
-            if any(jnp.issubdtype(y.dtype, jnp.floating) and y.dtype.itemsize < 4 for y in wanted):
+            if any(jnp.issubdtype(y.dtype, jnp.floating) and y.dtype.itemsize < 4 for y in jax.tree.leaves(wanted)):
                 results = Backend.run_model(case.model, [as_array(x) for x in inputs])
                 try:
                     runner.Runner.assert_similar_outputs(wanted, results, case.rtol, case.atol)

@@ -24,7 +24,7 @@ __all__ = ["Iteration", "iterate"]
 # Compiling takes longer with each iteration that is unrolled. Up to about eight it takes no longer than a loop of XLA,
 # and the program is at least as fast: bodies of 3 to 40 nodes, two cores of an x86 CPU, November 2026.
 FEW = 8
-Made = tuple[list[Any], list[Any]]  # the state, and the rows of each scan output
+Results = tuple[list[Any], list[Any]]  # the state, and the rows of each scan output
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Iteration:
     nodes: int
 
 
-def iterate(loop: Iteration) -> Made:
+def iterate(loop: Iteration) -> Results:
     """Returns the state after the last iteration, and the rows of each scan output, None for one that nothing needs.
 
     A few iterations are unrolled. More of them are a loop of XLA, if all keep the types of the state and need no value
@@ -64,40 +64,41 @@ def iterate(loop: Iteration) -> Made:
       OnnxError: an unrolled loop has too many iterations, or the body breaks a rule.
     """
     is_small = isinstance(loop.trips, int) and loop.trips <= FEW
-    made = _unrolled(loop) if is_small else None
-    if made is None:
+    results = _unrolled(loop) if is_small else None
+    if results is None:
         try:
-            made = _compiled(loop)
+            results = _compiled(loop)
         except (NotConstantError, DataTypeError):
-            made = None if is_small else _unrolled(loop)
-            if made is None:
+            results = None if is_small else _unrolled(loop)
+            if results is None:
                 raise
-    state, rows = made
+    state, rows = results
     return state, [_sized(y, loop.maximum[k]) if k in loop.maximum and loop.read[k] else y for k, y in enumerate(rows)]
 
 
-def _unrolled(loop: Iteration) -> Made | None:
+def _unrolled(loop: Iteration) -> Results | None:
     """Runs iterations one by one; returns None if their number is not known, or scan outputs of none have no shape."""
     if isinstance(loop.trips, Tracer) or isinstance(loop.go, Tracer):
         return None
-    state, made, number, go = loop.state, [], 0, True
+    state, rows, number, go = loop.state, [], 0, True
     while go and (loop.trips is None or number < loop.trips):
         if number * loop.nodes >= MOST_NODES:
             rule = f"a loop that is unrolled must run at most {MOST_NODES} nodes, those of the body in each iteration"
             raise OnnxError(f"{rule}, but it runs more")
         elements = [move_bounded(lambda x, i=number: x[i, ...], x) for x in loop.inputs]
-        go, after, rows = loop.run(np.asarray(number), np.asarray(True), state, elements)
+        go, after, row = loop.run(np.asarray(number), np.asarray(True), state, elements)
         if isinstance(go, Tracer):
             return None
         _check_types(state, after)
         state, go, number = after, bool(np.asarray(go).item()), number + 1
-        made.append(rows)
-    if not made and any(loop.read):
+        rows.append(row)
+    if not rows and any(loop.read):
         return None
-    return state, [_stacked([rows[k] for rows in made]) if name else None for k, name in enumerate(loop.read)]
+    return state, [_stacked([row[k] for row in rows]) if name else None for k, name in enumerate(loop.read)]
 
 
 def _check_types(before: Sequence[Any], after: Sequence[Any]) -> None:
+    # An optional with an element is the element, so either may come after the other.
     texts = [[type_text(y).removeprefix("optional(").rstrip(")") for y in state] for state in (before, after)]
     if texts[0] != texts[1]:
         rule = "an iteration must keep the types of the state"
@@ -146,7 +147,7 @@ class _Traced:
         return go, as_arrays(state), as_arrays(read)
 
 
-def _compiled(loop: Iteration) -> Made:
+def _compiled(loop: Iteration) -> Results:
     """Runs iterations as a loop of XLA.
 
     Raises:
@@ -157,10 +158,12 @@ def _compiled(loop: Iteration) -> Made:
     inputs, input_form = as_arrays(loop.inputs)
     if loop.go is True and not isinstance(loop.trips, Tracer):
         traced, go, rows, row_form = _settled(_Traced(loop, state, input_form, np.asarray(True)), start, inputs)
+        if loop.trips == 0:
+            return loop.state, row_form.values([jnp.zeros((0, *y.shape), y.dtype) for y in rows])
         is_always = isinstance(go, np.ndarray) and bool(go.all())
         if is_always and loop.trips is None:
             raise OnnxError("the loop must end, but it has no number of iterations, and its condition is always true")
-        if is_always or loop.trips == 0:
+        if is_always:
             return _scan(traced, start, inputs, row_form)
     traced, _, rows, row_form = _settled(_Traced(loop, state, input_form, None), start, inputs)
     return _while(traced, start, rows, row_form)
@@ -173,16 +176,18 @@ def _settled(traced: _Traced, start: Any, inputs: Any) -> tuple[_Traced, Any, An
       The iteration with them, the condition after it, the shapes of its rows, and their form.
     """
     elements = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in inputs]
-    found: list[Any] = []
+    forms: list[Any] = []
 
     def shapes(number: Any, go: Any, arrays: Any, elements: Any) -> Any:
         go, (after, form), (rows, row_form) = traced.run(number, go, arrays, elements)
-        found[:] = [go, form, row_form]
+        forms[:] = [go, form, row_form]
         return after, rows
 
     while True:
         after, rows = jax.eval_shape(shapes, jnp.asarray(0), jnp.asarray(True), start, elements)
-        go, form, row_form = found
+        go, form, row_form = forms
+        if isinstance(traced.loop.trips, int) and traced.loop.trips == 0:  # the state stays as it is
+            return traced, go, rows, row_form
         before, joined = traced.state, traced.state.joined(form)
         if joined is None or [(x.shape, x.dtype) for x in start] != [(y.shape, y.dtype) for y in after]:
             texts = types_text(before.values(start)), types_text(form.values(after))
@@ -197,7 +202,7 @@ def _settled(traced: _Traced, start: Any, inputs: Any) -> tuple[_Traced, Any, An
         traced = _Traced(traced.loop, Form(before.structure, tuple(wide)), traced.inputs, traced.go)
 
 
-def _scan(traced: _Traced, start: Any, inputs: Any, row_form: Form) -> Made:
+def _scan(traced: _Traced, start: Any, inputs: Any, row_form: Form) -> Results:
     def step(carry: Any, elements: Any) -> Any:
         number, arrays = carry
         _, (after, _), (rows, _) = traced.run(number, None, arrays, elements)
@@ -207,7 +212,7 @@ def _scan(traced: _Traced, start: Any, inputs: Any, row_form: Form) -> Made:
     return traced.state.values(after), row_form.values(rows)
 
 
-def _while(traced: _Traced, start: Any, shapes: Any, row_form: Form) -> Made:
+def _while(traced: _Traced, start: Any, shapes: Any, row_form: Form) -> Results:
     """Runs iterations whose number depends on data; of scan outputs there are as many rows as are stated."""
     loop = traced.loop
     read = [k for k, name in enumerate(loop.read) if name]

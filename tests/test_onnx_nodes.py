@@ -86,23 +86,28 @@ def test_the_page_lists_what_is_not_done():
     assert " ".join(written.split()) == f"{listed}."
 
 
-# Of float16, off by 1.2 parts in a thousand, which is as near as float16 is; ONNX's runner takes one in a thousand.
-BEYOND_THE_RUNNER = {"test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"}
+# Two are of float16, off by 1.2 parts in a thousand, which is as near as float16 is; ONNX's runner takes one in a
+# thousand. One is a sequence with a scalar, of which the runner asks the length.
+BEYOND_THE_RUNNER = {
+    "test_attention_4d_causal_fp16",
+    "test_attention_4d_causal_fp16_expanded",
+    "test_loop16_seq_none",
+}
 
 
 @pytest.mark.exhaustive
 def test_the_page_counts_what_passes():
-    """Narrow floats are the only ones of which ONNX's runner asks for more than `assert_expected`."""
+    """Narrow floats and sequences are the only ones of which ONNX's runner asks for more than `assert_expected`."""
     runner = pytest.importorskip("onnx.backend.test.runner")
     missed = set()
     for case in map(cases().get, passing()):
         for inputs, expected in case.data_sets:
             wanted = list(map(as_array, expected))
-            if any(jnp.issubdtype(y.dtype, jnp.floating) and y.dtype.itemsize < 4 for y in jax.tree.leaves(wanted)):
+            if any(isinstance(y, list) or (jnp.issubdtype(y.dtype, jnp.floating) and y.itemsize < 4) for y in wanted):
                 results = Backend.run_model(case.model, [as_array(x) for x in inputs])
                 try:
                     runner.Runner.assert_similar_outputs(wanted, results, case.rtol, case.atol)
-                except AssertionError:
+                except (AssertionError, TypeError):
                     missed.add(case.name)
     assert missed <= BEYOND_THE_RUNNER  # another CPU may round to the expected number
     if onnx.__version__.startswith("1.23."):

@@ -261,6 +261,30 @@ def test_numbers_of_iterations_are_indices_while_x64_is_off():
     assert_same_bits(jax.jit(function)(x), x.sum())
 
 
+@pytest.mark.parametrize("trips", ["known", "data"])
+def test_rows_that_are_missing_are_zeros_while_x64_is_off(trips):
+    """The rows are at least 10: without the zeros after them, all sums would fit 32 bits."""
+    nodes = [make("Identity", ["go"], ["g"]), make("Max", ["number", "ten"], ["row"]), make("Identity", ["s"], ["t"])]
+    body = graph(nodes, STATE, [("g", np.bool_), ("t", np.float32), ("row", np.int64)])
+    nodes = [
+        make("Loop", ["M", "", "x"], ["y", "rows"], body=body),
+        make("Sub", ["rows", "most"], ["less"]),
+        make("Sub", ["less", "eight"], ["z"]),
+    ]
+    constants = {"ten": np.int64(10), "most": np.int64(2**31 - 1), "eight": np.int64(8)}
+    count = {"M": np.asarray(20)}
+    proto = model(
+        nodes, {"x": X} | (count if trips == "data" else {}), ["z"], constants | (count if trips == "known" else {})
+    )
+    function = to_jax(proto, int32=["M"] if trips == "data" else [], maximum={"rows": 30})
+    inputs = [X, np.int32(20)] if trips == "data" else [X]
+    with pytest.raises(dml_jax.DataTypeError, match=r"may be any in \[-2147483655, "):
+        jitted(function, inputs)
+    with jax.enable_x64(True):
+        (z,) = jitted(function, inputs)
+    assert_same_bits(z, padded(np.maximum(np.arange(20), 10), 30) - 2**31 - 7)
+
+
 def test_a_counter_that_is_known_is_exact_while_x64_is_off():
     """Numbers of 64 bits: it is unrolled, as constants."""
     add = make("Add", ["k", "far"], ["k_out"])

@@ -14,6 +14,7 @@ from onnx_random import RECIPES, RandomGraph
 
 import dml_jax
 from dml_jax.onnx import OnnxFunction, to_descs, to_jax
+from dml_jax.onnx.containers import ContainerSpec
 from dml_jax.onnx.table import ONNX_OPERATORS
 
 GRAPHS = 30
@@ -61,7 +62,10 @@ def onnx_file(rng: np.random.Generator, folder: Path) -> None:
 def call(rng: np.random.Generator, function: OnnxFunction) -> None:
     """Traces the function for inputs of the sizes that it declares, or runs it."""
     sizes = {spec.name: [n if isinstance(n, int) else 2 for n in spec.sizes or ()] for spec in function.inputs}
-    arrays = [np.ones(np.maximum(sizes[spec.name], 0).astype(int), spec.dtype) for spec in function.inputs]
+    arrays: list[Any] = [np.ones(np.maximum(sizes[spec.name], 0).astype(int), spec.dtype) for spec in function.inputs]
+    for i, spec in enumerate(function.inputs):
+        if isinstance(spec, ContainerSpec):
+            arrays[i] = None if spec.is_optional and rng.random() < 0.5 else [arrays[i]] * int(rng.integers(3))
     with jax.enable_x64(rng.random() < 0.8):  # without, 64-bit inputs are refused
         if rng.random() < 0.1:
             jax.block_until_ready(function(*arrays))

@@ -105,11 +105,11 @@ def test_errors_write_nothing(folder):
 
 
 def test_models_that_cannot_run_write_nothing(folder):
-    proto = model([helper.make_node("Loop", ["x"], ["y"], name="memory")], {"x": np.zeros(1)}, ["y"])
-    (folder / "loop.onnx").write_bytes(proto.SerializeToString())
+    proto = model([helper.make_node("RandomNormalLike", ["x"], ["y"], name="memory")], {"x": np.zeros(1)}, ["y"])
+    (folder / "random.onnx").write_bytes(proto.SerializeToString())
     (folder / "broken.onnx").write_bytes(b"nothing")
     for name, text in [
-        ("loop.onnx", "  Loop (node 'memory')"),
+        ("random.onnx", "  RandomNormalLike (node 'memory')"),
         ("broken.onnx", "is not an ONNX model"),
         ("none.onnx", "cannot be read: No such file or directory"),
     ]:

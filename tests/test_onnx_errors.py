@@ -34,35 +34,41 @@ def refused(source, text, error=OnnxError):
 
 
 def test_all_unsupported_operators_are_listed_with_their_nodes():
-    loop = helper.make_node("Loop", [], ["z"])
-    body = helper.make_graph([loop], "body", [], [helper.make_tensor_value_info("z", 1, None)])
+    noise = helper.make_node("RandomNormal", [], ["z"])
+    body = helper.make_graph([noise], "body", [], [helper.make_tensor_value_info("z", 1, None)])
     nodes = [
         helper.make_node("Identity", ["x"], ["a"]),
-        helper.make_node("Loop", ["x"], ["b"], name="memory"),
+        helper.make_node("RandomNormalLike", ["x"], ["b"], name="noise"),
         helper.make_node("If", ["x"], ["c"], name="choice", then_branch=body, else_branch=body),
-        helper.make_node("SequenceAt", ["x", "x"], ["d"]),
+        helper.make_node("StringConcat", ["x", "x"], ["d"]),
         helper.make_node("Gather", ["x", "x"], ["e"], name="other", domain="com.example"),
         helper.make_node("Relu", [], [], name="own"),
     ]
     proto = model(nodes, {"x": X}, ["a"])
-    proto.functions.append(onnx.FunctionProto(name="Relu", domain="", node=[loop]))
+    proto.functions.append(onnx.FunctionProto(name="Relu", domain="", node=[noise]))
     error = refused(proto, "the model must have only operators that are supported here, ", UnsupportedError)
     assert "Gather" in error.supported
     assert error.nodes == (
-        "Loop (node 'memory')",
-        "If node 'choice': else_branch: Loop (node #0)",
-        "If node 'choice': then_branch: Loop (node #0)",
-        "SequenceAt (node #3)",
+        "RandomNormalLike (node 'noise')",
+        "If node 'choice': else_branch: RandomNormal (node #0)",
+        "If node 'choice': then_branch: RandomNormal (node #0)",
+        "StringConcat (node #3)",
         "com.example::Gather (node 'other')",
-        "Relu node 'own': Loop (node #0)",
+        "Relu node 'own': RandomNormal (node #0)",
     )
     assert all(node in str(error) for node in error.nodes)
 
 
-def test_sequences_and_strings_are_no_arrays():
+def test_maps_and_strings_are_no_arrays():
     proto = identity()
-    proto.graph.input[0].CopyFrom(helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None))
-    refused(proto, "input 'x': it must be a tensor, but it is sequence_type")
+    proto.graph.input[0].type.Clear()
+    refused(
+        proto, "input 'x': it must be a tensor, a sequence of tensors, or an optional one of these, but it is of no"
+    )
+    proto.graph.input[0].type.map_type.key_type = TensorProto.INT64
+    refused(proto, "or an optional one of these, but it is map_type")
+    proto.graph.input[0].CopyFrom(helper.make_tensor_sequence_value_info("x", TensorProto.STRING, None))
+    refused(proto, "input 'x': the elements must be numbers, but they are strings")
     proto.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.STRING, [2]))
     refused(proto, "input 'x': the elements must be numbers, but they are strings")
     proto.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", 99, [2]))

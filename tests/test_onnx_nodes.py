@@ -54,8 +54,9 @@ def passing():
 
 
 def assert_expected(case, results, expected):
+    results, expected = jax.tree.leaves(list(results)), jax.tree.leaves(list(map(as_array, expected)))
     assert len(results) == len(expected)
-    for actual, wanted in zip(results, map(as_array, expected), strict=True):
+    for actual, wanted in zip(results, expected, strict=True):
         if operators(case.model) - EXACT and jnp.issubdtype(wanted.dtype, jnp.floating):
             assert np.asarray(actual).dtype == wanted.dtype
             rtol = max(case.rtol, 4 * float(jnp.finfo(wanted.dtype).eps))
@@ -68,14 +69,14 @@ def assert_expected(case, results, expected):
 def test_every_operator_has_cases():
     counts = Counter(op for case in cases().values() for op in operators(case.model))
     of_onnx = {name for name in ONNX_OPERATORS if onnx.defs.has(name)}
-    assert set(counts) >= of_onnx - {"GlobalLpPool"}  # which ONNX has none of
+    assert set(counts) >= of_onnx - {"ConcatFromSequence", "GlobalLpPool", "SequenceErase"}  # which ONNX has none of
     assert len(passing()) >= 1500
     print(f"{len(passing())} of {len(all_cases())} cases of onnx {onnx.__version__}")  # noqa: T201
 
 
 @pytest.mark.exhaustive
 def test_the_page_lists_what_is_not_done():
-    """By the operator that a case lacks first, with the number of cases; those of no arrays lack none."""
+    """By the operator that a case lacks first, with the number of cases; those of strings lack none."""
     if not onnx.__version__.startswith("1.23."):
         pytest.skip("the page has the cases of onnx 1.23")
     lacking = Counter(lacked(case.model) for name, case in all_cases().items() if name not in cases())
@@ -85,23 +86,28 @@ def test_the_page_lists_what_is_not_done():
     assert " ".join(written.split()) == f"{listed}."
 
 
-# Of float16, off by 1.2 parts in a thousand, which is as near as float16 is; ONNX's runner takes one in a thousand.
-BEYOND_THE_RUNNER = {"test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"}
+# Two are of float16, off by 1.2 parts in a thousand, which is as near as float16 is; ONNX's runner takes one in a
+# thousand. One is a sequence with a scalar, of which the runner asks the length.
+BEYOND_THE_RUNNER = {
+    "test_attention_4d_causal_fp16",
+    "test_attention_4d_causal_fp16_expanded",
+    "test_loop16_seq_none",
+}
 
 
 @pytest.mark.exhaustive
 def test_the_page_counts_what_passes():
-    """Narrow floats are the only ones of which ONNX's runner asks for more than `assert_expected`."""
+    """Narrow floats and sequences are the only ones of which ONNX's runner asks for more than `assert_expected`."""
     runner = pytest.importorskip("onnx.backend.test.runner")
     missed = set()
     for case in map(cases().get, passing()):
         for inputs, expected in case.data_sets:
             wanted = list(map(as_array, expected))
-            if any(jnp.issubdtype(y.dtype, jnp.floating) and y.dtype.itemsize < 4 for y in wanted):
+            if any(isinstance(y, list) or (jnp.issubdtype(y.dtype, jnp.floating) and y.itemsize < 4) for y in wanted):
                 results = Backend.run_model(case.model, [as_array(x) for x in inputs])
                 try:
                     runner.Runner.assert_similar_outputs(wanted, results, case.rtol, case.atol)
-                except AssertionError:
+                except (AssertionError, TypeError):
                     missed.add(case.name)
     assert missed <= BEYOND_THE_RUNNER  # another CPU may round to the expected number
     if onnx.__version__.startswith("1.23."):
@@ -117,7 +123,7 @@ def lacked(proto):
     except UnsupportedError as error:
         return error.nodes[0].rpartition(": ")[2].partition(" ")[0].rpartition("::")[2]
     except OnnxError:
-        return "values that are no arrays"
+        return "strings"
     raise AssertionError("it is done")
 
 
@@ -138,17 +144,19 @@ def test_node_case(name):
 
 @pytest.mark.exhaustive
 def test_node_cases_as_constants():
-    """With every input as an initializer the result is a constant, computed by NumPy where that is possible."""
+    """With every tensor as an initializer the result is a constant, computed by NumPy where that is possible."""
     for case in map(cases().get, passing()):
         ((inputs, expected),) = case.data_sets
         model = onnx.ModelProto()
         model.CopyFrom(case.model)
-        names = [info.name for info in model.graph.input]
+        given = list(zip(case.model.graph.input, map(as_array, inputs), strict=True))
+        others = [(info, value) for info, value in given if not info.type.HasField("tensor_type")]
         model.graph.ClearField("input")
-        arrays = zip(names, map(as_array, inputs), strict=True)
-        model.graph.initializer.extend(numpy_helper.from_array(array, key) for key, array in arrays)
+        model.graph.input.extend(info for info, _ in others)
+        tensors = [(info.name, value) for info, value in given if info.type.HasField("tensor_type")]
+        model.graph.initializer.extend(numpy_helper.from_array(array, key) for key, array in tensors)
         with jax.enable_x64(True):
-            results = to_jax(model)()
+            results = to_jax(model)(*(value for _, value in others))
         assert_expected(case, results if isinstance(results, tuple) else (results,), expected)
 
 
@@ -184,7 +192,7 @@ def test_outputs_of_the_backend_have_names():
     x = np.float32([1, 2])
     assert prepared.run([x])["y"].tolist() == prepared.run({"x": x}).y.tolist() == [1, 2]
     assert Backend.is_compatible(proto)
-    proto.graph.node[0].op_type = "Loop"
+    proto.graph.node[0].op_type = "RandomNormalLike"
     assert not Backend.is_compatible(proto)
     with pytest.raises(UnsupportedError):
         Backend.prepare(proto)

@@ -8,7 +8,7 @@ from ..onnx.backend import compiled, node_by_node
 from ..onnx.errors import NotConstantError
 from ..onnx.free_sizes import forget_names, override_sizes
 from ..onnx.function import OnnxFunction
-from ..onnx.graph import read_graph
+from ..onnx.graph import read_tensor_graph
 from ..onnx.loading import external_files, load_model
 from .model import ArrayModel, Program
 
@@ -34,7 +34,7 @@ def read_onnx_file(
     override_sizes(model, "dim_param", names, "--onnx-free-dim-name-override")
     override_sizes(model, "denotation", denotations, "--onnx-free-dim-denotation-override")
     forget_names(model, shaped)
-    function = OnnxFunction(read_graph(model, folder))
+    function = OnnxFunction(read_tensor_graph(model, folder))
 
     def prepare(arrays: Sequence[Any]) -> Program:
         try:

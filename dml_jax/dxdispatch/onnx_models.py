@@ -49,7 +49,7 @@ def read_onnx(json: Mapping[str, Any], folder: Path, _: Any) -> OnnxModel:
             raise ConstraintError(f"{_ENTRIES!r}: {key!r} must be a string, but it is {shown(value)}")
     try:
         from ..onnx.free_sizes import override_sizes
-        from ..onnx.graph import read_graph
+        from ..onnx.graph import read_tensor_graph
         from ..onnx.loading import external_files, load_model
     except ImportError as error:
         raise ConstraintError(str(error)) from None
@@ -57,7 +57,7 @@ def read_onnx(json: Mapping[str, Any], folder: Path, _: Any) -> OnnxModel:
         model, beside = load_model(path)
         for field, kind in _OVERRIDES.items():
             override_sizes(model, kind, _sizes(field, json.get(field, {})), repr(field))
-        return OnnxModel((path, *external_files(model, beside)), read_graph(model, beside))
+        return OnnxModel((path, *external_files(model, beside)), read_tensor_graph(model, beside))
     except ConstraintError as error:
         of_file = ConstraintError(error.what) if error.where == (str(path),) else error
         raise of_file.at(repr(path.name)) from None

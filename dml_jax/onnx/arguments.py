@@ -14,10 +14,36 @@ from ..core.arguments import as_array
 from ..core.tensor_spec import TensorSpec
 from ..errors import DataTypeError, escaped
 from .bounded import Bounded
+from .containers import ContainerSpec, EmptyOptional, TensorSequence
 from .errors import OnnxError
 from .values import Array, is_narrowed, on_device
 
-__all__ = ["as_input", "as_output", "check_sizes", "static_values", "widened"]
+__all__ = ["as_input", "as_output", "as_value", "check_sizes", "static_values", "widened"]
+
+
+def as_value(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> Any:
+    """Reads what a caller gives for an input: an array, a list of arrays for a sequence, None for an empty optional.
+
+    Args:
+      what: the argument as messages name it, such as "input 'x'".
+      spec: what the model declares.
+      value: what is given.
+      sizes: the sizes that have names, as in `as_input`; in a sequence each array has its own.
+
+    Raises:
+      OnnxError: other sizes.
+      DataTypeError: another kind, or as `as_input`.
+    """
+    if not isinstance(spec, ContainerSpec):
+        return as_input(what, spec, value, sizes)
+    if spec.is_optional and value is None:
+        return EmptyOptional(spec.type)
+    if not spec.is_sequence:
+        return as_input(what, spec, value, sizes)
+    if not isinstance(value, (list, tuple)):
+        raise DataTypeError(f"{what}: it must be a list of arrays, but it is of the type {type(value).__name__}")
+    arrays = (as_input(f"{what}, element {i}", spec, array, {}) for i, array in enumerate(value))
+    return TensorSequence(spec.dtype, tuple(arrays))
 
 
 def as_input(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> Array:
@@ -44,7 +70,8 @@ def as_input(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> 
         text = f"{what}: its type must be {spec.dtype}, but it is {array.dtype}"
         if jax.dtypes.canonicalize_dtype(spec.dtype) == array.dtype:
             text += ", as JAX makes it while x64 is off: put jax.enable_x64(True) around the call, its jit included"
-            text += f", or say to_jax(model, int32=[{spec.name!r}])" if spec.dtype == np.int64 else ""
+            is_declarable = spec.dtype == np.int64 and not isinstance(spec, ContainerSpec)
+            text += f", or say to_jax(model, int32=[{spec.name!r}])" if is_declarable else ""
         raise DataTypeError(text)
     if narrowed or not isinstance(array, np.ndarray):
         return array
@@ -86,6 +113,8 @@ def static_values(inputs: Sequence[TensorSpec], static: Mapping[str, Any]) -> di
         if name not in specs:
             names = ", ".join(map(escaped, specs)) or "of which there are none"
             raise OnnxError(f"{what}: it must be of an input, {names}")
+        if isinstance(specs[name], ContainerSpec):
+            raise OnnxError(f"{what}: it must be of a tensor, but the input is {specs[name]}")
         given = np.asarray(value)
         is_number = jnp.issubdtype(given.dtype, jnp.number) or given.dtype == bool
         with np.errstate(all="ignore"):
@@ -102,12 +131,16 @@ def widened(array: Array) -> Any:
     return Bounded.of(jnp.asarray(array)) if is_narrowed(np.int64) else array.astype(np.int64)
 
 
-def as_output(name: str, value: Array | Bounded) -> jax.Array:
-    """Returns a value that the model computed as an array of JAX.
+def as_output(name: str, value: Any) -> Any:
+    """Returns a value that the model computed: an array of JAX, a list of them for a sequence, None for no element.
 
     Raises:
       DataTypeError: 64-bit numbers while x64 is off, except int64 constants that int32 holds.
     """
+    if isinstance(value, TensorSequence):
+        return [as_output(name, item) for item in value.items]
+    if isinstance(value, EmptyOptional):
+        return None
     if isinstance(value, Bounded):
         return value.array
     if isinstance(value, np.ndarray) and value.dtype == np.int64 and np.array_equal(value, value.astype(np.int32)):

@@ -16,6 +16,7 @@ from ..core.memory import check_program
 from .errors import NotConstantError
 from .function import OnnxFunction, to_jax
 from .single_node import run_node
+from .values import as_tuple
 
 __all__ = ["Backend", "Prepared", "compiled", "compute", "node_by_node", "runner"]
 
@@ -30,7 +31,7 @@ FEW = 256
 def compute(function: OnnxFunction, inputs: Sequence[Any]) -> tuple[np.ndarray, ...]:
     """Runs a function with x64 on."""
     with jax.enable_x64(True):
-        return tuple(np.asarray(result) for result in runner(function, inputs)())
+        return jax.tree.map(np.asarray, runner(function, inputs)())
 
 
 def runner(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
@@ -53,18 +54,14 @@ def compiled(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tupl
     """
     # Weights in a program take long to compile; a few numbers may decide a shape, as the scales of a Resize do.
     weights = {name: jnp.asarray(value) for name, value in function.parameters.items() if value.size > FEW}
-    program = jax.jit(lambda p, x: _tuple(function(*x, parameters=p))).lower(weights, list(inputs)).compile()
+    program = jax.jit(lambda p, x: as_tuple(function(*x, parameters=p))).lower(weights, list(inputs)).compile()
     check_program(program)
     return lambda: program(weights, list(inputs))
 
 
 def node_by_node(function: OnnxFunction, inputs: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
     """Returns what runs a function on inputs without compiling it; x64 must be on when it runs."""
-    return lambda: _tuple(function(*inputs))
-
-
-def _tuple(results: Any) -> tuple[Any, ...]:
-    return results if isinstance(results, tuple) else (results,)
+    return lambda: as_tuple(function(*inputs))
 
 
 class Prepared(BackendRep):
@@ -83,7 +80,7 @@ class Prepared(BackendRep):
         """Runs it on arrays, in order or by name; x64 is on meanwhile.
 
         Returns:
-          NumPy arrays, also by the names of the outputs.
+          NumPy arrays, lists of them and None, as the function returns them, also by the names of the outputs.
         """
         arrays = [inputs[spec.name] for spec in self.function.inputs] if isinstance(inputs, dict) else inputs
         with jax.default_device(self.device):
@@ -128,7 +125,7 @@ class Backend(Base):
     ) -> tuple[np.ndarray, ...]:
         """Runs a node once, of the version `opset_version` or the newest."""
         with jax.enable_x64(True), jax.default_device(_device(device)):
-            return tuple(np.asarray(y) for y in run_node(node, inputs, opset=options.get("opset_version")))
+            return jax.tree.map(np.asarray, run_node(node, inputs, opset=options.get("opset_version")))
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 from jax.errors import InconclusiveDimensionOperation, JaxRuntimeError
-from onnx import defs
+from onnx import TypeProto, defs
 
 from ..errors import DataTypeError
-from .bounded import Bounded, compute_bounded, index_bounded
+from .bounded import TAKES_BOUNDED, Bounded, compute_bounded, index_bounded
 from .errors import OnnxError, UnsupportedError
 from .node import Node
-from .values import Array, is_narrowed, on_device
+from .values import Array, as_tuple, is_narrowed, on_device
 
-__all__ = ["Block", "FunctionCall", "Step", "evaluate", "run"]
+__all__ = ["MOST_NODES", "Block", "Body", "FunctionCall", "Step", "evaluate", "run"]
 
+MOST_NODES = 2**17  # of a model, and of a loop that is unrolled; each takes a kilobyte
 Scope = Mapping[str, Any]  # arrays, None for those that are left out
 
 
@@ -53,7 +53,7 @@ Step = Node | FunctionCall
 
 @dataclass(frozen=True)
 class Block:
-    """Steps in order: a branch of `If`, or the body of a function.
+    """Steps in order: a branch of `If`, or the body of a loop or a function.
 
     Args:
       inputs: names of the values that a caller gives.
@@ -61,6 +61,7 @@ class Block:
       constants: values of its own, by name.
       steps: those that an output needs, in order.
       captured: names of values outside of it that its steps read.
+      types: that a graph declares for its outputs.
     """
 
     inputs: tuple[str, ...]
@@ -68,6 +69,7 @@ class Block:
     constants: Mapping[str, np.ndarray]
     steps: tuple[Step, ...]
     captured: tuple[str, ...]
+    types: tuple[TypeProto, ...] = ()
 
     @classmethod
     def of(
@@ -90,6 +92,35 @@ class Block:
         """Runs the steps and returns the outputs; an argument that is missing is an input that is left out."""
         given = dict.fromkeys(self.inputs) | dict(zip(self.inputs, arguments, strict=False))
         return run(self.steps, {**(scope or {}), **self.constants, **given}, self.outputs)
+
+
+@dataclass(frozen=True)
+class Body:
+    """A block that is an attribute of a node, as its function calls it: it sees the values around the node.
+
+    Args:
+      block: the attribute.
+      scope: the values by name.
+      read: names of the outputs of the node, "" for one that nothing needs.
+    """
+
+    block: Block
+    scope: Scope
+    read: tuple[str, ...]
+
+    def __call__(self, *arguments: Any) -> tuple[Any, ...]:
+        return self.block.run(*arguments, scope=self.scope)
+
+    def check(self, inputs: int, outputs: int) -> None:
+        """Compares the numbers of inputs and outputs with those that the node asks for.
+
+        Raises:
+          OnnxError: there are other inputs, or fewer outputs.
+        """
+        found = len(self.block.inputs), len(self.block.outputs)
+        if found[0] != inputs or found[1] < outputs:
+            rule = f"the body must have {inputs} inputs and at least {outputs} outputs"
+            raise OnnxError(f"{rule}, but it has {found[0]} and {found[1]}")
 
 
 def _captured(defined: set[str], made: Collection[str], steps: Iterable[Step]) -> Iterator[str]:
@@ -129,7 +160,7 @@ def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     values = [scope[name] if name else None for name in step.inputs]
     read = [*values, *(scope[name] for name in step.captured)]
     try:
-        if all(value is None or isinstance(value, np.ndarray) for value in read):
+        if all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(read)):
             results = _constants(step, values, scope)
         else:
             results = _results(step, values, scope)
@@ -152,7 +183,7 @@ def _constants(step: Step, values: Sequence[Any], scope: Scope) -> list[np.ndarr
     """
     try:
         with jax.ensure_compile_time_eval(), jax.enable_x64(True), np.errstate(all="ignore"):
-            return [None if result is None else np.asarray(result) for result in _results(step, values, scope)]
+            return jax.tree.map(np.asarray, list(_results(step, values, scope)))
     except (MemoryError, JaxRuntimeError) as error:
         raise OnnxError(f"its constant outputs must fit in memory, but {error or 'there is too little'}") from error
 
@@ -164,14 +195,13 @@ def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]
       OnnxError: the operator takes no such types, or not together.
     """
     if isinstance(step, FunctionCall):
-        types = [None if value is None else (value.dtype, value.shape) for value in values]
+        types = [(value.dtype, value.shape) if hasattr(value, "shape") else None for value in values]
         return step.body(types).run(*values)
     step.check_types(values)
-    if any(isinstance(value, Bounded) for value in values):
+    if step.op_type not in TAKES_BOUNDED and any(isinstance(value, Bounded) for value in values):
         return compute_bounded(step, values)
-    blocks = {name: partial(b.run, scope=scope) for name, b in step.attributes.items() if isinstance(b, Block)}
-    results = step.function(**step.keywords(values) | blocks)
-    return results if isinstance(results, tuple) else (results,)
+    blocks = {name: Body(b, scope, step.outputs) for name, b in step.attributes.items() if isinstance(b, Block)}
+    return as_tuple(step.function(**step.keywords(values) | blocks))
 
 
 def _as_declared(step: Step, which: int, result: Any, values: Sequence[Any]) -> Any:

@@ -13,12 +13,17 @@ import numpy as np
 
 from ..errors import DataTypeError
 from .node import Node
-from .values import X64_OFF, is_narrowed
+from .values import X64_OFF, as_tuple, is_narrowed, move_bits, on_device
 
-__all__ = ["Bounded", "Range", "as_bounded", "compute_bounded", "index_bounded"]
+__all__ = ["TAKES_BOUNDED", "Bounded", "Range", "as_bounded", "compute_bounded", "index_bounded", "move_bounded"]
 
 INT32 = np.iinfo(np.int32)
 Range = tuple[int, int]
+# Operators that take `Bounded` themselves: they move values whole, or run a graph on them.
+TAKES_BOUNDED = {
+    *("ConcatFromSequence", "Loop", "Optional", "OptionalGetElement", "OptionalHasElement", "Scan", "SequenceAt"),
+    *("SequenceConstruct", "SequenceErase", "SequenceInsert", "SequenceMap", "SplitToSequence"),
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,16 @@ def index_bounded(result: jax.Array, indexed: Any) -> Bounded | None:
     return Bounded(result.astype(np.int32), (0, greatest)) if greatest <= INT32.max else None
 
 
+def move_bounded(move: Callable[..., Any], *values: Any) -> Any:
+    """Returns `move(*values)` of values of one type, with every bit kept; int64 that is `Bounded` stays so."""
+    if not any(isinstance(value, Bounded) for value in values):
+        return move_bits(move, *values)
+    arrays = [value if isinstance(value, Bounded) else as_bounded(value) for value in values]
+    if refused := [value for value in arrays if not isinstance(value, Bounded)]:
+        on_device(refused[0])  # which refuses 64 bits
+    return Bounded(move(*(value.array for value in arrays)), _hull([value.range for value in arrays]))
+
+
 def compute_bounded(node: Node, values: Sequence[Any]) -> tuple[Any, ...]:
     """Returns the outputs of a node with inputs that are `Bounded`; it computes in int32 if the results fit.
 
@@ -90,8 +105,7 @@ def compute_bounded(node: Node, values: Sequence[Any]) -> tuple[Any, ...]:
             numbers = f"[{low}, {high}]"
             raise DataTypeError(f"its int64 numbers must fit 32 bits, but they may be any in {numbers}, and {X64_OFF}")
     narrow = [_narrow(value) if is_same else value for value, is_same in zip(values, same, strict=True)]
-    results = node.function(**node.keywords(narrow))
-    results = results if isinstance(results, tuple) else (results,)
+    results = as_tuple(node.function(**node.keywords(narrow)))
     outputs = node.schema.outputs
     kinds = [outputs[min(i, len(outputs) - 1)].type_str for i in range(len(results))]
     return tuple(Bounded(r, made) if kind in wide else r for kind, r in zip(kinds, results, strict=True))

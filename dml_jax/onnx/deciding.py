@@ -42,5 +42,12 @@ def _read_by(step: Step) -> set[str]:
         pairs = zip(step.inputs, block.inputs if block else (), strict=False)
         return {given for given, name in pairs if name in inside}
     blocks = [value for value in step.attributes.values() if isinstance(value, Block)]
-    captured = {name for block in blocks for name in deciding_floats(block.steps).intersection(block.captured)}
-    return captured.union(step.inputs[i] for i in _DECIDING.get(step.op_type, ()) if i < len(step.inputs))
+    inside = [(block, deciding_floats(block.steps)) for block in blocks]
+    read = {name for block, names in inside for name in names.intersection(block.captured)}
+    read |= {
+        given
+        for block, names in inside
+        for given, name in zip(step.inputs, block.inputs, strict=False)
+        if name in names
+    }
+    return read.union(step.inputs[i] for i in _DECIDING.get(step.op_type, ()) if i < len(step.inputs))

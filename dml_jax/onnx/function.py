@@ -15,13 +15,14 @@ import onnx
 
 from ..core.tensor_spec import TensorSpec
 from ..errors import escaped
-from .arguments import as_input, as_output, static_values, widened
+from .arguments import as_input, as_output, as_value, static_values, widened
 from .block import run
+from .containers import ContainerSpec
 from .deciding import deciding_floats
 from .errors import OnnxError
 from .graph import Graph, read_graph
 from .literals import literals
-from .loading import load_model
+from .loading import load_model, outputs_of
 from .values import Array
 
 __all__ = ["OnnxFunction", "to_jax"]
@@ -74,14 +75,16 @@ class OnnxFunction:
         """Runs the model.
 
         Args:
-          inputs: arrays of the sizes and types that the model declares. int32 will do for int64; while x64 is off, the
-            traced ones must have been announced to `to_jax`.
+          inputs: arrays of the sizes and types that the model declares; lists of arrays for sequences, and None for
+            optionals without an element. int32 will do for int64; while x64 is off, the traced ones must have been
+            announced to `to_jax`.
           parameters: arrays in place of initializers, by name; the others stay as they are.
           named: inputs by name.
 
         Returns:
-          An array, or a tuple of them if the model has several outputs. While x64 is off, an output that the model
-          declares as int64 is int32 where its numbers provably fit.
+          An array, or a tuple of them if the model has several outputs; a sequence is a list of arrays, an optional
+          without an element None. While x64 is off, an output that the model declares as int64 is int32 where its
+          numbers provably fit.
 
         Raises:
           OnnxError: inputs that are missing, unknown or given twice, other sizes, unknown parameters, or a node that
@@ -95,14 +98,14 @@ class OnnxFunction:
             raise OnnxError(f"parameters must be a dict of arrays by name, but it is {type(parameters).__name__}")
         given = self._assigned(inputs, named)
         for spec in self._inputs:
-            value = as_input(f"input {spec.name!r}", spec, given[spec.name], sizes)
+            value = as_value(f"input {spec.name!r}", spec, given[spec.name], sizes)
             values[spec.name] = widened(value) if spec.name in self._wide else value
         for name, value in (parameters or {}).items():
             values[name] = self._as_parameter(name, value)
         try:
             made = run(self._graph.steps, values, self.output_names)
         except OnnxError as error:
-            if not any(jax.export.is_symbolic_dim(n) for value in given.values() for n in value.shape):
+            if not any(jax.export.is_symbolic_dim(n) for value in jax.tree.leaves(given) for n in value.shape):
                 raise
             hint = "sizes are symbolic: export a jax.vmap over the batch, so that the sizes of the model are numbers"
             raise OnnxError(f"{str(error).splitlines()[0]}; {hint}") from error
@@ -140,6 +143,7 @@ def to_jax(
     *,
     static: Mapping[str, Any] | None = None,
     int32: Collection[str] = (),
+    maximum: Mapping[str, int] | None = None,
 ) -> OnnxFunction:
     """Turns an ONNX model into a function on JAX arrays.
 
@@ -150,6 +154,9 @@ def to_jax(
       int32: names of int64 inputs that are given as int32, such as ["ids"]: so they can be data under `jax.jit` while
         x64 is off, and what is computed of them is refused unless it provably fits 32 bits. JAX cuts an int64 array
         that such a jitted function is given, so it is refused without.
+      maximum: how many rows a scan output of a Loop has, by the name of that output, such as {"tokens": 100}: so the
+        number of iterations can depend on data under `jax.jit`. Rows after the last iteration are 0, and rows beyond
+        the maximum are left out, as by the `size` of `jnp.nonzero`.
 
     Returns:
       A pure function of the model's inputs, in order, with the initializers as constants; its `parameters` are the
@@ -157,7 +164,8 @@ def to_jax(
 
     Raises:
       UnsupportedError: the model has operators that are not supported; the message lists all of them.
-      OnnxError: it cannot be read or breaks ONNX's rules, or a static value is of no input or of other sizes.
+      OnnxError: it cannot be read or breaks ONNX's rules, a static value is of no input or of other sizes, or a maximum
+        is of no output of a Loop.
       DataTypeError: a static value is not of the type of its input, exactly.
 
     Example:
@@ -184,9 +192,20 @@ def to_jax(
     """
     if isinstance(int32, str):
         raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
-    graph = read_graph(*load_model(model))
-    wide = {spec.name for spec in graph.inputs if spec.dtype == np.int64}
+    proto, folder = load_model(model)
+    graph = read_graph(proto, folder, _checked(maximum or {}, outputs_of(proto, "Loop")))
+    wide = {s.name for s in graph.inputs if s.dtype == np.int64 and not isinstance(s, ContainerSpec)}
     if unknown := [name for name in int32 if name not in wide]:
         names = ", ".join(map(escaped, sorted(wide))) or "none"
         raise OnnxError(f"int32 must name int64 inputs, {names}, but it has {unknown[0]!r}")
     return OnnxFunction(graph, static_values(graph.inputs, static or {}), int32)
+
+
+def _checked(maximum: Mapping[str, int], names: Collection[str]) -> Mapping[str, int]:
+    for name, size in maximum.items():
+        if name not in names:
+            shown = ", ".join(map(escaped, sorted(names))) or "of which there are none"
+            raise OnnxError(f"maximum must name outputs of Loop, {shown}, but it has {name!r}")
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise OnnxError(f"maximum must be an integer of at least 0, but that of {name!r} is {size!r:.60}")
+    return maximum

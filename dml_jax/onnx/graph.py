@@ -9,11 +9,12 @@ import onnx
 
 from ..core.tensor_spec import TensorSpec
 from .block import Block, Step
+from .containers import ContainerSpec, declared_type
 from .errors import OnnxError
 from .loading import dtype_of, read_tensor
 from .reader import Reader, operator_name, opsets_of
 
-__all__ = ["Graph", "TensorSpec", "read_graph"]
+__all__ = ["Graph", "TensorSpec", "read_graph", "read_tensor_graph"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Graph:
     defaults: frozenset[str] = frozenset()
 
 
-def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
-    """Reads the graph of a model.
+def read_graph(model: onnx.ModelProto, folder: Path, maximum: Mapping[str, int] | None = None) -> Graph:
+    """Reads the graph of a model; `maximum` has sizes of outputs of nodes that depend on data, by name.
 
     Raises:
       UnsupportedError: it has operators that are not supported; the message lists all of them.
@@ -46,7 +47,7 @@ def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
     """
     graph = model.graph
     functions = {operator_name(f.domain, f.name, f.overload): f for f in model.functions}
-    steps = Reader({"": 1} | opsets_of(model.opset_import), folder, functions).steps(graph.node)
+    steps = Reader({"": 1} | opsets_of(model.opset_import), folder, functions, maximum=maximum or {}).steps(graph.node)
     if graph.sparse_initializer:
         names = ", ".join(repr(sparse.values.name) for sparse in graph.sparse_initializer)
         raise OnnxError(f"every initializer must be dense, but {names} is sparse")
@@ -67,13 +68,27 @@ def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
     return Graph(graph.name, inputs, outputs, initializers, block.steps, defaults)
 
 
+def read_tensor_graph(model: onnx.ModelProto, folder: Path) -> Graph:
+    """Reads the graph of a model whose inputs and outputs are files or buffers.
+
+    Raises:
+      OnnxError: as `read_graph`, or an input or output is no tensor.
+    """
+    for what, infos in (("input", model.graph.input), ("output", model.graph.output)):
+        for info in infos:
+            kind = info.type.WhichOneof("value")
+            if kind not in (None, "tensor_type"):
+                raise OnnxError(f"{what} {info.name!r}: it must be a tensor here, but it is {kind}; `to_jax` takes it")
+    return read_graph(model, folder)
+
+
 def _spec(info: onnx.ValueInfoProto) -> TensorSpec:
     what = f"input {info.name!r}"
-    if info.type.WhichOneof("value") != "tensor_type":
-        raise OnnxError(f"{what}: it must be a tensor, but it is {info.type.WhichOneof('value') or 'of no type'}")
-    tensor = info.type.tensor_type
-    dims = [_size(d) for d in tensor.shape.dim]
-    return TensorSpec(info.name, dtype_of(tensor.elem_type, what), tuple(dims) if tensor.HasField("shape") else None)
+    text, tensor = declared_type(info.type, what)
+    sizes = tuple(_size(d) for d in tensor.shape.dim) if tensor.HasField("shape") else None
+    dtype = dtype_of(tensor.elem_type, what)
+    is_tensor = text.startswith("tensor(")
+    return TensorSpec(info.name, dtype, sizes) if is_tensor else ContainerSpec(info.name, dtype, sizes, text)
 
 
 def _size(dimension: onnx.TensorShapeProto.Dimension) -> int | str | None:

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from .errors import OnnxError, UnreadableError
 
-__all__ = ["dtype_of", "external_files", "load_model", "read_tensor", "type_name"]
+__all__ = ["dtype_of", "external_files", "load_model", "outputs_of", "read_tensor", "type_name"]
 
 DEEPEST = 100  # as protobuf reads bytes
 
@@ -52,6 +52,12 @@ def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
 def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
     """Yields every tensor of a model: initializers and attributes, of subgraphs and functions too."""
     return (message for _, message in _messages(model) if isinstance(message, TensorProto))
+
+
+def outputs_of(model: onnx.ModelProto, op_type: str) -> set[str]:
+    """Returns the names of all outputs of nodes of an operator, in graphs and functions too."""
+    nodes = (message for _, message in _messages(model) if isinstance(message, onnx.NodeProto))
+    return {name for node in nodes if node.op_type == op_type for name in node.output if name}
 
 
 def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:

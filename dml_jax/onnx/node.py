@@ -6,8 +6,8 @@ from typing import Any
 
 from onnx import defs
 
+from .containers import type_text
 from .errors import OnnxError
-from .loading import type_name
 
 __all__ = ["Node"]
 
@@ -68,12 +68,13 @@ class Node:
             if value is None:
                 continue
             parameter = self.schema.inputs[min(i, len(self.schema.inputs) - 1)]
-            variable, actual = parameter.type_str, type_name(value.dtype)
+            variable, actual = parameter.type_str, type_text(value)
             names = accepted.get(variable, [variable])
-            if actual not in names:
-                texts = ", ".join(n.removeprefix("tensor(").removesuffix(")") for n in names if n.startswith("tensor"))
+            if actual not in names and f"optional({actual})" not in names:  # an optional with an element is the element
+                texts = [n.removeprefix("tensor(").removesuffix(")") for n in names if n.startswith("tensor")] or names
+                fact = value.dtype if actual.startswith("tensor(") else actual
                 version = f"{self.op_type}-{self.schema.since_version}"
-                raise OnnxError(f"{parameter.name} of {version} must be one of {texts}, but it is {value.dtype}")
+                raise OnnxError(f"{parameter.name} of {version} must be one of {', '.join(texts)}, but it is {fact}")
             if seen.setdefault(variable, actual) != actual and parameter.is_homogeneous:
                 rule = f"inputs of type {variable} must have one type"
                 raise OnnxError(f"{rule}, but they are {seen[variable]} and {actual}")

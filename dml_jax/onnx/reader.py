@@ -13,7 +13,7 @@ import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 
 from ..errors import escaped
-from .block import Block, FunctionCall, Step
+from .block import MOST_NODES, Block, FunctionCall, Step
 from .bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
 from .errors import OnnxError, UnsupportedError
 from .loading import read_tensor
@@ -28,9 +28,7 @@ _OPTION = defs.OpSchema.FormalParameterOption
 _IGNORED = ("consumed_inputs",)  # a hint of the first opset, about memory
 _TOLERATED = {"SpaceToDepth": ("mode",)}  # of opset 28, which exporters write before
 OperatorName = tuple[str, str, str]
-# A level takes ten frames of Python's at most, of a thousand; a node a kilobyte.
-DEEPEST = 50
-MOST_NODES = 2**17
+DEEPEST = 50  # a level takes ten frames of Python's at most, of a thousand
 
 
 def operator_name(domain: str, name: str, overload: str = "") -> OperatorName:
@@ -66,6 +64,7 @@ class Reader:
       calls: the functions of the model that are being read, the outermost first: none may call itself.
       depth: of the graphs and functions that are being read.
       numbers: counts the nodes of the whole model.
+      maximum: the sizes that are stated of outputs whose sizes depend on data, by name.
     """
 
     opsets: Mapping[str, int]
@@ -74,6 +73,7 @@ class Reader:
     calls: tuple[OperatorName, ...] = ()
     depth: int = 0
     numbers: Iterator[int] = field(default_factory=count)
+    maximum: Mapping[str, int] = field(default_factory=dict)
 
     def steps(self, protos: Iterable[NodeProto]) -> list[Step]:
         """Reads nodes in order.
@@ -140,7 +140,8 @@ class Reader:
         inputs = [info.name for info in graph.input if info.name not in constants]
         if any(not info.name for info in graph.output):
             raise OnnxError("every output of the graph must have a name, but one has none")
-        return Block.of(inputs, [info.name for info in graph.output], constants, steps)
+        block = Block.of(inputs, [info.name for info in graph.output], constants, steps)
+        return replace(block, types=tuple(info.type for info in graph.output))
 
     def _node(self, label: str, proto: NodeProto) -> Node:
         schema = self._schema(label, proto)
@@ -156,6 +157,8 @@ class Reader:
                 unsupported += error.nodes
         if unsupported:
             raise _unsupported(unsupported)
+        if stated := {i: self.maximum[name] for i, name in enumerate(outputs) if name in self.maximum}:
+            values["maximum"] = stated
         captured = dict.fromkeys(name for b in values.values() if isinstance(b, Block) for name in b.captured)
         return Node(label, proto.op_type, function, inputs, outputs, values, schema, tuple(captured))
 

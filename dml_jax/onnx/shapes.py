@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from .block import Step, evaluate
+from .containers import ContainerSpec
 from .errors import NotConstantError
 from .graph import Graph
 
@@ -26,7 +27,8 @@ def known_shapes(graph: Graph) -> dict[str, np.ndarray | jax.ShapeDtypeStruct]:
     values: dict[str, _Known] = dict(graph.initializers)
     for spec in graph.inputs:
         sizes = spec.sizes
-        fixed = sizes is not None and all(isinstance(n, int) for n in sizes)
+        is_array = not isinstance(spec, ContainerSpec)
+        fixed = is_array and sizes is not None and all(isinstance(n, int) for n in sizes)
         values[spec.name] = jax.ShapeDtypeStruct(sizes, spec.dtype) if fixed else None  # type: ignore[arg-type]
     with jax.enable_x64(True):
         for step in graph.steps:

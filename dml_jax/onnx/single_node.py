@@ -9,10 +9,11 @@ import jax
 import numpy as np
 import onnx
 
-from ..errors import escaped
+from ..errors import DataTypeError, escaped
 from .errors import OnnxError
 from .function import to_jax
 from .schemas import MICROSOFT
+from .values import as_tuple
 
 __all__ = ["run_node"]
 
@@ -22,15 +23,15 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None =
 
     Args:
       node: of an operator that `to_jax` takes.
-      inputs: an array for each input that is not left out, in order.
+      inputs: an array for each input that is not left out, in order; a list of arrays, at least one, for a sequence.
       opset: the version of ONNX's operators; the newest that the installed onnx knows by default.
 
     Returns:
-      One array per output that is not left out.
+      One array per output that is not left out; a list of arrays for a sequence.
 
     Raises:
       OnnxError: the operator is not supported, or the node breaks ONNX's rules.
-      DataTypeError: 64-bit data while x64 is off.
+      DataTypeError: no arrays, or 64-bit data while x64 is off.
 
     Example:
       >>> import numpy as np
@@ -43,10 +44,7 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None =
     if len(inputs) != len(given):
         names = ", ".join(map(escaped, given)) or "none"
         raise OnnxError(f"{escaped(node.op_type)}: the inputs must be {names}, but there are {len(inputs)}")
-    infos = [
-        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(x.dtype)), None)
-        for name, x in dict(zip(given, inputs, strict=True)).items()
-    ]
+    infos = [_declared(name, value) for name, value in dict(zip(given, inputs, strict=True)).items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     version = opset or onnx.defs.onnx_opset_version()
     graph = onnx.helper.make_graph([node], node.op_type, infos, outputs)
@@ -54,4 +52,14 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[Any], *, opset: int | None =
     function = to_jax(onnx.helper.make_model(graph, opset_imports=imports))
     named = dict(zip(given, inputs, strict=True))
     results = function(*(named[spec.name] for spec in function.inputs))
-    return results if isinstance(results, tuple) else (results,)
+    return as_tuple(results)
+
+
+def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
+    is_sequence = isinstance(value, (list, tuple))
+    array: Any = value[0] if is_sequence and value else value
+    if not hasattr(array, "dtype"):
+        fact = "it has no elements" if is_sequence and not value else f"it is {type(array).__name__}"
+        raise DataTypeError(f"input {name!r}: it must be an array, or a list of arrays for a sequence, but {fact}")
+    make = onnx.helper.make_tensor_sequence_value_info if is_sequence else onnx.helper.make_tensor_value_info
+    return make(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(array.dtype)), None)

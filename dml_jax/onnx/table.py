@@ -15,6 +15,7 @@ from . import (
     gelus,
     grouped_attention,
     linear_algebra,
+    loops,
     low_bits,
     movement,
     normalization,
@@ -24,6 +25,7 @@ from . import (
     resizing,
     rotary,
     sampling,
+    sequences,
     skip_normalization,
 )
 from .schemas import qualified
@@ -35,6 +37,7 @@ _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
     *(gelus, attention, grouped_attention, rotary, low_bits, skip_normalization),
+    *(loops, sequences),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

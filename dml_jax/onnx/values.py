@@ -18,6 +18,7 @@ __all__ = [
     "Array",
     "Operators",
     "arrays",
+    "as_tuple",
     "as_wide",
     "float_for",
     "is_narrowed",
@@ -74,6 +75,11 @@ def arrays(*values: Array) -> tuple[Any, ...]:
     if all(isinstance(value, np.ndarray) for value in values):
         return np, *values
     return jnp, *map(on_device, values)
+
+
+def as_tuple(results: Any) -> tuple[Any, ...]:
+    """Returns the outputs of a function, which may be one alone, as a tuple."""
+    return results if isinstance(results, tuple) else (results,)
 
 
 def known(name: str, value: Array, decides: str = "a shape") -> np.ndarray:

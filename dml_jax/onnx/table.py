@@ -16,6 +16,7 @@ from . import (
     movement,
     normalization,
     pooling,
+    quantize_linear,
     recurrent,
     reductions,
     resizing,
@@ -29,7 +30,7 @@ __all__ = ["ONNX_OPERATORS", "find_schema"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(gelus,),
+    *(quantize_linear, gelus),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

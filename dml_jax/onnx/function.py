@@ -19,9 +19,11 @@ from .arguments import as_input, as_output, static_values, widened
 from .block import run
 from .deciding import deciding_floats
 from .errors import OnnxError
+from .folding import FOLDED
 from .graph import Graph, read_graph
-from .literals import literals
+from .literals import literals, quantizing
 from .loading import load_model
+from .straight_through import STRAIGHT_THROUGH
 from .values import Array
 
 __all__ = ["OnnxFunction", "to_jax"]
@@ -63,10 +65,11 @@ class OnnxFunction:
     def parameters(self) -> dict[str, np.ndarray]:
         """The weights, which training changes: floating-point initializers by name.
 
-        Those that decide sizes are left out, and literals: numbers that are operands of elementwise operators alone.
+        Those that decide sizes are left out, scales and zero points that quantise, and literals: numbers that are
+        operands of elementwise operators alone.
         """
         graph = self._graph
-        fixed = deciding_floats(graph.steps) | literals(graph)
+        fixed = deciding_floats(graph.steps) | literals(graph) | quantizing(graph)
         floats = {n: v for n, v in graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
         return {name: value for name, value in floats.items() if name not in fixed}
 
@@ -140,6 +143,7 @@ def to_jax(
     *,
     static: Mapping[str, Any] | None = None,
     int32: Collection[str] = (),
+    straight_through: bool = False,
 ) -> OnnxFunction:
     """Turns an ONNX model into a function on JAX arrays.
 
@@ -150,6 +154,9 @@ def to_jax(
       int32: names of int64 inputs that are given as int32, such as ["ids"]: so they can be data under `jax.jit` while
         x64 is off, and what is computed of them is refused unless it provably fits 32 bits. JAX cuts an int64 array
         that such a jitted function is given, so it is refused without.
+      straight_through: whether the derivatives of a DequantizeLinear of a QuantizeLinear are those of the numbers
+        themselves, where they are within the range of the integers; else all that is quantised is constant to
+        derivatives, and operators between the two compute in integers.
 
     Returns:
       A pure function of the model's inputs, in order, with the initializers as constants; its `parameters` are the
@@ -184,7 +191,7 @@ def to_jax(
     """
     if isinstance(int32, str):
         raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
-    graph = read_graph(*load_model(model))
+    graph = read_graph(*load_model(model), STRAIGHT_THROUGH if straight_through else FOLDED)
     wide = {spec.name for spec in graph.inputs if spec.dtype == np.int64}
     if unknown := [name for name in int32 if name not in wide]:
         names = ", ".join(map(escaped, sorted(wide))) or "none"

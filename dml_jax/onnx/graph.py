@@ -9,6 +9,7 @@ import onnx
 
 from ..core.tensor_spec import TensorSpec
 from .block import Block, Step
+from .deferred import Rows
 from .errors import OnnxError
 from .loading import dtype_of, read_tensor
 from .reader import Reader, operator_name, opsets_of
@@ -37,8 +38,8 @@ class Graph:
     defaults: frozenset[str] = frozenset()
 
 
-def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
-    """Reads the graph of a model.
+def read_graph(model: onnx.ModelProto, folder: Path, rows: Rows | None = None) -> Graph:
+    """Reads the graph of a model, whose operators compute what is `Deferred` by some rows.
 
     Raises:
       UnsupportedError: it has operators that are not supported; the message lists all of them.
@@ -46,7 +47,8 @@ def read_graph(model: onnx.ModelProto, folder: Path) -> Graph:
     """
     graph = model.graph
     functions = {operator_name(f.domain, f.name, f.overload): f for f in model.functions}
-    steps = Reader({"": 1} | opsets_of(model.opset_import), folder, functions).steps(graph.node)
+    opsets = {"": 1} | opsets_of(model.opset_import)
+    steps = Reader(opsets, folder, functions, rows=rows or {}).steps(graph.node)
     if graph.sparse_initializer:
         names = ", ".join(repr(sparse.values.name) for sparse in graph.sparse_initializer)
         raise OnnxError(f"every initializer must be dense, but {names} is sparse")

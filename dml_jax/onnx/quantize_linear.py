@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from onnx import TensorProto, helper
 
 from ..errors import ConstraintError
@@ -17,9 +18,19 @@ from .loading import dtype_of
 from .schemas import optional, schema
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "dequantize_linear", "quantize_linear", "quantize_linear_in_float32"]
+__all__ = [
+    "OPERATORS",
+    "SCHEMAS",
+    "aligned",
+    "dequantize_linear",
+    "floats_of",
+    "quantization_of",
+    "quantize_linear",
+    "quantize_linear_in_float32",
+    "target_of",
+]
 
-_PRECISIONS = ("float32", "float16", "bfloat16")
+_FLOATS = ("float32", "float16", "bfloat16")
 
 
 def quantize_linear(
@@ -34,13 +45,13 @@ def quantize_linear(
     saturate: int = 1,
 ) -> jax.Array:
     """From opset 23 on: divides in `precision`, by default in the type of the scale."""
-    target = _target(y_zero_point, output_dtype)
-    of_scale = y_scale.dtype if y_scale.dtype.name in _PRECISIONS else np.dtype(np.float32)
-    divided = dtype_of(precision, "precision") if precision else of_scale
-    if divided.name not in _PRECISIONS:
-        raise ConstraintError(f"precision must be one of {', '.join(_PRECISIONS)}, but it is {divided}")
-    scale, zero_point = _aligned(x, y_scale, y_zero_point, axis, block_size)
-    steps = cast(quotient(cast(on_device(x), divided), cast(scale, divided)), divided).astype(np.float32)
+    target = target_of(y_zero_point, output_dtype)
+    of_scale = y_scale.dtype if y_scale.dtype.name in _FLOATS else np.dtype(np.float32)
+    divided = _float_of("precision", precision, of_scale)
+    scale, zero_point = aligned(x, y_scale, y_zero_point, axis, block_size)
+    operands = (cast(lax.stop_gradient(on_device(one)), divided) for one in (x, scale))
+    steps = cast(quotient(*operands), divided).astype(np.float32)
+    zero_point = None if zero_point is None else on_device(zero_point)
     if jnp.issubdtype(target, jnp.integer):
         return cast(shifted(jnp.round(steps), zero_point), target)
     to = helper.np_dtype_to_tensor_dtype(target)
@@ -52,7 +63,11 @@ def quantize_linear_in_float32(**keywords: Any) -> jax.Array:
     return quantize_linear(**keywords, precision=TensorProto.FLOAT)
 
 
-def dequantize_linear(
+def dequantize_linear(*, x: Array, **keywords: Any) -> jax.Array:
+    return floats_of(x, *quantization_of(x=x, **keywords))
+
+
+def quantization_of(
     *,
     x: Array,
     x_scale: Array,
@@ -60,14 +75,26 @@ def dequantize_linear(
     axis: int = 1,
     block_size: int = 0,
     output_dtype: int = 0,
-) -> jax.Array:
+) -> tuple[Array, Array | None, Any]:
+    """The scale and the zero point of a DequantizeLinear, which broadcast to x, and the type of what it makes."""
+    target = _float_of("output_dtype", output_dtype, x_scale.dtype)
+    return *aligned(x, x_scale, x_zero_point, axis, block_size), target
+
+
+def floats_of(q: Array, scale: Array, zero_point: Array | None, dtype: Any) -> jax.Array:
     """Multiplies in float32, and rounds the product once."""
-    scale, zero_point = _aligned(x, x_scale, x_zero_point, axis, block_size)
-    target = dtype_of(output_dtype, "output_dtype") if output_dtype else scale.dtype
-    return narrow_apart(dequantize(on_device(x), scale, zero_point), target)
+    data, *given = (None if one is None else on_device(one) for one in (q, scale, zero_point))
+    return narrow_apart(dequantize(data, *given), dtype)
 
 
-def _target(zero_point: Array | None, output_dtype: int) -> np.dtype[Any]:
+def _float_of(name: str, asked: int, default: np.dtype[Any]) -> np.dtype[Any]:
+    dtype = dtype_of(asked, name) if asked else default
+    if dtype.name not in _FLOATS and asked:
+        raise ConstraintError(f"{name} must be one of {', '.join(_FLOATS)}, but it is {dtype}")
+    return dtype
+
+
+def target_of(zero_point: Array | None, output_dtype: int) -> np.dtype[Any]:
     """Returns the type of quantised numbers, which either tells; uint8 if neither does."""
     asked = dtype_of(output_dtype, "output_dtype") if output_dtype else None
     if zero_point is not None and asked not in (None, zero_point.dtype):
@@ -75,10 +102,10 @@ def _target(zero_point: Array | None, output_dtype: int) -> np.dtype[Any]:
     return asked or np.dtype(np.uint8 if zero_point is None else zero_point.dtype)
 
 
-def _aligned(
-    x: Array, scale: Array, zero_point: Array | None, axis: int, block_size: int
-) -> tuple[jax.Array, jax.Array | None]:
-    """Returns a scale and a zero point that broadcast to the shape of `x`."""
+def aligned(
+    x: Array, scale: Array, zero_point: Array | None, axis: int = 1, block_size: int = 0
+) -> tuple[Array, Array | None]:
+    """Returns a scale and a zero point that broadcast to the shape of `x`; what is known stays so."""
     if zero_point is not None and zero_point.shape != scale.shape and max(zero_point.size, scale.size) > 1:
         raise ConstraintError(f"the zero point must have the sizes of the scale, {scale.shape}, not {zero_point.shape}")
     return (
@@ -87,12 +114,11 @@ def _aligned(
     )
 
 
-def _spread(x: Array, parameter: Array, axis: int, block_size: int) -> jax.Array:
+def _spread(x: Array, array: Array, axis: int, block_size: int) -> Array:
     """Returns a scale or a zero point that broadcasts to the shape of `x`.
 
     Blocks of 2 along 5 elements have three numbers, [10, 20, 30], which are spread to [10, 10, 20, 20, 30].
     """
-    array = on_device(parameter)
     if block_size < 0:
         raise ConstraintError(f"block_size must be at least 0, but it is {block_size}")
     if not block_size and array.size == 1 and array.ndim < 2:
@@ -106,7 +132,8 @@ def _spread(x: Array, parameter: Array, axis: int, block_size: int) -> jax.Array
     sizes = [-(-n // block_size) if d == along else n for d, n in enumerate(x.shape)]
     if list(array.shape) != sizes:
         raise ConstraintError(f"the scale of blocks of {block_size} must be of {sizes}, but it is of {array.shape}")
-    return jnp.repeat(array, block_size, along)[tuple(slice(n) for n in x.shape)]
+    repeat = np.repeat if isinstance(array, np.ndarray) else jnp.repeat
+    return repeat(array, block_size, along)[tuple(slice(n) for n in x.shape)]
 
 
 OPERATORS: Operators = {

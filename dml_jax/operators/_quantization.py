@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ..core.data_type import DataType
 from ..core.rules import Law, Operands, Rule, if_given, same_dtype
@@ -129,12 +128,15 @@ def multiply_integers(
 
 
 def signed_bytes(q: jax.Array, zero_point: jax.Array | None) -> tuple[jax.Array, jax.Array | None]:
-    """Bytes as int8, and the zero point of these, in int32: both are 128 less than of uint8."""
-    wide = None if zero_point is None else spread(zero_point.astype(jnp.int32), q.shape)
-    if q.dtype == jnp.int8:
+    """Bytes as int8, and the zero point of these, in int32: both are 128 less than of uint8.
+
+    Arrays of NumPy stay such: XLA takes seconds to add up the columns of a large constant.
+    """
+    wide = None if zero_point is None else spread(zero_point.astype(np.int32), q.shape)
+    if q.dtype == np.int8:
         return q, wide
-    less = -128 if wide is None else wide - 128
-    return lax.bitcast_convert_type(q ^ np.uint8(128), jnp.int8), jnp.asarray(less, jnp.int32)
+    less = np.full((1,) * q.ndim, -128, np.int32) if wide is None else wide - np.int32(128)
+    return (q ^ np.uint8(128)).view(np.int8), less
 
 
 # Rules.

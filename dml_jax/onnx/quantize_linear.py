@@ -51,7 +51,9 @@ def quantize_linear(
     scale, zero_point = aligned(x, y_scale, y_zero_point, axis, block_size)
     operands = (cast(lax.stop_gradient(on_device(one)), divided) for one in (x, scale))
     steps = cast(quotient(*operands), divided).astype(np.float32)
-    zero_point = None if zero_point is None else on_device(zero_point)
+    # Left out where it is 0, so that -0.0 of a float8 stays so.
+    is_zero = zero_point is None or (isinstance(zero_point, np.ndarray) and not zero_point.any())
+    zero_point = None if is_zero else on_device(zero_point)
     if jnp.issubdtype(target, jnp.integer):
         return cast(shifted(jnp.round(steps), zero_point), target)
     to = helper.np_dtype_to_tensor_dtype(target)

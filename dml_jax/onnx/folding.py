@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core.struct_rules import right_aligned
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators._integer_convolution import convolve_integers
 from ..operators._quantization import multiply_integers
@@ -135,7 +136,8 @@ def _product(a: Quantized, b: Quantized) -> jax.Array | None:
     if not is_product or not a.is_constant_along(-1) or not b.is_constant_along(-2):
         return None
     sums = multiply_integers(a.q, a.zero_point, b.q, b.zero_point)
-    return sums.astype(jnp.float32) * _unit(a.scale, b.scale)
+    scales = (scale.reshape(right_aligned(scale.shape, sums.ndim)) for scale in (a.scale, b.scale))
+    return sums.astype(jnp.float32) * _unit(*scales)
 
 
 def _unit(*scales: Array) -> Array:
@@ -179,7 +181,7 @@ def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
     sums = convolve_integers(x.q, x.zero_point, w.q, zero_point, windows, group)
     total = sums.astype(jnp.float32) * _unit(x.scale, scale)
     if b is not None:
-        total = total + on_device(b).astype(jnp.float32).reshape((-1, *(1,) * len(windows)))
+        total = total + on_device(b).astype(jnp.float32).reshape((1, -1, *(1,) * len(windows)))
     return narrow_apart(total, x.kind)
 
 

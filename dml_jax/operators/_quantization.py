@@ -113,30 +113,32 @@ def multiply_integers(
 
     Bytes are multiplied as int8, for which devices have instructions. With zero points p, the same in a row of a, and
     q, the same in a column of b, it is a @ b - p * (sums of columns of b) - q * (sums of rows of a) + size * p * q:
-    [[3, 4]] - 2 by [[5], [6]] is 39 - 2 * 11 = 17.
+    [[3, 4]] - 2 by [[5], [6]] is 39 - 2 * 11 = 17. Of weights that are NumPy's, NumPy makes the sums while JAX traces:
+    XLA would take seconds to.
     """
     if max(a.dtype.itemsize, b.dtype.itemsize) > 1:
         return jnp.matmul(*(centred(*one) for one in ((a, a_zero_point), (b, b_zero_point))))
     a, p = signed_bytes(a, a_zero_point)
     b, q = signed_bytes(b, b_zero_point)
     product = jnp.matmul(a, b, preferred_element_type=jnp.int32)
+
+    def ranked(x: jax.Array) -> jax.Array:
+        return x.reshape(right_aligned(x.shape, product.ndim))
+
     if p is not None:
-        product = product - p * b.sum(-2, dtype=jnp.int32, keepdims=True)
+        product = product - ranked(p) * ranked(b.sum(-2, dtype=np.int32, keepdims=True))
     if q is not None:
-        product = product - q * a.sum(-1, dtype=jnp.int32, keepdims=True)
-    return product if p is None or q is None else product + p * q * np.int32(a.shape[-1])
+        product = product - ranked(q) * ranked(a.sum(-1, dtype=np.int32, keepdims=True))
+    return product if p is None or q is None else product + ranked(p) * ranked(q) * np.int32(a.shape[-1])
 
 
 def signed_bytes(q: jax.Array, zero_point: jax.Array | None) -> tuple[jax.Array, jax.Array | None]:
-    """Bytes as int8, and the zero point of these, in int32: both are 128 less than of uint8.
-
-    Arrays of NumPy stay such: XLA takes seconds to add up the columns of a large constant.
-    """
-    wide = None if zero_point is None else spread(zero_point.astype(np.int32), q.shape)
-    if q.dtype == np.int8:
+    """Bytes as int8, and the zero point of these, in int32: both are 128 less than of uint8."""
+    wide = None if zero_point is None else spread(zero_point.astype(jnp.int32), q.shape)
+    if q.dtype == jnp.int8:
         return q, wide
-    less = np.full((1,) * q.ndim, -128, np.int32) if wide is None else wide - np.int32(128)
-    return (q ^ np.uint8(128)).view(np.int8), less
+    less = -128 if wide is None else wide - 128
+    return (q ^ np.uint8(128)).view(np.int8), jnp.asarray(less, jnp.int32)
 
 
 # Rules.

@@ -94,7 +94,7 @@ def gemm(network, a, b):
 def conv(network, a, b):
     rng = network.rng
     rank, groups = int(rng.integers(1, 4)), int(rng.integers(1, 4))
-    channels, filters = groups * int(rng.integers(1, 4)), groups * int(rng.integers(1, 4))
+    channels, filters = groups * int(rng.integers(2, 4)), groups * int(rng.integers(1, 4))
     kernel = [int(n) for n in rng.integers(1, 4, rank)]
     x = network.dequantized((2, channels, *rng.integers(5, 8, rank)), a, is_weight=False)
     shape = (filters, channels // groups, *kernel)
@@ -172,6 +172,11 @@ def by_input_channel(network):
     return network.node("Conv", x, network.dequantized((3, 2, 2, 2), np.int8, is_weight=True, axis=1))
 
 
+def depthwise(network):
+    x = network.dequantized((1, 2, 5, 5), np.uint8, is_weight=False)
+    return network.node("Conv", x, network.dequantized((4, 1, 2, 2), np.int8, is_weight=True), group=2)
+
+
 def with_floats(network):
     x = network.dequantized((2, 3), np.uint8, is_weight=False)
     return network.node("MatMul", x, network.constant(np.float32(network.rng.standard_normal((3, 4)))))
@@ -182,7 +187,10 @@ def with_a_vector(network):
     return network.node("MatMul", x, network.dequantized((3, 4), np.int8, is_weight=True))
 
 
-@pytest.mark.parametrize("build", [along_the_sum, of_16_bits, long, by_input_channel, with_floats, with_a_vector])
+IN_FLOATS = (along_the_sum, of_16_bits, long, by_input_channel, depthwise, with_floats, with_a_vector)
+
+
+@pytest.mark.parametrize("build", IN_FLOATS)
 def test_what_is_not_folded_is_computed_in_floats(build):
     network = Network()
     proto = network.model(build(network))

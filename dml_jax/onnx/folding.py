@@ -172,7 +172,8 @@ def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
     x, w, b, group = given.pop("x"), given.pop("w"), plain(given.pop("b", None)), given["group"]
     if not _are_multiplied(x, w, prod(w.shape[1:])) or x.scale.ndim:
         return None
-    if not all(map(w.is_constant_along, range(1, w.ndim))):
+    is_depthwise = group > 1 and w.shape[1] == 1  # products of vectors, which are faster in floats
+    if is_depthwise or not all(map(w.is_constant_along, range(1, w.ndim))):
         return None
     windows = filter_windows(x.q, w.q, **given)
     check_bias(b, w.shape[0])

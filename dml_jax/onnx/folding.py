@@ -124,45 +124,43 @@ def _moved(data: str) -> Row:
     return row
 
 
-def _are_multiplied(a: Any, b: Any, count: int) -> bool:
-    """Whether the integers can be multiplied in place of the floats, and as many products be summed."""
-    both = all(isinstance(one, Quantized) and one.q.dtype in _BYTES for one in (a, b))
-    return both and a.kind == b.kind and count <= _MOST_PRODUCTS
+def _are_bytes(a: Any, b: Any) -> bool:
+    """Whether the integers of both can be multiplied in place of the floats."""
+    return all(isinstance(one, Quantized) and one.q.dtype in _BYTES for one in (a, b)) and a.kind == b.kind
 
 
 def _product(a: Quantized, b: Quantized) -> jax.Array | None:
-    """The product of matrices in float32, exact but for the scales."""
-    is_product = min(a.ndim, b.ndim) >= 2 and a.shape[-1] == b.shape[-2]
+    """The product of matrices in float32, exact but for the scales; None if it is none of bytes."""
+    is_product = min(a.ndim, b.ndim) >= 2 and a.shape[-1] == b.shape[-2] <= _MOST_PRODUCTS
     if not is_product or not a.is_constant_along(-1) or not b.is_constant_along(-2):
         return None
-    sums = multiply_integers(a.q, a.zero_point, b.q, b.zero_point)
+    operands: list[Any] = [a.q, a.zero_point, b.q, b.zero_point]
+    sums = multiply_integers(*operands)
     scales = (scale.reshape(right_aligned(scale.shape, sums.ndim)) for scale in (a.scale, b.scale))
-    return sums.astype(jnp.float32) * _unit(*scales)
+    return _scaled(sums, *scales)
 
 
-def _unit(*scales: Array) -> Array:
+def _scaled(sums: jax.Array, *scales: Any) -> jax.Array:
     a, b = (scale.astype(np.float32) for scale in scales)
-    return a * b
+    return sums.astype(jnp.float32) * (a * b)
 
 
 def _matmul(_: Callable[..., Any], keywords: Keywords) -> Any:
     a, b = keywords["a"], keywords["b"]
-    if not _are_multiplied(a, b, a.shape[-1] if a.ndim else 0):
-        return None
-    product = _product(a, b)
+    product = _product(a, b) if _are_bytes(a, b) else None
     return None if product is None else narrow_apart(product, a.kind)
 
 
 def _gemm(_: Callable[..., Any], keywords: Keywords) -> Any:
     a, b, c = keywords["a"], keywords["b"], plain(keywords.get("c"))
-    if not _are_multiplied(a, b, max(a.shape, default=0)) or a.ndim != 2 or b.ndim != 2:
+    if not _are_bytes(a, b) or a.ndim != 2 or b.ndim != 2:
         return None
     product = _product(*(x.transposed if keywords[f"trans{n}"] else x for n, x in (("A", a), ("B", b))))
     if product is None:
         return None
     total = product * np.float32(keywords["alpha"])
     if c is not None:
-        added = broadcast_term(c, product.shape, keywords.get("broadcast", 1))
+        added = broadcast_term(c, (product.shape[0], product.shape[1]), keywords.get("broadcast", 1))
         total = total + on_device(added).astype(jnp.float32) * np.float32(keywords["beta"])
     return narrow_apart(total, a.kind)
 
@@ -170,7 +168,7 @@ def _gemm(_: Callable[..., Any], keywords: Keywords) -> Any:
 def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
     given = {"group": 1, **keywords}
     x, w, b, group = given.pop("x"), given.pop("w"), plain(given.pop("b", None)), given["group"]
-    if not _are_multiplied(x, w, prod(w.shape[1:])) or x.scale.ndim:
+    if not _are_bytes(x, w) or x.scale.ndim or prod(w.shape[1:]) > _MOST_PRODUCTS:
         return None
     is_depthwise = group > 1 and w.shape[1] == 1  # products of vectors, which are faster in floats
     if is_depthwise or not all(map(w.is_constant_along, range(1, w.ndim))):
@@ -179,8 +177,8 @@ def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
     check_bias(b, w.shape[0])
     # Of the filters, as many as there are channels of the output.
     scale, zero_point = (one if one is None or not one.ndim else one.swapaxes(0, 1) for one in (w.scale, w.zero_point))
-    sums = convolve_integers(x.q, x.zero_point, w.q, zero_point, windows, group)
-    total = sums.astype(jnp.float32) * _unit(x.scale, scale)
+    operands: list[Any] = [x.q, x.zero_point, w.q, zero_point]
+    total = _scaled(convolve_integers(*operands, windows=windows, groups=group), x.scale, scale)
     if b is not None:
         total = total + on_device(b).astype(jnp.float32).reshape((1, -1, *(1,) * len(windows)))
     return narrow_apart(total, x.kind)

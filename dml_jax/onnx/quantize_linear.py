@@ -52,12 +52,12 @@ def quantize_linear(
     operands = (cast(lax.stop_gradient(on_device(one)), divided) for one in (x, scale))
     steps = cast(quotient(*operands), divided).astype(np.float32)
     # Left out where it is 0, so that -0.0 of a float8 stays so.
-    is_zero = zero_point is None or (isinstance(zero_point, np.ndarray) and not zero_point.any())
-    zero_point = None if is_zero else on_device(zero_point)
+    is_zero = isinstance(zero_point, np.ndarray) and not zero_point.any()
+    zero_point = None if zero_point is None or is_zero else on_device(zero_point)
     if jnp.issubdtype(target, jnp.integer):
         return cast(shifted(jnp.round(steps), zero_point), target)
     to = helper.np_dtype_to_tensor_dtype(target)
-    return on_device(onnx_cast(input=shifted(steps, zero_point), to=to, saturate=saturate))
+    return jnp.asarray(onnx_cast(input=shifted(steps, zero_point), to=to, saturate=saturate))
 
 
 def quantize_linear_in_float32(**keywords: Any) -> jax.Array:
@@ -85,8 +85,8 @@ def quantization_of(
 
 def floats_of(q: Array, scale: Array, zero_point: Array | None, dtype: Any) -> jax.Array:
     """Multiplies in float32, and rounds the product once."""
-    data, *given = (None if one is None else on_device(one) for one in (q, scale, zero_point))
-    return narrow_apart(dequantize(data, *given), dtype)
+    offset = None if zero_point is None else on_device(zero_point)
+    return narrow_apart(dequantize(on_device(q), on_device(scale), offset), dtype)
 
 
 def _float_of(name: str, asked: int, default: np.dtype[Any]) -> np.dtype[Any]:

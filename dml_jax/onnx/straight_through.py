@@ -74,7 +74,7 @@ def _estimate(rounded: _Rounded) -> jax.Array:
     limits = _limits(rounded.q.dtype)
     wide = spread(scale.astype(jnp.float32), x.shape)
     exact = lax.stop_gradient(quotient(x, scale))
-    steps = centred(rounded.q, zero_point).astype(jnp.float32)
+    steps = centred(on_device(rounded.q), zero_point).astype(jnp.float32)
     rounding = shifted(jnp.round(exact) if jnp.issubdtype(rounded.q.dtype, jnp.integer) else exact, zero_point)
     is_inside = (rounding >= limits[0]) & (rounding <= limits[1])
     return jnp.where(is_inside, x + wide * jnp.where(is_inside, steps - exact, 0), wide * steps)

@@ -320,6 +320,7 @@ def rounded(dtype, scale, zero_point, **attributes):
 
 
 X = np.random.default_rng(5).uniform(-9, 9, (3, 40)).astype(np.float32)
+X[:, :8] = [6.75, -6, 6.35, -6.4, 2.72, -2.38, 2.5535, -4]  # the limits of the three below
 WEIGHTS = np.random.default_rng(6).standard_normal(X.shape).astype(np.float32)
 ROUNDED = {
     "uint8": rounded(np.uint8, np.float32(0.05), np.array(120)),

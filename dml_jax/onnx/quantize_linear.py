@@ -51,9 +51,7 @@ def quantize_linear(
     scale, zero_point = aligned(x, y_scale, y_zero_point, axis, block_size)
     operands = (cast(lax.stop_gradient(on_device(one)), divided) for one in (x, scale))
     steps = cast(quotient(*operands), divided).astype(np.float32)
-    # Left out where it is 0, so that -0.0 of a float8 stays so.
-    is_zero = isinstance(zero_point, np.ndarray) and not zero_point.any()
-    zero_point = None if zero_point is None or is_zero else on_device(zero_point)
+    zero_point = None if zero_point is None else on_device(zero_point)
     if jnp.issubdtype(target, jnp.integer):
         return cast(shifted(jnp.round(steps), zero_point), target)
     to = helper.np_dtype_to_tensor_dtype(target)
@@ -107,13 +105,15 @@ def target_of(zero_point: Array | None, output_dtype: int) -> np.dtype[Any]:
 def aligned(
     x: Array, scale: Array, zero_point: Array | None, axis: int = 1, block_size: int = 0
 ) -> tuple[Array, Array | None]:
-    """Returns a scale and a zero point that broadcast to the shape of `x`; what is known stays so."""
+    """Returns a scale and a zero point that broadcast to the shape of `x`; what is known stays so.
+
+    A zero point that is known to be 0 is None: nothing is subtracted then, and -0.0 of a float8 stays so.
+    """
     if zero_point is not None and zero_point.shape != scale.shape and max(zero_point.size, scale.size) > 1:
         raise ConstraintError(f"the zero point must have the sizes of the scale, {scale.shape}, not {zero_point.shape}")
-    return (
-        _spread(x, scale, axis, block_size),
-        None if zero_point is None else _spread(x, zero_point, axis, block_size),
-    )
+    is_zero = zero_point is None or (isinstance(zero_point, np.ndarray) and not zero_point.any())
+    spread_scale = _spread(x, scale, axis, block_size)
+    return spread_scale, None if zero_point is None or is_zero else _spread(x, zero_point, axis, block_size)
 
 
 def _spread(x: Array, array: Array, axis: int, block_size: int) -> Array:

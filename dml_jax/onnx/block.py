@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -13,9 +13,10 @@ from onnx import TypeProto, defs
 
 from ..errors import DataTypeError
 from .bounded import TAKES_BOUNDED, Bounded, compute_bounded, index_bounded
+from .deferred import Deferred, plain
 from .errors import OnnxError, UnsupportedError
 from .node import Node
-from .values import Array, as_tuple, is_narrowed, on_device
+from .values import Array, as_tuple, at_once, is_narrowed, on_device
 
 __all__ = ["MOST_NODES", "Block", "Body", "FunctionCall", "Step", "evaluate", "run"]
 
@@ -46,6 +47,7 @@ class FunctionCall:
     schema: defs.OpSchema | None = None
     own: Block | None = None
     captured: tuple[str, ...] = ()
+    takes_deferred: ClassVar[bool] = False
 
 
 Step = Node | FunctionCall
@@ -152,18 +154,20 @@ def run(steps: Iterable[Step], values: dict[str, Any], outputs: Sequence[str]) -
     """Runs steps on values by name, adds what they compute to `values`, and returns those that `outputs` names."""
     for step in steps:
         values.update(evaluate(step, values))
-    return tuple(values[name] if name else None for name in outputs)
+    return tuple(plain(values[name]) if name else None for name in outputs)
 
 
 def evaluate(step: Step, scope: Scope) -> dict[str, Array]:
     """Returns the outputs of a step by name; they are constants, computed at once, if all that it reads are."""
     values = [scope[name] if name else None for name in step.inputs]
+    if not step.takes_deferred:
+        values = list(map(plain, values))
+    # Computed here, as a branch may be traced on its own.
+    scope = {**scope, **{name: plain(scope[name]) for name in step.captured}} if step.captured else scope
     read = [*values, *(scope[name] for name in step.captured)]
     try:
-        if all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(read)):
-            results = _constants(step, values, scope)
-        else:
-            results = _results(step, values, scope)
+        is_known = all(map(_is_known, jax.tree.leaves(read)))
+        results = (_constants if is_known else _results)(step, values, scope)
         named = [(i, name) for i, name in enumerate(step.outputs) if name]
         if absent := [name for i, name in named if i >= len(results) or results[i] is None]:
             raise OnnxError(f"every output that is read must be computed, but {absent[0]!r} is not")
@@ -182,10 +186,18 @@ def _constants(step: Step, values: Sequence[Any], scope: Scope) -> list[np.ndarr
       OnnxError: they do not fit in memory.
     """
     try:
-        with jax.ensure_compile_time_eval(), jax.enable_x64(True), np.errstate(all="ignore"):
-            return jax.tree.map(np.asarray, list(_results(step, values, scope)))
+        with at_once():
+            return jax.tree.map(_as_known, list(_results(step, values, scope)))
     except (MemoryError, JaxRuntimeError) as error:
         raise OnnxError(f"its constant outputs must fit in memory, but {error or 'there is too little'}") from error
+
+
+def _is_known(value: Any) -> bool:
+    return value.is_known if isinstance(value, Deferred) else isinstance(value, np.ndarray)
+
+
+def _as_known(value: Any) -> Any:
+    return value.known() if isinstance(value, Deferred) else np.asarray(value)
 
 
 def _results(step: Step, values: Sequence[Any], scope: Scope) -> tuple[Any, ...]:

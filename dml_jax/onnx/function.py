@@ -20,9 +20,11 @@ from .block import run
 from .containers import ContainerSpec
 from .deciding import deciding_floats
 from .errors import OnnxError
+from .folding import FOLDED
 from .graph import Graph, read_graph
-from .literals import literals
+from .literals import literals, quantizing
 from .loading import load_model, outputs_of
+from .straight_through import STRAIGHT_THROUGH
 from .values import Array
 
 __all__ = ["OnnxFunction", "to_jax"]
@@ -64,10 +66,11 @@ class OnnxFunction:
     def parameters(self) -> dict[str, np.ndarray]:
         """The weights, which training changes: floating-point initializers by name.
 
-        Those that decide sizes are left out, and literals: numbers that are operands of elementwise operators alone.
+        Those that decide sizes are left out, scales and zero points that quantise, and literals: numbers that are
+        operands of elementwise operators alone.
         """
         graph = self._graph
-        fixed = deciding_floats(graph.steps) | literals(graph)
+        fixed = deciding_floats(graph.steps) | literals(graph) | quantizing(graph)
         floats = {n: v for n, v in graph.initializers.items() if jnp.issubdtype(v.dtype, jnp.floating)}
         return {name: value for name, value in floats.items() if name not in fixed}
 
@@ -144,6 +147,7 @@ def to_jax(
     static: Mapping[str, Any] | None = None,
     int32: Collection[str] = (),
     maximum: Mapping[str, int] | None = None,
+    straight_through: bool = False,
 ) -> OnnxFunction:
     """Turns an ONNX model into a function on JAX arrays.
 
@@ -157,6 +161,9 @@ def to_jax(
       maximum: how many rows a scan output of a Loop has, by the name of that output, such as {"tokens": 100}: so the
         number of iterations can depend on data under `jax.jit`. Rows after the last iteration are 0, and rows beyond
         the maximum are left out, as by the `size` of `jnp.nonzero`.
+      straight_through: whether the derivatives of a DequantizeLinear of a QuantizeLinear are those of the numbers
+        themselves, where they are within the range of the integers; else all that is quantised is constant to
+        derivatives, and operators between the two compute in integers.
 
     Returns:
       A pure function of the model's inputs, in order, with the initializers as constants; its `parameters` are the
@@ -193,7 +200,8 @@ def to_jax(
     if isinstance(int32, str):
         raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
     proto, folder = load_model(model)
-    graph = read_graph(proto, folder, _checked(maximum or {}, outputs_of(proto, "Loop")))
+    rows = STRAIGHT_THROUGH if straight_through else FOLDED
+    graph = read_graph(proto, folder, _checked(maximum or {}, outputs_of(proto, "Loop")), rows)
     wide = {s.name for s in graph.inputs if s.dtype == np.int64 and not isinstance(s, ContainerSpec)}
     if unknown := [name for name in int32 if name not in wide]:
         names = ", ".join(map(escaped, sorted(wide))) or "none"

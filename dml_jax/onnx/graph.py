@@ -10,6 +10,7 @@ import onnx
 from ..core.tensor_spec import TensorSpec
 from .block import Block, Step
 from .containers import ContainerSpec, declared_type
+from .deferred import Rows
 from .errors import OnnxError
 from .loading import dtype_of, read_tensor
 from .reader import Reader, operator_name, opsets_of
@@ -38,8 +39,16 @@ class Graph:
     defaults: frozenset[str] = frozenset()
 
 
-def read_graph(model: onnx.ModelProto, folder: Path, maximum: Mapping[str, int] | None = None) -> Graph:
-    """Reads the graph of a model; `maximum` has sizes of outputs of nodes that depend on data, by name.
+def read_graph(
+    model: onnx.ModelProto, folder: Path, maximum: Mapping[str, int] | None = None, rows: Rows | None = None
+) -> Graph:
+    """Reads the graph of a model.
+
+    Args:
+      model: the model.
+      folder: where the files with its tensors lie.
+      maximum: sizes of outputs of nodes that depend on data, by name.
+      rows: how its operators compute what is `Deferred`.
 
     Raises:
       UnsupportedError: it has operators that are not supported; the message lists all of them.
@@ -47,7 +56,9 @@ def read_graph(model: onnx.ModelProto, folder: Path, maximum: Mapping[str, int] 
     """
     graph = model.graph
     functions = {operator_name(f.domain, f.name, f.overload): f for f in model.functions}
-    steps = Reader({"": 1} | opsets_of(model.opset_import), folder, functions, maximum=maximum or {}).steps(graph.node)
+    opsets = {"": 1} | opsets_of(model.opset_import)
+    reader = Reader(opsets, folder, functions, maximum=maximum or {}, rows=rows or {})
+    steps = reader.steps(graph.node)
     if graph.sparse_initializer:
         names = ", ".join(repr(sparse.values.name) for sparse in graph.sparse_initializer)
         raise OnnxError(f"every initializer must be dense, but {names} is sparse")

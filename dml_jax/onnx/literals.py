@@ -1,11 +1,12 @@
-"""Finds literals among the initializers, such as the 2 of `x * 2`, which exporters write there: no parameters."""
+"""Finds initializers that are no parameters: literals, such as the 2 of `x * 2`, scales and zero points."""
 
 from collections.abc import Iterator, Sequence
 
 from .block import Block, FunctionCall, Step
 from .graph import Graph
+from .node import Node
 
-__all__ = ["literals"]
+__all__ = ["literals", "quantizing"]
 
 # Operators of several operands, any of which a program may write as a literal.
 _ELEMENTWISE = {
@@ -14,8 +15,10 @@ _ELEMENTWISE = {
 }
 _COPIES = {"Cast", "CastLike", "Identity"}  # of the first input: what reads the output counts
 _PRODUCTS = {"MatMul"}  # an exporter adds the bias of a linear layer after it
-# The ways to read a value: as an operand, as the bias of a product, and any other.
-OPERAND, BIAS, OTHER = "operand", "bias", "other"
+# Ends of the names of inputs that say how integers stand for numbers.
+_SCALES = ("_scale", "_zero_point", "scales", "zero_points")
+# The ways to read a value: as an operand, as the bias of a product, to quantise, and any other.
+OPERAND, BIAS, SCALE, OTHER = "operand", "bias", "scale", "other"
 Uses = dict[str, set[str]]
 
 
@@ -30,6 +33,16 @@ def literals(graph: Graph) -> set[str]:
         if value.size == 1 and name not in graph.defaults and uses.get(name) and uses[name] <= accepted:
             found.add(name)
     return found
+
+
+def quantizing(graph: Graph) -> set[str]:
+    """Returns the initializers that are scales or zero points, or numbers that are quantised, such as float8."""
+    return {name for name, ways in _uses(graph.steps, graph.outputs).items() if SCALE in ways}
+
+
+def _is_scale(step: Node, number: int) -> bool:
+    name = step.schema.inputs[min(number, len(step.schema.inputs) - 1)].name.lower()
+    return name.endswith(_SCALES) or step.op_type == "DequantizeLinear"
 
 
 def _uses(steps: Sequence[Step], outputs: Sequence[str]) -> Uses:
@@ -60,5 +73,7 @@ def _uses_by(step: Step, uses: Uses, products: set[str]) -> Iterator[tuple[str, 
             yield name, {BIAS if is_bias else OPERAND}
         elif step.op_type in _COPIES and i == 0:
             yield name, uses.get(step.outputs[0], set())
+        elif _is_scale(step, i):
+            yield name, {SCALE}
         else:
             yield name, {OTHER}

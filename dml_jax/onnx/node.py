@@ -27,6 +27,7 @@ class Node:
       attributes: by name, with the schema's defaults; a graph is a `Block`.
       schema: of the version that the model asks for.
       captured: names of values that the graphs among its attributes read.
+      takes_deferred: whether the function takes inputs that are `Deferred`.
     """
 
     label: str
@@ -37,6 +38,7 @@ class Node:
     attributes: Mapping[str, Any]
     schema: defs.OpSchema
     captured: tuple[str, ...] = ()
+    takes_deferred: bool = False
 
     def bound(self, values: Sequence[Any]) -> dict[str, Any]:
         """Checks types, and returns the keywords for `function`: the attributes, and the inputs that are not left out.

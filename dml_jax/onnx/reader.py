@@ -15,6 +15,7 @@ from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 from ..errors import escaped
 from .block import MOST_NODES, Block, FunctionCall, Step
 from .bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
+from .deferred import Rows, deferring
 from .errors import OnnxError, UnsupportedError
 from .loading import read_tensor
 from .node import Node
@@ -65,6 +66,7 @@ class Reader:
       depth: of the graphs and functions that are being read.
       numbers: counts the nodes of the whole model.
       maximum: the sizes that are stated of outputs whose sizes depend on data, by name.
+      rows: how operators compute what is `Deferred`.
     """
 
     opsets: Mapping[str, int]
@@ -74,6 +76,7 @@ class Reader:
     depth: int = 0
     numbers: Iterator[int] = field(default_factory=count)
     maximum: Mapping[str, int] = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
 
     def steps(self, protos: Iterable[NodeProto]) -> list[Step]:
         """Reads nodes in order.
@@ -145,14 +148,16 @@ class Reader:
 
     def _node(self, label: str, proto: NodeProto) -> Node:
         schema = self._schema(label, proto)
-        versions = ONNX_OPERATORS[qualified(schema.domain, schema.name)]
+        name = qualified(schema.domain, schema.name)
+        versions, row = ONNX_OPERATORS[name], self.rows.get(name)
         function = versions[max(since for since in versions if since <= schema.since_version)]
+        function = function if row is None else deferring(row, function)
         inputs, outputs = _counted(label, proto, schema)
         given = _attributes(label, proto, schema)
         values, unsupported = {}, []
-        for name, attribute in given.items():
+        for key, attribute in given.items():
             try:
-                values[name] = self._value(label, attribute)
+                values[key] = self._value(label, attribute)
             except UnsupportedError as error:
                 unsupported += error.nodes
         if unsupported:
@@ -160,7 +165,8 @@ class Reader:
         if stated := {i: self.maximum[name] for i, name in enumerate(outputs) if name in self.maximum}:
             values["maximum"] = stated
         captured = dict.fromkeys(name for b in values.values() if isinstance(b, Block) for name in b.captured)
-        return Node(label, proto.op_type, function, inputs, outputs, values, schema, tuple(captured))
+        takes_deferred = row is not None
+        return Node(label, proto.op_type, function, inputs, outputs, values, schema, tuple(captured), takes_deferred)
 
     def _call_of_onnx(self, label: str, proto: NodeProto) -> FunctionCall:
         """Reads a call of an operator that ONNX defines as a function.

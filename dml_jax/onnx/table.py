@@ -20,6 +20,7 @@ from . import (
     movement,
     normalization,
     pooling,
+    quantize_linear,
     recurrent,
     reductions,
     resizing,
@@ -37,7 +38,7 @@ _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
     *(gelus, attention, grouped_attention, rotary, low_bits, skip_normalization),
-    *(loops, sequences),
+    *(loops, sequences, quantize_linear),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

@@ -1,6 +1,7 @@
 """Values while a graph runs: a NumPy array is a constant that is known, and keeps int64; a JAX array is data."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ __all__ = [
     "arrays",
     "as_tuple",
     "as_wide",
+    "at_once",
     "float_for",
     "is_narrowed",
     "known",
@@ -51,6 +53,13 @@ def float_for(dtype: Any) -> np.dtype[Any]:
 
 
 X64_OFF = "jax_enable_x64 is off: call the function with jax.enable_x64(True) around it"
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """In which constants are computed, while a program is traced too."""
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True), np.errstate(all="ignore"):
+        yield
 
 
 def on_device(value: Array) -> jax.Array:

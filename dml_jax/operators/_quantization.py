@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ..core.data_type import DataType
 from ..core.rules import Law, Operands, Rule, if_given, same_dtype
 from ..core.struct_rules import right_aligned
-from ..lowering.values.compiler_faults import int8_product, quotient
+from ..lowering.values.accumulation_types import computed_type, widen_apart
+from ..lowering.values.compiler_faults import divide, int8_product
 from ._cast import cast
 
 __all__ = [
@@ -27,10 +27,12 @@ __all__ = [
     "dequantize",
     "multiply_integers",
     "quantize",
+    "quotient",
     "rank_within",
     "rules_of",
     "same_type",
     "scales_of",
+    "shifted",
     "signed_bytes",
     "spread",
     "unfused",
@@ -59,20 +61,35 @@ def spread(parameter: jax.Array, sizes: Sequence[int]) -> jax.Array:
 
 
 def centred(q: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
-    """q - zero_point in int32, which wraps."""
-    wide = q.astype(jnp.int32)
-    return wide if zero_point is None else wide - spread(zero_point.astype(jnp.int32), q.shape)
+    """q - zero_point in int32, which wraps; floats in float32."""
+    kind = jnp.float32 if jnp.issubdtype(q.dtype, jnp.floating) else jnp.int32
+    wide = widened(q, kind)
+    return wide if zero_point is None else wide - spread(widened(zero_point, kind), q.shape)
+
+
+def widened(q: jax.Array, kind: Any) -> jax.Array:
+    """Numbers in a wider type, those of fewer than 8 bits by way of bytes, which every device computes with."""
+    return widen_apart(q, computed_type(q.dtype)).astype(kind)
 
 
 def dequantize(q: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
-    """(q - zero_point) * scale, in float32; what is subtracted wraps in int32."""
+    """(q - zero_point) * scale, in float32; what is subtracted from integers wraps in int32."""
     return centred(q, zero_point).astype(jnp.float32) * spread(scale.astype(jnp.float32), q.shape)
 
 
 def quantize(x: jax.Array, scale: jax.Array, zero_point: jax.Array | None, dtype: Any) -> jax.Array:
     """round(x / scale) + zero_point, in float32; halves become even, and what `dtype` does not hold its limit."""
-    steps = jnp.round(quotient(x.astype(jnp.float32), spread(scale.astype(jnp.float32), x.shape)))
-    return cast(steps if zero_point is None else steps + spread(zero_point.astype(jnp.float32), x.shape), dtype)
+    return cast(shifted(jnp.round(quotient(x, scale)), zero_point), dtype)
+
+
+def quotient(x: jax.Array, scale: jax.Array) -> jax.Array:
+    """x / scale, in float32."""
+    return divide(x.astype(jnp.float32), spread(scale.astype(jnp.float32), x.shape))
+
+
+def shifted(steps: jax.Array, zero_point: jax.Array | None) -> jax.Array:
+    """steps + zero_point, in float32."""
+    return steps if zero_point is None else steps + spread(widened(zero_point, jnp.float32), steps.shape)
 
 
 def unfused(x: jax.Array) -> jax.Array:
@@ -87,18 +104,23 @@ def multiply_integers(
 
     Bytes are multiplied as int8, for which devices have instructions. With zero points p, the same in a row of a, and
     q, the same in a column of b, it is a @ b - p * (sums of columns of b) - q * (sums of rows of a) + size * p * q:
-    [[3, 4]] - 2 by [[5], [6]] is 39 - 2 * 11 = 17.
+    [[3, 4]] - 2 by [[5], [6]] is 39 - 2 * 11 = 17. Of weights that are NumPy's, NumPy makes the sums while JAX traces:
+    XLA would take seconds to.
     """
     if max(a.dtype.itemsize, b.dtype.itemsize) > 1:
         return jnp.matmul(*(centred(*one) for one in ((a, a_zero_point), (b, b_zero_point))))
     a, p = signed_bytes(a, a_zero_point)
     b, q = signed_bytes(b, b_zero_point)
     product = int8_product(a, b)
+
+    def ranked(x: jax.Array) -> jax.Array:
+        return x.reshape(right_aligned(x.shape, product.ndim))
+
     if p is not None:
-        product = product - p * b.sum(-2, dtype=jnp.int32, keepdims=True)
+        product = product - ranked(p) * ranked(b.sum(-2, dtype=np.int32, keepdims=True))
     if q is not None:
-        product = product - q * a.sum(-1, dtype=jnp.int32, keepdims=True)
-    return product if p is None or q is None else product + p * q * np.int32(a.shape[-1])
+        product = product - ranked(q) * ranked(a.sum(-1, dtype=np.int32, keepdims=True))
+    return product if p is None or q is None else product + ranked(p) * ranked(q) * np.int32(a.shape[-1])
 
 
 def signed_bytes(q: jax.Array, zero_point: jax.Array | None) -> tuple[jax.Array, jax.Array | None]:
@@ -107,7 +129,7 @@ def signed_bytes(q: jax.Array, zero_point: jax.Array | None) -> tuple[jax.Array,
     if q.dtype == jnp.int8:
         return q, wide
     less = -128 if wide is None else wide - 128
-    return lax.bitcast_convert_type(q ^ np.uint8(128), jnp.int8), jnp.asarray(less, jnp.int32)
+    return (q ^ np.uint8(128)).view(np.int8), jnp.asarray(less, jnp.int32)
 
 
 # Rules.

@@ -15,7 +15,7 @@ from ..core.rules import Operands, Rule, custom, if_given, same_sizes, sizes_fol
 from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart
-from ..lowering.values.compiler_faults import quotient
+from ..lowering.values.compiler_faults import divide
 from ._cast import cast
 from ._quantization import (
     BYTES,
@@ -219,9 +219,9 @@ class DynamicQuantizeLinearDesc(SeveralOutputs):
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, ...]:
         limits, wide = jnp.iinfo(self.output.dtype), input.astype(jnp.float32)
         low, high = jnp.minimum(wide.min(), 0), jnp.maximum(wide.max(), 0)
-        scale = quotient(high - low, float(int(limits.max) - int(limits.min)))
+        scale = divide(high - low, float(int(limits.max) - int(limits.min)))
         scale = jnp.where(scale == 0, 1, scale)
-        zero_point = cast(jnp.round(float(limits.min) - quotient(low, scale)), self.output.dtype)
+        zero_point = cast(jnp.round(float(limits.min) - divide(low, scale)), self.output.dtype)
         output = quantize(wide, scale, zero_point, self.output.dtype)
         return output, scale.reshape(self.output_scale.sizes), zero_point.reshape(self.output_zero_point.sizes)
 

@@ -12,7 +12,7 @@ from ..core.desc import OperatorDesc
 from ..core.fields import Bool, Input, OptionalInput, Output
 from ..core.rules import Rule
 from ..core.support import RANKS_4_TO_5, Support
-from ..lowering.values.compiler_faults import quotient
+from ..lowering.values.compiler_faults import divide
 from ._average_pooling import sums_and_counts
 from ._pooling import pooling_struct_rules
 from ._quantization import (
@@ -115,5 +115,5 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
         whole = centred(input, input_zero_point)
         total, count = sums_and_counts(whole, given, self.include_padding)
         real = total.astype(jnp.float32) * spread(input_scale, total.shape)
-        mean = unfused(quotient(real, count.astype(jnp.float32)))
+        mean = unfused(divide(real, count.astype(jnp.float32)))
         return quantize(mean, output_scale, output_zero_point, self.output.dtype)

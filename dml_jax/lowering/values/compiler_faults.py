@@ -12,7 +12,7 @@ from jax import lax
 
 from ..primitive import Move, Target, by_target
 
-__all__ = ["int8_product", "quotient", "unfused_product", "widened_float4"]
+__all__ = ["divide", "int8_product", "unfused_product", "widened_float4"]
 
 _MAJOR, _MINOR, *_ = jaxlib.version.__version__.split(".")
 JAXLIB = 1000 * int(_MAJOR) + int(_MINOR)  # 12 of jaxlib 0.12.1
@@ -72,7 +72,7 @@ def _to_fours(matrix: jax.Array) -> jax.Array:
     return jnp.pad(matrix, [(0, -size % 4 if d >= matrix.ndim - 2 else 0) for d, size in enumerate(matrix.shape)])
 
 
-def quotient(x: jax.Array, divisor: Any) -> jax.Array:
+def divide(x: jax.Array, divisor: Any) -> jax.Array:
     """x / divisor of floats, rounded once, that of float32 on every device.
 
     By a divisor that is the same for many, XLA would multiply with its reciprocal: 2.734375 / 0.21875 is then not the

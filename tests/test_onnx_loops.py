@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from checks import assert_same_bits, sampled
-from onnx_building import helper, model, runtime
+from onnx_building import helper, model, numpy_helper, runtime
 from onnx_loops import UPDATES, RandomLoop, RandomScan, value
 
 import dml_jax
@@ -39,7 +39,7 @@ def test_the_random_models_have_every_kind():
     assert {g.has_lengths for g in scans if g.opset == 8} == {True, False}
 
 
-@pytest.mark.parametrize("seed", sampled(LOOPS, [5, 13, 21, 31]))
+@pytest.mark.parametrize("seed", sampled(LOOPS, [5, 13, 20, 27, 35]))
 def test_a_random_loop_is_that_of_onnx_runtime(seed):
     """Under jit it is refused where the number of iterations decides a shape and is data; with a maximum it is not."""
     g = RandomLoop(seed)
@@ -157,8 +157,11 @@ def test_a_count_that_is_data_has_derivatives_forwards_alone():
     assert_same_bits(jax.grad(lambda x: known(x).sum())(X), np.full_like(X, 0.5**11))
 
 
-def test_a_condition_that_is_data_ends_a_loop():
-    proto = loop_model([HALVE, *BELOW], {"x": X[:1] ** 2}, **WHILE, constants=HALF | YES)
+@pytest.mark.parametrize("trips", ["", "M"])
+def test_a_condition_that_is_data_ends_a_loop(trips):
+    """The greatest number is how exporters write that there is no other end."""
+    constants = HALF | YES | ({"M": np.int64(2**63 - 1)} if trips else {})
+    proto = loop_model([HALVE, *BELOW], {"x": X[:1] ** 2}, **WHILE | {"trips": trips}, constants=constants)
     function = to_jax(proto)
     assert "while" in primitives(function, X[:1])
     wanted = X[:1] ** 2 / 32  # before the iterations the sums are 14, 7, 3.5, 1.75 and 0.875
@@ -168,6 +171,18 @@ def test_a_condition_that_is_data_ends_a_loop():
     many = jax.jit(jax.vmap(function))(np.stack([X[:1] ** 2, 100 * X[:1] ** 2]))
     assert_same_bits(many[0], wanted)
     assert_same_bits(many[1], runtime(proto, {"x": 100 * X[:1] ** 2})[0])
+
+
+def test_without_a_condition_that_of_the_body_is_ignored():
+    never = make("Constant", [], ["never"], value=numpy_helper.from_array(np.array(False)))
+    end = {"end": ("never", np.bool_)}
+    for trips in (3, 30):
+        known = loop_model([HALVE, never], {"x": X}, **end, constants=HALF | {"M": np.int64(trips)})
+        data = loop_model([HALVE, never], {"x": X, "M": np.asarray(3)}, **end, constants=HALF)
+        assert_same_bits(jax.jit(to_jax(known))(X), X / 2**trips)
+        assert_same_bits(jax.jit(to_jax(data, int32=["M"]))(X, np.int32(trips)), X / 2**trips)
+    once = loop_model([HALVE, never], {"x": X}, **end, cond="yes", constants=HALF | YES)
+    assert_same_bits(jax.jit(to_jax(once))(X), X / 2)
 
 
 ROWS = make("Identity", ["s"], ["row"])

@@ -336,6 +336,11 @@ def test_int64_in_sequences_while_x64_is_off():
     ids, table = np.int64([2, -1]), np.float32([1, 2, 3, 4])
     proto = model(nodes, {"ids": ids, "table": table}, ["y"], constants)
     assert_same_bits(jax.jit(to_jax(proto, int32=["ids"]))(ids.astype(np.int32), table), np.float32([3, 4, 4]))
+    first = make("SequenceInsert", ["s", "number", "zero"], ["t"])
+    added = [nodes[0], first, nodes[2], make("Add", ["c", "far"], ["y"])]
+    more = constants | {"zero": np.int64(0), "far": np.int64(2**30)}
+    with pytest.raises(dml_jax.DataTypeError, match=r"Add node #3: .* may be any in \[-1073741824, 3221225471\]"):
+        jax.jit(to_jax(model(added, {"ids": ids}, ["y"], more), int32=["ids"]))(ids.astype(np.int32))
     constants["number"] = np.int64([2**40])
     wide = model(nodes, {"ids": ids, "table": table}, ["y"], constants)
     with pytest.raises(dml_jax.DataTypeError, match="ConcatFromSequence node #2: int64 must not be narrowed"):

@@ -44,10 +44,7 @@ def _read_by(step: Step) -> set[str]:
     blocks = [value for value in step.attributes.values() if isinstance(value, Block)]
     inside = [(block, deciding_floats(block.steps)) for block in blocks]
     read = {name for block, names in inside for name in names.intersection(block.captured)}
-    read |= {
-        given
-        for block, names in inside
-        for given, name in zip(step.inputs, block.inputs, strict=False)
-        if name in names
-    }
+    for block, names in inside:  # the last inputs of a loop are those of its body
+        given = step.inputs[len(step.inputs) - len(block.inputs) :]
+        read.update(outer for outer, inner in zip(given, block.inputs, strict=False) if inner in names)
     return read.union(step.inputs[i] for i in _DECIDING.get(step.op_type, ()) if i < len(step.inputs))

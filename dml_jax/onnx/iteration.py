@@ -236,4 +236,4 @@ def _while(traced: _Traced, start: Any, shapes: Any, row_form: Form) -> Results:
 
     first = jnp.asarray(0), jnp.asarray(loop.go), start, buffers
     _, _, after, buffers = jax.lax.while_loop(goes_on, step, first)
-    return traced.state.values(after), row_form.with_zero().values(buffers)
+    return traced.state.values(after), row_form.values(buffers)  # `_sized` knows of the zeros

@@ -65,16 +65,16 @@ class Interpolation:
 
     def __call__(self, arrays: Sequence[Any], x: jax.Array, axis: int) -> jax.Array:
         if self.is_long:
-            indices, weights = arrays[0]
-            return self._in_turn(indices, weights, x, axis)
+            return self._in_turn(arrays[0], x, axis)
         parts = []
         for (indices, weights), at in zip(arrays, self.indices, strict=True):
             taken = _taken(indices, x, axis, at)
             parts.append(taken if weights is None else _weighted(taken, axis, weights, is_first=not parts))
         return reduce(jnp.add, parts)
 
-    def _in_turn(self, indices: jax.Array, weights: jax.Array, x: jax.Array, axis: int) -> jax.Array:
+    def _in_turn(self, arrays: tuple[jax.Array, jax.Array], x: jax.Array, axis: int) -> jax.Array:
         """Adds row by row: neither a program nor an array as long as there are rows."""
+        indices, weights = arrays
         is_sorted = bool((np.diff(self.indices) >= 0).all())
 
         def row(at: jax.Array, of_one: jax.Array) -> jax.Array:

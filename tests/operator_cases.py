@@ -134,7 +134,7 @@ class Struct:
         output, a tuple of the outputs, or for a scatter the candidates of every element.
       leading: what a leading dimension of size 1, added to all tensors, adds to a number, or puts before an array.
       fill: takes a generator, a port such as "inputs[0]", its tensor and a count; returns that many elements, or None
-        for random bits (and for indices, small and far numbers).
+        for random bits (and for indices, small and far numbers). Random graphs give it numbers like them.
       typed: takes the type of each tensor of the table, by name; returns, by port, those of the tensors that must have
         the type of another tensor than the first.
       units: by how many of float32's last places, of 1 or of what is greater, outputs may differ from `expected`, which

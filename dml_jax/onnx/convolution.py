@@ -5,39 +5,48 @@ from typing import Any
 from .. import operators
 from ..errors import ConstraintError
 from ..lowering.plain.convolution import convolve
+from ..lowering.plain.windows import Windows
 from .elementwise import add
 from .values import Array, Operators, on_device
 from .windows import padding, per_dimension, windows_of
 
-__all__ = ["OPERATORS", "conv", "conv_transpose"]
+__all__ = ["OPERATORS", "check_bias", "conv", "conv_transpose", "filter_windows"]
 
 
-def conv(
-    *,
+def conv(*, x: Array, w: Array, b: Array | None = None, group: int = 1, **steps: Any) -> Array:
+    windows = filter_windows(x, w, group=group, **steps)
+    check_bias(b, w.shape[0])
+    y = convolve(on_device(x), on_device(w), windows, group)
+    return y if b is None else add(a=y, b=on_device(b).reshape((-1, *(1,) * len(windows))))
+
+
+def filter_windows(
     x: Array,
     w: Array,
-    b: Array | None = None,
+    *,
     auto_pad: str = "NOTSET",
     dilations: Any = None,
     group: int = 1,
     kernel_shape: Any = None,
     pads: Any = None,
     strides: Any = None,
-) -> Array:
+) -> list[Windows]:
+    """The places of the filters of a convolution along each spatial dimension.
+
+    Raises:
+      ConstraintError: the filters do not fit x.
+    """
     _check_ranks(x, w, kernel_shape)
     if group < 1 or w.shape[1] * group != x.shape[1] or w.shape[0] % group:
         raise ConstraintError(
             f"channels must fit group: {group} * w.shape[1] = x.shape[1] and w.shape[0] % {group} = 0, "
             f"but x is {x.shape} and w is {w.shape}"
         )
-    _check_bias(b, w.shape[0])
-    steps = {"auto_pad": auto_pad, "dilations": dilations, "pads": pads, "strides": strides}
-    windows = windows_of(x.shape, w.shape[2:], **steps)
+    windows = windows_of(x.shape, w.shape[2:], auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     if any(isinstance(one.count, int) and one.count < 1 for one in windows):
         spans, sizes = [one.span for one in windows], [one.padded for one in windows]
         raise ConstraintError(f"the dilated w must fit into the padded x, but it is {spans} and that is {sizes}")
-    y = convolve(on_device(x), on_device(w), windows, group)
-    return y if b is None else add(a=y, b=on_device(b).reshape((-1, *(1,) * len(windows))))
+    return windows
 
 
 def conv_transpose(
@@ -61,7 +70,7 @@ def conv_transpose(
             f"channels must fit group: w.shape[0] = x.shape[1] and w.shape[0] % {group} = 0, "
             f"but x is {x.shape} and w is {w.shape}"
         )
-    _check_bias(b, w.shape[1] * group)
+    check_bias(b, w.shape[1] * group)
     rank = x.ndim - 2
     strides, dilations = (per_dimension(name, v, rank) for name, v in (("strides", strides), ("dilations", dilations)))
     columns = zip(x.shape[2:], w.shape[2:], strides, dilations, strict=True)
@@ -96,7 +105,7 @@ def _check_ranks(x: Array, w: Array, kernel_shape: Any) -> None:
         )
 
 
-def _check_bias(b: Array | None, channels: int) -> None:
+def check_bias(b: Array | None, channels: int) -> None:
     if b is not None and b.shape != (channels,):
         raise ConstraintError(f"b must have a number for each of {channels} channels, but its shape is {b.shape}")
 

@@ -16,6 +16,8 @@ from . import (
     movement,
     normalization,
     pooling,
+    quantized,
+    quantized_products,
     recurrent,
     reductions,
     resizing,
@@ -29,7 +31,7 @@ __all__ = ["ONNX_OPERATORS", "find_schema"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(gelus,),
+    *(gelus, quantized, quantized_products),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

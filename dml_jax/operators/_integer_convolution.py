@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from ..core.rules import Rule, assuming, at_least, if_given, sizes_follow
 from ..core.struct_rules import right_aligned
 from ..core.support import RANK_4, Support
 from ..lowering.plain.unfold import unfold_windows
+from ..lowering.plain.windows import Windows
 from ._convolution import (
     CHANNELS,
     COUNTS,
@@ -37,12 +38,11 @@ from ._quantization import (
     PerAxis,
     below,
     multiply_integers,
-    quantize,
     rank_within,
+    rescale,
     rules_of,
     scales_of,
     signed_bytes,
-    spread,
     zero_points_of,
 )
 
@@ -77,20 +77,22 @@ def _lifted(*names: str) -> tuple[tuple[str, Rule], ...]:
     return tuple(below("4_0", rank_within(name, 4, 4)) for name in names)
 
 
-def _sums(
-    desc: OperatorDesc,
+def convolve_integers(
     input: jax.Array,
     input_zero_point: jax.Array | None,
     filter: jax.Array,
     filter_zero_point: jax.Array | None,
+    windows: Sequence[Windows],
+    groups: int,
 ) -> jax.Array:
-    """Sums of products in int32: of what lies under each place of a filter, as no GPU convolves integers of 32 bits."""
-    given = {**desc.operands(), **_FORWARD}
-    groups, depth = given["group_count"], prod(filter.shape[1:])
+    """Sums of products in int32: of what lies under each place of a filter, as no GPU convolves integers of 32 bits.
+
+    The zero point of the input has one element, that of the filter one, or one for each filter, (1, O, 1, 1).
+    """
+    depth = prod(filter.shape[1:])
     x, zero = signed_bytes(input, input_zero_point)
     # Padding is the zero point, from which nothing is left.
     fill = jnp.zeros((), jnp.int8) if zero is None else zero.reshape(()).astype(jnp.int8)
-    windows = windows_of(given)
     padded = lax.pad(x, fill, [(0, 0, 0)] * 2 + [(one.start, one.end, 0) for one in windows])
     inside = [replace(one, size=one.padded, start=0, end=0) for one in windows]
     under = jnp.moveaxis(unfold_windows(padded, inside).reshape(len(x), groups, depth, -1), 0, 2)
@@ -103,6 +105,32 @@ def _sums(
     sums = multiply_integers(weights, of_filters, columns, None if zero is None else zero.reshape(()))
     by_example = sums.reshape(len(filter), len(x), *(one.count for one in windows))
     return by_example.swapaxes(0, 1)
+
+
+def convolve_quantized(
+    input: jax.Array,
+    input_scale: jax.Array,
+    input_zero_point: jax.Array | None,
+    filter: jax.Array,
+    filter_scale: jax.Array,
+    filter_zero_point: jax.Array | None,
+    bias: jax.Array | None,
+    output_scale: jax.Array,
+    output_zero_point: jax.Array | None,
+    *,
+    windows: Sequence[Windows],
+    groups: int,
+    dtype: Any,
+) -> jax.Array:
+    """The convolution of what integers stand for, in integers of `dtype`; the bias is (1, O, 1, 1)."""
+    sums = convolve_integers(input, input_zero_point, filter, filter_zero_point, windows, groups)
+    sums = sums if bias is None else sums + bias
+    return rescale(sums, input_scale, filter_scale, output_scale, output_zero_point, dtype)
+
+
+def _windows_and_groups(desc: OperatorDesc) -> dict[str, Any]:
+    given = {**desc.operands(), **_FORWARD}
+    return {"windows": windows_of(given), "groups": given["group_count"]}
 
 
 @dataclass(frozen=True)
@@ -164,14 +192,8 @@ class ConvolutionIntegerDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (*_window_rules(), *_parameters(*_INPUTS, scaled=False))
     lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*zero_points_of(*_INPUTS))
 
-    def compute_checked(
-        self,
-        input: jax.Array,
-        input_zero_point: jax.Array | None,
-        filter: jax.Array,
-        filter_zero_point: jax.Array | None,
-    ) -> jax.Array:
-        return _sums(self, input, input_zero_point, filter, filter_zero_point)
+    def compute_checked(self, **arrays: Any) -> jax.Array:
+        return convolve_integers(**arrays, **_windows_and_groups(self))
 
 
 @dataclass(frozen=True)
@@ -257,19 +279,5 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         below("5_2", rank_within("filter_scale", 3, 4)),
     )
 
-    def compute_checked(
-        self,
-        input: jax.Array,
-        input_scale: jax.Array,
-        input_zero_point: jax.Array | None,
-        filter: jax.Array,
-        filter_scale: jax.Array,
-        filter_zero_point: jax.Array | None,
-        bias: jax.Array | None,
-        output_scale: jax.Array,
-        output_zero_point: jax.Array | None,
-    ) -> jax.Array:
-        sums = _sums(self, input, input_zero_point, filter, filter_zero_point)
-        sums = sums if bias is None else sums + bias
-        scale = spread(input_scale, sums.shape) * spread(filter_scale, sums.shape)
-        return quantize(sums.astype(jnp.float32) * scale, output_scale, output_zero_point, self.output.dtype)
+    def compute_checked(self, **arrays: Any) -> jax.Array:
+        return convolve_quantized(**arrays, **_windows_and_groups(self), dtype=self.output.dtype)

@@ -21,13 +21,16 @@ __all__ = [
     "INTEGERS",
     "REAL",
     "PerAxis",
+    "add_quantized",
     "below",
     "centred",
     "dequantize",
     "divide",
+    "dynamically_quantize",
     "multiply_integers",
     "quantize",
     "rank_within",
+    "rescale",
     "rules_of",
     "same_type",
     "scales_of",
@@ -75,6 +78,27 @@ def quantize(x: jax.Array, scale: jax.Array, zero_point: jax.Array | None, dtype
     return cast(steps if zero_point is None else steps + spread(zero_point.astype(jnp.float32), x.shape), dtype)
 
 
+def dynamically_quantize(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The integers of all elements, by the least scale that holds them and 0; the scale and the zero point, scalars.
+
+    Of [-1, 0, 1, 2] in uint8 the scale is 3 / 255, the zero point 85, and the integers are [0, 85, 170, 255].
+    """
+    limits, wide = jnp.iinfo(dtype), x.astype(jnp.float32)
+    low, high = wide.min(initial=0), wide.max(initial=0)
+    scale = divide(high - low, float(int(limits.max) - int(limits.min)))
+    scale = jnp.where(scale == 0, 1, scale)
+    zero_point = cast(jnp.round(float(limits.min) - divide(low, scale)), dtype)
+    return quantize(wide, scale, zero_point, dtype), scale, zero_point
+
+
+def rescale(
+    sums: jax.Array, a_scale: jax.Array, b_scale: jax.Array, scale: jax.Array, zero_point: jax.Array | None, dtype: Any
+) -> jax.Array:
+    """Sums of products of integers, in units of a_scale * b_scale, in integers of another scale."""
+    unit = spread(a_scale.astype(jnp.float32), sums.shape) * spread(b_scale.astype(jnp.float32), sums.shape)
+    return quantize(sums.astype(jnp.float32) * unit, scale, zero_point, dtype)
+
+
 def divide(x: jax.Array, divisor: Any) -> jax.Array:
     """x / divisor, rounded once.
 
@@ -87,6 +111,23 @@ def divide(x: jax.Array, divisor: Any) -> jax.Array:
 def unfused(x: jax.Array) -> jax.Array:
     """A number that is rounded before the next operation: devices multiply and add in one, XLA divides by a product."""
     return jnp.where(x == x, x, jnp.nan)
+
+
+def add_quantized(
+    a: jax.Array,
+    a_scale: jax.Array,
+    a_zero_point: jax.Array | None,
+    b: jax.Array,
+    b_scale: jax.Array,
+    b_zero_point: jax.Array | None,
+    output_scale: jax.Array,
+    output_zero_point: jax.Array | None,
+    *,
+    dtype: Any,
+) -> jax.Array:
+    """The sum of what two arrays of integers stand for, of sizes that broadcast, in integers of `dtype`."""
+    total = unfused(dequantize(a, a_scale, a_zero_point)) + unfused(dequantize(b, b_scale, b_zero_point))
+    return quantize(total, output_scale, output_zero_point, dtype)
 
 
 def multiply_integers(

@@ -17,6 +17,7 @@ from . import (
     normalization,
     pooling,
     quantized,
+    quantized_layers,
     quantized_products,
     recurrent,
     reductions,
@@ -31,7 +32,7 @@ __all__ = ["ONNX_OPERATORS", "find_schema"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(gelus, quantized, quantized_products),
+    *(gelus, quantized, quantized_products, quantized_layers),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

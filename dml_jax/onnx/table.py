@@ -16,6 +16,7 @@ from . import (
     movement,
     normalization,
     pooling,
+    quantize_linear,
     quantized,
     quantized_layers,
     quantized_products,
@@ -32,7 +33,8 @@ __all__ = ["ONNX_OPERATORS", "find_schema"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(gelus, quantized, quantized_products, quantized_layers),
+    *(quantize_linear, gelus),
+    *(quantized, quantized_products, quantized_layers),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

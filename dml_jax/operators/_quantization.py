@@ -14,6 +14,7 @@ from jax import lax
 from ..core.data_type import DataType
 from ..core.rules import Law, Operands, Rule, if_given, same_dtype
 from ..core.struct_rules import right_aligned
+from ..lowering.values.accumulation_types import computed_type, widen_apart
 from ._cast import cast
 
 __all__ = [
@@ -29,11 +30,13 @@ __all__ = [
     "dynamically_quantize",
     "multiply_integers",
     "quantize",
+    "quotient",
     "rank_within",
     "rescale",
     "rules_of",
     "same_type",
     "scales_of",
+    "shifted",
     "signed_bytes",
     "spread",
     "unfused",
@@ -62,20 +65,35 @@ def spread(parameter: jax.Array, sizes: Sequence[int]) -> jax.Array:
 
 
 def centred(q: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
-    """q - zero_point in int32, which wraps."""
-    wide = q.astype(jnp.int32)
-    return wide if zero_point is None else wide - spread(zero_point.astype(jnp.int32), q.shape)
+    """q - zero_point in int32, which wraps; floats in float32."""
+    kind = jnp.float32 if jnp.issubdtype(q.dtype, jnp.floating) else jnp.int32
+    wide = widened(q, kind)
+    return wide if zero_point is None else wide - spread(widened(zero_point, kind), q.shape)
+
+
+def widened(q: jax.Array, kind: Any) -> jax.Array:
+    """Numbers in a wider type, those of fewer than 8 bits by way of bytes, which every device computes with."""
+    return widen_apart(q, computed_type(q.dtype)).astype(kind)
 
 
 def dequantize(q: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
-    """(q - zero_point) * scale, in float32; what is subtracted wraps in int32."""
+    """(q - zero_point) * scale, in float32; what is subtracted from integers wraps in int32."""
     return centred(q, zero_point).astype(jnp.float32) * spread(scale.astype(jnp.float32), q.shape)
 
 
 def quantize(x: jax.Array, scale: jax.Array, zero_point: jax.Array | None, dtype: Any) -> jax.Array:
     """round(x / scale) + zero_point, in float32; halves become even, and what `dtype` does not hold its limit."""
-    steps = jnp.round(divide(x.astype(jnp.float32), spread(scale.astype(jnp.float32), x.shape)))
-    return cast(steps if zero_point is None else steps + spread(zero_point.astype(jnp.float32), x.shape), dtype)
+    return cast(shifted(jnp.round(quotient(x, scale)), zero_point), dtype)
+
+
+def quotient(x: jax.Array, scale: jax.Array) -> jax.Array:
+    """x / scale, in float32."""
+    return divide(x.astype(jnp.float32), spread(scale.astype(jnp.float32), x.shape))
+
+
+def shifted(steps: jax.Array, zero_point: jax.Array | None) -> jax.Array:
+    """steps + zero_point, in float32."""
+    return steps if zero_point is None else steps + spread(widened(zero_point, jnp.float32), steps.shape)
 
 
 def dynamically_quantize(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:

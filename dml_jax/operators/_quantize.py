@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import jax
-import jax.numpy as jnp
 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc
@@ -84,12 +83,7 @@ def _types(real: str, small: str) -> Rule:
 def _given(quantizations: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array | None]:
     """The scale and the zero point, if there is one."""
     scale, *zero_points = quantizations
-    return scale, _widened(zero_points[0]) if zero_points else None
-
-
-def _widened(q: jax.Array) -> jax.Array:
-    """Integers of 4 bits as bytes, which every device computes with."""
-    return q.astype(jnp.int8) if q.dtype in (jnp.int4, jnp.uint4) else q
+    return scale, zero_points[0] if zero_points else None
 
 
 @dataclass(frozen=True)
@@ -191,4 +185,4 @@ class DequantizeDesc(OperatorDesc):
 
     def compute_checked(self, input: jax.Array, quantizations: Sequence[jax.Array]) -> jax.Array:
         scale, zero_point = _given(quantizations)
-        return narrow_apart(dequantize(_widened(input), scale, zero_point), scale.dtype)
+        return narrow_apart(dequantize(input, scale, zero_point), scale.dtype)

@@ -153,8 +153,8 @@ def recurrent_layer(
       activations: those of the first direction, then those of the second.
       is_backward: of each direction, whether it runs from the last step of a row to the first.
       clip: the bound of what gates are applied to; None if there is none.
-      product: multiplies by the transpose of a matrix; `weight` and `recurrence` may then be trees of arrays, in each of
-        which the dimensions D and gates * H come first. None for floats.
+      product: multiplies by the transpose of a matrix; `weight` and `recurrence` may then be trees of arrays, each
+        with the dimensions D and gates * H first. None for floats.
     """
     dtype, wide = input.dtype, wide_type(input.dtype)
     steps, batch = input.shape[:2]

@@ -128,7 +128,7 @@ def conv_integer(
     windows = filter_windows(x, w, group=group, **steps)
     (zero_of_x,) = numbers(x_zero_point=x_zero_point).values()
     zero_of_w = _of_filters("w_zero_point", w_zero_point, w)
-    return convolve_integers(on_device(x), zero_of_x, on_device(w), zero_of_w, windows, group)
+    return convolve_integers(on_device(x), zero_of_x, w, zero_of_w, windows, group)
 
 
 def qlinear_conv(
@@ -150,7 +150,7 @@ def qlinear_conv(
     return convolve_quantized(
         on_device(x),
         *numbers(x_scale=x_scale, x_zero_point=x_zero_point).values(),
-        on_device(w),
+        w,
         _of_filters("w_scale", w_scale, w),
         _of_filters("w_zero_point", w_zero_point, w),
         None if b is None else on_device(b).reshape(1, -1, *(1,) * len(windows)),

@@ -12,6 +12,7 @@ from ..core.struct_rules import right_aligned
 from ..errors import ConstraintError, DataTypeError
 from ..operators._integer_matrix_multiply import multiply_quantized, multiply_to_floats
 from ..operators._quantization import multiply_integers, rescale
+from .arithmetic import broadcast_term
 from .quantized import dynamic_quantize_linear
 from .scales import Parameter, along, numbers
 from .schemas import schema
@@ -39,7 +40,7 @@ def _matrices(*, a: Array, b: Array, **parameters: Parameter) -> dict[str, Any]:
         "y": ((*batch, of_a[-2], 1), -2),
     }
     aligned = {name: along(name, parameter, *sizes[name[0]]) for name, parameter in parameters.items()}
-    rows, columns = (on_device(x).reshape(right_aligned(of_x, rank)) for x, of_x in ((a, of_a), (b, of_b)))
+    rows, columns = (x.reshape(right_aligned(of_x, rank)) for x, of_x in ((a, of_a), (b, of_b)))
     return {"a": rows, "b": columns, **aligned}
 
 
@@ -104,9 +105,7 @@ def qgemm(
     unit = [given.pop("a_scale") * np.float32(alpha), given.pop("b_scale")]
     sums = multiply_integers(**given)
     if c is not None:
-        if c.ndim > 2 or np.broadcast_shapes(c.shape, sums.shape) != sums.shape:
-            raise ConstraintError(f"c must broadcast to {sums.shape}, but its shape is {c.shape}")
-        sums = sums + jnp.broadcast_to(on_device(c), sums.shape)
+        sums = sums + on_device(broadcast_term(c, sums.shape))
     if y_zero_point is None:
         return sums.astype(jnp.float32) * (unit[0] * unit[1])
     return rescale(sums, *unit, *numbers(y_scale=y_scale, y_zero_point=y_zero_point).values(), y_zero_point.dtype)

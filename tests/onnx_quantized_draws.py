@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from onnx_building import one_node
+from onnx_building import helper, one_node
 
 MICROSOFT = "com.microsoft"
 U8, I8 = np.uint8, np.int8
@@ -173,6 +173,13 @@ def qlinear_sigmoid(d):
     return Case(without_zeros(d, unary(d, d.sizes(d.size(0, 5)), 0.1)), {})
 
 
+def qlinear_softmax(d):
+    shape = d.sizes(d.size(1, 5))
+    inputs = unary(d, shape)
+    inputs[3] = np.float32(1 / 256)
+    return Case(inputs, {"axis": d.size(-len(shape), len(shape)), "opset": d.pick(1, 11, 13, 22)})
+
+
 def qlinear_leaky_relu(d):
     return Case(without_zeros(d, unary(d, d.sizes(d.size(0, 5)))), d.pick({}, {"alpha": d.pick(0.2, -0.5, 1.5)}))
 
@@ -259,6 +266,7 @@ MICROSOFTS = {
     "QLinearLeakyRelu": qlinear_leaky_relu,
     "QLinearMul": qlinear_mul,
     "QLinearSigmoid": qlinear_sigmoid,
+    "QLinearSoftmax": qlinear_softmax,
 }
 
 
@@ -266,4 +274,6 @@ def drawn(name, seed):
     """A model of one node, and its inputs."""
     case = {**DRAWS, **MICROSOFTS}[name](Draw(seed))
     domain = MICROSOFT if name in MICROSOFTS else ""
-    return one_node(name, case.inputs, case.outputs, domain, **case.attributes)
+    proto, inputs = one_node(name, case.inputs, case.outputs, domain)
+    proto.graph.node[0].attribute.extend(helper.make_attribute(*one) for one in case.attributes.items())
+    return proto, inputs

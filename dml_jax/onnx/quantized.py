@@ -20,6 +20,7 @@ from ..operators._quantization import (
     quantize,
     rescale,
 )
+from . import activations
 from .activations import activation
 from .arrange import concat
 from .convolution import check_bias, filter_windows
@@ -114,6 +115,14 @@ def _in_channels_last(function: Callable[..., Any]) -> Callable[..., Any]:
     return either
 
 
+def _softmax(*, x: jax.Array, opset: int, axis: int) -> jax.Array:
+    """Softmax of ONNX's version `opset`."""
+    versions = activations.OPERATORS["Softmax"]
+    if opset < min(versions):
+        raise ConstraintError(f"opset must be at least {min(versions)}, but it is {opset}")
+    return versions[max(one for one in versions if one <= opset)](axis=axis, input=x)
+
+
 qlinear_average_pool, qlinear_global_average_pool = (
     _requantized(_in_channels_last(pool)) for pool in (average_pool, global_average_pool)
 )
@@ -176,6 +185,7 @@ OPERATORS: Operators = {
     "com.microsoft::QLinearLeakyRelu": {1: _requantized(activation("LEAKY_RELU", "alpha"))},
     "com.microsoft::QLinearMul": {1: qlinear_mul},
     "com.microsoft::QLinearSigmoid": {1: _requantized(activation("SIGMOID"))},
+    "com.microsoft::QLinearSoftmax": {1: _requantized(_softmax)},
 }
 
 _BYTES = "int8 uint8"
@@ -206,4 +216,11 @@ SCHEMAS = (
     schema("QLinearGlobalAveragePool", _X.replace("?", ""), "Y T", {"channels_last": 0}, T=_BYTES),
     schema("QLinearLeakyRelu", _X, "Y T", {"alpha": 0.01}, T=_BYTES),
     schema("QLinearSigmoid", _X, "Y T", T=_BYTES),
+    schema(
+        "QLinearSoftmax",
+        _X.replace("y_zero_point?", "y_zero_point"),
+        "Y T",
+        {"axis": -1, "opset": required("INT")},
+        T=_BYTES,
+    ),
 )

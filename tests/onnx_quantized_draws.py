@@ -159,7 +159,7 @@ def qlinear_concat(d):
     return Case(inputs, {"axis": axis})
 
 
-def unary(d, shape, scale=1):
+def unary(d, shape, scale=1.0):
     dtype = d.byte()
     return [d.q(shape, dtype), d.scale(), d.zero(dtype), d.scale() * scale, d.zero(dtype)]
 

@@ -141,7 +141,7 @@ BAD = [
     ("MatMulInteger", [BYTE, BYTE.T, np.zeros(3, np.uint8)], {}, r"a_zero_point must have .*, or be of \(2,\)"),
     ("MatMulInteger", [ZERO, BYTE], {}, "a and b must have a dimension"),
     ("MatMulInteger", [ONE, BYTE], {}, "A of MatMulInteger-10 must be one of"),
-    ("QLinearAdd", [*TERM, *TERM, np.ones(2, np.float32)], {}, "output_scale must have one element"),
+    ("QLinearAdd", [*TERM, *TERM, np.ones(2, np.float32)], {}, "c_scale must have one element"),
     ("QLinearAdd", [*TERM, BYTE.astype(np.int8), ONE, ZERO, ONE], {}, "inputs of type T must have one type"),
     ("QLinearConcat", [ONE, ZERO, *TERM, BYTE], {"axis": 0}, "inputs must be three for each part"),
     ("QLinearConcat", [ONE, ZERO, BYTE.view(np.int8), ONE, ZERO], {"axis": 0}, "part 0 must be uint8, as y_zero_point"),

@@ -41,10 +41,10 @@ def dynamic_quantize_linear(*, x: Array) -> tuple[jax.Array, ...]:
 
 
 def qlinear_add(*, a: Array, b: Array, c_scale: Array, c_zero_point: Parameter = None, **of_terms: Any) -> jax.Array:
-    of_sum = {"output_scale": c_scale, "output_zero_point": c_zero_point}
-    given = {"a_zero_point": None, "b_zero_point": None, **of_terms, **of_sum}
     a, b = jnp.broadcast_arrays(on_device(a), on_device(b))
-    return add_quantized(a=a, b=b, **numbers(**given), dtype=a.dtype)
+    scale, zero_point = numbers(c_scale=c_scale, c_zero_point=c_zero_point).values()
+    given = {"a_zero_point": None, "b_zero_point": None} | numbers(**of_terms)
+    return add_quantized(a, b=b, output_scale=scale, output_zero_point=zero_point, dtype=a.dtype, **given)
 
 
 def qlinear_mul(
@@ -62,7 +62,7 @@ def qlinear_mul(
     zero_of_a, zero_of_b = numbers(a_zero_point=a_zero_point, b_zero_point=b_zero_point).values()
     products = centred(a, zero_of_a) * centred(b, zero_of_b)
     others = numbers(a_scale=a_scale, b_scale=b_scale, c_scale=c_scale, c_zero_point=c_zero_point)
-    return rescale(products, *others.values(), a.dtype)
+    return rescale(products, *others.values(), dtype=a.dtype)
 
 
 def qlinear_concat(*, inputs: Sequence[Array], axis: int) -> Array:
@@ -82,7 +82,7 @@ def _part(given: Sequence[Array], which: int, of_output: Mapping[str, Any], dtyp
         rule = f"part {which} must be {dtype}, as y_zero_point is, with a float32 and a {dtype}"
         raise DataTypeError(f"{rule}, but it is {q.dtype} with {scale.dtype} and {zero_point.dtype}")
     of_part = numbers(**{f"the scale of part {which}": scale, f"the zero point of part {which}": zero_point})
-    return quantize(dequantize(on_device(q), *of_part.values()), *of_output.values(), dtype)
+    return quantize(dequantize(on_device(q), *of_part.values()), *of_output.values(), dtype=dtype)
 
 
 def _requantized(function: Callable[..., Any]) -> Callable[..., jax.Array]:
@@ -99,7 +99,7 @@ def _requantized(function: Callable[..., Any]) -> Callable[..., jax.Array]:
     ) -> jax.Array:
         real = dequantize(on_device(x), *numbers(x_scale=x_scale, x_zero_point=x_zero_point).values())
         of_y = numbers(y_scale=y_scale, y_zero_point=y_zero_point)
-        return quantize(function(x=real, **attributes), *of_y.values(), x.dtype)
+        return quantize(function(x=real, **attributes), *of_y.values(), dtype=x.dtype)
 
     return requantized
 
@@ -137,7 +137,8 @@ def conv_integer(
     windows = filter_windows(x, w, group=group, **steps)
     (zero_of_x,) = numbers(x_zero_point=x_zero_point).values()
     zero_of_w = _of_filters("w_zero_point", w_zero_point, w)
-    return convolve_integers(on_device(x), zero_of_x, w, zero_of_w, windows, group)
+    filters: Any = w  # NumPy's stay there, which makes their sums
+    return convolve_integers(on_device(x), zero_of_x, filters, zero_of_w, windows, group)
 
 
 def qlinear_conv(
@@ -156,18 +157,13 @@ def qlinear_conv(
 ) -> jax.Array:
     windows = filter_windows(x, w, group=group, **steps)
     check_bias(b, w.shape[0])
-    return convolve_quantized(
-        on_device(x),
-        *numbers(x_scale=x_scale, x_zero_point=x_zero_point).values(),
-        w,
-        _of_filters("w_scale", w_scale, w),
-        _of_filters("w_zero_point", w_zero_point, w),
-        None if b is None else on_device(b).reshape(1, -1, *(1,) * len(windows)),
-        *numbers(y_scale=y_scale, y_zero_point=y_zero_point).values(),
-        windows=windows,
-        groups=group,
-        dtype=y_zero_point.dtype,
-    )
+    of_x = numbers(x_scale=x_scale, x_zero_point=x_zero_point).values()
+    filters: Any = w  # NumPy's stay there, which makes their sums
+    of_filters = (_of_filters(name, one, w) for name, one in (("w_scale", w_scale), ("w_zero_point", w_zero_point)))
+    bias = None if b is None else on_device(b).reshape(1, -1, *(1,) * len(windows))
+    of_y = numbers(y_scale=y_scale, y_zero_point=y_zero_point).values()
+    operands: Sequence[Any] = (on_device(x), *of_x, filters, *of_filters, bias, *of_y)
+    return convolve_quantized(*operands, windows=windows, groups=group, dtype=y_zero_point.dtype)
 
 
 def _of_filters(name: str, parameter: Parameter, w: Array) -> Any:

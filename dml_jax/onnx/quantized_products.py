@@ -105,10 +105,11 @@ def qgemm(
     unit = [given.pop("a_scale") * np.float32(alpha), given.pop("b_scale")]
     sums = multiply_integers(**given)
     if c is not None:
-        sums = sums + on_device(broadcast_term(c, sums.shape))
+        sums = sums + on_device(broadcast_term(c, (sums.shape[0], sums.shape[1])))
     if y_zero_point is None:
         return sums.astype(jnp.float32) * (unit[0] * unit[1])
-    return rescale(sums, *unit, *numbers(y_scale=y_scale, y_zero_point=y_zero_point).values(), y_zero_point.dtype)
+    of_y = numbers(y_scale=y_scale, y_zero_point=y_zero_point)
+    return rescale(sums, *unit, *of_y.values(), dtype=y_zero_point.dtype)
 
 
 OPERATORS: Operators = {

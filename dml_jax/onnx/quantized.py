@@ -43,7 +43,7 @@ def dynamic_quantize_linear(*, x: Array) -> tuple[jax.Array, ...]:
 def qlinear_add(*, a: Array, b: Array, c_scale: Array, c_zero_point: Parameter = None, **of_terms: Any) -> jax.Array:
     a, b = jnp.broadcast_arrays(on_device(a), on_device(b))
     scale, zero_point = numbers(c_scale=c_scale, c_zero_point=c_zero_point).values()
-    given = {"a_zero_point": None, "b_zero_point": None} | numbers(**of_terms)
+    given: dict[str, Any] = {"a_zero_point": None, "b_zero_point": None} | numbers(**of_terms)
     return add_quantized(a, b=b, output_scale=scale, output_zero_point=zero_point, dtype=a.dtype, **given)
 
 
@@ -162,7 +162,7 @@ def qlinear_conv(
     of_filters = (_of_filters(name, one, w) for name, one in (("w_scale", w_scale), ("w_zero_point", w_zero_point)))
     bias = None if b is None else on_device(b).reshape(1, -1, *(1,) * len(windows))
     of_y = numbers(y_scale=y_scale, y_zero_point=y_zero_point).values()
-    operands: Sequence[Any] = (on_device(x), *of_x, filters, *of_filters, bias, *of_y)
+    operands: tuple[Any, ...] = (on_device(x), *of_x, filters, *of_filters, bias, *of_y)
     return convolve_quantized(*operands, windows=windows, groups=group, dtype=y_zero_point.dtype)
 
 

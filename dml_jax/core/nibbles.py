@@ -13,7 +13,7 @@ import numpy as np
 
 from .data_type import DataType
 
-__all__ = ["as_bytes", "as_elements", "join_nibbles", "split_nibbles"]
+__all__ = ["as_bytes", "as_elements", "join_nibbles", "split_bytes", "split_nibbles"]
 
 
 def as_elements(data: np.ndarray, data_type: DataType, count: int) -> np.ndarray:
@@ -30,11 +30,20 @@ def as_bytes(elements: np.ndarray) -> np.ndarray:
 
 def split_nibbles(data: Any, dtype: np.dtype[Any]) -> Any:
     """Two elements of 4 bits for each of flat bytes, of NumPy or of JAX."""
-    xp = jnp if isinstance(data, jax.Array) else np
-    nibbles = xp.stack([data & np.uint8(15), data >> np.uint8(4)], -1).reshape(-1)
+    nibbles = split_bytes(data, 4)
     if dtype == jnp.uint4:
         return nibbles.astype(dtype)
     return ((nibbles.astype(np.int8) ^ np.int8(8)) - np.int8(8)).astype(dtype)
+
+
+def split_bytes(data: Any, bits: int) -> Any:
+    """The numbers of 2, 4 or 8 bits in bytes, of NumPy or of JAX, as bytes along the last dimension.
+
+    Of 2 bits, the byte 0b11_10_01_00 has 0, 1, 2 and 3.
+    """
+    xp = jnp if isinstance(data, jax.Array) else np
+    fields = [data >> np.uint8(shift) & np.uint8(2**bits - 1) for shift in range(0, 8, bits)]
+    return xp.stack(fields, -1).reshape(*data.shape[:-1], data.shape[-1] * len(fields))
 
 
 def join_nibbles(elements: Any) -> Any:

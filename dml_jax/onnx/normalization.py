@@ -27,6 +27,7 @@ __all__ = [
     "layer_normalization",
     "lp_normalization",
     "lrn",
+    "spread",
 ]
 
 
@@ -105,8 +106,8 @@ def layer_normalization(
     """Floats of 64 bits are computed as such, whatever `stash_type` says, which is the type of the mean."""
     if not -x.ndim <= axis < x.ndim:
         raise ConstraintError(f"axis must be in [{-x.ndim}, {x.ndim}), but it is {axis}")
-    factors = _spread("scale", scale, x.shape)
-    added = None if b is None else _spread("b", b, x.shape)
+    factors = spread("scale", scale, x.shape)
+    added = None if b is None else spread("b", b, x.shape)
     mean, variance = moments(_wide(x), range(axis % x.ndim, x.ndim))
     y = normalize(on_device(x), mean, variance, factors, added, epsilon=epsilon)
     stash = jnp.bfloat16 if stash_type == 16 else np.float32
@@ -198,7 +199,7 @@ def _along_channels(numbers: Array, x: Array) -> jax.Array:
     return on_device(numbers).reshape(((1,) * min(x.ndim - 1, 1) + numbers.shape + (1,) * x.ndim)[: x.ndim])
 
 
-def _spread(name: str, numbers: Array, shape: tuple[int, ...]) -> jax.Array:
+def spread(name: str, numbers: Array, shape: tuple[int, ...]) -> jax.Array:
     """Numbers for the last dimensions, or for one element."""
     fits = len(numbers.shape) <= len(shape)
     if not fits or any(n not in (1, m) for n, m in zip(numbers.shape[::-1], shape[::-1], strict=False)):

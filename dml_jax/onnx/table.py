@@ -6,13 +6,16 @@ from . import (
     activations,
     arithmetic,
     arrange,
+    attention,
     casting,
     control,
     convolution,
     detection,
     elementwise,
     gelus,
+    grouped_attention,
     linear_algebra,
+    low_bits,
     movement,
     normalization,
     pooling,
@@ -23,7 +26,9 @@ from . import (
     recurrent,
     reductions,
     resizing,
+    rotary,
     sampling,
+    skip_normalization,
 )
 from .schemas import qualified
 from .values import Operators
@@ -33,7 +38,7 @@ __all__ = ["ONNX_OPERATORS", "find_schema"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(quantize_linear, gelus),
+    *(quantize_linear, gelus, attention, grouped_attention, rotary, low_bits, skip_normalization),
     *(quantized, quantized_products, quantized_layers),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}

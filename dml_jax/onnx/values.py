@@ -9,6 +9,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError, DataTypeError
+from ..lowering.values.accumulation_types import wide_type
 from ..lowering.values.bits import carry_bits
 from .errors import NotConstantError
 
@@ -17,6 +18,7 @@ __all__ = [
     "Array",
     "Operators",
     "arrays",
+    "as_wide",
     "float_for",
     "is_narrowed",
     "known",
@@ -60,6 +62,11 @@ def on_device(value: Array) -> jax.Array:
         raise DataTypeError(f"{value.dtype} must not be narrowed, but {X64_OFF}")
     # jnp.asarray would compile a program for each shape to copy what is NumPy's.
     return jnp.array(value) if isinstance(value, np.ndarray) else jnp.asarray(value)
+
+
+def as_wide(value: Array) -> jax.Array:
+    """Returns a value as an array of JAX, in the type that it is computed in: float32 for narrower floats."""
+    return on_device(value).astype(wide_type(value.dtype))
 
 
 def arrays(*values: Array) -> tuple[Any, ...]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from ..core.activation_table import in_type_of
 from ..core.data_type import DataType
@@ -18,9 +16,8 @@ from ..core.desc import OperatorDesc
 from ..core.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
 from ..core.rules import Rule
 from ..core.support import FLOATS, Support
-from ..lowering.plain.softmax import compute_along
 from ..lowering.values.accumulation_types import wide_type
-from ..lowering.values.compiler_faults import unfused_product
+from ._attention import KEPT, append, attend, numbered, split_heads, up_to_itself
 from ._attention_rules import (
     HOLDS,
     OF_OTHER_RANK,
@@ -50,10 +47,8 @@ def _heads(part: str, arrays: Arrays, n: Counts) -> jax.Array | None:
         return None
     array, heads = arrays[name], n.heads if part == "query" else n.key_heads
     if name == part:
-        rows = array.reshape(n.batch, array.shape[-2], heads, -1)
-    else:
-        rows = array[:, :, :, HOLDS[name].index(part)]
-    return rows.transpose(0, 2, 1, 3)
+        return split_heads(array.reshape(n.batch, *array.shape[-2:]), heads)
+    return array[:, :, :, HOLDS[name].index(part)].transpose(0, 2, 1, 3)
 
 
 def _biased(parts: Mapping[str, Any], bias: jax.Array, n: Counts) -> Mapping[str, Any]:
@@ -63,31 +58,6 @@ def _biased(parts: Mapping[str, Any], bias: jax.Array, n: Counts) -> Mapping[str
         part: rows if rows is None else rows + piece.reshape(1, rows.shape[1], 1, -1)
         for (part, rows), piece in zip(parts.items(), pieces, strict=True)
     }
-
-
-def _joined(past: jax.Array | None, new: Any, starts: jax.Array | None) -> jax.Array:
-    """All keys, or all values: those of the past with new ones behind them, or in their places of a cache."""
-    if past is None:
-        return new
-    past = past.reshape(past.shape[-4:])
-    if new is None:
-        return past
-    if starts is None:
-        return jnp.concatenate([past, new], axis=2)
-    return jax.vmap(partial(lax.dynamic_update_slice_in_dim, axis=1))(past, new, starts)
-
-
-# Which keys count, in (batch, heads, queries, keys), by a mask, the counts, and the numbers of the keys.
-_KEPT: Mapping[Any, Callable[[jax.Array, Counts, jax.Array], jax.Array]] = {
-    MultiheadAttentionMaskType.KEY_SEQUENCE_LENGTH: lambda mask, n, key: key < mask.reshape(-1, 1, 1, 1),
-    MultiheadAttentionMaskType.KEY_SEQUENCE_END_START: lambda mask, n, key: (
-        (key < mask.reshape(2, -1, 1, 1, 1)[0]) & (key >= mask.reshape(2, -1, 1, 1, 1)[1])
-    ),
-    MultiheadAttentionMaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END: lambda mask, n, key: (
-        key < mask.reshape(-1, 1, 1, 1)[: n.batch]
-    ),
-    MultiheadAttentionMaskType.BOOLEAN: lambda mask, n, key: mask.reshape(n.batch, n.heads, n.queries, n.keys) != 0,
-}
 
 
 def _attended(desc: Any, arrays: Arrays) -> Any:
@@ -100,48 +70,30 @@ def _attended(desc: Any, arrays: Arrays) -> Any:
         parts = _biased(parts, wide["bias"], n)
     lengths = wide.get("past_sequence_lengths")
     starts = None if lengths is None else jnp.clip(lengths.reshape(-1), 0, n.keys - n.queries)
-    key, value = (_joined(wide[past], parts[part], starts) for part, past in PAST.items())
-    weights = compute_along(_softmax, _scores(desc, n, wide, parts["query"], key, starts), (-1,))
-    made = {
-        "output": _by_group("bghst,bgtv->bsghv", weights, value, n),
-        "output_present_key": key,
-        "output_present_value": value,
-    }
+    pasts = {part: _of_rank_4(wide[past]) for part, past in PAST.items()}
+    key, value = (append(past, parts[part], starts) for part, past in pasts.items())
+    is_seen = None if starts is None else up_to_itself(starts, n.queries, n.keys)
+    output, *_ = attend(
+        parts["query"], key, value, scale=desc.scale, added=_terms(desc, n, wide, parts["query"]), is_seen=is_seen
+    )
+    made = {"output": output, "output_present_key": key, "output_present_value": value}
     outputs = [_fitted(made[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 
-def _by_group(equation: str, x: jax.Array, shared: jax.Array, n: Counts) -> jax.Array:
-    """A product of what each head of queries has with the keys or values that its group of heads shares."""
-    groups = x.reshape(n.batch, n.key_heads, n.heads // n.key_heads, n.queries, -1)
-    return jnp.einsum(equation, groups, shared, precision=lax.Precision.HIGHEST)
+def _of_rank_4(past: jax.Array | None) -> jax.Array | None:
+    return None if past is None else past.reshape(past.shape[-4:])
 
 
-def _scores(desc: Any, n: Counts, wide: Arrays, query: jax.Array, keys: jax.Array, starts: Any) -> jax.Array:
-    """How much each key counts for each query, before the softmax: (batch, heads, queries, keys)."""
-    products = unfused_product(_by_group("bghsd,bgtd->bghst", query, keys, n))
-    scores = products.reshape(n.batch, n.heads, n.queries, n.keys) * in_type_of(products, desc.scale)
-    if wide["relative_position_bias"] is not None:
-        scores = scores + wide["relative_position_bias"].reshape(scores.shape)
-    key = _numbered(n.keys).reshape(1, 1, 1, -1)
-    if wide["mask"] is not None:
-        is_kept = _KEPT[desc.mask_type](wide["mask"], n, key)
-        scores = scores + jnp.where(is_kept, 0, in_type_of(scores, desc.mask_filter_value))
-    if starts is not None:
-        last = starts.reshape(-1, 1, 1, 1) + _numbered(n.queries).reshape(1, 1, -1, 1)
-        scores = jnp.where(key <= last, scores, -np.inf)
-    return scores
-
-
-def _numbered(count: int) -> jax.Array:
-    return jnp.arange(count, dtype=np.int32)
-
-
-def _softmax(scores: jax.Array) -> jax.Array:
-    """Along the last dimension; the greatest score is stored, because fused with the rest it may be rounded twice."""
-    greatest = lax.optimization_barrier(scores.max(axis=-1, keepdims=True))
-    powers = jnp.exp(scores - lax.stop_gradient(greatest))
-    return powers / powers.sum(axis=-1, keepdims=True)
+def _terms(desc: Any, n: Counts, wide: Arrays, query: jax.Array) -> list[jax.Array]:
+    """Numbers that are added to the scores: (batch, heads, queries, keys)."""
+    sizes, bias, mask = (n.batch, n.heads, n.queries, n.keys), wide["relative_position_bias"], wide["mask"]
+    terms = [] if bias is None else [bias.reshape(sizes)]
+    if mask is not None:
+        is_whole = desc.mask_type == MultiheadAttentionMaskType.BOOLEAN
+        is_kept = KEPT[desc.mask_type](mask.reshape(sizes) if is_whole else mask, numbered(n.keys).reshape(1, 1, 1, -1))
+        terms.append(jnp.where(is_kept, 0, in_type_of(query, desc.mask_filter_value)))
+    return terms
 
 
 def _fitted(array: jax.Array, sizes: tuple[int, ...]) -> jax.Array:

@@ -241,6 +241,25 @@ def dynamic_quantize_lstm(d):
     return Case(inputs, attributes, 3)
 
 
+def q_attention(d):
+    batch, queries, inputs, heads, size = d.sizes(5)
+    width, past, of_w = 3 * heads * size, d.pick(0, 0, d.size()), d.byte()
+    along = d.pick((), (width,))
+    total = past + queries
+    mask = d.pick(
+        None,
+        d.rng.integers(1, total + 1, batch).astype(np.int32),
+        np.int32([*d.rng.integers(1, total + 1, batch), *[0] * batch]),
+        d.rng.integers(0, 2, (batch, total)).astype(np.int32),
+    )
+    zero_of_w = d.maybe(d.zero(of_w, along))
+    state = d.floats((2, batch, heads, past, size)) if past else None
+    x, w = d.q((batch, queries, inputs), U8), d.q((inputs, width), of_w)
+    given = [x, w, d.floats((width,)), d.scale(), d.scale(along) / 9, mask, d.maybe(d.zero(U8)), zero_of_w, state]
+    attributes = {"num_heads": heads, "unidirectional": int(d.flip())} | d.pick({}, {"mask_filter_value": -50.0})
+    return Case(given, attributes, 2 if past else 1)
+
+
 def mat_mul_integer_to_float(d):
     (a, b), of_a = d.matrices(), d.byte()
     q, scale, zero, bias = of_columns(d, b, I8 if of_a == I8 else d.byte())
@@ -258,6 +277,7 @@ MICROSOFTS = {
     "DynamicQuantizeLSTM": dynamic_quantize_lstm,
     "DynamicQuantizeMatMul": dynamic_quantize_mat_mul,
     "MatMulIntegerToFloat": mat_mul_integer_to_float,
+    "QAttention": q_attention,
     "QGemm": qgemm,
     "QLinearAdd": qlinear_add,
     "QLinearAveragePool": qlinear_average_pool,

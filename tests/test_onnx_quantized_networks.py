@@ -1,6 +1,7 @@
 """Networks that ONNX Runtime's quantiser makes, and those of a package: they equal its answers within a step."""
 
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 
 import jax
@@ -124,9 +125,12 @@ def test_a_small_network(way, tmp_path):
     assert_within_a_step(proto, {"x": rng.normal(0, 1, (3, 3, 16, 20)).astype(np.float32)})
 
 
+# Each network in one way, and one of them in every way.
+PAIRS = {*zip(NETWORKS, cycle(WAYS), strict=False), *(("squeezenet", way) for way in WAYS)}
+
+
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("way", ["dynamic", "static channels", "static int8"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("name", "way"), sorted(PAIRS))
 def test_networks_with_random_weights(name, way, tmp_path):
     proto = random_network(name)
     proto.ir_version = 10  # the converter of opsets does not find initializers of older ones

@@ -7,10 +7,12 @@ from typing import Any
 import jax
 
 from ..operators._recurrent import LSTM, LSTM_COUPLED
-from .quantized_products import dynamic_quantize_mat_mul
+from .attention import attend_projected
+from .operands import check_shape, check_value
+from .quantized_products import dynamic_quantize_mat_mul, mat_mul_integer_to_float
 from .recurrent import recurrent
-from .schemas import optional, schema
-from .values import Operators
+from .schemas import optional, required, schema
+from .values import Array, Operators, as_wide
 
 __all__ = ["OPERATORS", "SCHEMAS"]
 
@@ -26,7 +28,42 @@ def _product(x: jax.Array, weights: tuple[jax.Array, ...]) -> jax.Array:
     return dynamic_quantize_mat_mul(a=x, b=b, b_scale=scale, b_zero_point=zero_point)
 
 
-OPERATORS: Operators = {"com.microsoft::DynamicQuantizeLSTM": {1: dynamic_quantize_lstm}}
+def q_attention(
+    *,
+    input: Array,
+    weight: Array,
+    bias: Array,
+    input_scale: Array,
+    weight_scale: Array,
+    input_zero_point: Array | None = None,
+    weight_zero_point: Array | None = None,
+    do_rotary: int = 0,
+    past_present_share_buffer: int = 0,
+    **given: Any,
+) -> tuple[jax.Array, ...]:
+    """Attention of queries, keys and values that are a product of bytes."""
+    check_value("do_rotary", do_rotary, (0,))
+    check_value("past_present_share_buffer", past_present_share_buffer, (0,))
+    check_shape("input", input, (None, None, None))
+    check_shape("weight", weight, (input.shape[2], None))
+    width = weight.shape[1] // 3
+    check_shape("weight", weight, (None, 3 * width))
+    product = mat_mul_integer_to_float(
+        a=input,
+        b=weight,
+        a_scale=as_wide(input_scale),
+        b_scale=as_wide(weight_scale),
+        a_zero_point=input_zero_point,
+        b_zero_point=weight_zero_point,
+        bias=as_wide(bias),
+    )
+    return attend_projected(product, [width] * 3, dtype=bias.dtype, **given)
+
+
+OPERATORS: Operators = {
+    "com.microsoft::DynamicQuantizeLSTM": {1: dynamic_quantize_lstm},
+    "com.microsoft::QAttention": {1: q_attention},
+}
 
 _BYTES = "int8 uint8"
 SCHEMAS = (
@@ -47,5 +84,23 @@ SCHEMAS = (
         T="float",
         T1="int32",
         T2=_BYTES,
+    ),
+    schema(
+        "QAttention",
+        "input T1, weight T2, bias T3, input_scale T3, weight_scale T3, mask_index? T4, input_zero_point? T1, "
+        "weight_zero_point? T2, past? T3",
+        "output T3, present? T3",
+        {
+            "do_rotary": optional("INT"),
+            "mask_filter_value": optional("FLOAT"),
+            "num_heads": required("INT"),
+            "past_present_share_buffer": optional("INT"),
+            "scale": optional("FLOAT"),
+            "unidirectional": 0,
+        },
+        T1=_BYTES,
+        T2=_BYTES,
+        T3="float float16",
+        T4="int32",
     ),
 )

@@ -19,7 +19,7 @@ from .operands import check_bias, check_both, check_shape, check_value, needed, 
 from .schemas import optional, required, schema
 from .values import Array, Operators, as_wide, on_device
 
-__all__ = ["OPERATORS", "SCHEMAS", "attention", "multi_head_attention"]
+__all__ = ["OPERATORS", "SCHEMAS", "attend_projected", "attention", "multi_head_attention"]
 
 
 def attention(
@@ -57,17 +57,41 @@ def attention(
         refuse("past_present_share_buffer is 0", past_sequence_length=past_sequence_length)
     x, w = as_wide(input), as_wide(weights)
     product = einsum(inputs=(x, w), equation="bsi,io->bso")
-    parts = jnp.split(
-        product if bias is None else product + as_wide(bias).reshape(1, 1, -1), np.cumsum(widths)[:-1], axis=-1
+    return attend_projected(
+        product if bias is None else product + as_wide(bias).reshape(1, 1, -1),
+        widths,
+        mask_index=mask_index,
+        past=past,
+        attention_bias=attention_bias,
+        past_sequence_length=past_sequence_length,
+        num_heads=num_heads,
+        count=count,
+        dtype=input.dtype,
+        **given,
     )
+
+
+def attend_projected(
+    product: jax.Array,
+    widths: Sequence[int],
+    *,
+    mask_index: Array | None = None,
+    past: Array | None = None,
+    attention_bias: Array | None = None,
+    past_sequence_length: Array | None = None,
+    num_heads: int,
+    count: int,
+    dtype: Any,
+    **given: Any,
+) -> tuple[jax.Array, ...]:
+    """The output, and if `count` is 2 all keys and values, of queries, keys and values that stand side by side."""
+    parts = jnp.split(product, np.cumsum(widths)[:-1], axis=-1)
     heads = [_split(name, rows, num_heads) for name, rows in zip(("query", "key", "value"), parts, strict=True)]
     pasts = (None, None)
     if past is not None:
         check_shape("past", past, (2, *heads[1].shape[:2], None, heads[1].shape[3]))
         pasts = on_device(past)
-    output, *presents = _attended(
-        heads, pasts, mask_index, attention_bias, past_sequence_length, dtype=input.dtype, **given
-    )
+    output, *presents = _attended(heads, pasts, mask_index, attention_bias, past_sequence_length, dtype=dtype, **given)
     return (output,) if count == 1 else (output, jnp.stack(presents))
 
 

@@ -42,7 +42,7 @@ def quantizing(graph: Graph) -> set[str]:
 
 def _is_scale(step: Node, number: int) -> bool:
     name = step.schema.inputs[min(number, len(step.schema.inputs) - 1)].name.lower()
-    return name.endswith(_SCALES) or step.op_type == "DequantizeLinear"
+    return name.endswith(_SCALES) or step.op_type in ("DequantizeLinear", "QLinearConcat")
 
 
 def _uses(steps: Sequence[Step], outputs: Sequence[str]) -> Uses:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 
 from ..core.activation import Activation
 from ..errors import ConstraintError
-from ..operators._recurrent import GRU, GRU_LINEAR_BEFORE_RESET, LSTM, LSTM_COUPLED, RNN, Cell, recurrent_layer
+from ..operators._recurrent import GRU, GRU_LINEAR_BEFORE_RESET, LSTM, LSTM_COUPLED, RNN, Cell, Product, recurrent_layer
 from .values import Array, Operators, on_device
 
-__all__ = ["OPERATORS", "gru", "lstm", "rnn"]
+__all__ = ["OPERATORS", "gru", "lstm", "recurrent", "rnn"]
 
 # Of each direction whether it runs from the last step back; the second name is a slip of GRU-1's schema.
 _IS_BACKWARD = {
@@ -39,20 +39,20 @@ _DEFAULTS = {1: ("Tanh",), 2: ("Sigmoid", "Tanh"), 3: ("Sigmoid", "Tanh", "Tanh"
 
 
 def rnn(**given: Any) -> tuple[jax.Array, ...]:
-    return _run(RNN, **given)
+    return recurrent(RNN, **given)
 
 
 def gru(*, linear_before_reset: int = 0, **given: Any) -> tuple[jax.Array, ...]:
     """With `linear_before_reset` the gate is applied to the product of the state, else to the state."""
-    return _run(GRU_LINEAR_BEFORE_RESET if linear_before_reset else GRU, **given)
+    return recurrent(GRU_LINEAR_BEFORE_RESET if linear_before_reset else GRU, **given)
 
 
 def lstm(*, input_forget: int = 0, **given: Any) -> tuple[jax.Array, ...]:
     """With `input_forget` the input gate decides alone: what it does not let in is kept."""
-    return _run(LSTM_COUPLED if input_forget else LSTM, **given)
+    return recurrent(LSTM_COUPLED if input_forget else LSTM, **given)
 
 
-def _run(
+def recurrent(
     cell: Cell,
     *,
     x: Array,
@@ -72,8 +72,13 @@ def _run(
     layout: int = 0,
     output_sequence: int = 0,
     count: int = 1,
+    product: Product | None = None,
+    **of_weights: Array,
 ) -> tuple[jax.Array, ...]:
-    """The states of all steps, then the last of each kind, whatever `output_sequence` and `count` ask for."""
+    """The states of all steps, then the last of each kind, whatever `output_sequence` and `count` ask for.
+
+    With a `product` the weights are in columns, and each has a scale and a zero point.
+    """
     if direction not in _IS_BACKWARD:
         raise ConstraintError(f"direction must be forward, reverse or bidirectional, but it is {direction!r}")
     if clip is not None and not clip > 0:
@@ -81,20 +86,36 @@ def _run(
     is_backward = _IS_BACKWARD[direction]
     given = {"x": x, "w": w, "r": r, "b": b, "initial_h": initial_h, "initial_c": initial_c}
     given |= {"sequence_lens": sequence_lens, "p": p}
-    _check_sizes(given, cell.gates, len(is_backward), hidden_size, batch_first=bool(layout))
+    in_columns = product is not None
+    _check_sizes(given, cell.gates, len(is_backward), hidden_size, batch_first=bool(layout), in_columns=in_columns)
     names = _names(activations, _DEFAULTS[cell.activations], len(is_backward))
     arrays = {name: None if value is None else on_device(value) for name, value in given.items()}
     if layout:
         batch_first = {name: arrays[name] for name in ("x", "initial_h", "initial_c")}
         arrays |= {name: None if value is None else jnp.swapaxes(value, 0, 1) for name, value in batch_first.items()}
+    if in_columns:
+        arrays |= {name: _quantized(name, weights, **of_weights) for name, weights in (("w", w), ("r", r))}
     every, *lasts = recurrent_layer(
         cell,
         *arrays.values(),
         activations=_functions(names, activation_alpha, activation_beta),
         is_backward=is_backward,
         clip=clip,
+        product=product,
     )
     return (jnp.moveaxis(every, 2, 0), *(jnp.swapaxes(last, 0, 1) for last in lasts)) if layout else (every, *lasts)
+
+
+def _quantized(name: str, weights: Array, **parameters: Array) -> tuple[Array, ...]:
+    """Weights in rows, and their scales and zero points, of one number for each direction, or for each row of it."""
+    directions, _, count = weights.shape
+    made = [weights.swapaxes(1, 2)]
+    for kind in (f"{name}_scale", f"{name}_zero_point"):
+        shape = parameters[kind].shape
+        if shape not in ((directions,), (directions, count)):
+            raise ConstraintError(f"{kind} must be of {(directions,)} or {(directions, count)}, but it is of {shape}")
+        made.append(jnp.broadcast_to(on_device(parameters[kind]).reshape(directions, -1, 1), (directions, count, 1)))
+    return tuple(made)
 
 
 # Attributes and sizes.
@@ -124,7 +145,13 @@ def _functions(names: Sequence[str], alphas: Sequence[float], betas: Sequence[fl
 
 
 def _check_sizes(
-    given: dict[str, Array | None], gates: int, directions: int, hidden_size: int | None, *, batch_first: bool
+    given: dict[str, Array | None],
+    gates: int,
+    directions: int,
+    hidden_size: int | None,
+    *,
+    batch_first: bool,
+    in_columns: bool,
 ) -> None:
     x, r = given["x"], given["r"]
     assert x is not None
@@ -132,11 +159,11 @@ def _check_sizes(
     if x.ndim != 3 or r.ndim != 3:
         raise ConstraintError(f"x and r must have 3 dimensions, but their shapes are {x.shape} and {r.shape}")
     batch, inputs = x.shape[0 if batch_first else 1], x.shape[2]
-    units = r.shape[-1] if hidden_size is None else hidden_size
+    units = r.shape[1 if in_columns else 2] if hidden_size is None else hidden_size
     state = (batch, directions, units) if batch_first else (directions, batch, units)
+    weights = {"w": (directions, gates * units, inputs), "r": (directions, gates * units, units)}
     wanted = {
-        "w": (directions, gates * units, inputs),
-        "r": (directions, gates * units, units),
+        **{name: (d, n, m) if in_columns else (d, m, n) for name, (d, m, n) in weights.items()},
         "b": (directions, 2 * gates * units),
         "sequence_lens": (batch,),
         "p": (directions, 3 * units),

@@ -9,7 +9,7 @@ __all__ = ["MICROSOFT", "optional", "qualified", "required", "schema"]
 
 MICROSOFT = "com.microsoft"
 _OPTION = defs.OpSchema.FormalParameterOption
-_MARKS = {"?": _OPTION.Optional, "*": _OPTION.Variadic}
+_MARKS = {"?": _OPTION.Optional, "*": _OPTION.Variadic, "~": _OPTION.Variadic}
 
 
 def qualified(domain: str, name: str) -> str:
@@ -41,7 +41,8 @@ def schema(
 
     Args:
       name: of the operator.
-      inputs: names and types, "X T, bias? T, rest* T": `?` may be left out, `*` stands for any number, at least one.
+      inputs: names and types, "X T, bias? T, rest* T": `?` may be left out, `*` stands for any number, at least one,
+        of one type, and `~` for those of several types.
       outputs: the same.
       attributes: a default, or `required(kind)` or `optional(kind)`, by name.
       domain: that the operator is of; "" is ONNX's own.
@@ -68,7 +69,12 @@ def _parameters(text: str) -> Sequence[Any]:
     """
     pairs = (parameter.split() for parameter in text.split(","))
     return [
-        defs.OpSchema.FormalParameter(name.rstrip("?*"), kind, param_option=_MARKS.get(name[-1], _OPTION.Single))
+        defs.OpSchema.FormalParameter(
+            name.rstrip("?*~"),
+            kind,
+            param_option=_MARKS.get(name[-1], _OPTION.Single),
+            is_homogeneous=not name.endswith("~"),
+        )
         for name, kind in pairs
     ]
 

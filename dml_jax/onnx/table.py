@@ -21,6 +21,9 @@ from . import (
     normalization,
     pooling,
     quantize_linear,
+    quantized,
+    quantized_layers,
+    quantized_products,
     recurrent,
     reductions,
     resizing,
@@ -38,7 +41,7 @@ _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
     *(gelus, attention, grouped_attention, rotary, low_bits, skip_normalization),
-    *(loops, sequences, quantize_linear),
+    *(loops, sequences, quantize_linear, quantized, quantized_products, quantized_layers),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 

@@ -38,12 +38,11 @@ from ._quantization import (
     PerAxis,
     below,
     multiply_integers,
-    quantize,
     rank_within,
+    rescale,
     rules_of,
     scales_of,
     signed_bytes,
-    spread,
     zero_points_of,
 )
 
@@ -106,6 +105,27 @@ def convolve_integers(
     sums = multiply_integers(weights, of_filters, columns, None if zero is None else zero.reshape(()))
     by_example = sums.reshape(len(filter), len(x), *(one.count for one in windows))
     return by_example.swapaxes(0, 1)
+
+
+def convolve_quantized(
+    input: jax.Array,
+    input_scale: jax.Array,
+    input_zero_point: jax.Array | None,
+    filter: jax.Array,
+    filter_scale: jax.Array,
+    filter_zero_point: jax.Array | None,
+    bias: jax.Array | None,
+    output_scale: jax.Array,
+    output_zero_point: jax.Array | None,
+    *,
+    windows: Sequence[Windows],
+    groups: int,
+    dtype: Any,
+) -> jax.Array:
+    """The convolution of what integers stand for, in integers of `dtype`; the bias is (1, O, 1, 1)."""
+    sums = convolve_integers(input, input_zero_point, filter, filter_zero_point, windows, groups)
+    sums = sums if bias is None else sums + bias
+    return rescale(sums, input_scale, filter_scale, output_scale, output_zero_point, dtype)
 
 
 def _windows_and_groups(desc: OperatorDesc) -> dict[str, Any]:
@@ -172,15 +192,8 @@ class ConvolutionIntegerDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (*_window_rules(), *_parameters(*_INPUTS, scaled=False))
     lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*zero_points_of(*_INPUTS))
 
-    def compute_checked(
-        self,
-        input: jax.Array,
-        input_zero_point: jax.Array | None,
-        filter: jax.Array,
-        filter_zero_point: jax.Array | None,
-    ) -> jax.Array:
-        windows_and_groups = _windows_and_groups(self)
-        return convolve_integers(input, input_zero_point, filter, filter_zero_point, **windows_and_groups)
+    def compute_checked(self, **arrays: Any) -> jax.Array:
+        return convolve_integers(**arrays, **_windows_and_groups(self))
 
 
 @dataclass(frozen=True)
@@ -266,20 +279,5 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         below("5_2", rank_within("filter_scale", 3, 4)),
     )
 
-    def compute_checked(
-        self,
-        input: jax.Array,
-        input_scale: jax.Array,
-        input_zero_point: jax.Array | None,
-        filter: jax.Array,
-        filter_scale: jax.Array,
-        filter_zero_point: jax.Array | None,
-        bias: jax.Array | None,
-        output_scale: jax.Array,
-        output_zero_point: jax.Array | None,
-    ) -> jax.Array:
-        windows_and_groups = _windows_and_groups(self)
-        sums = convolve_integers(input, input_zero_point, filter, filter_zero_point, **windows_and_groups)
-        sums = sums if bias is None else sums + bias
-        scale = spread(input_scale, sums.shape) * spread(filter_scale, sums.shape)
-        return quantize(sums.astype(jnp.float32) * scale, output_scale, output_zero_point, self.output.dtype)
+    def compute_checked(self, **arrays: Any) -> jax.Array:
+        return convolve_quantized(**arrays, **_windows_and_groups(self), dtype=self.output.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,8 @@ from ._quantization import (
     PerAxis,
     below,
     multiply_integers,
-    quantize,
     rank_within,
+    rescale,
     rules_of,
     same_type,
     scales_of,
@@ -43,6 +43,44 @@ _AXES = {
     "output": PerAxis(-2, "a", -2, "rows"),
 }
 _INPUTS = ("a", "b")
+
+
+# Of the zero points and scales of a and b the sizes broadcast to those of (..., M, 1) and of (..., 1, N).
+
+
+def multiply_quantized(
+    a: jax.Array,
+    a_scale: jax.Array,
+    a_zero_point: jax.Array | None,
+    b: jax.Array,
+    b_scale: jax.Array,
+    b_zero_point: jax.Array | None,
+    output_scale: jax.Array,
+    output_zero_point: jax.Array | None,
+    *,
+    dtype: Any,
+) -> jax.Array:
+    """The product of what two matrices of integers stand for, in integers of `dtype`."""
+    product = multiply_integers(a, a_zero_point, b, b_zero_point)
+    return rescale(product, a_scale, b_scale, output_scale, output_zero_point, dtype)
+
+
+def multiply_to_floats(
+    a: jax.Array,
+    a_scale: jax.Array,
+    a_zero_point: jax.Array | None,
+    b: jax.Array,
+    b_scale: jax.Array,
+    b_zero_point: jax.Array | None,
+    bias: jax.Array | None,
+) -> jax.Array:
+    """The product of what two matrices of integers stand for, and a bias, in the type of `a_scale`."""
+    real = multiply_integers(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
+    for scale in (a_scale, b_scale):
+        real = real * spread(scale.astype(jnp.float32), real.shape)
+    if bias is not None:
+        real = unfused(real) + bias.astype(jnp.float32)
+    return narrow_apart(real, a_scale.dtype)
 
 
 def _plain(rule: Rule) -> Rule:
@@ -181,20 +219,8 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (*_SIZES, *_parameters(*_ALL, scaled=True))
     lifted: ClassVar[tuple[tuple[str, Rule], ...]] = _lifted(*scales_of(*_ALL), *zero_points_of(*_ALL))
 
-    def compute_checked(
-        self,
-        a: jax.Array,
-        a_scale: jax.Array,
-        a_zero_point: jax.Array | None,
-        b: jax.Array,
-        b_scale: jax.Array,
-        b_zero_point: jax.Array | None,
-        output_scale: jax.Array,
-        output_zero_point: jax.Array | None,
-    ) -> jax.Array:
-        product = multiply_integers(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
-        scale = spread(a_scale, product.shape) * spread(b_scale, product.shape)
-        return quantize(product * scale, output_scale, output_zero_point, self.output.dtype)
+    def compute_checked(self, **arrays: Any) -> jax.Array:
+        return multiply_quantized(**arrays, dtype=self.output.dtype)
 
 
 @dataclass(frozen=True)
@@ -256,19 +282,5 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
         same_type("a_scale", "output"),
     )
 
-    def compute_checked(
-        self,
-        a: jax.Array,
-        a_scale: jax.Array,
-        a_zero_point: jax.Array | None,
-        b: jax.Array,
-        b_scale: jax.Array,
-        b_zero_point: jax.Array | None,
-        bias: jax.Array | None,
-    ) -> jax.Array:
-        real = multiply_integers(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
-        for scale in (a_scale, b_scale):
-            real = real * spread(scale.astype(jnp.float32), real.shape)
-        if bias is not None:
-            real = unfused(real) + bias.astype(jnp.float32)
-        return narrow_apart(real, self.output.dtype)
+    def compute_checked(self, **arrays: Any) -> jax.Array:
+        return multiply_to_floats(**arrays)

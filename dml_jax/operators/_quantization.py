@@ -22,13 +22,16 @@ __all__ = [
     "INTEGERS",
     "REAL",
     "PerAxis",
+    "add_quantized",
     "below",
     "centred",
     "dequantize",
+    "dynamically_quantize",
     "multiply_integers",
     "quantize",
     "quotient",
     "rank_within",
+    "rescale",
     "rules_of",
     "same_type",
     "scales_of",
@@ -92,9 +95,47 @@ def shifted(steps: jax.Array, zero_point: jax.Array | None) -> jax.Array:
     return steps if zero_point is None else steps + spread(widened(zero_point, jnp.float32), steps.shape)
 
 
+def dynamically_quantize(x: jax.Array, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The integers of all elements, by the least scale that holds them and 0; the scale and the zero point, scalars.
+
+    Of [-1, 0, 1, 2] in uint8 the scale is 3 / 255, the zero point 85, and the integers are [0, 85, 170, 255].
+    """
+    limits, wide = jnp.iinfo(dtype), x.astype(jnp.float32)
+    low, high = wide.min(initial=0), wide.max(initial=0)
+    scale = divide(high - low, float(int(limits.max) - int(limits.min)))
+    scale = jnp.where(scale == 0, 1, scale)
+    zero_point = cast(jnp.round(float(limits.min) - divide(low, scale)), dtype)
+    return quantize(wide, scale, zero_point, dtype), scale, zero_point
+
+
+def rescale(
+    sums: jax.Array, a_scale: jax.Array, b_scale: jax.Array, scale: jax.Array, zero_point: jax.Array | None, dtype: Any
+) -> jax.Array:
+    """Sums of products of integers, in units of a_scale * b_scale, in integers of another scale."""
+    unit = spread(a_scale.astype(jnp.float32), sums.shape) * spread(b_scale.astype(jnp.float32), sums.shape)
+    return quantize(sums.astype(jnp.float32) * unit, scale, zero_point, dtype)
+
+
 def unfused(x: jax.Array) -> jax.Array:
     """A number that is rounded before the next operation: devices multiply and add in one, XLA divides by a product."""
     return jnp.where(x == x, x, jnp.nan)
+
+
+def add_quantized(
+    a: jax.Array,
+    a_scale: jax.Array,
+    a_zero_point: jax.Array | None,
+    b: jax.Array,
+    b_scale: jax.Array,
+    b_zero_point: jax.Array | None,
+    output_scale: jax.Array,
+    output_zero_point: jax.Array | None,
+    *,
+    dtype: Any,
+) -> jax.Array:
+    """The sum of what two arrays of integers stand for, of sizes that broadcast, in integers of `dtype`."""
+    total = unfused(dequantize(a, a_scale, a_zero_point)) + unfused(dequantize(b, b_scale, b_zero_point))
+    return quantize(total, output_scale, output_zero_point, dtype)
 
 
 def multiply_integers(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 
 from ..core.data_type import DataType
 from ..core.desc import OperatorDesc, SeveralOutputs
@@ -15,19 +14,18 @@ from ..core.rules import Operands, Rule, custom, if_given, same_sizes, sizes_fol
 from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart
-from ..lowering.values.compiler_faults import divide
-from ._cast import cast
 from ._quantization import (
     BYTES,
     INTEGERS,
     REAL,
+    add_quantized,
     below,
     dequantize,
+    dynamically_quantize,
     quantize,
     rules_of,
     same_type,
     scales_of,
-    unfused,
     zero_points_of,
 )
 
@@ -217,12 +215,7 @@ class DynamicQuantizeLinearDesc(SeveralOutputs):
     )
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, ...]:
-        limits, wide = jnp.iinfo(self.output.dtype), input.astype(jnp.float32)
-        low, high = jnp.minimum(wide.min(), 0), jnp.maximum(wide.max(), 0)
-        scale = divide(high - low, float(int(limits.max) - int(limits.min)))
-        scale = jnp.where(scale == 0, 1, scale)
-        zero_point = cast(jnp.round(float(limits.min) - divide(low, scale)), self.output.dtype)
-        output = quantize(wide, scale, zero_point, self.output.dtype)
+        output, scale, zero_point = dynamically_quantize(input, self.output.dtype)
         return output, scale.reshape(self.output_scale.sizes), zero_point.reshape(self.output_zero_point.sizes)
 
 
@@ -287,16 +280,5 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
         *(rule for term in _TERMS for rule in rules_of(term)),
     )
 
-    def compute_checked(
-        self,
-        a: jax.Array,
-        a_scale: jax.Array,
-        a_zero_point: jax.Array | None,
-        b: jax.Array,
-        b_scale: jax.Array,
-        b_zero_point: jax.Array | None,
-        output_scale: jax.Array,
-        output_zero_point: jax.Array | None,
-    ) -> jax.Array:
-        total = unfused(dequantize(a, a_scale, a_zero_point)) + unfused(dequantize(b, b_scale, b_zero_point))
-        return quantize(total, output_scale, output_zero_point, self.output.dtype)
+    def compute_checked(self, **arrays: Any) -> jax.Array:
+        return add_quantized(**arrays, dtype=self.output.dtype)

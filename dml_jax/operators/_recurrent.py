@@ -8,7 +8,7 @@ float32, the states between the steps too, and outputs are rounded once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -19,10 +19,11 @@ from jax import lax
 from ..lowering.primitive import varying_alike
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
-__all__ = ["GRU", "GRU_LINEAR_BEFORE_RESET", "LSTM", "LSTM_COUPLED", "RNN", "Cell", "recurrent_layer"]
+__all__ = ["GRU", "GRU_LINEAR_BEFORE_RESET", "LSTM", "LSTM_COUPLED", "RNN", "Cell", "Product", "recurrent_layer"]
 
 Function = Callable[[jax.Array], jax.Array]
 States = tuple[jax.Array, ...]
+Product = Callable[[jax.Array, Any], jax.Array]
 # Takes the gates' sums over the inputs, the states before the step, the weights and the activations; returns the states
 # after it, the first of which is the output.
 Step = Callable[[jax.Array, States, "_Weights", Sequence[Function]], States]
@@ -51,18 +52,20 @@ class _Weights:
     """Those of one direction that every step needs.
 
     Args:
-      recurrence: [gates * H, H].
+      recurrence: [gates * H, H]; or a tree of arrays that `product` takes as a matrix, each of as many rows.
       bias: that of the recurrence, [1, gates * H].
       peepholes: [1, 3 * H].
+      product: multiplies by the transpose of the recurrence.
     """
 
-    recurrence: jax.Array
+    recurrence: Any
     bias: jax.Array | None
     peepholes: jax.Array | None
+    product: Product = field(metadata={"static": True})
 
     def recurrent(self, h: jax.Array, start: int = 0, stop: int | None = None) -> jax.Array:
         """What a state gives the gates from row `start` on up to row `stop`."""
-        product = _product(h, self.recurrence[start:stop])
+        product = self.product(h, jax.tree.map(lambda rows: rows[start:stop], self.recurrence))
         return product if self.bias is None else product + self.bias[:, start:stop]
 
     def peephole(self, gate: int, c: jax.Array) -> jax.Array | int:
@@ -133,6 +136,7 @@ def recurrent_layer(
     activations: Sequence[Function],
     is_backward: Sequence[bool],
     clip: float | None = None,
+    product: Product | None = None,
 ) -> tuple[jax.Array, ...]:
     """The output of all steps, [S, D, B, H], then the last of each state, [D, B, H], in the dtype of `input`.
 
@@ -149,14 +153,17 @@ def recurrent_layer(
       activations: those of the first direction, then those of the second.
       is_backward: of each direction, whether it runs from the last step of a row to the first.
       clip: the bound of what gates are applied to; None if there is none.
+      product: multiplies by the transpose of a matrix; `weight` and `recurrence` may then be trees of arrays, each
+        with the dimensions D and gates * H first. None for floats.
     """
     dtype, wide = input.dtype, wide_type(input.dtype)
     steps, batch = input.shape[:2]
     of_states = (hidden_init, cell_mem_init)[: cell.states]
-    input, weight, recurrence, bias, peephole, *of_states = (
-        None if array is None else jnp.asarray(array, wide)
-        for array in (input, weight, recurrence, bias, peephole, *of_states)
+    input, bias, peephole, *of_states = (
+        None if array is None else jnp.asarray(array, wide) for array in (input, bias, peephole, *of_states)
     )
+    if product is None:
+        weight, recurrence, product = jnp.asarray(weight, wide), jnp.asarray(recurrence, wide), _product
     is_step = None
     if sequence_lengths is not None:
         is_step = jnp.arange(steps, dtype=np.int32)[:, None, None] < _within(sequence_lengths, steps)[None, :, None]
@@ -164,12 +171,13 @@ def recurrent_layer(
     of_input, of_recurrence = (None, None) if bias is None else jnp.split(bias, 2, axis=-1)
     outputs, lasts = [], []
     for d, backward in enumerate(is_backward):
-        driven = _product(input, weight[d])
+        to_gates, recurrent = jax.tree.map(lambda each, d=d: each[d], (weight, recurrence))
+        driven = product(input, to_gates)
         driven = driven if of_input is None else driven + of_input[None, d : d + 1]
-        weights = _Weights(recurrence[d], *(None if of is None else of[d : d + 1] for of in (of_recurrence, peephole)))
-        first = tuple(
-            jnp.zeros((batch, recurrence.shape[-1]), wide) if state is None else state[d] for state in of_states
-        )
+        others = (None if of is None else of[d : d + 1] for of in (of_recurrence, peephole))
+        weights = _Weights(recurrent, *others, product=product)
+        state_shape = (batch, driven.shape[-1] // cell.gates)
+        first = tuple(jnp.zeros(state_shape, wide) if state is None else state[d] for state in of_states)
         own = activations[d * cell.activations : (d + 1) * cell.activations]
         functions = [_clipped(function, clip) if n < 2 else function for n, function in enumerate(own)]
         output, last = _scan(cell.step, driven, first, weights, functions, is_step, backward)

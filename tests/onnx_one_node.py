@@ -11,11 +11,15 @@ from dml_jax.onnx import OnnxError, to_jax
 MICROSOFT = "com.microsoft"
 
 
-def computed(kind, inputs, outputs=1, **attributes):
-    """The outputs of a node, as a list; what goes in and comes out may have 64 bits."""
-    model, named = one_node(kind, inputs, outputs, **attributes)
+def computed(kind, inputs, outputs=1, *, static=(), **attributes):
+    """The outputs of a node, as a list, under `jax.jit`; inputs that `static` counts are known."""
+    return _computed(*one_node(kind, inputs, outputs, **attributes), static)
+
+
+def _computed(model, named, static):
+    known = {name: value for name, value in named.items() if int(name[1:]) in static}
     with jax.enable_x64(True):
-        results = jax.jit(to_jax(model))(**named)
+        results = jax.jit(to_jax(model, static=known))(**{n: x for n, x in named.items() if n not in known})
     return [np.asarray(y) for y in (results if isinstance(results, tuple) else (results,))]
 
 
@@ -25,11 +29,7 @@ def assert_as_runtime(kind, inputs, outputs=1, *, units=8, static=(), **attribut
     Inputs that `static` counts are known; a float is off by so much of itself, or of the greatest one.
     """
     model, named = one_node(kind, inputs, outputs, **attributes)
-    wanted = runtime(model, named)
-    known = {name: value for name, value in named.items() if int(name[1:]) in static}
-    with jax.enable_x64(True):
-        results = jax.jit(to_jax(model, static=known))(**{n: x for n, x in named.items() if n not in known})
-    for y, expected in zip(results if isinstance(results, tuple) else (results,), wanted, strict=True):
+    for y, expected in zip(_computed(model, named, static), runtime(model, named), strict=True):
         assert y.dtype == expected.dtype
         assert y.shape == expected.shape
         is_float = jnp.issubdtype(y.dtype, jnp.floating)

@@ -157,7 +157,7 @@ _MOVES = (
     "Clip Compress Concat Expand Flatten Gather GatherElements GatherND Identity Reshape "
     "ReverseSequence Scatter ScatterElements ScatterND Slice Split Squeeze Tile TopK Transpose Unsqueeze Where"
 )
-_READS = "ArgMax ArgMin Cast Equal Greater GreaterOrEqual Less LessOrEqual OneHot Shape Size"
+_READS = "ArgMax ArgMin Cast Equal Greater GreaterOrEqual Less LessOrEqual OneHot RoiAlign Shape Size"
 _LAWS: Mapping[str, _Law] = {
     **dict.fromkeys((*_MOVES.split(), *_READS.split()), _hull),
     **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),

@@ -18,8 +18,12 @@ from . import (
     pooling,
     recurrent,
     reductions,
+    regions,
+    removed,
     resizing,
     sampling,
+    spectra,
+    unique,
 )
 from .schemas import qualified
 from .values import Operators
@@ -29,7 +33,7 @@ __all__ = ["ONNX_OPERATORS", "find_schema"]
 _FAMILIES = (
     *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(gelus,),
+    *(gelus, regions, spectra, unique, removed),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 
@@ -41,7 +45,8 @@ def find_schema(domain: str, name: str, version: int | None = None) -> defs.OpSc
     """Returns the schema of an operator in a version of its domain, by default the newest; None if there is none."""
     own = _SCHEMAS.get(qualified(domain, name))
     if own is not None:
-        return own if version is None or own.since_version <= version else None
+        end = removed.REMOVED if own in removed.SCHEMAS else float("inf")
+        return own if version is None or own.since_version <= version < end else None
     try:
         return defs.get_schema(name, domain) if version is None else defs.get_schema(name, version, domain)
     except defs.SchemaError:

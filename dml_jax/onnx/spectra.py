@@ -68,7 +68,7 @@ def stft(
     count = (signal.shape[1] - length) // step + 1
     frames = _complex(signal)[:, np.arange(count)[:, None] * step + np.arange(length)]
     if window is not None:
-        frames = frames * on_device(window).astype(wide_type(window.dtype)).reshape(1, 1, -1)
+        frames = frames * on_device(window).astype(frames.dtype).reshape(1, 1, -1)
     is_real = signal.shape[-1] == 1
     y = (jnp.fft.rfft if onesided and is_real else jnp.fft.fft)(frames)
     return _parts(y[..., : length // 2 + 1] if onesided else y).astype(signal.dtype)

@@ -53,13 +53,18 @@ def passing():
     return [name for name in cases() if name not in EXCLUDED]
 
 
+FOURIER = {"DFT", "STFT"}  # off by some units of the greatest number: ONNX's runner takes 1e-7 where a number is 0
+
+
 def assert_expected(case, results, expected):
     assert len(results) == len(expected)
     for actual, wanted in zip(results, map(as_array, expected), strict=True):
         if operators(case.model) - EXACT and jnp.issubdtype(wanted.dtype, jnp.floating):
             assert np.asarray(actual).dtype == wanted.dtype
             rtol = max(case.rtol, 4 * float(jnp.finfo(wanted.dtype).eps))
-            np.testing.assert_allclose(actual, wanted, rtol=rtol, atol=case.atol)
+            unit = float(jnp.finfo(wanted.dtype).eps) * float(abs(wanted).max(initial=0))
+            atol = 4 * unit if operators(case.model) & FOURIER else case.atol
+            np.testing.assert_allclose(actual, wanted, rtol=rtol, atol=atol)
         else:
             assert_same_values(actual, wanted)
 
@@ -68,7 +73,7 @@ def assert_expected(case, results, expected):
 def test_every_operator_has_cases():
     counts = Counter(op for case in cases().values() for op in operators(case.model))
     of_onnx = {name for name in ONNX_OPERATORS if onnx.defs.has(name)}
-    assert set(counts) >= of_onnx - {"GlobalLpPool"}  # which ONNX has none of
+    assert set(counts) >= of_onnx - {"GlobalLpPool", "MaxRoiPool"}  # which ONNX has none of
     assert len(passing()) >= 1500
     print(f"{len(passing())} of {len(all_cases())} cases of onnx {onnx.__version__}")  # noqa: T201
 
@@ -85,19 +90,24 @@ def test_the_page_lists_what_is_not_done():
     assert " ".join(written.split()) == f"{listed}."
 
 
-# Of float16, off by 1.2 parts in a thousand, which is as near as float16 is; ONNX's runner takes one in a thousand.
-BEYOND_THE_RUNNER = {"test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"}
+# Of float16, off by 1.2 parts in a thousand, which is as near as float16 is; ONNX's runner takes one in a thousand. Of
+# transforms, zeros are off by more than it takes.
+BEYOND_THE_RUNNER = {
+    *("test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"),
+    *("test_dft", "test_dft_axis", "test_dft_axis_opset19", "test_dft_opset19"),
+}
 
 
 @pytest.mark.exhaustive
 def test_the_page_counts_what_passes():
-    """Narrow floats are the only ones of which ONNX's runner asks for more than `assert_expected`."""
+    """Of narrow floats and of transforms alone ONNX's runner asks for more than `assert_expected`."""
     runner = pytest.importorskip("onnx.backend.test.runner")
     missed = set()
     for case in map(cases().get, passing()):
         for inputs, expected in case.data_sets:
             wanted = list(map(as_array, expected))
-            if any(jnp.issubdtype(y.dtype, jnp.floating) and y.dtype.itemsize < 4 for y in wanted):
+            is_narrow = any(jnp.issubdtype(y.dtype, jnp.floating) and y.dtype.itemsize < 4 for y in wanted)
+            if is_narrow or operators(case.model) & FOURIER:
                 results = Backend.run_model(case.model, [as_array(x) for x in inputs])
                 try:
                     runner.Runner.assert_similar_outputs(wanted, results, case.rtol, case.atol)

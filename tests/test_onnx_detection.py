@@ -7,6 +7,7 @@ from checks import sampled
 from onnx_building import assert_same_values, helper, model, runtime
 
 from dml_jax.onnx import Backend, NotConstantError, OnnxError, to_jax
+from dml_jax.onnx.detection import non_max_suppression
 
 NAMES = ["boxes", "scores", "most", "overlap", "least"]
 
@@ -61,3 +62,45 @@ def test_what_does_not_fit(change, message):
     with pytest.raises(OnnxError) as caught:
         Backend.run_model(model([node_of()], inputs, ["y"], opset=11), list(inputs.values()))
     assert message in str(caught.value)
+
+
+# Up to a stated number of boxes.
+
+
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize("rows", sampled([1, 7, 40], [7]))
+@pytest.mark.parametrize("seed", sampled(range(5), [0]))
+def test_a_maximum_makes_the_size_known(seed, rows, count):
+    """Of data: the first boxes that are kept, then -1."""
+    inputs = dict(list(inputs_of(seed).items())[:count])
+    (wanted,) = runtime(model([node_of(count)], inputs, ["y"], opset=11), inputs)
+    expected = np.concatenate([wanted, np.full((rows, 3), -1)])[:rows]
+    names = ["max_output_boxes_per_class", "iou_threshold", "score_threshold"][: count - 2]
+    given = dict(zip(["boxes", "scores", *names], inputs.values(), strict=True))
+    with jax.enable_x64(True):
+        y = jax.jit(lambda given: non_max_suppression(**given, maximum={0: rows}))(given)
+    assert_same_values(y, expected)
+    limit = given.pop("max_output_boxes_per_class")  # known: fewer steps
+    few = {"max_output_boxes_per_class": limit, "maximum": {0: rows}}
+    narrow = jax.jit(lambda given: non_max_suppression(**given, **few).array)(given)
+    assert_same_values(narrow, expected.astype(np.int32))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("is_centered", [0, 1])
+def test_a_maximum_of_nothing_and_of_centers(is_centered):
+    """Without a limit no box is kept, as by default in ONNX."""
+    inputs = dict(list(inputs_of(1).items())[:3])
+    (wanted,) = runtime(model([node_of(3, center_point_box=is_centered)], inputs, ["y"], opset=11), inputs)
+    boxes, scores, most = inputs.values()
+    with jax.enable_x64(True):
+        y = non_max_suppression(
+            boxes=boxes,
+            scores=scores,
+            max_output_boxes_per_class=most,
+            center_point_box=is_centered,
+            maximum={0: len(wanted)},
+        )
+        none = non_max_suppression(boxes=boxes, scores=scores, maximum={0: 3})
+    assert_same_values(y, wanted)
+    assert_same_values(none, np.full((3, 3), -1))

@@ -10,7 +10,7 @@ from onnx_one_node import assert_as_runtime, assert_refused, computed, shape
 
 from dml_jax.onnx import to_jax
 
-SEEDS = sampled(range(30), [1, 2])
+SEEDS = sampled(range(30), [2, 21])
 
 
 def drawn(seed, dtype=np.float32):

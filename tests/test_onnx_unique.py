@@ -12,14 +12,14 @@ from dml_jax.onnx import NotConstantError, to_jax
 TYPES = (np.float32, np.float64, np.int64, np.int8, np.float16)
 
 
-@pytest.mark.parametrize("seed", sampled(range(30), [1, 2]))
+@pytest.mark.parametrize("seed", sampled(range(30), [2, 10]))
 def test_unique_is_that_of_onnx_runtime(seed):
     """All outputs or fewer, of a flat array or along an axis, sorted or as they come."""
     rng = np.random.default_rng(seed)
     sizes = shape(rng, 0 if seed % 2 else 1, 3)
     x = rng.integers(-1, 2, sizes).astype(TYPES[seed % 5])
     attributes = {} if seed % 2 else {"axis": int(rng.integers(-len(sizes), len(sizes)))}
-    attributes |= {"sorted": seed // 2 % 2} if seed % 3 else {}
+    attributes |= {"sorted": seed // 4 % 2} if seed % 3 else {}
     assert_as_runtime("Unique", [x], 1 + seed % 4, opset=11, static={0}, **attributes)
 
 

@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from .bounded import Bounded
-from .values import Array, Operators, arrays, is_narrowed, known
+from .values import Array, Operators, arrays, is_narrowed, known, on_device
 
 __all__ = ["OPERATORS", "non_max_suppression"]
 
@@ -39,7 +39,7 @@ def non_max_suppression(
         raise ConstraintError(f"{rule}, but they are {boxes.shape} and {scores.shape}")
     if maximum:
         limits = max_output_boxes_per_class, iou_threshold, score_threshold
-        return _up_to(maximum[0], *arrays(boxes, scores)[1:], *limits, bool(center_point_box))
+        return _up_to(maximum[0], on_device(boxes), on_device(scores), *limits, bool(center_point_box))
     boxes, scores = known("boxes", boxes, _DECIDES), known("scores", scores, _DECIDES)
     most = int(_number("max_output_boxes_per_class", max_output_boxes_per_class, 0))
     overlap = _number("iou_threshold", iou_threshold, 0.0)
@@ -98,8 +98,8 @@ def _ratios(one: Any, others: Any) -> Any:
 
 def _up_to(
     rows: int,
-    boxes: Any,
-    scores: Any,
+    boxes: jax.Array,
+    scores: jax.Array,
     most: Array | None,
     overlap: Array | None,
     least: Array | None,
@@ -125,7 +125,7 @@ def _up_to(
         return lax.scan(step, scores > lowest, jnp.arange(steps, dtype=np.int32))[1]
 
     of_classes = jax.vmap(kept, (None, 0))
-    found = jax.vmap(of_classes)(jnp.asarray(_corners(boxes, are_centered)), jnp.asarray(scores))
+    found = jax.vmap(of_classes)(_corners(boxes, are_centered), scores)
     numbers = [np.arange(size, dtype=np.int32) for size in (batches, classes)]
     batch, label = (jnp.broadcast_to(n[..., None], found.shape) for n in np.meshgrid(*numbers, indexing="ij"))
     triples = jnp.stack([batch, label, found], -1).reshape(-1, 3)

@@ -61,3 +61,34 @@ def test_what_does_not_fit(change, message):
     with pytest.raises(OnnxError) as caught:
         Backend.run_model(model([node_of()], inputs, ["y"], opset=11), list(inputs.values()))
     assert message in str(caught.value)
+
+
+# Up to a stated number of boxes.
+
+
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize("rows", sampled([1, 7, 40], [7]))
+@pytest.mark.parametrize("seed", sampled(range(5), [0]))
+def test_a_maximum_makes_the_size_known(seed, rows, count):
+    """Of data: the first boxes that are kept, then -1."""
+    inputs = dict(list(inputs_of(seed).items())[:count])
+    (wanted,) = runtime(model([node_of(count)], inputs, ["y"], opset=11), inputs)
+    expected = np.concatenate([wanted, np.full((rows, 3), -1)])[:rows]
+    proto = model([node_of(count)], inputs, ["y"], opset=11)
+    with jax.enable_x64(True):
+        assert_same_values(jax.jit(to_jax(proto, maximum={"y": rows}))(*inputs.values()), expected)
+    limit = {"most": inputs.pop("most")}  # known: fewer steps
+    narrow = jax.jit(to_jax(proto, static=limit, maximum={"y": rows}))(*inputs.values())
+    assert_same_values(narrow, expected.astype(np.int32))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("is_centered", [0, 1])
+def test_a_maximum_of_nothing_and_of_centers(is_centered):
+    """Without a limit no box is kept, as by default in ONNX."""
+    inputs = dict(list(inputs_of(1).items())[:3])
+    (wanted,) = runtime(model([node_of(3, center_point_box=is_centered)], inputs, ["y"], opset=11), inputs)
+    for given, rows, kept in ((inputs, len(wanted), wanted), (dict(list(inputs.items())[:2]), 3, np.full((3, 3), -1))):
+        proto = model([node_of(len(given), center_point_box=is_centered)], given, ["y"], opset=11)
+        with jax.enable_x64(True):
+            assert_same_values(to_jax(proto, maximum={"y": rows})(*given.values()), kept)

@@ -53,6 +53,9 @@ def passing():
     return [name for name in cases() if name not in EXCLUDED]
 
 
+FOURIER = {"DFT", "STFT"}  # off by some units of the greatest number: ONNX's runner takes 1e-7 where a number is 0
+
+
 def assert_expected(case, results, expected):
     results, expected = jax.tree.leaves(list(results)), jax.tree.leaves(list(map(as_array, expected)))
     assert len(results) == len(expected)
@@ -60,7 +63,9 @@ def assert_expected(case, results, expected):
         if operators(case.model) - EXACT and jnp.issubdtype(wanted.dtype, jnp.floating):
             assert np.asarray(actual).dtype == wanted.dtype
             rtol = max(case.rtol, 4 * float(jnp.finfo(wanted.dtype).eps))
-            np.testing.assert_allclose(actual, wanted, rtol=rtol, atol=case.atol)
+            unit = float(jnp.finfo(wanted.dtype).eps) * float(abs(wanted).max(initial=0))
+            atol = 4 * unit if operators(case.model) & FOURIER else case.atol
+            np.testing.assert_allclose(actual, wanted, rtol=rtol, atol=atol)
         else:
             assert_same_values(actual, wanted)
 
@@ -69,7 +74,8 @@ def assert_expected(case, results, expected):
 def test_every_operator_has_cases():
     counts = Counter(op for case in cases().values() for op in operators(case.model))
     of_onnx = {name for name in ONNX_OPERATORS if onnx.defs.has(name)}
-    assert set(counts) >= of_onnx - {"ConcatFromSequence", "GlobalLpPool", "SequenceErase"}  # which ONNX has none of
+    without = {"ConcatFromSequence", "GlobalLpPool", "MaxRoiPool", "SequenceErase"}  # which ONNX has none of
+    assert set(counts) >= of_onnx - without
     assert len(passing()) >= 1500
     print(f"{len(passing())} of {len(all_cases())} cases of onnx {onnx.__version__}")  # noqa: T201
 
@@ -87,23 +93,27 @@ def test_the_page_lists_what_is_not_done():
 
 
 # Two are of float16, off by 1.2 parts in a thousand, which is as near as float16 is; ONNX's runner takes one in a
-# thousand. One is a sequence with a scalar, of which the runner asks the length.
+# thousand. One is a sequence with a scalar, of which the runner asks the length. Of transforms, zeros are off by more
+# than it takes.
 BEYOND_THE_RUNNER = {
-    "test_attention_4d_causal_fp16",
-    "test_attention_4d_causal_fp16_expanded",
+    *("test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"),
     "test_loop16_seq_none",
+    *("test_dft", "test_dft_axis", "test_dft_axis_opset19", "test_dft_opset19"),
 }
 
 
 @pytest.mark.exhaustive
 def test_the_page_counts_what_passes():
-    """Narrow floats and sequences are the only ones of which ONNX's runner asks for more than `assert_expected`."""
+    """Of narrow floats, sequences and transforms alone ONNX's runner asks for more than `assert_expected`."""
     runner = pytest.importorskip("onnx.backend.test.runner")
     missed = set()
     for case in map(cases().get, passing()):
         for inputs, expected in case.data_sets:
             wanted = list(map(as_array, expected))
-            if any(isinstance(y, list) or (jnp.issubdtype(y.dtype, jnp.floating) and y.itemsize < 4) for y in wanted):
+            is_narrow = any(
+                isinstance(y, list) or (jnp.issubdtype(y.dtype, jnp.floating) and y.itemsize < 4) for y in wanted
+            )
+            if is_narrow or operators(case.model) & FOURIER:
                 results = Backend.run_model(case.model, [as_array(x) for x in inputs])
                 try:
                     runner.Runner.assert_similar_outputs(wanted, results, case.rtol, case.atol)

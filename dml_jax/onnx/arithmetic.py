@@ -1,17 +1,23 @@
-"""ONNX's products of matrices."""
+"""ONNX's products of matrices, and those that ONNX Runtime fuses with transpositions and a softmax."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from .. import operators
 from ..errors import ConstraintError
+from ..lowering.plain.softmax import compute_along, softmax
 from ..lowering.values.accumulation_types import wide_type
 from ..lowering.values.compiler_faults import unfused_product
+from .arrange import axis_of
 from .elementwise import add
+from .schemas import optional, required, schema
 from .values import Array, Operators, arrays, on_device
 
-__all__ = ["OPERATORS", "broadcast_term", "gemm", "matmul"]
+__all__ = ["OPERATORS", "SCHEMAS", "broadcast_term", "gemm", "matmul"]
 
 
 def gemm(
@@ -55,12 +61,71 @@ def matmul(*, a: Array, b: Array) -> Array:
     if a.dtype.kind in "iu":
         xp, a, b = arrays(a, b)
         return xp.matmul(a, b)
-    a, b, wide = on_device(a), on_device(b), wide_type(a.dtype)
-    product = jnp.matmul(a, b, precision=lax.Precision.HIGHEST, preferred_element_type=wide)
-    return unfused_product(product).astype(a.dtype)
+    return _product(on_device(a), on_device(b)).astype(a.dtype)
+
+
+def _product(a: jax.Array, b: jax.Array) -> jax.Array:
+    """In floats of 32 bits at least."""
+    wide = wide_type(a.dtype)
+    return unfused_product(jnp.matmul(a, b, precision=lax.Precision.HIGHEST, preferred_element_type=wide))
+
+
+def _fused_matmul(*, a: Array, b: Array, **attributes: Any) -> jax.Array:
+    return _scaled_product(a, b, **attributes).astype(a.dtype)
+
+
+def _fused_matmul_activation(
+    *, a: Array, b: Array, activation: str, activation_axis: int = -1, **attributes: Any
+) -> jax.Array:
+    """The only activation that ONNX Runtime fuses is Softmax, along one dimension; it has no numbers."""
+    if activation != "Softmax":
+        raise ConstraintError(f"activation must be Softmax, but it is {activation!r}")
+    for name in ("activation_alpha", "activation_beta", "activation_gamma"):
+        if (number := attributes.pop(name, None)) is not None:
+            raise ConstraintError(f"{name} must be left out, because a Softmax has no numbers, but it is {number}")
+    product = _scaled_product(a, b, **attributes)
+    at = axis_of("activation_axis", activation_axis, product.ndim)
+    return compute_along(lambda x: softmax(x, (at,)), product, (at,)).astype(a.dtype)
+
+
+def _scaled_product(
+    a: Array,
+    b: Array,
+    alpha: float,
+    transA: int,  # noqa: N803
+    transB: int,  # noqa: N803
+    transBatchA: int,  # noqa: N803
+    transBatchB: int,  # noqa: N803
+) -> jax.Array:
+    """alpha times the product of matrices that may be stored in other orders, in floats of 32 bits at least."""
+    if (transBatchA or transBatchB) and not a.ndim == b.ndim >= 3:
+        rule = "with transBatchA or transBatchB a and b must have one rank of at least 3"
+        raise ConstraintError(f"{rule}, but their shapes are {a.shape} and {b.shape}")
+    product = _product(_matrices(a, transA, transBatchA), _matrices(b, transB, transBatchB))
+    return product * np.asarray(alpha, product.dtype)
+
+
+def _matrices(x: Array, is_transposed: int, is_batch_transposed: int) -> jax.Array:
+    """Rows come before the batch where that is transposed; a vector has no order."""
+    x = on_device(x)
+    x = jnp.moveaxis(x, 0, -2) if is_batch_transposed else x
+    return x.mT if is_transposed and x.ndim > 1 else x
 
 
 OPERATORS: Operators = {
     "Gemm": {1: gemm},
     "MatMul": {1: matmul},
+    "com.microsoft::FusedMatMul": {1: _fused_matmul},
+    "com.microsoft::FusedMatMulActivation": {1: _fused_matmul_activation},
 }
+_FLOATS = "bfloat16 float16 float double"
+_ORDERS = {"alpha": 1.0, "transA": 0, "transB": 0, "transBatchA": 0, "transBatchB": 0}
+_ACTIVATION = {
+    "activation": required("STRING"),
+    "activation_axis": optional("INT"),
+    **{f"activation_{name}": optional("FLOAT") for name in ("alpha", "beta", "gamma")},
+}
+SCHEMAS = (
+    schema("FusedMatMul", "A T, B T", "Y T", _ORDERS, T=_FLOATS),
+    schema("FusedMatMulActivation", "A T, B T", "Y T", _ORDERS | _ACTIVATION, T=_FLOATS),
+)

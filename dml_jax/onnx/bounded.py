@@ -173,7 +173,7 @@ _MOVES = (
 )
 _READS = (
     "ArgMax ArgMin Cast Equal GatherBlockQuantized Greater GreaterOrEqual GroupQueryAttention Less LessOrEqual OneHot "
-    "RotaryEmbedding Shape Size"
+    "RoiAlign RotaryEmbedding Shape Size"
 )
 _LAWS: Mapping[str, _Law] = {
     **dict.fromkeys((*_MOVES.split(), *_READS.split()), _hull),

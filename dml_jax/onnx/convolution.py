@@ -1,16 +1,19 @@
-"""ONNX's convolution, and its transpose."""
+"""ONNX's convolution and its transpose, and those of ONNX Runtime: channels last, and padding that is an input."""
 
 from typing import Any
+
+import jax.numpy as jnp
 
 from .. import operators
 from ..errors import ConstraintError
 from ..lowering.plain.convolution import convolve
 from ..lowering.plain.windows import Windows
 from .elementwise import add
-from .values import Array, Operators, on_device
+from .schemas import optional, schema
+from .values import Array, Operators, known_ints, on_device
 from .windows import padding, per_dimension, windows_of
 
-__all__ = ["OPERATORS", "check_bias", "conv", "conv_transpose", "filter_windows"]
+__all__ = ["OPERATORS", "SCHEMAS", "check_bias", "conv", "conv_transpose", "filter_windows"]
 
 
 def conv(*, x: Array, w: Array, b: Array | None = None, group: int = 1, **steps: Any) -> Array:
@@ -97,6 +100,21 @@ def conv_transpose(
     )
 
 
+def _nhwc_conv(*, x: Array, w: Array, **given: Any) -> Array:
+    """The channels of x are the last dimension, and those of w, as ONNX Runtime's tools write it, are too."""
+    if x.ndim < 3 or w.ndim != x.ndim:
+        raise ConstraintError(f"x and w must have one rank of at least 3, but they are {x.shape} and {w.shape}")
+    channels_first = {name: jnp.moveaxis(on_device(value), -1, 1) for name, value in (("x", x), ("w", w))}
+    return jnp.moveaxis(on_device(conv(**channels_first, **given)), 1, -1)
+
+
+def _conv_transpose_by_pads(*, pads: Array | None = None, **given: Any) -> Array:
+    """The padding decides a size, so it must be known."""
+    if pads is None:
+        raise ConstraintError("pads must be given, but they are left out")
+    return conv_transpose(pads=known_ints("pads", pads), **given)
+
+
 def _check_ranks(x: Array, w: Array, kernel_shape: Any) -> None:
     if x.ndim < 3 or w.ndim != x.ndim or kernel_shape not in (None, list(w.shape[2:])):
         shapes = f"x is {x.shape}, w is {w.shape}, kernel_shape is {kernel_shape}"
@@ -120,4 +138,25 @@ def _at_least_0(name: str, value: Any, count: int) -> list[int]:
 OPERATORS: Operators = {
     "Conv": {1: conv},
     "ConvTranspose": {1: conv_transpose},
+    "com.microsoft::ConvTransposeWithDynamicPads": {1: _conv_transpose_by_pads},
+    "com.microsoft::NhwcConv": {1: _nhwc_conv},
 }
+_FLOATS = "float16 float double"
+_OF_BOTH = {
+    "auto_pad": "NOTSET",
+    "dilations": optional("INTS"),
+    "group": 1,
+    "kernel_shape": optional("INTS"),
+    "strides": optional("INTS"),
+}
+SCHEMAS = (
+    schema(
+        "ConvTransposeWithDynamicPads",
+        "X T, W T, Pads? N, B? T",
+        "Y T",
+        _OF_BOTH | {"output_padding": optional("INTS")},
+        T=_FLOATS,
+        N="int64",
+    ),
+    schema("NhwcConv", "X T, W T, B? T", "Y T", _OF_BOTH | {"pads": optional("INTS")}, T=_FLOATS),
+)

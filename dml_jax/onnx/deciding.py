@@ -10,11 +10,13 @@ __all__ = ["deciding_floats"]
 # Inputs of that kind which are floats, by position.
 _DECIDING: Mapping[str, Collection[int]] = {
     "Dropout": (1,),
+    "MelWeightMatrix": (3, 4),
     "NonMaxSuppression": range(5),
     "NonZero": (0,),
     "OneHot": (1,),
     "Range": (0, 1, 2),
     "Resize": (1, 2),
+    "Unique": (0,),
     "Upsample": (1,),
 }
 

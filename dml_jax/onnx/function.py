@@ -158,9 +158,10 @@ def to_jax(
       int32: names of int64 inputs that are given as int32, such as ["ids"]: so they can be data under `jax.jit` while
         x64 is off, and what is computed of them is refused unless it provably fits 32 bits. JAX cuts an int64 array
         that such a jitted function is given, so it is refused without.
-      maximum: how many rows a scan output of a Loop has, by the name of that output, such as {"tokens": 100}: so the
-        number of iterations can depend on data under `jax.jit`. Rows after the last iteration are 0, and rows beyond
-        the maximum are left out, as by the `size` of `jnp.nonzero`.
+      maximum: how many rows a scan output of a Loop or the output of a NonMaxSuppression has, by its name, such as
+        {"tokens": 100}: so the number of iterations or boxes can depend on data under `jax.jit`. Rows after the last
+        iteration are 0, those after the last box -1, and rows beyond the maximum are left out, as by the `size` of
+        `jnp.nonzero`.
       straight_through: whether the derivatives of a DequantizeLinear of a QuantizeLinear are those of the numbers
         themselves, where they are within the range of the integers; else all that is quantised is constant to
         derivatives, and operators between the two compute in integers.
@@ -172,7 +173,7 @@ def to_jax(
     Raises:
       UnsupportedError: the model has operators that are not supported; the message lists all of them.
       OnnxError: it cannot be read or breaks ONNX's rules, a static value is of no input or of other sizes, or a maximum
-        is of no output of a Loop.
+        is of no output of a Loop or a NonMaxSuppression.
       DataTypeError: a static value is not of the type of its input, exactly.
 
     Example:
@@ -201,7 +202,7 @@ def to_jax(
         raise OnnxError(f"int32 must be a list of names, such as [{int32!r}], but it is {int32!r}")
     proto, folder = load_model(model)
     rows = STRAIGHT_THROUGH if straight_through else FOLDED
-    graph = read_graph(proto, folder, _checked(maximum or {}, outputs_of(proto, "Loop")), rows)
+    graph = read_graph(proto, folder, _checked(maximum or {}, outputs_of(proto, _OF_ANY_SIZE)), rows)
     wide = {s.name for s in graph.inputs if s.dtype == np.int64 and not isinstance(s, ContainerSpec)}
     if unknown := [name for name in int32 if name not in wide]:
         names = ", ".join(map(escaped, sorted(wide))) or "none"
@@ -209,11 +210,15 @@ def to_jax(
     return OnnxFunction(graph, static_values(graph.inputs, static or {}), int32)
 
 
+# Operators whose outputs have as many rows as data say, or as many as are stated.
+_OF_ANY_SIZE = ("Loop", "NonMaxSuppression")
+
+
 def _checked(maximum: Mapping[str, int], names: Collection[str]) -> Mapping[str, int]:
     for name, size in maximum.items():
         if name not in names:
             shown = ", ".join(map(escaped, sorted(names))) or "of which there are none"
-            raise OnnxError(f"maximum must name outputs of Loop, {shown}, but it has {name!r}")
+            raise OnnxError(f"maximum must name outputs of {' or '.join(_OF_ANY_SIZE)}, {shown}, but it has {name!r}")
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise OnnxError(f"maximum must be an integer of at least 0, but that of {name!r} is {size!r:.60}")
     return maximum

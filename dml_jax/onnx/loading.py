@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -54,10 +54,10 @@ def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
     return (message for _, message in _messages(model) if isinstance(message, TensorProto))
 
 
-def outputs_of(model: onnx.ModelProto, op_type: str) -> set[str]:
-    """Returns the names of all outputs of nodes of an operator, in graphs and functions too."""
+def outputs_of(model: onnx.ModelProto, op_types: Collection[str]) -> set[str]:
+    """Returns the names of all outputs of nodes of some operators, in graphs and functions too."""
     nodes = (message for _, message in _messages(model) if isinstance(message, onnx.NodeProto))
-    return {name for node in nodes if node.op_type == op_type for name in node.output if name}
+    return {name for node in nodes if node.op_type in op_types for name in node.output if name}
 
 
 def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""ONNX's normalizations, and Dropout where nothing is random: floats of 8 and 16 bits are computed in float32."""
+"""ONNX's normalizations, ONNX Runtime's GroupNorm, and Dropout where nothing is random; narrow floats as float32."""
 
 from math import prod
 from typing import Any
@@ -8,14 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import operators
+from ..core.activation import Activation
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
 from ..operators._lp_normalization import divide_by_norm
 from ..operators._normalizing import inverse_deviation, moments, normalize
+from .schemas import required, schema
 from .values import Array, Operators, arrays, known, on_device
 
 __all__ = [
     "OPERATORS",
+    "SCHEMAS",
     "batch_normalization",
     "batch_normalization_by_count",
     "batch_normalization_by_is_test",
@@ -112,6 +115,33 @@ def layer_normalization(
     y = normalize(on_device(x), mean, variance, factors, added, epsilon=epsilon)
     stash = jnp.bfloat16 if stash_type == 16 else np.float32
     return (y, mean.astype(stash), inverse_deviation(variance, epsilon).astype(stash))[:count]
+
+
+def _group_norm(
+    *,
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    groups: int,
+    activation: int,
+    channels_last: int = 1,
+    epsilon: float = 1e-5,
+) -> jax.Array:
+    """Channels are the last dimension, or the second one; an activation of 1 is SiLU, x * sigmoid(x)."""
+    if x.ndim != 4 or activation not in (0, 1):
+        rule = "x must have 4 dimensions, and activation be 0 or 1"
+        raise ConstraintError(f"{rule}, but they are {x.shape} and {activation}")
+    pictures = jnp.moveaxis(on_device(x), -1, 1) if channels_last else on_device(x)
+    channels = pictures.shape[1]
+    if groups < 1 or channels % groups or not gamma.shape == beta.shape == (channels,):
+        rule = f"groups must divide the {channels} channels, and gamma and beta have a number for each of them"
+        raise ConstraintError(f"{rule}, but they are {groups}, {gamma.shape} and {beta.shape}")
+    by_group = pictures.reshape(len(pictures), groups, channels // groups, *pictures.shape[2:])
+    mean, variance = moments(_wide(by_group), (2, 3, 4))
+    of_channels = (on_device(one).reshape(1, groups, channels // groups, 1, 1) for one in (gamma, beta))
+    silu = Activation("ACTIVATION_SWISH") if activation else None
+    y = normalize(by_group, mean, variance, *of_channels, epsilon=epsilon, activation=silu).reshape(pictures.shape)
+    return jnp.moveaxis(y, 1, -1) if channels_last else y
 
 
 def lrn(*, x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Array:
@@ -230,4 +260,15 @@ OPERATORS: Operators = {
     "LRN": {1: lrn},
     "LayerNormalization": {17: layer_normalization},
     "LpNormalization": {1: lp_normalization},
+    "com.microsoft::GroupNorm": {1: _group_norm},
 }
+SCHEMAS = (
+    schema(
+        "GroupNorm",
+        "X T, gamma M, beta M",
+        "Y T",
+        {"activation": required("INT"), "channels_last": 1, "epsilon": 1e-5, "groups": required("INT")},
+        T="float16 float",
+        M="float16 float",
+    ),
+)

@@ -19,6 +19,7 @@ from .deferred import Rows, deferring
 from .errors import OnnxError, UnsupportedError
 from .loading import read_tensor
 from .node import Node
+from .removed import REMOVED
 from .schemas import MICROSOFT, qualified
 from .table import ONNX_OPERATORS, find_schema
 
@@ -233,9 +234,10 @@ class Reader:
         schema = find_schema(domain, name, self.opsets[domain])
         if schema is None:
             schemas = defs.get_all_schemas_with_history()
-            first = min(s.since_version for s in schemas if (s.domain, s.name) == (domain, name))
+            versions = [s.since_version for s in schemas if (s.domain, s.name) == (domain, name)]
+            known = f"from opset {min(versions)} on" if versions else f"before opset {REMOVED}"
             rule = f"the operator must exist in opset {self.opsets[domain]}"
-            raise OnnxError(f"{label}: {rule}, but it does from opset {first} on")
+            raise OnnxError(f"{label}: {rule}, but it does {known}")
         return schema
 
     def _value(self, label: str, attribute: AttributeProto) -> Any:

@@ -26,11 +26,15 @@ from . import (
     quantized_products,
     recurrent,
     reductions,
+    regions,
+    removed,
     resizing,
     rotary,
     sampling,
     sequences,
     skip_normalization,
+    spectra,
+    unique,
 )
 from .schemas import qualified
 from .values import Operators
@@ -42,6 +46,7 @@ _FAMILIES = (
     *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
     *(gelus, attention, grouped_attention, rotary, low_bits, skip_normalization),
     *(loops, sequences, quantize_linear, quantized, quantized_products, quantized_layers),
+    *(regions, spectra, unique, removed),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 
@@ -53,7 +58,8 @@ def find_schema(domain: str, name: str, version: int | None = None) -> defs.OpSc
     """Returns the schema of an operator in a version of its domain, by default the newest; None if there is none."""
     own = _SCHEMAS.get(qualified(domain, name))
     if own is not None:
-        return own if version is None or own.since_version <= version else None
+        end = removed.REMOVED if own in removed.SCHEMAS else float("inf")
+        return own if version is None or own.since_version <= version < end else None
     try:
         return defs.get_schema(name, domain) if version is None else defs.get_schema(name, version, domain)
     except defs.SchemaError:

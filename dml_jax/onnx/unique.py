@@ -1,0 +1,24 @@
+"""ONNX's Unique: how many elements differ decides a size, so they must be known; in NumPy."""
+
+import numpy as np
+
+from .arrange import axis_of
+from .values import Array, Operators, known
+
+__all__ = ["OPERATORS", "unique"]
+
+
+def unique(*, x: Array, axis: int | None = None, sorted: int = 1, count: int = 1) -> tuple[np.ndarray, ...]:
+    """Returns different elements, or subtensors along an axis, then numbers of first ones, inverse numbers, counts."""
+    data = known("x", x, "how many elements differ")
+    along = None if axis is None else axis_of("axis", axis, data.ndim)
+    found = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=along)
+    y, first, inverse, counts = found[0], found[1], found[2].reshape(-1), found[3]
+    if not sorted:
+        order = np.argsort(first)
+        y, first, counts = np.take(y, order, along or 0), first[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    return (y, *(numbers.astype(np.int64) for numbers in (first, inverse, counts)))[:count]
+
+
+OPERATORS: Operators = {"Unique": {11: unique}}

@@ -192,7 +192,7 @@ TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
     "gradients": _of_cases(_grouped_by(GRADIENTS, [*SUMMED, "deterministic"])),
     "graphs": _of_cases(_grouped_by(TYPES, ["one each", *SUMMED])),
     "networks": _on_each({"of a matmul": COPY, "x ONNX Runtime": "ONNX Runtime"}),
-    "quantised": _on_each({"x floats": "floats", "x ONNX Runtime": "ONNX Runtime"}),
+    "quantised": _on_each({"x floats": "floats", "x constants": "constants", "x ONNX Runtime": "ONNX Runtime"}),
     "sharded": _of_cases(ratios),
 }
 

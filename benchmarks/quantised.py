@@ -5,12 +5,14 @@ Where it is not installed, `--models FOLDER` names a folder that has them: that 
 """
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +22,18 @@ import onnx
 from onnx import helper, numpy_helper
 
 from dml_jax.bench.case import Arrays, Case, normal
-from dml_jax.bench.contenders import Contender
+from dml_jax.bench.contenders import Contender, JaxRun
 from dml_jax.bench.measuring import Effort, Measured, measure
 from dml_jax.bench.networks import NetworkRun, RuntimeRun
 from dml_jax.bench.peers import versions
 from dml_jax.bench.results import Results
 from dml_jax.command.devices import cores, measured_kind
+from dml_jax.onnx import to_jax
 
 from .tables import measured_on, ratios
 
 __all__ = ["SUBJECTS", "Subject", "convolutions", "dense_layers", "feed_forward", "main", "measured"]
 
-QUANTISED, FLOATS = "dml_jax", "floats"
 IR_VERSION, OPSET = 10, 20  # which every onnx and onnxruntime that is accepted reads
 BLOCK = 32  # weights of 4 bits that share a scale
 make = helper.make_node
@@ -100,7 +102,7 @@ def convolutions(widths: Sequence[int]) -> onnx.ModelProto:
 def dense_layers(widths: Sequence[int]) -> onnx.ModelProto:
     """Products of matrices, a Relu behind each."""
     random, nodes, weights = np.random.default_rng(0), [], {}
-    for n, (k, m) in enumerate(zip(widths, widths[1:], strict=False)):
+    for n, (k, m) in enumerate(pairwise(widths)):
         weights[f"w{n}"] = random.standard_normal((k, m), np.float32) * np.float32((2 / k) ** 0.5)
         weights[f"b{n}"] = random.standard_normal(m, np.float32) / 8
         nodes.append(make("Gemm", [f"r{n}", f"w{n}", f"b{n}"], [f"g{n}"]))
@@ -130,7 +132,11 @@ def feed_forward(width: int, inner: int, dtype: str, *, is_quantised: bool) -> o
 
     multiply("x", "gate", width, inner)
     multiply("x", "up", width, inner)
-    nodes += [make("Sigmoid", ["gate"], ["s"]), make("Mul", ["gate", "s"], ["silu"]), make("Mul", ["silu", "up"], ["h"])]
+    nodes += [
+        make("Sigmoid", ["gate"], ["s"]),
+        make("Mul", ["gate", "s"], ["silu"]),
+        make("Mul", ["silu", "up"], ["h"]),
+    ]
     multiply("h", "y", inner, width)
     return _model(nodes, weights, dtype, [None, width], [None, width])
 
@@ -196,7 +202,8 @@ def _quantise(before: Path, after: Path, data: np.ndarray) -> None:
     from onnxruntime import quantization
 
     class Samples(quantization.CalibrationDataReader):
-        left = [{"x": data}]
+        def __init__(self):
+            self.left = [{"x": data}]
 
         def get_next(self) -> Any:
             return self.left.pop() if self.left else None
@@ -223,9 +230,10 @@ def measured(subjects: Sequence[Subject], folder: Path, effort: Effort) -> Itera
 
 
 def _contenders(quantised: Path, floats: Path) -> Iterator[Contender]:
-    """This library, and on a CPU, where it works on the same device, ONNX Runtime."""
-    yield Contender(QUANTISED, lambda _, turns: NetworkRun(onnx.load(quantised), turns))
-    yield Contender(FLOATS, lambda _, turns: NetworkRun(onnx.load(floats), turns))
+    """This library, with weights as arguments and as `to_jax` leaves them, and on a CPU ONNX Runtime."""
+    yield Contender("dml_jax", lambda _, turns: NetworkRun(onnx.load(quantised), turns))
+    yield Contender("floats", lambda _, turns: NetworkRun(onnx.load(floats), turns))
+    yield Contender("constants", lambda _, turns: JaxRun(to_jax(onnx.load(quantised)), turns, bound=False))
     if jax.default_backend() == "cpu" and find_spec("onnxruntime"):
         yield Contender("ONNX Runtime", lambda _, turns: RuntimeRun(onnx.load(quantised), turns))
         yield Contender("ONNX Runtime floats", lambda _, turns: RuntimeRun(onnx.load(floats), turns))
@@ -238,17 +246,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.models:
         given.models.mkdir(parents=True, exist_ok=True)
-    rows: list[Measured] = []
+    device = f"{measured_kind()}, {cores()} cores" if jax.default_backend() == "cpu" else measured_kind()
+    results = Results.now(device, versions(), [])
     with nullcontext(given.models) if given.models else tempfile.TemporaryDirectory() as folder:
         for found in measured(SUBJECTS, Path(folder), Effort(rounds=9, seconds=0.01)):
-            rows += found
-            print(*(f"{row.contender}: {row.seconds:.3g} s" for row in found), found[0].case, sep=", ", flush=True)
-    device = measured_kind()
-    device = f"{device}, {cores()} cores" if jax.default_backend() == "cpu" else device
-    results = Results.now(device, versions(), rows)
-    print(measured_on(results), "", *ratios(dict(results.by_case())), sep="\n")
-    if given.json:
-        given.json.write_text(results.json())
+            results = Results.now(device, results.versions, [*results.rows, *found])
+            if given.json:
+                given.json.write_text(results.json())  # what there is so far, too
+            sys.stdout.write(f"{found[0].case}: {', '.join(f'{row.contender} {row.seconds:.3g} s' for row in found)}\n")
+            sys.stdout.flush()
+    sys.stdout.write("\n".join([measured_on(results), "", *ratios(dict(results.by_case())), ""]))
 
 
 if __name__ == "__main__":

@@ -144,16 +144,29 @@ def _grouped_by(patterns: Mapping[str, str], summed: Sequence[str]) -> Callable[
     return table
 
 
-def _networks(*files: Path) -> Iterator[str]:
-    """Every network on each device, and the geometric mean of all."""
-    found = [_read(file) for file in files]
-    groups = {**{name.removeprefix("network "): (name,) for name in found[0]}, "geometric mean": tuple(found[0])}
-    body = []
-    for row, names in groups.items():
-        of_each = [{name: cases[name] for name in names} for cases in found]
-        body.append([row, *(mean(of, column) for of in of_each for column in (COPY, "ONNX Runtime"))])
-    head = [f"{unit}, {file.stem.partition('_')[0]}" for file in files for unit in ("of a matmul", "x ONNX Runtime")]
-    yield from (*map(_run, files), "", *rows(["network", *head], body))
+def _on_each(columns: Mapping[str, str]) -> Callable[..., Iterator[str]]:
+    """A table of every network on each device, and of the geometric mean of all; columns without numbers are left out.
+
+    Args:
+      columns: the contender, or the copy, by the title of each column.
+    """
+
+    def table(*files: Path) -> Iterator[str]:
+        found = {file.stem.partition("_")[0]: _read(file) for file in files}
+        shown = [
+            (f"{title}, {device}", cases, column)
+            for device, cases in found.items()
+            for title, column in columns.items()
+            if mean(cases, column)
+        ]
+        first = next(iter(found.values()))
+        groups = {**{name.partition(" ")[2]: (name,) for name in first}, "geometric mean": tuple(first)}
+        body = []
+        for row, names in groups.items():
+            body.append([row, *(mean({n: cases[n] for n in names}, column) or "-" for _, cases, column in shown)])
+        yield from (*map(_run, files), "", *rows(["network", *(title for title, *_ in shown)], body))
+
+    return table
 
 
 def _run(file: Path) -> str:
@@ -178,7 +191,8 @@ TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
     "summary": _of_cases(_summary),
     "gradients": _of_cases(_grouped_by(GRADIENTS, [*SUMMED, "deterministic"])),
     "graphs": _of_cases(_grouped_by(TYPES, ["one each", *SUMMED])),
-    "networks": _networks,
+    "networks": _on_each({"of a matmul": COPY, "x ONNX Runtime": "ONNX Runtime"}),
+    "quantised": _on_each({"x floats": "floats", "x constants": "constants", "x ONNX Runtime": "ONNX Runtime"}),
     "sharded": _of_cases(ratios),
 }
 

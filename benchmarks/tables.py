@@ -38,7 +38,7 @@ CALLS, FILES = "eager calls on 1 KB", "from file to file"
 MULTIPLIED = {"convolution", "gemm", "network", "rnn"}  # compared with a product of matrices instead of a copy
 FIRST = ["one each", "fresh", "jnp"]
 SHORT = 24  # characters
-KINDS = ("gradients", "graphs", "networks", "sharded")  # what a run is of, at the end of its file's name
+KINDS = ("gradients", "graphs", "networks", "quantised", "sharded")  # what a run is of, at the end of its file's name
 HEAD = """\
 # {title}
 
@@ -48,7 +48,7 @@ HEAD = """\
   Convolutions, `gemm`, `rnn` and networks are compared with one product of matrices that has as many multiplications.
 * **x NAME** is how many times as fast dml_jax is as NAME. `-`: NAME has no such case. `differs`: its result is another.
 
-[Benchmarks](../benchmarks.md) says how this was measured, and which cases are of another day.
+[How it is measured](measuring.md) says more, and [Benchmarks](../benchmarks.md) which cases are of another day.
 """
 
 

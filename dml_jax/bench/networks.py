@@ -1,6 +1,6 @@
 """Whole networks: those that the onnx package ships, with random weights, beside ONNX Runtime on the CPU."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from math import prod
@@ -97,10 +97,19 @@ class NetworkRun(JaxRun):
         from ..onnx import to_jax
 
         network = to_jax(model)
-        weights = jax.device_put({name: value for name, value in network.parameters.items() if value.ndim})
+        weights = jax.device_put(dict(_weights(model, network.parameters)))
         program = jax.jit(lambda p, x: network(x, parameters=p))
         super().__init__(lambda x: program(weights, x), turns, bound=False)
         self.called = partial(program, weights)
+
+
+def _weights(model: Any, parameters: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """All parameters but numbers, and matrices and kernels that are quantised."""
+    from onnx import numpy_helper
+
+    for tensor in model.graph.initializer:
+        if len(tensor.dims) > (tensor.name not in parameters):
+            yield tensor.name, numpy_helper.to_array(tensor)
 
 
 class RuntimeRun:

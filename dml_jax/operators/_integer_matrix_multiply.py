@@ -77,9 +77,9 @@ def multiply_to_floats(
     """The product of what two matrices of integers stand for, and a bias, in the type of `a_scale`."""
     real = multiply_integers(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
     for scale in (a_scale, b_scale):
-        real = real * spread(scale.astype(jnp.float32), real.shape)
+        real = unfused(real * spread(scale.astype(jnp.float32), real.shape))
     if bias is not None:
-        real = unfused(real) + bias.astype(jnp.float32)
+        real = real + bias.astype(jnp.float32)
     return narrow_apart(real, a_scale.dtype)
 
 

@@ -117,7 +117,7 @@ def rescale(
 
 
 def unfused(x: jax.Array) -> jax.Array:
-    """A number that is rounded before the next operation: devices multiply and add in one, XLA divides by a product."""
+    """A number that is rounded before the next operation: devices multiply and add in one, XLA joins factors."""
     return jnp.where(x == x, x, jnp.nan)
 
 

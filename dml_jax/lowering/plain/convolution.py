@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from ..primitive import Move, varying_alike
+from ..primitive import Move, transposed
 from ..select import choose, known_bytes, shapes_of
 from .windows import Windows
 
@@ -117,12 +117,6 @@ class ConvolutionCase:
 
     def move(self, convolve: Convolve) -> Move:
         """The function of (None, and the two other arrays) that computes what this case gives as `convolve` does."""
-
-        def transposed(function: Callable[[jax.Array], jax.Array], of: Any, y: jax.Array) -> jax.Array:
-            # Typed as y: a jax.shard_map adds up over its devices what flows back to an array that varies on none.
-            like, _ = varying_alike(jnp.zeros(of.shape, of.dtype), y)
-            return jax.linear_transpose(function, like)(y)[0]
-
         moves: dict[Part, Move] = {
             "input": lambda _, w, y: transposed(lambda x: convolve(x, w), self.call.x, y),
             "filter": lambda _, x, y: transposed(lambda w: convolve(x, w), self.call.w, y),

@@ -76,10 +76,10 @@ def every_picture(function, dimensions, orders=("DCR", "CRD")):
 
 # By row of the table: cases, and the dimension of each operand that is sharded, None for one that every device has.
 ROWS = {
-    ("gather", "`input` beside `axis`"): [(GATHER, [0, None]), (GATHER, [2, None])],
+    ("gather", "`input`, not along `axis`"): [(GATHER, [0, None]), (GATHER, [2, None])],
     ("gather", "`indices`"): [(GATHER, [None, 0]), (GATHER, [None, 1])],
     ("gather", "`input` along `axis`"): [(GATHER, [1, None])],
-    ("gather_elements", "`input` and `indices` beside `axis`"): [
+    ("gather_elements", "`input` and `indices`, not along `axis`"): [
         (ELEMENTS, [0, 0]),
         (ELEMENTS, [2, 2]),
         (LAST, [0, 0]),
@@ -88,10 +88,16 @@ ROWS = {
     ("gather_elements", "`indices` along `axis`"): [(ELEMENTS, [None, 1]), (LAST, [None, 2])],
     ("gather_elements", "`input` along `axis`"): [(ELEMENTS, [1, None]), (LAST, [2, None])],
     ("gather_nd", "`input` and `indices` along a batch dimension"): [(ND, [0, 0])],
-    ("gather_nd", "`indices` elsewhere, but for the tuples"): [(ND, [None, 1]), (PAIRED, [None, 0])],
+    ("gather_nd", "`indices` along others, not the last (the tuples)"): [
+        (ND, [None, 1]),
+        (PAIRED, [None, 0]),
+    ],
     ("gather_nd", "`input` behind the indexed dimensions"): [(ND, [2, None]), (PAIRED, [2, None])],
     ("gather_nd", "`input` along an indexed dimension"): [(ND, [1, None]), (PAIRED, [0, None]), (PAIRED, [1, None])],
-    ("scatter_elements", "`input`, `indices` and `updates` beside `axis`"): [(WRITE, [0, 0, 0]), (WRITE, [2, 2, 2])],
+    ("scatter_elements", "`input`, `indices`, `updates`, not along `axis`"): [
+        (WRITE, [0, 0, 0]),
+        (WRITE, [2, 2, 2]),
+    ],
     ("scatter_elements", "`input` along `axis`"): [(WRITE, [1, None, None])],
     ("scatter_elements", "`indices` and `updates` along `axis`"): [(WRITE, [None, 1, 1])],
     ("scatter_nd", "`input` and `updates` behind the indexed dimensions"): [
@@ -104,7 +110,10 @@ ROWS = {
         (WRITE_PAIRED, [0, None, None]),
         (WRITE_PAIRED, [1, None, None]),
     ],
-    ("scatter_nd", "`indices` and `updates` elsewhere"): [(WRITE_ND, [None, 0, 0]), (WRITE_PAIRED, [None, 0, 0])],
+    ("scatter_nd", "`indices` and `updates`, along one that both have"): [
+        (WRITE_ND, [None, 0, 0]),
+        (WRITE_PAIRED, [None, 0, 0]),
+    ],
     ("depth_to_space", "N, H or W"): every_picture(dml_jax.depth_to_space, "NHW"),
     ("depth_to_space", 'C, with `order="CRD"`'): every_picture(dml_jax.depth_to_space, "C", ["CRD"]),
     ("depth_to_space", 'C, with `order="DCR"`'): every_picture(dml_jax.depth_to_space, "C", ["DCR"]),
@@ -434,7 +443,7 @@ def test_derivatives_on_a_mesh(kind, exhaustive):
 def test_reductions_of_updates_alone_on_a_mesh(kind, reduction):
     """Updates are counted where they are: beside the axis, and behind indexed dimensions, nothing is sent."""
     rows = (
-        ("scatter_elements", "`input`, `indices` and `updates` beside `axis`"),
+        ("scatter_elements", "`input`, `indices`, `updates`, not along `axis`"),
         *(row for row in ROWS if row[0] == "scatter_nd" and "behind" in row[1]),
     )
     for (function, operands), dims in (case for row in rows for case in ROWS[row]):

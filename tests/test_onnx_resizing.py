@@ -165,6 +165,12 @@ def test_one_number_everywhere_stays(attributes):
         assert set(made.tolist()) == {one.inputs[0][0]}, one
 
 
+def test_nearest_has_no_filter():
+    x = np.arange(12, dtype=np.float32)
+    (made,) = computed([resized(x, [4], mode="nearest", antialias=1)])
+    np.testing.assert_array_equal(made, x[1::3])
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_other_dimensions_stay_sharded_on_an_explicit_mesh(mode):
     mesh = jax.make_mesh((jax.device_count(),), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,))

@@ -82,6 +82,18 @@ def test_a_layer_is_the_loop_over_tokens(name):
     assert_is_the_loop(actual, parameters, tokens, cotangent, capacity, devices=1)
 
 
+def test_narrow_tokens_choose_experts_by_logits_of_float32():
+    parameters, tokens, _ = operands()
+    router, tokens = jnp.bfloat16(parameters.router), jnp.bfloat16(tokens)
+    logits = np.float64(tokens) @ np.float64(router)
+    expert, weight = routed_experts.route(tokens, router, CHOSEN)
+    np.testing.assert_array_equal(expert, np.argsort(-logits, axis=1)[:, :CHOSEN])
+    assert weight.dtype == jnp.bfloat16
+    powers = np.exp(logits)
+    chosen = np.take_along_axis(powers / powers.sum(axis=1, keepdims=True), np.asarray(expert), axis=1)
+    np.testing.assert_allclose(np.float64(weight), chosen, rtol=2**-8)
+
+
 @every_layer
 def test_on_a_mesh_tokens_and_experts_meet_by_all_to_all(name):
     """Nothing else is sent, but for the gradient of the router, which every device has."""

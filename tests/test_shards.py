@@ -230,3 +230,29 @@ def test_a_table_that_every_device_has_is_read_in_the_forms_of_one_and_its_gradi
     assert COLLECTIVE.findall(back.as_text()) == ["all-reduce"]
     for result, expected in zip(results, (read(table, ids), gradient(read)(table, ids)), strict=True):
         assert_same_bits(result, expected)
+
+
+DRAWN = RNG.normal(size=(8, 6, 4, 4)).astype(np.float32), RNG.normal(size=(2, 6, 3, 3)).astype(np.float32)
+# Of pictures, and of filters that every device has; each keeps something else for the gradient.
+OF_PICTURES = {
+    "gather": lambda x, w: dml_jax.gather(x, np.array([[5, 0], [0, 0]]), axis=1),
+    "gather, filled": lambda x, w: dml_jax.gather(x, np.array([5, 6]), axis=1, mode="fill"),
+    "scatter_elements": lambda x, w: dml_jax.scatter_elements(
+        x, np.zeros((len(x), 2, 4, 4), INDEX), x[:, :2], axis=1, reduction="max"
+    ),
+    "average_pooling": lambda x, w: dml_jax.average_pooling(x, (2, 2), strides=(2, 2)),
+    "convolution": dml_jax.convolution,
+}
+
+
+@pytest.mark.parametrize("axes", ["ab", "a"])
+@pytest.mark.parametrize("name", OF_PICTURES)
+def test_gradients_through_a_shard_map_over_all_axes_and_over_some(name, axes):
+    mesh, _ = mesh_of("2x4", AxisType.Explicit)
+    local = jax.shard_map(OF_PICTURES[name], mesh=mesh, in_specs=(P("a"), P()), out_specs=P("a"), axis_names=set(axes))
+    of = lambda function: jax.jit(jax.grad(lambda *x: (function(*x) ** 2).sum(), (0, 1)))  # noqa: E731
+    put = [jax.device_put(x, NamedSharding(mesh, spec)) for x, spec in zip(DRAWN, (P("a"), P()), strict=True)]
+    with jax.set_mesh(mesh):
+        actual = jax.device_get(of(local)(*put))
+    for one, expected in zip(actual, of(OF_PICTURES[name])(*DRAWN), strict=True):
+        np.testing.assert_allclose(one, expected, rtol=1e-5, atol=1e-4)

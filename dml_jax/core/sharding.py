@@ -93,6 +93,9 @@ def on_mesh(
             rule = "the sharding of the output must follow from the operands', or out_sharding must say it"
             raise ConstraintError(message(operator, f"on an Explicit mesh {rule}", fact, present))
     partitioned: Any = auto_axes(function, axes=_explicit_axes(mesh), out_sharding=shardings)
+    if AxisType.Manual in mesh.axis_types:
+        # JAX forgets that residuals are Auto when they leave a jax.shard_map over some axes: only operands may leave.
+        partitioned = jax.checkpoint(partitioned, prevent_cse=False)
     return partitioned(*arrays.values())
 
 

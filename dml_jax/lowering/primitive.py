@@ -20,7 +20,17 @@ from jax.interpreters import ad, batching, mlir
 from .forced import forced_form, under
 from .values.words import becomes_words
 
-__all__ = ["Back", "Move", "Target", "by_platform", "by_target", "linear", "transpose_of", "varying_alike"]
+__all__ = [
+    "Back",
+    "Move",
+    "Target",
+    "by_platform",
+    "by_target",
+    "linear",
+    "transpose_of",
+    "transposed",
+    "varying_alike",
+]
 
 # What moves is linear in `data`: `where`, integers and booleans or None, says where it goes.
 Move = Callable[..., jax.Array]
@@ -99,6 +109,16 @@ def transpose_of(move: Move) -> Back:
         return jax.vjp(lambda *data: move(where, *data), *like)[1](cotangent)
 
     return back
+
+
+def transposed(function: Callable[[jax.Array], jax.Array], of: Any, cotangent: jax.Array) -> jax.Array:
+    """What flows back through a linear function to an operand of such a shape and type.
+
+    The operand is typed as the cotangent: a jax.shard_map adds up over its devices what flows back to one that varies
+    on none of them.
+    """
+    like, _ = varying_alike(jnp.zeros(of.shape, of.dtype), cotangent)
+    return jax.linear_transpose(function, like)(cotangent)[0]
 
 
 def by_platform(x: jax.Array, *, cpu: Callable[[jax.Array], jax.Array], default: Callable[..., jax.Array]) -> jax.Array:

@@ -63,7 +63,7 @@ def resize(
     law, policy = coordinate_transformation_mode, keep_aspect_ratio_policy
     grid = grid_of(x.shape, law, policy, roi=roi, scales=scales, sizes=sizes, axes=axes)
     nearest = NEAREST[nearest_mode if mode == "nearest" else "ceil"]  # of which the others take nothing
-    is_filtered = bool(antialias) and min(grid.asked, default=1) < 1
+    is_filtered = bool(antialias) and mode != "nearest" and min(grid.asked, default=1) < 1
     kernel = Kernel(
         mode,  # type: ignore[arg-type]
         nearest.rounding,

@@ -169,6 +169,11 @@ RULES = (
     if_given("scales", POSITIVE),
     *map(_finite, OFFSETS),
     one_of("mode", get_args(ResampleMode)),
+    custom(
+        "filters(antialias)",
+        "{antialias} must be False unless {mode} is 'linear' or 'cubic'",
+        lambda x: "it is True" if x["antialias"] and x["mode"] == "nearest" else None,
+    ),
     one_of("rounding", ROUNDING),
     _finite("cubic_coefficient"),
     interpolable("input"),

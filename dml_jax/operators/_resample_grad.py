@@ -16,6 +16,7 @@ from ..core.interpolation import FieldMode, InterpolationMode, mode_of
 from ..core.rules import Rule
 from ..core.support import FLOATS, RANK_4, Support, levels
 from ..core.tensor import TensorDesc
+from ..lowering.primitive import transposed
 from ._resample import resample, struct_law
 
 __all__ = ["ResampleGrad1Desc", "ResampleGradDesc"]
@@ -38,8 +39,7 @@ def _transposed(
         output_pixel_offsets=desc.output_pixel_offsets,
         rounding=None if direction is None else direction_of(direction),
     )
-    (found,) = jax.linear_transpose(forward, jax.ShapeDtypeStruct(desc.output_gradient.sizes, gradient.dtype))(gradient)
-    return found
+    return transposed(forward, jax.ShapeDtypeStruct(desc.output_gradient.sizes, gradient.dtype), gradient)
 
 
 @dataclass(frozen=True, init=False)

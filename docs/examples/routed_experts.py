@@ -47,11 +47,12 @@ class Routes(NamedTuple):
 # The steps.
 
 
-def route(logits: jax.Array, k: int) -> Routes:
-    """The `k` likeliest experts of each token, by logits [token, expert]."""
+def route(tokens: jax.Array, router: jax.Array, k: int) -> Routes:
+    """The `k` likeliest experts of each token. Logits [token, expert] are float32, as small differences choose."""
+    logits = tokens.astype(jnp.float32) @ router.astype(jnp.float32)
     _, expert = lax.top_k(lax.stop_gradient(logits), k)
     weight = dml_jax.gather_elements(jax.nn.softmax(logits), expert, axis=1, unique_indices=True)
-    return Routes(expert, weight)
+    return Routes(expert, weight.astype(tokens.dtype))
 
 
 def copies_of(tokens: jax.Array, k: int) -> jax.Array:
@@ -106,7 +107,7 @@ def collect(buffers: jax.Array, slot: jax.Array) -> jax.Array:
 
 def dropless(parameters: Parameters, tokens: jax.Array, k: int, axis: str | None = None) -> jax.Array:
     """Every token gets all of its experts: [token, width], as `tokens`."""
-    expert, weight = route(tokens @ parameters.router, k)
+    expert, weight = route(tokens, parameters.router, k)
     copies, expert = copies_of(tokens, k), expert.reshape(-1)
     apply = sorted_experts if axis is None else partial(sorted_experts_elsewhere, axis=axis)
     return weighted_sum(apply(parameters, copies, expert), weight)
@@ -138,7 +139,7 @@ def with_capacity(
     parameters: Parameters, tokens: jax.Array, k: int, capacity: int, axis: str | None = None
 ) -> jax.Array:
     """Every expert takes `capacity` copies of the tokens of a device, the first that come; others get 0 from it."""
-    expert, weight = route(tokens @ parameters.router, k)
+    expert, weight = route(tokens, parameters.router, k)
     experts = parameters.router.shape[1]
     slot = slots(expert.reshape(-1), experts, capacity)
     buffers = dispatch(copies_of(tokens, k), slot, jnp.zeros((experts, capacity, tokens.shape[1]), tokens.dtype))
@@ -212,7 +213,7 @@ def example() -> tuple[Parameters, np.ndarray, np.ndarray]:
 @partial(jax.vmap, in_axes=(None, 0))
 def load(router: jax.Array, tokens: jax.Array) -> jax.Array:
     """How many copies of each device's tokens [device, token, width] go to each expert: [device, expert]."""
-    return counts(route(tokens @ router, CHOSEN).expert.reshape(-1), EXPERTS)
+    return counts(route(tokens, router, CHOSEN).expert.reshape(-1), EXPERTS)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

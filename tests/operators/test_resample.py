@@ -134,6 +134,7 @@ BREAKS = {
     "finite(input_pixel_offsets)": {"input_pixel_offsets": (0.5, np.inf)},
     "finite(output_pixel_offsets)": {"output_pixel_offsets": np.nan},
     "one_of(mode)": {"mode": "area"},
+    "filters(antialias)": {"antialias": True},
     "one_of(rounding)": {"rounding": "up"},
     "finite(cubic_coefficient)": {"cubic_coefficient": np.inf},
     "interpolable(input)": {"input": X.astype(np.int32), "mode": "linear"},

@@ -136,3 +136,14 @@ def test_the_gradient_of_the_gradient_is_resampling():
     _, back = jax.vjp(DOUBLED.compute, np.zeros(LONG.sizes, np.float32))
     wanted = Resample1Desc(SHORT, LONG, "LINEAR", (1, 1, 1, 2), HALF, MINUS_HALF).compute(x)
     assert_close(back(x)[0], wanted, units=2)
+
+
+def test_inside_of_a_shard_map():
+    """Each device has rows of its own."""
+    mesh = jax.make_mesh((2,), ("d",), devices=jax.devices("cpu")[:2], axis_types=(jax.sharding.AxisType.Auto,))
+    large, small = f32(2, 8), f32(2, 4)
+    desc = ResampleGradDesc(large, small, "LINEAR", (1, 2), HALF[:2], MINUS_HALF[:2])
+    gradient = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
+    local = jax.shard_map(desc.compute, mesh=mesh, in_specs=jax.P("d"), out_specs=jax.P("d"))
+    wanted = np.concatenate([desc.compute(gradient[:2]), desc.compute(gradient[2:])])
+    assert_same_bits(jax.jit(local)(gradient), wanted)

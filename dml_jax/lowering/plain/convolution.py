@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from ..primitive import Move, varying_alike
+from ..primitive import Move, transposed
 from ..select import choose, known_bytes, shapes_of
 from .windows import Windows
 
@@ -117,11 +117,9 @@ class ConvolutionCase:
 
     def move(self, convolve: Convolve) -> Move:
         """The function of (None, and the two other arrays) that computes what this case gives as `convolve` does."""
-        x, w = self.call.x, self.call.w
         moves: dict[Part, Move] = {
-            # Its type is that of what it is told, which varies on no device of a jax.shard_map.
-            "input": lambda _, w, y: varying_alike(jax.linear_transpose(lambda x: convolve(x, w), x)(y)[0], y)[0],
-            "filter": lambda _, x, y: varying_alike(jax.linear_transpose(lambda w: convolve(x, w), w)(y)[0], y)[0],
+            "input": lambda _, w, y: transposed(lambda x: convolve(x, w), self.call.x, y),
+            "filter": lambda _, x, y: transposed(lambda w: convolve(x, w), self.call.w, y),
             "output": lambda _, x, w: convolve(x, w),
         }
         return moves[self.gives]

@@ -112,11 +112,7 @@ def transpose_of(move: Move) -> Back:
 
 
 def transposed(function: Callable[[jax.Array], jax.Array], of: Any, cotangent: jax.Array) -> jax.Array:
-    """What flows back through a linear function to an operand of such a shape and type.
-
-    The operand is typed as the cotangent: a jax.shard_map adds up over its devices what flows back to one that varies
-    on none of them.
-    """
+    """Flows back to an operand typed as the cotangent: to one that varies on no device a jax.shard_map adds all up."""
     like, _ = varying_alike(jnp.zeros(of.shape, of.dtype), cotangent)
     return jax.linear_transpose(function, like)(cotangent)[0]
 

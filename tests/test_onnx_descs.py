@@ -269,8 +269,16 @@ LACKS = (
 
 
 def single_nodes(op_type):
-    """ONNX's cases of one node of this type: that with the longest name, which asks for most, then the others."""
+    """ONNX's cases of one node of this type: that with the longest name, which asks for most, then the others.
+
+    DirectML has no sequences.
+    """
     found = {name: case for name, case in cases().items() if operators(case.model) == {op_type}}
+    found = {
+        name: case
+        for name, case in found.items()
+        if all(x.type.HasField("tensor_type") for x in case.model.graph.input)
+    }
     return [found[name] for name in sorted(found, key=len, reverse=True) if len(found[name].model.graph.node) == 1]
 
 

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
@@ -12,7 +12,7 @@ import numpy as np
 from .case import Arrays, Case
 from .contenders import Contender, Run, ceiling_of
 
-__all__ = ["Effort", "Measured", "measure"]
+__all__ = ["Effort", "Measured", "by_case", "measure"]
 
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
@@ -50,6 +50,8 @@ class Measured:
       high: the third quartile, or the greatest.
       of_copy: the speed as a part of the ceiling's in the same rounds: a copy, or a product of matrices.
       same_bits: whether the result is that of dml_jax, by the tolerance of the case.
+      control: how many times as fast the copy was as itself in the same rounds, 1.0 on a quiet machine; None if there
+        was no control.
     """
 
     case: str
@@ -61,6 +63,15 @@ class Measured:
     high: float
     of_copy: float
     same_bits: bool
+    control: float | None = None
+
+
+def by_case(rows: Iterable[Measured]) -> Iterator[tuple[str, dict[str, Measured]]]:
+    """Each case's contenders by name, in order."""
+    cases: dict[str, dict[str, Measured]] = {}
+    for row in rows:
+        cases.setdefault(row.case, {})[row.contender] = row
+    yield from cases.items()
 
 
 def measure(

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -43,7 +43,7 @@ def _installed(compiled: bool) -> dict[str, Start]:
         if on_cpu or torch.cuda.is_available():
             names = dict.fromkeys(name for subject in SUBJECTS.values() for name in subject.TORCH if name != COMPILED)
             found |= {f"torch {name}": partial(_torch, name) for name in names}
-            if compiled and _compiles():
+            if compiled:
                 found[f"torch {COMPILED}"] = _compiled
     if has_cupy():
         found["CuPy"] = _cupy
@@ -128,6 +128,8 @@ def _torch(name: str, case: Case, turns: Sequence[Arrays]) -> Run | None:
 
 def _compiled(case: Case, turns: Sequence[Arrays]) -> Run | None:
     """What torch.compile makes; what it cannot compile is told."""
+    if not _compiles():
+        return None
     import torch  # pyright: ignore[reportMissingImports]
 
     torch.compiler.reset()  # it compiles a function for eight shapes, and no longer for the ninth
@@ -141,6 +143,7 @@ def _compiled(case: Case, turns: Sequence[Arrays]) -> Run | None:
     return run
 
 
+@cache
 def _compiles() -> bool:
     """Whether torch.compile works here: it needs a C++ compiler on a CPU, and Triton on a GPU."""
     import torch  # pyright: ignore[reportMissingImports]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
-from .measuring import Measured
+from .measuring import Measured, by_case
 
 __all__ = ["BEST", "LEGEND", "cells", "columns", "ratio", "table", "with_best"]
 
@@ -61,13 +61,13 @@ def ratio(ours: Measured, other: Measured | None) -> str:
     return f"{other.seconds / ours.seconds:.2f}" if other.same_bits else "differs"
 
 
-def table(title: str, rows: Sequence[tuple[str, Mapping[str, Measured]]], contenders: Sequence[str]) -> Table:
-    """All rows."""
+def table(title: str, rows: Sequence[Measured], contenders: Sequence[str]) -> Table:
+    """A line for each case."""
     heading, *others = columns(contenders)
     result = Table(title=title, title_justify="left", box=None, pad_edge=False)
     result.add_column(heading, overflow="fold")
     for other in others:
         result.add_column(other, justify="right")
-    for case, measured in rows:
+    for case, measured in by_case(rows):
         result.add_row(*cells(case, measured, contenders))
     return result

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
-from .measuring import Measured
+from .measuring import Measured, by_case
 
-__all__ = ["Results", "regressions"]
+__all__ = ["FORMAT", "VERSION", "Results", "regressions"]
+
+FORMAT, VERSION = "dml-jax bench", 2  # version 1 said neither, and had no notes, peak and control
 
 
 @dataclass(frozen=True)
@@ -24,16 +26,20 @@ class Results:
       date: when it ended, UTC.
       versions: of what was compared.
       rows: one per case and contender.
+      peak: bytes a second that the memory of the device moves by its data sheet; None where it is not known.
+      notes: sentences that say what makes the numbers uncertain, such as a machine that was busy.
     """
 
     device: str
     date: str
     versions: dict[str, str]
     rows: tuple[Measured, ...]
+    peak: float | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def now(cls, device: str, versions: dict[str, str], rows: Sequence[Measured]) -> "Results":
-        return cls(device, datetime.now(UTC).isoformat(timespec="seconds"), versions, tuple(rows))
+    def now(cls, device: str, versions: dict[str, str], rows: Sequence[Measured], **rest: Any) -> "Results":
+        return cls(device, datetime.now(UTC).isoformat(timespec="seconds"), versions, tuple(rows), **rest)
 
     @classmethod
     def read(cls, path: Path) -> "Results":
@@ -44,14 +50,20 @@ class Results:
         """
         try:
             content = json.loads(path.read_text())
+            version = content.pop("version", 1)
             rows = tuple(Measured(**row) for row in content["rows"])
-            return cls(content["device"], content["date"], content["versions"], rows)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            notes = tuple(content.get("notes", ()))
+            made = cls(content["device"], content["date"], content["versions"], rows, content.get("peak"), notes)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConstraintError(f"{path} holds no results of this benchmark: {error}") from None
+        if version not in (1, VERSION):
+            raise ConstraintError(f"{path} has version {version} of the results, and versions up to {VERSION} are read")
+        return made
 
     def json(self) -> str:
         """One line per row, so that two runs can be compared line by line."""
-        head = json.dumps({"device": self.device, "date": self.date, "versions": self.versions})
+        said = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
+        head = json.dumps({"format": FORMAT, "version": VERSION, **said})
         rows = ",\n".join(json.dumps(asdict(row)) for row in self.rows)
         return f'{head[:-1]}, "rows": [\n{rows}\n]}}\n'
 
@@ -65,10 +77,7 @@ class Results:
 
     def by_case(self) -> Iterator[tuple[str, dict[str, Measured]]]:
         """Each case's contenders by name, in order."""
-        cases: dict[str, dict[str, Measured]] = {}
-        for row in self.rows:
-            cases.setdefault(row.case, {})[row.contender] = row
-        yield from cases.items()
+        return by_case(self.rows)
 
 
 def regressions(old: Results, new: Results, tolerance: float) -> tuple[int, list[str]]:

@@ -1,0 +1,76 @@
+"""What a run measures: the sections of each kind of run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax
+
+from . import accumulate, graphs, networks
+from . import sharded as over_devices
+from .cases import full, quick, real, small, sweep
+from .contenders import own
+from .measuring import Effort, Measured
+from .peers import contenders
+from .section import Job, Section, of_cases
+from .streaming import name_of, streamed
+
+__all__ = ["briefly", "sharded", "usual"]
+
+MOVED = "beside a copy of what has to move"
+
+
+def briefly(*, peers: bool) -> list[Section]:
+    """A few cases of every operator, and a small file."""
+    found = contenders(eager=False) if peers else own(eager=False)
+    return [of_cases("into bound outputs", quick(), found), _files(2**26)]
+
+
+def usual(size: int | None, *, peers: bool) -> list[Section]:
+    """All cases, on one device.
+
+    Args:
+      size: bytes of data per case, about; None for the usual number.
+      peers: whether other libraries are measured, too.
+    """
+    count = _bytes(size)
+    cases = {case.name: case for case in (*full(count), *real(count), *sweep(count))}
+    bound, eager = (
+        contenders(eager=is_eager, compiled=not is_eager) if peers else own(eager=is_eager)
+        for is_eager in (False, True)
+    )
+    calls = of_cases("calls of small arrays, eager against jitted", small(), eager)
+    return [
+        of_cases("into bound outputs", cases.values(), bound),
+        replace(calls, jobs=[*map(_call, calls.jobs)]),
+        of_cases(f"gradients, {MOVED}", accumulate.cases(count), accumulate.contenders(peers=peers)),
+        of_cases(f"graphs, {MOVED}", graphs.cases(count), graphs.contenders(peers=peers)),
+        of_cases("networks, beside a product of matrices", networks.cases(), networks.contenders(peers=peers)),
+        _files(16 * size if size else 2**30),
+    ]
+
+
+def sharded(size: int | None, *, peers: bool) -> list[Section]:
+    """Batches over all devices."""
+    cases = over_devices.cases(_bytes(size), jax.local_device_count())
+    found = over_devices.contenders(peers=peers)
+    title = "batches sharded over all, beside a copy that is"
+    return [of_cases(title, cases, found, ceiling=over_devices.copied, in_turn=False)]
+
+
+def _bytes(size: int | None) -> int:
+    return size or (64 if jax.default_backend() == "cpu" else 256) * 2**20
+
+
+def _files(size: int) -> Section:
+    """From file to file; enough bytes that compiling the program is little of the time."""
+    job = Job(name_of(size), lambda effort: streamed(size, effort.rounds))
+    return Section("from file to file, beside a NumPy copy", [job], ["dml_jax", "memmap copy"])
+
+
+def _call(job: Job) -> Job:
+    """The same under another name, as an operator has cases of the same shapes into bound outputs."""
+
+    def measured(effort: Effort) -> Sequence[Measured]:
+        return [replace(row, case=f"{row.case}, call") for row in job.measure(effort)]
+
+    return Job(f"{job.name}, call", measured)

@@ -65,6 +65,11 @@ class Measured:
     same_bits: bool
     control: float | None = None
 
+    @property
+    def spread(self) -> float:
+        """Half the distance of the quartiles, as a part of the median."""
+        return (self.high - self.low) / 2 / self.seconds
+
 
 def by_case(rows: Iterable[Measured]) -> Iterator[tuple[str, dict[str, Measured]]]:
     """Each case's contenders by name, in order."""
@@ -88,7 +93,7 @@ def measure(
       case: what is measured.
       contenders: by whom.
       effort: how often.
-      ceiling: makes the run of what nobody beats, of a case and the number of turns.
+      ceiling: makes the run of what nobody beats, of a case and the number of turns; it runs twice in each round.
       in_turn: in the same rounds, but for products of matrices; else one after the other.
     """
     arrays = case.make()
@@ -96,14 +101,17 @@ def measure(
         turns = _rotated(case, arrays)
         if case.operations or not in_turn:
             first, *others = contenders
-            copy = Contender("copy", lambda case, turns: ceiling(case, len(turns)))
-            samples, same = _one_by_one(case, [first, copy, *others], turns, effort)
+            copy, control = (
+                Contender(name, lambda case, turns: ceiling(case, len(turns))) for name in ("copy", "control")
+            )
+            samples, same = _one_by_one(case, [first, copy, *others, control], turns, effort)
         else:
             runs = {c.name: run for c in contenders if (run := c.start(case, turns))}
             same = _compare(runs, case.tolerance)
-            samples = _rounds({"copy": _warm(ceiling(case, len(turns))), **runs}, effort)
-    copied = median(samples.pop("copy"))
-    return [_summary(case, name, times, copied, same[name]) for name, times in samples.items()]
+            copy = _warm(ceiling(case, len(turns)))
+            samples = _rounds({"copy": copy, "control": copy, **runs}, effort)
+    copied, again = (median(samples.pop(name)) for name in ("copy", "control"))
+    return [_summary(case, name, times, copied, same[name], copied / again) for name, times in samples.items()]
 
 
 def _rotated(case: Case, arrays: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, ...]]:
@@ -200,6 +208,6 @@ def _timed(run: Run, calls: int, *, rested: bool = False) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def _summary(case: Case, name: str, times: list[float], copied: float, same: bool) -> Measured:
+def _summary(case: Case, name: str, times: list[float], copied: float, same: bool, control: float) -> Measured:
     low, middle, high = quantiles(times, n=4) if len(times) > 1 else times * 3
-    return Measured(case.name, case.operator, name, case.moved, middle, low, high, copied / middle, same)
+    return Measured(case.name, case.operator, name, case.moved, middle, low, high, copied / middle, same, control)

@@ -29,7 +29,7 @@ def cells(case: str, measured: Mapping[str, Measured], contenders: Sequence[str]
     _, _, _, *others = columns(contenders)
     first, (shown, which) = contenders[0], with_best(measured)
     ours = measured[first]
-    spread = f"±{(ours.high - ours.low) / 2 / ours.seconds:.0%}"
+    spread = f"±{ours.spread:.0%}" if ours.high > ours.low else "-"  # of one sample nothing is known
     found = [which if name == WHICH else ratio(ours, shown.get(name.removeprefix("x "))) for name in others]
     return [case, f"{ours.of_copy:.2f}", spread, *found]
 

@@ -75,6 +75,9 @@ Examples:
     metavar="PART",
     help="Part of its old ratio to the copy that a case may lose before --compare reports it as slower.",
 )
+@click.option(
+    "--strict", "is_strict", is_flag=True, help="Exit with 1 if the numbers are uncertain, as notes then say."
+)
 def bench(
     is_quick: bool,
     only: tuple[str, ...],
@@ -89,14 +92,18 @@ def bench(
     picture: Path | None,
     compare: Path | None,
     tolerance: float,
+    is_strict: bool,
 ) -> None:
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
 
     All contenders take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth divided by
     that of the copy. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh` how many times as fast as
-    without a bound output. Ctrl-C ends it after the current case and prints the results so far.
+    without a bound output. A note before the table says what makes its numbers uncertain: samples that differ, a copy
+    that is not as fast as itself, other work on the device. Ctrl-C ends it after the current case and prints the
+    results so far.
 
-    Exit status: 0 done, 1 failed or slower than --compare allows, 2 the command line is wrong, 130 interrupted.
+    Exit status: 0 done, 1 failed, slower than --compare allows, or uncertain with --strict, 2 the command line is
+    wrong, 130 interrupted.
     """
     from ..bench.measuring import Effort
 
@@ -110,7 +117,8 @@ def bench(
                 click.echo(job.name)
         return
     effort = Effort(rounds or (3 if is_quick else 9), seconds=0.002 if is_quick else 0.01)
-    run(device, sections, effort, Files(json_file, csv_file, picture, compare), tolerance, versions)
+    files = Files(json_file, csv_file, picture, compare)
+    run(device, sections, effort, files, tolerance, versions, is_strict=is_strict)
 
 
 def _planned(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,8 @@ def run(
     files: Files,
     tolerance: float,
     versions: Mapping[str, str],
+    *,
+    is_strict: bool,
 ) -> None:
     """Measures all sections, and ends the command with its exit status.
 
@@ -84,6 +87,7 @@ def run(
       files: what is written and read.
       tolerance: the part of its old ratio to a copy that a case may lose.
       versions: of what is compared, beside those of the packages.
+      is_strict: whether the command fails if the numbers are uncertain.
     """
     from ..batch import BatchError
     from ..bench import peers
@@ -94,13 +98,15 @@ def run(
     try:
         files.check()
         old = Results.read(files.old) if files.old else None
-        rows = _shown(device, sections, effort)
-        results = Results.now(device, {**peers.versions(), **versions}, rows)
+        rows, notes = _shown(device, sections, effort)
+        results = Results.now(device, {**peers.versions(), **versions}, rows, notes=tuple(notes))
         files.write(results)
     except (BatchError, ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
     if _interrupted:
         sys.exit(INTERRUPTED)
+    if is_strict and results.notes:
+        sys.exit("error: the numbers are uncertain, as the notes above say; end other work, and measure again")
     if old:
         _show_regressions(old, results, tolerance)
 
@@ -113,22 +119,36 @@ def _check_writable(path: Path) -> None:
         raise ConstraintError(f"{path} cannot be written: no permission in {str(folder)!r}")
 
 
-def _shown(device: str, sections: Sequence[Section], effort: Effort) -> list[Measured]:
-    """Measures, prints a table for each section, and says last what their columns are."""
+def _shown(device: str, sections: Sequence[Section], effort: Effort) -> tuple[list[Measured], list[str]]:
+    """Measures, and prints for each section what makes it uncertain, and a table; last, what the columns are.
+
+    Returns:
+      All rows, and what was said of their certainty.
+    """
     from rich.console import Console
 
-    shown, legends = [], {}
-    console = Console()
+    from ..bench.trust import Load, busy_gpu, doubts
+
+    shown, notes, legends, console = [], _told(busy_gpu()), {}, Console()
     for section in sections:
+        load = Load()
         rows = _measured(section, effort)
         if rows:
+            notes += _told(chain(load.doubt(), doubts(rows)))
             wide = console if console.is_terminal else Console(width=200)
             wide.print(section.table(f"{device}, {section.title}", rows, section.contenders))
             legends[section.legend] = None
         shown += rows
     for legend in legends:
         click.echo(f"\n{legend}")
-    return shown
+    return shown, notes
+
+
+def _told(notes: Iterable[str]) -> list[str]:
+    found = [*notes]
+    for note in found:
+        click.echo(f"Note: {note}")
+    return found
 
 
 def _measured(section: Section, effort: Effort) -> list[Measured]:

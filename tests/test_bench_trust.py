@@ -39,7 +39,7 @@ def stat(busy, idle):
 
 @pytest.mark.parametrize(("used", "own", "said"), [(500, 10.0, ""), (500, 1.0, "0.9 of 2"), (0, 0.0, "")])
 def test_what_others_use_of_the_cores_is_told(monkeypatch, tmp_path, used, own, said):
-    """In 10 seconds each core was busy for `used` hundredths of a second, and this process had `own` seconds of them."""
+    """In 10 seconds each core was busy for `used` hundredths of a second, of which this process had `own` seconds."""
     file, times = tmp_path / "stat", iter([0.0, 10.0])
     monkeypatch.setattr(trust, "_STAT", file)
     monkeypatch.setattr(trust.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)

@@ -1,4 +1,4 @@
-"""Eight devices: every row of the table of docs/jax_programs.md, which says what a sharded dimension costs."""
+"""Eight devices: every row of the table of docs/meshes.md, which says what a sharded dimension costs."""
 
 import itertools
 import re
@@ -18,7 +18,7 @@ from dml_jax.lowering.registry import VARIANTS
 
 RNG = np.random.default_rng(7)
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\(")
-DOCUMENT = Path(__file__).parents[1] / "docs" / "jax_programs.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "meshes.md"
 
 
 def random_bits(shape, dtype):

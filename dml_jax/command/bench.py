@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .bench_compare import show_stored
 from .bench_run import Files, run
 from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
 from .shared import FILE
@@ -24,7 +25,8 @@ __all__ = ["bench"]
 Examples:
   dml-jax bench --quick
   dml-jax bench --only 'gather*' --json new.json --csv new.csv
-  dml-jax bench --compare old.json --tolerance 0.1""",
+  dml-jax bench --compare old.json --tolerance 0.1
+  dml-jax bench --no-measure --compare h100.json --compare b200.json""",
 )
 @click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 4 MB: under a minute on two cores.")
 @click.option(
@@ -64,9 +66,21 @@ Examples:
 @click.option("--list", "only_list", is_flag=True, help="List the cases and exit.")
 @click.option("--json", "json_file", type=FILE, help="Write all that was measured to this file as JSON.")
 @click.option("--csv", "csv_file", type=FILE, help="Write the same as CSV.")
-@click.option("--picture", type=FILE, help="Draw bandwidths below the copy's, as .png or .svg; needs the extra bench.")
 @click.option(
-    "--compare", type=FILE, metavar="OLD.json", help="Compare with what an earlier --json wrote; exit 1 if slower."
+    "--picture",
+    type=FILE,
+    help="Draw bandwidths below the copy's, or the table of several runs, as .png or .svg; needs the extra bench.",
+)
+@click.option(
+    "--compare",
+    multiple=True,
+    type=FILE,
+    metavar="OLD.json",
+    help="Compare with what an earlier --json wrote; exit 1 if slower. Repeat it for a table of all these runs and the"
+    " new one.",
+)
+@click.option(
+    "--no-measure", is_flag=True, help="Measure nothing: show the table of the runs that --compare names, and exit."
 )
 @click.option(
     "--tolerance",
@@ -87,7 +101,8 @@ def bench(
     json_file: Path | None,
     csv_file: Path | None,
     picture: Path | None,
-    compare: Path | None,
+    compare: tuple[Path, ...],
+    no_measure: bool,
     tolerance: float,
 ) -> None:
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
@@ -96,8 +111,15 @@ def bench(
     that of the copy. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh` how many times as fast as
     without a bound output. Ctrl-C ends it after the current case and prints the results so far.
 
+    Runs of several devices or releases are compared by operator: how near each comes to its own copy, in the cases
+    that all of them have.
+
     Exit status: 0 done, 1 failed or slower than --compare allows, 2 the command line is wrong, 130 interrupted.
     """
+    files = Files(json_file, csv_file, picture, compare)
+    if no_measure:
+        show_stored(files, only)
+        return
     from ..bench.measuring import Effort
 
     sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, peers)
@@ -110,7 +132,7 @@ def bench(
                 click.echo(job.name)
         return
     effort = Effort(rounds or (3 if is_quick else 9), seconds=0.002 if is_quick else 0.01)
-    run(device, sections, effort, Files(json_file, csv_file, picture, compare), tolerance, versions)
+    run(device, sections, effort, files, tolerance, versions)
 
 
 def _planned(

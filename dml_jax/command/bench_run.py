@@ -14,6 +14,7 @@ import click
 
 from ..errors import ConstraintError
 from ..files import write_whole
+from .bench_compare import show
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -34,14 +35,14 @@ class Files:
     Args:
       json: all that was measured.
       csv: the same.
-      picture: bandwidths.
-      old: an earlier run's JSON, which this one is compared with.
+      picture: bandwidths, or the comparison of several runs.
+      old: the JSON of earlier runs, which this one is compared with.
     """
 
     json: Path | None
     csv: Path | None
     picture: Path | None
-    old: Path | None
+    old: Sequence[Path]
 
     def check(self) -> None:
         """Checks that all can be written, before anything is measured.
@@ -63,7 +64,7 @@ class Files:
         for path, text in ((self.json, results.json), (self.csv, results.csv)):
             if path:
                 write_whole(path, text().encode())
-        if self.picture:
+        if self.picture and len(self.old) < 2:
             draw(results, self.picture)
 
 
@@ -87,13 +88,16 @@ def run(
     """
     from ..batch import BatchError
     from ..bench import peers
+    from ..bench.comparing import compared
     from ..bench.results import Results
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
         files.check()
-        old = Results.read(files.old) if files.old else None
+        old = [*map(Results.read, files.old)]
+        if len(old) > 1:
+            compared(old)  # raises what it would raise after hours of measuring
         rows = _shown(device, sections, effort)
         results = Results.now(device, {**peers.versions(), **versions}, rows)
         files.write(results)
@@ -101,8 +105,8 @@ def run(
         sys.exit(f"error: {error}")
     if _interrupted:
         sys.exit(INTERRUPTED)
-    if old:
-        _show_regressions(old, results, tolerance)
+    if _compare(old, results, files.picture, tolerance):
+        sys.exit(1)
 
 
 def _check_writable(path: Path) -> None:
@@ -165,7 +169,18 @@ def _interrupt(number: int, _: Any) -> None:
     click.echo("interrupted: finishing the case at hand; once more leaves at once", err=True)
 
 
-def _show_regressions(old: Results, new: Results, tolerance: float) -> None:
+def _compare(old: Sequence[Results], new: Results, picture: Path | None, tolerance: float) -> bool:
+    """Shows several old runs beside the new one; returns whether it is slower than one of them."""
+    slower = [_show_regressions(one, new, tolerance) for one in old]
+    if len(old) > 1:
+        try:
+            show([*old, new], picture)
+        except (ConstraintError, OSError) as error:
+            sys.exit(f"error: {error}")
+    return any(slower)
+
+
+def _show_regressions(old: Results, new: Results, tolerance: float) -> bool:
     from ..bench.results import regressions
 
     count, lines = regressions(old, new, tolerance)
@@ -180,5 +195,4 @@ def _show_regressions(old: Results, new: Results, tolerance: float) -> None:
         click.echo(f"slower: {line}")
     if not count:
         sys.exit("error: both runs have no case in common")
-    if lines:
-        sys.exit(1)
+    return bool(lines)

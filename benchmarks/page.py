@@ -108,7 +108,7 @@ def _devices(*files: Path) -> Iterator[str]:
     """A column for each run, as `dml-jax bench --compare` prints them."""
     comparison = compared([*map(Results.read, files)])
     yield from rows(*comparison.table())
-    yield from ("", *(f"* {note}" for note in comparison.notes), "")
+    yield from ("", *(re.sub(r"--\w+", r"`\g<0>`", f"* {note}") for note in comparison.notes), "")
     yield f"![The same as a picture]({_picture_of(*files).name})"
 
 

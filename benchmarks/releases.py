@@ -139,7 +139,8 @@ def compared(times: Mapping[str, Times], tolerance: float) -> tuple[list[str], i
     lines, count = [], 0
     for release, new in others:
         longer = {measured: new[measured] / old[measured] for measured in old if measured in new}
-        ours, lost = slower(*({measured: 1 / time for measured, time in of.items()} for of in (old, new)), tolerance)
+        before, after = ({measured: 1 / time for measured, time in of.items()} for of in (old, new))
+        ours, lost = slower(before, after, tolerance)
         missing = {case for case, _ in old} ^ {case for case, _ in new}
         lines.append(
             f"jax {release} beside {first}: {len(ours)} measurements, {len(lost)} slower by more than {tolerance:.0%};"

@@ -15,7 +15,7 @@ from .measuring import Measured, by_case
 __all__ = ["FORMAT", "VERSION", "Results", "regressions", "slower"]
 
 FORMAT, VERSION = "dml-jax bench", 2  # version 1 said neither, and had no notes, peak and control
-OLD = "The format of this run is an older one, which does not say whether the machine was busy: measure again to know."
+OLD = "An older format of results does not say whether the machine was busy: measure again to know."
 
 Key = tuple[str, str]  # a case and a contender
 

@@ -220,15 +220,19 @@ def test_one_stored_run_is_compared_case_by_case(stored, measured):
     assert done.output.endswith("slower: gather rows, dml_jax: 0.80 of a copy, and it was 1.00\n")
 
 
-def test_a_new_run_is_the_last_of_several_and_must_not_be_slower_than_one(stored, measured):
+def test_a_new_run_is_the_last_of_several_and_must_not_be_slower_than_one_of_its_device(stored, measured, tmp_path):
     measured += CASES
-    runs = [run_of(*CASES), run_of(replace(CASES[0], of_copy=1.0), CASES[1], device="B")]
+    assert bench(*NEW, "--json", tmp_path / "new.json").exit_code == 0
+    here, faster = results.Results.read(tmp_path / "new.json").device, [replace(CASES[0], of_copy=1.0), CASES[1]]
+    runs = [run_of(*CASES, device=here), run_of(*faster, device="B")]
     done = bench(*NEW, *stored(*runs))
-    assert done.exit_code == 1
-    assert done.output.count("slower: gather rows, dml_jax") == 1
+    assert done.exit_code == 0, done.output
+    assert "slower:" not in done.output
+    last = bench(*NEW, *stored(runs[0], run_of(*faster, device=here, jaxlib="2")))
+    assert last.exit_code == 1
+    assert last.output.count("slower: gather rows, dml_jax") == 1
     cells = next(line.split() for line in done.output.splitlines() if line.startswith("gather  "))
     assert cells == ["gather", "1", "0.80", "1.00", "1.25", "0.80", "1.00"]
-    assert bench(*NEW, *stored(runs[0], replace(runs[0], device="B"))).exit_code == 0
 
 
 def test_stored_runs_that_cannot_be_compared_are_told_before_anything_is_measured(stored, monkeypatch):

@@ -49,6 +49,7 @@ def save(fill: Callable[[Any], None], inches: tuple[float, float], path: Path, d
       path: PNG or SVG by the ending.
       description: of an SVG, for those who cannot see it.
     """
+    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -57,7 +58,8 @@ def save(fill: Callable[[Any], None], inches: tuple[float, float], path: Path, d
     fill(figure.add_subplot())
     if path.suffix.lower() == ".svg":
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Description": description})
+        with rc_context({"svg.hashsalt": path.name}):  # else names of its parts are random
+            figure.savefig(text, format="svg", metadata={"Date": None, "Description": description})
         path.write_text(with_dark_mode(text.getvalue()))
     else:
         figure.savefig(path)

@@ -76,8 +76,8 @@ Examples:
     multiple=True,
     type=FILE,
     metavar="OLD.json",
-    help="Compare with what an earlier --json wrote; exit 1 if slower. Repeat it for a table of all these runs and the"
-    " new one.",
+    help="Compare with what an earlier --json wrote; exit 1 if slower. Repeated: show a table of all these runs and the"
+    " new one; exit 1 if it is slower than one of the same device.",
 )
 @click.option(
     "--no-measure", is_flag=True, help="Measure nothing: show the table of the runs that --compare names, and exit."

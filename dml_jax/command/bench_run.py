@@ -170,13 +170,14 @@ def _interrupt(number: int, _: Any) -> None:
 
 
 def _compare(old: Sequence[Results], new: Results, picture: Path | None, tolerance: float) -> bool:
-    """Shows several old runs beside the new one; returns whether it is slower than one of them."""
-    slower = [_show_regressions(one, new, tolerance) for one in old]
+    """Shows a new run beside old ones; returns whether it is slower than one, of several one on the same device."""
     if len(old) > 1:
         try:
             show([*old, new], picture)
         except (ConstraintError, OSError) as error:
             sys.exit(f"error: {error}")
+    alike = old if len(old) == 1 else [one for one in old if one.device == new.device]
+    slower = [_show_regressions(one, new, tolerance) for one in alike]
     return any(slower)
 
 

@@ -91,7 +91,10 @@ def test_runs_of_other_sizes_are_compared_by_names_without_numbers():
     assert shown["tile"] == [mean(1, 2), mean(8, 16)]
     assert [[row.of_copy for row in match] for match in comparison.matches["tile"]] == [[1, 8], [2, 16]]
     (note,) = comparison.notes
-    assert "The runs differ in size: 1 of 8 cases have the same name in all of them. So the 6 are compared" in note
+    assert (
+        "The runs differ in size (names of cases that all have: 1 of 8). So the 6 cases are compared whose names"
+        in note
+    )
     assert "With the same --size" in note
     one_by_one = compared([small, replace(small, device="B")])
     assert one_by_one.notes == []

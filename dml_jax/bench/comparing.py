@@ -82,8 +82,8 @@ def compared(runs: Sequence[Results]) -> Comparison:
             "with --sharded or with neither, with the same -k, and best with the same --size"
         )
     sizes = f"""\
-The runs differ in size (names of cases that all have: {len(same)} of {max(map(len, ours))}). So the {len(alike)} cases \
-are compared whose names are the same but for numbers. With the same --size all are compared one by one."""
+The runs differ in size (names of cases that all have: {len(same)} of {max(map(len, ours))}). So the {len(alike)} \
+cases are compared whose names are the same but for numbers. With the same --size all are compared one by one."""
     said = _by([(name, note) for name, run in zip(names, runs, strict=True) for note in run.notes], itemgetter(1))
     notes = [f"{'; '.join(name for name, _ in of)}: {note}" for note, of in said.items()]
     return Comparison(title, names, *_in_rows(matches, _kind if in_sizes else _name), [*[sizes] * in_sizes, *notes])

@@ -1,32 +1,22 @@
-"""Writes the short tables of README.md and docs/benchmarks.md from the stored runs: `python -m benchmarks.page`."""
+"""Writes tables of README.md and docs, and pictures, from the stored runs: `python -m benchmarks.page`."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from dml_jax.bench import comparison_picture
+from dml_jax.bench.comparing import Comparison, compared
+from dml_jax.bench.groups import CALLS, FILES, Cases, counted, grouped, is_call, large
 from dml_jax.bench.results import Results
 
-from .tables import (
-    CALLS,
-    COPY,
-    FILES,
-    Cases,
-    counted,
-    grouped,
-    is_call,
-    large,
-    mean,
-    means,
-    measured_on,
-    pairs,
-    ratios,
-    rows,
-)
+from .tables import COPY, kind_of, mean, means, measured_on, pairs, ratios, rows
 
-__all__ = ["PAGES", "STORED", "rewritten"]
+__all__ = ["COMPARED", "PAGES", "STORED", "comparisons", "rewritten"]
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES, STORED = (DOCS / "benchmarks.md", DOCS.parent / "README.md"), DOCS / "benchmarks"
+STORED = DOCS / "benchmarks"
+COMPARED = STORED / "devices.md"
+PAGES = (DOCS / "benchmarks.md", DOCS.parent / "README.md", COMPARED)
 
 # A table stands between two comments, the first of which names it: <!-- h200.json: summary --> ... <!-- end -->
 TABLE = re.compile(r"(<!-- ([\w., ]+): ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -100,6 +90,26 @@ def rewritten(page: str, folder: Path) -> str:
         return "\n".join([head, *TABLES[table](*(folder / file for file in files.split(", "))), "", end])
 
     return TABLE.sub(made, page)
+
+
+def comparisons(page: str, folder: Path) -> Iterator[tuple[Path, Comparison]]:
+    """The comparisons of runs that the page has, and the file of the picture of each."""
+    for _, files, table, _ in TABLE.findall(page):
+        if table == "devices":
+            paths = [folder / file for file in files.split(", ")]
+            yield _picture_of(*paths), compared([*map(Results.read, paths)])
+
+
+def _picture_of(file: Path, *_: Path) -> Path:
+    return file.with_name(f"{COMPARED.stem}_{kind_of(file)}.svg")
+
+
+def _devices(*files: Path) -> Iterator[str]:
+    """A column for each run, as `dml-jax bench --compare` prints them."""
+    comparison = compared([*map(Results.read, files)])
+    yield from rows(*comparison.table())
+    yield from ("", *(re.sub(r"--\w+", r"`\g<0>`", f"* {note}") for note in comparison.notes), "")
+    yield f"![The same as a picture]({_picture_of(*files).name})"
 
 
 def _speed(*files: Path) -> Iterator[str]:
@@ -187,6 +197,7 @@ def _of_cases(table: Callable[[Cases], Iterator[str]]) -> Callable[[Path], Itera
 
 
 TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
+    "devices": _devices,
     "speed": _speed,
     "summary": _of_cases(_summary),
     "gradients": _of_cases(_grouped_by(GRADIENTS, [*SUMMED, "deterministic"])),
@@ -199,3 +210,5 @@ TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(rewritten(page.read_text(), STORED))
+    for picture, comparison in comparisons(COMPARED.read_text(), STORED):
+        comparison_picture.draw(comparison, picture)

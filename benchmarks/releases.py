@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from dml_jax.bench.results import Results
+from dml_jax.bench.results import Results, slower
 
 __all__ = ["compared", "environment", "main", "times_of"]
 
@@ -49,9 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except KeyboardInterrupt:
             sys.exit(TOO_LATE)
     times = {release: times_of([run[release] for run in runs]) for release in pythons}
-    lines, slower = compared(times, given.tolerance)
+    lines, count = compared(times, given.tolerance)
     print("\n".join(lines))  # noqa: T201
-    if slower:
+    if count:
         sys.exit(1)
 
 
@@ -136,11 +136,11 @@ def compared(times: Mapping[str, Times], tolerance: float) -> tuple[list[str], i
       tolerance: the part of the speed that may be lost.
     """
     (first, old), *others = times.items()
-    lines, slower = [], 0
+    lines, count = [], 0
     for release, new in others:
         longer = {measured: new[measured] / old[measured] for measured in old if measured in new}
-        ours = [measured for measured in longer if measured[1] in ("dml_jax", "fresh")]
-        lost = [measured for measured in ours if longer[measured] * (1 - tolerance) > 1]
+        before, after = ({measured: 1 / time for measured, time in of.items()} for of in (old, new))
+        ours, lost = slower(before, after, tolerance)
         missing = {case for case, _ in old} ^ {case for case, _ in new}
         lines.append(
             f"jax {release} beside {first}: {len(ours)} measurements, {len(lost)} slower by more than {tolerance:.0%};"
@@ -148,8 +148,8 @@ def compared(times: Mapping[str, Times], tolerance: float) -> tuple[list[str], i
         )
         lines += [f"  slower: {_line(longer, *measured)}" for measured in lost]
         lines += [f"  measured under one of them only: {case}" for case in sorted(missing)]
-        slower += len(lost)
-    return lines, slower
+        count += len(lost)
+    return lines, count
 
 
 def _in_the_mean(longer: Times) -> str:

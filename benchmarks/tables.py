@@ -5,36 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import geometric_mean
 
+from dml_jax.bench.groups import CALL, FILES, Case, Cases, counted, grouped, ours
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.report import BEST, WHICH, ratio, with_best
 from dml_jax.bench.results import Results
 
-__all__ = [
-    "CALLS",
-    "COPY",
-    "FILES",
-    "LARGE",
-    "Case",
-    "Cases",
-    "counted",
-    "grouped",
-    "is_call",
-    "large",
-    "means",
-    "measured_on",
-    "page",
-    "pairs",
-    "ratios",
-    "rows",
-]
+__all__ = ["COPY", "kind_of", "mean", "means", "measured_on", "page", "pairs", "ratios", "rows"]
 
-# One case: the contenders by name.
-Case = Mapping[str, Measured]
-Cases = Mapping[str, Case]
-
-LARGE = 2**24  # bytes moved: 16 MiB, of which the bandwidth decides, and not the time that a call takes
-COPY, CALL = "copy", ", call"
-CALLS, FILES = "eager calls on 1 KB", "from file to file"
+COPY = "copy"
 MULTIPLIED = {"convolution", "gemm", "network", "rnn"}  # compared with a product of matrices instead of a copy
 FIRST = ["one each", "fresh", "jnp"]
 SHORT = 24  # characters
@@ -60,8 +38,13 @@ def page(file: Path) -> str:
 
 
 def _title(file: Path, run: Results) -> str:
+    return f"{run.device[:1].upper()}{run.device[1:]}: {kind_of(file)}"
+
+
+def kind_of(file: Path) -> str:
+    """Of what a stored run is, by its name."""
     kind = file.stem.rpartition("_")[2]
-    return f"{run.device[:1].upper()}{run.device[1:]}: {kind if kind in KINDS else 'operators'}"
+    return kind if kind in KINDS else "operators"
 
 
 def _picture(file: Path) -> Iterator[str]:
@@ -92,43 +75,9 @@ def measured_on(run: Results) -> str:
     return f"Measured on {run.device}, {run.date[:10]}: {versions}."
 
 
-# Which cases.
-
-
-def grouped(cases: Cases) -> dict[str, dict[str, Case]]:
-    """The cases of each operator, in alphabetical order; then eager calls, and those from file to file."""
-    groups: dict[str, dict[str, Case]] = {}
-    for name, case in cases.items():
-        groups.setdefault(_group_of(name, case), {})[name] = case
-    last = (FILES, CALLS)
-    return {name: groups[name] for name in sorted(groups, key=lambda name: (name in last, name))}
-
-
-def _group_of(name: str, case: Case) -> str:
-    if is_call(name):
-        return CALLS
-    return FILES if FILES in name else _ours(case).operator
-
-
-def is_call(name: str) -> bool:
-    return name.endswith(CALL)
-
-
-def large(cases: Cases) -> Cases:
-    return {name: case for name, case in cases.items() if _ours(case).moved >= LARGE}
-
-
-def counted(cases: Cases) -> Cases:
-    """Those that a mean counts: the large ones, or all where there are none."""
-    return large(cases) or cases
-
-
 def _shortened(group: str, cases: Cases) -> Cases:
     """Without the words that the title of the fold says."""
-    return {re.sub(rf"^{group}( gradient,)? |{CALL}$", "", name): case for name, case in cases.items()}
-
-
-# What is shown of them.
+    return {re.sub(rf"^{group},? |{CALL}$", "", name): case for name, case in cases.items()}
 
 
 def means(groups: Mapping[str, Cases], contenders: Iterable[str] = ()) -> Iterator[str]:
@@ -150,9 +99,9 @@ def means(groups: Mapping[str, Cases], contenders: Iterable[str] = ()) -> Iterat
 def mean(cases: Cases, name: str) -> str:
     """The geometric mean of the fractions of a copy, or of how many times as fast dml_jax is; empty for no case."""
     if name == COPY:
-        found = [_ours(case).of_copy for case in cases.values()]
+        found = [ours(case).of_copy for case in cases.values()]
     else:
-        found = [other.seconds / ours.seconds for ours, other in pairs(cases, name)]
+        found = [other.seconds / first.seconds for first, other in pairs(cases, name)]
     return f"{geometric_mean(found):.2f}" if found else ""
 
 
@@ -162,7 +111,7 @@ def pairs(cases: Cases, name: str) -> Iterator[tuple[Measured, Measured]]:
         shown = _shown(case)
         other = shown.get(name) or (shown.get(BEST) if name == "torch" else None)
         if other and other.same_bits:
-            yield _ours(case), other
+            yield ours(case), other
 
 
 def ratios(cases: Cases) -> Iterator[str]:
@@ -173,7 +122,7 @@ def ratios(cases: Cases) -> Iterator[str]:
     for name, case in cases.items():
         ways = [with_best(case)[1].replace("_", "_<wbr>")] if which else []  # long names are wider than a page
         body.append(
-            [name, f"{_ours(case).of_copy:.2f}", *(ratio(_ours(case), _shown(case).get(n)) for n in names), *ways]
+            [name, f"{ours(case).of_copy:.2f}", *(ratio(ours(case), _shown(case).get(n)) for n in names), *ways]
         )
     yield from rows(["case", _unit(cases), *(f"x {name}" for name in names), *which], body)
 
@@ -186,11 +135,7 @@ def _contenders(cases: Cases) -> list[str]:
 
 
 def _unit(cases: Cases) -> str:
-    return "of a matmul" if {_ours(case).operator for case in cases.values()} <= MULTIPLIED else "of a copy"
-
-
-def _ours(case: Case) -> Measured:
-    return case["dml_jax"]
+    return "of a matmul" if {ours(case).operator for case in cases.values()} <= MULTIPLIED else "of a copy"
 
 
 def _shown(case: Case) -> dict[str, Measured]:
@@ -204,6 +149,6 @@ def _folded(summary: str, lines: Iterable[str]) -> Iterator[str]:
 
 def rows(head: list[str], body: list[list[str]]) -> Iterator[str]:
     """A table; numbers, which are what is short, are at the right."""
-    widths = [max(len(row[column]) for row in (head, *body)) for column in range(len(head))]
+    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
     for row in (head, ["---", *("---:" if width <= SHORT else "---" for width in widths[1:])], *body):
         yield f"| {' | '.join(row)} |"

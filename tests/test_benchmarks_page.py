@@ -6,12 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.page import OTHERS, PAGES, STORED, rewritten
-from benchmarks.tables import FILES, page
+from benchmarks.page import OTHERS, PAGES, STORED, comparisons, rewritten
+from benchmarks.tables import kind_of, page
+from dml_jax.bench.comparison_picture import described
+from dml_jax.bench.groups import FILES
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import Results
 
-TEXT, README = (page.read_text() for page in PAGES)
+TEXT, README, DEVICES = (page.read_text() for page in PAGES)
 RUNS = sorted(STORED.glob("*.json"))
 
 # Short tables.
@@ -24,7 +26,7 @@ def test_the_short_tables_are_made_from_the_stored_runs(path):
     assert rewritten(text, STORED) == text
 
 
-@pytest.mark.parametrize("text", [TEXT, README], ids=["benchmarks", "README"])
+@pytest.mark.parametrize("text", [TEXT, README, DEVICES], ids=["benchmarks", "README", "devices"])
 def test_a_changed_number_is_found(text):
     number = re.search(r"\| (\d\.\d\d) [|(]", text)
     changed = f"{text[: number.start(1)]}9.99{text[number.end(1) :]}"
@@ -85,6 +87,24 @@ def test_the_speed_in_the_readme_is_that_of_large_cases():
     assert re.findall(r"\d[\d.]*", words) == ["1.00", "16"]  # on a par, and MiB
 
 
+# Runs beside each other.
+
+
+def test_all_runs_of_a_kind_are_compared_and_the_pictures_are_those_of_the_tables():
+    """A picture says its numbers to those who cannot see it. Quantised networks are beside floats, and not a copy."""
+    kinds = {}
+    for file in RUNS:
+        kinds.setdefault(kind_of(file), []).append(file.name)
+    del kinds["quantised"]
+    named = [{*files.split(", ")} for files in re.findall("<!-- (.*): devices -->", DEVICES)]
+    assert sorted(map(sorted, named)) == sorted(sorted(files) for files in kinds.values() if len(files) > 1)
+    drawn = dict(comparisons(DEVICES, STORED))
+    assert {svg.name for svg in STORED.glob("*.svg")} - {path.name for path in drawn} <= {f"{p.stem}.svg" for p in RUNS}
+    for picture, comparison in drawn.items():
+        assert f"]({picture.name})" in DEVICES
+        assert f"<dc:description>{described(comparison)}</dc:description>" in picture.read_text()
+
+
 # Pages of every case.
 
 
@@ -101,14 +121,13 @@ def test_a_page_says_where_the_run_was_and_has_every_case(file):
     run, text = Results.read(file), page(file)
     assert all(word in text for word in (run.device, run.date[:10], *map(" ".join, run.versions.items())))
     assert file.with_suffix(".svg").exists() == (f"]({file.stem}.svg)" in text)
-    assert {svg.stem for svg in STORED.glob("*.svg")} <= {path.stem for path in RUNS}
     left = {row.case: f"{row.of_copy:.2f}" for row in run.rows if row.contender == "dml_jax"}
     for title, (head, _, *lines) in folds(text).items():
         assert re.match(r"\| case \| of a (copy|matmul) \|", head)
         assert len(head.split("|")) - 2 <= 8
         for line in lines:
             name, of_copy = line.removeprefix("| ").split(" | ")[:2]
-            names = {name, f"{title} {name}", f"{title} gradient, {name}", f"{name}, call"}
+            names = {name, f"{title} {name}", f"{title}, {name}", f"{name}, call"}
             (case,) = names & left.keys()
             assert left.pop(case) == of_copy
     assert left == {}
@@ -120,7 +139,7 @@ def test_a_page_begins_with_the_mean_of_each_operator(file):
     means = text.partition("\n## Means\n")[2].partition("\n## ")[0]
     operators = {row.operator for row in Results.read(file).rows if not row.case.endswith((", call", FILES))}
     names = {*re.findall(r"^\| ([^|]+) \| \d+ \|", means, re.MULTILINE)}
-    assert names - {"eager calls on 1 KB"} == operators
+    assert {name.removesuffix(" gradient") for name in names} - {"eager calls on 1 KB"} == operators
     assert text.index("\n## Means\n") < text.index("<details>")
 
 

@@ -102,7 +102,7 @@ def test_the_first_column_of_a_table_stays_and_leaves_room(width, seen):
     assert [one for one in wide if one[1]["part"] > 0.6] == []
 
 
-@pytest.mark.parametrize("page", ["benchmarks", *(f"benchmarks/{path.stem}" for path in RUNS)])
+@pytest.mark.parametrize("page", ["benchmarks", "benchmarks/devices", *(f"benchmarks/{path.stem}" for path in RUNS)])
 def test_no_column_of_a_measurement_is_out_of_sight(page, seen):
     assert len(seen[f"{page}.html"][SCREEN]["tables"]) >= 2
     assert [table for table in seen[f"{page}.html"][SCREEN]["tables"] if table["hidden"]] == []
@@ -215,7 +215,7 @@ GLYPHS = """[document.querySelector("#patch_1 path"), ...document.querySelectorA
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("chart", ["cpu", "h200"])
+@pytest.mark.parametrize("chart", ["cpu", "h200", "devices_operators"])
 def test_the_text_of_a_chart_has_contrast(chart, scheme, browser):
     browser.show(SCREEN, scheme)
     browser.open(ROOT / f"docs/benchmarks/{chart}.svg")

@@ -1,6 +1,7 @@
 """The roofline: bandwidth over the bytes moved, beneath that of a copy of as many bytes in the same rounds."""
 
 import io
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from ..errors import ConstraintError
 from .results import Results
 
-__all__ = ["check_drawable", "draw"]
+__all__ = ["MARKERS", "check_drawable", "draw", "save"]
 
 COLOURS, MARKERS = 10, "o^sDv"  # matplotlib has so many colours; then the next marker begins
 ROWS = 28  # of the legend that are as high as the picture
@@ -36,15 +37,29 @@ def check_drawable(path: Path) -> None:
 
 def draw(results: Results, path: Path) -> None:
     """Draws a picture, PNG or SVG by the ending of `path`, which `check_drawable` accepts."""
+    save(lambda axes: _fill(axes, results), (9, 5.5), path)
+
+
+def save(fill: Callable[[Any], None], inches: tuple[float, float], path: Path, description: str | None = None) -> None:
+    """Writes a picture.
+
+    Args:
+      fill: draws into axes of matplotlib.
+      inches: its width and height.
+      path: PNG or SVG by the ending.
+      description: of an SVG, for those who cannot see it.
+    """
+    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    figure = Figure(figsize=inches, layout="constrained")
     FigureCanvasAgg(figure)
-    _fill(figure.add_subplot(), results)
+    fill(figure.add_subplot())
     if path.suffix.lower() == ".svg":
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        with rc_context({"svg.hashsalt": path.name}):  # else names of its parts are random
+            figure.savefig(text, format="svg", metadata={"Date": None, "Description": description})
         path.write_text(with_dark_mode(text.getvalue()))
     else:
         figure.savefig(path)

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +12,12 @@ from typing import Any
 from ..errors import ConstraintError
 from .measuring import Measured, by_case
 
-__all__ = ["FORMAT", "VERSION", "Results", "regressions"]
+__all__ = ["FORMAT", "VERSION", "Results", "regressions", "slower"]
 
 FORMAT, VERSION = "dml-jax bench", 2  # version 1 said neither, and had no notes, peak and control
+OLD = "An older format of results does not say whether the machine was busy: measure again to know."
+
+Key = tuple[str, str]  # a case and a contender
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Results:
             content = json.loads(path.read_text())
             version = content.pop("version", 1)
             rows = tuple(Measured(**row) for row in content["rows"])
-            notes = tuple(content.get("notes", ()))
+            notes = (OLD,) if version == 1 else tuple(content.get("notes", ()))
             made = cls(content["device"], content["date"], content["versions"], rows, content.get("peak"), notes)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConstraintError(f"{path} holds no results of this benchmark: {error}") from None
@@ -91,13 +94,19 @@ def regressions(old: Results, new: Results, tolerance: float) -> tuple[int, list
     Returns:
       How many cases both runs have, and a line for each that became slower.
     """
-    before: dict[Any, Measured] = {(row.case, row.contender): row for row in old.rows}
-    lines, count = [], 0
-    for row in new.rows:
-        earlier = before.get((row.case, row.contender))
-        if row.contender not in ("dml_jax", "fresh") or earlier is None:
-            continue
-        count += 1
-        if row.of_copy < earlier.of_copy * (1 - tolerance):
-            lines.append(f"{row.case}, {row.contender}: {row.of_copy:.2f} of a copy, and it was {earlier.of_copy:.2f}")
-    return count, lines
+    before, after = ({(row.case, row.contender): row.of_copy for row in run.rows} for run in (old, new))
+    shared, lost = slower(before, after, tolerance)
+    was = "{}, {}: {:.2f} of a copy, and it was {:.2f}"
+    return len(shared), [was.format(*one, after[one], before[one]) for one in lost]
+
+
+def slower(old: Mapping[Key, float], new: Mapping[Key, float], tolerance: float) -> tuple[list[Key], list[Key]]:
+    """The measurements of dml_jax that both runs have, and those of them that lost more than a part of their speed.
+
+    Args:
+      old: speeds by case and contender.
+      new: the same of a later run.
+      tolerance: the part that may be lost.
+    """
+    shared = [one for one in old if one in new and one[1] in ("dml_jax", "fresh")]
+    return shared, [one for one in shared if new[one] < old[one] * (1 - tolerance)]

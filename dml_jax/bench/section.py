@@ -1,7 +1,7 @@
 """A section of a run: jobs, each of which measures a case, and the table that shows what they found."""
 
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from .contenders import Contender
 from .measuring import Effort, Measured, measure
 from .report import LEGEND, table
 
-__all__ = ["Job", "Section", "of_cases"]
+__all__ = ["Job", "Section", "is_named", "of_cases"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Section:
 
     def only(self, patterns: Sequence[str]) -> "Section":
         """The jobs whose name contains one of the patterns, where * is any text; all of them without patterns."""
-        return replace(self, jobs=[*_matching(self.jobs, patterns)]) if patterns else self
+        return replace(self, jobs=[job for job in self.jobs if is_named(job.name, patterns)]) if patterns else self
 
 
 def of_cases(title: str, cases: Iterable[Case], contenders: Sequence[Contender], **how: Any) -> Section:
@@ -65,5 +65,6 @@ def of_cases(title: str, cases: Iterable[Case], contenders: Sequence[Contender],
     return Section(title, [job(case) for case in cases], [one.name for one in contenders])
 
 
-def _matching(jobs: Iterable[Job], patterns: Sequence[str]) -> Iterator[Job]:
-    return (job for job in jobs if any(fnmatch.fnmatchcase(job.name, f"*{part}*") for part in patterns))
+def is_named(case: str, patterns: Sequence[str]) -> bool:
+    """Whether a name contains one of the patterns, where * is any text."""
+    return any(fnmatch.fnmatchcase(case, f"*{part}*") for part in patterns)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .bench_compare import show_stored
 from .bench_run import Files, run
 from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
 from .shared import FILE
@@ -24,7 +25,8 @@ __all__ = ["bench"]
 Examples:
   dml-jax bench --quick
   dml-jax bench --only 'gather*' --json new.json --csv new.csv
-  dml-jax bench --compare old.json --tolerance 0.1""",
+  dml-jax bench --compare old.json --tolerance 0.1
+  dml-jax bench --no-measure --compare h100.json --compare b200.json""",
 )
 @click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 4 MB: under a minute on two cores.")
 @click.option(
@@ -64,9 +66,21 @@ Examples:
 @click.option("--list", "only_list", is_flag=True, help="List the cases and exit.")
 @click.option("--json", "json_file", type=FILE, help="Write all that was measured to this file as JSON.")
 @click.option("--csv", "csv_file", type=FILE, help="Write the same as CSV.")
-@click.option("--picture", type=FILE, help="Draw bandwidths below the copy's, as .png or .svg; needs the extra bench.")
 @click.option(
-    "--compare", type=FILE, metavar="OLD.json", help="Compare with what an earlier --json wrote; exit 1 if slower."
+    "--picture",
+    type=FILE,
+    help="Draw bandwidths below the copy's, or the table of several runs, as .png or .svg; needs the extra bench.",
+)
+@click.option(
+    "--compare",
+    multiple=True,
+    type=FILE,
+    metavar="OLD.json",
+    help="Compare with what an earlier --json wrote; exit 1 if slower. Repeated: show a table of all these runs and the"
+    " new one; exit 1 if it is slower than one of the same device.",
+)
+@click.option(
+    "--no-measure", is_flag=True, help="Measure nothing: show the table of the runs that --compare names, and exit."
 )
 @click.option(
     "--tolerance",
@@ -90,7 +104,8 @@ def bench(
     json_file: Path | None,
     csv_file: Path | None,
     picture: Path | None,
-    compare: Path | None,
+    compare: tuple[Path, ...],
+    no_measure: bool,
     tolerance: float,
     is_strict: bool,
 ) -> None:
@@ -102,9 +117,16 @@ def bench(
     that is not as fast as itself, other work on the device. Ctrl-C ends it after the current case and prints the
     results so far.
 
+    Runs of several devices or releases are compared by operator: how near each comes to its own copy, in the cases
+    that all of them have.
+
     Exit status: 0 done, 1 failed, slower than --compare allows, or uncertain with --strict, 2 the command line is
     wrong, 130 interrupted.
     """
+    files = Files(json_file, csv_file, picture, compare)
+    if no_measure:
+        show_stored(files, only)
+        return
     from ..bench.measuring import Effort
 
     sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, peers)
@@ -117,7 +139,6 @@ def bench(
                 click.echo(job.name)
         return
     effort = Effort(rounds or (3 if is_quick else 9), seconds=0.002 if is_quick else 0.01)
-    files = Files(json_file, csv_file, picture, compare)
     run(device, sections, effort, files, tolerance, versions, is_strict=is_strict)
 
 

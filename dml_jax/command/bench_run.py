@@ -15,6 +15,7 @@ import click
 
 from ..errors import ConstraintError
 from ..files import write_whole
+from .bench_compare import show
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -35,14 +36,14 @@ class Files:
     Args:
       json: all that was measured.
       csv: the same.
-      picture: bandwidths.
-      old: an earlier run's JSON, which this one is compared with.
+      picture: bandwidths, or the comparison of several runs.
+      old: the JSON of earlier runs, which this one is compared with.
     """
 
     json: Path | None
     csv: Path | None
     picture: Path | None
-    old: Path | None
+    old: Sequence[Path]
 
     def check(self) -> None:
         """Checks that all can be written, before anything is measured.
@@ -64,7 +65,7 @@ class Files:
         for path, text in ((self.json, results.json), (self.csv, results.csv)):
             if path:
                 write_whole(path, text().encode())
-        if self.picture:
+        if self.picture and len(self.old) < 2:
             draw(results, self.picture)
 
 
@@ -91,13 +92,16 @@ def run(
     """
     from ..batch import BatchError
     from ..bench import peers
+    from ..bench.comparing import compared
     from ..bench.results import Results
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
         files.check()
-        old = Results.read(files.old) if files.old else None
+        old = [*map(Results.read, files.old)]
+        if len(old) > 1:
+            compared(old)  # raises what it would raise after hours of measuring
         rows, notes = _shown(device, sections, effort)
         results = Results.now(device, {**peers.versions(), **versions}, rows, notes=tuple(notes))
         files.write(results)
@@ -105,10 +109,11 @@ def run(
         sys.exit(f"error: {error}")
     if _interrupted:
         sys.exit(INTERRUPTED)
+    is_slower = _compare(old, results, files.picture, tolerance)
     if is_strict and results.notes:
         sys.exit("error: the numbers are uncertain, as the notes above say; end other work, and measure again")
-    if old:
-        _show_regressions(old, results, tolerance)
+    if is_slower:
+        sys.exit(1)
 
 
 def _check_writable(path: Path) -> None:
@@ -185,7 +190,19 @@ def _interrupt(number: int, _: Any) -> None:
     click.echo("interrupted: finishing the case at hand; once more leaves at once", err=True)
 
 
-def _show_regressions(old: Results, new: Results, tolerance: float) -> None:
+def _compare(old: Sequence[Results], new: Results, picture: Path | None, tolerance: float) -> bool:
+    """Shows a new run beside old ones; returns whether it is slower than one, of several one on the same device."""
+    if len(old) > 1:
+        try:
+            show([*old, new], picture)
+        except (ConstraintError, OSError) as error:
+            sys.exit(f"error: {error}")
+    alike = old if len(old) == 1 else [one for one in old if one.device == new.device]
+    slower = [_show_regressions(one, new, tolerance) for one in alike]
+    return any(slower)
+
+
+def _show_regressions(old: Results, new: Results, tolerance: float) -> bool:
     from ..bench.results import regressions
 
     count, lines = regressions(old, new, tolerance)
@@ -200,5 +217,4 @@ def _show_regressions(old: Results, new: Results, tolerance: float) -> None:
         click.echo(f"slower: {line}")
     if not count:
         sys.exit("error: both runs have no case in common")
-    if lines:
-        sys.exit(1)
+    return bool(lines)

@@ -1,0 +1,146 @@
+"""Runs beside each other: operators down, runs across; a number is the part of the bandwidth of a copy in its run."""
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+from statistics import geometric_mean
+from typing import Any, TypeVar
+
+from ..errors import ConstraintError
+from .groups import CALLS, FILES, LARGE, group_of
+from .measuring import Measured
+from .results import Results
+
+__all__ = ["LEGEND", "Comparison", "compared"]
+
+LEGEND = """\
+cases    that all runs have: of operators those that move 16 MiB and more, or all where there are none
+a run    the bandwidth of dml_jax as a part of that of a copy of as many bytes in the same run, the geometric mean of
+         these cases: 1.00 is as fast as a copy; convolution, gemm, rnn and networks are beside a product of matrices
+x first  that part divided by the one of the first run: above 1.00 the run is nearer to its own copy"""
+ALL = "all operators"
+PACKAGES = ("jaxlib", "dml_jax")  # of which runs may have other versions
+NUMBER = re.compile(r"(?<![a-wyzA-Z_=\d.])\d+")  # "b=2 of 64x3x512x512 float16" becomes "b=2 of NxNxNxN float16"
+
+T = TypeVar("T")
+Match = tuple[Measured, ...]  # the row of each run
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs beside each other.
+
+    Args:
+      title: what all runs have in common.
+      names: of the runs: what differs.
+      unit: what a row of the table is, such as an operator.
+      matches: by row of the table, the cases that it counts.
+      notes: sentences that say what makes the numbers uncertain.
+    """
+
+    title: str
+    names: Sequence[str]
+    unit: str
+    matches: Mapping[str, Sequence[Match]]
+    notes: Sequence[str]
+
+    def means(self) -> dict[str, list[float]]:
+        """By row, the geometric mean of each run."""
+        return {
+            name: [geometric_mean([row.of_copy for row in of]) for of in zip(*matches, strict=True)]
+            for name, matches in self.matches.items()
+        }
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The headings, and the cells of each row."""
+        first, *others = self.names
+        body = []
+        for name, (old, *new) in self.means().items():
+            ratios = chain(*([_worded(mean), _worded(mean / old)] for mean in new))
+            body.append([name, str(len(self.matches[name])), _worded(old), *ratios])
+        return [self.unit, "cases", first, *chain(*([name, "x first"] for name in others))], body
+
+
+def compared(runs: Sequence[Results]) -> Comparison:
+    """Compares runs in the cases that all of them have.
+
+    Cases of runs of different sizes have different names. There it compares those whose names are the same but for
+    numbers, if all runs have as many of them.
+
+    Raises:
+      ConstraintError: there is no such case, or one run stands there twice.
+    """
+    ours = [[row for row in run.rows if row.contender == "dml_jax"] for run in runs]
+    title, names = _named(runs)
+    same, alike = _matches(ours, _name), _matches(ours, _kind)
+    in_sizes = 2 * len(same) < len(alike)
+    if not (matches := alike if in_sizes else same):
+        raise ConstraintError(
+            f"no case is in each of the runs {'; '.join(names)}: compare runs of the same cases, all with --quick, "
+            "with --sharded or with neither, with the same -k, and best with the same --size"
+        )
+    sizes = f"""\
+The runs differ in size (names of cases that all have: {len(same)} of {max(map(len, ours))}). So the {len(alike)} \
+cases are compared whose names are the same but for numbers. With the same --size all are compared one by one."""
+    said = _by([(name, note) for name, run in zip(names, runs, strict=True) for note in run.notes], itemgetter(1))
+    notes = [f"{'; '.join(name for name, _ in of)}: {note}" for note, of in said.items()]
+    return Comparison(title, names, *_in_rows(matches, _kind if in_sizes else _name), [*[sizes] * in_sizes, *notes])
+
+
+def _named(runs: Sequence[Results]) -> tuple[str, list[str]]:
+    """The device and the versions that all runs have, and a name of each run: those that differ, or else the time."""
+    facets = [[run.device for run in runs]]
+    for package in PACKAGES:
+        facets.append([f"{package} {run.versions[package]}" if package in run.versions else "" for run in runs])
+    differ = [of for of in facets if len({*of}) > 1]
+    if len({*zip(*differ, strict=True)}) < len(runs):
+        differ.append([run.date[:19].replace("T", " ") for run in runs])
+    names = [", ".join(filter(None, of)) for of in zip(*differ, strict=True)]
+    if len({*names}) < len(runs):
+        raise ConstraintError(f"each run must be another one, but two are of the same time: {'; '.join(names)}")
+    return ", ".join(of[0] for of in facets if of[0] and of not in differ), names
+
+
+def _worded(part: float) -> str:
+    return f"{part:.2f}" if part >= 0.01 else f"{part:.1g}"
+
+
+def _name(row: Measured) -> str:
+    return row.case
+
+
+def _kind(row: Measured) -> str:
+    return NUMBER.sub("N", row.case)
+
+
+def _matches(runs: Sequence[Iterable[Measured]], key: Callable[[Measured], Hashable]) -> list[Match]:
+    """The rows of each run that have the same key, if each run has as many of them: the smallest of each, and so on."""
+    first, *others = (_by(rows, key) for rows in runs)
+    shared = [one for one, rows in first.items() if all(len(of.get(one, ())) == len(rows) for of in others)]
+    same = [[sorted(of[one], key=lambda row: row.moved) for of in (first, *others)] for one in shared]
+    return [match for of in same for match in zip(*of, strict=True)]
+
+
+def _by(rows: Iterable[T], key: Callable[[T], Hashable]) -> dict[Any, list[T]]:
+    found: dict[Any, list[T]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+def _in_rows(matches: Iterable[Match], name: Callable[[Measured], str]) -> tuple[str, dict[str, list[Match]]]:
+    """The unit of the table's rows, and the matches of each: operators, or cases if all are of one operator."""
+    groups = _by(matches, lambda match: group_of(match[0]))
+    if len(groups) == 1:
+        ((group, only),) = groups.items()
+        return group, _by(only, lambda match: name(match[0]).removeprefix(f"{group} "))
+    groups = {group: _counted(of) for group, of in groups.items()}
+    last = {one: groups.pop(one) for one in (FILES, CALLS) if one in groups}
+    together = {ALL: [*chain(*groups.values())]} if len(groups) > 1 else {}
+    return "operator", {**dict(sorted(groups.items())), **together, **last}
+
+
+def _counted(matches: list[Match]) -> list[Match]:
+    return [match for match in matches if min(row.moved for row in match) >= LARGE] or matches

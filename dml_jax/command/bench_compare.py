@@ -1,0 +1,68 @@
+"""Several runs of `dml-jax bench` beside each other: the table, and its picture."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import ConstraintError
+from .shared import refuse_options
+
+if TYPE_CHECKING:
+    from ..bench.results import Results
+    from .bench_run import Files
+
+__all__ = ["show", "show_stored"]
+
+TAKEN = {"compare", "no_measure", "only", "picture"}  # the options that mean something where nothing is measured
+
+
+def show_stored(files: Files, patterns: Sequence[str]) -> None:
+    """Compares the older runs of `files` with each other, in the cases whose names contain one of the patterns."""
+    from ..bench.results import Results
+    from ..bench.section import is_named
+
+    options = click.get_current_context().command.params
+    refuse_options("a run that measures", *(one.name for one in options if one.name and one.name not in TAKEN))
+    if not files.old:
+        raise click.UsageError("--no-measure needs stored runs: --compare a.json --compare b.json")
+    try:
+        files.check()
+        runs = [Results.read(path) for path in files.old]
+        if patterns:
+            runs = [replace(run, rows=tuple(row for row in run.rows if is_named(row.case, patterns))) for run in runs]
+        show(runs, files.picture)
+    except (ConstraintError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+def show(runs: Sequence[Results], picture: Path | None) -> None:
+    """Prints a table of runs, what its columns are, and what makes them uncertain; and draws a picture.
+
+    Raises:
+      ConstraintError: the runs have no case in common.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..bench import comparison_picture
+    from ..bench.comparing import LEGEND, compared
+
+    comparison = compared(runs)
+    (heading, *others), body = comparison.table()
+    table = Table(title=comparison.title, title_justify="left", box=None, pad_edge=False)
+    table.add_column(heading, overflow="fold")
+    for other in others:
+        table.add_column(other, justify="right", max_width=20)
+    for cells in body:
+        table.add_row(*cells)
+    console = Console()
+    (console if console.is_terminal else Console(width=200)).print(table)
+    click.echo("\n".join(["", LEGEND, *(f"Note: {note}" for note in comparison.notes)]))
+    if picture:
+        comparison_picture.draw(comparison, picture)

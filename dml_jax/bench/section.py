@@ -32,10 +32,11 @@ class Section:
 
     Args:
       title: of the table.
-      jobs: in order; some sections make them while they are measured, as long as there is time.
+      jobs: in order; where there are `seconds`, they are made while they are measured.
       contenders: the columns, the one that is compared with all others first.
       table: a table of rich's, of the title, the rows of all jobs and the contenders.
       legend: the columns, a line each.
+      seconds: for how long jobs are made; None for as many as there are.
     """
 
     title: str
@@ -43,26 +44,38 @@ class Section:
     contenders: Sequence[str]
     table: Callable[[str, Sequence[Measured], Sequence[str]], Any] = table
     legend: str = LEGEND
+    seconds: float | None = None
 
     def only(self, patterns: Sequence[str]) -> "Section":
         """The jobs whose name contains one of the patterns, where * is any text; all of them without patterns."""
-        return replace(self, jobs=[*_matching(self.jobs, patterns)]) if patterns else self
+        if not patterns:
+            return self
+        jobs = _matching(self.jobs, patterns)
+        return replace(self, jobs=jobs if self.seconds else [*jobs])
 
 
-def of_cases(title: str, cases: Iterable[Case], contenders: Sequence[Contender], **how: Any) -> Section:
+def of_cases(
+    title: str,
+    cases: Iterable[Case],
+    contenders: Sequence[Contender],
+    seconds: float | None = None,
+    **how: Any,
+) -> Section:
     """A section of the cases of operators.
 
     Args:
       title: of the table.
       cases: a job each.
       contenders: this library first.
+      seconds: of the section.
       how: of `measure`.
     """
 
     def job(case: Case) -> Job:
         return Job(case.name, lambda effort: measure(case, contenders, effort, **how))
 
-    return Section(title, [job(case) for case in cases], [one.name for one in contenders])
+    jobs = map(job, cases)
+    return Section(title, jobs if seconds else [*jobs], [one.name for one in contenders], seconds=seconds)
 
 
 def _matching(jobs: Iterable[Job], patterns: Sequence[str]) -> Iterator[Job]:

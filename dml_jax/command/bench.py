@@ -10,7 +10,7 @@ import click
 
 from .bench_run import Files, run
 from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
-from .shared import FILE
+from .shared import FILE, refuse_options
 
 if TYPE_CHECKING:
     from ..bench.section import Section
@@ -24,6 +24,7 @@ __all__ = ["bench"]
 Examples:
   dml-jax bench --quick
   dml-jax bench --only 'gather*' --json new.json --csv new.csv
+  dml-jax bench --random 1 --seconds 600 --json random.json
   dml-jax bench --compare old.json --tolerance 0.1""",
 )
 @click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 4 MB: under a minute on two cores.")
@@ -57,6 +58,21 @@ Examples:
     help="Measure batches that are sharded over all devices instead, such as the GPUs of a server.",
 )
 @click.option(
+    "--random",
+    "seed",
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Measure random programs of the operators instead, in groups; a seed draws the same ones on every machine.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=300,
+    show_default=True,
+    metavar="N",
+    help="How long --random draws programs: one of each group at least.",
+)
+@click.option(
     "--peers/--no-peers",
     default=True,
     help="Measure the other libraries that are installed, or none; torch.compile not with --quick.",
@@ -82,6 +98,8 @@ def bench(
     rounds: int | None,
     cpu_devices: int | None,
     is_sharded: bool,
+    seed: int | None,
+    seconds: float,
     peers: bool,
     only_list: bool,
     json_file: Path | None,
@@ -100,7 +118,12 @@ def bench(
     """
     from ..bench.measuring import Effort
 
-    sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, peers)
+    if seed is None:
+        refuse_options("--random", "seconds")
+    else:
+        refuse_options("runs without --random", "is_quick", "only_list", "is_sharded", "cpu_devices")
+    drawn = None if seed is None else (seed, seconds)
+    sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, drawn, peers)
     sections = [section for section in (one.only(only) for one in sections) if section.jobs]
     if not sections:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
@@ -114,7 +137,12 @@ def bench(
 
 
 def _planned(
-    is_quick: bool, size: int | None, cpu_devices: int | None, is_sharded: bool, peers: bool
+    is_quick: bool,
+    size: int | None,
+    cpu_devices: int | None,
+    is_sharded: bool,
+    drawn: tuple[int, float] | None,
+    peers: bool,
 ) -> tuple[Sequence[Section], str, Mapping[str, str]]:
     """The sections, the device, and what else the results tell of it."""
     if cpu_devices:
@@ -133,4 +161,6 @@ def _planned(
         return plans.sharded(size, peers=peers), device, torch_threads(cores())
     if platform == "cpu":
         device = f"{device}, {cores()} cores"
+    if drawn:
+        return plans.drawn(*drawn, size, peers=peers), device, {}
     return plans.briefly(peers=peers) if is_quick else plans.usual(size, peers=peers), device, {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,24 +86,26 @@ def run(
       tolerance: the part of its old ratio to a copy that a case may lose.
       versions: of what is compared, beside those of the packages.
     """
-    from ..batch import BatchError
     from ..bench import peers
     from ..bench.results import Results
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    failures: list[str] = []
     try:
         files.check()
         old = Results.read(files.old) if files.old else None
-        rows = _shown(device, sections, effort)
+        rows = _shown(device, sections, effort, failures)
         results = Results.now(device, {**peers.versions(), **versions}, rows)
         files.write(results)
-    except (BatchError, ConstraintError, OSError) as error:
+    except (ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
     if _interrupted:
         sys.exit(INTERRUPTED)
     if old:
         _show_regressions(old, results, tolerance)
+    if failures:
+        sys.exit(f"error: {len(failures)} cases failed, as said above; all others were measured")
 
 
 def _check_writable(path: Path) -> None:
@@ -113,14 +116,14 @@ def _check_writable(path: Path) -> None:
         raise ConstraintError(f"{path} cannot be written: no permission in {str(folder)!r}")
 
 
-def _shown(device: str, sections: Sequence[Section], effort: Effort) -> list[Measured]:
+def _shown(device: str, sections: Sequence[Section], effort: Effort, failures: list[str]) -> list[Measured]:
     """Measures, prints a table for each section, and says last what their columns are."""
     from rich.console import Console
 
     shown, legends = [], {}
     console = Console()
     for section in sections:
-        rows = _measured(section, effort)
+        rows = _measured(section, effort, failures)
         if rows:
             wide = console if console.is_terminal else Console(width=200)
             wide.print(section.table(f"{device}, {section.title}", rows, section.contenders))
@@ -131,17 +134,23 @@ def _shown(device: str, sections: Sequence[Section], effort: Effort) -> list[Mea
     return shown
 
 
-def _measured(section: Section, effort: Effort) -> list[Measured]:
+def _measured(section: Section, effort: Effort, failures: list[str]) -> list[Measured]:
+    """The rows of all jobs; the names of those that fail, as of one that needs too much memory, go to `failures`."""
     rows: list[Measured] = []
-    total = len(section.jobs) if isinstance(section.jobs, Sequence) else None
+    start, total = time.monotonic(), section.seconds or len([*section.jobs])
     with _progress() as progress:
         task = progress.add_task("", total=total)
-        for job in section.jobs:
+        for number, job in enumerate(section.jobs, 1):
             if _interrupted:
                 break
             progress.update(task, description=job.name)
-            rows += job.measure(effort)
-            progress.advance(task)
+            try:
+                rows += job.measure(effort)
+            except Exception as error:  # the others are worth their time, too
+                failures.append(job.name)
+                told = f"error: {job.name}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                progress.console.print(told, markup=False, highlight=False, soft_wrap=True)
+            progress.update(task, completed=time.monotonic() - start if section.seconds else number)
     return rows
 
 

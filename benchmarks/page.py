@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from dml_jax.bench import random_section
 from dml_jax.bench.results import Results
 
 from .tables import (
@@ -169,6 +170,14 @@ def _on_each(columns: Mapping[str, str]) -> Callable[..., Iterator[str]]:
     return table
 
 
+def _random(file: Path) -> Iterator[str]:
+    """A row for each group of random programs, and the slowest programs."""
+    run = Results.read(file)
+    worst = [[name, f"{ratio} {other}"] for ratio, other, name in random_section.slowest(run.rows)]
+    yield from (_run(file), "", *rows(*random_section.summary(run.rows)), "")
+    yield from rows([random_section.SLOWEST, ""], worst)
+
+
 def _run(file: Path) -> str:
     return measured_on(Results.read(file))
 
@@ -194,6 +203,7 @@ TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
     "networks": _on_each({"of a matmul": COPY, "x ONNX Runtime": "ONNX Runtime"}),
     "quantised": _on_each({"x floats": "floats", "x constants": "constants", "x ONNX Runtime": "ONNX Runtime"}),
     "sharded": _of_cases(ratios),
+    "random": _random,
 }
 
 if __name__ == "__main__":

@@ -38,7 +38,14 @@ CALLS, FILES = "eager calls on 1 KB", "from file to file"
 MULTIPLIED = {"convolution", "gemm", "network", "rnn"}  # compared with a product of matrices instead of a copy
 FIRST = ["one each", "fresh", "jnp"]
 SHORT = 24  # characters
-KINDS = ("gradients", "graphs", "networks", "quantised", "sharded")  # what a run is of, at the end of its file's name
+KINDS = (
+    "gradients",
+    "graphs",
+    "networks",
+    "quantised",
+    "sharded",
+    "random",
+)  # what a run is of, at the end of its file's name
 HEAD = """\
 # {title}
 

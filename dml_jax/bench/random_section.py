@@ -39,7 +39,7 @@ def random_section(seed: int, size: int, seconds: float, *, peers: bool) -> Sect
     """Programs that are drawn while they are measured, as long as there is time."""
     found = _contenders(peers=peers)
     programs = drawn(seed, size, seconds)
-    title = f"random programs of seed {seed} and {size / 2**20:g} MiB, beside a copy of what has to move"
+    title = f"random programs, seed {seed}, {size / 2**20:g} MiB"
     return replace(of_cases(title, programs, found, seconds), table=_table, legend=LEGEND)
 
 

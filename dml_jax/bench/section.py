@@ -7,7 +7,7 @@ from typing import Any
 
 from .case import Case
 from .contenders import Contender
-from .measuring import Effort, Measured, measure
+from .measuring import Effort, measure
 from .report import LEGEND, table
 
 __all__ = ["Job", "Section", "of_cases"]
@@ -19,11 +19,11 @@ class Job:
 
     Args:
       name: of the case.
-      measure: returns a row for each contender.
+      measure: returns a row for each contender, of a type that the section's table knows.
     """
 
     name: str
-    measure: Callable[[Effort], Sequence[Measured]]
+    measure: Callable[[Effort], Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Section:
     title: str
     jobs: Iterable[Job]
     contenders: Sequence[str]
-    table: Callable[[str, Sequence[Measured], Sequence[str]], Any] = table
+    table: Callable[[str, Sequence[Any], Sequence[str]], Any] = table
     legend: str = LEGEND
     seconds: float | None = None
 

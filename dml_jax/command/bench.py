@@ -73,6 +73,12 @@ Examples:
     help="How long --random draws programs: one of each group at least.",
 )
 @click.option(
+    "--costs",
+    "is_costs",
+    is_flag=True,
+    help="Measure what operators cost beside running instead: time to trace, lower and compile, and memory.",
+)
+@click.option(
     "--peers/--no-peers",
     default=True,
     help="Measure the other libraries that are installed, or none; torch.compile not with --quick.",
@@ -100,6 +106,7 @@ def bench(
     is_sharded: bool,
     seed: int | None,
     seconds: float,
+    is_costs: bool,
     peers: bool,
     only_list: bool,
     json_file: Path | None,
@@ -122,8 +129,11 @@ def bench(
         refuse_options("--random", "seconds")
     else:
         refuse_options("runs without --random", "is_quick", "only_list", "is_sharded", "cpu_devices")
+    if is_costs:
+        others = ("is_quick", "size", "is_sharded", "cpu_devices", "seed", "picture", "compare")
+        refuse_options("runs without --costs", *others)
     drawn = None if seed is None else (seed, seconds)
-    sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, drawn, peers)
+    sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, drawn, is_costs, peers)
     sections = [section for section in (one.only(only) for one in sections) if section.jobs]
     if not sections:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
@@ -142,6 +152,7 @@ def _planned(
     cpu_devices: int | None,
     is_sharded: bool,
     drawn: tuple[int, float] | None,
+    is_costs: bool,
     peers: bool,
 ) -> tuple[Sequence[Section], str, Mapping[str, str]]:
     """The sections, the device, and what else the results tell of it."""
@@ -163,4 +174,6 @@ def _planned(
         device = f"{device}, {cores()} cores"
     if drawn:
         return plans.drawn(*drawn, size, peers=peers), device, {}
+    if is_costs:
+        return plans.costs(), device, {}
     return plans.briefly(peers=peers) if is_quick else plans.usual(size, peers=peers), device, {}

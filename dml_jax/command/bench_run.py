@@ -104,6 +104,8 @@ def run(
         sys.exit(INTERRUPTED)
     if old:
         _show_regressions(old, results, tolerance)
+    if not rows and not failures:
+        sys.exit("error: nothing was measured, as no program that was drawn has what -k asks for in its name")
     if failures:
         sys.exit(f"error: {len(failures)} cases failed, as said above; all others were measured")
 

@@ -171,11 +171,8 @@ def _on_each(columns: Mapping[str, str]) -> Callable[..., Iterator[str]]:
 
 
 def _random(file: Path) -> Iterator[str]:
-    """A row for each group of random programs, and the slowest programs."""
-    run = Results.read(file)
-    worst = [[name, f"{ratio} {other}"] for ratio, other, name in random_section.slowest(run.rows)]
-    yield from (_run(file), "", *rows(*random_section.summary(run.rows)), "")
-    yield from rows([random_section.SLOWEST, ""], worst)
+    """A row for each group of random programs."""
+    yield from (_run(file), "", *rows(*random_section.summary(Results.read(file).rows)))
 
 
 def _run(file: Path) -> str:

@@ -1,7 +1,7 @@
 """A section of a run: jobs, each of which measures a case, and the table that shows what they found."""
 
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from .contenders import Contender
 from .measuring import Effort, measure
 from .report import LEGEND, table
 
-__all__ = ["Job", "Section", "of_cases"]
+__all__ = ["Job", "Section", "is_named", "of_cases"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,8 @@ class Section:
 
     def only(self, patterns: Sequence[str]) -> "Section":
         """The jobs whose name contains one of the patterns, where * is any text; all of them without patterns."""
-        if not patterns:
-            return self
-        jobs = _matching(self.jobs, patterns)
-        return replace(self, jobs=jobs if self.seconds else [*jobs])
+        jobs = (job for job in self.jobs if is_named(job.name, patterns))
+        return replace(self, jobs=jobs if self.seconds else [*jobs]) if patterns else self
 
 
 def of_cases(
@@ -78,5 +76,6 @@ def of_cases(
     return Section(title, jobs if seconds else [*jobs], [one.name for one in contenders], seconds=seconds)
 
 
-def _matching(jobs: Iterable[Job], patterns: Sequence[str]) -> Iterator[Job]:
-    return (job for job in jobs if any(fnmatch.fnmatchcase(job.name, f"*{part}*") for part in patterns))
+def is_named(case: str, patterns: Sequence[str]) -> bool:
+    """Whether a name contains one of the patterns, where * is any text."""
+    return any(fnmatch.fnmatchcase(case, f"*{part}*") for part in patterns)

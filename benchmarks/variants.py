@@ -79,8 +79,8 @@ class Compiled(JaxRun):
         jax.eval_shape(function, *turns[0])
         traced = time.perf_counter() - start
         super().__init__(function, turns, bound=True)
-        start = time.perf_counter()
-        self.called = self.called.lower(self.out, *self.turns[0]).compile()
+        start, called = time.perf_counter(), self.called
+        self.called = called.lower(self.out, *self.turns[0]).compile()
         self.seconds = traced + time.perf_counter() - start
 
 

@@ -107,8 +107,9 @@ def _compiled(function: Function, arrays: Sequence[Any]) -> tuple[tuple[float, .
 def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], floors: Sequence[int]) -> Cost:
     sums = [sum(of) for of in steps]
     low, middle, high = quantiles(sums, n=4) if len(sums) > 1 else sums * 3
-    medians = map(median, zip(*steps, strict=True))
-    return Cost(case.name, case.operator, name, *medians, (high - low) / 2 / middle, peaks[0], floors[0])
+    tracing, lowering, compiling = map(median, zip(*steps, strict=True))
+    spread = (high - low) / 2 / middle
+    return Cost(case.name, case.operator, name, tracing, lowering, compiling, spread, peaks[0], floors[0])
 
 
 def _table(title: str, rows: Sequence[Cost], contenders: Sequence[str]) -> Table:

@@ -195,7 +195,7 @@ def _program(
     read = sum(array.nbytes for array in arrays) if read is None else read
     make = lambda: tuple(array.make() for array in arrays)  # noqa: E731
     program = Program(operator, detail, attributes, make, read, group=group, way=way, twins=others, **rest)
-    made = program.output(tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays))
+    made = jax.eval_shape(program.call, *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays))
     return replace(program, moved=read + sum(prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(made)))
 
 

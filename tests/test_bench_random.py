@@ -16,7 +16,8 @@ from click.testing import CliRunner
 
 from benchmarks.page import TABLES
 from dml_jax.bench import cases, costs, measuring, random_programs, random_section, results
-from dml_jax.bench.random_programs import GROUPS, Draws, drawn
+from dml_jax.bench.random_draws import Draws
+from dml_jax.bench.random_programs import GROUPS, drawn
 from dml_jax.command import bench as command
 from dml_jax.command import bench_run
 

@@ -159,10 +159,12 @@ def _measured(section: Section, effort: Effort, failures: list[str]) -> list[Mea
 def _progress() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
-    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    name = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True))  # long ones are cut
+    shown = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    return Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*shown, console=console, transient=True, expand=True, disable=not console.is_terminal)
 
 
 _interrupted: list[int] = []

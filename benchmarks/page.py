@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from dml_jax.bench import comparison_picture
+from dml_jax.bench import comparison_picture, random_section
 from dml_jax.bench.comparing import Comparison, compared
 from dml_jax.bench.groups import CALLS, FILES, Cases, counted, grouped, is_call, large
 from dml_jax.bench.results import Results
@@ -179,6 +179,11 @@ def _on_each(columns: Mapping[str, str]) -> Callable[..., Iterator[str]]:
     return table
 
 
+def _random(file: Path) -> Iterator[str]:
+    """A row for each group of random programs."""
+    yield from (_run(file), "", *rows(*random_section.summary(Results.read(file).rows)))
+
+
 def _run(file: Path) -> str:
     return measured_on(Results.read(file))
 
@@ -205,6 +210,7 @@ TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
     "networks": _on_each({"of a matmul": COPY, "x ONNX Runtime": "ONNX Runtime"}),
     "quantised": _on_each({"x floats": "floats", "x constants": "constants", "x ONNX Runtime": "ONNX Runtime"}),
     "sharded": _of_cases(ratios),
+    "random": _random,
 }
 
 if __name__ == "__main__":

@@ -16,7 +16,14 @@ COPY = "copy"
 MULTIPLIED = {"convolution", "gemm", "network", "rnn"}  # compared with a product of matrices instead of a copy
 FIRST = ["one each", "fresh", "jnp"]
 SHORT = 24  # characters
-KINDS = ("gradients", "graphs", "networks", "quantised", "sharded")  # what a run is of, at the end of its file's name
+KINDS = (
+    "gradients",
+    "graphs",
+    "networks",
+    "quantised",
+    "sharded",
+    "random",
+)  # what a run is of, at the end of its file's name
 HEAD = """\
 # {title}
 

@@ -10,13 +10,13 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
-from itertools import cycle
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import geometric_mean
 from types import ModuleType
 from typing import Any
 
@@ -25,21 +25,20 @@ import jax.numpy as jnp
 import jaxlib.version
 from jax import lax
 
-import dml_jax
+from dml_jax.bench.case import Arrays, Case
+from dml_jax.bench.contenders import Contender, JaxRun
+from dml_jax.bench.measuring import Effort, measure
+from dml_jax.bench.random_programs import GROUPS, Program, drawn
+from dml_jax.bench.random_section import plainly
 from dml_jax.files import write_whole
 from dml_jax.lowering.select import watch_choices
-
-from .random_programs import GROUPS, Draws, Program
-from .tracing import traced
 
 __all__ = ["Measured", "main", "measured", "summary"]
 
 SLOW = 0.9  # times as fast as plain; whatever is slower counts
-ROUNDS, LEAST, MOST = 6, 0.02, 100  # of a contender: samples, seconds of one, calls of one
+EFFORT = Effort(rounds=6, seconds=0.02)
 PLATFORM = {"gpu": "cuda"}.get(jax.default_backend(), jax.default_backend())
 INTERRUPTED = 130  # the exit status after Ctrl-C
-
-Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -72,52 +71,49 @@ class Measured:
 # Measuring.
 
 
-def measured(group: str, program: Program, order: random.Random, old: ModuleType | None = None) -> Measured:
-    """Compiles the contenders, compares their results, and runs them in turn."""
-    functions: dict[str, Function] = {
-        "chosen": lambda *arrays: program.call(dml_jax, *arrays),
-        "plain": _plainly(lambda *arrays: program.call(dml_jax, *arrays)),
-        **({"old": lambda *arrays: program.call(old, *arrays)} if old else {}),
-    }
-    arrays = jax.block_until_ready(jax.device_put(tuple(program.arrays)))
-    compiled, seconds = {}, {}
+class Compiled(JaxRun):
+    """Compiles before the first call, and says how many seconds that took."""
+
+    def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays]):
+        start = time.perf_counter()
+        jax.eval_shape(function, *turns[0])
+        traced = time.perf_counter() - start
+        super().__init__(function, turns, bound=True)
+        start, called = time.perf_counter(), self.called
+        self.called = called.lower(self.out, *self.turns[0]).compile()
+        self.seconds = traced + time.perf_counter() - start
+
+
+def measured(program: Program, order: random.Random, old: ModuleType | None = None) -> Measured:
+    """Compiles the contenders, runs them in turn, and compares their results."""
+    functions = {"chosen": program.call, "plain": plainly(program.call), **({"old": program.of(old)} if old else {})}
+    runs: dict[str, Compiled] = {}
+
+    def start(name: str, program: Case, turns: Sequence[Arrays]) -> Compiled:
+        runs[name] = Compiled(functions[name], turns)
+        return runs[name]
+
+    found = [Contender(name, partial(start, name)) for name in order.sample(sorted(functions), len(functions))]
     with watch_choices() as seen:
-        for name in order.sample(sorted(functions), len(functions)):
-            start = time.perf_counter()
-            compiled[name] = jax.jit(functions[name]).lower(*arrays).compile()
-            seconds[name] = time.perf_counter() - start
+        rows = measure(program, [*found, Contender("plain again", lambda *_: runs["plain"])], EFFORT)
+    times = {row.contender: row for row in rows}
     variants = {f"{choice.operation}: {choice.name}" for choice in seen if choice.platform == PLATFORM}
-    results = {name: run(*arrays) for name, run in compiled.items()}
-    same = all(_is_same(result, results["plain"], program.tolerance) for result in results.values())
-    moved = sum(x.nbytes for x in jax.tree.leaves(results["plain"])) + program.read
-    del results
-    copied = jnp.ones(max(1, moved // 8), jnp.float32)
-    copy = jax.jit(jnp.negative).lower(copied).compile()
-    runs = {name: (run, arrays) for name, run in compiled.items()}
-    times = _in_turn({**runs, "control": runs["plain"], "copy": (copy, (copied,))}, order)
+    over = {name: row.seconds / times["chosen"].seconds for name, row in times.items()}
     return Measured(
-        group,
+        program.group,
         program.name,
         ", ".join(sorted(name for name in variants if not name.endswith(": plain"))) or "plain",
-        times["plain"] / times["chosen"],
-        times["plain"] / times["control"],
-        times["old"] / times["chosen"] if old else None,
-        times["copy"] / times["chosen"],
-        seconds["chosen"] / seconds["plain"],
-        same,
+        over["plain"],
+        over["plain"] / over["plain again"],
+        over.get("old"),
+        times["chosen"].of_copy,
+        runs["chosen"].seconds / runs["plain"].seconds,
+        all(_is_same(run.out, runs["plain"].out, program.tolerance) for run in runs.values()),
     )
 
 
-def _plainly(function: Function) -> Function:
-    def plain(*arrays: Any) -> Any:
-        with dml_jax.use_form("plain"):
-            return function(*arrays)
-
-    return plain
-
-
 def _is_same(result: Any, plain: Any, tolerance: float) -> bool:
-    """On the device, as a large result takes seconds to arrive."""
+    """Every element, on the device, as a large result takes seconds to arrive."""
     pairs = zip(jax.tree.leaves(result), jax.tree.leaves(plain), strict=True)
     return all(bool(_is_close(*pair, tolerance)) for pair in pairs)
 
@@ -131,24 +127,6 @@ def _is_close(one: jax.Array, other: jax.Array, tolerance: float) -> jax.Array:
 
 def _bytes(array: jax.Array) -> jax.Array:
     return array if array.dtype == jnp.bool_ else lax.bitcast_convert_type(array, jnp.uint8)
-
-
-def _in_turn(runs: Mapping[str, tuple[Function, Any]], order: random.Random) -> dict[str, float]:
-    """The median seconds of each: whoever comes after a slow one finds colder caches, so that the order changes."""
-    calls = {name: max(1, min(MOST, round(LEAST / _seconds(*run, 2)))) for name, run in runs.items()}
-    samples: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(ROUNDS):
-        for name in order.sample(sorted(runs), len(runs)):
-            samples[name].append(_seconds(*runs[name], calls[name]))
-    return {name: median(times) for name, times in samples.items()}
-
-
-def _seconds(run: Function, arrays: Any, calls: int) -> float:
-    start, result = time.perf_counter(), None
-    for _ in range(calls):
-        result = run(*arrays)
-    jax.block_until_ready(result)
-    return (time.perf_counter() - start) / calls
 
 
 # Reports.
@@ -191,15 +169,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", type=int, metavar="MIB", help="of the data of a program (16 on a CPU, else 128)")
     parser.add_argument("--old", type=_package, metavar="NAME", help="another version of this package, to import")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every case here")
-    parser.add_argument("--trace", action="store_true", help="only measure tracing and lowering, beside jax.numpy")
     options = parser.parse_args(arguments)
     if unknown := {*options.groups} - {*GROUPS}:
         parser.error(f"groups are {', '.join(GROUPS)}, but not {', '.join(sorted(unknown))}")
-    if options.trace:
-        return _report_traces(options.json)
     size = options.size or (16 if PLATFORM == "cpu" else 128)
     _say(f"jax {jax.__version__} on {jax.devices()[0].device_kind}, {size} MiB, seed {options.seed}")
-    cases, status = _draw(options.groups or [*GROUPS], Draws(options.seed, size * 2**20), options)
+    cases, status = _draw(drawn(options.seed, size * 2**20, options.seconds, options.groups), options)
     if cases:
         _say("\n".join(_summaries(cases)))
     if options.json:
@@ -214,23 +189,19 @@ def _package(name: str) -> ModuleType:
         raise argparse.ArgumentTypeError(f"no package {name!r} can be imported: {error}") from error
 
 
-def _draw(groups: Sequence[str], draws: Draws, options: argparse.Namespace) -> tuple[list[Measured], int]:
-    """A program of each group in turn, once at least, until the time is over; with the exit status."""
-    cases, status, end = [], 0, time.monotonic() + options.seconds
-    order = random.Random(options.seed)
+def _draw(programs: Iterator[Program], options: argparse.Namespace) -> tuple[list[Measured], int]:
+    """Measures as many as there are; with the exit status."""
+    cases, status, order = [], 0, random.Random(options.seed)
     try:
-        for number, group in enumerate(cycle(groups)):
-            if number >= len(groups) and time.monotonic() > end:
-                break
-            program = GROUPS[group](draws)
+        for program in programs:
             try:
-                cases.append(case := measured(group, program, order, options.old))
+                cases.append(case := measured(program, order, options.old))
                 status |= not case.same
                 _tell(case)
             except Exception as error:  # the others are worth their time, too
                 _say(f"{program.name}: {type(error).__name__}: {error}")
                 status = 1
-            sys.stderr.write(f"\r{len(cases)} cases, {max(0, end - time.monotonic()):.0f} s left ")
+            sys.stderr.write(f"\r{len(cases)} cases ")
     except KeyboardInterrupt:
         status = INTERRUPTED
     sys.stderr.write("\r")
@@ -243,17 +214,6 @@ def _tell(case: Measured) -> None:
         results = "" if case.same else ", OTHER RESULTS"
         speed = f"{case.over_plain:.2f} x plain, control {case.control:.2f}"
         _say(f"{speed}{results}: {case.name} ({case.variants})")
-
-
-def _report_traces(file: Path | None) -> int:
-    found = traced()
-    for name, times in found.items():
-        _say(f"{name}: {', '.join(f'{of} {value:.1f}' for of, value in times.items())}")
-    mean = geometric_mean(times["ratio"] for times in found.values() if "ratio" in times)
-    _say(f"geometric mean: {mean:.2f} times as long as jax.numpy")
-    if file:
-        _store(file, {"milliseconds": found, "mean": mean})
-    return 0
 
 
 def _store(file: Path, measured: Mapping[str, Any]) -> None:

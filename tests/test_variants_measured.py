@@ -4,47 +4,52 @@ import json
 import random
 import re
 from dataclasses import replace
-from statistics import geometric_mean
 
 import jax
-import numpy as np
 import pytest
 
-from benchmarks import tracing, variants
-from benchmarks.random_programs import GROUPS, Draws
+from benchmarks import variants
+from dml_jax.bench.measuring import Effort
+from dml_jax.bench.random_draws import Draws
+from dml_jax.bench.random_programs import GROUPS
 from dml_jax.lowering.forced import forced_form
 
 SIZE, ROWS = 2**16, GROUPS["rows"]
 CASE = variants.Measured("rows", "gather", "gather: words", 1.21, 1.0, None, 0.5, 2.0, same=True)
 
 
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch):
+    monkeypatch.setattr(variants, "EFFORT", Effort(rounds=1, seconds=1e-4))
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_programs_of_every_group_are_measured(group):
     for seed in range(2):
-        program = GROUPS[group](Draws(seed, SIZE))
-        assert GROUPS[group](Draws(seed, SIZE)).name == program.name != GROUPS[group](Draws(seed + 2, SIZE)).name
-        case = variants.measured(group, program, random.Random(seed))
-        assert case.same
+        case = variants.measured(GROUPS[group](Draws(seed, SIZE)), random.Random(seed))
+        assert (case.group, case.same) == (group, True)
         assert case.over_old is None
         assert min(case.over_plain, case.control, case.of_copy, case.compiling) > 0
 
 
 def wrong_unless_plain(draws):
     """Differs from plain in one bit."""
-    program = ROWS(draws)
 
-    def call(package, *arrays):
-        right = program.call(package, *arrays)
-        return right if forced_form() == "plain" else right.at[-1, -1].add(1)
+    def way(function):
+        def changed(*arrays):
+            right = function(*arrays)
+            return right if forced_form() == "plain" else right.at[-1, -1].add(1)
 
-    return replace(program, call=call)
+        return changed
+
+    return replace(ROWS(draws), way=way)
 
 
 def raising(draws):
-    def call(package, *arrays):
+    def way(function):
         raise ValueError("it cannot be compiled")
 
-    return replace(ROWS(draws), name="a program", call=call)
+    return replace(ROWS(draws), detail="a program", way=way)
 
 
 def interrupted(draws):
@@ -86,14 +91,14 @@ def test_one_other_bit_than_plain_is_told(capsys, monkeypatch):
     monkeypatch.setitem(GROUPS, "rows", wrong_unless_plain)
     status, lines = run(capsys, "rows")
     assert status == 1
-    assert any("OTHER RESULTS: gather axis=0: " in line for line in lines)
+    assert any("OTHER RESULTS: gather rows, axis=0: " in line for line in lines)
 
 
 def test_other_programs_run_when_one_fails(capsys, monkeypatch):
     monkeypatch.setitem(GROUPS, "rows", raising)
     status, lines = run(capsys, "rows", "narrow")
     assert status == 1
-    assert "a program: ValueError: it cannot be compiled" in lines
+    assert "gather a program: ValueError: it cannot be compiled" in lines
     assert any(line.startswith("narrow: 1 cases") for line in lines)
 
 
@@ -117,22 +122,3 @@ def test_bad_usage(options, message, capsys):
         variants.main(options)
     assert left.value.code == 2
     assert re.search(message, capsys.readouterr().err)
-
-
-def test_tracing_is_told_beside_jax_numpy(capsys, monkeypatch, file):
-    monkeypatch.setattr(tracing, "LOWERED", 1)
-    status, lines = run(capsys, "--trace", "--json", str(file))
-    assert status == 0
-    stored = json.loads(file.read_text())
-    first, *twins = stored["milliseconds"].values()
-    assert [*stored["milliseconds"]] == ["first gather", "gather", "depth_to_space", "pad", "gradient of gather"]
-    assert first["dml_jax"] > 0
-    assert all(times["ratio"] == times["dml_jax"] / times["jnp"] for times in twins)
-    assert lines[-1] == f"geometric mean: {geometric_mean(t['ratio'] for t in twins):.2f} times as long as jax.numpy"
-
-
-def test_twins_compute_the_same():
-    """Else the ratio of their times says nothing."""
-    for (function, arrays), (other, _) in tracing._twins().values():
-        small = [np.resize(np.arange(99), array.shape).astype(array.dtype) for array in arrays]
-        np.testing.assert_array_equal(jax.jit(function)(*small), jax.jit(other)(*small))

@@ -17,7 +17,7 @@ from .case import Case
 from .contenders import Contender, JaxRun, Run
 from .peers import cupy_run, has_cupy, torch_run
 
-__all__ = ["cases", "contenders", "gradient_of", "of_elements", "of_rows"]
+__all__ = ["cases", "contenders", "gradient_of", "of_elements", "of_rows", "plain_of"]
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -62,7 +62,7 @@ def contenders(*, peers: bool) -> list[Contender]:
     found = [
         Contender("dml_jax", lambda case, turns: JaxRun(gradient_of(case), turns, bound=True)),
         Contender("deterministic", lambda case, turns: JaxRun(gradient_of(_deterministic(case)), turns, bound=True)),
-        Contender("jnp", lambda case, turns: JaxRun(_plain(case), turns, bound=True)),
+        Contender("jnp", lambda case, turns: JaxRun(plain_of(case), turns, bound=True)),
     ]
     if peers and find_spec("torch"):
         found += [Contender(name, _torch(name)) for name in TORCH]
@@ -153,7 +153,7 @@ def gradient_of(case: Case) -> Callable[..., jax.Array]:
     return gradient
 
 
-def _plain(case: Case) -> Callable[..., jax.Array]:
+def plain_of(case: Case) -> Callable[..., jax.Array]:
     read = {"gather": jnp.take, "gather_elements": jnp.take_along_axis}[case.operator]
     axis, shape = case.attributes["axis"], case.attributes["shape"]
     promise = {"unique_indices": True} if case.operator == "gather" and "unique_indices" in case.attributes else {}

@@ -12,7 +12,7 @@ import numpy as np
 from .case import Arrays, Case
 from .subjects import SUBJECTS
 
-__all__ = ["Contender", "HostRun", "JaxRun", "Run", "ceiling_of", "host_arrays", "joined", "own", "spread"]
+__all__ = ["Contender", "HostRun", "JaxRun", "Run", "ceiling_of", "host_arrays", "joined", "own", "plain_of", "spread"]
 
 
 class Run(Protocol):
@@ -121,18 +121,18 @@ def own(*, eager: bool) -> list[Contender]:
     if eager:
         return [
             Contender("dml_jax", lambda case, turns: EagerRun(case.written(len(turns[0])), turns)),
-            Contender("jnp", lambda case, turns: JaxRun(_plain(case), turns, bound=False)),
+            Contender("jnp", lambda case, turns: JaxRun(plain_of(case), turns, bound=False)),
         ]
     found = [
         Contender("dml_jax", lambda case, turns: JaxRun(case.call, turns, bound=True)),
         Contender("fresh", lambda case, turns: JaxRun(case.call, turns, bound=False)),
-        Contender("jnp", lambda case, turns: JaxRun(_plain(case), turns, bound=True)),
+        Contender("jnp", lambda case, turns: JaxRun(plain_of(case), turns, bound=True)),
     ]
     # Elsewhere NumPy does not work on the same device.
     return [*found, Contender("NumPy", _numpy)] if jax.default_backend() == "cpu" else found
 
 
-def _plain(case: Case) -> Callable[..., Any]:
+def plain_of(case: Case) -> Callable[..., Any]:
     """What users of jax.numpy write."""
     return SUBJECTS[case.operator].of_jnp(case.attributes)
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
+from typing import Any
 
 import jax
 import numpy as np
@@ -71,9 +72,9 @@ class Measured:
         return (self.high - self.low) / 2 / self.seconds
 
 
-def by_case(rows: Iterable[Measured]) -> Iterator[tuple[str, dict[str, Measured]]]:
+def by_case(rows: Iterable[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each case's contenders by name, in order."""
-    cases: dict[str, dict[str, Measured]] = {}
+    cases: dict[str, dict[str, Any]] = {}
     for row in rows:
         cases.setdefault(row.case, {})[row.contender] = row
     yield from cases.items()

@@ -9,12 +9,14 @@ from . import accumulate, graphs, networks
 from . import sharded as over_devices
 from .cases import full, quick, real, small, sweep
 from .contenders import own
+from .costs import costs_section
 from .measuring import Effort, Measured
 from .peers import contenders
+from .random_section import random_section
 from .section import Job, Section, of_cases
 from .streaming import name_of, streamed
 
-__all__ = ["briefly", "sharded", "usual"]
+__all__ = ["briefly", "costs", "drawn", "sharded", "usual"]
 
 MOVED = "beside a copy of what has to move"
 
@@ -55,6 +57,16 @@ def sharded(size: int | None, *, peers: bool) -> list[Section]:
     found = over_devices.contenders(peers=peers)
     title = "batches sharded over all, beside a copy that is"
     return [of_cases(title, cases, found, ceiling=over_devices.copied, in_turn=False)]
+
+
+def drawn(seed: int, seconds: float, size: int | None, *, peers: bool) -> list[Section]:
+    """Random programs, as many as there is time for."""
+    return [random_section(seed, _bytes(size), seconds, peers=peers)]
+
+
+def costs() -> list[Section]:
+    """What operators cost beside running."""
+    return [costs_section()]
 
 
 def _bytes(size: int | None) -> int:

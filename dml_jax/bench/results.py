@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
+from .costs import Cost
 from .measuring import Measured, by_case
 
 __all__ = ["FORMAT", "VERSION", "Results", "regressions", "slower"]
@@ -31,6 +32,7 @@ class Results:
       rows: one per case and contender.
       peak: bytes a second that the memory of the device moves by its data sheet; None where it is not known.
       notes: sentences that say what makes the numbers uncertain, such as a machine that was busy.
+      costs: the same as rows, of what operators cost beside running.
     """
 
     device: str
@@ -39,10 +41,13 @@ class Results:
     rows: tuple[Measured, ...]
     peak: float | None = None
     notes: tuple[str, ...] = ()
+    costs: tuple[Cost, ...] = ()
 
     @classmethod
-    def now(cls, device: str, versions: dict[str, str], rows: Sequence[Measured], **rest: Any) -> "Results":
-        return cls(device, datetime.now(UTC).isoformat(timespec="seconds"), versions, tuple(rows), **rest)
+    def now(cls, device: str, versions: dict[str, str], rows: Sequence[Measured | Cost], **rest: Any) -> "Results":
+        costs = tuple(row for row in rows if isinstance(row, Cost))
+        measured = tuple(row for row in rows if isinstance(row, Measured))
+        return cls(device, datetime.now(UTC).isoformat(timespec="seconds"), versions, measured, costs=costs, **rest)
 
     @classmethod
     def read(cls, path: Path) -> "Results":
@@ -56,7 +61,8 @@ class Results:
             version = content.pop("version", 1)
             rows = tuple(Measured(**row) for row in content["rows"])
             notes = (OLD,) if version == 1 else tuple(content.get("notes", ()))
-            made = cls(content["device"], content["date"], content["versions"], rows, content.get("peak"), notes)
+            costs = tuple(Cost(**row) for row in content.get("costs", ()))
+            made = cls(content["device"], content["date"], content["versions"], rows, content.get("peak"), notes, costs)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConstraintError(f"{path} holds no results of this benchmark: {error}") from None
         if version not in (1, VERSION):
@@ -65,17 +71,18 @@ class Results:
 
     def json(self) -> str:
         """One line per row, so that two runs can be compared line by line."""
-        said = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "rows"}
-        head = json.dumps({"format": FORMAT, "version": VERSION, **said})
-        rows = ",\n".join(json.dumps(asdict(row)) for row in self.rows)
-        return f'{head[:-1]}, "rows": [\n{rows}\n]}}\n'
+        lists = {"rows": self.rows, "costs": self.costs}
+        said = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in lists}
+        head = json.dumps({"format": FORMAT, "version": VERSION, **said})[:-1]
+        lines = {name: ",\n".join(json.dumps(asdict(row)) for row in rows) for name, rows in lists.items()}
+        return ", ".join([head, *(f'"{name}": [\n{text}\n]' for name, text in lines.items())]) + "}\n"
 
     def csv(self) -> str:
-        content = io.StringIO()
-        head = ["device", "date", *(field.name for field in fields(Measured))]
+        content, rows = io.StringIO(), self.rows or self.costs
+        head = ["device", "date", *(field.name for field in fields(rows[0] if rows else Measured))]
         writer = csv.DictWriter(content, head, lineterminator="\n")
         writer.writeheader()
-        writer.writerows({"device": self.device, "date": self.date, **asdict(row)} for row in self.rows)
+        writer.writerows({"device": self.device, "date": self.date, **asdict(row)} for row in rows)
         return content.getvalue()
 
     def by_case(self) -> Iterator[tuple[str, dict[str, Measured]]]:

@@ -11,7 +11,7 @@ import click
 from .bench_compare import show_stored
 from .bench_run import Files, run
 from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
-from .shared import FILE
+from .shared import FILE, refuse_options
 
 if TYPE_CHECKING:
     from ..bench.section import Section
@@ -25,6 +25,7 @@ __all__ = ["bench"]
 Examples:
   dml-jax bench --quick
   dml-jax bench --only 'gather*' --json new.json --csv new.csv
+  dml-jax bench --random 1 --seconds 600 --json random.json
   dml-jax bench --compare old.json --tolerance 0.1
   dml-jax bench --no-measure --compare h100.json --compare b200.json""",
 )
@@ -57,6 +58,27 @@ Examples:
     "is_sharded",
     is_flag=True,
     help="Measure batches that are sharded over all devices instead, such as the GPUs of a server.",
+)
+@click.option(
+    "--random",
+    "seed",
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Measure random programs of the operators instead, in groups; a seed draws the same ones on every machine.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=300,
+    show_default=True,
+    metavar="N",
+    help="How long --random draws programs: one of each group at least.",
+)
+@click.option(
+    "--costs",
+    "is_costs",
+    is_flag=True,
+    help="Measure what operators cost beside running instead: time to trace, lower and compile, and memory.",
 )
 @click.option(
     "--peers/--no-peers",
@@ -99,6 +121,9 @@ def bench(
     rounds: int | None,
     cpu_devices: int | None,
     is_sharded: bool,
+    seed: int | None,
+    seconds: float,
+    is_costs: bool,
     peers: bool,
     only_list: bool,
     json_file: Path | None,
@@ -129,7 +154,15 @@ def bench(
         return
     from ..bench.measuring import Effort
 
-    sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, peers)
+    if seed is None:
+        refuse_options("--random", "seconds")
+    else:
+        refuse_options("runs without --random", "is_quick", "only_list", "is_sharded", "cpu_devices")
+    if is_costs:
+        others = ("is_quick", "size", "is_sharded", "cpu_devices", "seed", "picture", "compare")
+        refuse_options("runs without --costs", *others)
+    drawn = None if seed is None else (seed, seconds)
+    sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, drawn, is_costs, peers)
     sections = [section for section in (one.only(only) for one in sections) if section.jobs]
     if not sections:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
@@ -143,7 +176,13 @@ def bench(
 
 
 def _planned(
-    is_quick: bool, size: int | None, cpu_devices: int | None, is_sharded: bool, peers: bool
+    is_quick: bool,
+    size: int | None,
+    cpu_devices: int | None,
+    is_sharded: bool,
+    drawn: tuple[int, float] | None,
+    is_costs: bool,
+    peers: bool,
 ) -> tuple[Sequence[Section], str, Mapping[str, str]]:
     """The sections, the device, and what else the results tell of it."""
     if cpu_devices:
@@ -162,4 +201,8 @@ def _planned(
         return plans.sharded(size, peers=peers), device, torch_threads(cores())
     if platform == "cpu":
         device = f"{device}, {cores()} cores"
+    if drawn:
+        return plans.drawn(*drawn, size, peers=peers), device, {}
+    if is_costs:
+        return plans.costs(), device, {}
     return plans.briefly(peers=peers) if is_quick else plans.usual(size, peers=peers), device, {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -90,26 +91,30 @@ def run(
       versions: of what is compared, beside those of the packages.
       is_strict: whether the command fails if the numbers are uncertain.
     """
-    from ..batch import BatchError
     from ..bench import peers
     from ..bench.comparing import compared
     from ..bench.results import Results
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    failures: list[str] = []
     try:
         files.check()
         old = [*map(Results.read, files.old)]
         if len(old) > 1:
             compared(old)  # raises what it would raise after hours of measuring
-        rows, notes = _shown(device, sections, effort)
+        rows, notes = _shown(device, sections, effort, failures)
         results = Results.now(device, {**peers.versions(), **versions}, rows, notes=tuple(notes))
         files.write(results)
-    except (BatchError, ConstraintError, OSError) as error:
+    except (ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
     if _interrupted:
         sys.exit(INTERRUPTED)
     is_slower = _compare(old, results, files.picture, tolerance)
+    if not rows and not failures:
+        sys.exit("error: nothing was measured, as no program that was drawn has what -k asks for in its name")
+    if failures:
+        sys.exit(f"error: {len(failures)} cases failed, as said above; all others were measured")
     if is_strict and results.notes:
         sys.exit("error: the numbers are uncertain, as the notes above say; end other work, and measure again")
     if is_slower:
@@ -124,7 +129,9 @@ def _check_writable(path: Path) -> None:
         raise ConstraintError(f"{path} cannot be written: no permission in {str(folder)!r}")
 
 
-def _shown(device: str, sections: Sequence[Section], effort: Effort) -> tuple[list[Measured], list[str]]:
+def _shown(
+    device: str, sections: Sequence[Section], effort: Effort, failures: list[str]
+) -> tuple[list[Measured], list[str]]:
     """Measures, and prints for each section what makes it uncertain, and a table; last, what the columns are.
 
     Returns:
@@ -137,7 +144,7 @@ def _shown(device: str, sections: Sequence[Section], effort: Effort) -> tuple[li
     shown, notes, legends, console = [], _told(busy_gpu()), {}, Console()
     for section in sections:
         load = Load()
-        rows = _measured(section, effort)
+        rows = _measured(section, effort, failures)
         if rows:
             notes += _told(chain(load.doubt(), doubts(rows)))
             wide = console if console.is_terminal else Console(width=200)
@@ -156,27 +163,35 @@ def _told(notes: Iterable[str]) -> list[str]:
     return found
 
 
-def _measured(section: Section, effort: Effort) -> list[Measured]:
+def _measured(section: Section, effort: Effort, failures: list[str]) -> list[Measured]:
+    """The rows of all jobs; the names of those that fail, as of one that needs too much memory, go to `failures`."""
     rows: list[Measured] = []
-    total = len(section.jobs) if isinstance(section.jobs, Sequence) else None
+    start, total = time.monotonic(), section.seconds or len([*section.jobs])
     with _progress() as progress:
         task = progress.add_task("", total=total)
-        for job in section.jobs:
+        for number, job in enumerate(section.jobs, 1):
             if _interrupted:
                 break
             progress.update(task, description=job.name)
-            rows += job.measure(effort)
-            progress.advance(task)
+            try:
+                rows += job.measure(effort)
+            except Exception as error:  # the others are worth their time, too
+                failures.append(job.name)
+                told = f"error: {job.name}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                progress.console.print(told, markup=False, highlight=False, soft_wrap=True)
+            progress.update(task, completed=time.monotonic() - start if section.seconds else number)
     return rows
 
 
 def _progress() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
-    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    name = TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True))  # long ones are cut
+    shown = (name, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
-    return Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*shown, console=console, transient=True, expand=True, disable=not console.is_terminal)
 
 
 _interrupted: list[int] = []

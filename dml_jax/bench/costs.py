@@ -1,0 +1,136 @@
+"""What operators cost beside running: seconds to trace, lower and compile them, and memory, beside jax.numpy."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from statistics import geometric_mean, median, quantiles
+from typing import Any, ClassVar
+
+import jax
+from rich.table import Table
+
+from . import accumulate
+from .case import Case
+from .cases import quick
+from .contenders import plain_of
+from .measuring import Effort, by_case
+from .section import Job, Section
+
+__all__ = ["Cost", "costs_section"]
+
+Function = Callable[..., Any]
+
+# A heading, and what of `Cost` stands below it, behind a factor.
+COLUMNS = {"ms to trace": ("tracing", 1e3), "to lower": ("lowering", 1e3), "to compile": ("compiling", 1e3)}
+MEMORY = "of floor"
+LEGEND = """\
+ms to trace      what JAX takes to trace a call of dml_jax, in milliseconds: the median, as of all that follows
+to lower         the same for StableHLO to be made of what was traced
+to compile       the same for XLA to compile that
+of floor         bytes of arguments, outputs and temporary arrays, as a part of arguments and outputs alone
+x jnp            what jax.numpy's twin takes, divided by the number before it: above 1.00 dml_jax takes less"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One contender in one case.
+
+    Args:
+      case: its name.
+      operator: of the case.
+      contender: its name.
+      tracing: seconds until a call was traced, the median.
+      lowering: seconds from then on until StableHLO was made of it.
+      compiling: seconds from then on until XLA had compiled that.
+      spread: half the distance of the quartiles of all three together, as a part of the median.
+      peak: bytes of arguments, outputs and temporary arrays while it runs; None where XLA does not tell.
+      floor: bytes of arguments and outputs alone.
+    """
+
+    case: str
+    operator: str
+    contender: str
+    tracing: float
+    lowering: float
+    compiling: float
+    spread: float
+    peak: int | None
+    floor: int
+    control: ClassVar[None] = None  # nothing is copied here
+
+
+def costs_section() -> Section:
+    """The first quick case of every operator, and the gradient of a gather."""
+    first: dict[str, Case] = {}
+    for case in quick():
+        first.setdefault(case.operator, case)
+    jobs = [_job(case, case.written(len(case.make())), plain_of(case)) for case in first.values()]
+    read = accumulate.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
+    jobs.append(_job(read, accumulate.gradient_of(read), accumulate.plain_of(read)))
+    return Section("costs beside running", jobs, ["dml_jax", "jnp"], _table, LEGEND)
+
+
+def _job(case: Case, ours: Function, other: Function) -> Job:
+    return Job(case.name, lambda effort: _measure(case, {"dml_jax": ours, "jnp": other}, effort))
+
+
+def _measure(case: Case, functions: dict[str, Function], effort: Effort) -> list[Cost]:
+    """In turn; the first time of each does not count, as it may import or set up what all others find."""
+    arrays, order, found = case.make(), random.Random(0), {name: [] for name in functions}
+    with jax.enable_x64(case.needs_x64(arrays)):
+        for _ in range(effort.rounds + 1):
+            for name in order.sample([*functions], len(functions)):
+                found[name].append(_compiled(functions[name], arrays))
+    return [_cost(case, name, *zip(*samples[1:], strict=True)) for name, samples in found.items()]
+
+
+def _compiled(function: Function, arrays: Sequence[Any]) -> tuple[tuple[float, ...], int | None, int]:
+    """Seconds of each step of a new function, of which JAX has kept nothing, and bytes."""
+    jax.clear_caches()
+    times = [time.perf_counter()]
+    traced = jax.jit(lambda *arrays: function(*arrays)).trace(*arrays)
+    times.append(time.perf_counter())
+    lowered = traced.lower()
+    times.append(time.perf_counter())
+    memory = lowered.compile().memory_analysis()
+    times.append(time.perf_counter())
+    made = [prod(out.shape) * out.dtype.itemsize for out in jax.tree.leaves(lowered.out_info)]
+    parts = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
+    peak = sum(getattr(memory, part) for part in parts) if memory else None
+    steps = tuple(after - before for before, after in pairwise(times))
+    return steps, peak, sum(array.nbytes for array in arrays) + sum(made)
+
+
+def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], floors: Sequence[int]) -> Cost:
+    sums = [sum(of) for of in steps]
+    low, middle, high = quantiles(sums, n=4) if len(sums) > 1 else sums * 3
+    tracing, lowering, compiling = map(median, zip(*steps, strict=True))
+    spread = (high - low) / 2 / middle
+    return Cost(case.name, case.operator, name, tracing, lowering, compiling, spread, peaks[0], floors[0])
+
+
+def _table(title: str, rows: Sequence[Cost], contenders: Sequence[str]) -> Table:
+    """A line for each case, and the geometric means."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("case", overflow="fold")
+    for heading in (*COLUMNS, MEMORY):
+        table.add_column(heading, justify="right")
+        table.add_column(f"x {contenders[1]}", justify="right")
+    lines = {case: [*_numbers(*measured.values())] for case, measured in by_case(rows)}
+    columns = zip(*lines.values(), strict=True)
+    means = [geometric_mean(filter(None, column)) if any(column) else None for column in columns]
+    for case, numbers in {**lines, "geometric mean": means}.items():
+        table.add_row(case, *("-" if number is None else f"{number:.2f}" for number in numbers))
+    return table
+
+
+def _numbers(ours: Cost, other: Cost) -> Iterator[float | None]:
+    """Each of ours, and how many times as much the other takes."""
+    for name, factor in COLUMNS.values():
+        yield factor * getattr(ours, name)
+        yield getattr(other, name) / getattr(ours, name)
+    yield ours.peak / ours.floor if ours.peak else None
+    yield other.peak / ours.peak if ours.peak and other.peak else None

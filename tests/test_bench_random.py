@@ -1,6 +1,7 @@
 """dml-jax bench --random and --costs: which programs a seed draws, that all contenders agree, and what is told."""
 
 import csv
+import io
 import json
 import signal
 from dataclasses import replace
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from benchmarks.page import TABLES
 from dml_jax.bench import cases, costs, measuring, random_programs, random_section, results
@@ -32,8 +34,10 @@ KINDS = {
     ("join", "pad", "slice", "split", "tile"): ("narrow, ",),
     ("reduce",): tuple(f"reductions, function={name} " for name in REDUCED),
     ("activate",): ("reductions, softmax", "reductions, gradient softmax"),
-    ("cumulative_summation", "top_k"): ("reductions, axis=0", "reductions, axis=1"),
+    ("cumulative_summation",): ("reductions, axis=0", "reductions, axis=1"),
+    ("top_k",): ("reductions, axis=0 k=5:", "reductions, axis=1"),
     ("average_pooling", "max_pooling", "unfold"): ("windows, window_sizes", "windows, gradient window_sizes"),
+    ("unfold",): ("windows, window_sizes=(5, 5) strides=(5, 5)",),  # side by side, and a remainder
     ("convolution",): ("windows, strides", "windows, gradient strides"),
 }
 NAMED = [f"{operator} {words}" for of, ways in KINDS.items() for operator in of for words in ways]
@@ -144,6 +148,19 @@ def test_a_group_has_geometric_means_and_its_worst():
         ("0.50", "x plain", "gather rows, b"),
         ("0.50", "x torch", "gather rows, a"),
         ("1.50", "x jnp", "pad narrow, c"),
+    ]
+
+
+def test_the_slowest_and_those_of_other_bits_than_plain_have_names():
+    console = Console(record=True, width=200, file=io.StringIO())
+    console.print(random_section._table("a title", ROWS, []))
+    lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
+    assert lines[0] == "a title"
+    assert lines[-4:] == [
+        "0.50 x plain gather rows, b",
+        "0.50 x torch gather rows, a",
+        "1.50 x jnp pad narrow, c",
+        "differs from plain pad narrow, c",
     ]
 
 
@@ -274,6 +291,7 @@ def test_costs_are_of_every_operator_and_of_a_gradient():
 def test_every_sample_traces_anew_and_temporary_arrays_count():
     traced = []
 
+    @jax.jit
     def sorted_twice(x):
         traced.append(x)
         return jnp.sort(jnp.sort(x * 2)[::-1] * 3)
@@ -283,3 +301,12 @@ def test_every_sample_traces_anew_and_temporary_arrays_count():
     assert len(traced) == 4  # and one that does not count
     assert cost.floor == 8000
     assert cost.peak > cost.floor
+
+
+def test_medians_leave_the_first_time_out(monkeypatch):
+    """Of sums 6, 12 and 30 seconds the quartiles are 6 and 30."""
+    samples = iter([((99, 99, 99), 7, 7), ((1, 2, 3), 5, 4), ((2, 4, 6), 5, 4), ((5, 10, 15), 5, 4)])
+    monkeypatch.setattr(costs, "_compiled", lambda *_: next(samples))
+    case = next(cases.quick())
+    (cost,) = costs._measure(case, {"dml_jax": case.call}, measuring.Effort(3, 1e-4))
+    assert cost == costs.Cost(case.name, case.operator, "dml_jax", 2, 4, 6, 1.0, 5, 4)

@@ -57,6 +57,12 @@ Examples:
     help="Measure batches that are sharded over all devices instead, such as the GPUs of a server.",
 )
 @click.option(
+    "--caches",
+    "is_caches",
+    is_flag=True,
+    help="Measure instead how fast working sets of 16 KiB to 1 GiB are copied and read, from caches and from memory.",
+)
+@click.option(
     "--peers/--no-peers",
     default=True,
     help="Measure the other libraries that are installed, or none; torch.compile not with --quick.",
@@ -82,6 +88,7 @@ def bench(
     rounds: int | None,
     cpu_devices: int | None,
     is_sharded: bool,
+    is_caches: bool,
     peers: bool,
     only_list: bool,
     json_file: Path | None,
@@ -99,8 +106,9 @@ def bench(
     Exit status: 0 done, 1 failed or slower than --compare allows, 2 the command line is wrong, 130 interrupted.
     """
     from ..bench.measuring import Effort
+    from ..bench.peaks import peak_of
 
-    sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, peers)
+    sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, is_caches, peers)
     sections = [section for section in (one.only(only) for one in sections) if section.jobs]
     if not sections:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
@@ -110,13 +118,16 @@ def bench(
                 click.echo(job.name)
         return
     effort = Effort(rounds or (3 if is_quick else 9), seconds=0.002 if is_quick else 0.01)
-    run(device, sections, effort, Files(json_file, csv_file, picture, compare), tolerance, versions)
+    peak = peak_of(devices()[0].device_kind, local_devices() if cpu_devices or is_sharded else 1)
+    run(device, sections, effort, Files(json_file, csv_file, picture, compare), tolerance, versions, peak)
 
 
 def _planned(
-    is_quick: bool, size: int | None, cpu_devices: int | None, is_sharded: bool, peers: bool
+    is_quick: bool, size: int | None, cpu_devices: int | None, is_sharded: bool, is_caches: bool, peers: bool
 ) -> tuple[Sequence[Section], str, Mapping[str, str]]:
     """The sections, the device, and what else the results tell of it."""
+    if is_caches and (cpu_devices or is_sharded):
+        raise click.UsageError("--caches measures one device: leave out --sharded and --cpu-devices")
     if cpu_devices:
         arrange_cpu_devices(cpu_devices)
     platform, count = devices()[0].platform, local_devices()
@@ -125,6 +136,7 @@ def _planned(
     if is_sharded and count == 1:
         raise click.UsageError("--sharded needs several devices, but JAX has 1; on a CPU --cpu-devices makes some")
     from ..bench import plans
+    from ..bench.caches import cache_sizes
     from ..bench.sharded import torch_threads
 
     size, device = size and size * 2**20, measured_kind()
@@ -133,4 +145,6 @@ def _planned(
         return plans.sharded(size, peers=peers), device, torch_threads(cores())
     if platform == "cpu":
         device = f"{device}, {cores()} cores"
+    if is_caches:
+        return plans.warm_and_cold(size), device, cache_sizes(devices()[0].device_kind)
     return plans.briefly(peers=peers) if is_quick else plans.usual(size, peers=peers), device, {}

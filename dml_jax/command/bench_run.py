@@ -63,7 +63,7 @@ class Files:
         for path, text in ((self.json, results.json), (self.csv, results.csv)):
             if path:
                 write_whole(path, text().encode())
-        if self.picture:
+        if self.picture and results.rows:
             draw(results, self.picture)
 
 
@@ -74,6 +74,7 @@ def run(
     files: Files,
     tolerance: float,
     versions: Mapping[str, str],
+    peak: float | None,
 ) -> None:
     """Measures all sections, and ends the command with its exit status.
 
@@ -84,6 +85,7 @@ def run(
       files: what is written and read.
       tolerance: the part of its old ratio to a copy that a case may lose.
       versions: of what is compared, beside those of the packages.
+      peak: bytes a second that the memory moves by the data sheet; None where it is not known.
     """
     from ..batch import BatchError
     from ..bench import peers
@@ -94,8 +96,8 @@ def run(
     try:
         files.check()
         old = Results.read(files.old) if files.old else None
-        rows = _shown(device, sections, effort)
-        results = Results.now(device, {**peers.versions(), **versions}, rows)
+        rows = _shown(device, sections, effort, peak)
+        results = Results.now(device, {**peers.versions(), **versions}, rows, peak=peak)
         files.write(results)
     except (BatchError, ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
@@ -113,7 +115,7 @@ def _check_writable(path: Path) -> None:
         raise ConstraintError(f"{path} cannot be written: no permission in {str(folder)!r}")
 
 
-def _shown(device: str, sections: Sequence[Section], effort: Effort) -> list[Measured]:
+def _shown(device: str, sections: Sequence[Section], effort: Effort, peak: float | None) -> list[Measured]:
     """Measures, prints a table for each section, and says last what their columns are."""
     from rich.console import Console
 
@@ -123,7 +125,7 @@ def _shown(device: str, sections: Sequence[Section], effort: Effort) -> list[Mea
         rows = _measured(section, effort)
         if rows:
             wide = console if console.is_terminal else Console(width=200)
-            wide.print(section.table(f"{device}, {section.title}", rows, section.contenders))
+            wide.print(section.table(f"{device}, {section.title}", rows, section.contenders, peak))
             legends[section.legend] = None
         shown += rows
     for legend in legends:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +28,7 @@ SUMMED = 8  # rows: with so many XLA unrolls the sum on CPUs, and reads faster t
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 LEGEND = """\
 working set      bytes that a pass reads, or that it reads and writes, each half of them; a call makes many passes
-copy, read       GB/s of a negation of float32, and of sums of int32, an eighth of the set, which do not count
+copy, read       GB/s of an exclusive or of int32, and of sums of it; those have an eighth of the set, and do not count
 warm             the same set again and again, which lies in the smallest cache that holds it
 cold             another set in each pass, out of 512 MiB or one larger set, so that it comes from memory
 empty pass       the part of its time that a pass of 256 bytes takes, too: above half, GB/s say how fast passes start"""
@@ -40,33 +39,28 @@ class Kernel:
     """A pass over one of the sets in memory.
 
     Args:
-      dtype: of the elements.
       arrays: into which a set is divided; the output is one of them, or sums.
       out: the shape of the output, of the number of sets and of elements of an array of a set.
-      move: the new output, of the output, the sets and which of them is meant.
+      move: the new output, of the output, the new values of a set, and which set it is.
     """
 
-    dtype: Any
     arrays: int
     out: Callable[[int, int], tuple[int, ...]]
     move: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
-def _copy(out: jax.Array, x: jax.Array, at: jax.Array) -> jax.Array:
-    return lax.dynamic_update_index_in_dim(out, -lax.dynamic_index_in_dim(x, at, keepdims=False), at, 0)
+def _copy(out: jax.Array, values: jax.Array, at: jax.Array) -> jax.Array:
+    return lax.dynamic_update_index_in_dim(out, values, at, 0)
 
 
-def _read(out: jax.Array, x: jax.Array, at: jax.Array) -> jax.Array:
-    """Integers, as the sum of floats gets a kernel of its own on CPUs, to which XLA copies the set first."""
-    rows = lax.dynamic_index_in_dim(x, at, keepdims=False).reshape(SUMMED, -1)
-    return out + jnp.sum(rows, axis=0, dtype=x.dtype)
+def _read(out: jax.Array, values: jax.Array, at: jax.Array) -> jax.Array:
+    return out + jnp.sum(values.reshape(SUMMED, -1), axis=0, dtype=values.dtype)
 
 
 KERNELS = {
-    "copy": Kernel(jnp.float32, 2, lambda sets, n: (sets, n), _copy),
-    "read": Kernel(jnp.int32, 1, lambda sets, n: (n // SUMMED,), _read),
+    "copy": Kernel(2, lambda sets, n: (sets, n), _copy),
+    "read": Kernel(1, lambda sets, n: (n // SUMMED,), _read),
 }
-
 STATES = {"warm": 0, "cold": 1}  # the step from a set to the next
 CONTENDERS = [f"{kernel}, {state}" for kernel in KERNELS for state in STATES]
 
@@ -74,8 +68,10 @@ CONTENDERS = [f"{kernel}, {state}" for kernel in KERNELS for state in STATES]
 class Sets:
     """Sets of one size in memory, and a program that passes over them with a kernel.
 
-    Which set comes next is data: warm and cold are one program, and XLA can neither move a pass out of its loop nor
-    leave one out.
+    Which set comes next is data: warm and cold are one program. Elements are combined with the number of the set, which
+    changes in the loop for all that XLA knows: else it would pass once over a set that is alone, and not again.
+
+    Elements are int32, as XLA gives the sum of floats on CPUs to a library, and copies each set for that.
 
     Args:
       kernel: what a pass does.
@@ -87,12 +83,14 @@ class Sets:
         sets, n = max(1, memory // size), size // kernel.arrays // 4
         passes = min(MANY, max(FEW, CALL // size))
         self.count, self.passes = sets, passes
-        self.x = jnp.ones((sets, n), kernel.dtype)
-        self.out = jnp.zeros(kernel.out(sets, n), kernel.dtype)
+        self.x = jnp.ones((sets, n), jnp.int32)
+        self.out = jnp.zeros(kernel.out(sets, n), jnp.int32)
 
         def pass_over(out: jax.Array, x: jax.Array, first: jax.Array, step: jax.Array) -> jax.Array:
             def body(i: jax.Array, out: jax.Array) -> jax.Array:
-                return kernel.move(out, x, (first + i * step) & (sets - 1))
+                number = first + i * step
+                at = number & (sets - 1)
+                return kernel.move(out, lax.dynamic_index_in_dim(x, at, keepdims=False) ^ number, at)
 
             return lax.fori_loop(0, passes, body, out)
 
@@ -143,9 +141,9 @@ def _case(size: int) -> Case:
     return Case(OPERATOR, mega(size) if size >= 2**10 else f"{size} B", {}, tuple, size)
 
 
-def _measured(case: Case, effort: Effort, memory: int = COLD) -> list[Measured]:
+def _measured(case: Case, effort: Effort) -> list[Measured]:
     """A row for each kernel, warm and cold; seconds are of a pass."""
-    found = {name: Sets(kernel, case.moved, memory) for name, kernel in KERNELS.items()}
+    found = {name: Sets(kernel, case.moved, COLD) for name, kernel in KERNELS.items()}
     runs = {f"{name}, {state}": SetsRun(sets, step) for name, sets in found.items() for state, step in STATES.items()}
     passes = found["copy"].passes
     return [

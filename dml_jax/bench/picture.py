@@ -12,6 +12,7 @@ from .results import Results
 __all__ = ["check_drawable", "draw"]
 
 COLOURS, MARKERS = 10, "o^sDv"  # matplotlib has so many colours; then the next marker begins
+LINES = {"warm": {"ls": "-", "marker": "."}, "cold": {"ls": "--", "marker": "x"}}
 ROWS = 28  # of the legend that are as high as the picture
 # What matplotlib's colours are for viewers who prefer dark pages; letters are filled with what the root has.
 DARK = {
@@ -73,12 +74,13 @@ def _fill(axes: Any, results: Results) -> None:
 
 
 def _fill_caches(axes: Any, results: Results) -> None:
-    """A line for each kernel, dashed where it is cold, and one up at the size of each cache."""
+    """A line for each kernel, dashed where it is cold, and a vertical one at the size of each cache."""
     for name in caches.CONTENDERS:
         kernel, state = name.split(", ")
         points = caches.points(results.rows, name)
-        style = {"color": f"C{[*caches.KERNELS].index(kernel)}", "ls": "-" if state == "warm" else "--"}
-        axes.plot([size for size, _ in points], [speed / 1e9 for _, speed in points], marker=".", label=name, **style)
+        speeds = [speed / 1e9 for _, speed in points]
+        colour = f"C{[*caches.KERNELS].index(kernel)}"
+        axes.plot([size for size, _ in points], speeds, color=colour, label=name, **LINES[state])
     for cache, size in results.versions.items():
         if cache.endswith(" cache"):
             at = int(size.removesuffix(" KiB")) * 2**10

@@ -18,6 +18,7 @@ from .tables import (
     mean,
     means,
     measured_on,
+    of_operators,
     pairs,
     ratios,
     rows,
@@ -174,7 +175,7 @@ def _run(file: Path) -> str:
 
 
 def _read(file: Path) -> Cases:
-    return dict(Results.read(file).by_case())
+    return of_operators(Results.read(file))
 
 
 def _of_cases(table: Callable[[Cases], Iterator[str]]) -> Callable[[Path], Iterator[str]]:

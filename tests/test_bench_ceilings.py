@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from dml_jax.bench import caches, ceilings, peaks, picture, plans, report, results
-from dml_jax.bench.contenders import JaxRun
 from dml_jax.bench.measuring import Effort, Measured
 from dml_jax.command import bench as command
 
@@ -44,7 +43,7 @@ def row(case, contender, moved, seconds, operator=caches.OPERATOR):
 def ceiling(name):
     """The case of N elements, and a run of it."""
     (case,) = (case for case in ceilings.cases(4 * N * BY_HAND[name][0]) if f" {name} " in case.name)
-    return case, JaxRun(case.call, [case.make()], bound=True)
+    return case, ceilings.JITTED.start(case, [case.make()])
 
 
 @pytest.mark.device
@@ -139,7 +138,7 @@ def test_a_pass_moves_its_set_and_stays_in_the_loop(name, count):
 
     The sums of a read are an eighth of the set, which is read and written.
     """
-    size = 2**18
+    size = 2**20
     sets = caches.Sets(caches.KERNELS[name], size, count * size)
     compiled = sets.called.lower(sets.out, sets.x, np.int32(0), np.int32(1)).compile()
     moved = size if name == "copy" else size + 2 * size // 8

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from .case import Case, mega, normal
+from .case import Arrays, Case, mega, normal
 from .contenders import Contender, JaxRun
 from .measuring import Measured
 from .report import of_peak, spread_of
 from .section import Section, of_cases
 
-__all__ = ["KERNELS", "OPERATOR", "Ceiling", "Kernel", "cases", "section", "table"]
+__all__ = ["JITTED", "KERNELS", "OPERATOR", "Ceiling", "Kernel", "cases", "section", "table"]
 
-OPERATOR, FACTOR = "ceiling", np.float32(3)
+OPERATOR, FACTOR = "ceiling", 3
 SUMS = 1024  # enough for the cores of any device, and 4 KB of results count as nothing beside what is read
 LEGEND = """\
 ceiling          read: sums of rows; write: a fill; copy: a negation; scale: y = a*x; triad: y = x + a*z; of float32
@@ -28,28 +29,27 @@ of copy          the same as a part of that of a copy of as many bytes in the sa
 
 @dataclass(frozen=True)
 class Kernel:
-    """A program that nothing in memory can be faster than.
+    """A program that no other is expected to be faster than, as it does next to nothing.
 
     Args:
-      function: of the factor, if it has one, and arrays of float32; the last argument is the number of elements.
-      arrays: that it reads.
+      operands: a letter each: "a" is the factor, which is data as XLA would fold a constant; the others are arrays.
       moved: how many arrays of as many bytes are read and written.
-      has_factor: whether a scalar comes first, which is data: XLA cannot fold it.
+      function: of the number of elements of an array, and the operands.
     """
 
-    function: Callable[..., jax.Array]
-    arrays: int
+    operands: str
     moved: int
-    has_factor: bool
+    function: Callable[..., jax.Array]
 
 
 KERNELS = {
-    "read": Kernel(lambda x, n: jnp.sum(x.reshape(SUMS, n // SUMS), axis=1), 1, 1, has_factor=False),
-    "write": Kernel(lambda a, n: jnp.broadcast_to(a, (n,)), 0, 1, has_factor=True),
-    "copy": Kernel(lambda x, n: -x, 1, 2, has_factor=False),
-    "scale": Kernel(lambda a, x, n: a * x, 1, 2, has_factor=True),
-    "triad": Kernel(lambda a, x, z, n: x + a * z, 2, 3, has_factor=True),
+    "read": Kernel("x", 1, lambda n, x: jnp.sum(x.reshape(SUMS, n // SUMS), axis=1)),
+    "write": Kernel("a", 1, lambda n, a: jnp.broadcast_to(a, (n,))),
+    "copy": Kernel("x", 2, lambda n, x: -x),
+    "scale": Kernel("ax", 2, lambda n, a, x: a * x),
+    "triad": Kernel("axz", 3, lambda n, a, x, z: x + a * z),
 }
+JITTED = Contender("jax", lambda case, turns: JaxRun(case.call, turns, bound=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,17 +75,12 @@ def cases(size: int) -> Iterator[Ceiling]:
     for name, kernel in KERNELS.items():
         n = max(1, size // (4 * kernel.moved * SUMS)) * SUMS
         moved = 4 * kernel.moved * n
-        yield Ceiling(
-            OPERATOR,
-            f"{name} float32 {mega(moved)}",
-            {},
-            lambda kernel=kernel, n=n: (
-                *(FACTOR for _ in range(kernel.has_factor)),
-                *(normal((n,), 4) for _ in range(kernel.arrays)),
-            ),
-            moved,
-            function=lambda *arrays, kernel=kernel, n=n: kernel.function(*arrays, n),
-        )
+        make, function = partial(_data, kernel.operands, n), partial(kernel.function, n)
+        yield Ceiling(OPERATOR, f"{name} float32 {mega(moved)}", {}, make, moved, function=function)
+
+
+def _data(operands: str, n: int) -> Arrays:
+    return tuple(np.full((), FACTOR, np.float32) if letter == "a" else normal((n,), 4) for letter in operands)
 
 
 def section(size: int) -> Section:
@@ -94,8 +89,7 @@ def section(size: int) -> Section:
     Args:
       size: bytes that each kernel reads and writes, about.
     """
-    jitted = Contender("jax", lambda case, turns: JaxRun(case.call, turns, bound=True))
-    return replace(of_cases("ceilings of its memory", cases(size), [jitted]), table=table, legend=LEGEND)
+    return replace(of_cases("ceilings of its memory", cases(size), [JITTED]), table=table, legend=LEGEND)
 
 
 def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None) -> Table:

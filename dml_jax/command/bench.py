@@ -24,6 +24,7 @@ __all__ = ["bench"]
 Examples:
   dml-jax bench --quick
   dml-jax bench --only 'gather*' --json new.json --csv new.csv
+  dml-jax bench --caches --picture caches.svg
   dml-jax bench --compare old.json --tolerance 0.1""",
 )
 @click.option("--quick", "is_quick", is_flag=True, help="Measure a few cases of 4 MB: under a minute on two cores.")
@@ -60,7 +61,7 @@ Examples:
     "--caches",
     "is_caches",
     is_flag=True,
-    help="Measure instead how fast working sets of 16 KiB to 1 GiB are copied and read, from caches and from memory.",
+    help="Measure copies and sums of 16 KiB to 1 GiB instead, from warm and from cold caches; --size is the largest.",
 )
 @click.option(
     "--peers/--no-peers",
@@ -99,9 +100,11 @@ def bench(
 ) -> None:
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
 
-    All contenders take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth divided by
-    that of the copy. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh` how many times as fast as
-    without a bound output. Ctrl-C ends it after the current case and prints the results so far.
+    A run begins with ceilings: how fast the memory of the device is read, written and copied. Then all contenders
+    take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and
+    `of peak` by that on the data sheet of the device, where it is known. `x NAME` is how many times as fast as NAME
+    dml_jax is, and `x fresh` how many times as fast as without a bound output. Ctrl-C ends it after the current case
+    and prints the results so far.
 
     Exit status: 0 done, 1 failed or slower than --compare allows, 2 the command line is wrong, 130 interrupted.
     """

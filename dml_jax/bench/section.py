@@ -34,14 +34,14 @@ class Section:
       title: of the table.
       jobs: in order; some sections make them while they are measured, as long as there is time.
       contenders: the columns, the one that is compared with all others first.
-      table: a table of rich's, of the title, the rows of all jobs and the contenders.
+      table: a table of rich's, of the title, the rows of all jobs, the contenders and the peak of the device.
       legend: the columns, a line each.
     """
 
     title: str
     jobs: Iterable[Job]
     contenders: Sequence[str]
-    table: Callable[[str, Sequence[Measured], Sequence[str]], Any] = table
+    table: Callable[[str, Sequence[Measured], Sequence[str], float | None], Any] = table
     legend: str = LEGEND
 
     def only(self, patterns: Sequence[str]) -> "Section":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_dev
 from .shared import FILE
 
 if TYPE_CHECKING:
+    from ..bench.results import Results
     from ..bench.section import Section
 
 __all__ = ["bench"]
@@ -25,6 +26,7 @@ __all__ = ["bench"]
 Examples:
   dml-jax bench --quick
   dml-jax bench --only 'gather*' --json new.json --csv new.csv
+  dml-jax bench --caches --picture caches.svg
   dml-jax bench --compare old.json --tolerance 0.1
   dml-jax bench --no-measure --compare h100.json --compare b200.json""",
 )
@@ -57,6 +59,12 @@ Examples:
     "is_sharded",
     is_flag=True,
     help="Measure batches that are sharded over all devices instead, such as the GPUs of a server.",
+)
+@click.option(
+    "--caches",
+    "is_caches",
+    is_flag=True,
+    help="Measure copies and sums of 16 KiB to 1 GiB instead, from warm and from cold caches; --size is the largest.",
 )
 @click.option(
     "--peers/--no-peers",
@@ -99,6 +107,7 @@ def bench(
     rounds: int | None,
     cpu_devices: int | None,
     is_sharded: bool,
+    is_caches: bool,
     peers: bool,
     only_list: bool,
     json_file: Path | None,
@@ -111,11 +120,12 @@ def bench(
 ) -> None:
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
 
-    All contenders take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth divided by
-    that of the copy. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh` how many times as fast as
-    without a bound output. A note before the table says what makes its numbers uncertain: samples that differ, a copy
-    that is not as fast as itself, other work on the device. Ctrl-C ends it after the current case and prints the
-    results so far.
+    A run begins with ceilings: how fast the memory of the device is read, written and copied. Then all contenders
+    take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and
+    `of peak` by that on the data sheet of the device, where it is known. `x NAME` is how many times as fast as NAME
+    dml_jax is, and `x fresh` how many times as fast as without a bound output. A note before the table says what makes
+    its numbers uncertain: samples that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C
+    ends it after the current case and prints the results so far.
 
     Runs of several devices or releases are compared by operator: how near each comes to its own copy, in the cases
     that all of them have.
@@ -129,7 +139,7 @@ def bench(
         return
     from ..bench.measuring import Effort
 
-    sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, peers)
+    sections, head = _planned(is_quick, size, cpu_devices, is_sharded, is_caches, peers)
     sections = [section for section in (one.only(only) for one in sections) if section.jobs]
     if not sections:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
@@ -139,13 +149,15 @@ def bench(
                 click.echo(job.name)
         return
     effort = Effort(rounds or (3 if is_quick else 9), seconds=0.002 if is_quick else 0.01)
-    run(device, sections, effort, files, tolerance, versions, is_strict=is_strict)
+    run(head, sections, effort, files, tolerance, is_strict=is_strict)
 
 
 def _planned(
-    is_quick: bool, size: int | None, cpu_devices: int | None, is_sharded: bool, peers: bool
-) -> tuple[Sequence[Section], str, Mapping[str, str]]:
-    """The sections, the device, and what else the results tell of it."""
+    is_quick: bool, size: int | None, cpu_devices: int | None, is_sharded: bool, is_caches: bool, peers: bool
+) -> tuple[Sequence[Section], Results]:
+    """The sections, and results that have no rows yet."""
+    if is_caches and (cpu_devices or is_sharded):
+        raise click.UsageError("--caches measures one device: leave out --sharded and --cpu-devices")
     if cpu_devices:
         arrange_cpu_devices(cpu_devices)
     platform, count = devices()[0].platform, local_devices()
@@ -154,12 +166,22 @@ def _planned(
     if is_sharded and count == 1:
         raise click.UsageError("--sharded needs several devices, but JAX has 1; on a CPU --cpu-devices makes some")
     from ..bench import plans
+    from ..bench.caches import cache_sizes
+    from ..bench.peaks import peak_of
+    from ..bench.peers import versions
+    from ..bench.results import Results
     from ..bench.sharded import torch_threads
 
-    size, device = size and size * 2**20, measured_kind()
-    if cpu_devices or is_sharded:
-        device = f"{device}, {count} devices on {cores()} cores"
-        return plans.sharded(size, peers=peers), device, torch_threads(cores())
-    if platform == "cpu":
+    size, kind, extra = size and size * 2**20, devices()[0].device_kind, {}
+    is_whole = bool(cpu_devices) or is_sharded
+    device = f"{measured_kind()}, {count} devices on {cores()} cores" if is_whole else measured_kind()
+    if is_whole:
+        sections, extra = plans.sharded(size, peers=peers), torch_threads(cores())
+    elif is_caches:
+        sections, extra = plans.warm_and_cold(size), cache_sizes(kind)
+    else:
+        sections = plans.briefly(peers=peers) if is_quick else plans.usual(size, peers=peers)
+    if platform == "cpu" and not is_whole:
         device = f"{device}, {cores()} cores"
-    return plans.briefly(peers=peers) if is_quick else plans.usual(size, peers=peers), device, {}
+    peak = peak_of(kind, count if is_whole else 1)
+    return sections, Results.now(device, {**versions(), **extra}, (), peak=peak)

@@ -9,7 +9,7 @@ from dml_jax.bench.comparing import Comparison, compared
 from dml_jax.bench.groups import CALLS, FILES, Cases, counted, grouped, is_call, large
 from dml_jax.bench.results import Results
 
-from .tables import COPY, kind_of, mean, means, measured_on, pairs, ratios, rows
+from .tables import COPY, kind_of, mean, means, measured_on, of_operators, pairs, ratios, rows
 
 __all__ = ["COMPARED", "PAGES", "STORED", "comparisons", "rewritten"]
 
@@ -189,7 +189,7 @@ def _run(file: Path) -> str:
 
 
 def _read(file: Path) -> Cases:
-    return dict(Results.read(file).by_case())
+    return of_operators(Results.read(file))
 
 
 def _of_cases(table: Callable[[Cases], Iterator[str]]) -> Callable[[Path], Iterator[str]]:

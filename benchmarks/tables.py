@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import geometric_mean
 
+from dml_jax.bench import caches, ceilings
 from dml_jax.bench.groups import CALL, FILES, Case, Cases, counted, grouped, ours
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.report import BEST, WHICH, ratio, with_best
 from dml_jax.bench.results import Results
 
-__all__ = ["COPY", "kind_of", "mean", "means", "measured_on", "page", "pairs", "ratios", "rows"]
+__all__ = ["COPY", "kind_of", "mean", "means", "measured_on", "of_operators", "page", "pairs", "ratios", "rows"]
 
 COPY = "copy"
 MULTIPLIED = {"convolution", "gemm", "network", "rnn"}  # compared with a product of matrices instead of a copy
@@ -40,8 +41,8 @@ HEAD = """\
 def page(file: Path) -> str:
     """The page of a stored run, in Markdown: device, date and versions, the means of each operator, and every case."""
     run = Results.read(file)
-    groups = grouped(dict(run.by_case()))
-    return "\n".join([HEAD.format(title=_title(file, run), run=measured_on(run)), *_picture(file), *_sections(groups)])
+    head = HEAD.format(title=_title(file, run), run=measured_on(run))
+    return "\n".join([head, *_picture(file), *_of_memory(run), *_sections(grouped(of_operators(run)))])
 
 
 def _title(file: Path, run: Results) -> str:
@@ -60,15 +61,27 @@ def _picture(file: Path) -> Iterator[str]:
         yield f"![Bandwidth over bytes moved]({picture.name})\n"
 
 
+def _of_memory(run: Results) -> Iterator[str]:
+    """The tables of ceilings and of caches, as the command prints them."""
+    for title, section in (("Ceilings", ceilings), ("Caches", caches)):
+        found = [row for row in run.rows if row.operator == section.OPERATOR]
+        if found:
+            columns = section.table(title, found, list(dict.fromkeys(row.contender for row in found)), run.peak).columns
+            body = [list(map(str, line)) for line in zip(*(column.cells for column in columns), strict=True)]
+            yield from (f"## {title}", "", *rows([str(column.header) for column in columns], body), "")
+
+
 def _sections(groups: Mapping[str, Cases]) -> Iterator[str]:
+    if not groups:
+        return
     yield from (
         "## Means",
         "",
         "Geometric means of the cases that move 16 MiB and more, or of all where there are none.",
         "",
     )
-    of_operators = {name: counted(cases) for name, cases in groups.items() if name != FILES}
-    yield from (*means(of_operators), "", "## Every case", "")
+    yield from means({name: counted(cases) for name, cases in groups.items() if name != FILES})
+    yield from ("", "## Every case", "")
     for name, cases in groups.items():
         count = f"{len(cases)} case{'s' * (len(cases) > 1)}"
         yield from _folded(
@@ -80,6 +93,11 @@ def measured_on(run: Results) -> str:
     """Device, date and versions, in a line."""
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     return f"Measured on {run.device}, {run.date[:10]}: {versions}."
+
+
+def of_operators(run: Results) -> dict[str, Case]:
+    """The cases that dml_jax has, by name: not ceilings, nor caches."""
+    return {name: case for name, case in run.by_case() if "dml_jax" in case}
 
 
 def _shortened(group: str, cases: Cases) -> Cases:

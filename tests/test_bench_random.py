@@ -153,7 +153,7 @@ def test_a_group_has_geometric_means_and_its_worst():
 
 def test_the_slowest_and_those_of_other_bits_than_plain_have_names():
     console = Console(record=True, width=200, file=io.StringIO())
-    console.print(random_section._table("a title", ROWS, []))
+    console.print(random_section._table("a title", ROWS, [], None))
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert lines[0] == "a title"
     assert lines[-4:] == [

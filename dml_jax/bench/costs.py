@@ -112,7 +112,7 @@ def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], flo
     return Cost(case.name, case.operator, name, tracing, lowering, compiling, spread, peaks[0], floors[0])
 
 
-def _table(title: str, rows: Sequence[Cost], contenders: Sequence[str]) -> Table:
+def _table(title: str, rows: Sequence[Cost], contenders: Sequence[str], peak: float | None) -> Table:
     """A line for each case, and the geometric means."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("case", overflow="fold")

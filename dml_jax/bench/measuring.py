@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from .case import Arrays, Case
 from .contenders import Contender, Run, ceiling_of
 
-__all__ = ["Effort", "Measured", "by_case", "measure"]
+__all__ = ["Effort", "Measured", "by_case", "measure", "measure_runs"]
 
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
@@ -113,6 +113,21 @@ def measure(
             samples = _rounds({"copy": copy, "control": copy, **runs}, effort)
     copied, again = (median(samples.pop(name)) for name in ("copy", "control"))
     return [_summary(case, name, times, copied, same[name], copied / again) for name, times in samples.items()]
+
+
+def measure_runs(case: Case, runs: Mapping[str, Run], effort: Effort, ceiling: str) -> list[Measured]:
+    """Measures runs that have their data already, in turn; their results are not compared.
+
+    Args:
+      case: what they are measured as.
+      runs: by contender.
+      effort: how often.
+      ceiling: the contender that the others are a part of; it runs twice in each round.
+    """
+    warm = {name: _warm(run) for name, run in runs.items()}
+    samples = _rounds({**warm, "control": warm[ceiling]}, effort)
+    copied, again = median(samples[ceiling]), median(samples.pop("control"))
+    return [_summary(case, name, times, copied, True, copied / again) for name, times in samples.items()]
 
 
 def _rotated(case: Case, arrays: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, ...]]:

@@ -1,4 +1,4 @@
-"""The roofline: bandwidth over the bytes moved, beneath that of a copy of as many bytes in the same rounds."""
+"""The roofline: bandwidth over the bytes moved, beneath that of a copy of as many bytes; and that of caches by size."""
 
 import io
 from collections.abc import Callable
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError
+from . import caches, ceilings
 from .results import Results
 
 __all__ = ["MARKERS", "check_drawable", "draw", "save"]
 
 COLOURS, MARKERS = 10, "o^sDv"  # matplotlib has so many colours; then the next marker begins
+LINES = {"warm": {"ls": "-", "marker": "."}, "cold": {"ls": "--", "marker": "x"}}
 ROWS = 28  # of the legend that are as high as the picture
 # What matplotlib's colours are for viewers who prefer dark pages; letters are filled with what the root has.
 DARK = {
@@ -37,7 +39,8 @@ def check_drawable(path: Path) -> None:
 
 def draw(results: Results, path: Path) -> None:
     """Draws a picture, PNG or SVG by the ending of `path`, which `check_drawable` accepts."""
-    save(lambda axes: _fill(axes, results), (9, 5.5), path)
+    is_of_caches = any(row.operator == caches.OPERATOR for row in results.rows)
+    save(lambda axes: (_fill_caches if is_of_caches else _fill)(axes, results), (9, 5.5), path)
 
 
 def save(fill: Callable[[Any], None], inches: tuple[float, float], path: Path, description: str | None = None) -> None:
@@ -74,15 +77,35 @@ def with_dark_mode(svg: str) -> str:
 
 
 def _fill(axes: Any, results: Results) -> None:
-    ours = [row for row in results.rows if row.contender == "dml_jax"]
-    ceiling = sorted({(row.moved, row.moved / row.seconds / row.of_copy / 1e9) for row in ours})
-    axes.plot(*zip(*ceiling, strict=True), color="0.6", lw=1, zorder=1, label="a copy of as many bytes")
+    ours = [row for row in results.rows if row.contender == "dml_jax" or row.operator == ceilings.OPERATOR]
+    copies = sorted({(row.moved, row.moved / row.seconds / row.of_copy / 1e9) for row in ours})
+    axes.plot(*zip(*copies, strict=True), color="0.6", lw=1, zorder=1, label="a copy of as many bytes")
     operators = dict.fromkeys(row.operator for row in ours)
     for number, operator in enumerate(operators):
         points = [(row.moved, row.moved / row.seconds / 1e9) for row in ours if row.operator == operator]
         marker = MARKERS[number // COLOURS % len(MARKERS)]
         axes.scatter(*zip(*points, strict=True), s=14, marker=marker, color=f"C{number}", label=operator, zorder=2)
-    axes.set(xscale="log", yscale="log", xlabel="bytes that have to move", ylabel="GB/s")
-    axes.set_title(f"dml_jax on {results.device}, {results.date[:10]}", loc="left")
+    _finish(axes, results, "dml_jax", "bytes that have to move", columns=1 + len(operators) // ROWS)
+
+
+def _fill_caches(axes: Any, results: Results) -> None:
+    """A line for each kernel, dashed where it is cold, and a vertical one at the size of each cache."""
+    for name in caches.CONTENDERS:
+        kernel, state = name.split(", ")
+        points = caches.points(results.rows, name)
+        speeds = [speed / 1e9 for _, speed in points]
+        colour = f"C{[*caches.KERNELS].index(kernel)}"
+        axes.plot([size for size, _ in points], speeds, color=colour, label=name, **LINES[state])
+    for cache, size in results.versions.items():
+        if cache.endswith(" cache"):
+            at = int(size.removesuffix(" KiB")) * 2**10
+            axes.axvline(at, color="0.6", lw=1, ls=":")
+            axes.text(at, 1.01, cache, transform=axes.get_xaxis_transform(), ha="center", fontsize="x-small")
+    _finish(axes, results, "caches", "bytes of the working set", columns=1)
+
+
+def _finish(axes: Any, results: Results, subject: str, size: str, *, columns: int) -> None:
+    axes.set(xscale="log", yscale="log", xlabel=size, ylabel="GB/s")
+    axes.set_title(f"{subject} on {results.device}, {results.date[:10]}", loc="left", pad=14)
     axes.grid(alpha=0.3, which="both", lw=0.4)
-    axes.figure.legend(loc="outside right upper", fontsize="x-small", ncols=1 + len(operators) // ROWS)
+    axes.figure.legend(loc="outside right upper", fontsize="x-small", ncols=columns)

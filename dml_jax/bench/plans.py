@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import jax
 
-from . import accumulate, graphs, networks
+from . import accumulate, caches, ceilings, graphs, networks
 from . import sharded as over_devices
 from .cases import full, quick, real, small, sweep
 from .contenders import own
@@ -16,7 +16,7 @@ from .random_section import random_section
 from .section import Job, Section, of_cases
 from .streaming import name_of, streamed
 
-__all__ = ["briefly", "costs", "drawn", "sharded", "usual"]
+__all__ = ["briefly", "costs", "drawn", "sharded", "usual", "warm_and_cold"]
 
 MOVED = "beside a copy of what has to move"
 
@@ -24,7 +24,7 @@ MOVED = "beside a copy of what has to move"
 def briefly(*, peers: bool) -> list[Section]:
     """A few cases of every operator, and a small file."""
     found = contenders(eager=False) if peers else own(eager=False)
-    return [of_cases("into bound outputs", quick(), found), _files(2**26)]
+    return [ceilings.section(_bytes(None)), of_cases("into bound outputs", quick(), found), _files(2**26)]
 
 
 def usual(size: int | None, *, peers: bool) -> list[Section]:
@@ -42,6 +42,7 @@ def usual(size: int | None, *, peers: bool) -> list[Section]:
     )
     calls = of_cases("calls of small arrays, eager against jitted", small(), eager)
     return [
+        ceilings.section(count),
         of_cases("into bound outputs", cases.values(), bound),
         replace(calls, jobs=[*map(_call, calls.jobs)]),
         of_cases(f"gradients, {MOVED}", accumulate.cases(count), accumulate.contenders(peers=peers)),
@@ -49,6 +50,15 @@ def usual(size: int | None, *, peers: bool) -> list[Section]:
         of_cases("networks, beside a product of matrices", networks.cases(), networks.contenders(peers=peers)),
         _files(16 * size if size else 2**30),
     ]
+
+
+def warm_and_cold(size: int | None) -> list[Section]:
+    """The caches of one device.
+
+    Args:
+      size: bytes of the largest working set; None for the usual number.
+    """
+    return [caches.section(size)]
 
 
 def sharded(size: int | None, *, peers: bool) -> list[Section]:

@@ -135,7 +135,7 @@ def _cells(programs: Sequence[dict[str, Measured]]) -> list[str]:
     return [str(len(programs)), f"{of_copy:.2f}", *means, f"{min(worst):.2f}" if worst else "-", f"{share:.0%}"]
 
 
-def _table(title: str, rows: Sequence[Measured], contenders: Sequence[str]) -> Group:
+def _table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None) -> Group:
     """The summary, the slowest programs, and those whose bits are not those of plain."""
     head, body = summary(rows)
     means, named = (Table(title=of, title_justify="left", box=None, pad_edge=False) for of in (title, SLOWEST))

@@ -34,7 +34,7 @@ class Section:
       title: of the table.
       jobs: in order; where there are `seconds`, they are made while they are measured.
       contenders: the columns, the one that is compared with all others first.
-      table: a table of rich's, of the title, the rows of all jobs and the contenders.
+      table: a table of rich's, of the title, the rows of all jobs, the contenders and the peak of the device.
       legend: the columns, a line each.
       seconds: for how long jobs are made; None for as many as there are.
     """
@@ -42,7 +42,7 @@ class Section:
     title: str
     jobs: Iterable[Job]
     contenders: Sequence[str]
-    table: Callable[[str, Sequence[Any], Sequence[str]], Any] = table
+    table: Callable[[str, Sequence[Any], Sequence[str], float | None], Any] = table
     legend: str = LEGEND
     seconds: float | None = None
 

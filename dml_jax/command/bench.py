@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_dev
 from .shared import FILE, refuse_options
 
 if TYPE_CHECKING:
+    from ..bench.results import Results
     from ..bench.section import Section
 
 __all__ = ["bench"]
@@ -26,6 +27,7 @@ Examples:
   dml-jax bench --quick
   dml-jax bench --only 'gather*' --json new.json --csv new.csv
   dml-jax bench --random 1 --seconds 600 --json random.json
+  dml-jax bench --caches --picture caches.svg
   dml-jax bench --compare old.json --tolerance 0.1
   dml-jax bench --no-measure --compare h100.json --compare b200.json""",
 )
@@ -81,6 +83,12 @@ Examples:
     help="Measure what operators cost beside running instead: time to trace, lower and compile, and memory.",
 )
 @click.option(
+    "--caches",
+    "is_caches",
+    is_flag=True,
+    help="Measure copies and sums of 16 KiB to 1 GiB instead, from warm and from cold caches; --size is the largest.",
+)
+@click.option(
     "--peers/--no-peers",
     default=True,
     help="Measure the other libraries that are installed, or none; torch.compile not with --quick.",
@@ -124,6 +132,7 @@ def bench(
     seed: int | None,
     seconds: float,
     is_costs: bool,
+    is_caches: bool,
     peers: bool,
     only_list: bool,
     json_file: Path | None,
@@ -136,11 +145,12 @@ def bench(
 ) -> None:
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
 
-    All contenders take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth divided by
-    that of the copy. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh` how many times as fast as
-    without a bound output. A note before the table says what makes its numbers uncertain: samples that differ, a copy
-    that is not as fast as itself, other work on the device. Ctrl-C ends it after the current case and prints the
-    results so far.
+    A run begins with ceilings: how fast the memory of the device is read, written and copied. Then all contenders
+    take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and
+    `of peak` by that on the data sheet of the device, where it is known. `x NAME` is how many times as fast as NAME
+    dml_jax is, and `x fresh` how many times as fast as without a bound output. A note before the table says what makes
+    its numbers uncertain: samples that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C
+    ends it after the current case and prints the results so far.
 
     Runs of several devices or releases are compared by operator: how near each comes to its own copy, in the cases
     that all of them have.
@@ -157,12 +167,12 @@ def bench(
     if seed is None:
         refuse_options("--random", "seconds")
     else:
-        refuse_options("runs without --random", "is_quick", "only_list", "is_sharded", "cpu_devices")
+        refuse_options("runs without --random", "is_quick", "only_list", "is_sharded", "cpu_devices", "is_caches")
     if is_costs:
-        others = ("is_quick", "size", "is_sharded", "cpu_devices", "seed", "picture", "compare")
+        others = ("is_quick", "size", "is_sharded", "cpu_devices", "is_caches", "seed", "picture", "compare")
         refuse_options("runs without --costs", *others)
     drawn = None if seed is None else (seed, seconds)
-    sections, device, versions = _planned(is_quick, size, cpu_devices, is_sharded, drawn, is_costs, peers)
+    sections, head = _planned(is_quick, size, cpu_devices, is_sharded, is_caches, drawn, is_costs, peers)
     sections = [section for section in (one.only(only) for one in sections) if section.jobs]
     if not sections:
         raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
@@ -172,7 +182,7 @@ def bench(
                 click.echo(job.name)
         return
     effort = Effort(rounds or (3 if is_quick else 9), seconds=0.002 if is_quick else 0.01)
-    run(device, sections, effort, files, tolerance, versions, is_strict=is_strict)
+    run(head, sections, effort, files, tolerance, is_strict=is_strict)
 
 
 def _planned(
@@ -180,11 +190,14 @@ def _planned(
     size: int | None,
     cpu_devices: int | None,
     is_sharded: bool,
+    is_caches: bool,
     drawn: tuple[int, float] | None,
     is_costs: bool,
     peers: bool,
-) -> tuple[Sequence[Section], str, Mapping[str, str]]:
-    """The sections, the device, and what else the results tell of it."""
+) -> tuple[Sequence[Section], Results]:
+    """The sections, and results that have no rows yet."""
+    if is_caches and (cpu_devices or is_sharded):
+        raise click.UsageError("--caches measures one device: leave out --sharded and --cpu-devices")
     if cpu_devices:
         arrange_cpu_devices(cpu_devices)
     platform, count = devices()[0].platform, local_devices()
@@ -193,16 +206,26 @@ def _planned(
     if is_sharded and count == 1:
         raise click.UsageError("--sharded needs several devices, but JAX has 1; on a CPU --cpu-devices makes some")
     from ..bench import plans
+    from ..bench.caches import cache_sizes
+    from ..bench.peaks import peak_of
+    from ..bench.peers import versions
+    from ..bench.results import Results
     from ..bench.sharded import torch_threads
 
-    size, device = size and size * 2**20, measured_kind()
-    if cpu_devices or is_sharded:
-        device = f"{device}, {count} devices on {cores()} cores"
-        return plans.sharded(size, peers=peers), device, torch_threads(cores())
-    if platform == "cpu":
+    size, kind, extra = size and size * 2**20, devices()[0].device_kind, {}
+    is_whole = bool(cpu_devices) or is_sharded
+    device = f"{measured_kind()}, {count} devices on {cores()} cores" if is_whole else measured_kind()
+    if is_whole:
+        sections, extra = plans.sharded(size, peers=peers), torch_threads(cores())
+    elif is_caches:
+        sections, extra = plans.warm_and_cold(size), cache_sizes(kind)
+    elif drawn:
+        sections = plans.drawn(*drawn, size, peers=peers)
+    elif is_costs:
+        sections = plans.costs()
+    else:
+        sections = plans.briefly(peers=peers) if is_quick else plans.usual(size, peers=peers)
+    if platform == "cpu" and not is_whole:
         device = f"{device}, {cores()} cores"
-    if drawn:
-        return plans.drawn(*drawn, size, peers=peers), device, {}
-    if is_costs:
-        return plans.costs(), device, {}
-    return plans.briefly(peers=peers) if is_quick else plans.usual(size, peers=peers), device, {}
+    peak = peak_of(kind, count if is_whole else 1)
+    return sections, Results.now(device, {**versions(), **extra}, (), peak=peak)

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -66,32 +66,23 @@ class Files:
         for path, text in ((self.json, results.json), (self.csv, results.csv)):
             if path:
                 write_whole(path, text().encode())
-        if self.picture and len(self.old) < 2:
+        if self.picture and results.rows and len(self.old) < 2:
             draw(results, self.picture)
 
 
 def run(
-    device: str,
-    sections: Sequence[Section],
-    effort: Effort,
-    files: Files,
-    tolerance: float,
-    versions: Mapping[str, str],
-    *,
-    is_strict: bool,
+    head: Results, sections: Sequence[Section], effort: Effort, files: Files, tolerance: float, *, is_strict: bool
 ) -> None:
     """Measures all sections, and ends the command with its exit status.
 
     Args:
-      device: what it runs on, for people.
+      head: the device and the versions; no rows yet.
       sections: what is measured.
       effort: how often.
       files: what is written and read.
       tolerance: the part of its old ratio to a copy that a case may lose.
-      versions: of what is compared, beside those of the packages.
       is_strict: whether the command fails if the numbers are uncertain.
     """
-    from ..bench import peers
     from ..bench.comparing import compared
     from ..bench.results import Results
 
@@ -103,8 +94,8 @@ def run(
         old = [*map(Results.read, files.old)]
         if len(old) > 1:
             compared(old)  # raises what it would raise after hours of measuring
-        rows, notes = _shown(device, sections, effort, failures)
-        results = Results.now(device, {**peers.versions(), **versions}, rows, notes=tuple(notes))
+        rows, notes = _shown(head, sections, effort, failures)
+        results = Results.now(head.device, head.versions, rows, peak=head.peak, notes=tuple(notes))
         files.write(results)
     except (ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
@@ -130,7 +121,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _shown(
-    device: str, sections: Sequence[Section], effort: Effort, failures: list[str]
+    head: Results, sections: Sequence[Section], effort: Effort, failures: list[str]
 ) -> tuple[list[Measured], list[str]]:
     """Measures, and prints for each section what makes it uncertain, and a table; last, what the columns are.
 
@@ -148,7 +139,7 @@ def _shown(
         if rows:
             notes += _told(chain(load.doubt(), doubts(rows)))
             wide = console if console.is_terminal else Console(width=200)
-            wide.print(section.table(f"{device}, {section.title}", rows, section.contenders))
+            wide.print(section.table(f"{head.device}, {section.title}", rows, section.contenders, head.peak))
             legends[section.legend] = None
         shown += rows
     for legend in legends:

@@ -1,28 +1,29 @@
-"""What the cases of cumulative sums and products share: along rows and columns, and backwards."""
+"""cumulative_summation and cumulative_product: along rows and columns of a matrix, and backwards."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import isqrt
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, Arrays, Case, normal
-from ..onnx_node import OnnxNode
+from .subject import Attributes, OnnxNode, Subject, by_type
 
-__all__ = ["cases", "of_jnp", "of_numpy", "of_onnx", "of_torch"]
+__all__ = ["SUBJECTS"]
 
 # Roundings of as many numbers as are combined, of which some cancel.
 _TOLERANCES = {2: 2**-9, 4: 2**-14}
 
 
-def cases(operator: str, size: int, itemsize: int) -> Iterator[Case]:
+def _cases(operator: str, size: int, itemsize: int) -> Iterator[Case]:
     """A matrix of so many bytes."""
     side = isqrt(size // itemsize)
     for axis, direction in ((1, "increasing"), (0, "increasing"), (1, "decreasing")):
         yield Case(
             operator,
-            f"axis {axis}, {direction}, of {side}x{side} {DTYPES[itemsize].name}",
+            f"axis {axis}, {direction}, of {side}x{side} {DTYPES[itemsize]}",
             {"axis": axis, "direction": direction},
             partial(_near_one if operator == "cumulative_product" else _around_zero, side, itemsize),
             2 * side**2 * itemsize,
@@ -30,7 +31,7 @@ def cases(operator: str, size: int, itemsize: int) -> Iterator[Case]:
         )
 
 
-def of_jnp(function: Callable[..., Any], a: Any) -> Callable[..., Any]:
+def _by_jnp(function: Callable[..., Any], a: Attributes) -> Callable[..., Any]:
     """Halves are combined as float32."""
     axis = a["axis"]
 
@@ -42,7 +43,7 @@ def of_jnp(function: Callable[..., Any], a: Any) -> Callable[..., Any]:
     return lambda x: _turned(combined(_turned(x, axis)), axis)
 
 
-def of_numpy(function: Callable[..., Any], a: Any) -> Callable[..., Any]:
+def _by_numpy(function: Callable[..., Any], a: Attributes) -> Callable[..., Any]:
     """Backwards it reads and writes views. Halves are combined as float32."""
 
     def write(out: np.ndarray, x: np.ndarray) -> None:
@@ -56,14 +57,14 @@ def of_numpy(function: Callable[..., Any], a: Any) -> Callable[..., Any]:
     return write
 
 
-def of_torch(name: str, torch: Any, a: Any) -> Callable[..., Any]:
+def _by_torch(name: str, torch: Any, a: Attributes) -> Callable[..., Any]:
     function, axis = getattr(torch, name), a["axis"]
     if a["direction"] == "increasing":
         return lambda out, x: function(x, axis, out=out)
     return lambda out, x: function(x.flip(axis), axis).flip(axis)
 
 
-def of_onnx(a: Any) -> OnnxNode:
+def _by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("CumSum", {"reverse": int(a["direction"] == "decreasing")}, (np.array(a["axis"], np.int64),))
 
 
@@ -78,3 +79,20 @@ def _around_zero(side: int, itemsize: int) -> Arrays:
 def _near_one(side: int, itemsize: int) -> Arrays:
     """So that products stay numbers."""
     return ((1 + 0.01 * normal((side, side), 4)).astype(DTYPES[itemsize]),)
+
+
+SUBJECTS: Mapping[str, Subject] = {
+    "cumulative_summation": Subject(
+        plans=by_type(partial(_cases, "cumulative_summation"), (2, 4)),
+        jnp=partial(_by_jnp, jnp.cumsum),
+        numpy=partial(_by_numpy, np.cumsum),
+        torch={"cumsum": partial(_by_torch, "cumsum")},
+        onnx=_by_onnx,
+    ),
+    "cumulative_product": Subject(
+        plans=by_type(partial(_cases, "cumulative_product"), (2, 4)),
+        jnp=partial(_by_jnp, jnp.cumprod),
+        numpy=partial(_by_numpy, np.cumprod),
+        torch={"cumprod": partial(_by_torch, "cumprod")},
+    ),
+}

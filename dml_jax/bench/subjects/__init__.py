@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from ...catalogue import FUNCTIONS
 from . import (
-    cumulative,
     elementwise,
     fills,
     gathers,
@@ -27,7 +26,6 @@ from .subject import Subject
 __all__ = ["FAMILIES", "SUBJECTS"]
 
 FAMILIES = (
-    cumulative,
     elementwise,
     fills,
     gathers,

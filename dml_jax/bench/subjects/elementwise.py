@@ -17,19 +17,7 @@ from .subject import Attributes, OnnxNode, Subject, by_type
 __all__ = ["SUBJECTS"]
 
 
-# identity, of its example: numbers that are scaled and shifted.
-
-
-def _scaled_by_numpy(a: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, x: np.ndarray) -> None:
-        np.multiply(x, out.dtype.type(a["scale"]), out=out)
-        np.add(out, out.dtype.type(a["bias"]), out=out)
-
-    return write
-
-
 # cast: mixed precision there and back, and pixels that become numbers. The type that is read, and that is written.
-
 _PAIRS = (
     ("float32", "bfloat16"),
     ("bfloat16", "float32"),
@@ -61,10 +49,8 @@ def _cast_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Cast", {"to": helper.np_dtype_to_tensor_dtype(a["dtype"])})
 
 
-# select: of two arrays by a mask, random or that of causal attention.
-
-
 def _selections(size: int, itemsize: int) -> Iterator[Case]:
+    """select: of two arrays by a mask, random or that of causal attention."""
     side = 512 if size >= 2**21 else 64
     shape = (max(1, size // itemsize // side**2), side, side)
     for name, mask in _MASKS.items():
@@ -88,18 +74,8 @@ def _causal_mask(shape: tuple[int, ...]) -> np.ndarray:
 _MASKS: Mapping[str, Callable[[tuple[int, ...]], np.ndarray]] = {"random": _random_mask, "causal": _causal_mask}
 
 
-def _selected_by_numpy(_: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-        np.copyto(out, b)
-        np.copyto(out, a, where=condition)
-
-    return write
-
-
-# clip.
-
-
 def _clips(size: int, itemsize: int) -> Iterator[Case]:
+    """clip, of bytes and of numbers of either sign."""
     (low, high), make = ((16, 40), data) if itemsize == 1 else ((-0.5, 1.0), normal)
     attributes, shape = {"min": low, "max": high}, (size // itemsize,)
     yield Case("clip", f"{DTYPES[itemsize]} {mega(size)}", attributes, lambda: (make(shape, itemsize),), 2 * size)
@@ -110,27 +86,8 @@ def _clipped_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Clip", arrays=lambda arrays: (arrays[0], *(np.asarray(b, arrays[0].dtype) for b in bounds)))
 
 
-# add, of its example: as networks add what skips layers; also with the ReLU behind it.
-
-
-def _added_by_numpy(a: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
-        np.add(x, y, out=out)
-        np.maximum(out, 0, out=out)
-
-    return write if a else lambda out, x, y: np.add(x, y, out=out)
-
-
-def _added_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
-    if a:
-        return lambda out, x, y: torch.add(x, y, out=out).relu_()
-    return lambda out, x, y: torch.add(x, y, out=out)
-
-
-# value_scale_2d: pictures made ready for a network, a bias for each channel.
-
-
 def _pictures(size: int, itemsize: int) -> Iterator[Case]:
+    """value_scale_2d: pictures made ready for a network, a bias for each channel."""
     side = 224 if size >= 2**21 else 28
     shape = (max(1, size // itemsize // (3 * side**2)), 3, side, side)
     yield Case(
@@ -143,12 +100,10 @@ def _pictures(size: int, itemsize: int) -> Iterator[Case]:
     )
 
 
-def _pictures_by_numpy(a: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, x: np.ndarray) -> None:
-        np.multiply(x, out.dtype.type(a["scale"]), out=out)
-        np.add(out, np.asarray(a["bias"], out.dtype)[:, None, None], out=out)
-
-    return write
+def _scaled(x: np.ndarray, a: Attributes, out: np.ndarray) -> None:
+    """By NumPy, with a bias, or one for each channel."""
+    bias = np.asarray(a["bias"], out.dtype)
+    np.add(np.multiply(x, out.dtype.type(a["scale"]), out=out), bias[:, None, None] if bias.ndim else bias, out=out)
 
 
 def _pictures_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
@@ -156,10 +111,8 @@ def _pictures_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
     return lambda out, x: torch.add(bias.to(x), x, alpha=a["scale"], out=out)
 
 
-# activate: what networks have between their layers; by their names the forms of JAX, NumPy, torch and ONNX.
-
-
 def _activations(size: int, itemsize: int) -> Iterator[Case]:
+    """activate: what networks have between their layers; by their names the forms of JAX, NumPy, torch and ONNX."""
     shape = (size // itemsize // 1024, 1024)
     for name in ("RELU", "SIGMOID", "TANH", "GELU", "SOFTMAX"):
         yield Case(
@@ -216,7 +169,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "identity": Subject(
         plans=grown("identity", (2, 4)),
         jnp=lambda a: lambda x: x * a["scale"] + a["bias"],
-        numpy=_scaled_by_numpy,
+        numpy=lambda a: lambda out, x: _scaled(x, a, out),
         torch={
             "add": lambda torch, a: (
                 lambda out, x: torch.add(torch.tensor(a["bias"]).to(x), x, alpha=a["scale"], out=out)
@@ -234,8 +187,8 @@ SUBJECTS: Mapping[str, Subject] = {
     "select": Subject(
         plans=by_type(_selections, (1, 2, 4)),
         jnp=lambda _: jnp.where,
-        numpy=_selected_by_numpy,
-        torch={"where": lambda torch, _: lambda out, condition, a, b: torch.where(condition, a, b, out=out)},
+        numpy=lambda _: lambda out, mask, a, b: (np.copyto(out, b), np.copyto(out, a, where=mask)),
+        torch={"where": lambda torch, _: lambda out, mask, a, b: torch.where(mask, a, b, out=out)},
         onnx=lambda _: OnnxNode("Where"),
     ),
     "value_scale_2d": Subject(
@@ -243,14 +196,24 @@ SUBJECTS: Mapping[str, Subject] = {
         jnp=lambda a: (
             lambda x: x * jnp.asarray(a["scale"], x.dtype) + jnp.asarray(a["bias"], x.dtype)[None, :, None, None]
         ),
-        numpy=_pictures_by_numpy,
+        numpy=lambda a: lambda out, x: _scaled(x, a, out),
         torch={"add": _pictures_by_torch},
     ),
     "add": Subject(
         plans=grown("add", (2, 4)),
         jnp=lambda a: (lambda x, y: jax.nn.relu(x + y)) if a else jnp.add,
-        numpy=_added_by_numpy,
-        torch={"add": _added_by_torch},
+        numpy=lambda a: (
+            (lambda out, x, y: np.maximum(np.add(x, y, out=out), 0, out=out))
+            if a
+            else lambda out, x, y: np.add(x, y, out=out)
+        ),
+        torch={
+            "add": lambda torch, a: (
+                (lambda out, x, y: torch.add(x, y, out=out).relu_())
+                if a
+                else lambda out, x, y: torch.add(x, y, out=out)
+            )
+        },
         onnx=lambda a: None if a else OnnxNode("Add"),
     ),
     "clip": Subject(

@@ -39,33 +39,35 @@ def grown(operator: str, itemsizes: Sequence[int] = (4,)) -> Mapping[str, Plan]:
 
 
 def _cases(operator: str, size: int, itemsize: int) -> Iterator[Case]:
-    kinds = FUNCTIONS[operator].kinds  # type: ignore[attr-defined]
-    for given in _calls(operator):
-        arrays = {name: _typed(x, itemsize) for name, x in given.items() if kinds[name].is_array}
-        if next(iter(arrays.values())).dtype.itemsize == itemsize:
-            yield from _grown(operator, arrays, {name: x for name, x in given.items() if name not in arrays}, size)
-
-
-def _grown(operator: str, arrays: Mapping[str, np.ndarray], attributes: Attributes, size: int) -> Iterator[Case]:
-    """The call on arrays of which the largest has about so many bytes, or the output."""
     function: Any = FUNCTIONS[operator]
+    for given in _calls(operator):
+        arrays = {name: _typed(x, itemsize) for name, x in given.items() if function.kinds[name].is_array}
+        if next(iter(arrays.values())).dtype.itemsize == itemsize:
+            attributes = {name: x for name, x in given.items() if name not in arrays}
+            yield from _grown(function, arrays, attributes, size)
+
+
+def _typed(x: np.ndarray, itemsize: int) -> np.ndarray:
+    return x.astype(DTYPES[itemsize]) if x.dtype.kind == "f" else x
+
+
+def _grown(function: Any, arrays: Mapping[str, np.ndarray], attributes: Attributes, size: int) -> Iterator[Case]:
+    """The call on arrays of which the largest, or the output, has about so many bytes."""
     defaults = {name: p.default for name, p in signature(function).parameters.items()}
     dims = function.dims({**defaults, **arrays, **attributes})
     shared = {name for names in dims.operands.values() for name in names} & {*dims.output}
-    output = jax.tree.leaves(jax.eval_shape(partial(function, **attributes), *arrays.values()))[0]
-    named = [*((x, dims.operands.get(name, ())) for name, x in arrays.items()), (output, dims.output)]
-    shares = [(x.size * x.dtype.itemsize, sum(name in shared for name in names)) for x, names in named]
     if not shared:
         return
+    output = jax.tree.leaves(jax.eval_shape(partial(function, **attributes), *arrays.values()))[0]
+    operands = [(x, [name in shared for name in dims.operands.get(p, ())]) for p, x in arrays.items()]
+    named = [*operands, (output, [name in shared for name in dims.output])]
+    shares = [(x.size * x.dtype.itemsize, sum(grows)) for x, grows in named]
     times = max(1, min(int((size / count) ** (1 / share)) for count, share in shares if share))
-    tiles = [(x, [times if name in shared else 1 for name in names]) for x, names in named[:-1]]
-    shapes = [shown(np.multiply(x.shape, tile)) for x, tile in tiles if x.ndim > 1 and tile]
-    words = [f"{name}={getattr(value, 'operator_type', value)}" for name, value in attributes.items()]
-    words += [f"of {' and '.join(shapes)}"] if shapes else []
-    dtype = named[0][0].dtype
+    tiles = [(x, [times if grow else 1 for grow in grows]) for x, grows in operands]
+    dtype = tiles[0][0].dtype
     yield Case(
-        operator,
-        f"{', '.join(words)}{', ' if words else ''}{dtype} {mega(size)}",
+        function.__name__,
+        f"{_worded(attributes, tiles)}{dtype} {mega(size)}",
         attributes,
         lambda: tuple(np.tile(x, tile) for x, tile in tiles),
         sum(count * times**share for count, share in shares),
@@ -73,8 +75,11 @@ def _grown(operator: str, arrays: Mapping[str, np.ndarray], attributes: Attribut
     )
 
 
-def _typed(x: np.ndarray, itemsize: int) -> np.ndarray:
-    return x.astype(DTYPES[itemsize]) if x.dtype.kind == "f" else x
+def _worded(attributes: Attributes, tiles: Sequence[tuple[np.ndarray, list[int]]]) -> str:
+    """Attributes, and the sizes of arrays of more than one dimension."""
+    words = [f"{name}={getattr(value, 'operator_type', value)}" for name, value in attributes.items()]
+    sizes = [shown([n * times for n, times in zip(x.shape, tile, strict=True)]) for x, tile in tiles if len(tile) > 1]
+    return "".join(f"{word}, " for word in (*words, *([f"of {' and '.join(sizes)}"] if sizes else [])))
 
 
 class _CallError(Exception):

@@ -1,6 +1,7 @@
 """Operators that make numbers, and those of diagonals: fills, positions, random bits, unit matrices, and triangles."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import isqrt, prod
 from typing import Any
 
@@ -26,10 +27,8 @@ def _constant_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("ConstantOfShape", {"value": value}, arrays=lambda _: (np.array(a["sizes"], np.int64),))
 
 
-# fill_value_sequence: positions, and numbers a fraction apart. They wrap in uint8, which torch and ONNX refuse.
-
-
 def _sequences(size: int, itemsize: int) -> Iterator[Case]:
+    """fill_value_sequence: positions, and numbers a fraction apart. They wrap in uint8, which torch and ONNX refuse."""
     dtype, delta, tolerance = DTYPES[itemsize], 1, 0.0
     if itemsize == 4:
         delta, tolerance = 0.25, 2**-20  # products are rounded, or fused with the sum
@@ -43,12 +42,8 @@ def _sequence_by_jnp(a: Attributes) -> Callable[..., Any]:
 
 
 def _sequence_by_numpy(a: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray) -> None:
-        start, delta = (np.asarray(a[name], out.dtype) for name in ("start", "delta"))
-        np.multiply(np.arange(out.size), delta, out=out, casting="unsafe")
-        np.add(out, start, out=out)
-
-    return write
+    start, delta = (np.asarray(a[name], a["dtype"]) for name in ("start", "delta"))
+    return lambda out: np.add(np.multiply(np.arange(out.size), delta, out=out, casting="unsafe"), start, out=out)
 
 
 def _limits(a: Attributes) -> tuple[float, float, float] | None:
@@ -67,36 +62,20 @@ def _sequence_by_onnx(a: Attributes) -> OnnxNode | None:
     return OnnxNode("Range", arrays=lambda _: made) if made else None
 
 
-# random_bits.
-
-
 def _bits(size: int) -> Iterator[Case]:
     """No other library has this generator."""
     yield Case("random_bits", f"uint32 {mega(size)}", {"sizes": (size // 4,)}, lambda: (np.zeros(6, np.uint32),), size)
 
 
-# diagonal_matrix: the unit matrix.
-
-
 def _units(size: int, itemsize: int) -> Iterator[Case]:
+    """diagonal_matrix: the unit matrix."""
     side, dtype = isqrt(size // itemsize), DTYPES[itemsize]
     attributes = {"sizes": (side, side), "dtype": dtype, "offset": 0}
     yield Case("diagonal_matrix", f"{side}x{side} {dtype}", attributes, tuple, side**2 * itemsize)
 
 
-def _unit_by_numpy(a: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray) -> None:
-        out.fill(0)
-        out.reshape(-1)[a["offset"] :: len(out) + 1] = 1
-
-    return write
-
-
-def _unit_by_torch(_: Any, a: Attributes) -> Callable[..., Any]:
-    def write(out: Any) -> None:
-        out.zero_().diagonal(a["offset"]).fill_(1)
-
-    return write
+def _unit_by_torch(a: Attributes, out: Any) -> None:
+    out.zero_().diagonal(a["offset"]).fill_(1)
 
 
 def _unit_by_onnx(a: Attributes) -> OnnxNode:
@@ -104,23 +83,13 @@ def _unit_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("EyeLike", {"k": a["offset"]}, arrays=lambda _: (like,))
 
 
-# fill_diagonals: what lies above the diagonal of matrices of attention, made 0.
-
-
 def _triangles(size: int, itemsize: int) -> Iterator[Case]:
+    """fill_diagonals: what lies above the diagonal of matrices of attention, made 0."""
     side = 512 if size >= 2**21 else 64
     shape = (max(1, size // itemsize // side**2), side, side)
     attributes = {"begin": 1, "end": side, "value": 0}
     detail, moved = f"above the main one, {shown(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * 3 // 2
     yield Case("fill_diagonals", detail, attributes, lambda: (data(shape, itemsize),), moved)
-
-
-def _triangle_by_numpy(_: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, x: np.ndarray) -> None:
-        out.fill(0)
-        np.copyto(out, x, where=np.tri(*x.shape[-2:], dtype=bool))
-
-    return write
 
 
 SUBJECTS: Mapping[str, Subject] = {
@@ -142,14 +111,14 @@ SUBJECTS: Mapping[str, Subject] = {
     "diagonal_matrix": Subject(
         plans=by_type(_units, (1, 2, 4)),
         jnp=lambda a: lambda: jnp.eye(*a["sizes"], k=a["offset"], dtype=a["dtype"]),
-        numpy=_unit_by_numpy,
-        torch={"fill_": _unit_by_torch},
+        numpy=lambda a: lambda out: (out.fill(0), out.reshape(-1)[a["offset"] :: len(out) + 1].fill(1)),
+        torch={"fill_": lambda _, a: partial(_unit_by_torch, a)},
         onnx=_unit_by_onnx,
     ),
     "fill_diagonals": Subject(
         plans=by_type(_triangles, (1, 2, 4)),
         jnp=lambda _: jnp.tril,
-        numpy=_triangle_by_numpy,
+        numpy=lambda _: lambda out, x: (out.fill(0), np.copyto(out, x, where=np.tri(*x.shape[-2:], dtype=bool))),
         torch={"tril": lambda torch, _: lambda out, x: torch.tril(x, out=out)},
         onnx=lambda _: OnnxNode("Trilu", {"upper": 0}),
     ),

@@ -1,6 +1,6 @@
 """gather, gather_elements, gather_nd and reverse_subsequences: rows and elements that are read at indices."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from math import prod
@@ -17,29 +17,22 @@ __all__ = ["SUBJECTS"]
 TABLES = ((32000, 4096, "bfloat16"), (32000, 4096, "float32"), (50257, 768, "float32"), (128256, 4096, "bfloat16"))
 
 
-# gather.
-
-
 def _gathers(size: int) -> Iterator[Case]:
+    """gather: rows of tables of many widths, and indices along each axis."""
     for itemsize in DTYPES:
-        for row in (4, 16, 64, 128, 256, 1024, 4096):
-            if row >= itemsize:
-                yield _rows(size, row, itemsize)
-        yield _rows(size, 16, itemsize, "sorted")
-        yield _rows(size, 512, itemsize, "sorted")
+        yield from (_rows(size, row, itemsize) for row in (4, 16, 64, 128, 256, 1024, 4096) if row >= itemsize)
+        yield from (_rows(size, row, itemsize, "sorted") for row in (16, 512))
         yield _rows(size, 512, itemsize)
         yield from _axes(size, itemsize)
 
 
 def _rows(size: int, row: int, itemsize: int = 4, order: str = "random") -> Case:
-    width, count = row // itemsize, size // row
-    return Case(
-        "gather",
-        f"rows of {row} bytes {DTYPES[itemsize]} {order} {mega(size)}",
-        {"axis": 0},
-        lambda: (data((count, width), itemsize), random_indices(count, (count,), order)),
-        2 * size + 4 * count,
-    )
+    width, count, detail = row // itemsize, size // row, f"rows of {row} bytes {DTYPES[itemsize]} {order} {mega(size)}"
+
+    def make() -> Arrays:
+        return data((count, width), itemsize), random_indices(count, (count,), order)
+
+    return Case("gather", detail, {"axis": 0}, make, 2 * size + 4 * count)
 
 
 def _axes(size: int, itemsize: int) -> Iterator[Case]:
@@ -69,17 +62,10 @@ def _embeddings(size: int) -> Iterator[Case]:
         )
 
 
-# gather_elements.
-
-
-def _some_elements(size: int) -> Iterator[Case]:
-    return _cube(size, 4, (0, 2), ("random",))
-
-
-def _all_elements(size: int) -> Iterator[Case]:
-    """Also along the first axis of what no cache holds, and along rows of several lengths."""
+def _elements(size: int) -> Iterator[Case]:
+    """gather_elements: of cubes, along the first axis of what no cache holds, and along rows of several lengths."""
     for itemsize in DTYPES:
-        yield from _cube(size // 2, itemsize, (0, 1, 2), ("random", "sorted"))
+        yield from _cube(size // 2, (0, 1, 2), itemsize, ("random", "sorted"))
         count = size // 2 // itemsize
         yield _along((8192, count // 8192), itemsize, 0)
         for length in (256, 4096, 16384):
@@ -104,11 +90,7 @@ def _real_elements(size: int) -> Iterator[Case]:
         )
 
 
-def _few_elements(size: int) -> Iterator[Case]:
-    return _cube(size, 4, (2,), ("random",))
-
-
-def _cube(size: int, itemsize: int, axes: Sequence[int], orders: Sequence[str]) -> Iterator[Case]:
+def _cube(size: int, axes: Sequence[int], itemsize: int = 4, orders: Sequence[str] = ("random",)) -> Iterator[Case]:
     side = max(4, round((size / itemsize) ** (1 / 3)))
     shape = (side, side, size // itemsize // (side * side))
     yield from (_along(shape, itemsize, axis, order) for axis, order in product(axes, orders))
@@ -125,10 +107,8 @@ def _along(shape: tuple[int, ...], itemsize: int, axis: int, order: str = "rando
     )
 
 
-# gather_nd.
-
-
 def _pairs(size: int, itemsize: int) -> Iterator[Case]:
+    """gather_nd: rows that pairs of indices name."""
     width = max(1, min(256, size // 64) // itemsize)
     rows = max(4, size // itemsize // width)
     first = max(2, int(rows**0.5))
@@ -147,10 +127,8 @@ def _flat(x: Any, i: Any) -> tuple[Any, int, Any]:
     return x.reshape(-1, x.shape[-1]), 0, i[:, 0] * x.shape[1] + i[:, 1]
 
 
-# reverse_subsequences: sequences of all lengths, along either axis of a matrix.
-
-
 def _reversals(size: int, itemsize: int) -> Iterator[Case]:
+    """reverse_subsequences: sequences of all lengths, along either axis of a matrix."""
     count = size // itemsize
     yield _reversal((count // 512, 512), 1, itemsize)
     yield _reversal((512, count // 512), 0, itemsize)
@@ -168,30 +146,17 @@ def _reversal(shape: tuple[int, ...], axis: int, itemsize: int) -> Case:
     return Case("reverse_subsequences", detail, {"axis": axis}, make, moved)
 
 
-def _sources(like: Any, shape: Sequence[int], lengths: Any, axis: int, **device: Any) -> Any:
-    """Where each element comes from along the axis."""
-    turned = [-1 if d == axis else 1 for d in range(len(shape))]
-    at = like.arange(shape[axis], dtype=lengths.dtype, **device).reshape(turned)
-    return like.where(at < lengths, lengths - 1 - at, at)
+def _sources(like: Any, x: Any, lengths: Any, a: Attributes, **device: Any) -> tuple[int, Any]:
+    """The axis, and where each element comes from along it, as torch takes them."""
+    turned = [-1 if d == a["axis"] else 1 for d in range(x.ndim)]
+    at = like.arange(x.shape[a["axis"]], dtype=lengths.dtype, **device).reshape(turned)
+    return a["axis"], like.where(at < lengths, lengths - 1 - at, at)
 
 
-def _reversed_by_numpy(a: Attributes) -> Callable[..., Any]:
-    axis = a["axis"]
-    return lambda out, x, lengths: np.copyto(out, np.take_along_axis(x, _sources(np, x.shape, lengths, axis), axis))
-
-
-def _reversed_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
-    def write(out: Any, x: Any, lengths: Any) -> None:
-        torch.gather(x, a["axis"], _sources(torch, x.shape, lengths, a["axis"], device=x.device), out=out)
-
-    return write
-
-
-def _copied_reversed(torch: Any, a: Attributes) -> Callable[..., Any]:
-    def write(out: Any, x: Any, lengths: Any) -> None:
-        out.copy_(torch.gather(x, a["axis"], _sources(torch, x.shape, lengths, a["axis"], device=x.device)))
-
-    return write
+def _along_sources(like: Any, x: Any, lengths: Any, a: Attributes) -> Any:
+    """By jax.numpy and by NumPy."""
+    axis, sources = _sources(like, x, lengths, a)
+    return like.take_along_axis(x, sources, axis)
 
 
 def _reversed_by_onnx(a: Attributes) -> OnnxNode:
@@ -223,11 +188,11 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "gather_elements": Subject(
         plans={
-            "quick": _some_elements,
-            "full": _all_elements,
+            "quick": partial(_cube, axes=(0, 2)),
+            "full": _elements,
             "real": _real_elements,
-            "small": _few_elements,
-            "sweep": _few_elements,
+            "small": partial(_cube, axes=(2,)),
+            "sweep": partial(_cube, axes=(2,)),
         },
         jnp=lambda a: lambda x, i: jnp.take_along_axis(x, i, axis=a["axis"], mode="clip"),
         numpy=lambda a: lambda out, x, i: np.copyto(out, np.take_along_axis(x, i, a["axis"])),
@@ -252,9 +217,16 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "reverse_subsequences": Subject(
         plans=by_type(_reversals, ALL_SIZES, quick=None, small=lambda size: [_reversal((16, size // 64), 1, 4)]),
-        jnp=lambda a: lambda x, n: jnp.take_along_axis(x, _sources(jnp, x.shape, n, a["axis"]), a["axis"]),
-        numpy=_reversed_by_numpy,
-        torch={"gather": _reversed_by_torch, "compile": _copied_reversed},
+        jnp=lambda a: lambda x, n: _along_sources(jnp, x, n, a),
+        numpy=lambda a: lambda out, x, n: np.copyto(out, _along_sources(np, x, n, a)),
+        torch={
+            "gather": lambda torch, a: (
+                lambda out, x, n: torch.gather(x, *_sources(torch, x, n, a, device=x.device), out=out)
+            ),
+            "compile": lambda torch, a: (
+                lambda out, x, n: out.copy_(torch.gather(x, *_sources(torch, x, n, a, device=x.device)))
+            ),
+        },
         onnx=_reversed_by_onnx,
     ),
 }

@@ -1,6 +1,7 @@
 """Layers of networks: gemm, convolution, rnn and local_response_normalization."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -14,10 +15,8 @@ from .subject import Attributes, OnnxNode, Subject, by_type
 __all__ = ["SUBJECTS"]
 
 
-# gemm: a square product, and a layer of a few rows, whose weights are read once.
-
-
 def _products(size: int) -> Iterator[Case]:
+    """gemm: a square product, and a layer of a few rows, whose weights are read once."""
     side = 1024 if size >= 2**21 else 64
     yield _product(side, side, side)
     yield _product(16, side, 4 * side)
@@ -35,17 +34,7 @@ def _product(m: int, k: int, n: int) -> Case:
     )
 
 
-def _product_by_numpy(_: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, x: np.ndarray, w: np.ndarray, c: np.ndarray) -> None:
-        np.matmul(x, w.T, out=out)
-        np.add(out, c, out=out)
-
-    return write
-
-
 # convolution: layers of networks of pictures.
-
-
 class _Layer(NamedTuple):
     """Channels that go in and come out, in how many groups, side of a filter, its step, and side of a picture."""
 
@@ -105,10 +94,8 @@ def _convolved_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Conv", {"strides": a["strides"], "pads": pads, "group": a["group_count"]})
 
 
-# rnn: a layer of a few hundred units over a hundred steps.
-
-
 def _recurrence(steps: int, batch: int, units: int) -> Case:
+    """rnn: a layer of a few hundred units over a hundred steps."""
     inputs, weights = (steps, batch, units), (1, units, units)
     return Case(
         "rnn",
@@ -133,29 +120,21 @@ def _run_by_jnp(_: Attributes) -> Callable[..., Any]:
     return run
 
 
-def _run_by_numpy(_: Attributes) -> Callable[..., Any]:
-    def write(outs: Any, x: np.ndarray, w: np.ndarray, r: np.ndarray) -> None:
-        given, h = x @ w[0].T, np.zeros((x.shape[1], r.shape[2]), x.dtype)
-        for out, one in zip(outs[0], given, strict=True):
-            h = np.tanh(one + h @ r[0].T, out=out[0])
-        outs[1][0, 0] = h
-
-    return write
+def _run_by_numpy(outs: Any, x: np.ndarray, w: np.ndarray, r: np.ndarray) -> None:
+    given, h = x @ w[0].T, np.zeros((x.shape[1], r.shape[2]), x.dtype)
+    for out, one in zip(outs[0], given, strict=True):
+        h = np.tanh(one + h @ r[0].T, out=out[0])
+    outs[1][0, 0] = h
 
 
-def _run_by_torch(torch: Any, _: Attributes) -> Callable[..., Any]:
-    def write(outs: Any, x: Any, w: Any, r: Any) -> tuple[Any, Any]:
-        start = x.new_zeros(1, x.shape[1], r.shape[2])
-        states, last = torch.rnn_tanh(x, start, [w[0], r[0]], False, 1, 0.0, False, False, False)
-        return states[:, None], last[None]
-
-    return write
-
-
-# local_response_normalization: across five channels, as AlexNet has it.
+def _run_by_torch(torch: Any, outs: Any, x: Any, w: Any, r: Any) -> tuple[Any, Any]:
+    start = x.new_zeros(1, x.shape[1], r.shape[2])
+    states, last = torch.rnn_tanh(x, start, [w[0], r[0]], False, 1, 0.0, False, False, False)
+    return states[:, None], last[None]
 
 
 def _normalizations(size: int, itemsize: int) -> Iterator[Case]:
+    """local_response_normalization: across five channels, as AlexNet has it."""
     side = 27 if size >= 2**21 else 9
     shape = (max(1, size // itemsize // (96 * side**2)), 96, side, side)
     yield Case(
@@ -175,20 +154,16 @@ def _denominator(like: Any, x: Any, a: Attributes) -> Any:
     return (a["bias"] + a["alpha"] / a["local_size"] * total) ** a["beta"]
 
 
-def _normalized_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
-    numbers = (a["local_size"], a["alpha"], a["beta"], a["bias"])
-    return lambda out, x: torch.nn.functional.local_response_norm(x, *numbers)
-
-
-def _normalized_by_onnx(a: Attributes) -> OnnxNode:
-    return OnnxNode("LRN", {"size": a["local_size"], **{name: a[name] for name in ("alpha", "beta", "bias")}})
+def _numbers(a: Attributes) -> Attributes:
+    """As torch and ONNX call them."""
+    return {"size": a["local_size"], "alpha": a["alpha"], "beta": a["beta"]}
 
 
 SUBJECTS: Mapping[str, Subject] = {
     "gemm": Subject(
         plans={"quick": lambda _: [_product(256, 256, 256)], "full": _products},
         jnp=lambda _: lambda x, w, c: x @ w.T + c,
-        numpy=_product_by_numpy,
+        numpy=lambda _: lambda out, x, w, c: np.add(np.matmul(x, w.T, out=out), c, out=out),
         torch={"addmm": lambda torch, _: lambda out, x, w, c: torch.addmm(c, x, w.T, out=out)},
         onnx=lambda _: OnnxNode("Gemm", {"transB": 1}),
     ),
@@ -196,8 +171,12 @@ SUBJECTS: Mapping[str, Subject] = {
         plans=by_type(_normalizations, (4,)),
         jnp=lambda a: lambda x: x / _denominator(jnp, x, a),
         numpy=lambda a: lambda out, x: np.divide(x, _denominator(np, x, a), out=out),
-        torch={"local_response_norm": _normalized_by_torch},
-        onnx=_normalized_by_onnx,
+        torch={
+            "local_response_norm": lambda torch, a: (
+                lambda out, x: torch.nn.functional.local_response_norm(x, **_numbers(a), k=a["bias"])
+            )
+        },
+        onnx=lambda a: OnnxNode("LRN", {**_numbers(a), "bias": a["bias"]}),
     ),
     "convolution": Subject(
         plans={"quick": lambda _: [_convolution("3x3", 1)], "full": _convolutions},
@@ -208,7 +187,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "rnn": Subject(
         plans={"quick": lambda _: [_recurrence(32, 8, 128)], "full": lambda _: [_recurrence(128, 32, 256)]},
         jnp=_run_by_jnp,
-        numpy=_run_by_numpy,
-        torch={"rnn_tanh": _run_by_torch},
+        numpy=lambda _: _run_by_numpy,
+        torch={"rnn_tanh": lambda torch, _: partial(_run_by_torch, torch)},
     ),
 }

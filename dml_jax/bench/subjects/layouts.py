@@ -1,6 +1,7 @@
 """join, split, tile and pad: channels of pictures, features of rows, borders, and batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -13,11 +14,11 @@ from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
 
 __all__ = ["SUBJECTS"]
 
-
-# join.
+Sizes = Sequence[int]
 
 
 def _joins(size: int, itemsize: int) -> Iterator[Case]:
+    """join: channels of pictures, features of rows, and batches."""
     count = size // itemsize
     side = 64 if size >= 2**22 else 16
     batch = max(1, count // (128 * side * side))
@@ -35,10 +36,8 @@ def _join(name: str, shapes: Sequence[tuple[int, ...]], axis: int, itemsize: int
     return Case("join", detail, {"axis": axis}, lambda: tuple(data(shape, itemsize) for shape in shapes), 2 * total)
 
 
-# split.
-
-
 def _splits(size: int, itemsize: int) -> Iterator[Case]:
+    """split: queries, keys and values, channels of pictures, odd features, and batches."""
     count = size // itemsize
     side = 64 if size >= 2**22 else 16
     yield _split("queries, keys and values", (count // 3072, 3072), 1, (1024,) * 3, itemsize)
@@ -53,32 +52,17 @@ def _split(name: str, shape: Sequence[int], axis: int, sizes: Sequence[int], ite
     return Case("split", detail, {"sizes": sizes, "axis": axis}, lambda: (data(shape, itemsize),), 2 * total)
 
 
-def _cuts(a: Attributes) -> list[int]:
-    return [*accumulate(a["sizes"][:-1])]
+def _cuts(a: Attributes) -> tuple[list[int], int]:
+    return [*accumulate(a["sizes"][:-1])], a["axis"]
 
 
-def _split_by_numpy(a: Attributes) -> Callable[..., Any]:
-    cuts = _cuts(a)
-
-    def write(outs: Any, x: np.ndarray) -> None:
-        for out, part in zip(outs, np.split(x, cuts, a["axis"]), strict=True):
-            np.copyto(out, part)
-
-    return write
-
-
-def _split_by_torch(_: Any, a: Attributes) -> Callable[..., Any]:
-    def write(outs: Any, x: Any) -> None:
-        for out, part in zip(outs, x.split(a["sizes"], a["axis"]), strict=True):
-            out.copy_(part)
-
-    return write
-
-
-# tile; most of what is written repeats.
+def _each_copied(copy: Callable[[Any, Any], Any], outs: Any, parts: Any) -> None:
+    for out, part in zip(outs, parts, strict=True):
+        copy(out, part)
 
 
 def _tiles(size: int, itemsize: int) -> Iterator[Case]:
+    """tile; most of what is written repeats."""
     count = size // itemsize
     yield _tile("batches", (count // 8192, 1024), (8, 1), itemsize)
     yield _tile("columns", (count // 4096, 512), (1, 8), itemsize)
@@ -97,25 +81,13 @@ def _repeats_apart(shape: Sequence[int], a: Attributes) -> tuple[list[int], list
     return [n for size in shape for n in (1, size)], [n for pair in zip(a["repeats"], shape, strict=True) for n in pair]
 
 
-def _tiled_by_numpy(a: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, x: np.ndarray) -> None:
-        read, written = _repeats_apart(x.shape, a)
-        np.copyto(out.reshape(written), x.reshape(read))
-
-    return write
-
-
-def _tiled_by_torch(_: Any, a: Attributes) -> Callable[..., Any]:
-    def write(out: Any, x: Any) -> None:
-        read, written = _repeats_apart(x.shape, a)
-        out.view(written).copy_(x.view(read).expand(written))
-
-    return write
+def _tiled(copy: Callable[[Any, Any], Any], a: Attributes, out: Any, x: Any) -> None:
+    read, written = _repeats_apart(x.shape, a)
+    copy(out.reshape(written), x.reshape(read))
 
 
 # pad. Each mode, and what NumPy calls it; those that torch, and that ONNX has.
-
-_MODES: Mapping[str, Any] = {
+_MODES: Any = {
     "constant": "constant",
     "edge": "edge",
     "reflection": "reflect",
@@ -143,9 +115,7 @@ def _small_pads(size: int) -> Iterator[Case]:
         yield _pad("constant", (1, 1, 16, size // 64), (0, 0, 1, 1), (0, 0, 1, 1), 4, value)
 
 
-def _pad(
-    mode: str, shape: tuple[int, ...], start: tuple[int, ...], end: tuple[int, ...], itemsize: int, value: int = 0
-) -> Case:
+def _pad(mode: str, shape: Sizes, start: Sizes, end: Sizes, itemsize: int, value: int = 0) -> Case:
     widths = ",".join(f"{s}+{e}" for s, e in zip(start[2:], end[2:], strict=True))
     made = prod(s + n + e for s, n, e in zip(start, shape, end, strict=True))
     return Case(
@@ -167,21 +137,17 @@ def _padded_by_jnp(a: Attributes) -> Callable[..., Any]:
 
 
 def _padded_by_numpy(a: Attributes) -> Callable[..., Any]:
-    if a["mode"] == "constant":
-        return _filled_around(a, np.ndarray.fill, np.copyto)
-    return lambda out, x: np.copyto(out, np.pad(x, _widths(a), mode=_MODES[a["mode"]]))
+    return _filled_around(a, np.ndarray.fill, np.copyto) or (
+        lambda out, x: np.copyto(out, np.pad(x, _widths(a), mode=_MODES[a["mode"]]))
+    )
 
 
-def _filled_around(a: Attributes, fill: Callable[..., Any], copy: Callable[..., Any]) -> Callable[..., Any]:
+def _filled_around(a: Attributes, fill: Callable[..., Any], copy: Callable[..., Any]) -> Callable[..., Any] | None:
     def write(out: Any, x: Any) -> None:
         fill(out, a["value"])
         copy(out[tuple(slice(start, start + n) for start, n in zip(a["start_padding"], x.shape, strict=True))], x)
 
-    return write
-
-
-def _copied_by_torch(torch: Any, a: Attributes) -> Callable[..., Any] | None:
-    return _filled_around(a, torch.Tensor.fill_, torch.Tensor.copy_) if a["mode"] == "constant" else None
+    return write if a["mode"] == "constant" else None
 
 
 def _padded_by_torch(torch: Any, a: Attributes) -> Callable[..., Any] | None:
@@ -239,10 +205,12 @@ SUBJECTS: Mapping[str, Subject] = {
             quick=None,
             small=lambda size: [_split("features", (16, size // 64), 1, (size // 128,) * 2, 4)],
         ),
-        jnp=lambda a: lambda x: tuple(jnp.split(x, _cuts(a), a["axis"])),
-        numpy=_split_by_numpy,
+        jnp=lambda a: lambda x: tuple(jnp.split(x, *_cuts(a))),
+        numpy=lambda a: lambda outs, x: _each_copied(np.copyto, outs, np.split(x, *_cuts(a))),
         torch={
-            "copy_": _split_by_torch,
+            "copy_": lambda torch, a: (
+                lambda outs, x: _each_copied(torch.Tensor.copy_, outs, x.split(a["sizes"], a["axis"]))
+            ),
             "split_copy": lambda torch, a: (
                 lambda outs, x: torch.split_with_sizes_copy(x, a["sizes"], a["axis"], out=outs)
             ),
@@ -252,15 +220,22 @@ SUBJECTS: Mapping[str, Subject] = {
     "tile": Subject(
         plans=by_type(_tiles, ALL_SIZES, quick=None, small=lambda size: [_tile("both", (8, size // 128), (2, 2), 4)]),
         jnp=lambda a: lambda x: jnp.tile(x, a["repeats"]),
-        numpy=_tiled_by_numpy,
-        torch={"copy_": _tiled_by_torch, "tile": lambda torch, a: lambda out, x: x.tile(a["repeats"])},
+        numpy=lambda a: partial(_tiled, np.copyto, a),
+        torch={
+            "copy_": lambda torch, a: partial(_tiled, torch.Tensor.copy_, a),
+            "tile": lambda _, a: lambda out, x: x.tile(a["repeats"]),
+        },
         onnx=lambda a: OnnxNode("Tile", constants=(np.array(a["repeats"], np.int64),)),
     ),
     "pad": Subject(
         plans=by_type(_pads, ALL_SIZES, quick=None, small=_small_pads),
         jnp=_padded_by_jnp,
         numpy=_padded_by_numpy,
-        torch={"copy_": _copied_by_torch, "pad": _padded_by_torch, "cat": _joined_by_torch},
+        torch={
+            "copy_": lambda torch, a: _filled_around(a, torch.Tensor.fill_, torch.Tensor.copy_),
+            "pad": _padded_by_torch,
+            "cat": _joined_by_torch,
+        },
         onnx=_padded_by_onnx,
     ),
 }

@@ -1,6 +1,6 @@
 """depth_to_space and space_to_depth: both orders and formats, blocks of several sizes, pictures of real programs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from math import prod
@@ -18,32 +18,25 @@ __all__ = ["SUBJECTS", "copy_torch", "depth_to_space", "space_to_depth", "with_v
 Rearranged = Callable[..., Any]
 
 
-def _few(operator: str, size: int) -> Iterator[Case]:
-    """The usual blocks, of bytes and of float32."""
-    for itemsize in (1, 4):
-        yield from _pictures(operator, size, itemsize, ("NCHW",), ("DCR",), (2,))
-
-
 def _every(operator: str, size: int) -> Iterator[Case]:
     """Both orders and formats, blocks of several sizes."""
     for itemsize in DTYPES:
         blocks = (2, 3, 4, 8) if itemsize < 8 else (2,)
-        yield from _pictures(operator, size, itemsize, ("NCHW", "NHWC"), ("DCR", "CRD"), blocks)
-
-
-def _small(operator: str, size: int) -> Iterator[Case]:
-    """The usual blocks, of float32."""
-    return _pictures(operator, size, 4, ("NCHW",), ("DCR",), (2,))
+        yield from _pictures(operator, size, (itemsize,), product(("NCHW", "NHWC"), ("DCR", "CRD")), blocks)
 
 
 def _pictures(
-    operator: str, size: int, itemsize: int, formats: Sequence[str], orders: Sequence[str], blocks: Sequence[int]
+    operator: str,
+    size: int,
+    itemsizes: Iterable[int],
+    layouts: Iterable[tuple[str, str]] = (("NCHW", "DCR"),),
+    blocks: Sequence[int] = (2,),
 ) -> Iterator[Case]:
-    """Batches of pictures whose rows are a multiple of 96 elements, or small ones."""
+    """Batches of pictures whose rows are a multiple of 96 elements, or small ones; the usual blocks."""
     side = 768 if size >= 2**25 else 192 if size >= 2**21 else 48 if size >= 2**16 else 8
     picture = (64 if size >= 2**16 else 4, side, side)
-    for data_format, order, b in product(formats, orders, blocks):
-        yield _case(operator, size, picture, b, (data_format, order), DTYPES[itemsize].name)
+    for itemsize, layout, b in product(itemsizes, layouts, blocks):
+        yield _case(operator, size, picture, b, layout, DTYPES[itemsize].name)
 
 
 class Real(NamedTuple):
@@ -173,9 +166,10 @@ def _rearranging(
     def of_view(_: Any, a: Attributes) -> Callable[..., Any]:
         return with_view(function, a, copy_torch)
 
-    plans = {"quick": _few, "full": _every, "real": _real, "small": _small, "sweep": _small}
+    small = partial(_pictures, operator, itemsizes=(4,))
+    quick, full, real = partial(small, itemsizes=(1, 4)), partial(_every, operator), partial(_real, operator)
     return Subject(
-        plans={name: partial(plan, operator) for name, plan in plans.items()},
+        plans={"quick": quick, "full": full, "real": real, "small": small, "sweep": small},
         jnp=lambda a: lambda x: function(x, **a),
         numpy=lambda a: with_view(function, a, np.copyto),
         torch={

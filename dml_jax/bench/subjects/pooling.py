@@ -60,10 +60,9 @@ def _node(name: str, a: Attributes, **others: Any) -> OnnxNode:
     return OnnxNode(name, {"kernel_shape": a["window_sizes"], "strides": a["strides"], "pads": pads, **others})
 
 
-# max_pooling: the greatest element of each window, and where it lies among all.
-
-
 def _greatest_by_jnp(a: Attributes) -> Callable[..., Any]:
+    """max_pooling: the greatest element of each window, and where it lies among all."""
+
     def greater(x: Any, y: Any) -> Any:
         is_first = (x[0] > y[0]) | ((x[0] == y[0]) & (x[1] < y[1]))
         return jnp.where(is_first, x[0], y[0]), jnp.where(is_first, x[1], y[1])
@@ -77,50 +76,37 @@ def _greatest_by_jnp(a: Attributes) -> Callable[..., Any]:
     return found
 
 
-def _greatest_by_numpy(a: Attributes) -> Callable[..., Any]:
-    def write(outs: Any, x: np.ndarray) -> None:
-        places = _each(a, np.arange(x.size, dtype=np.uint32).reshape(x.shape), 0)
-        values = _each(a, x, -np.inf)
-        np.copyto(outs[0], values[0])
-        np.copyto(outs[1], places[0])
-        for value, place in zip(values[1:], places[1:], strict=True):
-            is_greater = value > outs[0]
-            np.copyto(outs[0], value, where=is_greater)
-            np.copyto(outs[1], place, where=is_greater)
-
-    return write
+def _greatest_by_numpy(a: Attributes, outs: Any, x: np.ndarray) -> None:
+    places = _each(a, np.arange(x.size, dtype=np.uint32).reshape(x.shape), 0)
+    values = _each(a, x, -np.inf)
+    np.copyto(outs[0], values[0])
+    np.copyto(outs[1], places[0])
+    for value, place in zip(values[1:], places[1:], strict=True):
+        is_greater = value > outs[0]
+        np.copyto(outs[0], value, where=is_greater)
+        np.copyto(outs[1], place, where=is_greater)
 
 
-def _greatest_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
+def _greatest_by_torch(torch: Any, a: Attributes, outs: Any, x: Any) -> None:
     """It counts the elements of each channel anew."""
     numbers = (a["window_sizes"], a["strides"], a["start_padding"])
-
-    def write(outs: Any, x: Any) -> None:
-        torch.ops.aten.max_pool2d_with_indices.out(x, *numbers, out=outs[0], indices=outs[1])
-        n, c, h, w = x.shape
-        outs[1].add_(torch.arange(0, x.numel(), h * w, device=x.device).view(n, c, 1, 1))
-
-    return write
+    torch.ops.aten.max_pool2d_with_indices.out(x, *numbers, out=outs[0], indices=outs[1])
+    n, c, h, w = x.shape
+    outs[1].add_(torch.arange(0, x.numel(), h * w, device=x.device).view(n, c, 1, 1))
 
 
-# average_pooling: means of windows, the padding left out.
+def _ones(like: Any, x: Any) -> Any:
+    """average_pooling: what counts the elements of each window, the padding left out."""
+    return like.ones((1, 1, *x.shape[2:]), np.float32)
 
 
 def _means_by_jnp(a: Attributes) -> Callable[..., Any]:
-    def means(x: Any) -> Any:
-        counts = _total(a, jnp.ones((1, 1, *x.shape[2:]), np.float32))
-        return (_total(a, x.astype(np.float32)) / counts).astype(x.dtype)
-
-    return means
+    return lambda x: (_total(a, x.astype(np.float32)) / _total(a, _ones(jnp, x))).astype(x.dtype)
 
 
-def _means_by_numpy(a: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, x: np.ndarray) -> None:
-        counts = sum(_each(a, np.ones((1, 1, *x.shape[2:]), np.float32), 0))
-        wide = reduce(np.add, _each(a, x.astype(np.float32), 0))
-        np.divide(wide, counts, out=out, casting="same_kind")
-
-    return write
+def _means_by_numpy(a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
+    wide = reduce(np.add, _each(a, x.astype(np.float32), 0))
+    np.divide(wide, sum(_each(a, _ones(np, x), 0)), out=out, casting="same_kind")
 
 
 def _means_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
@@ -128,28 +114,16 @@ def _means_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
     return lambda out, x: torch.ops.aten.avg_pool2d.out(x, *numbers, out=out)
 
 
-# lp_pooling: roots of sums of squares.
+def _norms_by_numpy(a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
+    """lp_pooling: roots of sums of squares."""
+    np.sqrt(reduce(np.add, _each(a, np.square(x, dtype=np.float32), 0)), out=out, casting="same_kind")
 
 
-def _norms_by_numpy(a: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, x: np.ndarray) -> None:
-        np.sqrt(reduce(np.add, _each(a, np.square(x, dtype=np.float32), 0)), out=out, casting="same_kind")
-
-    return write
-
-
-def _norms_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
+def _norms_by_torch(torch: Any, a: Attributes, _: Any, x: Any) -> Any:
     """It pads nothing itself."""
     ends = [n for pair in reversed(_pads(a)[2:]) for n in pair]
-
-    def norms(_: Any, x: Any) -> Any:
-        x = torch.nn.functional.pad(x, ends) if any(ends) else x
-        return torch.nn.functional.lp_pool2d(x, 2.0, a["window_sizes"], a["strides"])
-
-    return norms
-
-
-# roi_align.
+    x = torch.nn.functional.pad(x, ends) if any(ends) else x
+    return torch.nn.functional.lp_pool2d(x, 2.0, a["window_sizes"], a["strides"])
 
 
 def _aligned_by_onnx(a: Attributes) -> OnnxNode:
@@ -163,22 +137,22 @@ SUBJECTS: Mapping[str, Subject] = {
     "max_pooling": Subject(
         plans=_plans("max_pooling"),
         jnp=_greatest_by_jnp,
-        numpy=_greatest_by_numpy,
-        torch={"max_pool2d_with_indices": _greatest_by_torch},
+        numpy=lambda a: partial(_greatest_by_numpy, a),
+        torch={"max_pool2d_with_indices": lambda torch, a: partial(_greatest_by_torch, torch, a)},
         onnx=partial(_node, "MaxPool"),
     ),
     "average_pooling": Subject(
         plans=_plans("average_pooling"),
         jnp=_means_by_jnp,
-        numpy=_means_by_numpy,
+        numpy=lambda a: partial(_means_by_numpy, a),
         torch={"avg_pool2d": _means_by_torch},
         onnx=partial(_node, "AveragePool"),
     ),
     "lp_pooling": Subject(
         plans=_plans("lp_pooling"),
         jnp=lambda a: lambda x: jnp.sqrt(_total(a, jnp.square(x.astype(np.float32)))).astype(x.dtype),
-        numpy=_norms_by_numpy,
-        torch={"lp_pool2d": _norms_by_torch},
+        numpy=lambda a: partial(_norms_by_numpy, a),
+        torch={"lp_pool2d": lambda torch, a: partial(_norms_by_torch, torch, a)},
         onnx=partial(_node, "LpPool", p=2),
     ),
     "roi_pooling": Subject(

@@ -1,6 +1,7 @@
 """upsample_2d, resample and grid_sample: pictures of other sizes."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,10 +16,8 @@ from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
 __all__ = ["SUBJECTS"]
 
 
-# upsample_2d: twice, three and four times as large, every pixel repeated.
-
-
 def _upsamplings(size: int, itemsize: int) -> Iterator[Case]:
+    """upsample_2d: twice, three and four times as large, every pixel repeated."""
     side = 64 if size >= 2**22 else 16
     for scale in ((2, 2), (3, 3), (4, 4), (1, 2)):
         batch = max(1, size // itemsize // (32 * side * side * prod(scale)))
@@ -36,12 +35,11 @@ def _repeated_by_jnp(a: Attributes) -> Callable[..., Any]:
     return lambda x: jnp.repeat(jnp.repeat(x, height, -2), width, -1)
 
 
-def _repeated_by_torch(_: Any, a: Attributes) -> Callable[..., Any]:
-    def write(out: Any, x: Any) -> None:
-        apart = _pixels_apart(out, a)
-        apart.copy_(x[..., :, None, :, None].expand(apart.shape))
-
-    return write
+def _repeated(copy: Callable[[Any, Any], Any], a: Attributes, out: Any, x: Any) -> None:
+    """Into the output with each pixel of the input as a dimension of its own."""
+    h, w = a["scale_size"]
+    *outer, height, width = out.shape
+    copy(out.reshape(*outer, height // h, h, width // w, w), x[..., :, None, :, None])
 
 
 def _repeated_by_onnx(a: Attributes) -> OnnxNode:
@@ -49,17 +47,8 @@ def _repeated_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Resize", attributes, (None, np.array([1, 1, *a["scale_size"]], np.float32)))
 
 
-def _pixels_apart(out: Any, a: Attributes) -> Any:
-    """The output with each pixel of the input as a dimension of its own."""
-    *outer, height, width = out.shape
-    h, w = a["scale_size"]
-    return out.reshape(*outer, height // h, h, width // w, w)
-
-
-# resample: twice as large and half as large, linear and nearest, and the maps of feature pyramids.
-
-
 def _resamplings(size: int, itemsize: int) -> Iterator[Case]:
+    """resample: twice as large and half as large, linear and nearest, and the maps of feature pyramids."""
     side = 512 if size >= 2**21 else 32
     yield _resampling("linear", (3, side, side), (1, 2, 2), size, itemsize)
     yield _resampling("linear", (side, side, 3), (2, 2, 1), size, itemsize)
@@ -84,16 +73,12 @@ def _resampling(mode: str, picture: tuple[int, ...], scales: tuple[float, ...], 
     )
 
 
-def _resampled_by_numpy(a: Attributes) -> Callable[..., Any]:
+def _resampled_by_numpy(a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
     """Along one dimension after the other, the wider one last."""
-
-    def write(out: np.ndarray, x: np.ndarray) -> None:
-        for d in [d for d, scale in enumerate(a["scales"]) if scale != 1]:
-            at = (np.arange(a["sizes"][d]) + 0.5) / a["scales"][d] - 0.5
-            x = _nearest(x, at, d) if a["mode"] == "nearest" else _mixed(x, at.astype(np.float32), d)
-        np.copyto(out, np.rint(x) if out.dtype == np.uint8 else x, casting="unsafe")
-
-    return write
+    for d in [d for d, scale in enumerate(a["scales"]) if scale != 1]:
+        at = (np.arange(a["sizes"][d]) + 0.5) / a["scales"][d] - 0.5
+        x = _nearest(x, at, d) if a["mode"] == "nearest" else _mixed(x, at.astype(np.float32), d)
+    np.copyto(out, np.rint(x) if out.dtype == np.uint8 else x, casting="unsafe")
 
 
 def _nearest(x: np.ndarray, at: np.ndarray, axis: int) -> np.ndarray:
@@ -128,13 +113,12 @@ def _resampled_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Resize", {"mode": a["mode"], **how}, (None, np.array(a["scales"], np.float32)))
 
 
-# grid_sample, as in its example.
-
-
 def _sampled_by_jnp(_: Attributes) -> Callable[..., Any]:
+    """grid_sample, as in its example."""
+
     def one(picture: Any, grid: Any) -> Any:
         at = (jnp.moveaxis(grid[..., ::-1], -1, 0) + 1) * (np.reshape(picture.shape, (-1, 1, 1)) - 1) / 2
-        return jax.scipy.ndimage.map_coordinates(picture, at, 1, mode="constant")
+        return jax.scipy.ndimage.map_coordinates(picture, [*at], 1, mode="constant")
 
     return jax.vmap(jax.vmap(one, (0, None)))
 
@@ -149,20 +133,20 @@ SUBJECTS: Mapping[str, Subject] = {
             _upsamplings, ALL_SIZES, quick=None, small=lambda size: [_upsampling((1, 1, 8, size // 128), (2, 2), 4)]
         ),
         jnp=_repeated_by_jnp,
-        numpy=lambda a: lambda out, x: np.copyto(_pixels_apart(out, a), x[..., :, None, :, None]),
+        numpy=lambda a: partial(_repeated, np.copyto, a),
         torch={
-            "copy_": _repeated_by_torch,
+            "copy_": lambda torch, a: partial(_repeated, torch.Tensor.copy_, a),
             "upsample_nearest2d": lambda torch, _: (
                 lambda out, x: torch.ops.aten.upsample_nearest2d.out(x, out.shape[-2:], out=out)
             ),
         },
-        cupy=lambda cupy, a: lambda out, x: cupy.copyto(_pixels_apart(out, a), x[..., :, None, :, None]),
+        cupy=lambda cupy, a: partial(_repeated, cupy.copyto, a),
         onnx=_repeated_by_onnx,
     ),
     "resample": Subject(
         plans=by_type(_resamplings, (1, 2, 4)),
         jnp=lambda a: lambda x: jax.image.resize(x, a["sizes"], a["mode"], antialias=False),
-        numpy=_resampled_by_numpy,
+        numpy=lambda a: partial(_resampled_by_numpy, a),
         torch={"upsample": _resampled_by_torch},
         onnx=_resampled_by_onnx,
     ),

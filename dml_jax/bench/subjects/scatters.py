@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,42 +16,25 @@ from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
 __all__ = ["SUBJECTS"]
 
 
-# scatter_elements, scatter_nd: an eighth of the rows of a table, each written once, and of the elements of rows.
+def _table(size: int, itemsize: int) -> tuple[tuple[int, int], int]:
+    """Rows and columns of a table of about so many bytes, and how many rows are written: an eighth, once each."""
+    width = max(1, min(256, size // 64) // itemsize)
+    rows = max(4, size // itemsize // width)
+    return (rows, width), max(1, rows // 8)
 
 
-class _Table(NamedTuple):
-    """Rows of `width` elements, of which `few` are written."""
-
-    rows: int
-    width: int
-    few: int
-    itemsize: int
-
-    @classmethod
-    def of(cls, size: int, itemsize: int) -> "_Table":
-        """One of about so many bytes."""
-        width = max(1, min(256, size // 64) // itemsize)
-        rows = max(4, size // itemsize // width)
-        return cls(rows, width, max(1, rows // 8), itemsize)
-
-    @property
-    def moved(self) -> int:
-        """Bytes of data."""
-        return (2 * self.rows + self.few) * self.width * self.itemsize
-
-    def make(self, width: int) -> Arrays:
-        """The table, the rows that are written, in so many columns, and updates."""
-        rows = np.random.default_rng(1).permutation(self.rows)[: self.few, None].astype(np.int32)
-        indices = np.ascontiguousarray(np.broadcast_to(rows, (self.few, width)))
-        updates = data((self.few, self.width), self.itemsize)[::-1]
-        return data((self.rows, self.width), self.itemsize), indices, updates
+def _written(table: tuple[int, int], few: int, columns: int, itemsize: int) -> Arrays:
+    """A table, the rows that are written, in so many columns, and updates."""
+    rows = np.random.default_rng(1).permutation(table[0])[:few, None].astype(np.int32)
+    return data(table, itemsize), np.repeat(rows, columns, axis=1), data((few, table[1]), itemsize)[::-1]
 
 
 def _scattered_elements(size: int, itemsize: int) -> Iterator[Case]:
-    table, dtype = _Table.of(size, itemsize), DTYPES[itemsize]
-    moved = table.moved + 4 * table.few * table.width
+    """scatter_elements: those of an eighth of the rows, and an eighth of each long row, such as those of a mask."""
+    (table, few), dtype = _table(size, itemsize), DTYPES[itemsize]
+    moved = 2 * prod(table) * itemsize + few * table[1] * (itemsize + 4)
     detail = f"an eighth along axis 0 {dtype} {mega(size)}"
-    yield Case("scatter_elements", detail, {"axis": 0}, lambda: table.make(table.width), moved)
+    yield Case("scatter_elements", detail, {"axis": 0}, partial(_written, table, few, table[1], itemsize), moved)
     length = max(8, min(2**13, size // 64) // itemsize)
     rows, few = max(1, size // itemsize // length), length // 8
     yield Case(
@@ -68,23 +51,20 @@ def _scattered_elements(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _scattered_rows(size: int, itemsize: int) -> Iterator[Case]:
-    table = _Table.of(size, itemsize)
-    detail = f"an eighth of rows of {table.width * itemsize} bytes {DTYPES[itemsize]} {mega(size)}"
-    yield Case("scatter_nd", detail, {}, lambda: table.make(1), table.moved + 4 * table.few)
+    """scatter_nd: whole rows of a table."""
+    table, few = _table(size, itemsize)
+    detail = f"an eighth of rows of {table[1] * itemsize} bytes {DTYPES[itemsize]} {mega(size)}"
+    moved = 2 * prod(table) * itemsize + few * (table[1] * itemsize + 4)
+    yield Case("scatter_nd", detail, {}, partial(_written, table, few, 1, itemsize), moved)
 
 
-def _rows_written(copy: Callable[[Any, Any], Any]) -> Callable[..., None]:
-    def write(out: Any, x: Any, i: Any, u: Any) -> None:
-        copy(out, x)
-        out[i[:, 0]] = u
-
-    return write
-
-
-# max_unpooling: what 2x2 windows found, put back among zeros.
+def _rows_written(copy: Callable[[Any, Any], Any], out: Any, x: Any, i: Any, u: Any) -> None:
+    copy(out, x)
+    out[i[:, 0]] = u
 
 
 def _unpoolings(size: int, itemsize: int) -> Iterator[Case]:
+    """max_unpooling: what 2x2 windows found, put back among zeros."""
     side = 128 if size >= 2**22 else 16
     made = (max(1, size // itemsize // (32 * side**2)), 32, side, side)
     shape = (*made[:2], side // 2, side // 2)
@@ -106,23 +86,16 @@ def _unpooled_by_jnp(a: Attributes) -> Callable[..., Any]:
     return written
 
 
-def _unpooled_by_numpy(_: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, x: np.ndarray, i: np.ndarray) -> None:
-        out.fill(0)
-        out.reshape(-1)[i] = x
-
-    return write
+def _unpooled_by_numpy(out: np.ndarray, x: np.ndarray, i: np.ndarray) -> None:
+    out.fill(0)
+    out.reshape(-1)[i] = x
 
 
-def _unpooled_by_torch(torch: Any, _: Attributes) -> Callable[..., Any]:
+def _unpooled_by_torch(torch: Any, out: Any, x: Any, i: Any) -> None:
     """As one picture: it counts the elements of each picture anew."""
-
-    def write(out: Any, x: Any, i: Any) -> None:
-        whole = out.view(1, 1, -1, out.shape[-1])
-        flat = (one.view(1, 1, -1, x.shape[-1]) for one in (x, i))
-        torch.ops.aten.max_unpool2d.out(*flat, whole.shape[2:], out=whole)
-
-    return write
+    whole = out.view(1, 1, -1, out.shape[-1])
+    flat = (one.view(1, 1, -1, x.shape[-1]) for one in (x, i))
+    torch.ops.aten.max_unpool2d.out(*flat, whole.shape[2:], out=whole)
 
 
 def _unpooled_by_onnx(a: Attributes) -> OnnxNode:
@@ -131,10 +104,8 @@ def _unpooled_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("MaxUnpool", attributes, (shape,), lambda arrays: (arrays[0], arrays[1].astype(np.int64)))
 
 
-# as_strided_scatter: some columns of a table.
-
-
 def _columns(size: int, itemsize: int) -> Iterator[Case]:
+    """as_strided_scatter: some columns of a table."""
     for name, width, columns, offset in (("half of each row", 1024, 512, 0), ("odd columns", 1022, 511, 3)):
         shape, few = (size // itemsize // width, width), (size // itemsize // width, columns)
         yield Case(
@@ -152,24 +123,19 @@ def _columns_by_jnp(a: Attributes) -> Callable[..., Any]:
 
 
 def _columns_by_numpy(a: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, x: np.ndarray, u: np.ndarray) -> None:
-        np.copyto(out, x)
-        out.reshape(-1, a["strides"][0])[:, a["offset"] : a["offset"] + u.shape[1]] = u
-
-    return write
-
-
-def _columns_by_torch(_: Any, a: Attributes) -> Callable[..., Any]:
-    def write(out: Any, x: Any, u: Any) -> None:
-        out.copy_(x).as_strided(u.shape, a["strides"], a["offset"]).copy_(u)
-
-    return write
+    width, start = a["strides"][0], a["offset"]
+    return lambda out, x, u: (
+        np.copyto(out, x),
+        np.copyto(out.reshape(-1, width)[:, start : start + u.shape[1]], u),
+    )
 
 
-# one_hot: labels of pictures, words of a language, experts of a router.
+def _columns_by_torch(a: Attributes, out: Any, x: Any, u: Any) -> None:
+    out.copy_(x).as_strided(u.shape, a["strides"], a["offset"]).copy_(u)
 
 
 def _labels(size: int, itemsize: int) -> Iterator[Case]:
+    """one_hot: labels of pictures, words of a language, experts of a router."""
     for name, classes in (("labels", 1000), ("words", 32000), ("experts", 64)):
         rows, values = max(1, size // itemsize // classes), np.array([0, 1], DTYPES[itemsize])
         yield Case(
@@ -179,14 +145,6 @@ def _labels(size: int, itemsize: int) -> Iterator[Case]:
             lambda rows=rows, classes=classes, values=values: (random_indices(classes, (rows, 1)), values),
             rows * (4 + classes * itemsize),
         )
-
-
-def _one_hot_by_numpy(_: Attributes) -> Callable[..., Any]:
-    def write(out: np.ndarray, i: np.ndarray, values: np.ndarray) -> None:
-        out.fill(0)
-        np.put_along_axis(out, i, 1, 1)
-
-    return write
 
 
 def _one_hot_by_onnx(a: Attributes) -> OnnxNode:
@@ -208,12 +166,12 @@ SUBJECTS: Mapping[str, Subject] = {
     "scatter_nd": Subject(
         plans=by_type(_scattered_rows, ALL_SIZES, small=partial(_scattered_rows, itemsize=4)),
         jnp=lambda _: lambda x, i, u: x.at[tuple(jnp.moveaxis(i, -1, 0))].set(u, mode="drop"),
-        numpy=lambda _: _rows_written(np.copyto),
+        numpy=lambda _: partial(_rows_written, np.copyto),
         torch={
             "index_copy_": lambda torch, _: lambda out, x, i, u: out.copy_(x).index_copy_(0, i[:, 0], u),
             "index_put_": lambda torch, _: lambda out, x, i, u: out.copy_(x).index_put_((i[:, 0],), u),
         },
-        cupy=lambda cupy, _: _rows_written(cupy.copyto),
+        cupy=lambda cupy, _: partial(_rows_written, cupy.copyto),
         onnx=lambda _: OnnxNode("ScatterND", arrays=lambda arrays: (arrays[0], arrays[1].astype(np.int64), arrays[2])),
     ),
     "as_strided_scatter": Subject(
@@ -221,7 +179,7 @@ SUBJECTS: Mapping[str, Subject] = {
         jnp=_columns_by_jnp,
         numpy=_columns_by_numpy,
         torch={
-            "copy_": _columns_by_torch,
+            "copy_": lambda _, a: partial(_columns_by_torch, a),
             "as_strided_scatter": lambda torch, a: (
                 lambda out, x, u: torch.as_strided_scatter(x, u, u.shape, a["strides"], a["offset"])
             ),
@@ -230,19 +188,19 @@ SUBJECTS: Mapping[str, Subject] = {
     "max_unpooling": Subject(
         plans=by_type(_unpoolings, (1, 2, 4)),
         jnp=_unpooled_by_jnp,
-        numpy=_unpooled_by_numpy,
+        numpy=lambda _: _unpooled_by_numpy,
         torch={
             "scatter_": lambda torch, _: (
                 lambda out, x, i: out.zero_().view(-1).scatter_(0, i.view(-1), x.view(-1)).view(out.shape)
             ),
-            "max_unpool2d": _unpooled_by_torch,
+            "max_unpool2d": lambda torch, _: partial(_unpooled_by_torch, torch),
         },
         onnx=_unpooled_by_onnx,
     ),
     "one_hot": Subject(
         plans=by_type(_labels, (1, 2, 4)),
         jnp=lambda a: lambda i, values: jax.nn.one_hot(i[:, 0], a["size"], dtype=values.dtype),
-        numpy=_one_hot_by_numpy,
+        numpy=lambda _: lambda out, i, values: (out.fill(0), np.put_along_axis(out, i, 1, 1)),
         torch={
             "scatter_": lambda torch, _: lambda out, i, values: out.zero_().scatter_(1, i, 1),
             "one_hot": lambda torch, a: (

@@ -1,6 +1,7 @@
 """Views: as_strided, slice and slice_grad: transposed, with gaps, cropped, mirrored, and put back among zeros."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -13,6 +14,7 @@ from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
 
 __all__ = ["SUBJECTS"]
 
+Sizes = Sequence[int]
 # What is seen in another order, behind the batch: the order and the sizes.
 REAL = (
     ("pictures, NHWC as NCHW", (3, 1, 2), (224, 224, 3)),
@@ -24,11 +26,8 @@ REAL = (
 )
 
 
-# as_strided.
-
-
 def _views(size: int, itemsize: int) -> Iterator[Case]:
-    """Transposed, with gaps, and repeated rows."""
+    """as_strided: transposed, with gaps, and repeated rows."""
     n, h, w, c = 8, 128, 128, max(1, size // itemsize // (8 * 128 * 128))
     buffer, dtype = n * h * w * c, DTYPES[itemsize].name
     layouts = {
@@ -52,7 +51,7 @@ def _real_views(size: int) -> Iterator[Case]:
             yield _view(detail, [shape[d] for d in (0, *order)], strides, prod(shape), dtype, moved)
 
 
-def _view(detail: str, sizes: Sequence[int], strides: Sequence[int], length: int, dtype: str, moved: int) -> Case:
+def _view(detail: str, sizes: Sizes, strides: Sizes, length: int, dtype: str, moved: int) -> Case:
     attributes = {"sizes": tuple(sizes), "strides": tuple(strides)}
     return Case("as_strided", detail, attributes, lambda: (data((length,), dtype),), moved)
 
@@ -66,21 +65,14 @@ def _offsets(a: Attributes) -> Any:
     )
 
 
-def _view_copied(like: Any, a: Attributes) -> Callable[..., Any]:
+def _view_copied(like: Any, a: Attributes, out: Any, x: Any) -> None:
     """By NumPy and by CuPy."""
-
-    def write(out: Any, x: Any) -> None:
-        strides = [s * x.itemsize for s in a["strides"]]
-        like.copyto(out, like.lib.stride_tricks.as_strided(x, a["sizes"], strides))
-
-    return write
-
-
-# slice.
+    strides = [s * x.itemsize for s in a["strides"]]
+    like.copyto(out, like.lib.stride_tricks.as_strided(x, a["sizes"], strides))
 
 
 def _slices(size: int, itemsize: int) -> Iterator[Case]:
-    """Crops of pictures, every second pixel, mirrored pictures, and odd windows of rows."""
+    """slice: crops of pictures, every second pixel, mirrored pictures, and odd windows of rows."""
     side, channels = (256, 64) if size >= 2**22 else (32, 2)
     pictures = (max(1, size // itemsize // (channels * side * side)), channels, side, side)
     each, start, inner = (1, 1, 1, 1), (0, 0, 0, 0), side * 7 // 8
@@ -97,24 +89,13 @@ def _small_slice(size: int) -> Iterator[Case]:
     yield _slice("crop", (1, 1, 16, size // 64), (0, 0, 2, 2), (1, 1, 12, size // 64 - 4), (1, 1, 1, 1), 4)
 
 
-def _slice(
-    name: str,
-    shape: Sequence[int],
-    offsets: Sequence[int],
-    sizes: Sequence[int],
-    strides: Sequence[int],
-    itemsize: int,
-) -> Case:
-    return Case(
-        "slice",
-        f"{name} of {shown(shape)} {DTYPES[itemsize]}",
-        {"input_window_offsets": offsets, "input_window_sizes": sizes, "input_window_strides": strides},
-        lambda: (data(shape, itemsize),),
-        2 * prod(_counts(sizes, strides)) * itemsize,
-    )
+def _slice(name: str, shape: Sizes, offsets: Sizes, sizes: Sizes, strides: Sizes, itemsize: int) -> Case:
+    detail, moved = f"{name} of {shown(shape)} {DTYPES[itemsize]}", 2 * prod(_counts(sizes, strides)) * itemsize
+    attributes = {"input_window_offsets": offsets, "input_window_sizes": sizes, "input_window_strides": strides}
+    return Case("slice", detail, attributes, lambda: (data(shape, itemsize),), moved)
 
 
-def _counts(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+def _counts(sizes: Sizes, strides: Sizes) -> tuple[int, ...]:
     """How many elements a window has along each dimension."""
     return tuple(1 + (n - 1) // abs(step) for n, step in zip(sizes, strides, strict=True))
 
@@ -126,12 +107,9 @@ def _triples(a: Attributes) -> list[tuple[int, int, int]]:
 def _window(a: Attributes) -> tuple[Any, ...]:
     """As Python writes it: a window that is read backwards up to the first element has no end."""
 
-    def one(offset: int, size: int, stride: int) -> Any:
-        if stride > 0:
-            return np.s_[offset : offset + size : stride]
-        return np.s_[offset + size - 1 : offset - 1 if offset else None : stride]
-
-    return tuple(one(*triple) for triple in _triples(a))
+    return tuple(
+        np.s_[o : o + n : s] if s > 0 else np.s_[o + n - 1 : o - 1 if o else None : s] for o, n, s in _triples(a)
+    )
 
 
 def _window_copied(like: Any, a: Attributes) -> Callable[..., Any]:
@@ -142,13 +120,10 @@ def _window_copied(like: Any, a: Attributes) -> Callable[..., Any]:
 
 def _window_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
     """It has no negative strides."""
-    forwards = tuple(
-        np.s_[o : o + n : abs(s)] if s > 0 else np.s_[o + (n - 1) % -s : o + n : -s] for o, n, s in _triples(a)
-    )
+    starts = (o if s > 0 else o + (n - 1) % -s for o, n, s in _triples(a))
+    forwards = tuple(np.s_[i : o + n : abs(s)] for i, (o, n, s) in zip(starts, _triples(a), strict=True))
     turned = [d for d, (_, _, s) in enumerate(_triples(a)) if s < 0]
-    if turned:
-        return lambda out, x: out.copy_(torch.flip(x[forwards], turned))
-    return lambda out, x: out.copy_(x[forwards])
+    return lambda out, x: out.copy_(torch.flip(x[forwards], turned) if turned else x[forwards])
 
 
 def _window_by_onnx(a: Attributes) -> OnnxNode:
@@ -158,11 +133,8 @@ def _window_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Slice", constants=tuple(np.array(list(one), np.int64) for one in constants))
 
 
-# slice_grad.
-
-
 def _slice_grads(size: int, itemsize: int) -> Iterator[Case]:
-    """Gradients of crops and of every second pixel."""
+    """slice_grad: gradients of crops and of every second pixel."""
     side = 256 if size >= 2**22 else 32
     sizes = (max(1, size // itemsize // (16 * side**2)), 16, side, side)
     edge, inner = side // 16, side * 7 // 8
@@ -189,24 +161,20 @@ def _put_back_by_jnp(a: Attributes) -> Callable[..., Any]:
     return padded
 
 
-def _put_back(zero: Callable[[Any], Any], copy: Callable[[Any, Any], Any], a: Attributes) -> Callable[..., Any]:
+def _put_back(zero: Callable[[Any], Any], copy: Callable[[Any, Any], Any], a: Attributes, out: Any, x: Any) -> None:
     each = zip(a["offsets"], a["window_sizes"], a["strides"], strict=True)
     window = tuple(slice(start, start + size, step) for start, size, step in each)
-
-    def write(out: Any, x: Any) -> None:
-        zero(out)
-        copy(out[window], x)
-
-    return write
+    zero(out)
+    copy(out[window], x)
 
 
 SUBJECTS: Mapping[str, Subject] = {
     "as_strided": Subject(
         plans=by_type(_views, ALL_SIZES, quick=None, real=_real_views),
         jnp=lambda a: lambda x: x[_offsets(a)],
-        numpy=lambda a: _view_copied(np, a),
+        numpy=lambda a: partial(_view_copied, np, a),
         torch={"copy_": lambda _, a: lambda out, x: out.copy_(x.as_strided(a["sizes"], a["strides"]))},
-        cupy=_view_copied,
+        cupy=lambda cupy, a: partial(_view_copied, cupy, a),
     ),
     "slice": Subject(
         plans=by_type(_slices, ALL_SIZES, quick=None, small=_small_slice),
@@ -219,7 +187,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "slice_grad": Subject(
         plans=by_type(_slice_grads, (1, 2, 4)),
         jnp=_put_back_by_jnp,
-        numpy=lambda a: _put_back(lambda out: out.fill(0), np.copyto, a),
-        torch={"copy_": lambda torch, a: _put_back(torch.Tensor.zero_, torch.Tensor.copy_, a)},
+        numpy=lambda a: partial(_put_back, lambda out: out.fill(0), np.copyto, a),
+        torch={"copy_": lambda torch, a: partial(_put_back, torch.Tensor.zero_, torch.Tensor.copy_, a)},
     ),
 }

@@ -56,7 +56,7 @@ class Subject:
     jnp: Callable[[Attributes], Callable[..., Any]] | None = None
     numpy: Callable[[Attributes], Callable[..., Any]] | None = None
     torch: Mapping[str, Form] = field(default_factory=dict)
-    cupy: Form | None = None
+    cupy: Callable[[Any, Attributes], Callable[..., Any]] | None = None
     onnx: Callable[[Attributes], OnnxNode | None] | None = None
 
 

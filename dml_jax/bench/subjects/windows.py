@@ -1,7 +1,7 @@
 """unfold and fold: windows of convolutions and of transformers of pictures, as columns, and added up to pictures."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from operator import add
 from typing import Any, NamedTuple
@@ -45,10 +45,8 @@ class _Window(NamedTuple):
 WINDOWS = (_Window(3, 1, 1, 16, 56), _Window(7, 2, 3, 3, 112), _Window(14, 14, 0, 3, 224))
 
 
-# unfold: windows that overlap, and patches side by side.
-
-
 def _unfolds(size: int, itemsize: int) -> Iterator[Case]:
+    """unfold: windows that overlap, and patches side by side."""
     for window in WINDOWS:
         shape, columns = window.shapes(size, itemsize)
         detail, moved = f"{window.name} of {shown(shape)} {DTYPES[itemsize]}", (prod(shape) + prod(columns)) * itemsize
@@ -71,27 +69,19 @@ def _unfolded_by_jnp(a: Attributes) -> Callable[..., Any]:
     return unfolded
 
 
-def _unfolded_by_numpy(a: Attributes) -> Callable[..., Any]:
+def _unfolded_by_numpy(a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
     step, pad = a["strides"][0], a["start_padding"][0]
-
-    def write(out: np.ndarray, x: np.ndarray) -> None:
-        x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
-        windows = np.lib.stride_tricks.sliding_window_view(x, a["window_sizes"], (2, 3))[:, :, ::step, ::step]
-        apart = windows.transpose(0, 1, 4, 5, 2, 3)
-        np.copyto(out.reshape(apart.shape), apart)
-
-    return write
+    x = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, a["window_sizes"], (2, 3))[:, :, ::step, ::step]
+    apart = windows.transpose(0, 1, 4, 5, 2, 3)
+    np.copyto(out.reshape(apart.shape), apart)
 
 
-def _unfolded_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
+def _unfolded_by_torch(torch: Any, a: Attributes, out: Any, x: Any) -> None:
     step, pad = a["strides"][0], a["start_padding"][0]
-
-    def write(out: Any, x: Any) -> None:
-        x = torch.nn.functional.pad(x, (pad,) * 4) if pad else x
-        apart = x.unfold(2, a["window_sizes"][0], step).unfold(3, a["window_sizes"][1], step).permute(0, 1, 4, 5, 2, 3)
-        out.view(apart.shape).copy_(apart)
-
-    return write
+    x = torch.nn.functional.pad(x, (pad,) * 4) if pad else x
+    apart = x.unfold(2, a["window_sizes"][0], step).unfold(3, a["window_sizes"][1], step).permute(0, 1, 4, 5, 2, 3)
+    out.view(apart.shape).copy_(apart)
 
 
 def _im2col(torch: Any, a: Attributes) -> Callable[..., Any]:
@@ -99,10 +89,8 @@ def _im2col(torch: Any, a: Attributes) -> Callable[..., Any]:
     return lambda out, x: torch.ops.aten.im2col.out(x, *numbers, out=out)
 
 
-# fold: gradients of convolutions, and patches put back side by side.
-
-
 def _folds(size: int, itemsize: int) -> Iterator[Case]:
+    """fold: gradients of convolutions, and patches put back side by side."""
     for window in WINDOWS:
         made, columns = window.shapes(size, itemsize)
         yield Case(
@@ -147,19 +135,15 @@ def _folded_by_jnp(a: Attributes) -> Callable[..., Any]:
     return folded
 
 
-def _folded_by_numpy(a: Attributes) -> Callable[..., Any]:
+def _folded_by_numpy(a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
     side, kernel, step, pad = _numbers(a)
-
-    def write(out: np.ndarray, x: np.ndarray) -> None:
-        apart = _columns_apart(x, a)
-        whole = np.zeros((*out.shape[:2], side + 2 * pad, side + 2 * pad), np.float32)
-        end = (apart.shape[-1] - 1) * step + 1
-        for i in range(kernel):
-            for j in range(kernel):
-                whole[:, :, i : i + end : step, j : j + end : step] += apart[:, :, i, j]
-        np.copyto(out, whole[:, :, pad : pad + side, pad : pad + side], casting="same_kind")
-
-    return write
+    apart = _columns_apart(x, a)
+    whole = np.zeros((*out.shape[:2], side + 2 * pad, side + 2 * pad), np.float32)
+    end = (apart.shape[-1] - 1) * step + 1
+    for i in range(kernel):
+        for j in range(kernel):
+            whole[:, :, i : i + end : step, j : j + end : step] += apart[:, :, i, j]
+    np.copyto(out, whole[:, :, pad : pad + side, pad : pad + side], casting="same_kind")
 
 
 def _col2im(torch: Any, a: Attributes) -> Callable[..., Any]:
@@ -176,13 +160,13 @@ SUBJECTS: Mapping[str, Subject] = {
     "unfold": Subject(
         plans=by_type(_unfolds, (1, 2, 4)),
         jnp=_unfolded_by_jnp,
-        numpy=_unfolded_by_numpy,
-        torch={"im2col": _im2col, "copy_": _unfolded_by_torch},
+        numpy=lambda a: partial(_unfolded_by_numpy, a),
+        torch={"im2col": _im2col, "copy_": lambda torch, a: partial(_unfolded_by_torch, torch, a)},
     ),
     "fold": Subject(
         plans=by_type(_folds, (2, 4)),
         jnp=_folded_by_jnp,
-        numpy=_folded_by_numpy,
+        numpy=lambda a: partial(_folded_by_numpy, a),
         torch={"col2im": _col2im},
         onnx=_folded_by_onnx,
     ),

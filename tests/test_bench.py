@@ -63,30 +63,28 @@ def test_every_row_is_of_an_operator_and_has_its_peers():
     assert all(case.operator == name for name, one in SUBJECTS.items() for case in one.plans["quick"](2**16))
 
 
-GROWN = [*examples.grown("add", (2, 4))["full"](2**12), *examples.grown("roi_align")["full"](2**14)]
-GROWN += examples.grown("grid_sample")["full"](2**14)
+GROWN = [
+    (case, given)
+    for operator in ("add", "roi_align", "grid_sample")
+    for case, given in zip(examples.grown(operator)["full"](2**14), examples._calls(operator), strict=True)
+]
 
 
-@pytest.mark.parametrize("case", GROWN, ids=[case.name for case in GROWN])
-def test_an_example_grows_to_the_size_that_is_asked_for(case):
+@pytest.mark.parametrize(("case", "given"), GROWN, ids=[case.name for case, _ in GROWN])
+def test_an_example_grows_to_the_size_that_is_asked_for(case, given):
     """And so does its result, which repeats that of the example."""
-    (given, *_), arrays = examples._calls(case.operator), case.make()
-    attributes = {name: given[name] for name in given if name in case.attributes}
-    small = [value.astype(x.dtype) for value, x in zip(given.values(), arrays, strict=False)]
-    made, one = case.call(*arrays), getattr(dml_jax, case.operator)(*small, **(attributes or case.attributes))
-    times = [n // m for n, m in zip(made.shape, one.shape, strict=True)]
-    np.testing.assert_array_equal(made, np.tile(one, times))
-    asked = 2**12 if case.operator == "add" else 2**14
-    assert asked / 3 < max(x.nbytes for x in (*arrays, made)) <= asked
+    arrays, one = case.make(), getattr(dml_jax, case.operator)(**given)
+    made = case.call(*arrays)
+    np.testing.assert_array_equal(made, np.tile(one, [n // m for n, m in zip(made.shape, one.shape, strict=True)]))
+    assert 2**12 < max(x.nbytes for x in (*arrays, made)) <= 2**14
     assert case.moved == sum(x.nbytes for x in (*arrays, made))
 
 
 @pytest.mark.parametrize("operator", ["lp_pooling", "random_bits", "value"])
 def test_an_example_that_cannot_grow_makes_no_case(operator, monkeypatch):
     """Windows cover all its dimensions, an attribute has its size, or it calls nothing."""
-    monkeypatch.setattr(
-        examples, "FUNCTIONS", {**FUNCTIONS, "value": SimpleNamespace(__doc__="value(1) is 1", kinds={})}
-    )
+    without = SimpleNamespace(__doc__="value(1) is 1", kinds={})
+    monkeypatch.setattr(examples, "FUNCTIONS", {**FUNCTIONS, "value": without})
     assert [*examples.grown(operator)["full"](2**20)] == []
 
 
@@ -114,7 +112,7 @@ def test_shapes_of_real_programs_have_names_of_their_own():
         assert part in texts
 
 
-FULL = {case.name: case for case in list(cases.full(2**16))[::9]}
+FULL = {case.name: case for case in [*list(cases.full(2**16))[::9], *(case for case, _ in GROWN)]}
 REAL = {case.name: case for case in cases.real(2**16)}
 SMALL = [name for name in REAL if "224x224" in name or "ids" in name]
 

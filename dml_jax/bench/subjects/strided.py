@@ -106,7 +106,6 @@ def _triples(a: Attributes) -> list[tuple[int, int, int]]:
 
 def _window(a: Attributes) -> tuple[Any, ...]:
     """As Python writes it: a window that is read backwards up to the first element has no end."""
-
     return tuple(
         np.s_[o : o + n : s] if s > 0 else np.s_[o + n - 1 : o - 1 if o else None : s] for o, n, s in _triples(a)
     )
@@ -161,11 +160,15 @@ def _put_back_by_jnp(a: Attributes) -> Callable[..., Any]:
     return padded
 
 
-def _put_back(zero: Callable[[Any], Any], copy: Callable[[Any, Any], Any], a: Attributes, out: Any, x: Any) -> None:
+def _put_back(zero: Callable[[Any], Any], copy: Callable[[Any, Any], Any], a: Attributes) -> Callable[..., Any]:
     each = zip(a["offsets"], a["window_sizes"], a["strides"], strict=True)
     window = tuple(slice(start, start + size, step) for start, size, step in each)
-    zero(out)
-    copy(out[window], x)
+
+    def write(out: Any, x: Any) -> None:
+        zero(out)
+        copy(out[window], x)
+
+    return write
 
 
 SUBJECTS: Mapping[str, Subject] = {
@@ -187,7 +190,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "slice_grad": Subject(
         plans=by_type(_slice_grads, (1, 2, 4)),
         jnp=_put_back_by_jnp,
-        numpy=lambda a: partial(_put_back, lambda out: out.fill(0), np.copyto, a),
-        torch={"copy_": lambda torch, a: partial(_put_back, torch.Tensor.zero_, torch.Tensor.copy_, a)},
+        numpy=lambda a: _put_back(lambda out: out.fill(0), np.copyto, a),
+        torch={"copy_": lambda torch, a: _put_back(torch.Tensor.zero_, torch.Tensor.copy_, a)},
     ),
 }

@@ -83,7 +83,7 @@ def test_an_example_grows_to_the_size_that_is_asked_for(case, given):
 @pytest.mark.parametrize("operator", ["lp_pooling", "random_bits", "value"])
 def test_an_example_that_cannot_grow_makes_no_case(operator, monkeypatch):
     """Windows cover all its dimensions, an attribute has its size, or it calls nothing."""
-    without = SimpleNamespace(__doc__="value(1) is 1", kinds={})
+    without = SimpleNamespace(__doc__="value(1) is 1")
     monkeypatch.setattr(examples, "FUNCTIONS", {**FUNCTIONS, "value": without})
     assert [*examples.grown(operator)["full"](2**20)] == []
 

@@ -4,9 +4,9 @@ Dimensions of one name, of operands and outputs, can be sharded alike: each devi
 operands that are repeated along such dimensions make outputs that are, and an example grows along all names that its
 output shares with an operand, along each as many times. Attributes stay as they are.
 
-Two operators have examples that cannot grow, and cases of their own: windows cover all dimensions in that of
-`lp_pooling`, and the output of `random_bits` has the size that an attribute says. All others that have cases of their
-own are measured on shapes of programs, which decide what is fast, or in other types.
+Some examples cannot grow: in those of pooling, windows cover all dimensions, and the sizes of views, of slices and of
+outputs that are filled, such as that of `random_bits`, are attributes. These operators have cases of their own. So have
+others, where the shapes of programs decide what is fast: an example has rows of a few elements.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +22,7 @@ import numpy as np
 
 from ...catalogue import FUNCTIONS
 from ...core.activation import Activation
+from ...core.sharding import Dims
 from ..case import DTYPES, ROUNDED, Case, mega, shown
 from .subject import Attributes, Plan, by_type
 
@@ -39,22 +40,28 @@ def grown(operator: str, itemsizes: Sequence[int] = (4,)) -> Mapping[str, Plan]:
 
 
 def _cases(operator: str, size: int, itemsize: int) -> Iterator[Case]:
-    function: Any = FUNCTIONS[operator]
     for given in _calls(operator):
-        arrays = {name: _typed(x, itemsize) for name, x in given.items() if function.kinds[name].is_array}
-        if next(iter(arrays.values())).dtype.itemsize == itemsize:
-            attributes = {name: x for name, x in given.items() if name not in arrays}
-            yield from _grown(function, arrays, attributes, size)
+        arrays = {name: _typed(x, itemsize) for name, x in given.items() if isinstance(x, np.ndarray)}
+        if itemsize in [x.dtype.itemsize for x in arrays.values()][:1]:
+            yield from _grown(operator, arrays, {name: x for name, x in given.items() if name not in arrays}, size)
 
 
 def _typed(x: np.ndarray, itemsize: int) -> np.ndarray:
     return x.astype(DTYPES[itemsize]) if x.dtype.kind == "f" else x
 
 
-def _grown(function: Any, arrays: Mapping[str, np.ndarray], attributes: Attributes, size: int) -> Iterator[Case]:
+def _dims(function: Any, given: Attributes) -> Dims:
+    """The names of dimensions in a call, whose attributes are read as a call reads them."""
+    values = {name: given.get(name, p.default) for name, p in signature(function).parameters.items()}
+    read = {name: kind for name, kind in function.kinds.items() if not (kind.is_array or kind.needs)}
+    return function.dims(
+        values | {name: kind.read(function.__name__, name, values[name]) for name, kind in read.items()}
+    )
+
+
+def _grown(operator: str, arrays: Mapping[str, np.ndarray], attributes: Attributes, size: int) -> Iterator[Case]:
     """The call on arrays of which the largest, or the output, has about so many bytes."""
-    defaults = {name: p.default for name, p in signature(function).parameters.items()}
-    dims = function.dims({**defaults, **arrays, **attributes})
+    function, dims = FUNCTIONS[operator], _dims(FUNCTIONS[operator], {**arrays, **attributes})
     shared = {name for names in dims.operands.values() for name in names} & {*dims.output}
     if not shared:
         return
@@ -66,7 +73,7 @@ def _grown(function: Any, arrays: Mapping[str, np.ndarray], attributes: Attribut
     tiles = [(x, [times if grow else 1 for grow in grows]) for x, grows in operands]
     dtype = tiles[0][0].dtype
     yield Case(
-        function.__name__,
+        operator,
         f"{_worded(attributes, tiles)}{dtype} {mega(size)}",
         attributes,
         lambda: tuple(np.tile(x, tile) for x, tile in tiles),

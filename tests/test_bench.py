@@ -7,7 +7,6 @@ import json
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -16,16 +15,18 @@ import pytest
 from checks import sampled
 from click.testing import CliRunner
 
+import dml_jax
 from dml_jax import ConstraintError
 from dml_jax.bench import accumulate, cases, contenders, measuring, networks, peers, report, results, subjects
 from dml_jax.bench.case import normal
-from dml_jax.bench.subjects import SUBJECTS
+from dml_jax.bench.subjects import SUBJECTS, examples
+from dml_jax.catalogue import FUNCTIONS
 from dml_jax.command import bench as command
 from dml_jax.command import bench_run
 from dml_jax.command.devices import measured_kind
 
-# The operators that are measured.
-MEASURED = {*SUBJECTS}
+# No library has the generator of `random_bits`, and the rules of DirectML's regions.
+WITHOUT_TWIN = {"random_bits", "roi_pooling", "roi_align"}
 
 
 def run(*arguments):
@@ -45,21 +46,47 @@ def test_the_cases_are_those_of_every_operator():
     for chosen in listed.values():
         names = [case.name for case in chosen]
         assert len(names) == len(set(names))
-    assert {case.operator for case in listed["quick"]} == MEASURED
-    assert {case.operator for case in listed["full"]} == MEASURED
-    assert {case.operator for case in listed["small"]} == {n for n, one in SUBJECTS.items() if hasattr(one, "small")}
+    assert {case.operator for case in listed["quick"]} == {*FUNCTIONS}
+    assert {case.operator for case in listed["full"]} == {*FUNCTIONS}
+    assert {case.operator for case in listed["small"]} == {n for n, one in SUBJECTS.items() if "small" in one.plans}
     texts = " ".join(case.name for case in listed["full"])
     for part in ("uint8", "float16", "float32", "float64", "b=2", "b=3", "b=4", "b=8", "DCR", "CRD", "NCHW", "NHWC"):
         assert part in texts
     assert {case.moved for case in cases.sweep(2**20)} == {case.moved for case in cases.sweep(2**21)}
 
 
-def test_every_file_of_the_benchmark_is_of_an_operator_and_has_its_peers():
-    files = {path.stem[1:] for path in Path(subjects.__file__).parent.glob("_[a-z]*.py")}
-    assert files == MEASURED
-    for name, subject in SUBJECTS.items():
-        missing = [what for what in ("of_jnp", "TORCH") if not hasattr(subject, what)]
-        assert not missing, f"dml_jax/bench/subjects/_{name}.py lacks {missing}"
+def test_every_row_is_of_an_operator_and_has_its_peers():
+    rows = [name for family in subjects.FAMILIES for name in family.SUBJECTS]
+    assert len(rows) == len(set(rows))
+    assert {*rows} <= {*FUNCTIONS} == {*SUBJECTS}
+    assert {name for name, subject in SUBJECTS.items() if not subject.jnp} == WITHOUT_TWIN
+    assert {name for name, subject in SUBJECTS.items() if not subject.torch} == WITHOUT_TWIN
+    assert all(case.operator == name for name, one in SUBJECTS.items() for case in one.plans["quick"](2**16))
+
+
+GROWN = [
+    (case, given)
+    for operator in ("add", "roi_align", "grid_sample")
+    for case, given in zip(examples.grown(operator)["full"](2**14), examples._calls(operator), strict=True)
+]
+
+
+@pytest.mark.parametrize(("case", "given"), GROWN, ids=[case.name for case, _ in GROWN])
+def test_an_example_grows_to_the_size_that_is_asked_for(case, given):
+    """And so does its result, which repeats that of the example."""
+    arrays, one = case.make(), getattr(dml_jax, case.operator)(**given)
+    made = case.call(*arrays)
+    np.testing.assert_array_equal(made, np.tile(one, [n // m for n, m in zip(made.shape, one.shape, strict=True)]))
+    assert 2**12 < max(x.nbytes for x in (*arrays, made)) <= 2**14
+    assert case.moved == sum(x.nbytes for x in (*arrays, made))
+
+
+@pytest.mark.parametrize("operator", ["lp_pooling", "random_bits", "value"])
+def test_an_example_that_cannot_grow_makes_no_case(operator, monkeypatch):
+    """Windows cover all its dimensions, an attribute has its size, or it calls nothing."""
+    without = SimpleNamespace(__doc__="value(1) is 1")
+    monkeypatch.setattr(examples, "FUNCTIONS", {**FUNCTIONS, "value": without})
+    assert [*examples.grown(operator)["full"](2**20)] == []
 
 
 def test_bytes_are_what_the_arrays_need():
@@ -86,7 +113,7 @@ def test_shapes_of_real_programs_have_names_of_their_own():
         assert part in texts
 
 
-FULL = {case.name: case for case in list(cases.full(2**16))[::9]}
+FULL = {case.name: case for case in [*list(cases.full(2**16))[::9], *(case for case, _ in GROWN)]}
 REAL = {case.name: case for case in cases.real(2**16)}
 SMALL = [name for name in REAL if "224x224" in name or "ids" in name]
 
@@ -98,7 +125,7 @@ def test_all_contenders_give_the_same_bits(name):
     arrays = case.make()
     with jax.enable_x64(bool(arrays) and arrays[0].dtype.itemsize == 8):
         runs = {c.name: r for c in peers.contenders(eager=False) if (r := c.start(case, [arrays, arrays]))}
-        assert {"dml_jax", "fresh", "jnp"} <= set(runs)
+        assert {"dml_jax", "fresh", *(["jnp"] if case.operator not in WITHOUT_TWIN else [])} <= set(runs)
         same = measuring._compare(runs, case.tolerance)
     assert same == dict.fromkeys(runs, True)
 
@@ -111,7 +138,7 @@ def test_every_way_of_torch_is_taken():
     """A form that raises counts as a type that torch lacks: each has a case that it does."""
     for operator, subject in SUBJECTS.items():
         cases = [case for case in TINY.values() if case.operator == operator]
-        for way in [way for way in subject.TORCH if way != peers.COMPILED]:
+        for way in [way for way in subject.torch if way != peers.COMPILED]:
             assert any(peers._torch(way, case, [case.make()]) for case in cases), (operator, way)
 
 
@@ -129,7 +156,7 @@ def test_pixel_shuffle_takes_both_formats(operator, name):
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
-@pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if "compile" in subject.TORCH])
+@pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if "compile" in subject.torch])
 def test_what_torch_compiles_gives_the_same_bits(name):
     case = next(case for case in TINY.values() if case.operator == name)
     arrays = case.make()
@@ -153,7 +180,7 @@ def test_what_torch_cannot_compile_is_left_out_and_told(monkeypatch):
         assert peers._compiled(case, [case.make()]) is None
 
 
-OF_CUPY = {case.name: case for case in TINY.values() if hasattr(SUBJECTS[case.operator], "of_cupy")}
+OF_CUPY = {case.name: case for case in TINY.values() if SUBJECTS[case.operator].cupy}
 
 
 @pytest.mark.thinned
@@ -162,8 +189,8 @@ def test_what_cupy_runs_is_right_as_numpy_runs_it(name):
     case = OF_CUPY[name]
     arrays = case.make()
     out, like = (contenders.host_arrays(case, arrays) for _ in range(2))
-    SUBJECTS[case.operator].of_cupy(np, case.attributes)(out, *arrays)
-    SUBJECTS[case.operator].of_numpy(case.attributes)(like, *arrays)
+    SUBJECTS[case.operator].cupy(np, case.attributes)(out, *arrays)
+    SUBJECTS[case.operator].numpy(case.attributes)(like, *arrays)
     np.testing.assert_array_equal(out, like)
 
 
@@ -452,7 +479,7 @@ def test_the_quick_run_prints_writes_and_draws(tmp_path):
     assert "differs" not in done.output.replace(report.LEGEND, "")
     read = results.Results.read(files[0])
     assert read.device.startswith(measured_kind())
-    assert {r.operator for r in read.rows} == {*MEASURED, "ceiling"}
+    assert {r.operator for r in read.rows} == {*FUNCTIONS, "ceiling"}
     assert {r.contender for r in read.rows if "streamed from file to file" in r.case} == {"dml_jax", "memmap copy"}
     assert read.versions["jax"] == jax.__version__
     assert files[1].read_text().count("\n") == len(read.rows) + 1

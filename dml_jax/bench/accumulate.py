@@ -1,7 +1,6 @@
 """Gradients of gathers: tables and indices of real programs, four distributions of indices each, and who is beside."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
 from math import prod
@@ -13,13 +12,11 @@ import numpy as np
 
 import dml_jax
 
-from .case import Case
+from .case import Arrays, Case, shown
 from .contenders import Contender, JaxRun, Run
 from .peers import cupy_run, has_cupy, torch_run
 
 __all__ = ["cases", "contenders", "gradient_of", "of_elements", "of_rows", "plain_of"]
-
-Arrays = tuple[np.ndarray, ...]
 
 DISTRIBUTIONS = ("uniform", "Zipf", "one id", "permutation")
 DTYPES = ("float32", "bfloat16")
@@ -61,7 +58,9 @@ def contenders(*, peers: bool) -> list[Contender]:
     """This library first; peers in their best form, which for jax.numpy is to add in float32."""
     found = [
         Contender("dml_jax", lambda case, turns: JaxRun(gradient_of(case), turns, bound=True)),
-        Contender("deterministic", lambda case, turns: JaxRun(gradient_of(_deterministic(case)), turns, bound=True)),
+        Contender(
+            "deterministic", lambda case, turns: JaxRun(gradient_of(case, deterministic=True), turns, bound=True)
+        ),
         Contender("jnp", lambda case, turns: JaxRun(plain_of(case), turns, bound=True)),
     ]
     if peers and find_spec("torch"):
@@ -75,11 +74,10 @@ def _each(of: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
 
 def of_rows(rows: int, width: int, number: int, dtype: str, kind: str, promises: dict[str, bool]) -> Case:
     """The gradient of so many rows, gathered from a table, whose indices have a distribution."""
-    return _case(
+    return Case(
         "gather",
-        f"{number} of {rows}x{width} {dtype} {'promised ' if promises else ''}{kind}",
-        {"axis": 0, **promises},
-        (rows, width),
+        f"gradient, {number} of {rows}x{width} {dtype} {'promised ' if promises else ''}{kind}",
+        {"axis": 0, **promises, "shape": (rows, width)},
         lambda: (_updates((number, width), dtype), _indices(kind, rows, (number,), 0)),
         (rows + number) * width * jnp.dtype(dtype).itemsize + 4 * number,
     )
@@ -87,36 +85,23 @@ def of_rows(rows: int, width: int, number: int, dtype: str, kind: str, promises:
 
 def of_elements(shape: tuple[int, int], axis: int, dtype: str, kind: str) -> Case:
     """The gradient of as many elements as a matrix has, gathered along an axis, whose indices have a distribution."""
-    return _case(
+    return Case(
         "gather_elements",
-        f"{shape[0]}x{shape[1]} axis {axis} {dtype} {kind}",
-        {"axis": axis},
-        shape,
+        f"gradient, {shown(shape)} axis {axis} {dtype} {kind}",
+        {"axis": axis, "shape": shape},
         lambda: (_updates(shape, dtype), _indices(kind, shape[axis], shape, axis)),
         prod(shape) * (2 * jnp.dtype(dtype).itemsize + 4),
     )
 
 
 def _of_labels(rows: int, width: int, dtype: str) -> Case:
-    return _case(
+    return Case(
         "gather_elements",
-        f"labels of {rows}x{width} {dtype}",
-        {"axis": 1},
-        (rows, width),
+        f"gradient, labels of {rows}x{width} {dtype}",
+        {"axis": 1, "shape": (rows, width)},
         lambda: (_updates((rows, 1), dtype), _indices("uniform", width, (rows, 1), 1)),
         rows * width * jnp.dtype(dtype).itemsize,
     )
-
-
-def _case(
-    operator: str,
-    detail: str,
-    attributes: dict[str, Any],
-    shape: tuple[int, int],
-    make: Callable[[], Arrays],
-    moved: int,
-) -> Case:
-    return Case(operator, f"gradient, {detail}", {**attributes, "shape": shape}, make, moved)
 
 
 @lru_cache(maxsize=2)
@@ -137,13 +122,9 @@ def _indices(kind: str, n: int, shape: tuple[int, ...], axis: int) -> np.ndarray
     return np.minimum(drawn, n - 1).astype(np.int32)
 
 
-def _deterministic(case: Case) -> Case:
-    return replace(case, attributes={**case.attributes, "deterministic": True})
-
-
-def gradient_of(case: Case) -> Callable[..., jax.Array]:
-    """What dml_jax does in a case: updates and indices to the gradient of the table."""
-    attributes = dict(case.attributes)
+def gradient_of(case: Case, **changes: Any) -> Callable[..., jax.Array]:
+    """What dml_jax does in a case: updates and indices to the gradient of the table; `changes` are other attributes."""
+    attributes = {**case.attributes, **changes}
     shape, function = attributes.pop("shape"), getattr(dml_jax, case.operator)
 
     def gradient(updates: jax.Array, indices: jax.Array) -> jax.Array:

@@ -12,15 +12,13 @@ import numpy as np
 
 import dml_jax
 
-__all__ = ["DTYPES", "ROUNDED", "Arrays", "Case", "Form", "data", "mega", "normal", "random_indices"]
+__all__ = ["DTYPES", "ROUNDED", "Arrays", "Case", "data", "mega", "normal", "random_indices", "shown"]
 
 # By bytes of a number: some roundings of it, as a part of the largest result.
 ROUNDED = {1: 2**-7, 2: 2**-9, 4: 2**-20}
 DTYPES = {1: np.dtype("uint8"), 2: np.dtype("float16"), 4: np.dtype("float32"), 8: np.dtype("float64")}
 
 Arrays = tuple[np.ndarray, ...]
-# A module, such as torch, and a case's attributes to a function of an output and arrays; None where it has none.
-Form = Callable[[Any, Mapping[str, Any]], Callable[..., Any] | None]
 
 
 @dataclass(frozen=True)
@@ -102,3 +100,8 @@ def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: 
 def mega(count: int) -> str:
     """Bytes as text."""
     return f"{count / 2**20:.0f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"
+
+
+def shown(sizes: Sequence[float]) -> str:
+    """Sizes as text: 2x3."""
+    return "x".join(map(str, sizes))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 from typing import Any, Protocol
 
@@ -121,20 +122,26 @@ def own(*, eager: bool) -> list[Contender]:
     if eager:
         return [
             Contender("dml_jax", lambda case, turns: EagerRun(case.written(len(turns[0])), turns)),
-            Contender("jnp", lambda case, turns: JaxRun(plain_of(case), turns, bound=False)),
+            Contender("jnp", partial(_plain, bound=False)),
         ]
     found = [
         Contender("dml_jax", lambda case, turns: JaxRun(case.call, turns, bound=True)),
         Contender("fresh", lambda case, turns: JaxRun(case.call, turns, bound=False)),
-        Contender("jnp", lambda case, turns: JaxRun(plain_of(case), turns, bound=True)),
+        Contender("jnp", partial(_plain, bound=True)),
     ]
     # Elsewhere NumPy does not work on the same device.
     return [*found, Contender("NumPy", _numpy)] if jax.default_backend() == "cpu" else found
 
 
-def plain_of(case: Case) -> Callable[..., Any]:
-    """What users of jax.numpy write."""
-    return SUBJECTS[case.operator].of_jnp(case.attributes)
+def _plain(case: Case, turns: Sequence[Arrays], *, bound: bool) -> Run | None:
+    function = plain_of(case)
+    return JaxRun(function, turns, bound=bound) if function else None
+
+
+def plain_of(case: Case) -> Callable[..., Any] | None:
+    """What users of jax.numpy write; None where they have no such operator."""
+    form = SUBJECTS[case.operator].jnp
+    return form(case.attributes) if form else None
 
 
 def host_arrays(case: Case, arrays: Arrays) -> Any:
@@ -143,5 +150,5 @@ def host_arrays(case: Case, arrays: Arrays) -> Any:
 
 
 def _numpy(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    form = getattr(SUBJECTS[case.operator], "of_numpy", None)
+    form = SUBJECTS[case.operator].numpy
     return HostRun(form(case.attributes), host_arrays(case, turns[0]), turns) if form else None

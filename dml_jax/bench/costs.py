@@ -73,8 +73,9 @@ def costs_section() -> Section:
     return Section("costs beside running", jobs, ["dml_jax", "jnp"], _table, LEGEND)
 
 
-def _job(case: Case, ours: Function, other: Function) -> Job:
-    return Job(case.name, lambda effort: _measure(case, {"dml_jax": ours, "jnp": other}, effort))
+def _job(case: Case, ours: Function, other: Function | None) -> Job:
+    functions = {"dml_jax": ours, **({"jnp": other} if other else {})}
+    return Job(case.name, lambda effort: _measure(case, functions, effort))
 
 
 def _measure(case: Case, functions: dict[str, Function], effort: Effort) -> list[Cost]:
@@ -127,10 +128,10 @@ def _table(title: str, rows: Sequence[Cost], contenders: Sequence[str], peak: fl
     return table
 
 
-def _numbers(ours: Cost, other: Cost) -> Iterator[float | None]:
-    """Each of ours, and how many times as much the other takes."""
+def _numbers(ours: Cost, other: Cost | None = None) -> Iterator[float | None]:
+    """Each of ours, and how many times as much the other takes, if there is one."""
     for name, factor in COLUMNS.values():
         yield factor * getattr(ours, name)
-        yield getattr(other, name) / getattr(ours, name)
+        yield getattr(other, name) / getattr(ours, name) if other else None
     yield ours.peak / ours.floor if ours.peak else None
-    yield other.peak / ours.peak if ours.peak and other.peak else None
+    yield other.peak / ours.peak if ours.peak and other and other.peak else None

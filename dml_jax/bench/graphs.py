@@ -13,19 +13,11 @@ import numpy as np
 from ..compiled.compile import compile_operator
 from ..core.data_type import DataType
 from ..core.tensor import TensorDesc
+from ..graphs.builder import GraphBuilder
 from ..graphs.desc import GraphDesc
 from ..graphs.parts import Constant
-from ..operators import (
-    DepthToSpaceDesc,
-    GatherDesc,
-    GatherElementsDesc,
-    JoinDesc,
-    Slice1Desc,
-    SpaceToDepthDesc,
-    TileDesc,
-)
-from .case import DTYPES, Arrays, Case, data, random_indices
-from .contenders import Contender, JaxRun, Run, spread
+from .case import DTYPES, Arrays, Case, data, random_indices, shown
+from .contenders import Contender, JaxRun, Run
 from .peers import torch_run
 
 __all__ = ["cases", "contenders"]
@@ -57,23 +49,15 @@ def contenders(*, peers: bool) -> list[Contender]:
     return found
 
 
-class GraphRun:
+class GraphRun(JaxRun):
     """One executable, into bound outputs."""
 
     def __init__(self, graph: GraphDesc, turns: Sequence[Arrays]):
-        self.called = compile_operator(graph)
+        compiled = compile_operator(graph)
+        self.bound, self.called = True, lambda out, *arrays: compiled(*arrays, out=out)
         self.turns = [jax.block_until_ready(tuple(map(jnp.asarray, arrays))) for arrays in turns]
         (output,) = graph.outputs.values()
         self.out = jnp.zeros(output.element_span, output.dtype)
-
-    def step(self, turn: int) -> None:
-        self.out = self.called(*self.turns[turn % len(self.turns)], out=self.out)
-
-    def finish(self) -> None:
-        self.out.block_until_ready()
-
-    def value(self, most: int) -> np.ndarray:
-        return np.asarray(spread(self.out, most))
 
 
 class EachRun(GraphRun):
@@ -113,26 +97,10 @@ def _blocks(size: int, itemsize: int) -> Case:
     height, width, channels = 512, 512, 4
     count = max(1, size // itemsize // (height * width * channels))
     picture, wide = (count, channels, height, width), (count, 4 * channels, height // 2, width // 2)
-    x, y, order = (
-        _tensor(picture, itemsize),
-        _tensor(wide, itemsize),
-        np.random.default_rng(5).permutation(4 * channels).astype(np.uint32),
-    )
-    graph = GraphDesc(
-        {
-            "blocks": SpaceToDepthDesc(x, y, 2),
-            "order": Constant(order),
-            "pick": GatherDesc(y, TensorDesc("UINT32", (1, 1, 1, 4 * channels)), y, 1, 1),
-            "picture": DepthToSpaceDesc(y, x, 2),
-        },
-        {
-            ("blocks", "input"): "x",
-            ("pick", "input"): ("blocks", "output"),
-            ("pick", "indices"): ("order", "output"),
-            ("picture", "input"): ("pick", "output"),
-            "y": ("picture", "output"),
-        },
-    )
+    order = np.random.default_rng(5).permutation(4 * channels).astype(np.uint32)
+    graph = GraphBuilder()
+    blocks = graph.space_to_depth(graph.input("x", _tensor(picture, itemsize)), 2)
+    picked = graph.gather(blocks, graph.constant(order.reshape(1, 1, 1, -1)), axis=1, index_dimensions=1)
 
     def of(like: Any, x: Any) -> Any:
         apart = x.reshape(count, channels, height // 2, 2, width // 2, 2)
@@ -140,7 +108,8 @@ def _blocks(size: int, itemsize: int) -> Case:
         picked = _take(like, deep, order, 1).reshape(count, 2, 2, channels, height // 2, width // 2)
         return _permute(like, picked, (0, 3, 4, 1, 5, 2)).reshape(picture)
 
-    return _case("SPACE_TO_DEPTH, GATHER, DEPTH_TO_SPACE", graph, itemsize, [(picture, None)], of)
+    built = graph.build({"y": graph.depth_to_space(picked, 2)})
+    return _case("SPACE_TO_DEPTH, GATHER, DEPTH_TO_SPACE", built, itemsize, [(picture, None)], of)
 
 
 def _pieces(size: int, itemsize: int) -> Case:
@@ -148,60 +117,37 @@ def _pieces(size: int, itemsize: int) -> Case:
     height, width, channels = 512, 512, 3
     count = max(1, size // itemsize // (height * width * channels))
     whole, middle = (count, channels, height, width), (count, channels, height, width // 2)
-    both = (count, channels, 2 * height, width)
-    last = _strides((0, 2, 3, 1), both)
-    x, cut = _tensor(whole, itemsize), _tensor(middle, itemsize)
-    graph = GraphDesc(
-        {
-            "middle": Slice1Desc(x, cut, (0, 0, 0, width // 4), middle, (1, 1, 1, 1)),
-            "twice": TileDesc(cut, x, (1, 1, 1, 2)),
-            "below": JoinDesc((x, x), TensorDesc(x.data_type, both, last), 2),
-        },
-        {
-            ("middle", "input"): "x",
-            ("twice", "input"): ("middle", "output"),
-            ("below", "inputs[0]"): ("twice", "output"),
-            ("below", "inputs[1]"): "x",
-            "y": ("below", "output"),
-        },
-    )
+    both, each = (count, channels, 2 * height, width), (1, 1, 1, 1)
+    graph = GraphBuilder()
+    x = graph.input("x", _tensor(whole, itemsize))
+    twice = graph.tile(graph.slice1(x, (0, 0, 0, width // 4), middle, each), (1, 1, 1, 2))
+    last = TensorDesc(x.data_type, both, _strides((0, 2, 3, 1), both))
 
     def of(like: Any, x: Any) -> Any:
         cut = x[..., width // 4 : width // 4 + width // 2]
         return _permute(like, _join(like, [_join(like, [cut, cut], 3), x], 2), (0, 2, 3, 1))
 
-    return _case("SLICE, TILE, JOIN, channels last", graph, itemsize, [(whole, None)], of)
+    built = graph.build({"y": graph.join((twice, x), 2, output=last)})
+    return _case("SLICE, TILE, JOIN, channels last", built, itemsize, [(whole, None)], of)
 
 
 def _reads(size: int, itemsize: int) -> Case:
     """Rows of a table, these in the order of experts, and of each the elements in another order."""
     width = 1024
     rows = max(4, size // itemsize // width)
-    table, picked = _tensor((rows, width), itemsize), _tensor((rows, width), itemsize)
-    ids, by_element = TensorDesc("INT32", (1, rows)), TensorDesc("INT32", (rows, width))
-    graph = GraphDesc(
-        {
-            "embed": GatherDesc(table, ids, picked, 0, 1),
-            "route": GatherDesc(picked, ids, picked, 0, 1),
-            "sort": GatherElementsDesc(picked, by_element, picked, 1),
-        },
-        {
-            ("embed", "input"): "table",
-            ("embed", "indices"): "ids",
-            ("route", "input"): ("embed", "output"),
-            ("route", "indices"): "order",
-            ("sort", "input"): ("route", "output"),
-            ("sort", "indices"): "places",
-            "y": ("sort", "output"),
-        },
-    )
+    graph = GraphBuilder()
+    table = graph.input("table", _tensor((rows, width), itemsize))
+    ids, order = (graph.input(name, TensorDesc("INT32", (1, rows))) for name in ("ids", "order"))
+    places = graph.input("places", TensorDesc("INT32", (rows, width)))
+    routed = graph.gather(graph.gather(table, ids, 0, 1), order, 0, 1)
 
     def of(like: Any, table: Any, ids: Any, order: Any, places: Any) -> Any:
         routed = _take(like, _take(like, table, ids, 0), order, 0)
         return like.gather(routed, 1, places) if _is_torch(like) else like.take_along_axis(routed, places, 1)
 
     shapes = [((rows, width), None), ((rows,), rows), ((rows,), rows), ((rows, width), width)]
-    return _case("GATHER, GATHER, GATHER_ELEMENTS", graph, itemsize, shapes, of)
+    built = graph.build({"y": graph.gather_elements(routed, places, 1)})
+    return _case("GATHER, GATHER, GATHER_ELEMENTS", built, itemsize, shapes, of)
 
 
 def _case(
@@ -217,10 +163,9 @@ def _case(
         arrays = [data(s, itemsize) if n is None else random_indices(n, s) for s, n in shapes]
         return tuple(array.reshape(-1) for array in arrays)
 
-    sizes = "x".join(map(str, shapes[0][0]))
     moved = sum(prod(t.sizes) * t.data_type.itemsize for t in graph.ports().values())
     attributes = {"graph": graph, "shapes": [shape for shape, _ in shapes], "of": of}
-    return Case("graph", f"{name} of {sizes} {DTYPES[itemsize].name}", attributes, make, moved)
+    return Case("graph", f"{name} of {shown(shapes[0][0])} {DTYPES[itemsize]}", attributes, make, moved)
 
 
 def _tensor(sizes: tuple[int, ...], itemsize: int) -> TensorDesc:

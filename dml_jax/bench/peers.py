@@ -12,8 +12,8 @@ import numpy as np
 
 from .case import Arrays, Case
 from .contenders import Contender, HostRun, Run, host_arrays, joined, own, spread
-from .onnx_node import OnnxNode
 from .subjects import SUBJECTS
+from .subjects.subject import OnnxNode
 
 __all__ = ["contenders", "cupy_run", "has_cupy", "torch_run", "versions"]
 
@@ -41,7 +41,7 @@ def _installed(compiled: bool) -> dict[str, Start]:
         import torch  # pyright: ignore[reportMissingImports]
 
         if on_cpu or torch.cuda.is_available():
-            names = dict.fromkeys(name for subject in SUBJECTS.values() for name in subject.TORCH if name != COMPILED)
+            names = dict.fromkeys(name for subject in SUBJECTS.values() for name in subject.torch if name != COMPILED)
             found |= {f"torch {name}": partial(_torch, name) for name in names}
             if compiled:
                 found[f"torch {COMPILED}"] = _compiled
@@ -170,13 +170,13 @@ def _run_of_torch(
 ) -> Run | None:
     import torch  # pyright: ignore[reportMissingImports]
 
-    form = SUBJECTS[case.operator].TORCH.get(name)
+    form = SUBJECTS[case.operator].torch.get(name)
     write = form(torch, case.attributes) if form else None
     return torch_run(change(write), host_arrays(case, turns[0]), turns) if write else None
 
 
 def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    form = getattr(SUBJECTS[case.operator], "of_cupy", None)
+    form = SUBJECTS[case.operator].cupy
     return cupy_run(case, form, host_arrays(case, turns[0]), turns) if form else None
 
 
@@ -206,7 +206,7 @@ def cupy_run(
 def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
     import onnxruntime
 
-    form = getattr(SUBJECTS[case.operator], "of_onnx", None)
+    form = SUBJECTS[case.operator].onnx
     node = form(case.attributes) if form else None
     outs = [_counted(out) for out in jax.tree.leaves(host_arrays(case, turns[0]))]
     if node is None or _is_foreign((*turns[0], *outs)):

@@ -151,7 +151,9 @@ def windows(operator: str, way: Way, attributes: Mapping[str, Any]) -> Twins:
         "unfold": lambda torch: lambda x: torch.nn.functional.unfold(x, side, stride=step),
         "convolution": lambda torch: lambda x, w: torch.nn.functional.conv2d(x, w, stride=step),
     }
-    usual = SUBJECTS[operator].of_jnp(attributes)
+    form = SUBJECTS[operator].jnp
+    assert form  # all windows have one
+    usual = form(attributes)
 
     def whole_windows(x: jax.Array) -> jax.Array:
         """Without the rows and columns behind the last window, if windows lie side by side."""

@@ -37,7 +37,7 @@ def operator(*rules: Rule, dims: Callable[[Operands], Dims]) -> Callable[[Callab
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         kinds = kinds_of(function)
         public: Any = public_function(function, kinds, _traced(function, kinds, rules, dims))
-        public.rules, public.kinds = rules, kinds
+        public.rules, public.kinds, public.dims = rules, kinds, dims
         return public
 
     return decorate

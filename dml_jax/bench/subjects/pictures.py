@@ -1,6 +1,7 @@
-"""What the cases of depth to space and of space to depth share: pictures, and the usual two reshapes."""
+"""depth_to_space and space_to_depth: both orders and formats, blocks of several sizes, pictures of real programs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -8,61 +9,34 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega
+from ..case import DTYPES, Case, data, mega, shown
+from .subject import Attributes, OnnxNode, Subject
 
-__all__ = [
-    "Rearranged",
-    "depth_to_space",
-    "every_picture",
-    "few_pictures",
-    "real_pictures",
-    "small_picture",
-    "space_to_depth",
-    "with_channels_first",
-    "with_view",
-]
+__all__ = ["SUBJECTS", "copy_torch", "depth_to_space", "space_to_depth", "with_view"]
 
-Attributes = Mapping[str, Any]
 # What a library gets: the array, attributes, and whether the last reshape is made.
 Rearranged = Callable[..., Any]
 
 
-def few_pictures(operator: str, size: int) -> Iterator[Case]:
-    """The usual blocks, of bytes and of float32."""
-    for itemsize in (1, 4):
-        yield from _pictures(operator, size, itemsize, ("DCR",), ("NCHW",), (2,))
-
-
-def every_picture(operator: str, size: int) -> Iterator[Case]:
+def _every(operator: str, size: int) -> Iterator[Case]:
     """Both orders and formats, blocks of several sizes."""
     for itemsize in DTYPES:
         blocks = (2, 3, 4, 8) if itemsize < 8 else (2,)
-        yield from _pictures(operator, size, itemsize, ("DCR", "CRD"), ("NCHW", "NHWC"), blocks)
-
-
-def small_picture(operator: str, size: int) -> Iterator[Case]:
-    """The usual blocks, of float32."""
-    return _pictures(operator, size, 4, ("DCR",), ("NCHW",), (2,))
+        yield from _pictures(operator, size, (itemsize,), product(("NCHW", "NHWC"), ("DCR", "CRD")), blocks)
 
 
 def _pictures(
-    operator: str, size: int, itemsize: int, orders: Sequence[str], formats: Sequence[str], blocks: Sequence[int]
+    operator: str,
+    size: int,
+    itemsizes: Iterable[int],
+    layouts: Iterable[tuple[str, str]] = (("NCHW", "DCR"),),
+    blocks: Sequence[int] = (2,),
 ) -> Iterator[Case]:
-    """Batches of pictures whose rows are a multiple of 96 elements, or small ones."""
-    for data_format, order, b in product(formats, orders, blocks):
-        side = 768 if size >= 2**25 else 192 if size >= 2**21 else 48 if size >= 2**16 else 8
-        channels = 64 if size >= 2**16 else 4
-        n = max(1, round(size / (itemsize * channels * side * side)))
-        is_space = operator == "space_to_depth"
-        shape = (n, channels, side, side) if is_space else (n, channels * b * b, side // b, side // b)
-        laid = shape if data_format == "NCHW" else (shape[0], *shape[2:], shape[1])
-        yield Case(
-            operator,
-            f"{data_format} {order} b={b} {DTYPES[itemsize].name} {mega(prod(shape) * itemsize)}",
-            {"block_size": b, "order": order, "data_format": data_format},
-            lambda laid=laid: (data(laid, itemsize),),
-            2 * prod(shape) * itemsize,
-        )
+    """Batches of pictures whose rows are a multiple of 96 elements, or small ones; the usual blocks."""
+    side = 768 if size >= 2**25 else 192 if size >= 2**21 else 48 if size >= 2**16 else 8
+    picture = (64 if size >= 2**16 else 4, side, side)
+    for itemsize, layout, b in product(itemsizes, layouts, blocks):
+        yield _case(operator, size, picture, b, layout, DTYPES[itemsize].name)
 
 
 class Real(NamedTuple):
@@ -96,21 +70,31 @@ REAL = (
 )
 
 
-def real_pictures(operator: str, size: int) -> Iterator[Case]:
+def _real(operator: str, size: int) -> Iterator[Case]:
     """Batches of the pictures of real programs, split into blocks or made of them."""
-    for what, (c, h, w), b, layouts, dtypes in REAL:
-        for (data_format, order), dtype in product(layouts, dtypes):
-            itemsize = jnp.dtype(dtype).itemsize
-            n = max(1, round(size / (itemsize * c * h * w)))
-            shape = (n, c, h, w) if operator == "space_to_depth" else (n, c * b * b, h // b, w // b)
-            laid = shape if data_format == "NCHW" else (shape[0], *shape[2:], shape[1])
-            yield Case(
-                operator,
-                f"real {what}, {data_format} {order} b={b} of {'x'.join(map(str, laid))} {dtype}",
-                {"block_size": b, "order": order, "data_format": data_format},
-                lambda laid=laid, dtype=dtype: (data(laid, dtype),),
-                2 * prod(shape) * itemsize,
-            )
+    for what, picture, b, layouts, dtypes in REAL:
+        for layout, dtype in product(layouts, dtypes):
+            yield _case(operator, size, picture, b, layout, dtype, what)
+
+
+def _case(
+    operator: str, size: int, picture: Sequence[int], b: int, layout: tuple[str, str], dtype: str, real: str = ""
+) -> Case:
+    """A batch of pictures, channels, height and width, of about so many bytes: split into blocks or made of them."""
+    (c, h, w), (data_format, order) = picture, layout
+    itemsize = jnp.dtype(dtype).itemsize
+    n = max(1, round(size / (itemsize * c * h * w)))
+    shape = (n, c, h, w) if operator == "space_to_depth" else (n, c * b * b, h // b, w // b)
+    laid = shape if data_format == "NCHW" else (shape[0], *shape[2:], shape[1])
+    count = prod(shape) * itemsize
+    detail = f"{data_format} {order} b={b}"
+    return Case(
+        operator,
+        f"real {real}, {detail} of {shown(laid)} {dtype}" if real else f"{detail} {dtype} {mega(count)}",
+        {"block_size": b, "order": order, "data_format": data_format},
+        lambda: (data(laid, dtype),),
+        2 * count,
+    )
 
 
 def with_view(function: Rearranged, attributes: Attributes, copy: Callable[[Any, Any], Any]) -> Callable[..., None]:
@@ -158,15 +142,11 @@ def _permuted(x: Any, order: Sequence[int]) -> Any:
     return x.permute(order) if hasattr(x, "permute") else x.transpose(order)
 
 
-def copy_numpy(out: np.ndarray, view: np.ndarray) -> None:
-    np.copyto(out, view)
-
-
 def copy_torch(out: Any, view: Any) -> None:
     out.copy_(view)
 
 
-def with_channels_first(function: Callable[[Any, int], Any], attributes: Attributes) -> Callable[..., Any] | None:
+def _channels_first(function: Callable[[Any, int], Any], attributes: Attributes) -> Callable[..., Any] | None:
     """torch's own function, which knows one order, and takes pictures of either format as its memory formats."""
     if attributes["order"] != "CRD":
         return None
@@ -178,3 +158,41 @@ def with_channels_first(function: Callable[[Any, int], Any], attributes: Attribu
         return made.permute(0, 2, 3, 1).contiguous()  # which copies nothing where the format was kept
 
     return channels_last
+
+
+def _rearranging(
+    operator: str, function: Rearranged, of_torch: str, onnx: Callable[[Attributes], OnnxNode | None]
+) -> Subject:
+    def of_view(_: Any, a: Attributes) -> Callable[..., Any]:
+        return with_view(function, a, copy_torch)
+
+    small = partial(_pictures, operator, itemsizes=(4,))
+    quick, full, real = partial(small, itemsizes=(1, 4)), partial(_every, operator), partial(_real, operator)
+    return Subject(
+        plans={"quick": quick, "full": full, "real": real, "small": small, "sweep": small},
+        jnp=lambda a: lambda x: function(x, **a),
+        numpy=lambda a: with_view(function, a, np.copyto),
+        torch={
+            "copy_": of_view,
+            of_torch: lambda torch, a: _channels_first(getattr(torch, of_torch), a),
+            "compile": of_view,
+        },
+        cupy=lambda cupy, a: with_view(function, a, cupy.copyto),
+        onnx=onnx,
+    )
+
+
+def _to_space(a: Attributes) -> OnnxNode | None:
+    is_first = a["data_format"] == "NCHW"
+    return OnnxNode("DepthToSpace", {"blocksize": a["block_size"], "mode": a["order"]}) if is_first else None
+
+
+def _to_depth(a: Attributes) -> OnnxNode | None:
+    is_usual = (a["data_format"], a["order"]) == ("NCHW", "DCR")
+    return OnnxNode("SpaceToDepth", {"blocksize": a["block_size"]}) if is_usual else None
+
+
+SUBJECTS: Mapping[str, Subject] = {
+    "depth_to_space": _rearranging("depth_to_space", depth_to_space, "pixel_shuffle", _to_space),
+    "space_to_depth": _rearranging("space_to_depth", space_to_depth, "pixel_unshuffle", _to_depth),
+}

@@ -1,0 +1,233 @@
+"""Element by element: scaled and shifted, converted, chosen, bounded, added, and activations of networks."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...core.activation import Activation
+from ..case import DTYPES, ROUNDED, Case, data, mega, normal, shown
+from .examples import grown
+from .subject import Attributes, OnnxNode, Subject, by_type
+
+__all__ = ["SUBJECTS"]
+
+
+# cast: mixed precision there and back, and pixels that become numbers. The type that is read, and that is written.
+_PAIRS = (
+    ("float32", "bfloat16"),
+    ("bfloat16", "float32"),
+    ("float32", "float16"),
+    ("float16", "float32"),
+    ("uint8", "float32"),
+    ("float32", "uint8"),
+    ("bool", "uint8"),
+)
+
+
+def _casts(size: int) -> Iterator[Case]:
+    """Of numbers from 0 to 100, with fractions where the type has them."""
+    for dtype, other in _PAIRS:
+        sizes = [jnp.dtype(name).itemsize for name in (dtype, other)]
+        count = size // max(sizes)
+        yield Case(
+            "cast",
+            f"{dtype} to {other} {mega(size)}",
+            {"dtype": jnp.dtype(other)},
+            lambda dtype=dtype, n=count: (np.resize((np.arange(2**16 + 1) * 0.37 % 100).astype(jnp.dtype(dtype)), n),),
+            count * sum(sizes),
+        )
+
+
+def _cast_by_onnx(a: Attributes) -> OnnxNode:
+    from onnx import helper
+
+    return OnnxNode("Cast", {"to": helper.np_dtype_to_tensor_dtype(a["dtype"])})
+
+
+def _selections(size: int, itemsize: int) -> Iterator[Case]:
+    """select: of two arrays by a mask, random or that of causal attention."""
+    side = 512 if size >= 2**21 else 64
+    shape = (max(1, size // itemsize // side**2), side, side)
+    for name, mask in _MASKS.items():
+        yield Case(
+            "select",
+            f"{name} mask of {shown(shape)} {DTYPES[itemsize]}",
+            {},
+            lambda mask=mask: (mask(shape), data(shape, itemsize), data(shape, itemsize)[::-1]),
+            prod(shape) * (1 + 3 * itemsize),
+        )
+
+
+def _random_mask(shape: tuple[int, ...]) -> np.ndarray:
+    return np.resize(np.random.default_rng(3).integers(0, 2, 2**16 + 1).astype(bool), shape)
+
+
+def _causal_mask(shape: tuple[int, ...]) -> np.ndarray:
+    return np.broadcast_to(np.tri(*shape[-2:], dtype=bool), shape).copy()
+
+
+_MASKS: Mapping[str, Callable[[tuple[int, ...]], np.ndarray]] = {"random": _random_mask, "causal": _causal_mask}
+
+
+def _clips(size: int, itemsize: int) -> Iterator[Case]:
+    """clip, of bytes and of numbers of either sign."""
+    (low, high), make = ((16, 40), data) if itemsize == 1 else ((-0.5, 1.0), normal)
+    attributes, shape = {"min": low, "max": high}, (size // itemsize,)
+    yield Case("clip", f"{DTYPES[itemsize]} {mega(size)}", attributes, lambda: (make(shape, itemsize),), 2 * size)
+
+
+def _clipped_by_onnx(a: Attributes) -> OnnxNode:
+    bounds = (a["min"], a["max"])
+    return OnnxNode("Clip", arrays=lambda arrays: (arrays[0], *(np.asarray(b, arrays[0].dtype) for b in bounds)))
+
+
+def _pictures(size: int, itemsize: int) -> Iterator[Case]:
+    """value_scale_2d: pictures made ready for a network, a bias for each channel."""
+    side = 224 if size >= 2**21 else 28
+    shape = (max(1, size // itemsize // (3 * side**2)), 3, side, side)
+    yield Case(
+        "value_scale_2d",
+        f"{shown(shape)} {DTYPES[itemsize]}",
+        {"scale": 0.017, "bias": (-2.1, -2.0, -1.8)},
+        lambda: (normal(shape, itemsize),),
+        2 * prod(shape) * itemsize,
+        tolerance=ROUNDED[itemsize],
+    )
+
+
+def _scaled(x: np.ndarray, a: Attributes, out: np.ndarray) -> None:
+    """By NumPy, with a bias, or one for each channel."""
+    bias = np.asarray(a["bias"], out.dtype)
+    np.add(np.multiply(x, out.dtype.type(a["scale"]), out=out), bias[:, None, None] if bias.ndim else bias, out=out)
+
+
+def _pictures_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
+    bias = torch.tensor(a["bias"])[:, None, None]
+    return lambda out, x: torch.add(bias.to(x), x, alpha=a["scale"], out=out)
+
+
+def _activations(size: int, itemsize: int) -> Iterator[Case]:
+    """activate: what networks have between their layers; by their names the forms of JAX, NumPy, torch and ONNX."""
+    shape = (size // itemsize // 1024, 1024)
+    for name in ("RELU", "SIGMOID", "TANH", "GELU", "SOFTMAX"):
+        yield Case(
+            "activate",
+            f"{name.lower()} of {shown(shape)} {DTYPES[itemsize]}",
+            {"activation": Activation(f"ACTIVATION_{name}")},
+            lambda: (normal(shape, itemsize),),
+            2 * size,
+            tolerance=2**-8 if itemsize == 2 else 2**-11 if name == "GELU" else 2**-18,
+        )
+
+
+def _name(a: Attributes) -> str:
+    return a["activation"].operator_type.removeprefix("ACTIVATION_")
+
+
+_BY_JNP: Mapping[str, Callable[..., Any]] = {
+    "RELU": jax.nn.relu,
+    "SIGMOID": jax.nn.sigmoid,
+    "TANH": jnp.tanh,
+    "GELU": lambda x: jax.nn.gelu(x, approximate=False),
+    "SOFTMAX": jax.nn.softmax,
+}
+
+
+def _softmax_by_numpy(out: np.ndarray, x: np.ndarray) -> None:
+    np.exp(x - x.max(-1, keepdims=True), out=out)
+    np.divide(out, out.sum(-1, keepdims=True, dtype=np.float32), out=out, casting="same_kind")
+
+
+# GELU as its usual approximation, which misses it by less than the tolerance: NumPy has no erf.
+_BY_NUMPY: Mapping[str, Callable[..., Any]] = {
+    "RELU": lambda out, x: np.maximum(x, 0, out=out),
+    "SIGMOID": lambda out, x: np.reciprocal(1 + np.exp(-x), out=out),
+    "TANH": lambda out, x: np.tanh(x, out=out),
+    "GELU": lambda out, x: np.multiply(0.5 * x, 1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)), out=out),
+    "SOFTMAX": _softmax_by_numpy,
+}
+
+
+def _activated_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
+    aten = torch.ops.aten
+    forms = {
+        "RELU": lambda out, x: torch.clamp_min(x, 0, out=out),
+        "SIGMOID": lambda out, x: torch.sigmoid(x, out=out),
+        "TANH": lambda out, x: torch.tanh(x, out=out),
+        "GELU": lambda out, x: aten.gelu.out(x, out=out),
+        "SOFTMAX": lambda out, x: aten._softmax.out(x, -1, False, out=out),
+    }
+    return forms[_name(a)]
+
+
+SUBJECTS: Mapping[str, Subject] = {
+    "identity": Subject(
+        plans=grown("identity", (2, 4)),
+        jnp=lambda a: lambda x: x * a["scale"] + a["bias"],
+        numpy=lambda a: lambda out, x: _scaled(x, a, out),
+        torch={
+            "add": lambda torch, a: (
+                lambda out, x: torch.add(torch.tensor(a["bias"]).to(x), x, alpha=a["scale"], out=out)
+            ),
+            "mul": lambda torch, a: lambda out, x: torch.mul(x, a["scale"], out=out).add_(a["bias"]),
+        },
+    ),
+    "cast": Subject(
+        plans={"quick": lambda size: islice(_casts(size), 1), "full": _casts},
+        jnp=lambda a: lambda x: x.astype(a["dtype"]),
+        numpy=lambda _: lambda out, x: np.copyto(out, x, casting="unsafe"),
+        torch={"copy_": lambda torch, _: lambda out, x: out.copy_(x)},
+        onnx=_cast_by_onnx,
+    ),
+    "select": Subject(
+        plans=by_type(_selections, (1, 2, 4)),
+        jnp=lambda _: jnp.where,
+        numpy=lambda _: lambda out, mask, a, b: (np.copyto(out, b), np.copyto(out, a, where=mask)),
+        torch={"where": lambda torch, _: lambda out, mask, a, b: torch.where(mask, a, b, out=out)},
+        onnx=lambda _: OnnxNode("Where"),
+    ),
+    "value_scale_2d": Subject(
+        plans=by_type(_pictures, (2, 4)),
+        jnp=lambda a: (
+            lambda x: x * jnp.asarray(a["scale"], x.dtype) + jnp.asarray(a["bias"], x.dtype)[None, :, None, None]
+        ),
+        numpy=lambda a: lambda out, x: _scaled(x, a, out),
+        torch={"add": _pictures_by_torch},
+    ),
+    "add": Subject(
+        plans=grown("add", (2, 4)),
+        jnp=lambda a: (lambda x, y: jax.nn.relu(x + y)) if a else jnp.add,
+        numpy=lambda a: (
+            (lambda out, x, y: np.maximum(np.add(x, y, out=out), 0, out=out))
+            if a
+            else lambda out, x, y: np.add(x, y, out=out)
+        ),
+        torch={
+            "add": lambda torch, a: (
+                (lambda out, x, y: torch.add(x, y, out=out).relu_())
+                if a
+                else lambda out, x, y: torch.add(x, y, out=out)
+            )
+        },
+        onnx=lambda a: None if a else OnnxNode("Add"),
+    ),
+    "clip": Subject(
+        plans=by_type(_clips, (1, 2, 4), small=lambda size: _clips(size, 4)),
+        jnp=lambda a: lambda x: jnp.clip(x, a["min"], a["max"]),
+        numpy=lambda a: lambda out, x: np.clip(x, a["min"], a["max"], out=out),
+        torch={"clamp": lambda torch, a: lambda out, x: torch.clamp(x, a["min"], a["max"], out=out)},
+        onnx=_clipped_by_onnx,
+    ),
+    "activate": Subject(
+        plans=by_type(_activations, (2, 4)),
+        jnp=lambda a: _BY_JNP[_name(a)],
+        numpy=lambda a: _BY_NUMPY[_name(a)],
+        torch={"out": _activated_by_torch},
+        onnx=lambda a: None if _name(a) == "GELU" else OnnxNode(_name(a).capitalize()),
+    ),
+}

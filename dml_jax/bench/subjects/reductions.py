@@ -1,0 +1,224 @@
+"""Reductions, running sums and products, the greatest of rows, and where masks are set."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from math import isqrt, prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..case import DTYPES, Arrays, Case, normal, shown
+from .subject import Attributes, OnnxNode, Subject, by_type
+
+__all__ = ["SUBJECTS"]
+
+
+def _reductions(size: int, itemsize: int) -> Iterator[Case]:
+    """reduce: sums and extremes of rows and columns, means of pictures, and the class that wins."""
+    rows, side = (size // itemsize // 1024, 1024), 56 if size >= 2**21 else 7
+    pictures = (max(1, size // itemsize // (64 * side**2)), 64, side, side)
+    of_rows = [(function, rows, (axis,)) for function in ("sum", "max", "argmax") for axis in (1, 0)]
+    for function, shape, axes in (*of_rows[:2], ("average", pictures, (2, 3)), *of_rows[2:]):
+        made = prod(n for d, n in enumerate(shape) if d not in axes) * (4 if function == "argmax" else itemsize)
+        yield Case(
+            "reduce",
+            f"{function}, axes {','.join(map(str, axes))} of {shown(shape)} {DTYPES[itemsize]}",
+            {"function": function, "axes": axes},
+            lambda shape=shape: (normal(shape, itemsize),),
+            prod(shape) * itemsize + made,
+            tolerance=0.0 if "max" in function else 2**-8 if itemsize == 2 else 2**-16,
+        )
+
+
+def _reduced_by_jnp(a: Attributes) -> Callable[..., Any]:
+    forms = {"sum": jnp.sum, "average": jnp.mean, "max": jnp.max}
+    if a["function"] == "argmax":
+        return lambda x: jnp.argmax(x, a["axes"][0], keepdims=True).astype(np.uint32)
+    return lambda x: forms[a["function"]](x, a["axes"], keepdims=True)
+
+
+def _reduced_by_numpy(a: Attributes) -> Callable[..., Any]:
+    """Halves are added as float32."""
+    axes = a["axes"]
+    if a["function"] == "argmax":
+        return lambda out, x: np.copyto(out, np.argmax(x, axes[0], keepdims=True), casting="unsafe")
+    if a["function"] == "max":
+        return lambda out, x: np.max(x, axes, out=out, keepdims=True)
+    function: Any = {"sum": np.sum, "average": np.mean}[a["function"]]
+    return lambda out, x: np.copyto(out, function(x, axes, dtype=np.float32, keepdims=True), casting="same_kind")
+
+
+def _reduced_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
+    function = {"sum": torch.sum, "average": torch.mean, "max": torch.amax, "argmax": torch.argmax}[a["function"]]
+    axes = a["axes"][0] if a["function"] == "argmax" else a["axes"]
+    return lambda out, x: function(x, axes, True, out=out)
+
+
+def _reduced_by_onnx(a: Attributes) -> OnnxNode:
+    nodes = {"sum": "ReduceSum", "average": "ReduceMean", "max": "ReduceMax"}
+    if a["function"] == "argmax":
+        return OnnxNode("ArgMax", {"axis": a["axes"][0]})
+    return OnnxNode(nodes[a["function"]], constants=(np.array(a["axes"], np.int64),))
+
+
+# top_k: experts of a router, candidates among the words of a language, and the best boxes of a detector. What rows
+# are, the numbers in each, how many are wanted, and how many rows there are at most.
+_ROWS = (
+    ("experts", 64, 2, 4096),
+    ("experts", 64, 8, 4096),
+    ("logits", 32000, 50, 64),
+    ("logits", 32000, 1, 64),
+    ("boxes", 8400, 300, 16),
+)
+
+
+def _candidates(size: int, dtype: str) -> Iterator[Case]:
+    itemsize = jnp.dtype(dtype).itemsize
+    for name, n, k, most in _ROWS:
+        rows = max(1, min(most, size // (itemsize * n)))
+        yield Case(
+            "top_k",
+            f"{k} of {name} {rows}x{n} {dtype}",
+            {"axis": 1, "k": k},
+            lambda rows=rows, n=n: (_different(rows, n, dtype),),
+            rows * (n * itemsize + k * (itemsize + 4)),
+        )
+
+
+def _different(rows: int, n: int, dtype: str) -> np.ndarray:
+    """Rows of positive numbers, no two of which are equal, in any order."""
+    bits = np.tile(np.arange(n, dtype=np.uint16), (rows, 1))
+    np.random.default_rng(5).permuted(bits, axis=1, out=bits)
+    return bits.view(jnp.bfloat16).astype(dtype)
+
+
+def _greatest_by_numpy(a: Attributes, outs: Any, x: np.ndarray) -> None:
+    k = a["k"]
+    found = np.argpartition(x, x.shape[1] - k, 1)[:, -k:]
+    order = np.argsort(np.take_along_axis(x, found, 1), 1)[:, ::-1]
+    np.copyto(outs[1], np.take_along_axis(found, order, 1), casting="unsafe")
+    np.copyto(outs[0], np.take_along_axis(x, outs[1], 1))
+
+
+def _masks(size: int, itemsize: int) -> Iterator[Case]:
+    """nonzero_coordinates: masks and sparse activations, whose coordinates would have so many bytes if all were set."""
+    width, dtype = 256 if size >= 2**21 else 16, DTYPES[itemsize]
+    shape = (max(1, size // (8 * width)), width)
+    for part in (0.5, 0.1, 0.01):
+        detail, moved = f"{part:.0%} of {shown(shape)} {dtype}", prod(shape) * (itemsize + 8)
+        make = lambda part=part: ((np.random.default_rng(6).random(shape) < part).astype(dtype),)  # noqa: E731
+        yield Case("nonzero_coordinates", detail, {}, make, moved)
+
+
+def _found_by_jnp(_: Attributes) -> Callable[..., Any]:
+    def found(x: Any) -> Any:
+        return jnp.count_nonzero(x).astype(np.uint32), jnp.argwhere(x, size=x.size, fill_value=0).astype(np.uint32)
+
+    return found
+
+
+def _found(nonzero: Callable[[Any], Any], outs: Any, x: Any) -> None:
+    """By NumPy and by torch."""
+    found = nonzero(x)
+    outs[0][...] = len(found)
+    outs[1][: len(found)] = found
+    outs[1][len(found) :] = 0
+
+
+def _cumulations(operator: str, size: int, itemsize: int) -> Iterator[Case]:
+    """cumulative_summation, cumulative_product: along rows and columns of a matrix, and backwards."""
+    side = isqrt(size // itemsize)
+    make = partial(_near_one if operator == "cumulative_product" else _around_zero, side, itemsize)
+    tolerance = 2**-9 if itemsize == 2 else 2**-14  # roundings of as many numbers, of which some cancel
+    for axis, direction in ((1, "increasing"), (0, "increasing"), (1, "decreasing")):
+        detail = f"axis {axis}, {direction}, of {side}x{side} {DTYPES[itemsize]}"
+        yield Case(operator, detail, {"axis": axis, "direction": direction}, make, 2 * side**2 * itemsize, tolerance)
+
+
+def _cumulated_by_jnp(function: Callable[..., Any], a: Attributes) -> Callable[..., Any]:
+    """Halves are combined as float32."""
+    axis = a["axis"]
+
+    def combined(x: Any) -> Any:
+        return function(x, axis, dtype=np.float32).astype(x.dtype)
+
+    if a["direction"] == "increasing":
+        return combined
+    return lambda x: _turned(combined(_turned(x, axis)), axis)
+
+
+def _cumulated_by_numpy(function: Callable[..., Any], a: Attributes, out: np.ndarray, x: np.ndarray) -> None:
+    """Backwards it reads and writes views. Halves are combined as float32."""
+    if a["direction"] == "decreasing":
+        out, x = _turned(out, a["axis"]), _turned(x, a["axis"])
+    if out.dtype == np.float32:
+        function(x, a["axis"], out=out)
+    else:
+        np.copyto(out, function(x, a["axis"], dtype=np.float32), casting="same_kind")
+
+
+def _cumulated_by_torch(name: str, torch: Any, a: Attributes) -> Callable[..., Any]:
+    function, axis = getattr(torch, name), a["axis"]
+    if a["direction"] == "increasing":
+        return lambda out, x: function(x, axis, out=out)
+    return lambda out, x: function(x.flip(axis), axis).flip(axis)
+
+
+def _cumulated_by_onnx(a: Attributes) -> OnnxNode:
+    return OnnxNode("CumSum", {"reverse": int(a["direction"] == "decreasing")}, (np.array(a["axis"], np.int64),))
+
+
+def _turned(x: Any, axis: int) -> Any:
+    return x[:, ::-1] if axis else x[::-1]
+
+
+def _around_zero(side: int, itemsize: int) -> Arrays:
+    return (normal((side, side), itemsize),)
+
+
+def _near_one(side: int, itemsize: int) -> Arrays:
+    """So that products stay numbers."""
+    return ((1 + 0.01 * normal((side, side), 4)).astype(DTYPES[itemsize]),)
+
+
+SUBJECTS: Mapping[str, Subject] = {
+    "reduce": Subject(
+        plans=by_type(_reductions, (2, 4)),
+        jnp=_reduced_by_jnp,
+        numpy=_reduced_by_numpy,
+        torch={"out": _reduced_by_torch},
+        onnx=_reduced_by_onnx,
+    ),
+    "top_k": Subject(
+        plans={
+            "quick": lambda size: islice(_candidates(size, "float32"), 1),
+            "full": lambda size: (case for dtype in ("bfloat16", "float32") for case in _candidates(size, dtype)),
+        },
+        jnp=lambda a: lambda x: jax.lax.top_k(x, a["k"]),
+        numpy=lambda a: partial(_greatest_by_numpy, a),
+        torch={"topk": lambda torch, a: lambda outs, x: torch.topk(x, a["k"], 1, out=outs)},
+        onnx=lambda a: OnnxNode("TopK", {"axis": 1}, (np.array([a["k"]], np.int64),)),
+    ),
+    "nonzero_coordinates": Subject(
+        plans=by_type(_masks, (1, 4)),
+        jnp=_found_by_jnp,
+        numpy=lambda _: partial(_found, np.argwhere),
+        torch={"nonzero": lambda torch, _: partial(_found, torch.nonzero)},
+    ),
+    "cumulative_summation": Subject(
+        plans=by_type(partial(_cumulations, "cumulative_summation"), (2, 4)),
+        jnp=partial(_cumulated_by_jnp, jnp.cumsum),
+        numpy=lambda a: partial(_cumulated_by_numpy, np.cumsum, a),
+        torch={"cumsum": partial(_cumulated_by_torch, "cumsum")},
+        onnx=_cumulated_by_onnx,
+    ),
+    "cumulative_product": Subject(
+        plans=by_type(partial(_cumulations, "cumulative_product"), (2, 4)),
+        jnp=partial(_cumulated_by_jnp, jnp.cumprod),
+        numpy=lambda a: partial(_cumulated_by_numpy, np.cumprod, a),
+        torch={"cumprod": partial(_cumulated_by_torch, "cumprod")},
+    ),
+}

@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from .case import Arrays, Case
+from .collectives import Collectives
 from .contenders import Contender, Run, ceiling_of
 
-__all__ = ["Effort", "Measured", "by_case", "measure"]
+__all__ = ["COMPARED", "Effort", "Measured", "by_case", "measure"]
 
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
@@ -52,6 +53,9 @@ class Measured:
       same_bits: whether the result is that of dml_jax, by the tolerance of the case.
       control: how many times as fast the copy was as itself in the same rounds, 1.0 on a quiet machine; None if there
         was no control.
+      devices: how many worked.
+      collectives: of the program, by name: how many, and the bytes of their results on each device; None if not read.
+      why: what explains a part of linear scaling below 0.9; empty where nothing is known, and in other sections.
     """
 
     case: str
@@ -64,6 +68,9 @@ class Measured:
     of_copy: float
     same_bits: bool
     control: float | None = None
+    devices: int = 1
+    collectives: Collectives | None = None
+    why: str = ""
 
 
 def by_case(rows: Iterable[Measured]) -> Iterator[tuple[str, dict[str, Measured]]]:

@@ -53,7 +53,6 @@ class Measured:
       same_bits: whether the result is that of dml_jax, by the tolerance of the case.
       control: how many times as fast the copy was as itself in the same rounds, 1.0 on a quiet machine; None if there
         was no control.
-      devices: how many worked.
       collectives: of the program, by name: how many, and the bytes of their results on each device; None if not read.
       why: what explains a part of linear scaling below 0.9; empty where nothing is known, and in other sections.
     """
@@ -68,7 +67,6 @@ class Measured:
     of_copy: float
     same_bits: bool
     control: float | None = None
-    devices: int = 1
     collectives: Collectives | None = None
     why: str = ""
 

@@ -19,10 +19,10 @@ from ..errors import ConstraintError
 from .looped import Looped
 from .measuring import Effort, Measured
 from .mesh_calls import MeshCall, mesh_calls, values
-from .scaling import Alone, alone, scaled
+from .scaling import LINEAR, Alone, alone, scaled
 from .section import Job, Section
 
-__all__ = ["LEGEND", "Program", "programs", "section"]
+__all__ = ["LEGEND", "Program", "lines", "measured", "placed", "programs", "section", "sized", "table"]
 
 LEGEND = """\
 of linear        the time of one device on the whole, divided by all devices' time times their number: worst, and the
@@ -31,6 +31,7 @@ programs         an Auto or Explicit mesh of one or two axes, forward or backwar
                  without collectives
 below 0.9        how many, by what explains it: a collective, bytes that every device has whole, calls below 0.05 ms"""
 
+GROUP = " on meshes"  # behind the operator's name, in rows
 Arrays = list[Any]
 
 
@@ -93,10 +94,9 @@ def measured(program: Program, size: int, effort: Effort) -> Sequence[Measured]:
     baseline = _alone(program.operator, program.is_backward, size, effort)
     devices = np.array(jax.local_devices()).reshape(program.axes)
     mesh = jax.sharding.Mesh(devices, ("a", "b")[: len(program.axes)], axis_types=(program.kind,) * len(program.axes))
+    step, arrays = placed(program, call, n, mesh)
     with jax.set_mesh(mesh):
-        step, arrays = placed(program, call, n, mesh)
-        run = Looped(step, None, arrays)
-        return [scaled(program.name, program.operator, run, baseline, effort)]
+        return [scaled(program.name, f"{program.operator}{GROUP}", Looped(step, None, arrays), baseline, effort)]
 
 
 def sized(operator: str, size: int) -> tuple[MeshCall, int]:
@@ -117,7 +117,7 @@ def placed(program: Program, call: MeshCall, n: int, mesh: Any) -> tuple[Callabl
     # Where it does not follow from the operands, the caller says the sharding of the output.
     for asked in (*(() if call.is_made else (None,)), max(outputs, key=len), PartitionSpec()):
         function = partial(call.leaves, out_sharding=None if asked is None else NamedSharding(mesh, asked))
-        with suppress(ConstraintError):
+        with suppress(ConstraintError), jax.set_mesh(mesh):
             found = jax.eval_shape(function, *described)
             break
     else:
@@ -196,12 +196,12 @@ def lines(rows: Sequence[Measured]) -> Iterator[list[str]]:
     for operator in dict.fromkeys(row.operator for row in rows):
         own = [row for row in rows if row.operator == operator]
         parts = [row.of_copy for row in own]
-        reasons = [row.why.partition(" of ")[0] or "unexplained" for row in own if row.of_copy < 0.9]
+        reasons = [row.why.partition(" of ")[0] or "unexplained" for row in own if row.of_copy < LINEAR]
         below = ", ".join(f"{reasons.count(reason)} {reason}" for reason in dict.fromkeys(reasons))
         names = dict.fromkeys(name for row in own for name in row.collectives or ())
         local, differ = sum(not row.collectives for row in own), sum(not row.same_bits for row in own)
         yield [
-            operator,
+            operator.removesuffix(GROUP),
             f"{min(parts):.2f}",
             f"{geometric_mean(parts):.2f}",
             *map(str, (len(own), local, differ)),

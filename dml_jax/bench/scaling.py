@@ -1,6 +1,7 @@
 """Scaling: a run on all devices beside the same on one of them."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
@@ -13,8 +14,9 @@ from .contenders import Run
 from .looped import Looped
 from .measuring import COMPARED, Effort, Measured
 
-__all__ = ["Alone", "alone", "sampled", "scaled"]
+__all__ = ["LINEAR", "Alone", "alone", "quartiles", "sampled", "scaled"]
 
+LINEAR = 0.9  # what is below is explained
 ROUNDED = 2**-12  # of the largest number: sums in another order, of long rows
 SHORT = 50e-6  # seconds: the device then waits for the program
 LONGER = 10  # samples than on one device, as the start of a program takes longer
@@ -38,13 +40,15 @@ def alone(run: Looped, effort: Effort) -> Alone:
 def scaled(case: str, operator: str, run: Looped, baseline: Alone, effort: Effort) -> Measured:
     """Measures a run on all devices; its `of_copy` is the part of linear scaling."""
     is_same = _is_close(run.value(COMPARED), baseline.result)
-    devices, times = jax.local_device_count(), sampled(run, effort)
-    low, middle, high = quantiles(times, n=4) if len(times) > 1 else times * 3
-    linear = baseline.seconds / (devices * middle)
-    why = _why(run, middle, baseline) if linear < 0.9 else ""
-    moved = baseline.bytes
-    found = run.collectives
-    return Measured(case, operator, "dml_jax", moved, middle, low, high, linear, is_same, None, devices, found, why)
+    low, middle, high = quartiles(sampled(run, effort))
+    linear = baseline.seconds / (jax.local_device_count() * middle)
+    why = _why(run, middle, baseline) if linear < LINEAR else ""
+    found, moved = run.collectives, baseline.bytes
+    return Measured(case, operator, "dml_jax", moved, middle, low, high, linear, is_same, None, found, why)
+
+
+def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
+    return tuple(quantiles(times, n=4)) if len(times) > 1 else (times[0],) * 3
 
 
 def sampled(run: Run, effort: Effort) -> list[float]:

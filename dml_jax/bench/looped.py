@@ -52,7 +52,7 @@ class Looped:
             return lax.fori_loop(0, times, turn, carried)
 
         self._several = jax.jit(several, static_argnums=0, donate_argnums=2, out_shardings=shardings)
-        self._one = np.int32(1)
+        self._loops: dict[int, Any] = {}
 
     def step(self, turn: int) -> None:
         self.pending += 1
@@ -62,9 +62,16 @@ class Looped:
             for _ in range(self.pending):
                 self.out = self._once(self.out if self.is_fed else None, *self.arrays)
         else:
-            self.out, self.arrays = self._several(self.pending, self._one, (self.out, self.arrays))
+            self.out, self.arrays = self._looped(self.pending)(np.int32(1), (self.out, self.arrays))
         self.pending = 0
         jax.block_until_ready(self.out)
+
+    def _looped(self, times: int) -> Any:
+        """The program of so many calls."""
+        if times not in self._loops:
+            carried = self.out, self.arrays
+            self._loops[times] = self._several.lower(times, np.int32(1), carried).compile()
+        return self._loops[times]
 
     def value(self, most: int) -> np.ndarray:
         return joined([spread(np.asarray(one), most) for one in jax.tree.leaves(self.out)])

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import jax
 
-from . import accumulate, graphs, networks
-from . import sharded as over_devices
+from . import accumulate, graphs, mesh_programs, networks, training, transfers
+from . import sharded as batches
 from .cases import full, quick, real, small, sweep
 from .contenders import own
 from .measuring import Effort, Measured
@@ -50,11 +50,14 @@ def usual(size: int | None, *, peers: bool) -> list[Section]:
 
 
 def sharded(size: int | None, *, peers: bool) -> list[Section]:
-    """Batches over all devices."""
-    cases = over_devices.cases(_bytes(size), jax.local_device_count())
-    found = over_devices.contenders(peers=peers)
-    title = "batches sharded over all, beside a copy that is"
-    return [of_cases(title, cases, found, ceiling=over_devices.copied, in_turn=False)]
+    """All devices beside one of them; operators last, as they take longest, and none of the others is left out then."""
+    size = size or (2**26 if jax.default_backend() == "cpu" else 2**29 * jax.local_device_count())
+    return [
+        batches.section(size, peers=peers),
+        transfers.section(size // jax.local_device_count()),
+        training.section(size),
+        mesh_programs.section(size),
+    ]
 
 
 def _bytes(size: int | None) -> int:

@@ -33,18 +33,25 @@ class Alone:
 
 def alone(run: Looped, effort: Effort) -> Alone:
     """Measures a run on one device."""
-    result = run.value(COMPARED)
-    return Alone(median(sampled(run, effort)), result, _bytes_of_all(run))
+    times, result = _measured(run, effort)
+    return Alone(median(times), result, _bytes_of_all(run))
 
 
 def scaled(case: str, operator: str, run: Looped, baseline: Alone, effort: Effort) -> Measured:
     """Measures a run on all devices; its `of_copy` is the part of linear scaling."""
-    is_same = _is_close(run.value(COMPARED), baseline.result)
-    low, middle, high = quartiles(sampled(run, effort))
+    times, result = _measured(run, effort)
+    low, middle, high = quartiles(times)
     linear = baseline.seconds / (jax.local_device_count() * middle)
     why = _why(run, middle, baseline) if linear < LINEAR else ""
-    found, moved = run.collectives, baseline.bytes
+    found, moved, is_same = run.collectives, baseline.bytes, _is_close(result, baseline.result)
     return Measured(case, operator, "dml_jax", moved, middle, low, high, linear, is_same, None, found, why)
+
+
+def _measured(run: Looped, effort: Effort) -> tuple[list[float], np.ndarray]:
+    """Seconds, and results: those of a loop, or of the first step where each begins with the last one's."""
+    first = run.value(COMPARED) if run.is_fed else None
+    times = sampled(run, effort)
+    return times, run.value(COMPARED) if first is None else first
 
 
 def quartiles(times: Sequence[float]) -> tuple[float, float, float]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Files", "run"]
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
+KEEPING = 10  # seconds until what was measured is written again, for a run that is killed
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,17 @@ class Files:
         if self.picture:
             check_drawable(self.picture)
 
+    def keep(self, results: Results) -> None:
+        """Writes JSON and CSV."""
+        for path, text in ((self.json, results.json), (self.csv, results.csv)):
+            if path:
+                write_whole(path, text().encode())
+
     def write(self, results: Results) -> None:
         """Writes each of them."""
         from ..bench.picture import draw
 
-        for path, text in ((self.json, results.json), (self.csv, results.csv)):
-            if path:
-                write_whole(path, text().encode())
+        self.keep(results)
         if self.picture:
             draw(results, self.picture)
 
@@ -94,8 +100,9 @@ def run(
     try:
         files.check()
         old = Results.read(files.old) if files.old else None
-        rows = _shown(device, sections, effort)
-        results = Results.now(device, {**peers.versions(), **versions}, rows)
+        compared = {**peers.versions(), **versions}
+        rows = _shown(device, sections, effort, lambda rows: files.keep(Results.now(device, compared, rows)))
+        results = Results.now(device, compared, rows)
         files.write(results)
     except (BatchError, ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
@@ -113,14 +120,16 @@ def _check_writable(path: Path) -> None:
         raise ConstraintError(f"{path} cannot be written: no permission in {str(folder)!r}")
 
 
-def _shown(device: str, sections: Sequence[Section], effort: Effort) -> list[Measured]:
+def _shown(
+    device: str, sections: Sequence[Section], effort: Effort, keep: Callable[[Sequence[Measured]], None]
+) -> list[Measured]:
     """Measures, prints a table for each section, and says last what their columns are."""
     from rich.console import Console
 
     shown, legends = [], {}
     console = Console()
     for section in sections:
-        rows = _measured(section, effort)
+        rows = _measured(section, effort, lambda rows, before=tuple(shown): keep([*before, *rows]))
         if rows:
             wide = console if console.is_terminal else Console(width=200)
             wide.print(section.table(f"{device}, {section.title}", rows, section.contenders))
@@ -131,8 +140,9 @@ def _shown(device: str, sections: Sequence[Section], effort: Effort) -> list[Mea
     return shown
 
 
-def _measured(section: Section, effort: Effort) -> list[Measured]:
+def _measured(section: Section, effort: Effort, keep: Callable[[Sequence[Measured]], None]) -> list[Measured]:
     rows: list[Measured] = []
+    kept = time.monotonic()
     total = len(section.jobs) if isinstance(section.jobs, Sequence) else None
     with _progress() as progress:
         task = progress.add_task("", total=total)
@@ -142,6 +152,9 @@ def _measured(section: Section, effort: Effort) -> list[Measured]:
             progress.update(task, description=job.name)
             rows += job.measure(effort)
             progress.advance(task)
+            if time.monotonic() > kept + KEEPING:
+                keep(rows)
+                kept = time.monotonic()
     return rows
 
 

@@ -16,7 +16,7 @@ __all__ = ["SIZES", "MeshCall", "Operand", "mesh_calls", "values"]
 
 # By letter. n is the batch, which grows, and b a buffer of n times r times f. Those of multiples of 8 are sharded.
 SIZES = {"r": 512, "f": 64, "c": 16, "h": 32, "w": 32, "y": 24, "x": 24, "k": 16, "t": 32, "d": 128, "e": 1024}
-SIZES |= {"j": 64, "z": 256, "a": 3, "v": 5, "g": 2, "q": 4, "s": 6, "o": 1, "m": 64, "l": 128, "i": 128}
+SIZES |= {"j": 64, "p": 512, "z": 256, "a": 3, "v": 5, "g": 2, "q": 4, "s": 6, "o": 1, "m": 64, "l": 128, "i": 128}
 IMAGE = "nchw"
 
 
@@ -111,7 +111,7 @@ def _table(n: int) -> dict[str, tuple[Callable[..., Any], str]]:
     window, halves = {"window_sizes": (2, 2), "strides": (2, 2)}, (256, 256)
     cropped = {"input_window_offsets": (0, 0, 4, 4), "input_window_sizes": (n, 16, 24, 24)}
     return {
-        "gather": rows("gather", "512:r", axis=1),
+        "gather": rows("gather", "512:p", to="npf", axis=1),
         "gather_elements": rows("gather_elements", "512:nrf", axis=1),
         "gather_nd": rows("gather_nd", "512:nro", batch_dims=1),
         "scatter_elements": rows("scatter_elements", "512:nmf", "nmf", axis=1, reduction="add"),

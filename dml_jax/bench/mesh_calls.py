@@ -168,7 +168,7 @@ def _table(n: int) -> dict[str, tuple[Callable[..., Any], str]]:
         "roi_align": image("roi_align", "f8:mq", "8:m", to="mc..", output_sizes=(8, 8)),
         "local_response_normalization": image("local_response_normalization", local_size=5),
         "convolution": image("convolution", "kcaa", to="nkhw", start_padding=(1, 1), end_padding=(1, 1)),
-        "rnn": (dml_jax.rnn, "tnd,old,oli->tonl,oonl"),
+        "rnn": (dml_jax.rnn, "tnd,f0.01:old,f0.01:oli->tonl,oonl"),
     }
 
 

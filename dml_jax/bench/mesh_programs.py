@@ -22,7 +22,19 @@ from .mesh_calls import MeshCall, mesh_calls, values
 from .scaling import LINEAR, Alone, alone, scaled
 from .section import Job, Section
 
-__all__ = ["LEGEND", "Program", "lines", "measured", "placed", "programs", "section", "sized", "table"]
+__all__ = [
+    "GROUP",
+    "HEADINGS",
+    "LEGEND",
+    "Program",
+    "lines",
+    "measured",
+    "placed",
+    "programs",
+    "section",
+    "sized",
+    "table",
+]
 
 LEGEND = """\
 of linear        the time of one device on the whole, divided by all devices' time times their number: worst, and the
@@ -31,6 +43,7 @@ programs         an Auto or Explicit mesh of one or two axes, forward or backwar
                  without collectives
 below 0.9        how many, by what explains it: a collective, bytes that every device has whole, calls below 0.05 ms"""
 
+HEADINGS = ["worst", "mean", "programs", "local", "differ", "below 0.9", "collectives"]
 GROUP = " on meshes"  # behind the operator's name, in rows
 Arrays = list[Any]
 
@@ -186,7 +199,7 @@ def table(title: str, rows: Sequence[Measured], _: Sequence[str]) -> Table:
     """A line for each operator."""
     result = Table(title=title, title_justify="left", box=None, pad_edge=False)
     result.add_column("operator", overflow="fold")
-    for heading in ("worst", "mean", "programs", "local", "differ", "below 0.9", "collectives"):
+    for heading in HEADINGS:
         result.add_column(heading, justify="right")
     for cells in lines(rows):
         result.add_row(*cells)

@@ -19,8 +19,9 @@ from .mesh_calls import values
 from .scaling import quartiles, sampled
 from .section import Job, Section
 
-__all__ = ["LEGEND", "OPERATOR", "lines", "section"]
+__all__ = ["HEADINGS", "LEGEND", "OPERATOR", "lines", "section"]
 
+HEADINGS = ["MB", "GB/s", "bus GB/s", "of peak", "in the program"]
 OPERATOR, PAIR = "transfer", "transfer from device"
 LEGEND = """\
 GB/s             algorithm bandwidth: bytes over seconds. The bytes are those of the array that is moved; of collectives
@@ -185,7 +186,7 @@ def _cells(name: str, row: Measured) -> list[str]:
 def table(title: str, rows: Sequence[Measured], _: Sequence[str]) -> Table:
     """A line for each transfer."""
     result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for heading in ("transfer", "MB", "GB/s", "bus GB/s", "of peak", "in the program"):
+    for heading in ("transfer", *HEADINGS):
         result.add_column(heading, justify="left" if heading == "transfer" else "right")
     for cells in lines(rows):
         result.add_row(*cells)

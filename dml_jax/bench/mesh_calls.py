@@ -108,6 +108,8 @@ def _table(n: int) -> dict[str, tuple[Callable[..., Any], str]]:
         (n, 512, 64),
         {"fill_value_sequence": "start"} | dict.fromkeys(("fill_value_constant", "diagonal_matrix"), "value"),
     )
+    window: dict[str, Any]
+    cropped: dict[str, Any]
     window, halves = {"window_sizes": (2, 2), "strides": (2, 2)}, (256, 256)
     cropped = {"input_window_offsets": (0, 0, 4, 4), "input_window_sizes": (n, 16, 24, 24)}
     return {

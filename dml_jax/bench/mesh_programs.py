@@ -1,5 +1,6 @@
 """Operators on meshes of all devices: their part of linear scaling, beside the same call on one device."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -102,14 +103,22 @@ def section(size: int) -> Section:
 
 
 def measured(program: Program, size: int, effort: Effort) -> Sequence[Measured]:
-    """The row of a program."""
+    """The row of a program; one that XLA cannot run is left out, with a warning."""
+    try:
+        return [_measured(program, size, effort)]
+    except jax.errors.JaxRuntimeError as error:
+        warnings.warn(f"{program.name} is left out: {error}", stacklevel=2)
+        return []
+
+
+def _measured(program: Program, size: int, effort: Effort) -> Measured:
     call, n = sized(program.operator, size)
     baseline = _alone(program.operator, program.is_backward, size, effort)
     devices = np.array(jax.local_devices()).reshape(program.axes)
     mesh = jax.sharding.Mesh(devices, ("a", "b")[: len(program.axes)], axis_types=(program.kind,) * len(program.axes))
     step, arrays = placed(program, call, n, mesh)
     with jax.set_mesh(mesh):
-        return [scaled(program.name, f"{program.operator}{GROUP}", Looped(step, None, arrays), baseline, effort)]
+        return scaled(program.name, f"{program.operator}{GROUP}", Looped(step, None, arrays), baseline, effort)
 
 
 def sized(operator: str, size: int) -> tuple[MeshCall, int]:

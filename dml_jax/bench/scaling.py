@@ -55,7 +55,8 @@ def _measured(run: Looped, effort: Effort) -> tuple[list[float], np.ndarray]:
 
 
 def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
-    return tuple(quantiles(times, n=4)) if len(times) > 1 else (times[0],) * 3
+    low, middle, high = quantiles(times, n=4) if len(times) > 1 else [*times] * 3
+    return low, middle, high
 
 
 def sampled(run: Run, effort: Effort) -> list[float]:

@@ -102,10 +102,10 @@ def _embedding(size: int, update: Any, tokens: PartitionSpec, mesh: Any) -> Step
     """Rows of a table are read, and pulled to targets; the table is sharded by rows."""
     rows = max(1, size // (4 * WIDTH) // 64) * 64
     count = min(TOKENS, rows)
-    read = {} if mesh is None else {"out_sharding": NamedSharding(mesh, tokens)}
+    placed = None if mesh is None else NamedSharding(mesh, tokens)
 
     def loss(table: jax.Array, ids: jax.Array, targets: jax.Array) -> jax.Array:
-        return ((dml_jax.gather(table, ids, axis=0, **read) - targets) ** 2).sum()
+        return ((dml_jax.gather(table, ids, axis=0, out_sharding=placed) - targets) ** 2).sum()
 
     def step(state: State, ids: jax.Array, targets: jax.Array) -> State:
         return update(state, jax.grad(loss)(state[0], ids, targets))

@@ -144,11 +144,9 @@ def _to_devices(size: int, place: Any, name: str, effort: Effort) -> Sequence[Me
 def _to_host(size: int, place: Any, name: str, effort: Effort) -> Sequence[Measured]:
     """New arrays, as JAX keeps what an array was on the host; on a CPU, which would give a view, copies."""
     host = np.arange(size // 32 * 8, dtype=np.int32)
-    times = []
-    for _ in range(effort.rounds + 1):
-        x = jax.block_until_ready(jax.device_put(host, place, may_alias=False))
-        times.append(_seconds(lambda x=x: np.array(x)))
-    return [_row(name, host.nbytes, times[1:], np.array_equal(x, host), 0.0, None)]
+    put = [jax.block_until_ready(jax.device_put(host, place, may_alias=False)) for _ in range(effort.rounds + 1)]
+    times = [_seconds(partial(np.array, x)) for x in put]
+    return [_row(name, host.nbytes, times[1:], np.array_equal(put[0], host), 0.0, None)]
 
 
 def _seconds(run: Callable[[], Any]) -> float:

@@ -43,31 +43,35 @@ def test_the_first_programs_are_one_of_each_operator():
     assert {one.axes for one in mesh_programs.programs(2)} == {(2,)}
 
 
-@pytest.mark.parametrize("name", sampled([*PROGRAMS], [*PROGRAMS][::62]))
-def test_every_program_is_accepted(name):
+def test_every_program_is_accepted(exhaustive):
     """Its first operand, or its output, is sharded as it says. Nothing runs."""
-    program = PROGRAMS[name]
-    call, n = mesh_programs.sized(program.operator, 1)
-    mesh = mesh_of(program)
-    step, arrays = mesh_programs.placed(program, call, n, mesh)
-    with jax.set_mesh(mesh):
-        outputs = jax.eval_shape(step, None, *arrays)
-    if not call.is_made:
-        assert arrays[0].sharding.spec == program.spec(call.operands[0].dims)
-        assert arrays[0].sharding.num_devices == 8 == arrays[0].size // arrays[0].addressable_shards[0].data.size
-    if program.is_backward:
-        floats = [one for one in arrays[: len(call.operands)] if one.dtype == jnp.float32]
-        assert [one.shape for one in outputs] == [one.shape for one in floats]
+    for program in [*PROGRAMS.values()][:: 1 if exhaustive else 124]:
+        call, n = mesh_programs.sized(program.operator, 1)
+        mesh = mesh_of(program)
+        step, arrays = mesh_programs.placed(program, call, n, mesh)
+        with jax.set_mesh(mesh):
+            outputs = jax.eval_shape(step, None, *arrays)
+        if not call.is_made:
+            assert arrays[0].sharding.spec == program.spec(call.operands[0].dims)
+            assert arrays[0].sharding.num_devices == 8 == arrays[0].size // arrays[0].addressable_shards[0].data.size
+        if program.is_backward:
+            floats = [one for one in arrays[: len(call.operands)] if one.dtype == jnp.float32]
+            assert [one.shape for one in outputs] == [one.shape for one in floats]
 
 
-@pytest.mark.parametrize("name", sampled([*PROGRAMS], [*PROGRAMS][3::310]))
-def test_the_values_of_every_program_are_those_of_one_device(name):
-    (row,) = mesh_programs.measured(PROGRAMS[name], 1, EFFORT)
-    if name.startswith("convolution backward") and len(PROGRAMS[name].axes) == 2 and not row.same_bits:
-        pytest.xfail("a fault of XLA: docs/stability.md")
-    assert row.same_bits
-    assert row.case == name
-    assert row.operator == f"{PROGRAMS[name].operator} on meshes"
+# A fault of XLA on meshes of two axes: docs/stability.md.
+WRONG = {name for name, one in PROGRAMS.items() if name.startswith("convolution backward") and len(one.axes) == 2}
+
+
+@pytest.mark.parametrize("part", sampled(range(12), [0]))
+def test_the_values_of_every_program_are_those_of_one_device(part, exhaustive):
+    differ = set()
+    for program in [*PROGRAMS.values()][part :: 12 if exhaustive else 412]:
+        (row,) = mesh_programs.measured(program, 1, EFFORT)
+        assert (row.case, row.operator) == (program.name, f"{program.operator} on meshes")
+        if not row.same_bits:
+            differ.add(program.name)
+    assert differ <= WRONG
 
 
 def test_a_program_that_xla_cannot_run_is_left_out(monkeypatch):

@@ -3,13 +3,17 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
 from dml_jax.bench import comparison_picture, random_section
 from dml_jax.bench.comparing import Comparison, compared
 from dml_jax.bench.groups import CALLS, FILES, Cases, counted, grouped, is_call, large
 from dml_jax.bench.results import Results
+from dml_jax.bench.training import OPERATOR as TRAINED
+from dml_jax.bench.transfers import OPERATOR as TRANSFER
+from dml_jax.bench.transfers import lines
 
-from .tables import COPY, kind_of, mean, means, measured_on, of_operators, pairs, ratios, rows
+from .tables import COPY, kind_of, mean, means, measured_on, of_operators, pairs, rows
 
 __all__ = ["COMPARED", "PAGES", "STORED", "comparisons", "rewritten"]
 
@@ -201,6 +205,31 @@ def _of_cases(table: Callable[[Cases], Iterator[str]]) -> Callable[[Path], Itera
     return below
 
 
+def _sharded(file: Path) -> Iterator[str]:
+    """The part of linear scaling of each kind of program: the least and the mean; and in a line what was moved."""
+    run = Results.read(file)
+    devices = int(run.device.partition(" devices on ")[0].rpartition(" ")[2])
+    cases = [case for case in _read(file).values() if "dml_jax" in case]
+    groups: dict[str, list[float]] = {}
+    for case in cases:
+        ours = case["dml_jax"]
+        if "one device" in case:
+            groups.setdefault("batches", []).append(case["one device"].seconds / (devices * ours.seconds))
+        elif ours.operator == TRAINED:
+            name = ours.case.removeprefix(f"{TRAINED} ").partition(",")[0]
+            groups.setdefault(name, []).append(ours.of_copy)
+        else:
+            way = "backward" if " backward, " in ours.case else "forward"
+            name = f"operators on meshes, {way}, {'with collectives' if ours.collectives else 'without collectives'}"
+            groups.setdefault(name, []).append(ours.of_copy)
+    body = [[name, str(len(p)), f"{min(p):.2f}", f"{geometric_mean(p):.2f}"] for name, p in groups.items()]
+    moved = [row for row in run.rows if row.operator == TRANSFER]
+    told = [f"{name} {speed} GB/s" for name, _, speed, *_ in lines(moved)]
+    yield from (measured_on(run), "", *rows(["", "programs", "least of linear", "mean"], body))
+    if told:
+        yield from ("", f"Transfers: {'; '.join(told)}.")
+
+
 TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
     "devices": _devices,
     "speed": _speed,
@@ -209,7 +238,7 @@ TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
     "graphs": _of_cases(_grouped_by(TYPES, ["one each", *SUMMED])),
     "networks": _on_each({"of a matmul": COPY, "x ONNX Runtime": "ONNX Runtime"}),
     "quantised": _on_each({"x floats": "floats", "x constants": "constants", "x ONNX Runtime": "ONNX Runtime"}),
-    "sharded": _of_cases(ratios),
+    "sharded": _sharded,
     "random": _random,
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import geometric_mean
 
-from dml_jax.bench import caches, ceilings
+from dml_jax.bench import caches, ceilings, mesh_programs, training, transfers
 from dml_jax.bench.groups import CALL, FILES, Case, Cases, counted, grouped, ours
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.report import BEST, WHICH, ratio, with_best
@@ -42,7 +42,18 @@ def page(file: Path) -> str:
     """The page of a stored run, in Markdown: device, date and versions, the means of each operator, and every case."""
     run = Results.read(file)
     head = HEAD.format(title=_title(file, run), run=measured_on(run))
-    return "\n".join([head, *_picture(file), *_of_memory(run), *_sections(grouped(of_operators(run)))])
+    return "\n".join([head, *_picture(file), *_of_memory(run), *_sharded(run), *_sections(grouped(of_operators(run)))])
+
+
+def _sharded(run: Results) -> Iterator[str]:
+    """What one run has of transfers, and a line for each operator on meshes."""
+    for name, of, is_meant in (
+        ("transfers", transfers, lambda row: row.operator == transfers.OPERATOR),
+        ("operators on meshes", mesh_programs, lambda row: row.operator.endswith(mesh_programs.GROUP)),
+    ):
+        if found := [row for row in run.rows if is_meant(row)]:
+            yield from (f"## {name[0].upper()}{name[1:]}", "", "```text", of.LEGEND, "```", "")
+            yield from (*rows([name, *of.HEADINGS], [*of.lines(found)]), "")
 
 
 def _title(file: Path, run: Results) -> str:
@@ -160,6 +171,8 @@ def _contenders(cases: Cases) -> list[str]:
 
 
 def _unit(cases: Cases) -> str:
+    if all(ours(case).collectives is not None or ours(case).operator == training.OPERATOR for case in cases.values()):
+        return "of linear"
     return "of a matmul" if {ours(case).operator for case in cases.values()} <= MULTIPLIED else "of a copy"
 
 

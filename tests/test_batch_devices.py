@@ -204,3 +204,19 @@ def test_a_mesh_of_the_caller_is_not_the_functions(tmp_path, kind):
     with jax.set_mesh(jax.make_mesh((len(jax.devices()),), ("model",), axis_types=(kind,))):
         map_batches(lambda x: 2 * x, rows, result, batch_size=8)
     assert_same_bits(np.load(result), 2 * rows)
+
+
+def test_a_default_device_has_every_batch_whole(tmp_path):
+    seen = set()
+
+    def twice(x):
+        seen.add(len(x))
+        return 2 * x
+
+    rows = np.arange(20, dtype=np.float32)
+    with jax.default_device(jax.devices()[3]):
+        map_batches(twice, rows, tmp_path / "one.npy", batch_size=8)
+    assert seen == {8}
+    map_batches(twice, rows, tmp_path / "all.npy", batch_size=8)
+    assert seen == {8, 1}
+    assert_same_bits(np.load(tmp_path / "one.npy"), 2 * rows)

@@ -198,3 +198,27 @@ def test_products_of_matrices_are_not_compared_with_a_copy(tmp_path):
     row = replace(OURS, case="gemm a", operator="gemm")
     assert "| case | of a matmul |" in page_of(tmp_path, row)
     assert "<summary>gemm: 1 case, 0.50 of a matmul</summary>" in page_of(tmp_path, OURS, row)
+
+
+def test_a_run_on_many_devices_says_how_much_of_linear_scaling_there_is(tmp_path):
+    both = [replace(OURS, case="copy a", operator="copy"), replace(OURS, case="copy a", contender="one device")]
+    programs = [
+        replace(OURS, case=f"gather {way}, Auto mesh of 2, dimension 0", operator="gather on meshes", of_copy=part)
+        for way, part in (("forward", 0.9), ("backward", 0.4))
+    ]
+    programs[0] = replace(programs[0], collectives={})
+    programs[1] = replace(programs[1], collectives={"all-gather": (1, 2**20)}, why="all-gather of 1.05 MB")
+    trained = replace(OURS, case="training embedding, sgd", operator="training", of_copy=0.5)
+    moved = replace(OURS, case="transfer from host", operator="transfer", contender="jax")
+    results = Results("2 d, 2 devices on 4 cores", "2026-11-22", {}, [*both, *programs, trained, moved])
+    (tmp_path / "r_sharded.json").write_text(results.json())
+    short = rewritten("<!-- r_sharded.json: sharded -->\n<!-- end -->", tmp_path)
+    assert "| batches | 1 | 0.50 | 0.50 |" in short
+    assert "| operators on meshes, forward, without collectives | 1 | 0.90 | 0.90 |" in short
+    assert "| operators on meshes, backward, with collectives | 1 | 0.40 | 0.40 |" in short
+    assert "| embedding | 1 | 0.50 | 0.50 |" in short
+    assert "Transfers: from host 8.39 GB/s." in short
+    text = page(tmp_path / "r_sharded.json")
+    assert "| gather | 0.40 | 0.60 | 2 | 1 | 0 | 1 all-gather | all-gather |" in text
+    assert "| from host | 17 | 8.39 | - | 50% | - |" in text
+    assert "<summary>gather on meshes: 2 cases, 0.60 of linear</summary>" in text

@@ -18,6 +18,9 @@ import jaxlib.version
 import ml_dtypes
 import numpy as np
 import pytest
+from jax import lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 import dml_jax
 
@@ -54,6 +57,15 @@ def bits_are_kept(dtype):
     return np.array_equal(padded.view(bits.dtype), np.pad(bits, 1))
 
 
+def sharded_convolutions_are_right():
+    """The rows of the pictures are sharded over one axis of a mesh, the output's channels over the other one."""
+    mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2, devices=jax.devices("cpu"))
+    x, w = np.ones((8, 4, 8, 8), np.float32), np.ones((4, 4, 3, 3), np.float32)
+    convolve = jax.jit(lambda x, w: lax.conv(x, w, (1, 1), "SAME"))
+    put = [jax.device_put(one, NamedSharding(mesh, spec)) for one, spec in ((x, P(None, None, "b")), (w, P("a")))]
+    return np.array_equal(convolve(*put), convolve(x, w))
+
+
 @dataclass(frozen=True)
 class Fault:
     """`words` begin its row; `last` is the last minor release that has it, or None: all so far."""
@@ -80,6 +92,9 @@ FAULTS = {
     "float16": Fault(
         "On a CPU without the instructions F16C",
         partial(runs, "jax.jit(lambda x: x + 1)(jnp.ones(8, 'float16'))", XLA_FLAGS="--xla_cpu_max_isa=SSE4_2"),
+    ),
+    "sharded convolution": Fault(
+        "On a mesh of two axes, a convolution of pictures whose rows", sharded_convolutions_are_right
     ),
     "seven dimensions": Fault(
         "0.10.2, 0.11.0",

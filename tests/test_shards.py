@@ -256,3 +256,23 @@ def test_gradients_through_a_shard_map_over_all_axes_and_over_some(name, axes):
         actual = jax.device_get(of(local)(*put))
     for one, expected in zip(actual, of(OF_PICTURES[name])(*DRAWN), strict=True):
         np.testing.assert_allclose(one, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("spec", [P("a"), P("a", "b"), P(("a", "b"))])
+def test_the_greatest_are_found_where_they_are(spec):
+    """XLA gathers what `jax.lax.top_k` searches, however it is sharded."""
+    mesh, _ = mesh_of("2x4", AxisType.Explicit)
+    found = partial(dml_jax.top_k, axis=2, k=3)
+    x = RNG.normal(size=(8, 4, 16)).astype(np.float32)
+
+    def both_ways(x):
+        (values, indices), pull_back = jax.vjp(found, x)
+        return values, indices, *pull_back((values, np.zeros(indices.shape, jax.dtypes.float0)))
+
+    with jax.set_mesh(mesh):
+        put = jax.device_put(x, NamedSharding(mesh, spec))
+        compiled = jax.jit(both_ways).lower(put).compile()
+        results = compiled(put)
+    assert not COLLECTIVE.findall(compiled.as_text())
+    for result, expected in zip(results, jax.jit(both_ways)(x), strict=True):
+        assert_same_bits(result, expected)

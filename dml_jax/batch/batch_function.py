@@ -109,8 +109,13 @@ def suitable_size(fn: Callable[..., jax.Array], sources: Sequence[Source], share
 
 
 def _devices(rows: int) -> list[Any]:
-    """The devices that share a batch: all, but no more CPU devices than rows, as they share cores and memory."""
-    devices = jax.local_devices()
+    """The devices that share a batch: all, but no more CPU devices than rows, as they share cores and memory.
+
+    Where the caller has chosen a default device, that one alone.
+    """
+    said: Any = jax.config  # whose types do not name its settings
+    chosen = said.jax_default_device
+    devices = [chosen] if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)
     return devices[:rows] if devices[0].platform == "cpu" else devices
 
 

@@ -84,8 +84,8 @@ def map_batches(
         read once more, for a checksum; a file is known by its size and time.
       output: path of a .npy file.
       batch_size: rows per batch; rounded up to a multiple of the devices that share it, which are all local ones, but
-        no more CPU devices than there are rows. By default a batch of the inputs and its output have 64 MB together,
-        or one row; on GPUs one row per device.
+        no more CPU devices than there are rows; under `jax.default_device` that one alone. By default a batch of the
+        inputs and its output have 64 MB together, or one row; on GPUs one row per device.
       shared: arrays that `fn` gets whole with every batch.
       identity: what else distinguishes this job from others, such as attributes that `fn` has bound; JSON types.
       overwrite: replaces an existing output when the new one is complete.

@@ -11,9 +11,10 @@ import jax
 import numpy as np
 
 from .case import Arrays, Case
+from .collectives import Collectives
 from .contenders import Contender, Run, ceiling_of
 
-__all__ = ["Effort", "Measured", "by_case", "measure", "measure_runs"]
+__all__ = ["COMPARED", "Effort", "Measured", "by_case", "measure", "measure_runs"]
 
 CACHE = 2**28  # bytes that few caches hold
 COMPARED = 1_000_000  # elements
@@ -53,6 +54,8 @@ class Measured:
       same_bits: whether the result is that of dml_jax, by the tolerance of the case.
       control: how many times as fast the copy was as itself in the same rounds, 1.0 on a quiet machine; None if there
         was no control.
+      collectives: of the program, by name: how many, and the bytes of their results on each device; None if not read.
+      why: what explains a part of linear scaling below 0.9; empty where nothing is known, and in other sections.
     """
 
     case: str
@@ -65,6 +68,8 @@ class Measured:
     of_copy: float
     same_bits: bool
     control: float | None = None
+    collectives: Collectives | None = None
+    why: str = ""
 
     @property
     def spread(self) -> float:

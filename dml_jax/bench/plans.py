@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import jax
 
-from . import accumulate, caches, ceilings, graphs, networks
-from . import sharded as over_devices
+from . import accumulate, caches, ceilings, graphs, mesh_programs, networks, training, transfers
+from . import sharded as batches
 from .cases import full, quick, real, small, sweep
 from .contenders import own
 from .costs import costs_section
@@ -62,11 +62,14 @@ def warm_and_cold(size: int | None) -> list[Section]:
 
 
 def sharded(size: int | None, *, peers: bool) -> list[Section]:
-    """Batches over all devices."""
-    cases = over_devices.cases(_bytes(size), jax.local_device_count())
-    found = over_devices.contenders(peers=peers)
-    title = "batches sharded over all, beside a copy that is"
-    return [of_cases(title, cases, found, ceiling=over_devices.copied, in_turn=False)]
+    """All devices beside one of them; operators last, as they take longest, and none of the others is left out then."""
+    size = size or (2**26 if jax.default_backend() == "cpu" else 2**29 * jax.local_device_count())
+    return [
+        batches.section(size, peers=peers),
+        transfers.section(size // jax.local_device_count()),
+        training.section(size),
+        mesh_programs.section(size),
+    ]
 
 
 def drawn(seed: int, seconds: float, size: int | None, *, peers: bool) -> list[Section]:

@@ -1,54 +1,40 @@
 """Batches sharded over all devices: the GPUs of a server, or those of a CPU, with which all its cores work."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from math import prod
+from statistics import median
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-
-import dml_jax
+from rich.table import Table
 
 from ..batch.batch_function import replicated
-from .case import DTYPES, Arrays, Case, data, mega, random_indices
-from .contenders import Contender, JaxRun, Run, spread
+from .batch_cases import BatchCase, cases
+from .case import Arrays, Case
+from .contenders import Contender, Run
+from .looped import Looped
+from .measuring import COMPARED, Effort, Measured, by_case
 from .peers import torch_run
-from .subjects.pictures import copy_torch, depth_to_space, space_to_depth, with_view
+from .report import ratio
+from .scaling import LINEAR, quartiles, sampled
+from .section import Job, Section
 
-__all__ = ["BatchCase", "cases", "contenders", "copied", "torch_threads"]
+__all__ = ["contenders", "copied_by_all", "measured", "of_linear", "section", "torch_threads"]
 
-ROWS, WIDTH = 1024, 64  # of each table that a scatter writes to, and an eighth of the rows
-PATCHES = {"block_size": 14, "order": "DCR", "data_format": "NCHW"}
-BLOCKS = {"block_size": 2, "order": "CRD", "data_format": "NCHW"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchCase(Case):
-    """A function of batches, of which every device computes a part.
-
-    Args:
-      function: of any part of the batch.
-      split: which operands have the batch as their first dimension; every device gets the others whole.
-      torch: the same, written into its first argument.
-    """
-
-    function: Callable[..., jax.Array] = field(compare=False)
-    split: tuple[bool, ...]
-    torch: Callable[..., Any] = field(compare=False)
-
-    def call(self, *arrays: Any) -> Any:
-        return self.function(*arrays)
+LEGEND = """\
+of copy          the bandwidth as a part of that of a copy of as many bytes on all devices
+of linear        the time of one device divided by all devices' time times their number: 1.00 is linear scaling
+x NAME           how many times as fast all devices are as NAME: one device, or torch with a thread per core"""
 
 
-class ShardedRun(JaxRun):
-    """Calls into a donated output; every device has a part of the batch and of the output."""
+class ShardedRun(Looped):
+    """Calls of which every device does a part of the batch."""
 
-    def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays], split: Sequence[bool]):
+    def __init__(self, function: Callable[..., Any], arrays: Arrays, split: Sequence[bool]):
         mesh = Mesh(np.array(jax.local_devices()), ("batch",), axis_types=(AxisType.Auto,))
         batch, whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
         specs = tuple(batch.spec if is_split else whole.spec for is_split in split)
@@ -57,48 +43,70 @@ class ShardedRun(JaxRun):
         def placed(array: np.ndarray, is_split: bool) -> jax.Array:
             return jax.device_put(array, batch) if is_split else replicated(array, whole)
 
-        self.turns = [jax.block_until_ready(tuple(map(placed, arrays, split))) for arrays in turns]
-        self.bound = True
-        self.called = jax.jit(lambda out, *arrays: local(*arrays), donate_argnums=0, keep_unused=True)
-        out = jax.eval_shape(local, *self.turns[0])
-        self.out = jax.device_put(np.zeros(out.shape, out.dtype), batch)
-
-    def value(self, most: int) -> np.ndarray:
-        return spread(np.asarray(self.out), most)
+        super().__init__(lambda out, *arrays: local(*arrays), None, [*map(placed, arrays, split)])
 
 
-def cases(size: int, devices: int) -> Iterator[BatchCase]:
-    """What moves; batches are a multiple of the devices.
+def section(size: int, *, peers: bool) -> Section:
+    """A job for each case.
 
     Args:
       size: bytes of the data, about.
-      devices: how many share a batch.
+      peers: whether torch is measured, on CPUs.
     """
-    yield _copy(size, devices)
-    yield _pictures(size, devices, 4)
-    yield _pictures(size, devices, 1)
-    yield _patches(size, devices)
-    yield _rows(size, devices)
-    yield _elements(size, devices)
-    yield _scattered_elements(size, devices)
-    yield _scattered_rows(size, devices)
+    found = contenders(peers=peers)
+    jobs = [Job(case.name, partial(measured, case, found)) for case in cases(size, jax.local_device_count())]
+    return Section("batches sharded over all, beside a copy that is", jobs, [one.name for one in found], table, LEGEND)
+
+
+def measured(case: BatchCase, found: Sequence[Contender], effort: Effort) -> list[Measured]:
+    """A row for each contender, one after the other; idle threads of others, which spin, would slow XLA down."""
+    arrays, rows = case.make(), []
+    copied = median(sampled(copied_by_all(case), effort))
+    first = np.empty(0)
+    for contender in found:
+        run: Any = contender.start(case, [arrays])
+        low, middle, high = quartiles(sampled(run, effort))
+        value = run.value(COMPARED)
+        first = first if rows else value
+        is_same = value.shape == first.shape and value.tobytes() == first.tobytes()
+        rows.append(
+            Measured(case.name, case.operator, contender.name, case.moved, middle, low, high, copied / middle, is_same)
+        )
+        del run
+    return rows
+
+
+def of_linear(measured: Mapping[str, Measured], devices: int) -> float:
+    """The time of one device, divided by that of all and by their number."""
+    return measured["one device"].seconds / (devices * measured["dml_jax"].seconds)
+
+
+def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None) -> Table:
+    """A line for each case."""
+    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    result.add_column("case", overflow="fold")
+    for heading in ("of copy", "of linear", *(f"x {name}" for name in contenders[1:]), "below 0.9"):
+        result.add_column(heading, justify="right")
+    for case, by_name in by_case(rows):
+        ours, linear = by_name["dml_jax"], of_linear(by_name, jax.local_device_count())
+        why = "" if linear >= LINEAR else ours.why or f"{ours.seconds * 1e3:.3g} ms a call"
+        others = [ratio(ours, by_name.get(name)) for name in contenders[1:]]
+        result.add_row(case, f"{ours.of_copy:.2f}", f"{linear:.2f}", *others, why or "-")
+    return result
 
 
 def contenders(*, peers: bool) -> list[Contender]:
     """This library on all devices first, then on one, then on a CPU torch with a thread per core."""
     peers = peers and jax.default_backend() == "cpu"
-    found = [
-        Contender("dml_jax", _sharded),
-        Contender("one device", lambda case, turns: JaxRun(case.call, turns, bound=True)),
-    ]
+    found = [Contender("dml_jax", _sharded), Contender("one device", _on_one)]
     return [*found, Contender("torch", _torch)] if peers and find_spec("torch") else found
 
 
-def copied(case: Case, turns: int) -> Run:
+def copied_by_all(case: Case) -> Run:
     """The ceiling: a negation that reads and writes half of the case's bytes each, on all devices."""
     devices = jax.local_device_count()
     ones = np.ones((devices, max(1, case.moved // 8 // devices)), np.float32)
-    return ShardedRun(jnp.negative, [(ones,) for _ in range(turns)], (True,))
+    return ShardedRun(jnp.negative, (ones,), (True,))
 
 
 def torch_threads(cores: int) -> dict[str, str]:
@@ -112,146 +120,13 @@ def torch_threads(cores: int) -> dict[str, str]:
 
 
 def _sharded(case: Any, turns: Sequence[Arrays]) -> Run:
-    return ShardedRun(case.call, turns, case.split)
+    return ShardedRun(case.call, turns[0], case.split)
+
+
+def _on_one(case: Case, turns: Sequence[Arrays]) -> Run:
+    return Looped(lambda out, *arrays: case.call(*arrays), None, [*map(jnp.asarray, turns[0])])
 
 
 def _torch(case: Any, turns: Sequence[Arrays]) -> Run:
     out = case.output(turns[0])
     return torch_run(case.torch, np.zeros(out.shape, out.dtype), turns)
-
-
-def _number(size: int, item: int, devices: int) -> int:
-    """How many items of so many bytes."""
-    return max(1, round(size / item / devices)) * devices
-
-
-def _copy(size: int, devices: int) -> BatchCase:
-    shape = (_number(size, 2**16, devices), 2**14)
-    return BatchCase(
-        "copy",
-        f"(negation) float32 {mega(4 * prod(shape))}",
-        {},
-        lambda: (data(shape, 4),),
-        8 * prod(shape),
-        function=jnp.negative,
-        split=(True,),
-        torch=_negated,
-    )
-
-
-def _pictures(size: int, devices: int, itemsize: int) -> BatchCase:
-    shape = (_number(size, itemsize * 64**3, devices), 64, 64, 64)
-    return BatchCase(
-        "depth_to_space",
-        f"NCHW CRD b=2 {DTYPES[itemsize].name} {mega(itemsize * prod(shape))}",
-        {},
-        lambda: (data(shape, itemsize),),
-        2 * itemsize * prod(shape),
-        function=partial(dml_jax.depth_to_space, **BLOCKS),
-        split=(True,),
-        torch=with_view(depth_to_space, BLOCKS, copy_torch),  # pixel_shuffle takes three to five times as long
-    )
-
-
-def _patches(size: int, devices: int) -> BatchCase:
-    """Those of vision transformers."""
-    shape = (_number(size, 2 * 3 * 224**2, devices), 3, 224, 224)
-    return BatchCase(
-        "space_to_depth",
-        f"NCHW DCR b=14 bfloat16 {mega(2 * prod(shape))}",
-        {},
-        lambda: (data(shape, "bfloat16"),),
-        4 * prod(shape),
-        function=partial(dml_jax.space_to_depth, **PATCHES),
-        split=(True,),
-        torch=with_view(space_to_depth, PATCHES, copy_torch),
-    )
-
-
-def _rows(size: int, devices: int) -> BatchCase:
-    rows = _number(size, 4 * WIDTH, devices)
-    return BatchCase(
-        "gather",
-        f"rows of 256 bytes float32 {mega(4 * WIDTH * rows)}, of one table",
-        {},
-        lambda: (data((rows, WIDTH), 4), random_indices(rows, (rows,))),
-        2 * 4 * WIDTH * rows + 4 * rows,
-        function=partial(dml_jax.gather, axis=0),
-        split=(False, True),
-        torch=_index_selected,
-    )
-
-
-def _elements(size: int, devices: int) -> BatchCase:
-    shape = (_number(size, 4 * 4096, devices), 4096)
-    return BatchCase(
-        "gather_elements",
-        f"last axis of 4096 float32 {mega(4 * prod(shape))}",
-        {},
-        lambda: (data(shape, 4), random_indices(4096, shape)),
-        12 * prod(shape),
-        function=partial(dml_jax.gather_elements, axis=1),
-        split=(True, True),
-        torch=_gathered,
-    )
-
-
-def _scattered_elements(size: int, devices: int) -> BatchCase:
-    shape, few = (_number(size, 4 * ROWS * WIDTH, devices), ROWS, WIDTH), ROWS // 8
-
-    def make() -> Arrays:
-        indices = np.broadcast_to(_written(shape[0], few)[..., None], (shape[0], few, WIDTH))
-        return data(shape, 4), np.ascontiguousarray(indices), _updates(shape[0], few)
-
-    return BatchCase(
-        "scatter_elements",
-        f"an eighth along axis 1 of {ROWS}x{WIDTH} float32 {mega(4 * prod(shape))}",
-        {},
-        make,
-        8 * prod(shape) + 8 * shape[0] * few * WIDTH,
-        function=partial(dml_jax.scatter_elements, axis=1),
-        split=(True, True, True),
-        torch=lambda out, x, i, u: out.copy_(x).scatter_(1, i, u),
-    )
-
-
-def _scattered_rows(size: int, devices: int) -> BatchCase:
-    shape, few = (_number(size, 4 * ROWS * WIDTH, devices), ROWS, WIDTH), ROWS // 8
-    return BatchCase(
-        "scatter_nd",
-        f"an eighth of {ROWS} rows of 256 bytes float32 {mega(4 * prod(shape))}",
-        {},
-        lambda: (data(shape, 4), _written(shape[0], few)[..., None], _updates(shape[0], few)),
-        8 * prod(shape) + 4 * shape[0] * few * (WIDTH + 1),
-        function=jax.vmap(dml_jax.scatter_nd),
-        split=(True, True, True),
-        torch=lambda out, x, i, u: out.copy_(x).scatter_(1, i.expand(-1, -1, WIDTH), u),
-    )
-
-
-def _written(tables: int, few: int) -> np.ndarray:
-    """The rows of each table that are written, once each."""
-    drawn = np.random.default_rng(1).random((tables, ROWS), np.float32)
-    return np.argsort(drawn, axis=1)[:, :few].astype(np.int32)
-
-
-def _updates(tables: int, few: int) -> np.ndarray:
-    return data((tables, few, WIDTH), 4)[::-1]
-
-
-def _negated(out: Any, x: Any) -> None:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    torch.neg(x, out=out)
-
-
-def _index_selected(out: Any, x: Any, i: Any) -> None:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    torch.index_select(x, 0, i, out=out)
-
-
-def _gathered(out: Any, x: Any, i: Any) -> None:
-    import torch  # pyright: ignore[reportMissingImports]
-
-    torch.gather(x, 1, i, out=out)

@@ -4,7 +4,8 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -17,9 +18,9 @@ from numpy.lib.format import open_memmap
 
 from .. import depth_to_space
 from ..batch import map_batches
-from .measuring import Measured
+from .measuring import Effort, Measured
 
-__all__ = ["name_of", "streamed"]
+__all__ = ["name_of", "over_devices", "streamed"]
 
 PICTURE = (64, 64, 64)
 ROW = 4 * prod(PICTURE)
@@ -44,11 +45,27 @@ def streamed(size: int, rounds: int) -> list[Measured]:
     Raises:
       OSError: the disk is full.
     """
-    ways: dict[str, Callable[[Path, Path], Any]] = {"dml_jax": _streamed, "memmap copy": _copied}
+    seconds, is_right = _in_turns({"dml_jax": _streamed, "memmap copy": _copied}, size, rounds)
+    copy = median(seconds["memmap copy"])
+    return [_row(name_of(size), name, 2 * size, values, copy, is_right) for name, values in seconds.items()]
+
+
+def over_devices(case: str, operator: str, size: int, effort: Effort) -> list[Measured]:
+    """Measures `map_batches` on all devices; its `of_copy` is the part of linear scaling."""
+    seconds, is_right = _in_turns({"dml_jax": _streamed, "one device": _on_one}, size, effort.rounds)
+    linear = median(seconds["one device"]) / jax.local_device_count()
+    row = _row(case, "dml_jax", 2 * size, seconds["dml_jax"], linear, is_right)
+    return [replace(row, operator=operator, why="one disk and one host" if row.of_copy < 0.9 else "")]
+
+
+def _in_turns(
+    ways: Mapping[str, Callable[[Path, Path], Any]], size: int, rounds: int
+) -> tuple[dict[str, list[float]], bool]:
+    """Seconds of each way, and whether the results of dml_jax were right."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     with tempfile.TemporaryDirectory(prefix="dml-jax-bench-") as folder:
         source, target = Path(folder, "in.npy"), Path(folder, "out.npy")
-        _fill(source, size // ROW)
+        _fill(source, max(1, size // ROW))
         order, shuffler, is_right = list(ways), random.Random(0), True
         for number in range(rounds + 1):
             shuffler.shuffle(order)  # so that neither always comes after the other
@@ -56,14 +73,18 @@ def streamed(size: int, rounds: int) -> list[Measured]:
                 taken = _seconds(partial(ways[name], source, target))
                 if number:  # before that, the input was read into the page cache
                     seconds[name].append(taken)
-                is_right = is_right and (name != "dml_jax" or _is_right(source, target))
+                is_right = is_right and (name == "memmap copy" or _is_right(source, target))
                 target.unlink()
-    copy = median(seconds["memmap copy"])
-    return [_row(name_of(size), name, 2 * size, values, copy, is_right) for name, values in seconds.items()]
+    return seconds, is_right
 
 
 def _streamed(source: Path, target: Path) -> None:
     map_batches(partial(depth_to_space, block_size=2), source, target)
+
+
+def _on_one(source: Path, target: Path) -> None:
+    with jax.default_device(jax.local_devices()[0]):
+        _streamed(source, target)
 
 
 def _copied(source: Path, target: Path) -> None:

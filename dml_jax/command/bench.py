@@ -53,13 +53,14 @@ Examples:
     "--cpu-devices",
     type=CPU_DEVICES,
     metavar="N",
-    help="Measure batches that are sharded over so many devices of the CPU instead; best one per core.",
+    help="Measure --sharded, over so many devices of the CPU; best one per core.",
 )
 @click.option(
     "--sharded",
     "is_sharded",
     is_flag=True,
-    help="Measure batches that are sharded over all devices instead, such as the GPUs of a server.",
+    help="Measure all devices beside one of them instead, such as the GPUs of a server: batches, transfers, steps of "
+    "training, and every operator on meshes. Of --size, all devices share one; by default 512 MiB for each GPU.",
 )
 @click.option(
     "--random",

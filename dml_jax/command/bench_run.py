@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Files", "run"]
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
+KEEPING = 10  # seconds until what was measured is written again, for a run that is killed
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,17 @@ class Files:
         if self.picture:
             check_drawable(self.picture)
 
+    def keep(self, results: Results) -> None:
+        """Writes JSON and CSV."""
+        for path, text in ((self.json, results.json), (self.csv, results.csv)):
+            if path:
+                write_whole(path, text().encode())
+
     def write(self, results: Results) -> None:
         """Writes each of them."""
         from ..bench.picture import draw
 
-        for path, text in ((self.json, results.json), (self.csv, results.csv)):
-            if path:
-                write_whole(path, text().encode())
+        self.keep(results)
         if self.picture and results.rows and len(self.old) < 2:
             draw(results, self.picture)
 
@@ -94,15 +99,18 @@ def run(
         old = [*map(Results.read, files.old)]
         if len(old) > 1:
             compared(old)  # raises what it would raise after hours of measuring
-        rows, notes = _shown(head, sections, effort, failures)
-        results = Results.now(head.device, head.versions, rows, peak=head.peak, notes=tuple(notes))
+
+        def with_rows(rows: Sequence[Measured], notes: Sequence[str] = ()) -> Results:
+            return Results.now(head.device, head.versions, rows, peak=head.peak, notes=tuple(notes))
+
+        results = with_rows(*_shown(head, sections, effort, failures, lambda rows: files.keep(with_rows(rows))))
         files.write(results)
     except (ConstraintError, OSError) as error:
         sys.exit(f"error: {error}")
     if _interrupted:
         sys.exit(INTERRUPTED)
     is_slower = _compare(old, results, files.picture, tolerance)
-    if not rows and not failures:
+    if not (results.rows or results.costs or failures):
         sys.exit("error: nothing was measured, as no program that was drawn has what -k asks for in its name")
     if failures:
         sys.exit(f"error: {len(failures)} cases failed, as said above; all others were measured")
@@ -121,7 +129,11 @@ def _check_writable(path: Path) -> None:
 
 
 def _shown(
-    head: Results, sections: Sequence[Section], effort: Effort, failures: list[str]
+    head: Results,
+    sections: Sequence[Section],
+    effort: Effort,
+    failures: list[str],
+    keep: Callable[[Sequence[Measured]], None],
 ) -> tuple[list[Measured], list[str]]:
     """Measures, and prints for each section what makes it uncertain, and a table; last, what the columns are.
 
@@ -135,7 +147,7 @@ def _shown(
     shown, notes, legends, console = [], _told(busy_gpu()), {}, Console()
     for section in sections:
         load = Load()
-        rows = _measured(section, effort, failures)
+        rows = _measured(section, effort, failures, lambda rows, before=tuple(shown): keep([*before, *rows]))
         if rows:
             notes += _told(chain(load.doubt(), doubts(rows)))
             wide = console if console.is_terminal else Console(width=200)
@@ -154,10 +166,13 @@ def _told(notes: Iterable[str]) -> list[str]:
     return found
 
 
-def _measured(section: Section, effort: Effort, failures: list[str]) -> list[Measured]:
+def _measured(
+    section: Section, effort: Effort, failures: list[str], keep: Callable[[Sequence[Measured]], None]
+) -> list[Measured]:
     """The rows of all jobs; the names of those that fail, as of one that needs too much memory, go to `failures`."""
     rows: list[Measured] = []
     start, total = time.monotonic(), section.seconds or len([*section.jobs])
+    kept = start
     with _progress() as progress:
         task = progress.add_task("", total=total)
         for number, job in enumerate(section.jobs, 1):
@@ -171,6 +186,9 @@ def _measured(section: Section, effort: Effort, failures: list[str]) -> list[Mea
                 told = f"error: {job.name}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
                 progress.console.print(told, markup=False, highlight=False, soft_wrap=True)
             progress.update(task, completed=time.monotonic() - start if section.seconds else number)
+            if time.monotonic() > kept + KEEPING:
+                keep(rows)
+                kept = time.monotonic()
     return rows
 
 

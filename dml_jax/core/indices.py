@@ -96,7 +96,8 @@ def read(
         indices = indices + hide_constant(np.zeros((), indices.dtype))
     if shards := known_shards():
         of = shards.operands
-        how = replace(how, shards=TableShards(of["input"], of["indices"], shards.output))
+        computed = shards.output  # indices that are no operand lie as what they read
+        how = replace(how, shards=TableShards(of["input"], of.get("indices", computed), shards.output))
     _check_order(indices, input, how.transpose)
     indices = show_indices(indices, input.shape, how.transpose)
     values = gather_slices(indices, input, how)

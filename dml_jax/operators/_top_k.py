@@ -51,7 +51,7 @@ RULES = (
 
 def _dims(x: Operands) -> Dims:
     names, picked = along_axis(x["input"].ndim, x["axis"])
-    return Dims({"input": names}, picked)
+    return Dims({"input": names}, picked, local=[name for name in names if name in picked])
 
 
 @operator(*RULES, dims=_dims)

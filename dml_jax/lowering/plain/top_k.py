@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ..partition import known_shards, move_on_each_device
 from ..primitive import Move
 from ..select import choose, shapes_of
 from .min_max import place_of_extreme
@@ -60,7 +61,11 @@ class TopKCase:
 
 def greatest(keys: jax.Array, k: Any, axis: int) -> jax.Array:
     """The places of the k greatest integers along an axis, the greatest first; of equal ones the first one first."""
-    return choose("top_k", partial(TopKCase, k, axis, *shapes_of(keys)))(None, keys)
+
+    def found(_: None, keys: jax.Array) -> jax.Array:
+        return choose("top_k", partial(TopKCase, k, axis, *shapes_of(keys)))(None, keys)
+
+    return move_on_each_device(found, known_shards())(None, keys)  # XLA gathers what it searches, by any sharding
 
 
 def _in_order(k: Any, axis: int, _: None, keys: jax.Array) -> jax.Array:

@@ -73,10 +73,10 @@ def product(build, rng):
 
 @pytest.mark.parametrize("seed", sampled(range(5), [0]))
 @pytest.mark.parametrize("build", [matmul, gemm, conv])
-def test_products_are_products_of_integers(build, seed):
+def test_products_are_products_of_integers(build, seed, exhaustive):
     """Floats as near as sums of floats are, integers within 1, which halves may differ by."""
     rng = np.random.default_rng(seed)
-    cases = [product(build, rng) for _ in range(6)]
+    cases = [product(build, rng) for _ in range(6 if exhaustive else 3)]
     results = together((to_jax(proto), *inputs.values()) for proto, inputs, _ in cases)
     for (y, q), (proto, inputs, (floats, integers)) in zip(results, cases, strict=True):
         np.testing.assert_allclose(y, floats, rtol=1e-5, atol=1e-6 * np.abs(floats).max())

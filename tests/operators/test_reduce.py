@@ -390,7 +390,7 @@ CHOICES += [((3, 5, 700), (2,)), ((3, 5, 700), (0, 1)), ((999,), (0,))]
 
 
 @pytest.mark.variants
-@pytest.mark.parametrize(("dtype", "which"), spread(CHUNKED, ["float16", "bfloat16", "float16", "int32"], 4))
+@pytest.mark.parametrize(("dtype", "which"), spread(CHUNKED, ["float16", "bfloat16", "float16", "int32"], 7))
 def test_chunks_make_what_the_whole_makes(dtype, which, monkeypatch):
     in_small_chunks(monkeypatch, 2**10)
     dtype, rng = jnp.dtype(dtype), np.random.default_rng(5)

@@ -141,7 +141,7 @@ IN_FLOATS = (along_the_sum, of_16_bits, long, by_input_channel, depthwise, with_
 def test_what_is_not_folded_is_computed_in_floats(build):
     network = Network()
     proto = network.model(build(network))
-    function = to_jax(proto)
+    function = jax.jit(to_jax(proto))
     (wanted,) = runtime(proto, network.inputs)
     np.testing.assert_allclose(function(*network.inputs.values()), wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
     assert FLOAT_PRODUCT.search(lowered(function, network.inputs))

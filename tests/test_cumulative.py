@@ -220,7 +220,7 @@ def in_steps(shape, dtype):
     )
 
 
-@pytest.mark.thinned(13)
+@pytest.mark.thinned(26)
 @every_function
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize(("shape", "axis"), LONG_ROWS)

@@ -12,6 +12,7 @@ from jax.experimental.compilation_cache import compilation_cache
 jax.config.update("jax_num_cpu_devices", 8)  # for the tests of meshes
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_traceback_filtering", "off")  # it takes longer than the checks whose errors it shortens
 settings.register_profile("dml_jax", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("dml_jax")
 

@@ -223,7 +223,7 @@ def test_softmax_in_chunks(dtype, monkeypatch):
         x = rng.uniform(-3, 3, shape).astype(dtype)
         calls.append((partial(activate, activation=Activation("ACTIVATION_SOFTMAX1", (axes,))), x))
     x, w = jnp.asarray(calls[0][1]), rng.uniform(-1, 1, (37, 29)).astype(dtype)
-    back = lambda x: jax.grad(lambda x: (calls[0][0](x) * w).sum())(x)  # noqa: E731
+    back = lambda x: jax.jit(jax.grad(lambda x: (calls[0][0](x) * w).sum()))(x)  # noqa: E731
     with use_form("plain"):
         expected = back(x)
     with use_form("cache_chunks"):

@@ -150,9 +150,9 @@ def named(line):
 
 @pytest.mark.parametrize("line", SAME, ids=named)
 def test_a_call_has_the_numbers_of_the_library(line, exhaustive):
-    """By default one of the sizes, other ones from line to line."""
+    """By default two of the sizes, other ones from line to line."""
     cases = [*operands(line)]
-    step = 1 if exhaustive else len(cases)
+    step = 1 if exhaustive else max(1, len(cases) // 2)
     assert len(cases) > 1
     for given in cases[SAME.index(line) % step :: step]:
         expected, actual = theirs(line, given), ours(line.ours, given)

@@ -95,7 +95,7 @@ def mapped(function, _):
     return jax.vmap(function)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Call:
     """A function of arrays.
 
@@ -469,12 +469,18 @@ def calls_that_choose(operation, *, every):
     return [call for call in calls_of("large", every=True, every_dtype=every) if call.operator in operators]
 
 
-def calls_that_run(operation, name, *, every):
-    """Small calls that run a variant where it is forced, one after the other."""
-    for call in calls_by_operation(every=every).get(operation, ()):
-        with select.use_form(name):
-            choices = choices_in(call)
-        if (operation, name) in choices:
+@cache
+def choices_where_forced(call, name):
+    """What is chosen in a call where the variants of a name are forced."""
+    with select.use_form(name):
+        return choices_in(call)
+
+
+def calls_that_run(operation, name, *, every, key=None):
+    """Small calls that run a variant where it is forced, one after the other, sorted by a key if there is one."""
+    calls = calls_by_operation(every=every).get(operation, ())
+    for call in sorted(calls, key=key) if key else calls:
+        if (operation, name) in choices_where_forced(call, name):
             yield call
 
 

@@ -146,7 +146,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize(("operation", "name", "transformation"), EVERY, ids=lambda x: getattr(x, "__name__", x))
 def test_a_transformed_variant_is_equal_to_plain(operation, name, transformation):
     """Also where it gives way: to a size that is not known, or to devices that could tear its words."""

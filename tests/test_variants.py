@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from checks import assert_agrees, together
 from jax import lax
-from variant_cases import calls_of, calls_that_choose, calls_that_run, choices_in
+from variant_cases import calls_of, calls_that_choose, calls_that_run, choices_on
 
 import dml_jax
 from dml_jax import ConstraintError, TensorDesc, use_form
@@ -118,7 +118,7 @@ def test_every_row_is_chosen_by_a_large_call(operation, platform, exhaustive):
     """The calls are lowered for the platform, which need not be there, until every row was chosen."""
     missing = {name for row, at, name in ROWS if (row, at) == (operation, platform)}
     for call in calls_that_choose(operation, every=exhaustive):
-        missing -= {name for chosen, name in choices_in(call, platform) if chosen == operation}
+        missing -= {name for chosen, name in choices_on(platform, call) if chosen == operation}
         if not missing:
             break
     assert not missing, f"no large call of tests/variant_cases.py that {operation!r} is in chooses these"
@@ -127,7 +127,7 @@ def test_every_row_is_chosen_by_a_large_call(operation, platform, exhaustive):
 @pytest.mark.parametrize("platform", ["rocm", "tpu"])
 def test_an_unknown_platform_has_no_variant(platform, exhaustive):
     calls = calls_of("large")[:: 1 if exhaustive else 16]
-    assert {name for call in calls for _, name in choices_in(call, platform)} == {"plain"}
+    assert {name for call in calls for _, name in choices_on(platform, call)} == {"plain"}
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda"])
@@ -135,7 +135,7 @@ def test_few_bytes_have_no_variant(platform, exhaustive):
     """Most choose nothing, and are no call of the library's primitive. Few bytes may be multiplied many times."""
     calls = [call for call in calls_of("small") if sum(array.nbytes for array in call.arrays) < 2**12]
     calls = [call for call in calls if call.operator != "convolution"]
-    assert {name for call in calls[:: 1 if exhaustive else 8] for _, name in choices_in(call, platform)} <= {"plain"}
+    assert {name for call in calls[:: 1 if exhaustive else 8] for _, name in choices_on(platform, call)} <= {"plain"}
 
 
 def test_a_small_program_binds_gather_once(monkeypatch):

@@ -470,6 +470,12 @@ def calls_that_choose(operation, *, every):
 
 
 @cache
+def choices_on(platform, call):
+    """What is chosen in a call on a platform; operations share calls."""
+    return choices_in(call, platform)
+
+
+@cache
 def choices_where_forced(call, name):
     """What is chosen in a call where the variants of a name are forced."""
     with select.use_form(name):

@@ -464,9 +464,10 @@ def calls_by_operation(*, every):
 
 
 def calls_that_choose(operation, *, every):
-    """Large calls of operators of which some small call is of the operation."""
+    """Large calls of operators of which some small call is of the operation; first those that are traced fast."""
     operators = {call.operator for call in calls_by_operation(every=every).get(operation, ())}
-    return [call for call in calls_of("large", every=True, every_dtype=every) if call.operator in operators]
+    calls = [call for call in calls_of("large", every=True, every_dtype=every) if call.operator in operators]
+    return sorted(calls, key=lambda call: len(call.arrays))
 
 
 @cache

@@ -464,10 +464,9 @@ def calls_by_operation(*, every):
 
 
 def calls_that_choose(operation, *, every):
-    """Large calls of operators of which some small call is of the operation; first those that are traced fast."""
+    """Large calls of operators of which some small call is of the operation."""
     operators = {call.operator for call in calls_by_operation(every=every).get(operation, ())}
-    calls = [call for call in calls_of("large", every=True, every_dtype=every) if call.operator in operators]
-    return sorted(calls, key=lambda call: len(call.arrays))
+    return [call for call in calls_of("large", every=True, every_dtype=every) if call.operator in operators]
 
 
 @cache

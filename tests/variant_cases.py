@@ -137,6 +137,7 @@ class Program:
       draw: takes a generator, a shape and a type; makes data.
       dtypes: of the data.
       units: of a call.
+      is_slow: whether it takes seconds to compile; only `every` program is.
     """
 
     operator: Callable[..., Any]
@@ -146,6 +147,7 @@ class Program:
     draw: Callable[..., Any] = random_bits
     dtypes: Sequence[str] = DTYPES
     units: int | None = None
+    is_slow: bool = False
 
     def call(self, dtype, *, is_large):
         data = [number for number, array in enumerate(self.arrays) if type(array) is tuple]
@@ -344,10 +346,10 @@ def windows(shape, block, filters):
             yield Program(pool, [shape], {**side, "strides": (stride, stride)}, *more)
         for stride in (1, block):
             size = [(length - block) // stride + 1 for length in (h, w)]
-            attributes = {**side, "strides": (stride, stride)}
-            yield Program(dml_jax.unfold, [shape], attributes, *more)
+            attributes, is_slow = {**side, "strides": (stride, stride)}, stride == 1 and block > 8
+            yield Program(dml_jax.unfold, [shape], attributes, *more, is_slow)
             columns = [(n, c * block * block, prod(size))]
-            yield Program(dml_jax.fold, columns, {**attributes, "output_sizes": (h, w)}, *more)
+            yield Program(dml_jax.fold, columns, {**attributes, "output_sizes": (h, w)}, *more, is_slow)
         for attributes in ({}, {"strides": (2, 2)}):
             yield Program(dml_jax.convolution, [shape, (filters, c, block, block)], attributes, *more)
         yield Program(dml_jax.convolution, [shape, (c, 1, 3, 3)], {"group_count": c}, *more)
@@ -432,7 +434,7 @@ def calls_of(size, *, every=False, every_dtype=False):
     seen, calls = Counter(), []
     for number, program in enumerate(programs):
         seen[program.operator, program.way] += 1
-        if not every and seen[program.operator, program.way] > SOME:
+        if not every and (program.is_slow or seen[program.operator, program.way] > SOME):
             continue
         dtypes = program.dtypes if every_dtype else [program.dtypes[number % len(program.dtypes)]]
         calls += [program.call(dtype, is_large=is_large) for dtype in dtypes]

@@ -14,9 +14,8 @@ def sampled(values, sample):
 
 def spread(values, sample, parts):
     """Parameters (value, which of its cases): by default one part of the cases of each in `sample`, a different one
-    of each so that together they have all cases; with --exhaustive all of all."""
+    of each so that as many values as parts have all cases; with --exhaustive all of all."""
     assert set(sample) <= set(values)
-    assert len(sample) >= parts
     some = [pytest.param(value, slice(i % parts, None, parts), id=f"{value} part") for i, value in enumerate(sample)]
     return some + [pytest.param(value, slice(None), id=str(value), marks=pytest.mark.exhaustive) for value in values]
 

@@ -12,6 +12,7 @@ from jax.experimental.compilation_cache import compilation_cache
 jax.config.update("jax_num_cpu_devices", 8)  # for the tests of meshes
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_traceback_filtering", "off")  # it takes longer than the checks whose errors it shortens
 settings.register_profile("dml_jax", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("dml_jax")
 
@@ -51,6 +52,7 @@ def compiled_once(tmp_path_factory):
 
 def pytest_addoption(parser):
     parser.addoption("--exhaustive", action="store_true", help="run every case of every sweep, and ONNX's node tests")
+    parser.addoption("--every", type=int, default=1, help="of what --exhaustive adds to a sweep: one case of so many")
     parser.addoption("--no-skips", action="store_true", help="a test or a file that is skipped fails")
 
 
@@ -65,20 +67,31 @@ def pytest_collection():
     return True
 
 
+def is_chosen(number, every, start=0):
+    """One of each row of so many, in another place from row to row."""
+    return not (number + number // every + start) % every
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by the marks that are put here
 def pytest_collection_modifyitems(config, items):
     """Leaves out what is marked `exhaustive`, unless it is asked for, and most cases of what is `thinned`."""
-    seen = Counter()
-    for item in items:
+    seen, added = Counter(), Counter()
+    every = config.getoption("--exhaustive") and config.getoption("--every")
+
+    def runs(item):
         if thinned := item.get_closest_marker("thinned"):
-            every, number = (thinned.args or (3,))[0], seen[item.function]
-            # One of each row, in another place from row to row, and from test to test, whose names differ in length.
-            if (number + number // every + len(item.nodeid.partition("[")[0])) % every:
+            # Other ones from test to test, whose names differ in length.
+            if not is_chosen(seen[item.function], *(thinned.args or (3,)), len(item.nodeid.partition("[")[0])):
                 item.add_marker(pytest.mark.exhaustive)
             seen[item.function] += 1
-    if not config.getoption("--exhaustive"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("exhaustive")])
-        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+        if not item.get_closest_marker("exhaustive"):
+            return True
+        added[item.function] += 1
+        return every and is_chosen(added[item.function] - 1, every)
+
+    kept = [item for item in items if runs(item)]
+    config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
+    items[:] = kept
 
 
 def failed_if_skipped(report, config):

@@ -4,6 +4,7 @@
 """
 
 import importlib
+import itertools
 import os
 import resource
 import sys
@@ -19,17 +20,17 @@ MOST = 2**30  # bytes that one input may take
 
 
 def main(arguments: Sequence[str]) -> int:
-    kind, first, end = arguments
-    module, name = kind.split(".")
-    draw = getattr(importlib.import_module(module), name)
+    *kinds, first, end = arguments
+    draws = {kind: getattr(importlib.import_module(kind.split(".")[0]), kind.split(".")[1]) for kind in kinds}
     numbers = range(int(first), int(end))
-    warm_up(draw, numbers[0])
+    for draw in draws.values():
+        warm_up(draw, numbers[0])
     before = peak()
     resource.setrlimit(resource.RLIMIT_AS, (address_space() + 2 * MOST,) * 2)  # beyond it MemoryError is raised
-    for number in numbers:
-        os.write(1, b"%d\n" % number)  # so that a signal is told with the input that it is of
+    for kind, number in itertools.product(kinds, numbers):
+        os.write(1, f"{kind} {number}\n".encode())  # so that a signal is told with the input that it is of
         try:
-            run(draw, number)
+            run(draws[kind], number)
         except BaseException:
             traceback.print_exc()
             return 1

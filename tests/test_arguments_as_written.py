@@ -50,7 +50,7 @@ def outcome(call):
         return str(error).splitlines()[0]
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize(("name", "argument"), INTEGERS)
 def test_one_number_stands_for_several(name, argument):
     taken = 0

@@ -9,7 +9,7 @@ beside_jnp = imported("beside_jnp")
 
 
 @pytest.mark.parametrize("dtype", sampled(["float32", "bfloat16"], ["bfloat16"]))
-@pytest.mark.parametrize("name", sampled(beside_jnp.MODELS, ["detection head", "experts, capacity"]))
+@pytest.mark.parametrize("name", sampled(beside_jnp.MODELS, ["experts, capacity"]))
 def test_losses_agree_and_fall(name, dtype):
     ours, plain = beside_jnp.trained(name, 3, 1, dtype)
     np.testing.assert_allclose(ours.losses, plain.losses, rtol=2e-2)

@@ -159,11 +159,9 @@ STREAMS = {
 
 
 SAMPLE = [
-    ("closed output", "ops"),
     ("closed output", "run"),
     ("closed errors", "check of no file"),
     ("all closed", "batch"),
-    ("all closed", "wrong"),
     ("full output", "ops"),
     ("full errors", "wrong"),
     ("a reader that goes away", "ops"),

@@ -67,7 +67,7 @@ def test_its_repr_says_what_it_takes_and_makes(desc):
     assert repr(run) == f"CompiledOperator {desc.operator_type}({taken}) -> ({made})"
 
 
-@pytest.mark.thinned(12)
+@pytest.mark.thinned(24)
 @every_struct
 def test_buffers_are_taken_by_name(desc):
     with jax.enable_x64(True):
@@ -110,7 +110,7 @@ def test_an_owned_buffer_is_not_taken_by_name():
 # Calls.
 
 
-@pytest.mark.thinned(12)
+@pytest.mark.thinned(24)
 @every_struct
 def test_fresh_and_bound_agree(desc):
     run, inputs = compile_operator(desc), buffers(desc)
@@ -134,7 +134,7 @@ def test_large_outputs_are_flat_too(operator):
     assert_same_bits(longer, np.append(fresh, np.float32([7] * 5)))
 
 
-@pytest.mark.thinned(12)
+@pytest.mark.thinned(24)
 @every_struct
 def test_the_outputs_are_written_into_the_memory_of_out(desc):
     for one in (desc, *([large(desc.operator_type)] if desc.operator_type in LARGE else [])):

@@ -60,7 +60,7 @@ def gradient(function, call):
 # Batches of no examples.
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @every_operator
 def test_a_batch_of_no_examples(calls):
     """Of all arrays and of each alone, with every promise: results, and gradients, of the right shapes and types."""
@@ -98,7 +98,7 @@ def emptied(call):
                     yield leaves
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @every_operator
 def test_arrays_without_elements(calls):
     """What the loop over elements makes, and gradients of the arrays' shapes and types."""

@@ -167,7 +167,7 @@ def test_constants_are_not_evaluated_when_xla_compiles():
 # Nothing happens between nodes that need nothing.
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("desc", DESCS.values(), ids=DESCS)
 def test_a_graph_of_one_operator_is_that_operator(desc):
     """The same operations on the same buffers, in both forms."""

@@ -226,7 +226,7 @@ def is_lost(name, specs):
     return name == "gemm" and any(specs[1][:2]) and specs[0][:2] != specs[1][:2]
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("name", TWINS)
 def test_what_jax_accepts_is_accepted_with_the_same_sharding(name):
     """Nothing runs."""
@@ -251,7 +251,7 @@ def drawn(operand, rng):
     return rng.integers(0, 2, shape).astype(dtype) if dtype != F else rng.integers(1, 3, shape).astype(dtype)
 
 
-@pytest.mark.thinned(24)
+@pytest.mark.thinned(40)
 @pytest.mark.parametrize("name", TWINS)
 def test_the_values_are_those_of_the_function_of_jax(name):
     """Every sharding in one program, which compiles faster."""

@@ -56,7 +56,7 @@ def multi_head(seed):
     return inputs, attributes, before + keys
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("seed", range(35))
 @pytest.mark.parametrize("dtype", sampled([np.float32, np.float16], [np.float32]))
 def test_multi_head_attention(seed, dtype):
@@ -81,7 +81,7 @@ def test_stacked_heads(part):
     close(made[0], of_runtime("MultiHeadAttention", [query, key, value, bias], num_heads=heads)[0])
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("seed", range(30))
 def test_attention(seed):
     draw = Draw(seed)

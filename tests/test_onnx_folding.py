@@ -73,10 +73,10 @@ def product(build, rng):
 
 @pytest.mark.parametrize("seed", sampled(range(5), [0]))
 @pytest.mark.parametrize("build", [matmul, gemm, conv])
-def test_products_are_products_of_integers(build, seed):
+def test_products_are_products_of_integers(build, seed, exhaustive):
     """Floats as near as sums of floats are, integers within 1, which halves may differ by."""
     rng = np.random.default_rng(seed)
-    cases = [product(build, rng) for _ in range(6)]
+    cases = [product(build, rng) for _ in range(6 if exhaustive else 3)]
     results = together((to_jax(proto), *inputs.values()) for proto, inputs, _ in cases)
     for (y, q), (proto, inputs, (floats, integers)) in zip(results, cases, strict=True):
         np.testing.assert_allclose(y, floats, rtol=1e-5, atol=1e-6 * np.abs(floats).max())
@@ -141,7 +141,7 @@ IN_FLOATS = (along_the_sum, of_16_bits, long, by_input_channel, depthwise, with_
 def test_what_is_not_folded_is_computed_in_floats(build):
     network = Network()
     proto = network.model(build(network))
-    function = to_jax(proto)
+    function = jax.jit(to_jax(proto))
     (wanted,) = runtime(proto, network.inputs)
     np.testing.assert_allclose(function(*network.inputs.values()), wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
     assert FLOAT_PRODUCT.search(lowered(function, network.inputs))

@@ -332,7 +332,7 @@ def test_loops_that_do_not_end_are_refused(monkeypatch):
     append = make("Concat", ["s", "x"], ["s_out"], axis=0)
     proto = loop_model([append], {"x": X}, constants={"M": np.int64(1000)})
     with pytest.raises(OnnxError, match="'loop': a loop that is unrolled must run at most 100 nodes"):
-        to_jax(proto)(X)
+        jax.jit(to_jax(proto))(X)
 
 
 def test_errors_in_bodies_say_where():

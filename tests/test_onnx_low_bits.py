@@ -201,7 +201,7 @@ def lookup(seed):
     return {1: indices}, {0: q, 2: scales, 3: zeros if rng.random() < 0.7 else None}, attributes
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_lookups(seed):
     """The same bits, but the sign of zeros: outside of the table their rows are 0."""

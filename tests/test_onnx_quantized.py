@@ -42,7 +42,7 @@ def test_agrees_with_onnx_runtime(name, seed):
 def of_ours(name, inputs, **attributes):
     domain = MICROSOFT if name in MICROSOFTS else ""
     proto, named = one_node(name, inputs, domain=domain, **attributes)
-    return np.asarray(to_jax(proto)(**named))
+    return np.asarray(jax.jit(to_jax(proto))(**named))
 
 
 # Programs.
@@ -70,7 +70,7 @@ def test_bytes_are_multiplied_as_int8_on_a_gpu(name):
 def test_batches_of_traced_bytes(name):
     proto, inputs = drawn(name, 2)
     first, *others = inputs.values()
-    function, data = to_jax(proto), np.stack([first, first[::-1], first])
+    function, data = jax.jit(to_jax(proto)), np.stack([first, first[::-1], first])
     mapped = jax.jit(jax.vmap(lambda x: function(x, *others)))(data)
     np.testing.assert_array_equal(mapped, np.stack([function(x, *others) for x in data]))
 
@@ -78,7 +78,7 @@ def test_batches_of_traced_bytes(name):
 def test_no_derivative_goes_through_a_range():
     proto, inputs = drawn("DynamicQuantizeMatMul", 0)
     first, *others = inputs.values()
-    gradient = jax.grad(lambda x: to_jax(proto)(x, *others).sum())(first)
+    gradient = jax.jit(jax.grad(lambda x: to_jax(proto)(x, *others).sum()))(first)
     np.testing.assert_array_equal(gradient, np.zeros_like(first))
 
 
@@ -124,12 +124,12 @@ def test_zero_points_that_are_left_out(name):
     proto, inputs = drawn(name, 3)
     kept = {key: x for key, x in inputs.items() if x.dtype == np.float32 or x.ndim}
     nulls = {key: np.zeros_like(x) for key, x in inputs.items() if key not in kept}
-    wanted = to_jax(proto)(**kept, **nulls)
+    wanted = jax.jit(to_jax(proto))(**kept, **nulls)
     node = proto.graph.node[0]
     node.input[:] = ["" if one in nulls else one for one in node.input]
     for info in [one for one in proto.graph.input if one.name in nulls]:
         proto.graph.input.remove(info)
-    np.testing.assert_array_equal(to_jax(proto)(**kept), wanted)
+    np.testing.assert_array_equal(jax.jit(to_jax(proto))(**kept), wanted)
 
 
 # Errors.

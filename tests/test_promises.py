@@ -143,7 +143,7 @@ def item(tree, i):
     return jax.tree.map(lambda y: np.asarray(y)[i], tree)
 
 
-@pytest.mark.thinned
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize(
     ("name", "which"),
     [
@@ -164,7 +164,7 @@ def test_the_oracle_agrees(name, which):
             raise
 
 
-@pytest.mark.thinned(9)
+@pytest.mark.thinned(16)
 @first_of_each(VARIANTS)
 def test_eager_is_jitted_is_exported(case):
     arrays = case.leaves
@@ -177,7 +177,7 @@ def test_eager_is_jitted_is_exported(case):
     assert shapes == [(x.shape, x.dtype) for x in jax.tree.leaves(eager)]
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @first_of_each(MAPPED)
 def test_eager_is_vmapped(case):
     batch = [np.stack([a, flipped(a)]) for a in case.leaves]
@@ -424,7 +424,7 @@ def test_operands_are_mapped_one_by_one_under_shard_map(case):
             assert_is(item(result, i), expected)
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(12)
 @first_of_each(MAPPED)
 def test_a_symbolic_batch_is_exported(case):
     arrays = case.leaves
@@ -524,7 +524,7 @@ def compilations(caplog):
     return counted
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(12)
 @every_case
 def test_a_second_call_compiles_nothing(case, compilations):
     arrays = case.leaves

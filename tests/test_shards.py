@@ -245,6 +245,7 @@ OF_PICTURES = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("axes", ["ab", "a"])
 @pytest.mark.parametrize("name", OF_PICTURES)
 def test_gradients_through_a_shard_map_over_all_axes_and_over_some(name, axes):

@@ -87,6 +87,7 @@ def test_the_newest_row_of_the_table_is_first(struct):
     assert all(row.types.keys() == struct.levels[0].types.keys() for row in struct.levels)
 
 
+@pytest.mark.thinned(2)
 @sampled_structs
 def test_feature_level_tables(struct):
     """Every data type of every tensor, at four dimensions, at those that newer levels take, and at its own."""
@@ -134,7 +135,7 @@ def test_json_round_trip(struct):
 # DirectML's documented examples: compiled, computed, and as a model file.
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 @first_examples
 def test_documented_examples(name):
     example = EXAMPLES[name]
@@ -145,9 +146,9 @@ def test_documented_examples(name):
 
 
 def test_documented_examples_of_arrays(exhaustive):
-    """As arrays of the tensors' sizes: the first one of every other struct, and with --exhaustive all."""
+    """As arrays of the tensors' sizes: the first one of every third struct, and with --exhaustive all."""
     first = {name: example for name, example in EXAMPLES.items() if name.endswith(" 1")}
-    examples = EXAMPLES if exhaustive else dict([*first.items()][::2])
+    examples = EXAMPLES if exhaustive else dict([*first.items()][::3])
     calls = [
         (example.desc.compute, *shaped(example.inputs, example.desc.input_ports())) for example in examples.values()
     ]
@@ -166,7 +167,7 @@ def shaped(numbers, ports):
     return [b.reshape(tensor.sizes) for b, tensor in zip(flat(numbers, ports), ports.values(), strict=True)]
 
 
-@pytest.mark.thinned(12)
+@pytest.mark.thinned(18)
 @every_example
 def test_documented_examples_as_model_files(example, tmp_path):
     path, lines = tmp_path / "model.json", []
@@ -192,7 +193,7 @@ def test_the_model_files_of_the_documentation_are_those_of_the_examples(tmp_path
 ALL = 250
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @sampled_structs
 def test_random_descriptors(struct, exhaustive):
     """Every eighth case is called on its own; the others share programs, which compile several times faster.

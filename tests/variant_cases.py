@@ -95,7 +95,7 @@ def mapped(function, _):
     return jax.vmap(function)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Call:
     """A function of arrays.
 
@@ -137,6 +137,7 @@ class Program:
       draw: takes a generator, a shape and a type; makes data.
       dtypes: of the data.
       units: of a call.
+      is_slow: whether it takes seconds to compile; only `every` program is.
     """
 
     operator: Callable[..., Any]
@@ -146,6 +147,7 @@ class Program:
     draw: Callable[..., Any] = random_bits
     dtypes: Sequence[str] = DTYPES
     units: int | None = None
+    is_slow: bool = False
 
     def call(self, dtype, *, is_large):
         data = [number for number, array in enumerate(self.arrays) if type(array) is tuple]
@@ -344,10 +346,10 @@ def windows(shape, block, filters):
             yield Program(pool, [shape], {**side, "strides": (stride, stride)}, *more)
         for stride in (1, block):
             size = [(length - block) // stride + 1 for length in (h, w)]
-            attributes = {**side, "strides": (stride, stride)}
-            yield Program(dml_jax.unfold, [shape], attributes, *more)
+            attributes, is_slow = {**side, "strides": (stride, stride)}, stride == 1 and block > 8
+            yield Program(dml_jax.unfold, [shape], attributes, *more, is_slow)
             columns = [(n, c * block * block, prod(size))]
-            yield Program(dml_jax.fold, columns, {**attributes, "output_sizes": (h, w)}, *more)
+            yield Program(dml_jax.fold, columns, {**attributes, "output_sizes": (h, w)}, *more, is_slow)
         for attributes in ({}, {"strides": (2, 2)}):
             yield Program(dml_jax.convolution, [shape, (filters, c, block, block)], attributes, *more)
         yield Program(dml_jax.convolution, [shape, (c, 1, 3, 3)], {"group_count": c}, *more)
@@ -432,7 +434,7 @@ def calls_of(size, *, every=False, every_dtype=False):
     seen, calls = Counter(), []
     for number, program in enumerate(programs):
         seen[program.operator, program.way] += 1
-        if not every and seen[program.operator, program.way] > SOME:
+        if not every and (program.is_slow or seen[program.operator, program.way] > SOME):
             continue
         dtypes = program.dtypes if every_dtype else [program.dtypes[number % len(program.dtypes)]]
         calls += [program.call(dtype, is_large=is_large) for dtype in dtypes]
@@ -469,12 +471,24 @@ def calls_that_choose(operation, *, every):
     return [call for call in calls_of("large", every=True, every_dtype=every) if call.operator in operators]
 
 
-def calls_that_run(operation, name, *, every):
-    """Small calls that run a variant where it is forced, one after the other."""
-    for call in calls_by_operation(every=every).get(operation, ()):
-        with select.use_form(name):
-            choices = choices_in(call)
-        if (operation, name) in choices:
+@cache
+def choices_on(platform, call):
+    """What is chosen in a call on a platform; operations share calls."""
+    return choices_in(call, platform)
+
+
+@cache
+def choices_where_forced(call, name):
+    """What is chosen in a call where the variants of a name are forced."""
+    with select.use_form(name):
+        return choices_in(call)
+
+
+def calls_that_run(operation, name, *, every, key=None):
+    """Small calls that run a variant where it is forced, one after the other, sorted by a key if there is one."""
+    calls = calls_by_operation(every=every).get(operation, ())
+    for call in sorted(calls, key=key) if key else calls:
+        if (operation, name) in choices_where_forced(call, name):
             yield call
 
 

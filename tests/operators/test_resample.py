@@ -378,7 +378,7 @@ FILTERS = [
 
 
 @pytest.mark.parametrize(("offsets", "which"), spread(OFFSET_PAIRS, OFFSET_PAIRS, 4))
-def test_every_scale_of_every_filter(offsets, which):
+def test_every_scale_of_every_filter(offsets, which, exhaustive):
     """Of few and of many elements that make one, given as scales and as sizes."""
     x, law = numbered((11, 2)) % 4, dict(zip(OFFSETS, offsets, strict=True))
     laws = [
@@ -386,7 +386,7 @@ def test_every_scale_of_every_filter(offsets, which):
         for one in FILTERS[which]
         for scale, more in ((0.05, 2), (0.3, 3), (0.75, 1), (1, 2), (1.1, 0), (2, 3), (float("inf"), 1))
         for scales in ((scale, 1), None)
-    ]
+    ][:: 1 if exhaustive else 3]
     for made, of in zip(together([(partial(resample, **of), x) for of in laws]), laws, strict=True):
         wanted = oracle(x.astype(np.float64), **of)
         np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=5e-6, err_msg=str(of))
@@ -638,6 +638,7 @@ def test_the_gradient_is_the_transpose(sizes, scales, more):
     assert_same_bits(found, matrix(6, sizes, scales, **more) @ weights)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("more", FILTERS[:8], ids=lambda more: "-".join(map(str, more.values())))
 def test_the_gradient_of_every_filter_is_the_transpose(more):
     """Of few and of many elements that make one, against float64."""

@@ -1,9 +1,11 @@
-"""The option --no-skips: a skip is a failure, of a test and of a whole file; an expected failure stays one."""
+"""The options of this project: with --no-skips a skip is a failure, with --every some cases run."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from conftest import is_chosen
 
 TESTS = Path(__file__).parent
 FILES = {
@@ -43,3 +45,10 @@ def test_a_skip_fails_if_it_is_told_to(tmp_path):
         (tmp_path / name).write_text(text)
     assert last_line(tmp_path) == "1 passed, 3 skipped, 1 xfailed"
     assert last_line(tmp_path, "--no-skips") == "1 failed, 1 passed, 1 xfailed, 2 errors"
+
+
+def test_one_case_in_so_many_is_chosen_beginning_with_the_first_and_never_the_same_column():
+    """A sweep of types and modes, say, has all modes of some type then."""
+    chosen = [number for number in range(12) if is_chosen(number, 3)]
+    assert [number // 3 for number in chosen] == [0, 1, 2, 3]
+    assert [number % 3 for number in chosen] == [0, 2, 1, 0]

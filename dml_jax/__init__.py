@@ -14,13 +14,13 @@ if TYPE_CHECKING:
         compile_operator as compile_operator,
     )
     from .compiled.program import BufferSpec as BufferSpec
-    from .core.activation import Activation as Activation
-    from .core.axis_direction import AxisDirection as AxisDirection
-    from .core.computation import Computation as Computation
-    from .core.data_type import DataType as DataType, TensorFlags as TensorFlags
-    from .core.desc import OperatorDesc as OperatorDesc
-    from .core.feature_level import FeatureLevel as FeatureLevel
-    from .core.tensor import TensorDesc as TensorDesc
+    from .core.structs.activation import Activation as Activation
+    from .core.structs.enumerations import AxisDirection as AxisDirection
+    from .core.structs.computation import Computation as Computation
+    from .core.tensors.data_type import DataType as DataType, TensorFlags as TensorFlags
+    from .core.structs.desc import OperatorDesc as OperatorDesc
+    from .core.structs.feature_level import FeatureLevel as FeatureLevel
+    from .core.tensors.tensor import TensorDesc as TensorDesc
     from .desc_json import desc_from_json as desc_from_json, desc_to_json as desc_to_json
     from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
     from .graphs.builder import GraphBuilder as GraphBuilder
@@ -36,23 +36,23 @@ __version__ = "1.0.0"
 
 # Where a name is, beside those of `operators`: nothing is imported before it is used, JAX neither.
 _PLACES = {
-    "Activation": "core.activation",
-    "AxisDirection": "core.axis_direction",
+    "Activation": "core.structs.activation",
+    "AxisDirection": "core.structs.enumerations",
     "BufferSpec": "compiled.program",
     "CompiledOperator": "compiled.compile",
-    "Computation": "core.computation",
+    "Computation": "core.structs.computation",
     "Constant": "graphs.parts",
     "ConstraintError": "errors",
-    "DataType": "core.data_type",
+    "DataType": "core.tensors.data_type",
     "DataTypeError": "errors",
     "Expression": "graphs.expression",
-    "FeatureLevel": "core.feature_level",
+    "FeatureLevel": "core.structs.feature_level",
     "GraphBuilder": "graphs.builder",
     "GraphDesc": "graphs.desc",
     "Memory": "compiled.compile",
-    "OperatorDesc": "core.desc",
-    "TensorDesc": "core.tensor",
-    "TensorFlags": "core.data_type",
+    "OperatorDesc": "core.structs.desc",
+    "TensorDesc": "core.tensors.tensor",
+    "TensorFlags": "core.tensors.data_type",
     "compile_operator": "compiled.compile",
     "desc_from_json": "desc_json",
     "desc_to_json": "desc_json",

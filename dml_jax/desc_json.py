@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .catalogue import STRUCTS
-from .core.computation import Computation
-from .core.data_type import as_integer
-from .core.desc import OperatorDesc
-from .core.feature_level import NEWEST, FeatureLevel
-from .core.tensor_json import as_object, refuse_unknown
+from .core.structs.computation import Computation
+from .core.structs.desc import OperatorDesc
+from .core.structs.feature_level import NEWEST, FeatureLevel
+from .core.tensors.data_type import as_integer
+from .core.tensors.tensor_json import as_object, refuse_unknown
 from .errors import ConstraintError, Faults, SkippedError, suggestion
 from .graphs.desc import GraphDesc
 from .graphs.json_form import GRAPH, graph_to_json, read_graph

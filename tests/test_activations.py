@@ -9,11 +9,11 @@ from checks import together
 from jax.test_util import check_grads
 
 from dml_jax import Activation, ConstraintError, DataTypeError, FeatureLevel
-from dml_jax.core.activation_table import ACTIVATIONS
-from dml_jax.core.fields import Field
-from dml_jax.core.fusion import Fused, FusedEach, axes_within, supported_activation
 from dml_jax.core.rules import check
-from dml_jax.core.small_structs import ScaleAndBias
+from dml_jax.core.structs.activation_table import ACTIVATIONS
+from dml_jax.core.structs.fields import Field
+from dml_jax.core.structs.fusion import Fused, FusedEach, axes_within, supported_activation
+from dml_jax.core.structs.small_structs import ScaleAndBias
 
 pytestmark = pytest.mark.device
 

@@ -9,8 +9,8 @@ from checks import assert_is
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError
 from dml_jax.catalogue import FUNCTIONS
-from dml_jax.core.arguments import as_ints
-from dml_jax.core.index_arguments import as_indices
+from dml_jax.core.arguments.arrays import as_ints
+from dml_jax.core.arguments.indices import as_indices
 
 WINDOWED = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
 # By function: the arguments of which one number stands for several.

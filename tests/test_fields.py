@@ -23,10 +23,10 @@ from dml_jax import (
 )
 from dml_jax.catalogue import STRUCTS
 from dml_jax.command.ops import _as_json
-from dml_jax.core.activation import Activation
-from dml_jax.core.axis_direction import FieldDirection
-from dml_jax.core.feature_level import NEWEST
-from dml_jax.core.fields import (
+from dml_jax.core.structs.activation import Activation
+from dml_jax.core.structs.enumerations import FieldDirection
+from dml_jax.core.structs.feature_level import NEWEST
+from dml_jax.core.structs.fields import (
     FLOAT,
     INT,
     Bool,
@@ -39,10 +39,10 @@ from dml_jax.core.fields import (
     counted_by,
     named,
 )
-from dml_jax.core.fusion import Fused
-from dml_jax.core.scalar import Scalar, ScalarType, scalar_of, truncated
-from dml_jax.core.small_structs import ScaleAndBias, ScaleBias, Size, Size2D
-from dml_jax.core.support import ALL_TYPES, RANKS_1_TO_8, levels
+from dml_jax.core.structs.fusion import Fused
+from dml_jax.core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
+from dml_jax.core.structs.small_structs import ScaleAndBias, ScaleBias, Size, Size2D
+from dml_jax.core.structs.support import ALL_TYPES, RANKS_1_TO_8, levels
 from dml_jax.desc_json import read_desc
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model

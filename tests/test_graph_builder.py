@@ -24,7 +24,7 @@ from dml_jax import (
     compile_operator,
 )
 from dml_jax.catalogue import STRUCTS as CATALOGUE
-from dml_jax.core.struct_rules import tensors_in
+from dml_jax.core.structs.struct_rules import tensors_in
 from dml_jax.graphs.builder import OneOrSeveralOutputs, SeveralOutputs
 
 # The structs whose outputs do not follow from the rest: all that must be given of each.

@@ -14,9 +14,9 @@ from checks import spread
 from serialized_graph_cases import ALEXNET, MATMUL_ADD, fused, real, tensor, uint, uints
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc
-from dml_jax.core.activation import Activation as FusedActivation
-from dml_jax.core.activation_table import ACTIVATIONS
-from dml_jax.core.exact import Real
+from dml_jax.core.arguments.numbers import Real
+from dml_jax.core.structs.activation import Activation as FusedActivation
+from dml_jax.core.structs.activation_table import ACTIVATIONS
 from dml_jax.graphs.serialized.operators import to_desc, to_node
 from dml_jax.graphs.serialized.parts import Activation, Attribute, ConstantNode, NamedConstant, SerializedGraph
 from dml_jax.graphs.serialized.reader import decode

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.feature_level import FeatureLevel
 from ..core.memory import check_program
-from ..core.stored import StoredTensor
-from ..core.tensor_spec import TensorSpec
+from ..core.structs.feature_level import FeatureLevel
+from ..core.tensors.stored import StoredTensor
+from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, Faults
 from ..graphs.files import constant_files, owned_inputs, read_constants, read_graph_file
 from ..graphs.working_set import check_graph

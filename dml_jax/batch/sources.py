@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..core.arguments import as_data
+from ..core.arguments.arrays import as_data
 from ..errors import ConstraintError, DataTypeError, describe
 from ..regular_files import open_regular
 from .errors import BatchError, os_errors_told

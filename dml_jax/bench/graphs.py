@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..compiled.compile import compile_operator
-from ..core.data_type import DataType
-from ..core.tensor import TensorDesc
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor import TensorDesc
 from ..graphs.desc import GraphDesc
 from ..graphs.parts import Constant
 from ..operators import (

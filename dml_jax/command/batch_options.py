@@ -10,12 +10,12 @@ import click
 import jax
 
 from ..catalogue import FUNCTIONS
-from ..core.arguments import as_dtype, as_int, as_ints, as_real, as_real_or_reals, as_reals
-from ..core.fusion import as_activation
-from ..core.index_arguments import as_indices
-from ..core.kinds import Kind
-from ..core.ports import argument_of
-from ..core.public_function import SHARDING
+from ..core.arguments.arrays import as_dtype, as_int, as_ints, as_real, as_real_or_reals, as_reals
+from ..core.arguments.indices import as_indices
+from ..core.arguments.kinds import Kind
+from ..core.arguments.ports import argument_of
+from ..core.arguments.public_function import SHARDING
+from ..core.structs.fusion import as_activation
 from .types import ActivationType, NumberType
 
 __all__ = ["COMMON", "BatchOperator", "batch_operators"]

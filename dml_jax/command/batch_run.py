@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ..core.ports import argument_of, by_argument, ports_of
+from ..core.arguments.ports import argument_of, by_argument, ports_of
 from ..errors import ConstraintError
 from .batch_progress import Interruption, ProgressBar
 from .devices import arrange_cpu_devices, devices

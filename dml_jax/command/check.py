@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.feature_level import FeatureLevel
+from ..core.structs.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError, Faults
 from .graph_picture import PictureFile, write_picture
@@ -29,7 +29,7 @@ from .shared import (
 from .types import Shape
 
 if TYPE_CHECKING:
-    from ..core.computation import Computation
+    from ..core.structs.computation import Computation
     from ..dxdispatch.model_file import Model
     from ..graphs.desc import GraphDesc
     from ..onnx.free_sizes import Sizes

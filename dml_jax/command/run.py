@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ..core.feature_level import FeatureLevel
+from ..core.structs.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError, escaped
 from .devices import choose, devices, label

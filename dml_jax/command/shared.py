@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ..core.feature_level import NEWEST
+from ..core.structs.feature_level import NEWEST
 from ..dxdispatch.faults import Fault
 from .types import Level
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ..core.feature_level import FeatureLevel
+from ..core.structs.feature_level import FeatureLevel
 from ..errors import ConstraintError, suggestion
 from .names import items, struct_names
 
@@ -120,8 +120,8 @@ class ActivationType(click.ParamType):
     name = "name[:numbers]"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        from ..core.activation import Activation
-        from ..core.activation_table import ACTIVATIONS
+        from ..core.structs.activation import Activation
+        from ..core.structs.activation_table import ACTIVATIONS
 
         short, colon, row = str(value).partition(":")
         name = next((n for n in (short.upper(), f"ACTIVATION_{short.upper()}") if n in ACTIVATIONS), short)
@@ -134,7 +134,7 @@ class ActivationType(click.ParamType):
             self.fail(f"{value!r} is no activation such as LEAKY_RELU:0.1: {error}", param, ctx)
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        from ..core.activation_table import ACTIVATIONS
+        from ..core.structs.activation_table import ACTIVATIONS
 
         names = (name.removeprefix("ACTIVATION_") for name in ACTIVATIONS)
         return [CompletionItem(name) for name in names if name.startswith(incomplete.upper())]

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..core.arguments import as_array
-from ..core.computation import Computation
-from ..core.nibbles import split_nibbles
+from ..core.arguments.arrays import as_array
+from ..core.structs.computation import Computation
+from ..core.tensors.nibbles import split_nibbles
 from ..errors import ConstraintError, DataTypeError, message
 from .program import BufferSpec, Program
 

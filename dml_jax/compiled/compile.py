@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.computation import Computation, R
+from ..core.structs.computation import Computation, R
 from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forced import forced_form, forcing
 from . import artifact

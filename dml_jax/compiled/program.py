@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core.computation import Computation
-from ..core.stored import StoredTensor
-from ..core.tensor import TensorDesc, packed_strides
+from ..core.structs.computation import Computation
+from ..core.tensors.stored import StoredTensor
+from ..core.tensors.tensor import TensorDesc, packed_strides
 from ..lowering.plain.scatter import copy_table
 from ..lowering.plain.strided_writes import in_storage_order
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..compiled.compile import CompiledOperator
 from ..core.memory import check_bytes, device_limit, gib
-from ..core.tensor import span_bytes
+from ..core.tensors.tensor import span_bytes
 from ..errors import ConstraintError
 from ..graphs.working_set import working_set
 from .commands import Command, Dispatchable, WriteFile

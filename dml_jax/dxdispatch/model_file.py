@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.computation import Computation
-from ..core.desc import OperatorDesc
-from ..core.feature_level import NEWEST
+from ..core.structs.computation import Computation
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level import NEWEST
 from ..desc_json import is_graph, nodes_of, read_desc
 from ..errors import ConstraintError, Faults
 from . import json_text as text

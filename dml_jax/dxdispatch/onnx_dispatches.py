@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.nibbles import as_elements
+from ..core.tensors.data_type import DataType
+from ..core.tensors.nibbles import as_elements
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, defined, get, integer, only, shown
 from .onnx_models import OnnxModel
 from .resources import Buffer
 
 if TYPE_CHECKING:
-    from ..core.tensor_spec import TensorSpec
+    from ..core.tensors.tensor_spec import TensorSpec
     from ..onnx.graph import Graph
 
 __all__ = ["BoundInput", "BoundOutput", "OnnxDispatch", "read_onnx_dispatch"]

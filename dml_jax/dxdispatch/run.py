@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..compiled.compile import CompiledOperator, compile_operator
-from ..core.nibbles import as_bytes, as_elements
-from ..core.tensor import TensorDesc
+from ..core.tensors.nibbles import as_bytes, as_elements
+from ..core.tensors.tensor import TensorDesc
 from ..errors import ConstraintError
 from ..files import write_whole
 from ..graphs.files import read_constants

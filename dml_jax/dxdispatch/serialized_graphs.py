@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.feature_level import FeatureLevel
+from ..core.structs.feature_level import FeatureLevel
 from ..errors import ConstraintError, Faults
 from ..graphs.files import constant_files, read_graph_file
 from .commands import Dispatchable

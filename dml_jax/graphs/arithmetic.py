@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.scalar import scalar_of
-from ..core.tensor import TensorDesc, packed_strides
+from ..core.structs.scalar import scalar_of
+from ..core.tensors.tensor import TensorDesc, packed_strides
 from ..errors import ConstraintError, DataTypeError, describe, message
 
 __all__ = ["broadcast", "element_of", "is_float32"]

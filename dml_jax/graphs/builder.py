@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from ..catalogue import STRUCTS
-from ..core.desc import OperatorDesc
-from ..core.tensor import TensorDesc
+from ..core.structs.desc import OperatorDesc
+from ..core.tensors.tensor import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message, suggestion
 from .completion import completed
 from .desc import GraphDesc

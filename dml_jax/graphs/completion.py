@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..core.data_type import DataType
-from ..core.desc import VOCABULARY, OperatorDesc
 from ..core.rules import Operands, faults
-from ..core.struct_rules import tensors_in
-from ..core.tensor import TensorDesc
+from ..core.structs.desc import VOCABULARY, OperatorDesc
+from ..core.structs.struct_rules import tensors_in
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .expression import read_tensor
 

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import jax
 
-from ..core.computation import Computation
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.feature_level import NEWEST, FeatureLevel
-from ..core.stored import StoredTensor, as_words
-from ..core.tensor import TensorDesc
+from ..core.structs.computation import Computation
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level import NEWEST, FeatureLevel
+from ..core.tensors.data_type import DataType
+from ..core.tensors.stored import StoredTensor, as_words
+from ..core.tensors.tensor import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message
 from ..lowering.forced import forced_form, forcing
 from .parts import Constant, Edges, Nodes, Port

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core.desc import OperatorDesc
-from ..core.tensor import TensorDesc
+from ..core.structs.desc import OperatorDesc
+from ..core.tensors.tensor import TensorDesc
 from ..errors import DataTypeError, describe, escaped, message
 from .desc import GraphDesc
 from .parts import Constant, Port

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Union
 
 import numpy as np
 
-from ..core.data_type import DataType, DataTypeLike, as_integers
-from ..core.tensor import TensorDesc, implied_bytes
+from ..core.tensors.data_type import DataType, DataTypeLike, as_integers
+from ..core.tensors.tensor import TensorDesc, implied_bytes
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .arithmetic import broadcast, element_of, is_float32
 from .parts import Port

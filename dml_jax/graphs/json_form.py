@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel
-from ..core.fields import number_from_json
-from ..core.scalar import scalar_of
-from ..core.tensor import TensorDesc
-from ..core.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level import FeatureLevel
+from ..core.structs.fields import number_from_json
+from ..core.structs.scalar import scalar_of
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
 from ..errors import ConstraintError, Faults, suggestion
 from .desc import GraphDesc
 from .parts import Constant, Nodes, Port

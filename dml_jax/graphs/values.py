@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.nibbles import as_elements, join_nibbles, split_nibbles
-from ..core.stored import StoredTensor
-from ..core.tensor import TensorDesc, packed_strides
+from ..core.tensors.data_type import DataType
+from ..core.tensors.nibbles import as_elements, join_nibbles, split_nibbles
+from ..core.tensors.stored import StoredTensor
+from ..core.tensors.tensor import TensorDesc, packed_strides
 from ..lowering.values.bits import hide_constant
 from .parts import Constant
 

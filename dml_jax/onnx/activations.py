@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import nn
 
-from ..core.activation import Activation
+from ..core.structs.activation import Activation
 from ..errors import ConstraintError
 from ..lowering.plain.softmax import compute_along, hardmax, log_softmax, softmax
 from ..lowering.values.accumulation_types import wide_type

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ..core.arguments import as_array
-from ..core.tensor_spec import TensorSpec
+from ..core.arguments.arrays import as_array
+from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import DataTypeError, escaped
 from .bounded import Bounded
 from .containers import ContainerSpec, EmptyOptional, TensorSequence

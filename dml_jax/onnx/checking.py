@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..core.desc import OperatorDesc
+from ..core.structs.desc import OperatorDesc
 from ..errors import ConstraintError
 from .descs import described
 from .free_sizes import Sizes

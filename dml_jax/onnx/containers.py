@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import onnx
 
-from ..core.tensor_spec import TensorSpec
+from ..core.tensors.tensor_spec import TensorSpec
 from .errors import OnnxError
 from .loading import dtype_of, type_name
 

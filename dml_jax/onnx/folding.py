@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.struct_rules import right_aligned
+from ..core.structs.struct_rules import right_aligned
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators._integer_convolution import convolve_integers
 from ..operators._quantization import multiply_integers

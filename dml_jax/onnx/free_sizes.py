@@ -6,7 +6,7 @@ from typing import Literal
 
 import onnx
 
-from ..core.tensor_spec import TensorSpec
+from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, suggestion
 from .errors import OnnxError
 from .graph import Graph

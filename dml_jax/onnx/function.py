@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 
-from ..core.tensor_spec import TensorSpec
+from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import escaped
 from .arguments import as_input, as_output, as_value, static_values, widened
 from .block import run

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from ..core.tensor_spec import TensorSpec
+from ..core.tensors.tensor_spec import TensorSpec
 from .block import Block, Step
 from .containers import ContainerSpec, declared_type
 from .deferred import Rows

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import operators
-from ..core.activation import Activation
+from ..core.structs.activation import Activation
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
 from ..operators._lp_normalization import divide_by_norm

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
-from ..core.tensor_spec import TensorSpec
+from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError
 from .arguments import check_sizes
 

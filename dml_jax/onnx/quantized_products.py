@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.struct_rules import right_aligned
+from ..core.structs.struct_rules import right_aligned
 from ..errors import ConstraintError, DataTypeError
 from ..operators._integer_matrix_multiply import multiply_quantized, multiply_to_floats
 from ..operators._quantization import multiply_integers, rescale

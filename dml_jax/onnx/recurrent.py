@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.activation import Activation
+from ..core.structs.activation import Activation
 from ..errors import ConstraintError
 from ..operators._recurrent import GRU, GRU_LINEAR_BEFORE_RESET, LSTM, LSTM_COUPLED, RNN, Cell, Product, recurrent_layer
 from .values import Array, Operators, on_device

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.axis_direction import DirectionName
 from ..core.sharding import Dims, has_mesh, on_mesh
+from ..core.structs.enumerations import DirectionName
 from ..errors import ConstraintError, DataTypeError
 from ..lowering.plain.neighbors import Kernel
 from ..lowering.plain.positions import Positions

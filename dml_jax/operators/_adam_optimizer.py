@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.desc import SeveralOutputs
-from ..core.fields import FLOAT, Input, Output
 from ..core.rules import Operands, Rule, custom, same_sizes
-from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.desc import SeveralOutputs
+from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, Support
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
 from ._normalizing import widened
 

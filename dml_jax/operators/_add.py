@@ -8,15 +8,14 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
-from ..core.fusion import Fused, Fusion, axes_within, computed_by
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, numbers, same_dtype, same_sizes
 from ..core.sharding import Dims
-from ..core.support import (
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import Input, Output
+from ..core.structs.fusion import Fused, Fusion, axes_within, computed_by
+from ..core.structs.support import (
     ALL_BUT_FLOAT64,
     FLOATS,
     INDEX_TYPES,
@@ -25,6 +24,7 @@ from ..core.support import (
     Support,
     levels,
 )
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._elementwise import elementwise
 

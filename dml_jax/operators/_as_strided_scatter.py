@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import jax
 
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom, same_dtype
 from ..core.sharding import Dims
 from ..lowering.plain.strided_writes import update

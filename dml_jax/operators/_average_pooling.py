@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.desc import OperatorDesc
-from ..core.fields import Bool, Input, Output
-from ..core.kinds import Data, OutSharding, Spatial
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, floats
-from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import Bool, Input, Output
+from ..core.structs.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..lowering.plain.window_sums import sum_windows
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type

@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar
 
 import jax
 
-from ..core.desc import OperatorDesc, SeveralOutputs
-from ..core.fields import FLOAT, Bool, Input, OptionalInput, Output
-from ..core.fusion import Fused
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes
-from ..core.struct_rules import broadcast_to
-from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
+from ..core.structs.desc import OperatorDesc, SeveralOutputs
+from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output
+from ..core.structs.fusion import Fused
+from ..core.structs.struct_rules import broadcast_to
+from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
 from ..lowering.values.accumulation_types import narrow_apart
 from ._normalizing import axes_of, moments, normalize, widened
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import jax
 import jax.numpy as jnp
 
-from ..core.fields import named
-from ..core.kinds import attribute
+from ..core.arguments.kinds import attribute
 from ..core.rules import Operands, Rule, at_least, custom, minimum_rank, one_of
 from ..core.sharding import Dims
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.fields import named
+from ..core.structs.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
+from ..core.tensors.tensor import TensorDesc
 from ..errors import ConstraintError, message
 from ..lowering.plain.depth_space import Blocks, rearrange
 

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
-from ..core.kinds import Data, DType, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, DType, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
-from ..core.support import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import Input, Output
+from ..core.structs.support import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
+from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.primitive import linear
 from ..lowering.values.accumulation_types import narrow_apart

@@ -12,12 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.activation import Activation
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Input, OptionalInput, Output, UInt, counted_by, named
-from ..core.fusion import Fused, Fusion, axes_within
-from ..core.kinds import Data, OutSharding, Spatial
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.operator import operator
 from ..core.rules import (
     Law,
     Operands,
@@ -35,8 +31,12 @@ from ..core.rules import (
     sizes_follow,
 )
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.activation import Activation
+from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.fields import Input, OptionalInput, Output, UInt, counted_by, named
+from ..core.structs.fusion import Fused, Fusion, axes_within
+from ..core.structs.support import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.tensors.tensor import TensorDesc
 from ..lowering.plain.convolution import convolve, convolve_back
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type, widen_apart

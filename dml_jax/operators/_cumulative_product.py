@@ -8,14 +8,14 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection, direction_of
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Bool, Input, Output, UInt
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Rule
-from ..core.support import Support
-from ..core.tensor import TensorDesc
+from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
+from ..core.structs.fields import Bool, Input, Output, UInt
+from ..core.structs.support import Support
+from ..core.tensors.tensor import TensorDesc
 from ..lowering.plain.cumulative import PRODUCT, accumulate
 from ._cumulative import RULES, STRUCT_RULES, dims_of, since
 

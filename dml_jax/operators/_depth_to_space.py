@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import jax
 
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Input, Output, UInt
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, sizes_follow
-from ..core.support import Support
-from ..core.tensor import TensorDesc
+from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.fields import Input, Output, UInt
+from ..core.structs.support import Support
+from ..core.tensors.tensor import TensorDesc
 from ._blocks import (
     SHARED,
     SINCE_1_0,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.activation import Activation
 from ..core.sharding import Dims
+from ..core.structs.activation import Activation
 
 __all__ = ["elementwise"]
 

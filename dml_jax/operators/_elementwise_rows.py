@@ -8,12 +8,12 @@ from typing import Any, ClassVar, get_type_hints
 
 import jax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
 from ..core.rules import Rule, same_sizes
-from ..core.small_structs import ScaleBias
-from ..core.support import Support
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import Input, Output
+from ..core.structs.small_structs import ScaleBias
+from ..core.structs.support import Support
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._identity import identity
 

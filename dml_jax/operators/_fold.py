@@ -10,13 +10,13 @@ from typing import Annotated, Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
-from ..core.kinds import Data, OutSharding, per_dimension
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding, per_dimension
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
-from ..core.support import Support
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import Input, Output
+from ..core.structs.support import Support
 from ..lowering.plain.unfold import fold_windows
 from ..lowering.plain.windows import Windows
 from ._sliding import FieldInts, PerWindow, columns_of, function_rules, judged, sliding, struct_rules, support_of

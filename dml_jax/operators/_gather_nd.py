@@ -8,17 +8,17 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import IndexInput, Input, Output, UInt
-from ..core.index_levels import INDEXED_2_1, INDEXED_3_0
-from ..core.index_tuples import FUNCTION, batch_rules, slice_rules, tuple_size, tuples_fit
-from ..core.indices import READ_MODE, ReadMode, indexed_axes_not_empty, read
-from ..core.kinds import Data, Fill, Indices, OutSharding
-from ..core.operator import operator
-from ..core.promises import Promises
+from ..core.arguments.kinds import Data, Fill, Indices, OutSharding
+from ..core.arguments.operator import operator
+from ..core.indices.gather import READ_MODE, ReadMode, indexed_axes_not_empty, read
+from ..core.indices.index_tuples import FUNCTION, batch_rules, slice_rules, tuple_size, tuples_fit
+from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank
 from ..core.sharding import Dims
-from ..core.support import Support
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.index_levels import INDEXED_2_1, INDEXED_3_0
+from ..core.structs.support import Support
 from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherND1Desc", "GatherNDDesc", "gather_nd"]

@@ -11,12 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.activation import Activation
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import FLOAT, Input, OptionalInput, Output, named
-from ..core.fusion import Fused, Fusion, axes_within
-from ..core.kinds import Data, Flag, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Flag, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import (
     Operands,
     Rule,
@@ -29,8 +25,12 @@ from ..core.rules import (
     sizes_follow,
 )
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANK_4, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.activation import Activation
+from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.fields import FLOAT, Input, OptionalInput, Output, named
+from ..core.structs.fusion import Fused, Fusion, axes_within
+from ..core.structs.support import FLOATS, RANK_4, Support, levels
+from ..core.tensors.tensor import TensorDesc
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..lowering.values.compiler_faults import unfused_product
 

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, floats, minimum_rank, numbers, one_of, same_rank
 from ..core.sharding import Dims
 from ..errors import DataTypeError

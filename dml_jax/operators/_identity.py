@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
-from ..core.small_structs import ScaleBias
-from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import Input, Output
+from ..core.structs.small_structs import ScaleBias
+from ..core.structs.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
 from ..lowering.values.bits import is_key
 from ._cast import cast

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, OptionalInput, Output, UInt
 from ..core.rules import Rule, assuming, at_least, if_given, sizes_follow
-from ..core.struct_rules import right_aligned
-from ..core.support import RANK_4, Support
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import Input, OptionalInput, Output, UInt
+from ..core.structs.struct_rules import right_aligned
+from ..core.structs.support import RANK_4, Support
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.unfold import unfold_windows
 from ..lowering.plain.windows import Windows
 from ._convolution import (

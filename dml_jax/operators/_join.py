@@ -9,15 +9,15 @@ from typing import ClassVar
 import jax
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Inputs, Output, UInt
-from ..core.kinds import DataList, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import DataList, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, sizes_follow
 from ..core.sharding import Dims
-from ..core.struct_rules import below_rank
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import Inputs, Output, UInt
+from ..core.structs.struct_rules import below_rank
+from ..core.structs.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.plain.moves import move_elements
 

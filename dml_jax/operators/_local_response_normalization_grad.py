@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 
 import jax
 
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, Bool, Input, Output, UInt
 from ..core.rules import Rule, at_least, same_sizes
-from ..core.support import FLOATS, RANK_4, Support, levels
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import FLOAT, Bool, Input, Output, UInt
+from ..core.structs.support import FLOATS, RANK_4, Support, levels
 from ..lowering.values.accumulation_types import narrow_apart
 from ._local_response_normalization import local_response_normalization
 from ._normalizing import widened

@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OneOrSeveralOutputs, OperatorDesc
-from ..core.fields import Input, OptionalOutput, Output
-from ..core.indices import read
-from ..core.kinds import Data, OutSharding, Spatial
-from ..core.operator import operator
-from ..core.promises import Promises
+from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.operator import operator
+from ..core.indices.gather import read
+from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
-from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.desc import OneOrSeveralOutputs, OperatorDesc
+from ..core.structs.fields import Input, OptionalOutput, Output
+from ..core.structs.support import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.slices import Slices
 from ..lowering.plain.unfold import unfold_axis
 from ..lowering.plain.window_maxima import greatest_in_windows, pick_in_windows

@@ -10,16 +10,16 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import IndexInput, Input, Output
-from ..core.indices import write
-from ..core.kinds import Data, Indices, OutSharding
-from ..core.operator import operator
-from ..core.promises import Promises
+from ..core.arguments.kinds import Data, Indices, OutSharding
+from ..core.arguments.operator import operator
+from ..core.indices.gather import write
+from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, each_at_least, integer_indices, numbers, representable, same_sizes
 from ..core.sharding import Dims
-from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import IndexInput, Input, Output
+from ..core.structs.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.slices import Slices
 
 __all__ = ["MaxUnpoolingDesc", "max_unpooling"]

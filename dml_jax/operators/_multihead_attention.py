@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.activation_table import in_type_of
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
 from ..core.rules import Rule
-from ..core.support import FLOATS, Support
+from ..core.structs.activation_table import in_type_of
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
+from ..core.structs.support import FLOATS, Support
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import wide_type
 from ._attention import KEPT, append, attend, numbered, split_heads, up_to_itself
 from ._attention_rules import (

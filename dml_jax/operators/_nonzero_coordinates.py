@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.data_type import DataType
-from ..core.desc import SeveralOutputs
-from ..core.fields import Input, Output
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Law, Operands, Rule, custom, numbers, sizes_follow
 from ..core.sharding import Dims
-from ..core.support import RANKS_4_TO_5, UP_TO_32_BITS, Support
+from ..core.structs.desc import SeveralOutputs
+from ..core.structs.fields import Input, Output
+from ..core.structs.support import RANKS_4_TO_5, UP_TO_32_BITS, Support
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.nonzero import numbers_set
 from ..lowering.values.bits import is_not_zero
 

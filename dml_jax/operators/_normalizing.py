@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.activation import Activation
-from ..core.activation_table import in_type_of
+from ..core.structs.activation import Activation
+from ..core.structs.activation_table import in_type_of
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 
 __all__ = ["axes_of", "inverse_deviation", "mean_of_squares", "moments", "normalize", "widened"]

@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 
-from ..core.desc import OperatorDesc
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
+from ..core.structs.desc import OperatorDesc
 from ..lowering.plain.windows import Windows
 from ._sliding import function_rules, struct_rules
 

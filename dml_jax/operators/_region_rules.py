@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..core.data_type import DataType
 from ..core.rules import Operands, Rule, at_least, custom, if_given
-from ..core.support import FLOATS, RANK_4, Support
+from ..core.structs.support import FLOATS, RANK_4, Support
+from ..core.tensors.data_type import DataType
 from ._reduce import ReduceFunction
 
 __all__ = ["PICTURES", "height_and_width", "since", "struct_rules"]

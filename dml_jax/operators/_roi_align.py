@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, Bool, IndexInput, Input, Output, UInt
-from ..core.interpolation import MODE, FieldMode, Mode, mode_of
-from ..core.kinds import Data, Indices, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Indices, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, each_at_least, floats, numbers, one_of, same_dtype
 from ..core.sharding import Dims
-from ..core.support import Support
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import FLOAT, Bool, IndexInput, Input, Output, UInt
+from ..core.structs.interpolation import MODE, FieldMode, Mode, mode_of
+from ..core.structs.support import Support
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction
 from ._region_rules import PICTURES, height_and_width, since, struct_rules

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.data_type import DataType
-from ..core.desc import OneOrSeveralOutputs
-from ..core.fields import Bool, IndexInput, Input, OptionalInput, OptionalOutput, UInt
-from ..core.interpolation import FieldMode
 from ..core.rules import Operands, Rule, custom, if_given, same_dtype, same_sizes, sizes_follow
-from ..core.support import FLOATS, RANK_4, Support
+from ..core.structs.desc import OneOrSeveralOutputs
+from ..core.structs.fields import Bool, IndexInput, Input, OptionalInput, OptionalOutput, UInt
+from ..core.structs.interpolation import FieldMode
+from ..core.structs.support import FLOATS, RANK_4, Support
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction, ReduceFunction
 from ._region_rules import struct_rules

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import jax
 
-from ..core.data_type import DataType
-from ..core.desc import SeveralOutputs
-from ..core.fields import Input, Outputs, UInt
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, axis_of, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
-from ..core.struct_rules import below_rank
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.desc import SeveralOutputs
+from ..core.structs.fields import Input, Outputs, UInt
+from ..core.structs.struct_rules import below_rank
+from ..core.structs.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.split import split_along
 
 __all__ = ["SplitDesc", "split"]

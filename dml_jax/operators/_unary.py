@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.fields import FLOAT, named
-from ..core.scalar import truncated
-from ..core.support import (
+from ..core.structs.fields import FLOAT, named
+from ..core.structs.scalar import truncated
+from ..core.structs.support import (
     ALL_BUT_FLOAT64,
     ALL_TYPES,
     FLOATS,
@@ -27,6 +26,7 @@ from ..core.support import (
     Support,
     levels,
 )
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
 from ..lowering.values.bits import as_unsigned, from_unsigned
 from ._clip import clip

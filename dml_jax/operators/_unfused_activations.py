@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..core.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
 from ..core.rules import Rule, same_sizes
-from ..core.support import Support
+from ..core.structs.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
+from ..core.structs.support import Support
 from ._activations import AXES, EFFECTIVE_RANK, ActivationDesc, Real, since
 
 __all__ = [

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, Input, Output, counted_by
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, minimum_rank, same_sizes
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANK_4, Support, levels
+from ..core.structs.desc import OperatorDesc
+from ..core.structs.fields import FLOAT, Input, Output, counted_by
+from ..core.structs.support import FLOATS, RANK_4, Support, levels
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..lowering.values.bits import is_key

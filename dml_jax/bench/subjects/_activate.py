@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.activation import Activation
+from ...core.structs.activation import Activation
 from ..case import DTYPES, Case, Form, normal
 from ..onnx_node import OnnxNode
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.activation import Activation as Fused
-from ...core.activation_table import ACTIVATIONS
-from ...core.data_type import DataType
-from ...core.desc import OperatorDesc
-from ...core.fields import Field
-from ...core.scalar import scalar_of
+from ...core.structs.activation import Activation as Fused
+from ...core.structs.activation_table import ACTIVATIONS
+from ...core.structs.desc import OperatorDesc
+from ...core.structs.fields import Field
+from ...core.structs.scalar import scalar_of
+from ...core.tensors.data_type import DataType
 from ...errors import ConstraintError
 from .parts import Activation, Attribute
 from .places import at

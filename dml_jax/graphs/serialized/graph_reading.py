@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...core.desc import OperatorDesc
-from ...core.tensor import TensorDesc
+from ...core.structs.desc import OperatorDesc
+from ...core.tensors.tensor import TensorDesc
 from ...errors import ConstraintError, Faults
 from ..parts import Constant, Edges, Nodes, Port
 from .operators import to_desc

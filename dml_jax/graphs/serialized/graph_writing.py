@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...core.desc import OperatorDesc
-from ...core.tensor import TensorDesc
+from ...core.structs.desc import OperatorDesc
+from ...core.tensors.tensor import TensorDesc
 from ...errors import ConstraintError
 from ..parts import Constant, Graph, Port, shown_port
 from .graph_reading import first_readers

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ...core.data_type import DataType, TensorFlags
-from ...core.desc import OperatorDesc
-from ...core.tensor import TensorDesc
+from ...core.structs.desc import OperatorDesc
+from ...core.tensors.data_type import DataType, TensorFlags
+from ...core.tensors.tensor import TensorDesc
 from ...errors import ConstraintError, describe
 from .parts import Tensor
 from .places import at

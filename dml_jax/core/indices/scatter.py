@@ -1,0 +1,39 @@
+"""The reductions of a scatter: how an update is combined with the element that is there."""
+
+from typing import Annotated, Literal, get_args
+
+import jax.numpy as jnp
+
+from ...errors import DataTypeError
+from ...lowering.values.bits import is_key
+from ..arguments.arrays import as_name
+from ..arguments.kinds import attribute
+from ..rules import Operands, Rule, one_of
+
+__all__ = ["REDUCIBLE", "REDUCTION", "ReductionName"]
+
+Name = Literal["add", "mul", "min", "max", "mean"]
+ReductionName = Annotated[Name, attribute(as_name, *get_args(Name), shown="str")]
+REDUCTION = one_of("reduction", (None, *get_args(Name)))
+
+
+def _irreducible(x: Operands) -> str | None:
+    """Returns why the elements of `input` do not have the reduction, or None if they do."""
+    dtype, reduction = x["input"].dtype, x["reduction"]
+    if reduction is None:
+        return None
+    if is_key(x["input"]):
+        return f"it is {dtype}, which are no numbers"
+    if reduction in ("min", "max") and jnp.issubdtype(dtype, jnp.complexfloating):
+        return f"it is {dtype}, whose numbers have no order"
+    if reduction == "mean" and dtype == jnp.bool_:
+        return "it is bool, which has no mean"
+    return f"it is {dtype}, which has no zero" if dtype == jnp.float8_e8m0fnu else None
+
+
+REDUCIBLE = Rule(
+    "reducible(input)",
+    "{input}.{dtype} must have numbers that {reduction} combines",
+    _irreducible,
+    DataTypeError,
+)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +11,8 @@ from jax.experimental.checkify import debug_check
 from ...lowering.plain.gather import read_of
 from ...lowering.plain.rows import Rows, Write
 from ...lowering.values.checkify_only import show_to_checkify
-from ..arguments.arrays import as_flag
 
-__all__ = ["Promises", "as_promises", "show_indices"]
+__all__ = ["Promises", "show_indices"]
 
 
 @dataclass(frozen=True)
@@ -30,24 +28,6 @@ class Promises:
     unique_indices: bool = False
     indices_are_sorted: bool = False
     deterministic: bool = False
-
-
-_NONE = Promises()
-
-
-def as_promises(operator: str, unique_indices: Any, indices_are_sorted: Any, deterministic: Any) -> Promises:
-    """Returns the promises, static.
-
-    Raises:
-      DataTypeError: a flag is neither True nor False.
-    """
-    if unique_indices is indices_are_sorted is deterministic is False:
-        return _NONE
-    return Promises(
-        as_flag(operator, "unique_indices", unique_indices),
-        as_flag(operator, "indices_are_sorted", indices_are_sorted),
-        as_flag(operator, "deterministic", deterministic),
-    )
 
 
 def show_indices(indices: jax.Array, shape: tuple[int, ...], write: Write) -> jax.Array:

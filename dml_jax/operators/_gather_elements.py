@@ -16,9 +16,8 @@ from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank,
 from ..core.sharding import Dims
 from ..core.structs.desc import OperatorDesc
 from ..core.structs.fields import IndexInput, Input, Output, UInt
-from ..core.structs.index_levels import INDEXED_2_1
 from ..core.structs.struct_rules import below_rank
-from ..core.structs.support import Support
+from ..core.structs.support import INDEXED_2_1, Support
 from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherElementsDesc", "gather_elements"]

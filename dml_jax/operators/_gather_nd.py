@@ -17,8 +17,7 @@ from ..core.rules import Operands, Rule, integer_indices, minimum_rank
 from ..core.sharding import Dims
 from ..core.structs.desc import OperatorDesc
 from ..core.structs.fields import IndexInput, Input, Output, UInt
-from ..core.structs.index_levels import INDEXED_2_1, INDEXED_3_0
-from ..core.structs.support import Support
+from ..core.structs.support import INDEXED_2_1, INDEXED_3_0, Support
 from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherND1Desc", "GatherNDDesc", "gather_nd"]

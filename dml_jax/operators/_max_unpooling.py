@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.gather import write
 from ..core.indices.promises import Promises
+from ..core.indices.scatter import write
 from ..core.rules import Operands, Rule, each_at_least, integer_indices, numbers, representable, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.desc import OperatorDesc

@@ -16,9 +16,17 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, if_given, one_of, one_per_dimension, representable
 from ..core.sharding import Dims
 from ..core.structs.desc import OperatorDesc, set_fields
-from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
+from ..core.structs.enumerations import (
+    AxisDirection,
+    DirectionName,
+    FieldDirection,
+    FieldMode,
+    InterpolationMode,
+    direction_of,
+    interpolable,
+    mode_of,
+)
 from ..core.structs.fields import FLOAT, Bool, Input, Output, counted_by
-from ..core.structs.interpolation import FieldMode, InterpolationMode, interpolable, mode_of
 from ..core.structs.support import FLOATS, RANK_4, Support, levels
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor import TensorDesc

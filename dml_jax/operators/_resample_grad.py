@@ -11,9 +11,15 @@ import jax
 
 from ..core.rules import Rule
 from ..core.structs.desc import OperatorDesc, set_fields
-from ..core.structs.enumerations import AxisDirection, FieldDirection, direction_of
+from ..core.structs.enumerations import (
+    AxisDirection,
+    FieldDirection,
+    FieldMode,
+    InterpolationMode,
+    direction_of,
+    mode_of,
+)
 from ..core.structs.fields import FLOAT, Input, Output, counted_by
-from ..core.structs.interpolation import FieldMode, InterpolationMode, mode_of
 from ..core.structs.support import FLOATS, RANK_4, Support, levels
 from ..core.tensors.tensor import TensorDesc
 from ..lowering.primitive import transposed

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from ..core.rules import Operands, Rule, custom, if_given, same_dtype, same_sizes, sizes_follow
 from ..core.structs.desc import OneOrSeveralOutputs
+from ..core.structs.enumerations import FieldMode
 from ..core.structs.fields import Bool, IndexInput, Input, OptionalInput, OptionalOutput, UInt
-from ..core.structs.interpolation import FieldMode
 from ..core.structs.support import FLOATS, RANK_4, Support
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type

@@ -10,16 +10,15 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.gather import WRITE_MODE, WriteMode, along_axis, indexed_axes_not_empty, write
+from ..core.indices.gather import along_axis, indexed_axes_not_empty
 from ..core.indices.promises import Promises
-from ..core.indices.scatter import REDUCIBLE, REDUCTION, ReductionName
+from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write
 from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, same_dtype, same_rank, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.desc import OperatorDesc
 from ..core.structs.fields import IndexInput, Input, Output, UInt
-from ..core.structs.index_levels import INDEXED_2_0
 from ..core.structs.struct_rules import below_rank
-from ..core.structs.support import Support
+from ..core.structs.support import INDEXED_2_0, Support
 from ..lowering.plain.slices import Slices
 
 __all__ = ["ScatterDesc", "ScatterElementsDesc", "scatter_elements"]

@@ -10,16 +10,15 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.gather import WRITE_MODE, WriteMode, indexed_axes_not_empty, write
+from ..core.indices.gather import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, hinted, slice_rules, slices, tuple_size, tuples_fit
 from ..core.indices.promises import Promises
-from ..core.indices.scatter import REDUCIBLE, REDUCTION, ReductionName
+from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.desc import OperatorDesc
 from ..core.structs.fields import IndexInput, Input, Output, UInt
-from ..core.structs.index_levels import INDEXED_2_1
-from ..core.structs.support import Support
+from ..core.structs.support import INDEXED_2_1, Support
 from ..lowering.plain.slices import Slices
 
 __all__ = ["ScatterNDDesc", "scatter_nd"]

@@ -13,8 +13,8 @@ from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank, representable, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.enumerations import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
 from ..core.structs.fields import Input, Output
-from ..core.structs.interpolation import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
 from ..core.structs.small_structs import Size2D
 from ..core.structs.support import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.tensors.tensor import TensorDesc

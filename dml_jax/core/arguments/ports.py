@@ -1,4 +1,7 @@
-"""Ports: single arrays and tensors by name. A sequence of them, `inputs`, has the ports `inputs[0]`, `inputs[1]`, …"""
+"""Ports: single arrays and tensors by name. A sequence of them, `inputs`, has the ports `inputs[0]`, `inputs[1]`, …
+
+It has a file of its own because `dml-jax batch` reads it before it imports JAX.
+"""
 
 from collections.abc import Mapping
 from typing import Any

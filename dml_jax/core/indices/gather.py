@@ -1,4 +1,4 @@
-"""DirectML's index rule, for every gather and scatter: a negative index counts from the end, then the mode decides."""
+"""Gathers by DirectML's index rule: a negative index counts from the end, then the mode decides."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,8 +13,6 @@ from ...lowering.partition import TableShards, known_shards
 from ...lowering.plain.gather import Read, gather_slices
 from ...lowering.plain.moves import back_with_number
 from ...lowering.plain.rows import Write, check_sortable
-from ...lowering.plain.scatter import scatter_slices
-from ...lowering.plain.scatter_derivatives import reduce_slices
 from ...lowering.plain.slices import Slices
 from ...lowering.values.bits import carry_bits, hide_constant, index_dtype, is_narrow
 from ..rules import Operands, Rule, custom, one_of
@@ -22,20 +20,16 @@ from .promises import Promises, show_indices
 
 __all__ = [
     "READ_MODE",
-    "WRITE_MODE",
     "ReadMode",
-    "WriteMode",
     "along_axis",
+    "check_order",
     "indexed_axes_not_empty",
     "read",
     "resolve",
-    "write",
 ]
 
 ReadMode = Literal["clip", "fill", "promise_in_bounds"]
-WriteMode = Literal["drop", "clip", "promise_in_bounds"]
 READ_MODE = one_of("mode", get_args(ReadMode))
-WRITE_MODE = one_of("mode", get_args(WriteMode))
 
 
 def indexed_axes_not_empty(axes: Callable[[Operands], Sequence[int]]) -> Rule:
@@ -97,7 +91,7 @@ def read(
     if shards := known_shards():
         of = shards.operands
         how = replace(how, shards=TableShards(of["input"], of["indices"], shards.output))
-    _check_order(indices, input, how.transpose)
+    check_order(indices, input, how.transpose)
     indices = show_indices(indices, input.shape, how.transpose)
     values = gather_slices(indices, input, how)
     if mode != "fill":
@@ -109,52 +103,7 @@ def read(
     return carry_bits(jnp.where, inside, values, filling, back=back_with_number(jnp.where))
 
 
-def write(
-    input: Any,
-    indices: Any,
-    updates: Any,
-    slices: Slices,
-    *,
-    mode: str,
-    reduction: str | None,
-    include_self: bool = True,
-    promises: Promises,
-) -> jax.Array:
-    """Copies `input` and writes one slice of `updates` per index tuple, as lax.scatter does.
-
-    Args:
-      input: the array to copy.
-      indices: integers [..., coordinates of a tuple]; they may be negative or out of range.
-      updates: the slices.
-      slices: which dimensions of `input` the tuples address, and where the slices stand in `updates`.
-      mode: a `WriteMode`: where an index out of range writes.
-      reduction: how an update is combined with the element; None replaces the element.
-      include_self: whether an element that is reduced takes part itself.
-      promises: what the caller promises about the indices.
-    """
-    if 0 in updates.shape:
-        return jnp.asarray(input)
-    sizes = [input.shape[axis] for axis in slices.indexed]
-    is_wide = indices.dtype == np.uint32 and index_dtype(sizes) == np.int32
-    if mode == "drop" and is_wide and not promises.indices_are_sorted:
-        # What 31 bits cannot hold becomes negative, which XLA drops too: so no index is stored a second time.
-        indices = lax.bitcast_convert_type(indices, jnp.int32)
-    else:
-        indices = resolve(indices, sizes)
-    lax_mode = "fill" if mode == "drop" else mode
-    how = Write(slices, lax_mode, promises.unique_indices, promises.indices_are_sorted, promises.deterministic)
-    if shards := known_shards():
-        of = shards.operands
-        how = replace(how, shards=TableShards(of["input"], of["indices"], of["updates"]))
-    indices = show_indices(indices, input.shape, how)
-    if reduction is None:
-        return scatter_slices(indices, input, updates, how)
-    if reduction in ("add", "mul", "mean"):
-        _check_order(indices, input, how)
-    return reduce_slices(indices, input, updates, how, reduction, include_self)
-
-
-def _check_order(indices: jax.Array, input: Any, write: Write) -> None:
+def check_order(indices: jax.Array, input: Any, write: Write) -> None:
     """Refuses sums in one order of what cannot be sorted: now, as a gradient is traced later.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The table of feature levels of an operator: which data types and ranks it takes at each level."""
+"""Tables of feature levels: the data types and ranks that an operator takes at each level."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ __all__ = [
     "ALL_BUT_FLOAT64",
     "ALL_TYPES",
     "FLOATS",
+    "INDEXED_1_0",
+    "INDEXED_2_0",
+    "INDEXED_2_1",
+    "INDEXED_3_0",
     "INDEX_TYPES",
     "LOGICAL_TYPES",
     "RANKS_1_TO_8",
@@ -157,3 +161,20 @@ def columns(row: Support) -> Mapping[str, str]:
     types = {name: ", ".join(t.name for t in accepted) for name, accepted in row.types.items()}
     given = {} if row.given is None else {row.given[0]: ", ".join(value.name for value in row.given[1])}
     return {"since": str(row.since), **given, "ranks": ranks, **types}
+
+
+def _indexed(level: str, ranks: range, data: tuple[DataType, ...], indices: tuple[DataType, ...]) -> Support:
+    """Returns a row of an operator with a tensor of indices."""
+    return Support.of(level, ranks, input=data, indices=indices)
+
+
+_UINT32 = (DataType.UINT32,)
+
+# By the level that an operator with indices is there from, the newest row first.
+INDEXED_3_0 = (
+    _indexed("4_1", RANKS_1_TO_8, ALL_TYPES, INDEX_TYPES),
+    _indexed("3_0", RANKS_1_TO_8, UP_TO_32_BITS, INDEX_TYPES),
+)
+INDEXED_2_1 = (*INDEXED_3_0, _indexed("2_1", RANK_4, UP_TO_32_BITS, _UINT32))
+INDEXED_2_0 = (*INDEXED_2_1, _indexed("2_0", RANK_4, FLOATS, _UINT32))
+INDEXED_1_0 = (*INDEXED_2_1, _indexed("1_0", RANK_4, FLOATS, _UINT32))

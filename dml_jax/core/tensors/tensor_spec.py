@@ -1,4 +1,7 @@
-"""`TensorSpec`: what a model says about an input. Its sizes may be open, which those of a `TensorDesc` never are."""
+"""`TensorSpec`: what a model says about an input. Its sizes may be open, which those of a `TensorDesc` never are.
+
+It has a file of its own because the command describes inputs before it imports JAX, which `tensor.py` needs.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -14,7 +14,7 @@ from checks import spread
 from serialized_graph_cases import ALEXNET, MATMUL_ADD, fused, real, tensor, uint, uints
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc
-from dml_jax.core.arguments.numbers import Real
+from dml_jax.core.arguments.static_values import Real
 from dml_jax.core.structs.activation import Activation as FusedActivation
 from dml_jax.core.structs.activation_table import ACTIVATIONS
 from dml_jax.graphs.serialized.operators import to_desc, to_node

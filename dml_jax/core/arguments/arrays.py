@@ -14,7 +14,7 @@ from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh, reshard
 
 from ...errors import DataTypeError, describe, message
 from ...lowering.values.bits import is_key
-from .numbers import Real
+from .static_values import Real
 
 __all__ = [
     "CONCRETE",

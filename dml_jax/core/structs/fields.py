@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 
 from ...errors import ConstraintError, DataTypeError, Faults, describe, message
-from ..arguments.numbers import Real
+from ..arguments.static_values import Real
 from ..tensors.data_type import as_integer
 from ..tensors.tensor import TensorDesc
 from ..tensors.tensor_json import tensor_from_json, tensor_to_json

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from ...errors import ConstraintError, DataTypeError, describe, message
-from ..arguments.numbers import Real, TypedNumber
+from ..arguments.static_values import Real, TypedNumber
 from ..tensors.data_type import DataType
 from .fields import Field, named, number_from_json, number_to_json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.arguments.numbers import Real
+from ...core.arguments.static_values import Real
 from ...errors import ConstraintError, DataTypeError
 from . import schema
 from .flatbuffer import Content, Table

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Fill, OutSharding, ScalarIndices
 from ..core.arguments.operator import operator
-from ..core.indices.gather import READ_MODE, ReadMode, indexed_axes_not_empty, read
+from ..core.indices.gather import READ_MODE, ReadMode, read
+from ..core.indices.index_rule import indexed_axes_not_empty
 from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, sizes_follow
 from ..core.sharding import Dims

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Fill, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.gather import READ_MODE, ReadMode, indexed_axes_not_empty, read
+from ..core.indices.gather import READ_MODE, ReadMode, read
+from ..core.indices.index_rule import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, batch_rules, slice_rules, tuple_size, tuples_fit
 from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank

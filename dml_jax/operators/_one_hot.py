@@ -13,7 +13,7 @@ from jax import lax
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.gather import resolve
+from ..core.indices.index_rule import resolve
 from ..core.rules import (
     Operands,
     Rule,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.gather import indexed_axes_not_empty
+from ..core.indices.index_rule import indexed_axes_not_empty
 from ..core.indices.index_tuples import FUNCTION, hinted, slice_rules, slices, tuple_size, tuples_fit
 from ..core.indices.promises import Promises
 from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write

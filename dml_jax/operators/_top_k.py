@@ -10,7 +10,8 @@ import jax.numpy as jnp
 
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
-from ..core.indices.gather import along_axis, read
+from ..core.indices.gather import read
+from ..core.indices.index_rule import along_axis
 from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, axis_of, custom, minimum_rank, one_of, ordered, same_sizes, sizes_follow
 from ..core.sharding import Dims

@@ -18,7 +18,7 @@ from ...lowering.values.bits import index_dtype, is_key
 from ..arguments.arrays import as_name
 from ..arguments.kinds import attribute
 from ..rules import Operands, Rule, one_of
-from .gather import check_order, resolve
+from .index_rule import check_order, resolve
 from .promises import Promises, show_indices
 
 __all__ = ["REDUCIBLE", "REDUCTION", "WRITE_MODE", "ReductionName", "WriteMode", "write"]

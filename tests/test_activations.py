@@ -136,7 +136,7 @@ def test_what_is_left_out_is_what_directmlx_takes():
         ("ACTIVATION_LINEAR", (1, None), ConstraintError, "the parameters are Alpha, Beta, but"),
         ("ACTIVATION_RELU", [], ConstraintError, "the parameters are none, but"),
         ("ACTIVATION_ELU", (1, 2), ConstraintError, "the parameters are Alpha, but"),
-        ("ACTIVATION_ELU", (True,), DataTypeError, "Alpha must be a number, but it is True"),
+        ("ACTIVATION_ELU", (True,), DataTypeError, "Alpha must be a real number, but it is True"),
         ("ACTIVATION_SOFTMAX1", (), ConstraintError, "the parameters are Axes, but"),
         ("ACTIVATION_SOFTMAX1", (1,), DataTypeError, "Axes must be a sequence of integers"),
         ("ACTIVATION_SOFTMAX1", ((-1,),), ConstraintError, r"Axes\[0\] must be in"),

@@ -140,6 +140,8 @@ def test_fields_are_kept_in_one_form():
     assert MIX.scale_bias == ScaleAndBias(2.0, 10.0)
     assert replace(MIX, steps=[np.int8(-1), 2], scale_size=(3, 4), scale_bias=[2, 10], kind=2, direction=1) == MIX
     assert replace(MIX, has_factor=np.True_) == MIX
+    assert replace(MIX, factor=jnp.dtype("bfloat16").type(0.5)) == replace(MIX, factor=0.5)
+    assert replace(MIX, steps=jnp.int32([-1, 2])) == replace(MIX, steps=iter([-1, 2])) == MIX
     assert hash(replace(MIX)) == hash(MIX)
 
 
@@ -162,12 +164,13 @@ def test_fields_are_kept_in_one_form():
         ({"times": 2**32}, ConstraintError, r"Times must be in \[0, 2\*\*32 - 1\]"),
         ({"times": 1.0}, DataTypeError, "Times must be an integer"),
         ({"shift": -(2**31) - 1}, ConstraintError, r"Shift must be in \[-2\*\*31, 2\*\*31 - 1\]"),
-        ({"factor": "1"}, DataTypeError, "Factor must be a number"),
-        ({"factor": True}, DataTypeError, "Factor must be a number"),
-        ({"factor": 10**400}, DataTypeError, "Factor must be a number"),
+        ({"factor": "1"}, DataTypeError, "Factor must be a real number"),
+        ({"factor": True}, DataTypeError, "Factor must be a real number"),
+        ({"factor": 10**400}, DataTypeError, "Factor must be a real number"),
         ({"steps": (1, 2.5)}, DataTypeError, r"Steps\[1\] must be an integer"),
         ({"steps": "12"}, DataTypeError, "Steps must be a sequence of integers"),
-        ({"weights": (1, None)}, DataTypeError, r"Weights\[1\] must be a number"),
+        ({"steps": {1, 2}}, DataTypeError, "Steps must be a sequence of integers"),
+        ({"weights": (1, None)}, DataTypeError, r"Weights\[1\] must be a real number"),
         ({"direction": 2}, ConstraintError, "Direction must be one of INCREASING, DECREASING, but it is 2"),
         ({"has_factor": 2}, DataTypeError, "HasFactor must be True or False, but it is 2"),
         ({"has_factor": 1.0}, DataTypeError, "HasFactor must be True or False, but it is 1.0"),
@@ -194,7 +197,7 @@ def test_what_a_field_cannot_hold_is_refused(change, error, match):
         ("ACTIVATION_ELU", 5, "ACTIVATION_ELU: the parameters are Alpha, but 5"),
         ("ACTIVATION_ELU", [1.0], "ACTIVATION_ELU: the parameters are Alpha, but"),
         (5, (), "unknown activation 5"),
-        ("ACTIVATION_ELU", ("1",), "ACTIVATION_ELU: Alpha must be a number, but it is '1'"),
+        ("ACTIVATION_ELU", ("1",), "ACTIVATION_ELU: Alpha must be a real number, but it is '1'"),
     ],
 )
 def test_what_no_activation_is(name, parameters, match):

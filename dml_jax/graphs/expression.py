@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Union
 
 import numpy as np
 
-from ..core.tensors.data_type import DataType, DataTypeLike, as_integers
+from ..core.arguments.static_values import as_ints
+from ..core.tensors.data_type import DataType, DataTypeLike
 from ..core.tensors.tensor import TensorDesc, implied_bytes
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .arithmetic import broadcast, element_of, is_float32
@@ -177,8 +178,8 @@ def read_tensor(given: Any) -> TensorDesc | tuple[DataType | None, tuple[int, ..
     if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
         return DataType.of(given), None
     if len(given) == 2 and isinstance(given[1], Sequence | np.ndarray):
-        return DataType.of(given[0]), as_integers("TENSOR", "Sizes", given[1])
-    return None, as_integers("TENSOR", "Sizes", given)
+        return DataType.of(given[0]), as_ints("TENSOR", "Sizes", given[1])
+    return None, as_ints("TENSOR", "Sizes", given)
 
 
 def whole_tensor(given: Any, place: str) -> TensorDesc:

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.arguments.arrays import as_name
 from ..core.arguments.kinds import Data, OutSharding, attribute
 from ..core.arguments.operator import operator
+from ..core.arguments.static_values import as_name
 from ..core.rules import Law, Operands, Rule, custom, one_of, sizes_follow
 from ..core.sharding import Dims
 from ..core.structs.desc import OperatorDesc, set_fields

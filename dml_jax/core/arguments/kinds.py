@@ -18,22 +18,20 @@ import numpy as np
 
 from ..sharding import OutSharding as Sharding
 from ..sharding import as_out_sharding
-from .arrays import (
-    as_condition,
-    as_data,
-    as_data_list,
+from .arrays import as_condition, as_data, as_data_list
+from .fill_value import Number, as_known_number, fill_reader
+from .indices import as_indices
+from .static_values import (
+    as_dim,
+    as_dim_or_dims,
+    as_dims,
     as_dtype,
     as_flag,
-    as_int,
-    as_int_or_ints,
-    as_ints,
     as_name,
     as_real,
     as_real_or_reals,
     as_reals,
 )
-from .fill_value import Number, as_known_number, fill_reader
-from .indices import as_indices
 
 __all__ = [
     "Condition",
@@ -83,9 +81,9 @@ class Kind:
 
     @property
     def reader(self) -> Callable[..., Any]:
-        """`read` of a value other than None, which an optional argument may be; of several integers `as_ints`."""
+        """`read` of a value other than None, which an optional argument may be; of several integers `as_dims`."""
         read = self.read.read if isinstance(self.read, _OrNone) else self.read
-        return as_ints if isinstance(read, _OneOrSeveral) else read
+        return as_dims if isinstance(read, _OneOrSeveral) else read
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class _OneOrSeveral:
     count: Callable[..., int]
 
     def __call__(self, operator: str, name: str, value: Any, *needed: Any) -> tuple[int, ...]:
-        return as_int_or_ints(operator, name, value, self.count(*needed))
+        return as_dim_or_dims(operator, name, value, self.count(*needed))
 
 
 def attribute(read: Callable[[str, str, Any], Any], *names: str, shown: str | None = None) -> Kind:
@@ -189,7 +187,7 @@ Value = Annotated[Number, number_of("dtype")]
 OutSharding = Annotated[Sharding, Kind(lambda operator, _, value: as_out_sharding(operator, value), is_shown=False)]
 
 
-_SEQUENCES = {int: as_ints, float: as_reals}
+_SEQUENCES = {int: as_dims, float: as_reals}
 
 
 def _kind_of(annotation: Any) -> Kind:
@@ -204,7 +202,7 @@ def _kind_of(annotation: Any) -> Kind:
         return Kind(as_name, names=get_args(annotation), shown=" | ".join(map(repr, get_args(annotation))))
     if get_origin(annotation) is Sequence:
         return Kind(_SEQUENCES[get_args(annotation)[0]])
-    return {int: Kind(as_int), float: Kind(as_real), bool: Kind(as_flag, is_shown=False)}[annotation]
+    return {int: Kind(as_dim), float: Kind(as_real), bool: Kind(as_flag, is_shown=False)}[annotation]
 
 
 def kinds_of(function: Callable[..., Any]) -> Mapping[str, Kind]:

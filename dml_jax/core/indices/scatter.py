@@ -15,8 +15,8 @@ from ...lowering.plain.scatter import scatter_slices
 from ...lowering.plain.scatter_derivatives import reduce_slices
 from ...lowering.plain.slices import Slices
 from ...lowering.values.bits import index_dtype, is_key
-from ..arguments.arrays import as_name
 from ..arguments.kinds import attribute
+from ..arguments.static_values import as_name
 from ..rules import Operands, Rule, one_of
 from .index_rule import check_order, resolve
 from .promises import Promises, show_indices

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Annotated, Any, get_type_hints
@@ -18,8 +17,7 @@ from typing import Annotated, Any, get_type_hints
 import numpy as np
 
 from ...errors import ConstraintError, DataTypeError, Faults, describe, message
-from ..arguments.static_values import Real
-from ..tensors.data_type import as_integer
+from ..arguments.static_values import as_flag, as_int, as_real, as_row
 from ..tensors.tensor import TensorDesc
 from ..tensors.tensor_json import tensor_from_json, tensor_to_json
 
@@ -40,7 +38,6 @@ __all__ = [
     "Output",
     "Outputs",
     "UInt",
-    "as_real",
     "counted_by",
     "fields_of",
     "named",
@@ -134,17 +131,6 @@ def _as_tensor(struct: str, field: str, value: Any) -> TensorDesc:
     raise DataTypeError(message(struct, rule, f"it is {type(value).__name__}", {field: value}))
 
 
-def _as_array(read: Reader, what: str) -> Reader:
-    def as_array(struct: str, field: str, value: Any) -> tuple[Any, ...]:
-        row = isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
-        if not row and not (isinstance(value, np.ndarray) and value.ndim == 1):
-            rule = f"{field} must be a sequence of {what}"
-            raise DataTypeError(message(struct, rule, f"it is {describe(value)}", {field: value}))
-        return tuple(read(struct, f"{field}[{i}]", item) for i, item in enumerate(value))
-
-    return as_array
-
-
 def _elements(field: Field, json: Sequence[Any]) -> list[Any]:
     faults, found = Faults(), []
     for i, one in enumerate(json):
@@ -159,7 +145,7 @@ def _array_of(field: Field, what: str, count: str) -> Field:
     return replace(
         field,
         kind=f"{field.kind} array",
-        read=_as_array(field.read, what),
+        read=partial(as_row, read=field.read, what=what),
         from_json=lambda json: _elements(field, json) if isinstance(json, list) else json,
         to_json=lambda value: [field.to_json(one) for one in value],
         counted_by=count,
@@ -183,30 +169,16 @@ Outputs = Annotated[tuple[TensorDesc, ...], _array_of(_OUTPUT, "TensorDesc", "Ou
 
 
 def _as_ranged(least: int, most: int, words: str, struct: str, field: str, value: Any) -> int:
-    number = as_integer(struct, field, value)
+    number = as_int(struct, field, value)
     if least <= number <= most:
         return number
     raise ConstraintError(message(struct, f"{field} must be in {words}", f"it is {number}", {field: value}))
 
 
-def as_real(struct: str, field: str, value: Any) -> Real:
-    """A Python float, from any real number.
-
-    Raises:
-      DataTypeError: a bool, a complex number, a string.
-    """
-    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    with suppress(OverflowError):
-        if is_number:
-            return Real(value)
-    raise DataTypeError(message(struct, f"{field} must be a number", f"it is {describe(value)}", {field: value}))
-
-
 def _as_bool(struct: str, field: str, value: Any) -> bool:
     """Reads a bool; 1 and 0 are taken too, because the BOOL of C is an integer."""
-    if isinstance(value, bool | int | np.bool_ | np.integer) and value in (0, 1):
-        return bool(value)
-    raise DataTypeError(message(struct, f"{field} must be True or False", f"it is {describe(value)}", {field: value}))
+    is_bit = isinstance(value, int | np.integer) and value in (0, 1)
+    return as_flag(struct, field, bool(value) if is_bit else value)
 
 
 def number_from_json(json: Any) -> Any:
@@ -228,7 +200,7 @@ Bool = Annotated[bool, Field("bool", _as_bool)]
 
 def counted_by(count: str, of: Field = UINT, what: str | None = None) -> Field:
     """Returns the kind of an array, of unsigned integers by default; `count` is DirectML's field of its length."""
-    return _array_of(of, what or ("integers" if of is not FLOAT else "numbers"), count)
+    return _array_of(of, what or ("integers" if of is not FLOAT else "real numbers"), count)
 
 
 Axes = Annotated[tuple[int, ...], counted_by("AxisCount")]
@@ -253,7 +225,7 @@ def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntE
             return names[name]
         if isinstance(value, str) and value in elsewhere:
             return elsewhere[value]
-        if not isinstance(value, str) and as_integer(struct, field, value) in list(names):
+        if not isinstance(value, str) and as_int(struct, field, value) in list(names):
             return names(value)
         rule = f"{field} must be one of {accepted}"
         raise ConstraintError(message(struct, rule, f"it is {describe(value)}", {field: value}))

@@ -1,4 +1,4 @@
-"""DirectML's data types and tensor flags, and the reader of integers in descriptors."""
+"""DirectML's data types and tensor flags."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import ConstraintError, DataTypeError, describe, message
+from ...errors import ConstraintError, DataTypeError, message
 
-__all__ = ["DataType", "DataTypeLike", "DataTypeName", "TensorFlags", "as_integer", "as_integers"]
+__all__ = ["DataType", "DataTypeLike", "DataTypeName", "TensorFlags"]
 
 
 class DataType(enum.IntEnum):
@@ -170,34 +170,3 @@ DataTypeName = Literal[
 ]
 # What `DataType.of` reads: types of JAX and NumPy too, such as jnp.float32.
 DataTypeLike = DataType | DataTypeName | np.dtype[Any] | type[Any]
-
-
-def as_integer(operator_name: str, field: str, value: Any) -> int:
-    """A Python integer, from anything that is one.
-
-    Raises:
-      DataTypeError: a bool, a float, a string.
-    """
-    try:
-        if isinstance(value, bool | np.bool_):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        rule = f"{field} must be an integer"
-        raise DataTypeError(message(operator_name, rule, f"it is {describe(value)}", {field: value})) from None
-    if abs(number) >= 2**64:
-        raise DataTypeError(f"{operator_name}: {field} must fit 64 bits, but it has {number.bit_length()}.")
-    return number
-
-
-def as_integers(operator_name: str, field: str, value: Any) -> tuple[int, ...]:
-    """A tuple of Python integers.
-
-    Raises:
-      DataTypeError: no sequence of integers.
-    """
-    row = isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
-    if not row and not (isinstance(value, np.ndarray) and value.ndim == 1):
-        rule = f"{field} must be a sequence of integers"
-        raise DataTypeError(message(operator_name, rule, f"it is {describe(value)}", {field: value}))
-    return tuple(as_integer(operator_name, field, item) for item in value)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import SeveralErrors
+from ..arguments.static_values import as_int, as_ints
 from ..rules import Fact, Operands, Rule, faults
-from .data_type import DataType, DataTypeLike, TensorFlags, as_integer, as_integers
+from .data_type import DataType, DataTypeLike, TensorFlags
 
 __all__ = ["FIELDS", "TENSOR", "TensorDesc", "implied_bytes", "span_bytes"]
 
@@ -64,8 +65,8 @@ class TensorDesc:
     ):
         values = {
             "data_type": DataType.of(data_type),
-            "sizes": as_integers("TENSOR", "Sizes", sizes),
-            "strides": None if strides is None else as_integers("TENSOR", "Strides", strides),
+            "sizes": as_ints("TENSOR", "Sizes", sizes),
+            "strides": None if strides is None else as_ints("TENSOR", "Strides", strides),
             "flags": TensorFlags.of(flags),
             "total_tensor_size_in_bytes": total_tensor_size_in_bytes,
             "guaranteed_base_offset_alignment": guaranteed_base_offset_alignment,
@@ -73,7 +74,7 @@ class TensorDesc:
         if total_tensor_size_in_bytes is None:
             values["total_tensor_size_in_bytes"] = _implied(values)
         for name in ("total_tensor_size_in_bytes", "guaranteed_base_offset_alignment"):
-            values[name] = as_integer("TENSOR", FIELDS[name], values[name])
+            values[name] = as_int("TENSOR", FIELDS[name], values[name])
         errors = list(faults("TENSOR", TENSOR, values, FIELDS))
         if errors:
             raise errors[0] if len(errors) == 1 else SeveralErrors(errors)

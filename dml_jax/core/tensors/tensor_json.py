@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ConstraintError, Faults, suggestion
-from .data_type import DataType, TensorFlags, as_integer
+from ..arguments.static_values import as_int
+from .data_type import DataType, TensorFlags
 from .tensor import FIELDS, TensorDesc, implied_bytes
 
 __all__ = ["as_object", "refuse_unknown", "tensor_from_json", "tensor_to_json"]
@@ -47,7 +48,7 @@ def _from_fields(json: Mapping[str, Any]) -> TensorDesc:
     if values.get("total_tensor_size_in_bytes") == 0:
         values["total_tensor_size_in_bytes"] = None
     tensor = TensorDesc(**values)
-    count = as_integer("TENSOR", "DimensionCount", json.get("DimensionCount", len(tensor.sizes)))
+    count = as_int("TENSOR", "DimensionCount", json.get("DimensionCount", len(tensor.sizes)))
     if count != len(tensor.sizes):
         raise ConstraintError(f"DimensionCount is {count} and Sizes has {len(tensor.sizes)} entries")
     return tensor

@@ -1,42 +1,30 @@
-"""Names of operators for shells and help, read from the text of their files: importing these would import JAX."""
+"""Names of operators for shells and help, from the syntax trees of their files: importing these would import JAX."""
 
-import re
+import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from click.shell_completion import CompletionItem
 
 __all__ = ["function_names", "items", "struct_names"]
 
-_STRUCT = re.compile(r'^class \w+Desc\b[^\n]*:\n    """DML_(\w+)_OPERATOR_DESC: ([^\n]*)', re.MULTILINE)
-# A row of a table of structs, which has what it does in front.
-_ROW = re.compile(r'^    "([A-Z][A-Z_0-9]+)": \w+\(\s*"([^"\n]+)"', re.MULTILINE)
-_OTHER_NAMES = re.compile(r"^    other_names: [^=\n]*= \(([^)]*)\)", re.MULTILINE)
-_FUNCTION = re.compile(r'^@operator\(.*?^def (\w+)\((.*?)\) -> ([^\n]*):\n    """([^\n]*)', re.MULTILINE | re.DOTALL)
-_ARRAY = re.compile(r": (?:Data|DataList|Condition|(?:Scalar)?Indices)\b")
+OPERATORS = Path(__file__).parents[1] / "operators"
+# Annotations of arguments that are arrays: see core/arguments/kinds.py.
+_ARRAYS = {"Data", "DataList", "Condition", "Indices", "ScalarIndices"}
 
 
+@cache
 def struct_names() -> dict[str, str]:
     """Returns DirectML's operators, each with what it does."""
-    found: dict[str, str] = {}
-    for text in _texts():
-        for match in _STRUCT.finditer(text):
-            body = text[match.end() :].partition("\nclass ")[0]
-            others = _OTHER_NAMES.search(body)
-            names = [match[1], *re.findall(r'"(\w+)"', others[1] if others else "")]
-            found |= dict.fromkeys(names, _plain(match[2]))
-        found |= {match[1]: _plain(match[2]) for match in _ROW.finditer(text)}
-    return found
+    return {name: does for statement in _statements() for name, does in _structs(statement)}
 
 
+@cache
 def function_names() -> dict[str, str]:
     """Returns the functions that take arrays and return one array, each with what it does."""
-    matches = (match for text in _texts() for match in _FUNCTION.finditer(text))
-    return {
-        name: _plain(does)
-        for name, taken, made, does in (match.groups() for match in matches)
-        if made == "jax.Array" and _ARRAY.search(taken)
-    }
+    functions = (statement for statement in _statements() if isinstance(statement, ast.FunctionDef))
+    return {one.name: _first_line(one) for one in functions if _is_operator(one) and _maps_arrays(one)}
 
 
 def items(names: dict[str, str], begun: str) -> list[CompletionItem]:
@@ -44,10 +32,49 @@ def items(names: dict[str, str], begun: str) -> list[CompletionItem]:
     return [CompletionItem(name, help=does) for name, does in sorted(names.items()) if name.startswith(begun)]
 
 
-def _texts() -> Iterator[str]:
-    folder = Path(__file__).parents[1] / "operators"
-    return (path.read_text(encoding="utf-8") for path in sorted(folder.glob("_[a-z]*.py")))
+def _statements() -> Iterator[ast.stmt]:
+    """Yields the statements of all files of operators."""
+    for path in sorted(OPERATORS.glob("_[a-z]*.py")):
+        yield from ast.parse(path.read_bytes()).body
+
+
+def _structs(statement: ast.stmt) -> Iterator[tuple[str, str]]:
+    """Yields the operators that a class, or a table of elementwise ones, defines, each with what it does."""
+    match statement:
+        case ast.ClassDef():
+            name, found, does = _first_line(statement).partition("_OPERATOR_DESC: ")
+            names = (name.removeprefix("DML_"), *_other_names(statement)) if found else ()
+            yield from ((name, does) for name in names)
+        case ast.AnnAssign(target=ast.Name("ROWS"), value=ast.Dict(keys, rows)):
+            for key, row in zip(keys, rows, strict=True):
+                match key, row:
+                    case ast.Constant(str(name)), ast.Call(args=[ast.Constant(str(does)), *_]):
+                        yield name, _plain(does)
+
+
+def _other_names(struct: ast.ClassDef) -> tuple[str, ...]:
+    for field in struct.body:
+        match field:
+            case ast.AnnAssign(target=ast.Name("other_names"), value=ast.Tuple() as names):
+                return ast.literal_eval(names)
+    return ()
+
+
+def _is_operator(function: ast.FunctionDef) -> bool:
+    """Whether it has the decorator `operator`."""
+    return any(isinstance(one, ast.Call) and ast.unparse(one.func) == "operator" for one in function.decorator_list)
+
+
+def _maps_arrays(function: ast.FunctionDef) -> bool:
+    """Whether it takes an array, and returns one array."""
+    named = (node for node in ast.walk(function.args) if isinstance(node, ast.Name))
+    returns = function.returns
+    return returns is not None and ast.unparse(returns) == "jax.Array" and any(node.id in _ARRAYS for node in named)
+
+
+def _first_line(definition: ast.ClassDef | ast.FunctionDef) -> str:
+    return _plain((ast.get_docstring(definition) or "").partition("\n")[0])
 
 
 def _plain(line: str) -> str:
-    return line.removesuffix('"""').replace("`", "")
+    return line.replace("`", "")

@@ -35,7 +35,7 @@ class Row:
 
     Args:
       does: what it does, in a line that says x of an input that is scaled and shifted. It is the first argument, a
-        single string: completion and help read it in the text of the file.
+        single string: completion and help find it there without importing the file.
       formula: takes an array per input, and the values of `fields`; returns the output, in `write`'s types.
       in_jax: the function of JAX that does the same, or an expression of the inputs.
       support: the data types by feature level.

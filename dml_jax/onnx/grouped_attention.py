@@ -14,7 +14,7 @@ from jax.core import Tracer
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators._attention import attend, split_heads, up_to_itself
-from ..operators._normalizing import mean_of_squares, normalize
+from ..operators._normalization import mean_of_squares, normalize
 from .key_cache import appended, check_room, fit_keys
 from .operands import check_bias, check_both, check_shape, check_value, needed, refuse
 from .rotary import check_caches, rotate

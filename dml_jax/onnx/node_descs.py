@@ -40,7 +40,7 @@ from ..operators import (
     TileDesc,
     TopK1Desc,
 )
-from ..operators._blocks import ORDERS
+from ..operators._depth_space_rules import ORDERS
 from . import arrange as layout
 from . import casting, movement, resizing
 from .arrange import PAD_MODES, axis_of, borders_of, lengths_of, parts_of, range_of, windows_of

@@ -15,8 +15,8 @@ from ..core.sharding import Dims
 from ..core.structs.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
 from ..core.structs.fusion import Fusion, axes_within, computed_by
 from ..core.structs.support import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS, Support
-from ._activations import AXES, EFFECTIVE_RANK, ActivationDesc, Real, activated, since
-from ._elementwise import elementwise
+from ._activation_structs import AXES, EFFECTIVE_RANK, ActivationDesc, Real, activated, since
+from ._elementwise_dims import elementwise
 
 __all__ = [
     "ActivationCeluDesc",

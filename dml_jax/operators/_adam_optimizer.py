@@ -15,7 +15,7 @@ from ..core.structs.fields import FLOAT, Input, Output
 from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, Support
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalizing import widened
+from ._normalization import widened
 
 __all__ = ["AdamOptimizerDesc"]
 

@@ -12,7 +12,7 @@ from ..core.rules import Operands, representable
 from ..core.sharding import Dims
 from ..lowering.plain.strided import view
 from ..strides.layout import Layout
-from ._strides import BUFFER, INSIDE, lengths, not_negative, sizes_of
+from ._as_strided_rules import BUFFER, INSIDE, lengths, not_negative, sizes_of
 
 __all__ = ["as_strided"]
 

@@ -13,7 +13,7 @@ from ..core.sharding import Dims
 from ..lowering.plain.strided_writes import update
 from ..strides.injective import collision
 from ..strides.layout import Layout
-from ._strides import BUFFER, INSIDE, lengths, not_negative, sizes_of
+from ._as_strided_rules import BUFFER, INSIDE, lengths, not_negative, sizes_of
 
 __all__ = ["as_strided_scatter"]
 

@@ -14,7 +14,7 @@ from ..core.structs.fusion import Fused
 from ..core.structs.struct_rules import broadcast_to
 from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalizing import axes_of, moments, normalize, widened
+from ._normalization import axes_of, moments, normalize, widened
 
 __all__ = ["BatchNormalizationDesc", "BatchNormalizationTrainingDesc"]
 

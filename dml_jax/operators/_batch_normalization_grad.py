@@ -16,7 +16,7 @@ from ..core.structs.fields import FLOAT, Input, Output
 from ..core.structs.struct_rules import broadcast_to
 from ..core.structs.support import FLOATS, RANKS_1_TO_8, Support, levels
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalizing import axes_of, inverse_deviation, widened
+from ._normalization import axes_of, inverse_deviation, widened
 
 __all__ = ["BatchNormalizationGradDesc", "BatchNormalizationTrainingGradDesc"]
 

@@ -31,8 +31,8 @@ from ..core.structs.support import (
 )
 from ..core.tensors.data_type import DataType
 from ..lowering.values.bits import as_unsigned, from_unsigned
-from ._elementwise_rows import Row, structs_of, unchanged
-from ._formulas import floor_remainder, parameterized_relu
+from ._binary_formulas import floor_remainder, parameterized_relu
+from ._elementwise_structs import Row, structs_of, unchanged
 from ._powers import power
 
 

@@ -25,7 +25,7 @@ from ..core.tensors.tensor import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..lowering.values.bits import is_key
-from ._elementwise import elementwise
+from ._elementwise_dims import elementwise
 from ._identity import identity
 
 __all__ = ["ElementWiseClip1Desc", "ElementWiseClipDesc", "clip"]

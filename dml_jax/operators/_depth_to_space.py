@@ -14,7 +14,7 @@ from ..core.structs.desc import OperatorDesc, set_fields
 from ..core.structs.fields import Input, Output, UInt
 from ..core.structs.support import Support
 from ..core.tensors.tensor import TensorDesc
-from ._blocks import (
+from ._depth_space_rules import (
     SHARED,
     SINCE_1_0,
     SINCE_2_1,

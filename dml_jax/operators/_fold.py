@@ -19,7 +19,16 @@ from ..core.structs.fields import Input, Output
 from ..core.structs.support import Support
 from ..lowering.plain.unfold import fold_windows
 from ..lowering.plain.windows import Windows
-from ._sliding import FieldInts, PerWindow, columns_of, function_rules, judged, sliding, struct_rules, support_of
+from ._sliding_windows import (
+    FieldInts,
+    PerWindow,
+    columns_of,
+    function_rules,
+    judged,
+    sliding,
+    struct_rules,
+    support_of,
+)
 
 __all__ = ["FoldDesc", "fold"]
 

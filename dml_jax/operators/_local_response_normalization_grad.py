@@ -14,7 +14,7 @@ from ..core.structs.fields import FLOAT, Bool, Input, Output, UInt
 from ..core.structs.support import FLOATS, RANK_4, Support, levels
 from ..lowering.values.accumulation_types import narrow_apart
 from ._local_response_normalization import local_response_normalization
-from ._normalizing import widened
+from ._normalization import widened
 
 __all__ = ["LocalResponseNormalizationGradDesc"]
 

@@ -16,7 +16,7 @@ from ..core.structs.struct_rules import below_rank
 from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
 from ..lowering.plain.sums import total
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalizing import widened
+from ._normalization import widened
 
 __all__ = ["LpNormalizationDesc", "divide_by_norm"]
 

@@ -21,7 +21,7 @@ from ..lowering.plain.sums import absolute
 from ..lowering.plain.window_sums import sum_windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._pooling import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding import FieldInts, PerWindow, sliding
+from ._sliding_windows import FieldInts, PerWindow, sliding
 
 __all__ = ["LpPooling1Desc", "LpPoolingDesc", "lp_pooling"]
 

@@ -29,7 +29,7 @@ from ..lowering.plain.windows import Windows
 from ..lowering.values.orders import least_number
 from ..lowering.values.sort_keys import order
 from ._pooling import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding import FieldInts, PerWindow, sliding
+from ._sliding_windows import FieldInts, PerWindow, sliding
 
 __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]
 

@@ -14,7 +14,7 @@ from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output, cou
 from ..core.structs.fusion import Fused
 from ..core.structs.struct_rules import broadcast_to, different_axes
 from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
-from ._normalizing import mean_of_squares, moments, normalize, widened
+from ._normalization import mean_of_squares, moments, normalize, widened
 
 __all__ = ["MeanVarianceNormalization1Desc", "MeanVarianceNormalization2Desc", "MeanVarianceNormalizationDesc"]
 

@@ -13,7 +13,7 @@ from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
 from ..core.structs.desc import OperatorDesc
 from ..lowering.plain.windows import Windows
-from ._sliding import function_rules, struct_rules
+from ._sliding_windows import function_rules, struct_rules
 
 __all__ = ["dims_of", "pooled", "pooling_rules", "pooling_struct_rules"]
 

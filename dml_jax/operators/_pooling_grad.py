@@ -16,7 +16,7 @@ from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._average_pooling import average_pooling
 from ._max_pooling import max_pooling
 from ._pooling import pooled, pooling_struct_rules
-from ._sliding import FieldInts
+from ._sliding_windows import FieldInts
 
 __all__ = ["AveragePoolingGradDesc", "MaxPoolingGradDesc"]
 

@@ -27,7 +27,7 @@ from ._quantization import (
     unfused,
     zero_points_of,
 )
-from ._sliding import FieldInts
+from ._sliding_windows import FieldInts
 
 __all__ = ["QuantizedLinearAveragePoolingDesc"]
 

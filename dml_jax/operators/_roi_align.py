@@ -21,8 +21,8 @@ from ..core.structs.fields import FLOAT, Bool, IndexInput, Input, Output, UInt
 from ..core.structs.support import Support
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction
-from ._region_rules import PICTURES, height_and_width, since, struct_rules
-from ._region_samples import Sampled, linear, nearest
+from ._roi_rules import PICTURES, height_and_width, since, struct_rules
+from ._roi_samples import Sampled, linear, nearest
 
 __all__ = ["RoiAlign1Desc", "RoiAlignDesc", "roi_align"]
 

@@ -16,8 +16,8 @@ from ..core.structs.support import FLOATS, RANK_4, Support
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction, ReduceFunction
-from ._region_rules import struct_rules
 from ._roi_align import Real, aligned
+from ._roi_rules import struct_rules
 
 __all__ = ["RoiAlignGradDesc"]
 

@@ -21,7 +21,7 @@ from ..core.structs.small_structs import Size2D
 from ..core.structs.support import FLOATS, RANK_4, Support, levels
 from ..lowering.plain.min_max import extreme
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ._region_rules import PICTURES, height_and_width
+from ._roi_rules import PICTURES, height_and_width
 
 __all__ = ["RoiPoolingDesc", "roi_pooling"]
 

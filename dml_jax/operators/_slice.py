@@ -20,7 +20,7 @@ from ..core.structs.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_
 from ..core.tensors.data_type import DataType
 from ..lowering.plain.moves import move_elements, per_word
 from ..lowering.primitive import Move
-from ._slicing import window_rules, within_reach
+from ._slice_rules import window_rules, within_reach
 
 __all__ = ["Slice1Desc", "SliceDesc", "slice"]
 

@@ -21,7 +21,7 @@ from ..core.structs.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_
 from ..lowering.plain.moves import move_elements
 from ..lowering.values.bits import as_bits
 from ..lowering.values.compiler_faults import widened_float4
-from ._slicing import window_rules, within_reach
+from ._slice_rules import window_rules, within_reach
 
 __all__ = ["SliceGradDesc", "slice_grad"]
 

@@ -30,7 +30,7 @@ from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
 from ..lowering.values.bits import as_unsigned, from_unsigned
 from ._clip import clip
-from ._elementwise_rows import Row, structs_of
+from ._elementwise_structs import Row, structs_of
 from ._powers import constant_power
 
 

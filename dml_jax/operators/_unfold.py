@@ -18,7 +18,7 @@ from ..core.structs.fields import Input, Output
 from ..core.structs.support import Support
 from ..lowering.plain.unfold import unfold_windows
 from ..lowering.plain.windows import Windows
-from ._sliding import FieldInts, PerWindow, columns_of, function_rules, sliding, struct_rules, support_of
+from ._sliding_windows import FieldInts, PerWindow, columns_of, function_rules, sliding, struct_rules, support_of
 
 __all__ = ["UnfoldDesc", "unfold"]
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ..core.rules import Rule, same_sizes
 from ..core.structs.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
 from ..core.structs.support import Support
-from ._activations import AXES, EFFECTIVE_RANK, ActivationDesc, Real, since
+from ._activation_structs import AXES, EFFECTIVE_RANK, ActivationDesc, Real, since
 
 __all__ = [
     "ActivationHardSwishDesc",

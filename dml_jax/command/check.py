@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..core.structs.computation import Computation
     from ..dxdispatch.model_file import Model
     from ..graphs.desc import GraphDesc
-    from ..onnx.free_sizes import Sizes
+    from ..onnx.free_dimensions import Sizes
 
 __all__ = ["check"]
 
@@ -188,7 +188,7 @@ def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
 
 def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes) -> _Checked:
     """Checks the nodes of an ONNX model that DirectML has an operator for."""
-    from ..onnx.checking import check_nodes
+    from ..onnx.check_file import check_nodes
 
     operators, faults = [], []
     try:

@@ -116,13 +116,13 @@ def read_onnx_dispatch(name: str, model: OnnxModel, json: Any, buffers: Buffers)
 
 def _known(graph: Graph, inputs: Mapping[str, BoundInput]) -> Mapping[str, Any]:
     """Returns the type and shape of each value that does not depend on the content of buffers."""
-    from ..onnx.shapes import known_shapes
+    from ..onnx.shape_inference import known_shapes
 
     return known_shapes(replace(graph, inputs=tuple(replace(s, sizes=inputs[s.name].shape) for s in graph.inputs)))
 
 
 def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, int]) -> BoundInput:
-    from ..onnx.arguments import check_sizes
+    from ..onnx.signature import check_sizes
 
     if json is None:
         raise ConstraintError("it is not bound")

@@ -12,9 +12,9 @@ from jax.errors import InconclusiveDimensionOperation, JaxRuntimeError
 from onnx import TypeProto, defs
 
 from ..errors import DataTypeError
-from .bounded import TAKES_BOUNDED, Bounded, compute_bounded, index_bounded
 from .deferred import Deferred, plain
 from .errors import OnnxError, UnsupportedError
+from .int64_ranges import TAKES_BOUNDED, Bounded, compute_bounded, index_bounded
 from .node import Node
 from .values import Array, as_tuple, at_once, is_narrowed, on_device
 

@@ -8,10 +8,10 @@ from .. import operators
 from ..errors import ConstraintError
 from ..lowering.plain.convolution import convolve
 from ..lowering.plain.windows import Windows
+from .contrib_schemas import optional, schema
 from .elementwise import add
-from .schemas import optional, schema
+from .sliding_windows import padding, per_dimension, windows_of
 from .values import Array, Operators, known_ints, on_device
-from .windows import padding, per_dimension, windows_of
 
 __all__ = ["OPERATORS", "SCHEMAS", "check_bias", "conv", "conv_transpose", "filter_windows"]
 

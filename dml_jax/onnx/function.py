@@ -15,16 +15,16 @@ import onnx
 
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import escaped
-from .arguments import as_input, as_output, as_value, static_values, widened
 from .block import run
 from .containers import ContainerSpec
-from .deciding import deciding_floats
 from .errors import OnnxError
-from .folding import FOLDED
 from .graph import Graph, read_graph
 from .literals import literals, quantizing
-from .loading import load_model, outputs_of
-from .straight_through import STRAIGHT_THROUGH
+from .model_loading import load_model, outputs_of
+from .quantized_folding import FOLDED
+from .signature import as_input, as_output, as_value, static_values, widened
+from .static_inputs import deciding_floats
+from .straight_through_estimator import STRAIGHT_THROUGH
 from .values import Array
 
 __all__ = ["OnnxFunction", "to_jax"]

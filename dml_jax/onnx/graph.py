@@ -12,8 +12,8 @@ from .block import Block, Step
 from .containers import ContainerSpec, declared_type
 from .deferred import Rows
 from .errors import OnnxError
-from .loading import dtype_of, read_tensor
-from .reader import Reader, operator_name, opsets_of
+from .model_loading import dtype_of, read_tensor
+from .node_reader import Reader, operator_name, opsets_of
 
 __all__ = ["Graph", "TensorSpec", "read_graph", "read_tensor_graph"]
 

@@ -9,11 +9,11 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from .arrange import axis_of
 from .block import Body
-from .bounded import Bounded, move_bounded
-from .carried import as_arrays
-from .iteration import Iteration, iterate
+from .flattened_values import as_arrays
+from .int64_ranges import Bounded, move_bounded
+from .layout import axis_of
+from .loop_execution import Iteration, iterate
 from .values import Operators
 
 __all__ = ["OPERATORS"]

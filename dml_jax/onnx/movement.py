@@ -23,8 +23,8 @@ from ..operators import scatter_nd as dml_scatter_nd
 from ..operators import space_to_depth as to_depth
 from ..operators import top_k as dml_top_k
 from ..operators._depth_space_rules import OrderName
-from .arrange import axis_of, expand, pad, reshape
-from .loading import dtype_of
+from .layout import axis_of, expand, pad, reshape
+from .model_loading import dtype_of
 from .values import Array, Operators, known, known_ints, on_device
 
 __all__ = [

@@ -15,8 +15,8 @@ from ..lowering.plain.min_max import extreme
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import wide_type
 from ..operators._lp_pooling import norm
+from .sliding_windows import rounded_up, windows_of
 from .values import Array, Operators, on_device
-from .windows import rounded_up, windows_of
 
 __all__ = [
     "OPERATORS",

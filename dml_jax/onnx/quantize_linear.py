@@ -12,10 +12,10 @@ from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators import cast
 from ..operators._quantization import dequantize, quotient, shifted
-from .arrange import axis_of
-from .casting import cast as onnx_cast
-from .loading import dtype_of
-from .schemas import optional, schema
+from .cast import cast as onnx_cast
+from .contrib_schemas import optional, schema
+from .layout import axis_of
+from .model_loading import dtype_of
 from .values import Array, Operators, on_device
 
 __all__ = [

@@ -8,10 +8,10 @@ import jax
 
 from ..operators._recurrent import LSTM, LSTM_COUPLED
 from .attention import attend_projected
-from .operands import check_shape, check_value
-from .quantized_products import dynamic_quantize_mat_mul, mat_mul_integer_to_float
+from .contrib_schemas import optional, required, schema
+from .operand_checks import check_shape, check_value
+from .quantized_matmul import dynamic_quantize_mat_mul, mat_mul_integer_to_float
 from .recurrent import recurrent
-from .schemas import optional, required, schema
 from .values import Array, Operators, as_wide
 
 __all__ = ["OPERATORS", "SCHEMAS"]

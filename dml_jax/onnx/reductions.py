@@ -13,7 +13,7 @@ from ..errors import ConstraintError
 from ..lowering.plain.min_max import End, flat_place_of_extreme
 from ..operators import reduce
 from ..operators._reduce import Name
-from .arrange import axes_of, axis_of
+from .layout import axes_of, axis_of
 from .values import Array, Operators, float_for, known_ints, on_device
 
 __all__ = ["OPERATORS"]

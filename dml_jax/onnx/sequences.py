@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConstraintError
-from .arrange import axis_of, concat, split, unsqueeze
 from .block import Body
-from .bounded import Bounded, move_bounded
 from .containers import EmptyOptional, TensorSequence, declared_type, type_text
-from .loading import dtype_of
+from .int64_ranges import Bounded, move_bounded
+from .layout import axis_of, concat, split, unsqueeze
+from .model_loading import dtype_of
 from .values import Operators, known, known_ints
 
 __all__ = ["OPERATORS"]

@@ -11,10 +11,10 @@ from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..operators import gather
 from ..operators._normalization import inverse_deviation, mean_of_squares, moments, normalize
-from .arrange import axis_of
+from .contrib_schemas import optional, schema
+from .layout import axis_of
 from .normalization import spread
-from .operands import check_shape, check_value, needed
-from .schemas import optional, schema
+from .operand_checks import check_shape, check_value, needed
 from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "embed_layer_normalization", "simplified_layer_normalization"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .arrange import axis_of
+from .layout import axis_of
 from .values import Array, Operators, known
 
 __all__ = ["OPERATORS", "unique"]

@@ -14,10 +14,10 @@ from ..core.tensors.nibbles import split_bytes
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators import gather
-from .arithmetic import gemm
-from .arrange import axis_of
-from .operands import check_shape, check_value, refuse
-from .schemas import required, schema
+from .contrib_schemas import required, schema
+from .layout import axis_of
+from .matmul import gemm
+from .operand_checks import check_shape, check_value, refuse
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "gather_block_quantized", "mat_mul_n_bits"]

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..core.structs.desc import OperatorDesc
 from ..errors import ConstraintError
-from .descs import described
-from .free_sizes import Sizes
+from .free_dimensions import Sizes
+from .model_descs import described
 
 __all__ = ["check_nodes"]
 

@@ -4,49 +4,49 @@ from onnx import defs
 
 from . import (
     activations,
-    arithmetic,
-    arrange,
     attention,
-    casting,
-    control,
+    block_quantized,
+    cast,
+    control_flow,
     convolution,
-    detection,
     elementwise,
-    gelus,
-    grouped_attention,
+    fourier,
+    gelu,
+    grid_sample,
+    group_query_attention,
+    layout,
     linear_algebra,
     loops,
-    low_bits,
+    matmul,
     movement,
+    non_max_suppression,
     normalization,
     pooling,
     quantize_linear,
-    quantized,
     quantized_layers,
-    quantized_products,
+    quantized_matmul,
+    quantized_operators,
     recurrent,
     reductions,
-    regions,
-    removed,
-    resizing,
-    rotary,
-    sampling,
+    removed_operators,
+    resize,
+    roi,
+    rotary_embedding,
     sequences,
     skip_normalization,
-    spectra,
     unique,
 )
-from .schemas import qualified
+from .contrib_schemas import qualified
 from .values import Operators
 
 __all__ = ["ONNX_OPERATORS", "find_schema"]
 
 _FAMILIES = (
-    *(movement, arrange, casting, resizing, arithmetic, elementwise, activations, reductions, control),
-    *(convolution, pooling, normalization, recurrent, linear_algebra, sampling, detection),
-    *(gelus, attention, grouped_attention, rotary, low_bits, skip_normalization),
-    *(loops, sequences, quantize_linear, quantized, quantized_products, quantized_layers),
-    *(regions, spectra, unique, removed),
+    *(movement, layout, cast, resize, matmul, elementwise, activations, reductions, control_flow),
+    *(convolution, pooling, normalization, recurrent, linear_algebra, grid_sample, non_max_suppression),
+    *(gelu, attention, group_query_attention, rotary_embedding, block_quantized, skip_normalization),
+    *(loops, sequences, quantize_linear, quantized_operators, quantized_matmul, quantized_layers),
+    *(roi, fourier, unique, removed_operators),
 )
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 
@@ -58,7 +58,7 @@ def find_schema(domain: str, name: str, version: int | None = None) -> defs.OpSc
     """Returns the schema of an operator in a version of its domain, by default the newest; None if there is none."""
     own = _SCHEMAS.get(qualified(domain, name))
     if own is not None:
-        end = removed.REMOVED if own in removed.SCHEMAS else float("inf")
+        end = removed_operators.REMOVED if own in removed_operators.SCHEMAS else float("inf")
         return own if version is None or own.since_version <= version < end else None
     try:
         return defs.get_schema(name, domain) if version is None else defs.get_schema(name, version, domain)

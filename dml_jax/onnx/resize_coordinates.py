@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ConstraintError
 from ..lowering.plain.positions import FAR, Positions, exact_positions
-from .arrange import axes_of
+from .layout import axes_of
 from .values import Array, known, known_ints
 
 __all__ = ["CROP", "HALF", "Grid", "grid_of"]

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 
 from ..errors import ConstraintError
 from ..operators import cast as dml_cast
-from .bounded import Bounded
-from .loading import dtype_of
+from .int64_ranges import Bounded
+from .model_loading import dtype_of
 from .values import Array, Operators, arrays, is_narrowed, on_device
 
 __all__ = ["OPERATORS", "cast", "cast_like", "cast_to_named"]

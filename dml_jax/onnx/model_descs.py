@@ -13,12 +13,12 @@ import onnx
 from ..core.structs.desc import OperatorDesc
 from ..errors import ConstraintError, SeveralErrors
 from .errors import OnnxError
-from .free_sizes import Sizes, with_sizes
+from .free_dimensions import Sizes, with_sizes
 from .graph import Graph, read_graph
-from .loading import load_model
+from .model_loading import load_model
 from .node import Node
 from .node_descs import DESC_OF, MAKERS, Tensor
-from .shapes import known_shapes
+from .shape_inference import known_shapes
 
 __all__ = ["Described", "described", "to_descs"]
 

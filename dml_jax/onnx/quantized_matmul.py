@@ -12,10 +12,10 @@ from ..core.structs.struct_rules import right_aligned
 from ..errors import ConstraintError, DataTypeError
 from ..operators._integer_matrix_multiply import multiply_quantized, multiply_to_floats
 from ..operators._quantization import multiply_integers, rescale
-from .arithmetic import broadcast_term
-from .quantized import dynamic_quantize_linear
-from .scales import Parameter, along, numbers
-from .schemas import schema
+from .contrib_schemas import schema
+from .matmul import broadcast_term
+from .quantization_scales import Parameter, along, numbers
+from .quantized_operators import dynamic_quantize_linear
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS"]

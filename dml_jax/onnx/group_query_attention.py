@@ -15,10 +15,10 @@ from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators._attention import attend, split_heads, up_to_itself
 from ..operators._normalization import mean_of_squares, normalize
-from .key_cache import appended, check_room, fit_keys
-from .operands import check_bias, check_both, check_shape, check_value, needed, refuse
-from .rotary import check_caches, rotate
-from .schemas import optional, required, schema
+from .contrib_schemas import optional, required, schema
+from .kv_cache import appended, check_room, fit_keys
+from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse
+from .rotary_embedding import check_caches, rotate
 from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "group_query_attention"]

@@ -8,7 +8,7 @@ import numpy as np
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
 from .activations import activation
-from .schemas import optional, required, schema
+from .contrib_schemas import optional, required, schema
 from .values import Array, Operators, arrays, on_device
 
 __all__ = ["OPERATORS", "REMOVED", "SCHEMAS", "crop", "image_scaler"]

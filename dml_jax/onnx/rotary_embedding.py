@@ -10,8 +10,8 @@ from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators import gather
 from ..operators._attention import split_heads
-from .operands import check_shape, check_value
-from .schemas import optional, schema
+from .contrib_schemas import optional, schema
+from .operand_checks import check_shape, check_value
 from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "check_caches", "rotary_embedding", "rotate"]

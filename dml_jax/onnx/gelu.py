@@ -9,7 +9,7 @@ from jax import nn
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
 from .activations import activation
-from .schemas import schema
+from .contrib_schemas import schema
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS"]

@@ -14,14 +14,14 @@ from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
 
 from ..errors import escaped
 from .block import MOST_NODES, Block, FunctionCall, Step
-from .bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
+from .contrib_schemas import MICROSOFT, qualified
 from .deferred import Rows, deferring
 from .errors import OnnxError, UnsupportedError
-from .loading import read_tensor
+from .function_bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
+from .model_loading import read_tensor
 from .node import Node
-from .removed import REMOVED
-from .schemas import MICROSOFT, qualified
-from .table import ONNX_OPERATORS, find_schema
+from .operator_table import ONNX_OPERATORS, find_schema
+from .removed_operators import REMOVED
 
 __all__ = ["Reader", "operator_name", "opsets_of"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from .carried import Form, as_arrays, types_text
 from .errors import NotConstantError
+from .flattened_values import Form, as_arrays, types_text
 from .values import Array, Operators
 
 __all__ = ["OPERATORS"]

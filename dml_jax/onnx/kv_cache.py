@@ -9,7 +9,7 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..operators._attention import append
-from .operands import check_shape
+from .operand_checks import check_shape
 from .values import Array, on_device
 
 __all__ = ["appended", "check_room", "fit_keys"]

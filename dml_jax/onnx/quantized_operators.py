@@ -22,11 +22,11 @@ from ..operators._quantization import (
 )
 from . import activations
 from .activations import activation
-from .arrange import concat
+from .contrib_schemas import optional, required, schema
 from .convolution import check_bias, filter_windows
+from .layout import concat
 from .pooling import average_pool, global_average_pool
-from .scales import Parameter, along, numbers
-from .schemas import optional, required, schema
+from .quantization_scales import Parameter, along, numbers
 from .values import Array, Operators, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "dynamic_quantize_linear"]

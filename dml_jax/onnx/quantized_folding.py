@@ -19,9 +19,9 @@ from ..core.structs.struct_rules import right_aligned
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators._integer_convolution import convolve_integers
 from ..operators._quantization import multiply_integers
-from .arithmetic import broadcast_term
 from .convolution import check_bias, filter_windows
 from .deferred import Deferred, Row, Rows, plain
+from .matmul import broadcast_term
 from .quantize_linear import aligned, floats_of, quantization_of, target_of
 from .values import Array, on_device
 

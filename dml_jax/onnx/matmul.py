@@ -12,9 +12,9 @@ from ..errors import ConstraintError
 from ..lowering.plain.softmax import compute_along, softmax
 from ..lowering.values.accumulation_types import wide_type
 from ..lowering.values.compiler_faults import unfused_product
-from .arrange import axis_of
+from .contrib_schemas import optional, required, schema
 from .elementwise import add
-from .schemas import optional, required, schema
+from .layout import axis_of
 from .values import Array, Operators, arrays, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "broadcast_term", "gemm", "matmul"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
-from .loading import dtype_of
+from .model_loading import dtype_of
 from .movement import number_of
 from .values import Array, Operators, known, on_device
 

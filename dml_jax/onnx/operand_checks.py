@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError
-from .arguments import check_sizes
+from .signature import check_sizes
 
 __all__ = ["check_bias", "check_both", "check_shape", "check_value", "needed", "refuse"]
 

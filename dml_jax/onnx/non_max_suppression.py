@@ -11,7 +11,7 @@ from jax import lax
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from .bounded import Bounded
+from .int64_ranges import Bounded
 from .values import Array, Operators, arrays, is_narrowed, known, on_device
 
 __all__ = ["OPERATORS", "non_max_suppression"]

@@ -17,7 +17,7 @@ from ..lowering.plain.neighbors import Kernel
 from ..lowering.plain.positions import Positions
 from ..lowering.plain.resampling import interpolate
 from ..operators import cast, resample
-from .grid import CROP, HALF, Grid, grid_of
+from .resize_coordinates import CROP, HALF, Grid, grid_of
 from .values import Array, Operators, known, on_device
 
 __all__ = ["NEAREST", "OPERATORS", "resize", "resize_by_scales", "upsample_2d"]

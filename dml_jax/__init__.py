@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .graphs.desc import GraphDesc as GraphDesc
     from .graphs.dot import graph_to_dot as graph_to_dot
     from .graphs.expression import Expression as Expression
-    from .graphs.parts import Constant as Constant
-    from .graphs.picture import draw_graph as draw_graph
+    from .graphs.nodes_and_edges import Constant as Constant
+    from .graphs.svg import draw_graph as draw_graph
     from .lowering.select import use_form as use_form
     from .operators import *
 
@@ -41,7 +41,7 @@ _PLACES = {
     "BufferSpec": "compiled.program",
     "CompiledOperator": "compiled.compile",
     "Computation": "core.structs.computation",
-    "Constant": "graphs.parts",
+    "Constant": "graphs.nodes_and_edges",
     "ConstraintError": "errors",
     "DataType": "core.tensors.data_type",
     "DataTypeError": "errors",
@@ -56,7 +56,7 @@ _PLACES = {
     "compile_operator": "compiled.compile",
     "desc_from_json": "desc_json",
     "desc_to_json": "desc_json",
-    "draw_graph": "graphs.picture",
+    "draw_graph": "graphs.svg",
     "graph_to_dot": "graphs.dot",
     "use_form": "lowering.select",
 }

@@ -14,7 +14,7 @@ from ..compiled.compile import compile_operator
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor import TensorDesc
 from ..graphs.desc import GraphDesc
-from ..graphs.parts import Constant
+from ..graphs.nodes_and_edges import Constant
 from ..operators import (
     DepthToSpaceDesc,
     GatherDesc,

@@ -41,7 +41,7 @@ def write_picture(path: Path, model: Path, graphs: Mapping[str, GraphDesc]) -> N
     """
     from ..files import write_whole
     from ..graphs.dot import graphs_to_dot
-    from ..graphs.picture import draw_graphs
+    from ..graphs.svg import draw_graphs
 
     if os.path.realpath(path) == os.path.realpath(model):
         raise ConstraintError(f"the picture {str(path)!r} would overwrite the model itself")

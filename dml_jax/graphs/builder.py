@@ -16,11 +16,11 @@ from ..catalogue import STRUCTS
 from ..core.structs.desc import OperatorDesc
 from ..core.tensors.tensor import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message, suggestion
-from .completion import completed
+from .builder_methods import method_of
 from .desc import GraphDesc
 from .expression import Expression, TensorLike, seen_as, whole_tensor
-from .methods import method_of
-from .parts import Constant, Port, shown_port
+from .nodes_and_edges import Constant, Port, shown_port
+from .output_inference import completed
 from .rules import unfit_data
 
 __all__ = ["GraphBuilder"]

@@ -18,9 +18,9 @@ from ..core.tensors.stored import StoredTensor, as_words
 from ..core.tensors.tensor import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message
 from ..lowering.forced import forced_form, forcing
-from .parts import Constant, Edges, Nodes, Port
+from .edge_values import See, constant_value, reinterpret, view_as
+from .nodes_and_edges import Constant, Edges, Nodes, Port
 from .rules import Wiring, faults
-from .values import See, constant_value, reinterpret, view_as
 
 __all__ = ["GraphDesc"]
 

@@ -9,7 +9,7 @@ from ..core.structs.desc import OperatorDesc
 from ..core.tensors.tensor import TensorDesc
 from ..errors import DataTypeError, describe, escaped, message
 from .desc import GraphDesc
-from .parts import Constant, Port
+from .nodes_and_edges import Constant, Port
 
 __all__ = ["Box", "Diagram", "Edge", "diagram"]
 

@@ -12,8 +12,8 @@ from ..core.arguments.static_values import as_ints
 from ..core.tensors.data_type import DataType, DataTypeLike
 from ..core.tensors.tensor import TensorDesc, implied_bytes
 from ..errors import ConstraintError, DataTypeError, describe, message
-from .arithmetic import broadcast, element_of, is_float32
-from .parts import Port
+from .broadcast import broadcast, element_of, is_float32
+from .nodes_and_edges import Port
 
 __all__ = ["Expression", "TensorLike", "read_tensor", "seen_as", "whole_tensor"]
 

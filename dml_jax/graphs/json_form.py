@@ -18,7 +18,7 @@ from ..core.tensors.tensor import TensorDesc
 from ..core.tensors.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
 from ..errors import ConstraintError, Faults, suggestion
 from .desc import GraphDesc
-from .parts import Constant, Nodes, Port
+from .nodes_and_edges import Constant, Nodes, Port
 from .rules import Wiring
 from .rules import faults as faults_of
 

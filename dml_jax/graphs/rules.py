@@ -12,7 +12,7 @@ from ..core.structs.feature_level import FeatureLevel
 from ..core.structs.struct_rules import injective, not_owned
 from ..core.tensors.tensor import TensorDesc, span_bytes
 from ..errors import ConstraintError, suggestion
-from .parts import Constant, Edges, Nodes, Port, shown_edge, shown_port
+from .nodes_and_edges import Constant, Edges, Nodes, Port, shown_edge, shown_port
 
 __all__ = ["RULES", "GraphRule", "Wiring", "faults", "unfit_data"]
 

@@ -13,7 +13,7 @@ from ..core.structs.desc import OperatorDesc
 from ..core.tensors.tensor import TensorDesc, span_bytes
 from .desc import GraphDesc
 from .files import owned_inputs
-from .parts import Constant, Port
+from .nodes_and_edges import Constant, Port
 
 __all__ = ["check_graph", "working_set"]
 

@@ -14,8 +14,8 @@ from ...core.structs.fields import Field
 from ...core.structs.scalar import scalar_of
 from ...core.tensors.data_type import DataType
 from ...errors import ConstraintError
-from .parts import Activation, Attribute
-from .places import at
+from .error_places import at
+from .records import Activation, Attribute
 from .schema import AttributeKind
 
 __all__ = ["OPERATOR", "read_attributes", "written_attributes"]

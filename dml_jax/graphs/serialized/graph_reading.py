@@ -8,10 +8,10 @@ from typing import Any
 from ...core.structs.desc import OperatorDesc
 from ...core.tensors.tensor import TensorDesc
 from ...errors import ConstraintError, Faults
-from ..parts import Constant, Edges, Nodes, Port
-from .operators import to_desc
-from .parts import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
-from .places import at
+from ..nodes_and_edges import Constant, Edges, Nodes, Port
+from .error_places import at
+from .operator_descs import to_desc
+from .records import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
 
 __all__ = ["first_readers", "to_parts"]
 

@@ -8,11 +8,11 @@ from typing import Any
 from ...core.structs.desc import OperatorDesc
 from ...core.tensors.tensor import TensorDesc
 from ...errors import ConstraintError
-from ..parts import Constant, Graph, Port, shown_port
+from ..nodes_and_edges import Constant, Graph, Port, shown_port
+from .error_places import at
 from .graph_reading import first_readers
-from .operators import to_node
-from .parts import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
-from .places import at
+from .operator_descs import to_node
+from .records import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
 
 __all__ = ["to_serialized"]
 

@@ -7,9 +7,9 @@ from typing import Any
 from ...core.arguments.static_values import Real
 from ...errors import ConstraintError, DataTypeError
 from . import schema
+from .error_places import at
 from .flatbuffer import Content, Table
-from .parts import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
-from .places import at
+from .records import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
 from .schema import AttributeKind, ConstantKind, NodeKind
 
 __all__ = ["decode"]

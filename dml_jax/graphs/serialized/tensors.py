@@ -9,8 +9,8 @@ from ...core.structs.desc import OperatorDesc
 from ...core.tensors.data_type import DataType, TensorFlags
 from ...core.tensors.tensor import TensorDesc
 from ...errors import ConstraintError, describe
-from .parts import Tensor
-from .places import at
+from .error_places import at
+from .records import Tensor
 
 __all__ = ["read_tensors", "written_tensors"]
 

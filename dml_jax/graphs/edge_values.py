@@ -17,7 +17,7 @@ from ..core.tensors.nibbles import as_elements, join_nibbles, split_nibbles
 from ..core.tensors.stored import StoredTensor
 from ..core.tensors.tensor import TensorDesc, packed_strides
 from ..lowering.values.bits import hide_constant
-from .parts import Constant
+from .nodes_and_edges import Constant
 
 __all__ = ["See", "constant_value", "reinterpret", "view_as"]
 

@@ -9,8 +9,8 @@ from ...catalogue import STRUCTS
 from ...core.structs.desc import OperatorDesc
 from ...errors import ConstraintError
 from .attributes import OPERATOR, read_attributes, written_attributes
-from .parts import OperatorNode
-from .places import at
+from .error_places import at
+from .records import OperatorNode
 from .tensors import read_tensors, written_tensors
 
 __all__ = ["to_desc", "to_node"]

@@ -9,11 +9,11 @@ from typing import Any
 from unicodedata import combining, east_asian_width
 from xml.etree import ElementTree
 
-from . import layout
-from .dark import add_dark_mode
+from . import layered_layout
+from .dark_mode import add_dark_mode
 from .desc import GraphDesc
 from .diagram import Box, Diagram, diagram, printable
-from .layout import Layout, Point, Rect, Size
+from .layered_layout import Layout, Point, Rect, Size
 
 __all__ = ["draw_graph", "draw_graphs"]
 
@@ -109,8 +109,8 @@ def _placed(said: Diagram) -> Layout:
         text = _size_of(box.lines, FONT_SIZE)
         ends = APART * (1 + max(below[number], above[number]))
         sizes.append(Size(max(text.width + 2 * PADDING, ends), text.height + 2 * PADDING))
-    edges = [layout.Edge(edge.source, edge.reader, _size_of(edge.lines, LABEL)) for edge in said.edges]
-    return layout.arrange(sizes, edges)
+    edges = [layered_layout.Edge(edge.source, edge.reader, _size_of(edge.lines, LABEL)) for edge in said.edges]
+    return layered_layout.arrange(sizes, edges)
 
 
 def _size_of(lines: Sequence[str], font_size: float) -> Size:

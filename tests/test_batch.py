@@ -34,7 +34,7 @@ from small_arrays import random_keys
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError
 from dml_jax.batch import BatchError, NpyFile, journal, map_batches, mapping
-from dml_jax.batch import output as target
+from dml_jax.batch import partial_output as target
 
 ROWS = 37
 

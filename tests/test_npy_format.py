@@ -13,9 +13,9 @@ from checks import assert_same_bits
 from numpy.lib import format as numpy_format
 
 from dml_jax import ConstraintError, DataTypeError
-from dml_jax.array_models.files import read_array as read_input
+from dml_jax.array_models.npy_files import read_array as read_input
 from dml_jax.batch import BatchError, NpyFile, map_batches
-from dml_jax.batch.npy import load_whole
+from dml_jax.batch.npy_file import load_whole
 from dml_jax.dxdispatch.model_file import read_buffer
 from dml_jax.npy_format import load_npy, map_npy, read_array
 

@@ -2,6 +2,6 @@
 
 from .errors import BatchError
 from .mapping import Progress, map_batches
-from .npy import NpyFile
+from .npy_file import NpyFile
 
 __all__ = ["BatchError", "NpyFile", "Progress", "map_batches"]

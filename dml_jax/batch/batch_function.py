@@ -12,7 +12,7 @@ from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..errors import ConstraintError, DataTypeError, describe
-from .sources import Source
+from .batch_sources import Source
 
 __all__ = ["BatchFunction", "host_rows", "replicated", "suitable_size"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .errors import BatchError, os_errors_told
 from .journal import Journal, progress_path, read_record
-from .output import Partial, create, file_size, is_output, job_of, partial_path, token_of
+from .partial_output import Partial, create, file_size, is_output, job_of, partial_path, token_of
 
 __all__ = ["Job", "Run", "Share", "opened", "refuse_existing"]
 

@@ -17,12 +17,12 @@ import numpy as np
 
 from ..errors import ConstraintError, DataTypeError
 from .batch_function import BatchFunction, host_rows, suitable_size
-from .checkpoint import Recorder
+from .batch_sources import ArraySource, Source, as_source
 from .errors import BatchError
 from .jobs import Job, Run, Share, opened, refuse_existing
-from .npy import NpyFile
+from .npy_file import NpyFile
 from .pipeline import DEPTH, run_pipeline
-from .sources import ArraySource, Source, as_source
+from .progress_recorder import Recorder
 
 __all__ = ["Progress", "map_batches"]
 

@@ -16,7 +16,7 @@ from ..core.arguments.ports import argument_of
 from ..core.arguments.public_function import SHARDING
 from ..core.arguments.static_values import as_dim, as_dims, as_dtype, as_real, as_real_or_reals, as_reals
 from ..core.structs.fusion import as_activation
-from .types import ActivationType, NumberType
+from .option_types import ActivationType, NumberType
 
 __all__ = ["COMMON", "BatchOperator", "batch_operators"]
 

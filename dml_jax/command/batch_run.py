@@ -55,7 +55,7 @@ def run_operator(
     from ..batch.errors import BatchError
     from ..batch.jobs import Share, refuse_existing
     from ..batch.mapping import map_batches
-    from ..batch.npy import NpyFile, load_whole
+    from ..batch.npy_file import NpyFile, load_whole
 
     paths = {operand: rest.pop(operand) for operand in operator.operands}
     _check_shared(operator, shared)

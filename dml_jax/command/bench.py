@@ -16,7 +16,7 @@ import click
 from ..errors import ConstraintError
 from ..files import write_whole
 from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
-from .shared import FILE
+from .shared_options import FILE
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,8 @@ from ..core.structs.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError, Faults
 from .graph_picture import PictureFile, write_picture
-from .shared import (
+from .option_types import Shape
+from .shared_options import (
     FOLDER,
     MODEL,
     feature_level,
@@ -26,7 +27,6 @@ from .shared import (
     refuse_options,
     show_faults,
 )
-from .types import Shape
 
 if TYPE_CHECKING:
     from ..core.structs.computation import Computation

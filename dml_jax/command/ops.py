@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..core.structs.feature_level import FeatureLevel
-from .shared import feature_level, json_output, print_json
-from .types import OperatorName
+from .option_types import OperatorName
+from .shared_options import feature_level, json_output, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console

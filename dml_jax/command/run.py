@@ -18,7 +18,7 @@ from ..errors import ConstraintError, escaped
 from .devices import choose, devices, label
 from .option_groups import GroupedCommand
 from .run_options import ALIASES, GROUPS, ONNX, ONNX_SETTINGS, TIMES, onnx_options, timing_options
-from .shared import (
+from .shared_options import (
     FOLDER,
     MODEL,
     feature_level,

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from ..core.structs.feature_level import FeatureLevel
 from ..errors import ConstraintError, suggestion
-from .names import items, struct_names
+from .operator_names import items, struct_names
 
 __all__ = ["ActivationType", "Level", "Milliseconds", "Named", "NumberType", "OperatorName", "Shape", "size", "sizes"]
 

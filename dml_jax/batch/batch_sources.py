@@ -16,8 +16,8 @@ from ..core.arguments.arrays import as_data
 from ..errors import ConstraintError, DataTypeError, describe
 from ..regular_files import open_regular
 from .errors import BatchError, os_errors_told
-from .lent_memory import Lent
-from .npy import NpyFile, streamed_header
+from .npy_file import NpyFile, streamed_header
+from .released_buffers import Lent
 
 __all__ = ["ArraySource", "FileSource", "IteratorSource", "Source", "as_data_type", "as_source"]
 

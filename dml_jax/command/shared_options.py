@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from ..core.structs.feature_level import NEWEST
 from ..dxdispatch.faults import Fault
-from .types import Level
+from .option_types import Level
 
 __all__ = [
     "FILE",

@@ -4,7 +4,7 @@ import threading
 from types import TracebackType
 
 from .journal import Journal
-from .output import Partial
+from .partial_output import Partial
 
 __all__ = ["Recorder"]
 

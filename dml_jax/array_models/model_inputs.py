@@ -36,12 +36,12 @@ def make_inputs(
     """
     read = {spec.name: _read(spec, files[spec.name]) for spec in inputs if spec.name in files}
     sizes = _named_sizes(inputs, read)
-    made = {spec.name: shapes.get(spec.name) or _shape(spec, sizes) for spec in inputs if spec.name not in read}
+    generated = {spec.name: shapes.get(spec.name) or _shape(spec, sizes) for spec in inputs if spec.name not in read}
     types = {spec.name: spec.dtype for spec in inputs}
-    needed = {f"input {name!r}": prod(shape) * types[name].itemsize for name, shape in made.items()}
+    needed = {f"input {name!r}": prod(shape) * types[name].itemsize for name, shape in generated.items()}
     check_bytes(needed, "its generated inputs")
     arrays = {name: jnp.asarray(array) for name, array in read.items()}
-    arrays |= {name: jnp.zeros(shape, types[name]) for name, shape in made.items()}
+    arrays |= {name: jnp.zeros(shape, types[name]) for name, shape in generated.items()}
     return {spec.name: arrays[spec.name] for spec in inputs}
 
 
@@ -57,8 +57,8 @@ def _read(spec: TensorSpec, path: Path) -> np.ndarray:
 
 def _named_sizes(inputs: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
     """Returns the sizes that have names, as far as arrays fix them."""
-    found = [spec for spec in inputs if spec.name in arrays]
-    pairs = (pair for spec in found for pair in zip(spec.sizes or (), arrays[spec.name].shape, strict=False))
+    specs = [spec for spec in inputs if spec.name in arrays]
+    pairs = (pair for spec in specs for pair in zip(spec.sizes or (), arrays[spec.name].shape, strict=False))
     return {size: n for size, n in pairs if isinstance(size, str)}
 
 

@@ -74,9 +74,9 @@ def targets(names: Sequence[str], folder: Path, read: Sequence[Path]) -> dict[st
     Raises:
       ConstraintError: two outputs have one file, or it is one that is read.
     """
-    found = {name: folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.npy" for name in names}
+    paths = {name: folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.npy" for name in names}
     owners: dict[str, str] = {}
-    for name, path in found.items():
+    for name, path in paths.items():
         other = owners.setdefault(path.name.casefold(), name)
         if other != name:
             fact = f"{other!r} and {name!r} give {path.name!r}"
@@ -84,7 +84,7 @@ def targets(names: Sequence[str], folder: Path, read: Sequence[Path]) -> dict[st
         if path.resolve() in {file.resolve() for file in read}:
             rule = f"output {name!r} must not overwrite what is read"
             raise ConstraintError(f"{rule}, but {str(path)!r} is; use --output-dir")
-    return found
+    return paths
 
 
 def write_arrays(arrays: Mapping[Path, np.ndarray]) -> None:

@@ -211,12 +211,12 @@ def _token(job: Job, journal: Journal | None) -> str:
     """Returns the token of the partial output; process 0 makes a new one if none can be continued."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        found = token_of(job.output, job.size)
-        if journal and journal.token and journal.rows == job.count and found == "" and _has_header(job):
+        token = token_of(job.output, job.size)
+        if journal and journal.token and journal.rows == job.count and token == "" and _has_header(job):
             return journal.token  # only the renaming was left
-        shared = job.share.count > 1 and found is not None and found.startswith(job.name)
-        if found and (shared or (journal and journal.token == found)):
-            return found
+        shared = job.share.count > 1 and token is not None and token.startswith(job.name)
+        if token and (shared or (journal and journal.token == token)):
+            return token
         if job.share.index == 0:
             return create(job.output, job.name, job.size)
         if time.monotonic() > deadline:
@@ -241,8 +241,8 @@ def _clear_strangers(job: Job, restart: bool) -> None:
     """
     names = re.compile(rf"{re.escape(progress_path(job.output, 0, 1).name)}(\.\d+)?")
     with os_errors_told(job.output.parent, "the folder of the output cannot be read"):
-        found = {job.output.with_name(name) for name in os.listdir(job.output.parent) if names.fullmatch(name)}
-    for path in found.difference(job.progress_paths()):
+        paths = {job.output.with_name(name) for name in os.listdir(job.output.parent) if names.fullmatch(name)}
+    for path in paths.difference(job.progress_paths()):
         if not restart:
             what = "it belongs to a run with another number of processes"
             raise BatchError(f"{path}: {what}; use the same number, or start over with restart=True")

@@ -94,10 +94,10 @@ def token_of(output: Path, size: int | None) -> str | None:
     with os_errors_told(path, "the partial output cannot be read"), suppress(FileNotFoundError):
         file = open_regular(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
-            start, found = os.pread(file, _TOKEN.stop, 0), os.fstat(file).st_size
+            start, actual_size = os.pread(file, _TOKEN.stop, 0), os.fstat(file).st_size
         finally:
             os.close(file)
-        if size in (found, None):
+        if size in (actual_size, None):
             return start[_TOKEN].decode("latin-1") if start.startswith(_MARK) else ""
     return None
 

@@ -98,8 +98,8 @@ class _OneOrRow(_Row):
 def batch_operators() -> dict[str, BatchOperator]:
     """Returns every operator that takes arrays and returns one array: a subcommand reads files and writes one."""
     returns = {name: get_type_hints(function)["return"] for name, function in FUNCTIONS.items()}
-    made = {name: _operator(function) for name, function in FUNCTIONS.items() if returns[name] is jax.Array}
-    return {name: operator for name, operator in made.items() if operator.operands}
+    operators = {name: _operator(function) for name, function in FUNCTIONS.items() if returns[name] is jax.Array}
+    return {name: operator for name, operator in operators.items() if operator.operands}
 
 
 def _operator(function: Any) -> BatchOperator:

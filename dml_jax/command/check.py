@@ -96,15 +96,15 @@ def check(
         raise click.UsageError(f"--picture is of one model, but {len(models)} are given")
     checked = []
     for path in models:
-        found = _check(path, feature_level, output_dir, dict(shapes))
-        checked.append(found)
+        model = _check(path, feature_level, output_dir, dict(shapes))
+        checked.append(model)
         if not as_json:
-            for line in found.lines:
+            for line in model.lines:
                 click.echo(f"{path}: {line}")
-            show_faults(path, found.faults)
+            show_faults(path, model.faults)
     if as_json:
-        print_json({"feature_level": str(feature_level), "files": [found.as_json() for found in checked]})
-    if any(found.faults for found in checked):
+        print_json({"feature_level": str(feature_level), "files": [model.as_json() for model in checked]})
+    if any(model.faults for model in checked):
         sys.exit(1)
     if picture:
         _draw(picture, checked[0])
@@ -192,11 +192,11 @@ def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes) -> _Checked:
 
     operators, faults = [], []
     try:
-        for where, found in check_nodes(path, level, sizes):
-            if isinstance(found, ConstraintError):
-                faults.append(Fault(where, str(found)))
+        for where, node in check_nodes(path, level, sizes):
+            if isinstance(node, ConstraintError):
+                faults.append(Fault(where, str(node)))
             else:
-                operators.append((where, found))
+                operators.append((where, node))
     except ConstraintError as error:
         faults.append(Fault("", str(error)))
     lines = [f"{where}: {operator} is accepted at feature level {level}" for where, operator in operators]

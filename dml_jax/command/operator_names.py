@@ -42,8 +42,8 @@ def _structs(statement: ast.stmt) -> Iterator[tuple[str, str]]:
     """Yields the operators that a class, or a table of elementwise ones, defines, each with what it does."""
     match statement:
         case ast.ClassDef():
-            name, found, does = _first_line(statement).partition("_OPERATOR_DESC: ")
-            names = (name.removeprefix("DML_"), *_other_names(statement)) if found else ()
+            name, separator, does = _first_line(statement).partition("_OPERATOR_DESC: ")
+            names = (name.removeprefix("DML_"), *_other_names(statement)) if separator else ()
             yield from ((name, does) for name in names)
         case ast.AnnAssign(target=ast.Name("ROWS"), value=ast.Dict(keys, rows)):
             for key, row in zip(keys, rows, strict=True):

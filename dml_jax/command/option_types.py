@@ -93,10 +93,10 @@ def size(text: str) -> int:
 
 def sizes(text: str) -> tuple[int, ...]:
     """At most 32 sizes, between commas."""
-    found = tuple(map(size, text.split(",")))
-    if len(found) > 32:
-        raise ValueError(f"there must be at most 32 sizes, but there are {len(found)}")
-    return found
+    numbers = tuple(map(size, text.split(",")))
+    if len(numbers) > 32:
+        raise ValueError(f"there must be at most 32 sizes, but there are {len(numbers)}")
+    return numbers
 
 
 class Shape(click.ParamType):

@@ -164,12 +164,12 @@ def _refuse_senseless(model: Path) -> None:
 
 
 def _show_devices(as_json: bool) -> None:
-    found = devices()
+    available = devices()
     if as_json:
-        listed = [{"label": label(d), "kind": d.device_kind, "platform": d.platform, "id": d.id} for d in found]
+        listed = [{"label": label(d), "kind": d.device_kind, "platform": d.platform, "id": d.id} for d in available]
         print_json({"devices": listed})
         return
-    for device in found:
+    for device in available:
         click.echo(label(device))
 
 

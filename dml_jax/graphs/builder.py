@@ -239,8 +239,8 @@ class GraphBuilder:
             raise ConstraintError(message(operator, rule, "another GraphBuilder made it", {name: value}))
 
     def _check_all_read(self, edges: Mapping[Port, Port]) -> None:
-        made = [(name, port) for name, node in self._nodes.items() for port in node.output_ports()]
-        sources: list[Port] = [*self._inputs, *made]
+        outputs = [(name, port) for name, node in self._nodes.items() for port in node.output_ports()]
+        sources: list[Port] = [*self._inputs, *outputs]
         read = {*edges.values()}
         if unread := [shown_port(self._nodes, source) for source in sources if source not in read]:
             rule = "every input, every constant and every output of a node must be read or be an output of the graph"
@@ -286,8 +286,8 @@ class GraphBuilder:
         ports = zip(desc.input_ports(), jax.tree.leaves(list(read.values())), strict=True)
         self._keep(name, desc)
         self._edges |= {(name, port): one.source for port, one in ports}
-        made = tuple(self._expression((name, port), tensor) for port, tensor in desc.output_ports().items())
-        return made if desc.has_several_outputs() else made[0]
+        expressions = tuple(self._expression((name, port), tensor) for port, tensor in desc.output_ports().items())
+        return expressions if desc.has_several_outputs() else expressions[0]
 
     def _check_input(self, struct: type[OperatorDesc], name: str, value: Any) -> None:
         field, shown = struct.fields()[name], struct.directml_names()[name]

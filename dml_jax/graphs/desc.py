@@ -104,11 +104,11 @@ class GraphDesc(Computation[Any]):
         return hash(self._key)
 
     def __repr__(self) -> str:
-        taken, made = (
+        inputs, outputs = (
             ", ".join(f"{escaped(name)}: {tensor.describe()}" for name, tensor in tensors.items())
             for tensors in (self.inputs, self.outputs)
         )
-        return f"GraphDesc({taken}) -> ({made}) of {len(self.nodes)} nodes"
+        return f"GraphDesc({inputs}) -> ({outputs}) of {len(self.nodes)} nodes"
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, GraphDesc) and self._key == other._key)
@@ -210,8 +210,8 @@ class GraphDesc(Computation[Any]):
 
     def compute_ports(self, arrays: Mapping[str, jax.Array]) -> Any:
         words = jax.dtypes.canonicalize_dtype("int64") != "int64"
-        made = _compute(self, words, forced_form(), dict(arrays))
-        return tuple(made) if self.has_several_outputs() else made[0]
+        outputs = _compute(self, words, forced_form(), dict(arrays))
+        return tuple(outputs) if self.has_several_outputs() else outputs[0]
 
     def compute_stored(self, views: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
         return self._run({p: partial(reinterpret, views[p], tensor) for p, tensor in self.inputs.items()}, words)
@@ -226,8 +226,8 @@ class GraphDesc(Computation[Any]):
                 see[name, "output"] = partial(constant_value, node)
                 continue
             read = {port: see[self.edges[name, port]](tensor, words) for port, tensor in node.input_ports().items()}
-            made = zip(node.output_ports().items(), node.compute_stored(read, words), strict=True)
-            see |= {(name, port): partial(reinterpret, array, tensor) for (port, tensor), array in made}
+            outputs = zip(node.output_ports().items(), node.compute_stored(read, words), strict=True)
+            see |= {(name, port): partial(reinterpret, array, tensor) for (port, tensor), array in outputs}
         return [see[self.edges[name]](tensor, words) for name, tensor in self.outputs.items()]
 
 
@@ -254,11 +254,11 @@ def _takes_indices(node: OperatorDesc[Any] | Constant, port: str, data_type: Dat
 
 def _own_inputs(nodes: Nodes, edges: Edges, given: Mapping[str, TensorDesc]) -> dict[str, TensorDesc]:
     """Returns a tensor for each input of the graph without one: that of its first reader."""
-    found: dict[str, TensorDesc] = {}
+    tensors: dict[str, TensorDesc] = {}
     for reader, source in edges.items():
         if isinstance(source, str) and source not in given:
-            found.setdefault(source, _tensor(nodes, reader))
-    return found
+            tensors.setdefault(source, _tensor(nodes, reader))
+    return tensors
 
 
 def _check_kinds(graph: GraphDesc) -> None:

@@ -43,12 +43,12 @@ def constant_files(graph: GraphDesc, folder: Path) -> dict[str, Path]:
       ConstraintError: every one that does not exist, lies elsewhere, or is too short or too long for its tensor.
     """
     faults = Faults()
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name, tensor in owned_inputs(graph).items():
         with faults.at(f"constant {name!r:.60}"):
-            found[name] = _constant_file(name, tensor, folder)
+            paths[name] = _constant_file(name, tensor, folder)
     faults.finish()
-    return found
+    return paths
 
 
 def owned_inputs(graph: GraphDesc) -> dict[str, TensorDesc]:

@@ -66,7 +66,7 @@ def _constant_to_json(node: Constant) -> dict[str, Any]:
 
 def read_graph(json: Any, faults: Faults, level: FeatureLevel, read_operator: ReadOperator) -> GraphDesc | None:
     """Reads a graph; returns None and adds every fault of its parts, or of its rules if all parts can be read."""
-    found, inner = len(faults.errors), Faults()
+    faults_before, inner = len(faults.errors), Faults()
     with inner.at():
         json = as_object('"desc"', json)
         refuse_unknown(json, FIELDS, inner)
@@ -81,7 +81,7 @@ def read_graph(json: Any, faults: Faults, level: FeatureLevel, read_operator: Re
     known = {name: node for name, node in nodes.items() if node is not None}
     for error in faults_of(Wiring(known, edges, inputs, outputs, level)):
         faults.add(error)
-    return GraphDesc(known, edges, inputs, outputs) if len(faults.errors) == found else None
+    return GraphDesc(known, edges, inputs, outputs) if len(faults.errors) == faults_before else None
 
 
 def _read_nodes(

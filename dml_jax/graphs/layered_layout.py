@@ -132,14 +132,14 @@ def _chain(source: _Item, reader: _Item, label: Size) -> list[_Item]:
 def _order(layers: list[list[_Item]]) -> None:
     """Sorts each layer by the middle of its neighbours, those above and those below in turns, and keeps the best."""
     _number(layers)
-    found: list[tuple[int, list[list[_Item]]]] = []
+    orders: list[tuple[int, list[list[_Item]]]] = []
     for sweep in range(SWEEPS):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
             middles = {item: _mean(i.place for i in (item.below if sweep % 2 else item.above)) for item in layer}
             layer.sort(key=lambda item: item.place if (middle := middles[item]) is None else middle)
             _number([layer])
-        found.append((sum(map(_crossings, layers)), [[*layer] for layer in layers]))
-    layers[:] = min(found, key=lambda one: one[0])[1]
+        orders.append((sum(map(_crossings, layers)), [[*layer] for layer in layers]))
+    layers[:] = min(orders, key=lambda one: one[0])[1]
 
 
 def _crossings(layer: list[_Item]) -> int:
@@ -233,5 +233,5 @@ def _route(chain: list[_Item], bounds: list[tuple[float, float]]) -> list[Point]
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return sum(found) / len(found) if found else None
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else None

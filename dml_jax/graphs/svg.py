@@ -203,10 +203,10 @@ def _card(width: float, height: float, title: str, told: str, drawn: list[Elemen
 
 def _element(tag: str, *children: Element, content: str | None = None, **attributes: Any) -> Element:
     """An element; underscores in attribute names become hyphens."""
-    made = Element(tag, {name.replace("_", "-"): _number(value) for name, value in attributes.items()})
-    made.text = content
-    made.extend(children)
-    return made
+    element = Element(tag, {name.replace("_", "-"): _number(value) for name, value in attributes.items()})
+    element.text = content
+    element.extend(children)
+    return element
 
 
 def _group(children: Iterable[Element], **attributes: Any) -> Element:

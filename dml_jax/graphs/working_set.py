@@ -69,10 +69,10 @@ def _intermediates(graph: GraphDesc) -> dict[str, int]:
     sources = {graph.edges[name] for name in graph.outputs}
     live, most = 0, {"intermediates": 0}
     for name, node in graph.nodes.items():
-        made = _made(name, node)
-        held |= made
+        outputs = _made(name, node)
+        held |= outputs
         # The outputs of the graph are counted among its tensors.
-        live += sum(size for port, size in made.items() if port not in sources)
+        live += sum(size for port, size in outputs.items() if port not in sources)
         # A reader may see more elements than there are: repeated ones, and zeros behind them.
         reads = {} if isinstance(node, Constant) else _sizes(node, node.input_ports())
         here = live + sum(max(0, size - held[graph.edges[name, port]]) for port, size in reads.items())

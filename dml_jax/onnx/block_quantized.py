@@ -48,10 +48,10 @@ def mat_mul_n_bits(
         raise ConstraintError(f"K and N must be at least 1, but they are {K} and {N}")
     check_shape("A", a, (*[None] * (a.ndim - 1), K))
     check_shape("bias", bias, (N,))
-    blocks, made = -(-K // block_size), (*a.shape[:-1], N)
+    blocks, shape = -(-K // block_size), (*a.shape[:-1], N)
     sizes = (N, blocks, block_size * bits // 8)
     if b.ndim == 3 and not b.size and all(n in (0, m) for n, m in zip(b.shape, sizes, strict=True)):
-        return jnp.zeros(made, a.dtype) if bias is None else jnp.broadcast_to(on_device(bias), made)
+        return jnp.zeros(shape, a.dtype) if bias is None else jnp.broadcast_to(on_device(bias), shape)
     check_shape("B", b, sizes)
     scale, zero_point = _of_shape("scales", scales, sizes[:2]), _zero_point(zero_points, sizes[:2], bits)
     q = split_bytes(on_device(b), bits).reshape(N, blocks * block_size)[:, :K]
@@ -60,8 +60,8 @@ def mat_mul_n_bits(
     else:
         check_value("g_idx.shape", g_idx.shape, ((K,), (blocks * block_size,)))
         scale, zero_point = (gather(x, g_idx[:K], 1) for x in (scale, zero_point))
-    rows = on_device(a).reshape(prod(made[:-1]), K)
-    return on_device(gemm(a=rows, b=_dequantized(q, scale, zero_point), c=bias, transB=1)).reshape(made)
+    rows = on_device(a).reshape(prod(shape[:-1]), K)
+    return on_device(gemm(a=rows, b=_dequantized(q, scale, zero_point), c=bias, transB=1)).reshape(shape)
 
 
 def gather_block_quantized(

@@ -68,18 +68,18 @@ def given_attributes(call: NodeProto, defaults: Sequence[AttributeProto]) -> dic
 
 def with_attributes(node: NodeProto, attributes: Attributes) -> NodeProto:
     """Returns a node of a body with the attributes of the call that it refers to, without those that the call lacks."""
-    made = NodeProto()
-    made.CopyFrom(node)
-    made.ClearField("attribute")
+    copied = NodeProto()
+    copied.CopyFrom(node)
+    copied.ClearField("attribute")
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             if attribute.ref_attr_name in attributes:
-                made.attribute.add().CopyFrom(attributes[attribute.ref_attr_name])
-                made.attribute[-1].name = attribute.name
+                copied.attribute.add().CopyFrom(attributes[attribute.ref_attr_name])
+                copied.attribute[-1].name = attribute.name
             continue
-        made.attribute.add().CopyFrom(attribute)
+        copied.attribute.add().CopyFrom(attribute)
         if attribute.type == AttributeProto.GRAPH:
             inner = [with_attributes(n, attributes) for n in attribute.g.node]
-            made.attribute[-1].g.ClearField("node")
-            made.attribute[-1].g.node.extend(inner)
-    return made
+            copied.attribute[-1].g.ClearField("node")
+            copied.attribute[-1].g.node.extend(inner)
+    return copied

@@ -107,8 +107,8 @@ def group_query_attention(
     )
     output = check_room(output, n.starts + np.int32(n.rows), n.room)
     of_keys = (None, jnp.where(is_seen, scores, 0), weights)[qk_output]
-    made = (output, present_key, present_value, None if of_keys is None else of_keys[..., : n.total])
-    return tuple(one if one is None else narrow_apart(one, query.dtype) for one in made)[:count]
+    outputs = (output, present_key, present_value, None if of_keys is None else of_keys[..., : n.total])
+    return tuple(one if one is None else narrow_apart(one, query.dtype) for one in outputs)[:count]
 
 
 @dataclass(frozen=True)
@@ -199,8 +199,8 @@ def _heads(query: Array, key: Array | None, value: Array | None, heads: int, sha
     for name, array in (("key", key), ("value", value)):
         check_shape(name, array, (*query.shape[:2], shared * size))
     parts = [one for one in (query, key, value) if one is not None]
-    made = [split_heads(as_wide(one), number) for one, number in zip(parts, counts, strict=True)]
-    return made if key is not None else jnp.split(made[0], [heads, heads + shared], axis=1)
+    heads_of = [split_heads(as_wide(one), number) for one, number in zip(parts, counts, strict=True)]
+    return heads_of if key is not None else jnp.split(heads_of[0], [heads, heads + shared], axis=1)
 
 
 def _normalized(x: jax.Array, name: str, weight: Array, epsilon: float) -> jax.Array:

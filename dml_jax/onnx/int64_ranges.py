@@ -99,8 +99,8 @@ def compute_bounded(node: Node, values: Sequence[Any]) -> tuple[Any, ...]:
         raise DataTypeError(f"int64 must not be narrowed, but {X64_OFF}")
     same = [kind in wide and value is not None for kind, value in zip(types, values, strict=True)]
     ranges = [_range(value) for value, is_same in zip(values, same, strict=True) if is_same]
-    made = law(ranges, values[0].shape)
-    for low, high in (*ranges, made):
+    output_range = law(ranges, values[0].shape)
+    for low, high in (*ranges, output_range):
         if not INT32.min <= low <= high <= INT32.max:
             numbers = f"[{low}, {high}]"
             raise DataTypeError(f"its int64 numbers must fit 32 bits, but they may be any in {numbers}, and {X64_OFF}")
@@ -108,7 +108,7 @@ def compute_bounded(node: Node, values: Sequence[Any]) -> tuple[Any, ...]:
     results = as_tuple(node.function(**node.keywords(narrow)))
     outputs = node.schema.outputs
     kinds = [outputs[min(i, len(outputs) - 1)].type_str for i in range(len(results))]
-    return tuple(Bounded(r, made) if kind in wide else r for kind, r in zip(kinds, results, strict=True))
+    return tuple(Bounded(r, output_range) if kind in wide else r for kind, r in zip(kinds, results, strict=True))
 
 
 def _range(value: Any) -> Range:
@@ -138,11 +138,11 @@ def _corners(function: Callable[[int, int], int]) -> _Law:
     """Returns the law of a function that is monotonic in each operand: its extremes are at the ends of the ranges."""
 
     def law(ranges: Sequence[Range], _: Any) -> Range:
-        made = ranges[0]
+        combined = ranges[0]
         for other in ranges[1:]:
-            ends = [function(a, b) for a in made for b in other]
-            made = min(ends), max(ends)
-        return made
+            ends = [function(a, b) for a in combined for b in other]
+            combined = min(ends), max(ends)
+        return combined
 
     return law
 

@@ -207,8 +207,8 @@ def parts_of(shape: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> tuple
 def windows_of(shape: Any, at: tuple[slice, ...]) -> list[tuple[int, ...]] | None:
     """Returns the offsets, lengths and strides of DirectML's windows; None if a window is empty."""
     windows = [_window(range(n)[part]) for n, part in zip(shape, at, strict=True)]
-    found = [window for window in windows if window]
-    return [tuple(window[i] for window in found) for i in range(3)] if len(found) == len(windows) else None
+    not_empty = [window for window in windows if window]
+    return [tuple(window[i] for window in not_empty) for i in range(3)] if len(not_empty) == len(windows) else None
 
 
 def _window(reached: range) -> tuple[int, int, int] | None:

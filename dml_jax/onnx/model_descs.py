@@ -98,12 +98,12 @@ def described(model: Any, sizes: Sizes) -> Iterator[Described]:
 
 def _open_sizes(graph: Graph) -> dict[str, dict[str, None]]:
     """Returns, by value, the open sizes of the model that it depends on, in words; the keys are an ordered set."""
-    found = {spec.name: dict.fromkeys(spec.open_sizes) for spec in graph.inputs}
+    open_sizes = {spec.name: dict.fromkeys(spec.open_sizes) for spec in graph.inputs}
     for step in graph.steps:
-        read = [found.get(name, {}) for name in (*step.inputs, *step.captured)]
-        made = {text: None for texts in read for text in texts}
-        found |= dict.fromkeys(filter(None, step.outputs), made)
-    return found
+        read = [open_sizes.get(name, {}) for name in (*step.inputs, *step.captured)]
+        output_sizes = {text: None for texts in read for text in texts}
+        open_sizes |= dict.fromkeys(filter(None, step.outputs), output_sizes)
+    return open_sizes
 
 
 def _desc(

@@ -40,13 +40,13 @@ def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
 
 def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
     """Returns the files in the folder of a model that hold its tensors."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for tensor in _tensors(model):
         for entry in tensor.external_data:
             if entry.key == "location":
                 with suppress(OnnxError):  # one that names no file there is never read
-                    found.add(_path("tensor", entry.value, folder))
-    return sorted(found)
+                    paths.add(_path("tensor", entry.value, folder))
+    return sorted(paths)
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
@@ -126,15 +126,15 @@ def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 def _messages(model: Message) -> Iterator[tuple[int, Message]]:
     """Yields every message in a model and how deep it lies, without calling itself: it may lie at any depth."""
-    found: list[tuple[int, Message]] = [(0, model)]
-    while found:
-        depth, message = found.pop()
+    stack: list[tuple[int, Message]] = [(0, model)]
+    while stack:
+        depth, message = stack.pop()
         yield depth, message
         for field in message.DESCRIPTOR.fields:
             if field.message_type is not None:
                 value = getattr(message, field.name)
                 parts = [value] * message.HasField(field.name) if isinstance(value, Message) else value
-                found += [(depth + 1, part) for part in parts]
+                stack += [(depth + 1, part) for part in parts]
 
 
 def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path) -> bytes:

@@ -221,7 +221,7 @@ class Reader:
         """Reads the body of a function, for the outputs that a call reads."""
         inner = replace(self, opsets={**self.opsets, **opsets_of(function.opset_import)}, depth=self.depth + 1)
         steps = inner.steps(with_attributes(node, given) for node in function.node)
-        wanted = [made if asked else "" for made, asked in zip(function.output, outputs, strict=False)]
+        wanted = [name if asked else "" for name, asked in zip(function.output, outputs, strict=False)]
         block = Block.of(list(function.input), wanted, {}, steps)
         if block.captured:
             raise OnnxError(f"every value in a function must be made there, but {block.captured[0]!r} is not")

@@ -47,13 +47,13 @@ def non_max_suppression(
         raise ConstraintError(f"iou_threshold must be in [0, 1], but it is {overlap}")
     least = _number("score_threshold", score_threshold, -np.inf)
     corners = _corners(boxes, bool(center_point_box))
-    found = [
+    selected = [
         (batch, label, box)
         for batch, rows in enumerate(scores)
         for label, row in enumerate(rows)
         for box in _kept(corners[batch], row, most, overlap, least)
     ]
-    return np.asarray(found, np.int64).reshape(-1, 3)
+    return np.asarray(selected, np.int64).reshape(-1, 3)
 
 
 def _number(name: str, value: Array | None, default: float) -> Any:
@@ -125,11 +125,11 @@ def _up_to(
         return lax.scan(step, scores > lowest, jnp.arange(steps, dtype=np.int32))[1]
 
     of_classes = jax.vmap(kept, (None, 0))
-    found = jax.vmap(of_classes)(_corners(boxes, are_centered), scores)
+    boxes_kept = jax.vmap(of_classes)(_corners(boxes, are_centered), scores)
     numbers = [np.arange(size, dtype=np.int32) for size in (batches, classes)]
-    batch, label = (jnp.broadcast_to(n[..., None], found.shape) for n in np.meshgrid(*numbers, indexing="ij"))
-    triples = jnp.stack([batch, label, found], -1).reshape(-1, 3)
-    at = jnp.nonzero(found.reshape(-1) >= 0, size=rows, fill_value=len(triples))[0]
+    batch, label = (jnp.broadcast_to(n[..., None], boxes_kept.shape) for n in np.meshgrid(*numbers, indexing="ij"))
+    triples = jnp.stack([batch, label, boxes_kept], -1).reshape(-1, 3)
+    at = jnp.nonzero(boxes_kept.reshape(-1) >= 0, size=rows, fill_value=len(triples))[0]
     triples = jnp.concatenate([triples, jnp.full((1, 3), -1, np.int32)])[at]
     greatest = max(batches, classes, count) - 1
     return Bounded(triples, (-1, greatest)) if is_narrowed(np.int64) else triples.astype(np.int64)

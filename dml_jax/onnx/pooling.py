@@ -65,8 +65,8 @@ def average_pool(
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     windows = _counted(declared, auto_pad, ceil_mode)
     total = _sum(_wide(x), windows)
-    for d, (one, made) in enumerate(zip(declared, windows, strict=True)):
-        counts = (_over_padding(one, made) if count_include_pad else made).sizes_inside()[: made.count]
+    for d, (one, counted) in enumerate(zip(declared, windows, strict=True)):
+        counts = (_over_padding(one, counted) if count_include_pad else counted).sizes_inside()[: counted.count]
         total = total / np.maximum(counts, 1).astype(total.dtype).reshape(_at(d + 2, -1, x.ndim))
     return total.astype(x.dtype)
 
@@ -112,12 +112,12 @@ def _spatial(x: Array) -> tuple[int, ...]:
 
 def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[Windows]:
     """As many windows as there are outputs; padding that follows from them is rounded already."""
-    made = [rounded_up(one) if ceil_mode and auto_pad == "NOTSET" else one for one in windows]
-    for d, one in enumerate(made):
+    rounded = [rounded_up(one) if ceil_mode and auto_pad == "NOTSET" else one for one in windows]
+    for d, one in enumerate(rounded):
         if one.size < 1 or one.count < 1:
             rule = "every window must fit into its padded dimension, which must have elements"
             raise ConstraintError(f"{rule}, but that of spatial dimension {d} spans {one.span} of {one.padded}")
-    return made
+    return rounded
 
 
 # Of the windows.
@@ -149,11 +149,11 @@ def _least(dtype: Any) -> np.ndarray:
 
 def _indices(x: jax.Array, windows: Sequence[Windows], storage_order: int) -> jax.Array:
     """Where the greatest elements lie in all of x; in column-major order the dimensions of a picture are reversed."""
-    _, found = operators.max_pooling(x, [one.window for one in windows], **_options(windows))
+    _, indices = operators.max_pooling(x, [one.window for one in windows], **_options(windows))
     if not storage_order:
-        return found
+        return indices
     sizes = x.shape[2:]
-    picture, rest = found // np.uint32(prod(sizes)), found % np.uint32(prod(sizes))
+    picture, rest = indices // np.uint32(prod(sizes)), indices % np.uint32(prod(sizes))
     number = jnp.zeros_like(rest)
     for d in reversed(range(len(sizes))):
         number, rest = number + rest % np.uint32(sizes[d]) * np.uint32(prod(sizes[:d])), rest // np.uint32(sizes[d])
@@ -174,9 +174,11 @@ def _at(axis: int, number: int, rank: int) -> list[int]:
     return [number if d == axis else 1 for d in range(rank)]
 
 
-def _over_padding(declared: Windows, made: Windows) -> Windows:
+def _over_padding(declared: Windows, counted: Windows) -> Windows:
     """The same windows over a dimension that its padding is a part of."""
-    return Windows(declared.padded, made.window, made.stride, made.dilation, 0, max(made.end - declared.end, 0))
+    return Windows(
+        declared.padded, counted.window, counted.stride, counted.dilation, 0, max(counted.end - declared.end, 0)
+    )
 
 
 OPERATORS: Operators = {

@@ -109,13 +109,13 @@ def recurrent(
 def _quantized(name: str, weights: Array, **parameters: Array) -> tuple[Array, ...]:
     """Weights in rows, and their scales and zero points, of one number for each direction, or for each row of it."""
     directions, _, count = weights.shape
-    made = [weights.swapaxes(1, 2)]
+    arrays = [weights.swapaxes(1, 2)]
     for kind in (f"{name}_scale", f"{name}_zero_point"):
         shape = parameters[kind].shape
         if shape not in ((directions,), (directions, count)):
             raise ConstraintError(f"{kind} must be of {(directions,)} or {(directions, count)}, but it is of {shape}")
-        made.append(jnp.broadcast_to(on_device(parameters[kind]).reshape(directions, -1, 1), (directions, count, 1)))
-    return tuple(made)
+        arrays.append(jnp.broadcast_to(on_device(parameters[kind]).reshape(directions, -1, 1), (directions, count, 1)))
+    return tuple(arrays)
 
 
 # Attributes and sizes.

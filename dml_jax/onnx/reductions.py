@@ -27,8 +27,8 @@ def _reduction(function: Name) -> Callable[..., jax.Array]:
         along = axes_of("axes", given, data.ndim)
         if not given and not noop_with_empty_axes:
             along = list(range(data.ndim))
-        made = _reduce(on_device(data), function, tuple(along))
-        return made if keepdims else lax.squeeze(made, along)
+        reduction = _reduce(on_device(data), function, tuple(along))
+        return reduction if keepdims else lax.squeeze(reduction, along)
 
     return reduced
 

@@ -171,8 +171,8 @@ def _on_mesh(compute: Callable[[jax.Array], jax.Array], x: jax.Array, grid: Grid
     if not has_mesh(None, {"x": x}):
         return compute(x)
     names = [f"x {d}" for d in range(x.ndim)]
-    made = [name if grid.is_left(d, x.shape[d]) else f"resized {name}" for d, name in enumerate(names)]
-    return on_mesh("Resize", compute, Dims({"x": names}, made), None, x=x)
+    output_names = [name if grid.is_left(d, x.shape[d]) else f"resized {name}" for d, name in enumerate(names)]
+    return on_mesh("Resize", compute, Dims({"x": names}, output_names), None, x=x)
 
 
 def resize_by_scales(*, x: Array, scales: Any, mode: str = "nearest") -> Array:

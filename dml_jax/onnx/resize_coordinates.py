@@ -96,15 +96,15 @@ def grid_of(
     if law not in _LAWS:
         raise ConstraintError(f"coordinate_transformation_mode must be one of {', '.join(_LAWS)}, but it is {law!r}")
     along = axes_of("axes", range(len(shape)) if axes is None else axes, len(shape))
-    asked, made, is_exact = _asked([shape[d] for d in along], scales, sizes, policy)
-    for d, m in zip(along, made, strict=True):
+    asked, output_lengths, is_exact = _asked([shape[d] for d in along], scales, sizes, policy)
+    for d, m in zip(along, output_lengths, strict=True):
         if (shape[d] == 0 and m) or not 0 <= m < (LONGEST if m != shape[d] else 2**31):
             rule = "sizes must be in [0, 2**27) where they change, and 0 where x has none"
             raise ConstraintError(f"{rule}, but there is {m}, and x is {tuple(shape)}")
     number = Fraction if is_exact else float
     starts, ends = _region(law, len(along), roi)
     result: dict[int, Any] = {d: (n, number(1), 0, 0, number(1)) for d, n in enumerate(shape)}
-    for d, m, factor, start, end in zip(along, made, asked, starts, ends, strict=True):
+    for d, m, factor, start, end in zip(along, output_lengths, asked, starts, ends, strict=True):
         if (m, factor) == (shape[d], 1) and law != CROP:
             continue
         result[d] = (m, factor, *_law(law, shape[d], m, factor, number(start), number(end)))
@@ -136,8 +136,8 @@ def _scaled(lengths: Sequence[int], factors: Any) -> tuple[list[float], list[int
     if not all(0 < factor < inf for factor in factors):
         raise ConstraintError(f"scales must be positive and finite, but they are {[float(f) for f in factors]}")
     with np.errstate(over="ignore"):
-        made = [np.float32(n) * np.float32(factor) for n, factor in zip(lengths, factors, strict=True)]
-    return [float(factor) for factor in factors], [int(min(m, 2.0**62)) for m in made]
+        lengths_scaled = [np.float32(n) * np.float32(factor) for n, factor in zip(lengths, factors, strict=True)]
+    return [float(factor) for factor in factors], [int(min(m, 2.0**62)) for m in lengths_scaled]
 
 
 def _fitted(lengths: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[Fraction], list[int]]:

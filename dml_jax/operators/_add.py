@@ -78,8 +78,8 @@ def add(a: Data, b: Data, *, activation: Fusion | None = None, out_sharding: Out
     """
     one, other = jnp.asarray(a), jnp.asarray(b)
     wide = wide_type(one.dtype)
-    made = one.astype(wide) + other.astype(wide)
-    return narrow_apart(made if activation is None else activation(made), one.dtype)
+    total = one.astype(wide) + other.astype(wide)
+    return narrow_apart(total if activation is None else activation(total), one.dtype)
 
 
 _UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)

@@ -89,9 +89,9 @@ def cast(
             array = linear(lambda _, x: _odd_float(x), lambda _, cotangent, __: [cotangent])(None, array)
         elif jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize >= 4:
             array = _odd_integer(array)
-    made = narrow_apart(array, target)
+    rounded = narrow_apart(array, target)
     narrows = is_float and jnp.issubdtype(target, jnp.floating) and 8 <= jnp.finfo(target).bits < _bits(array)
-    return linear(lambda _, x: _kept(x), lambda _, cotangent, __: [cotangent])(None, made) if narrows else made
+    return linear(lambda _, x: _kept(x), lambda _, cotangent, __: [cotangent])(None, rounded) if narrows else rounded
 
 
 def _bits(floats: jax.Array) -> int:

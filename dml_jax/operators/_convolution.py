@@ -230,8 +230,8 @@ def _dims(x: Operands) -> Dims:
     if _is_backward(x):
         filter[:2] = ["added up", "channel" if x["group_count"] == 1 else "in a group"]
     operands = {"input": ["batch", "added up", *spatial], "filter": filter}
-    made = ["batch", "channel", *(f"output {d}" for d in range(len(spatial)))]
-    return Dims(operands if x["bias"] is None else operands | {"bias": ["channel"]}, made)
+    output_names = ["batch", "channel", *(f"output {d}" for d in range(len(spatial)))]
+    return Dims(operands if x["bias"] is None else operands | {"bias": ["channel"]}, output_names)
 
 
 @operator(*RULES, dims=_dims)
@@ -331,13 +331,13 @@ def convolution(
     if is_backward != (mode == "convolution"):
         weights = lax.rev(weights, range(2, weights.ndim))
     if is_backward:
-        made = convolve_back(widen_apart(input, wide), weights, windows, sizes, group_count, lax.Precision.HIGHEST)
+        output = convolve_back(widen_apart(input, wide), weights, windows, sizes, group_count, lax.Precision.HIGHEST)
     else:
-        made = convolve(widen_apart(input, wide), weights, windows, group_count, lax.Precision.HIGHEST)
-    made = lax.pad(made, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
+        output = convolve(widen_apart(input, wide), weights, windows, group_count, lax.Precision.HIGHEST)
+    output = lax.pad(output, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
     if bias is not None:
-        made = made + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))
-    return narrow_apart(made if activation is None else activation(made), dtype)
+        output = output + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))
+    return narrow_apart(output if activation is None else activation(output), dtype)
 
 
 # The struct.
@@ -349,12 +349,12 @@ def bias_sizes(x: Operands) -> tuple[Any, ...] | None:
 
 
 def _no_output(x: Operands) -> str | None:
-    spatial, found = _spatial(x), tuple(x["output"].shape)
-    if not spatial or len(found) != len(x["input"].shape):
+    spatial, actual = _spatial(x), tuple(x["output"].shape)
+    if not spatial or len(actual) != len(x["input"].shape):
         return None
     wanted = (x["input"].shape[0], _out_channels(x))
-    fits = found[:2] == wanted and all(n in sizes for n, sizes in zip(found[2:], spatial, strict=True))
-    return None if fits else f"{found} is not {wanted} by {_shown(spatial)}"
+    fits = actual[:2] == wanted and all(n in sizes for n, sizes in zip(actual[2:], spatial, strict=True))
+    return None if fits else f"{actual} is not {wanted} by {_shown(spatial)}"
 
 
 @dataclass(frozen=True, init=False)

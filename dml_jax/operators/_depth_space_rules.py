@@ -132,5 +132,5 @@ def run_in_memory_format(desc: Any, function: Callable[..., jax.Array], input: j
     attributes = {"block_size": desc.block_size, "order": getattr(desc, "order", DepthSpaceOrder.DEPTH_COLUMN_ROW)}
     if output.strides is None or output.strides[1] >= min(output.strides[2:]):
         return function(input, **attributes)
-    made = function(jnp.transpose(input, (0, 2, 3, 1)), **attributes, data_format="NHWC")
-    return jnp.transpose(made, (0, 3, 1, 2))
+    rearranged = function(jnp.transpose(input, (0, 2, 3, 1)), **attributes, data_format="NHWC")
+    return jnp.transpose(rearranged, (0, 3, 1, 2))

@@ -79,8 +79,8 @@ class _RowDesc(OperatorDesc):
         first, *others = (row.read(arrays[name]) for name in row.inputs)
         if pair := given.get("scale_bias"):
             first = identity(first, pair.scale, pair.bias)
-        made = row.formula(first, *others, *(given[name] for name in row.fields))
-        return row.write(made, given[row.output].dtype)
+        result = row.formula(first, *others, *(given[name] for name in row.fields))
+        return row.write(result, given[row.output].dtype)
 
 
 def _class_name(operator_type: str) -> str:

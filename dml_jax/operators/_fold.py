@@ -42,7 +42,7 @@ def _sizes(x: Operands) -> Sequence[Any] | None:
     return None if _uncounted(x) or NOT_NEGATIVE.broken_by(x) else x["output_sizes"]
 
 
-def _made(x: Operands, windows: list[Windows]) -> Sequence[Any]:
+def _output_sizes(x: Operands, windows: list[Windows]) -> Sequence[Any]:
     return (*x["input"].shape[:-1], *(one.size for one in windows))
 
 
@@ -53,8 +53,8 @@ def _no_channels(x: Operands) -> str | None:
 
 def _no_windows(x: Operands) -> str | None:
     _, wanted = columns_of(judged(x, _sizes))
-    found = x["input"].shape[-1]
-    return None if found == wanted else f"there are {found} for {wanted} windows"
+    actual = x["input"].shape[-1]
+    return None if actual == wanted else f"there are {actual} for {wanted} windows"
 
 
 NOT_NEGATIVE = each_at_least("output_sizes", 0)
@@ -64,7 +64,7 @@ RULES = (
         minimum_rank("input", 2),
         custom("spatial(window_sizes)", "{window_sizes} must have one entry per output size, at least one", _uncounted),
         NOT_NEGATIVE,
-        made=_made,
+        output_sizes=_output_sizes,
     ),
     custom("rows(input)", "the rows of {input} must be a multiple of the elements of a window", _no_channels),
     custom("columns(input)", "{input} must have a column per window", _no_windows),

@@ -40,8 +40,8 @@ def _dims(x: Operands) -> Dims:
     batch, rank = x["batch_dims"], x["indices"].ndim
     names = [f"input {d}" for d in range(x["input"].ndim)]
     picked = [*names[:batch], *(f"q {d}" for d in range(batch, rank - 1))]
-    made = [*picked, *names[batch + tuple_size(x) :]]
-    return Dims({"input": names, "indices": [*picked, "tuple"]}, made, made)
+    output_names = [*picked, *names[batch + tuple_size(x) :]]
+    return Dims({"input": names, "indices": [*picked, "tuple"]}, output_names, output_names)
 
 
 @operator(*RULES, dims=_dims)

@@ -165,10 +165,10 @@ def gemm(
     product = lax.dot_general(
         a, b, (inner, (batch, batch)), precision=lax.Precision.HIGHEST, preferred_element_type=wide
     )
-    made = unfused_product(product) * _number(alpha, wide)
+    total = unfused_product(product) * _number(alpha, wide)
     if c is not None and beta != 0:
-        made = made + jnp.asarray(c, wide) * _number(beta, wide)
-    return narrow_apart(made if activation is None else activation(made), dtype)
+        total = total + jnp.asarray(c, wide) * _number(beta, wide)
+    return narrow_apart(total if activation is None else activation(total), dtype)
 
 
 def _number(value: float, dtype: Any) -> np.ndarray:

@@ -123,5 +123,5 @@ def grid_sample(
       this, only DML_RESAMPLE3_OPERATOR_DESC, whose positions are no data.
     """
     positions = jnp.asarray(grid).reshape(grid.shape[0], prod(grid.shape[1:-1]), grid.shape[-1])
-    found = sample_grid(jnp.asarray(input), positions, mode, padding_mode, align_corners)
-    return found.reshape(*found.shape[:2], *grid.shape[1:-1])
+    samples = sample_grid(jnp.asarray(input), positions, mode, padding_mode, align_corners)
+    return samples.reshape(*samples.shape[:2], *grid.shape[1:-1])

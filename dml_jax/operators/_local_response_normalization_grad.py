@@ -83,5 +83,5 @@ class LocalResponseNormalizationGradDesc(OperatorDesc):
             bias=self.bias,
         )
         wide, gradient = widened(input, input_gradient)
-        (found,) = jax.vjp(forward, wide)[1](gradient)
-        return narrow_apart(found, input.dtype)
+        (input_cotangent,) = jax.vjp(forward, wide)[1](gradient)
+        return narrow_apart(input_cotangent, input.dtype)

@@ -111,8 +111,8 @@ def max_pooling(
     windows = sliding(given, array.shape[-count:])
     lead, spatial = array.shape[:-count], array.shape[-count:]
     if 0 in spatial:
-        made = (*lead, *(one.count for one in windows))
-        return jnp.full(made, least_number(array.dtype)), jnp.full(made, NONE)
+        shape = (*lead, *(one.count for one in windows))
+        return jnp.full(shape, least_number(array.dtype)), jnp.full(shape, NONE)
     values, at = (_compared if are_sliceable(windows) else _read)(array, windows)
     before = jnp.zeros((), np.uint32)
     for d, size in enumerate(lead):
@@ -122,12 +122,12 @@ def max_pooling(
 
 def _compared(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, jax.Array]:
     """The greatest elements, and where they lie in the spatial dimensions, by their numbers in the windows."""
-    found, number = greatest_in_windows(lax.stop_gradient(array), windows)
+    greatest, number = greatest_in_windows(lax.stop_gradient(array), windows)
     at = _places(number, windows)
 
     @jax.custom_jvp
-    def values(array: jax.Array, found: jax.Array, number: jax.Array, at: jax.Array) -> jax.Array:
-        return found
+    def values(array: jax.Array, greatest: jax.Array, number: jax.Array, at: jax.Array) -> jax.Array:
+        return greatest
 
     @values.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
@@ -136,7 +136,7 @@ def _compared(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, 
         moved = pick_in_windows(number, tangent, windows) if is_small else _values(tangent, at, windows, 0)
         return values(*primals), moved
 
-    return values(array, found, number, at), at
+    return values(array, greatest, number, at), at
 
 
 def _places(number: jax.Array, windows: Sequence[Windows]) -> jax.Array:

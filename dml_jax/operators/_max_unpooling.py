@@ -78,8 +78,8 @@ def max_unpooling(
     zeros = jnp.zeros((prod(sizes),), input.dtype)
     if 0 in sizes:
         return zeros.reshape(sizes)
-    found, at = jnp.reshape(input, -1), jnp.asarray(indices).reshape(-1, 1)
-    written = write(zeros, at, found, Slices(1, (0,)), mode="drop", reduction=None, promises=Promises())
+    updates, at = jnp.reshape(input, -1), jnp.asarray(indices).reshape(-1, 1)
+    written = write(zeros, at, updates, Slices(1, (0,)), mode="drop", reduction=None, promises=Promises())
     return written.reshape(sizes)
 
 

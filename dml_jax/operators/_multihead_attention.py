@@ -76,8 +76,8 @@ def _attended(desc: Any, arrays: Arrays) -> Any:
     output, *_ = attend(
         parts["query"], key, value, scale=desc.scale, added=_terms(desc, n, wide, parts["query"]), is_seen=is_seen
     )
-    made = {"output": output, "output_present_key": key, "output_present_value": value}
-    outputs = [_fitted(made[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
+    results = {"output": output, "output_present_key": key, "output_present_value": value}
+    outputs = [_fitted(results[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 

@@ -70,8 +70,8 @@ def nonzero_coordinates(input: Data, *, out_sharding: OutSharding = None) -> tup
     Source: DML_NONZERO_COORDINATES_OPERATOR_DESC, which leaves rows behind the count undefined and is silent about
       NaN.
     """
-    count, found = numbers_set(is_not_zero(jnp.asarray(input)).reshape(-1))
-    return count, _coordinates(found, input.shape)
+    count, indices = numbers_set(is_not_zero(jnp.asarray(input)).reshape(-1))
+    return count, _coordinates(indices, input.shape)
 
 
 def _coordinates(numbers: jax.Array, sizes: Sequence[Any]) -> jax.Array:

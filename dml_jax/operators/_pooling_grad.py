@@ -63,7 +63,7 @@ class AveragePoolingGradDesc(OperatorDesc):
     moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = levels(("3_0", RANKS_4_TO_5, FLOATS), of="input_gradient")
     constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(
-        dilated=False, image="output_gradient", made="input_gradient"
+        dilated=False, image="output_gradient", windowed="input_gradient"
     )
 
     def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
@@ -117,7 +117,7 @@ class MaxPoolingGradDesc(OperatorDesc):
     moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = levels(("4_0", RANKS_4_TO_5, FLOATS), ("3_0", RANK_4, FLOATS))
     constraints: ClassVar[tuple[Rule, ...]] = (
-        *pooling_struct_rules(dilated=True, made="input_gradient"),
+        *pooling_struct_rules(dilated=True, windowed="input_gradient"),
         same_sizes("output_gradient", "input"),
     )
 

@@ -57,8 +57,8 @@ def _odd_blocks(x: Operands) -> str | None:
 
 
 def _other_sizes(x: Operands) -> str | None:
-    found = [tensor.sizes for tensor in x["quantizations"]]
-    return None if len(set(found)) < 2 else f"they are {found[1]} and {found[0]}"
+    sizes = [tensor.sizes for tensor in x["quantizations"]]
+    return None if len(set(sizes)) < 2 else f"they are {sizes[1]} and {sizes[0]}"
 
 
 _BLOCKS = custom("blocks(quantizations)", "each of {quantizations}.{sizes} must divide that of {input}", _odd_blocks)

@@ -114,5 +114,5 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
         _, back = jax.vjp(forward, pictures, roi.astype(wide))
         gradients = back(input_gradient.astype(wide))
         outputs = (self.output_gradient, self.output_roi_gradient)
-        made = [narrow_apart(one, dtype) for one, tensor in zip(gradients, outputs, strict=True) if tensor is not None]
-        return tuple(made) if len(made) > 1 else made[0]
+        results = [narrow_apart(x, dtype) for x, tensor in zip(gradients, outputs, strict=True) if tensor is not None]
+        return tuple(results) if len(results) > 1 else results[0]

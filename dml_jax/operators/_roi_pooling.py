@@ -100,12 +100,12 @@ def roi_pooling(
     def region(given: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         picture, rows, columns = given
         pixels = lax.dynamic_index_in_dim(jnp.asarray(input), picture, keepdims=False).astype(wide)[:, None]
-        found = _greatest(pixels, rows[None, :, :, None], 2)
-        return _greatest(found[:, :, None], columns[None, None], 3)
+        maxima = _greatest(pixels, rows[None, :, :, None], 2)
+        return _greatest(maxima[:, :, None], columns[None, None], 3)
 
-    found = lax.map(region, (numbers[:, 0].astype(np.int32), rows, columns))
+    maxima = lax.map(region, (numbers[:, 0].astype(np.int32), rows, columns))
     is_empty = ~(rows.any(-1)[:, None, :, None] & columns.any(-1)[:, None, None, :])
-    return narrow_apart(jnp.where(is_empty, 0, found), input.dtype)
+    return narrow_apart(jnp.where(is_empty, 0, maxima), input.dtype)
 
 
 def _rounded(x: jax.Array) -> jax.Array:

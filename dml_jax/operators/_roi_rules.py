@@ -40,11 +40,11 @@ def _leading(name: str, sizes: tuple[int | None, ...], text: str, resampled: str
     """A tensor of regions has so many last dimensions, and 1s before them."""
 
     def broken_by(x: Operands) -> str | None:
-        found, regions = x[name].sizes, x[resampled].sizes[0]
+        actual, regions = x[name].sizes, x[resampled].sizes[0]
         wanted = tuple(regions if n is None else n for n in sizes)
-        more = found[: len(found) - len(wanted)]
-        is_right = len(found) <= 4 and found[len(more) :] == wanted and all(n == 1 for n in more)
-        return None if is_right else f"they are {found}, and there are {regions} regions"
+        more = actual[: len(actual) - len(wanted)]
+        is_right = len(actual) <= 4 and actual[len(more) :] == wanted and all(n == 1 for n in more)
+        return None if is_right else f"they are {actual}, and there are {regions} regions"
 
     text = f"{{{name}}}.{{sizes}} must be {text} of {{{resampled}}}, after sizes of 1, and 4 at most"
     return custom(f"regions({name})", text, broken_by)

@@ -38,8 +38,8 @@ def columns_of(windows: Sequence[Windows]) -> tuple[int, int]:
 
 def _one_per_window(name: str) -> Rule:
     def broken_by(x: Operands) -> str | None:
-        found, wanted = len(x[_SIZES] if x[name] is None else x[name]), len(x[_SIZES])
-        return None if found == wanted else f"there are {found} for {wanted}"
+        actual, wanted = len(x[_SIZES] if x[name] is None else x[name]), len(x[_SIZES])
+        return None if actual == wanted else f"there are {actual} for {wanted}"
 
     return custom(f"one_per_window({name})", f"{{{name}}} must have one entry per window size", broken_by)
 
@@ -72,20 +72,22 @@ def _fit(sizes_of: SizesOf) -> Rule:
     return custom("fits", "every window must fit into its padded dimension, of known size", broken_by)
 
 
-def function_rules(sizes_of: SizesOf, *own: Rule, made: Callable[[Operands, list[Windows]], Sequence[Any]]) -> Any:
+def function_rules(
+    sizes_of: SizesOf, *own: Rule, output_sizes: Callable[[Operands, list[Windows]], Sequence[Any]]
+) -> Any:
     """Returns the rules of a function.
 
     Args:
       sizes_of: takes the operands; returns the spatial sizes of the image.
       own: rules of this function alone; they are checked before those of the windows.
-      made: takes the operands and the windows; returns the sizes of the output.
+      output_sizes: takes the operands and the windows; returns the sizes of the output.
     """
 
     def too_large(x: Operands) -> str | None:
         windows = judged(x, sizes_of)
         if not windows:
             return None
-        sizes = [n for n in made(x, windows) if isinstance(n, int)]
+        sizes = [n for n in output_sizes(x, windows) if isinstance(n, int)]
         most = max(prod(sizes) * x["input"].dtype.itemsize, *sizes, *(one.padded for one in windows))
         return f"one would be {most}" if most >= 2**63 else None
 
@@ -111,7 +113,7 @@ def _columns(sizes: Sequence[int], windows: Sequence[Windows]) -> tuple[int, ...
 
 def struct_rules(
     image: str,
-    made: str,
+    windowed: str,
     law: Callable[[Sequence[int], Sequence[Windows]], tuple[int, ...]] = _columns,
     formula: str = f"(N, C * the product of {{{_SIZES}}}, the number of blocks)",
 ) -> tuple[Rule, ...]:
@@ -119,8 +121,8 @@ def struct_rules(
 
     Args:
       image: the field of the tensor that windows slide over.
-      made: the field of the other tensor.
-      law: takes the sizes of the image and the windows; returns the sizes of the other tensor.
+      windowed: the field of the tensor with an element, or a column, per window.
+      law: takes the sizes of the image and the windows; returns the sizes of that tensor.
       formula: the same in words.
     """
 
@@ -142,7 +144,7 @@ def struct_rules(
         *_COUNTS,
         *(_at_least(name) for name, least in _LEAST.items() if least > 0),  # no field is negative
         fits,
-        sizes_follow(made, sizes, formula),
+        sizes_follow(windowed, sizes, formula),
     )
 
 

@@ -32,7 +32,7 @@ def _sizes(x: Operands) -> Sequence[Any] | None:
     return None if _uncounted(x) else x["input"].shape[-len(x["window_sizes"]) :]
 
 
-def _made(x: Operands, windows: list[Windows]) -> Sequence[Any]:
+def _output_sizes(x: Operands, windows: list[Windows]) -> Sequence[Any]:
     return (*x["input"].shape[: -len(windows)], *columns_of(windows))
 
 
@@ -41,7 +41,7 @@ SPATIAL = custom(
     "{window_sizes} must have one entry per spatial dimension of {input}, at least one, after a dimension of channels",
     _uncounted,
 )
-RULES = function_rules(_sizes, SPATIAL, made=_made)
+RULES = function_rules(_sizes, SPATIAL, output_sizes=_output_sizes)
 
 
 def _dims(x: Operands) -> Dims:

@@ -59,9 +59,9 @@ def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a nu
     dtype = getattr(like, "dtype", like)
     if _is_traced(given, dtype):
         return lax.convert_element_type(given, dtype)  # what JAX makes of a Python number is no longer a weak type
-    found = _kept(given, dtype) if _is_plain(given) else _held(given, dtype)
-    if found is not None:
-        return found
+    number = _kept(given, dtype) if _is_plain(given) else _held(given, dtype)
+    if number is not None:
+        return number
     rule = f"{name} must be {what}, known while tracing, that {dtype} holds"
     operands = {name: given} if like is dtype else {"input": like, name: given}
     fact = (

@@ -62,10 +62,10 @@ def public_function(
         if default is not Parameter.empty:
             values[f"_default_{p}"] = default if kind.needs else kind.read(name, p, default)
     source = f"def _make({', '.join(values)}):\n" + "".join(f"    {line}\n" for line in _lines(function, kinds))
-    file, made = f"<dml_jax.{name}>", {}
+    file, namespace = f"<dml_jax.{name}>", {}
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # for tracebacks and debuggers
-    exec(compile(source, file, "exec"), function.__globals__, made)
-    public = made["_make"](**values)
+    exec(compile(source, file, "exec"), function.__globals__, namespace)
+    public = namespace["_make"](**values)
     public.__code__ = public.__code__.replace(co_qualname=name)  # which profiles and the locations of programs show
     update_wrapper(public, function)
     public.__annotations__ = get_type_hints(function)

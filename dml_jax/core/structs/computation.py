@@ -80,9 +80,9 @@ class Computation(Generic[R]):
 
     def owned_by_field(self, ports: Mapping[str, Any]) -> dict[str, Any]:
         """Converts values of some input ports to values by argument; a tuple has None for ports without a value."""
-        found = self.by_field(dict.fromkeys(self.input_ports()) | dict(ports))
-        given = {name: value if isinstance(value, tuple) else (value,) for name, value in found.items()}
-        return {name: found[name] for name, ones in given.items() if any(one is not None for one in ones)}
+        by_field = self.by_field(dict.fromkeys(self.input_ports()) | dict(ports))
+        as_rows = {name: value if isinstance(value, tuple) else (value,) for name, value in by_field.items()}
+        return {name: by_field[name] for name, ones in as_rows.items() if any(one is not None for one in ones)}
 
     def validate(self, feature_level: FeatureLevel | str = NEWEST) -> None:
         """Checks it against a feature level: a `FeatureLevel`, or a string such as "3_0".

@@ -132,12 +132,12 @@ def _as_tensor(struct: str, field: str, value: Any) -> TensorDesc:
 
 
 def _elements(field: Field, json: Sequence[Any]) -> list[Any]:
-    faults, found = Faults(), []
+    faults, elements = Faults(), []
     for i, one in enumerate(json):
         with faults.at(f"[{i}]"):
-            found.append(field.from_json(one))
+            elements.append(field.from_json(one))
     faults.finish()
-    return found
+    return elements
 
 
 def _array_of(field: Field, what: str, count: str) -> Field:

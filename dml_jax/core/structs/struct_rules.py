@@ -64,7 +64,7 @@ def _alike(
     def rule(name: str, first: str) -> Rule:
         def broken_by(x: Operands) -> Fact:
             wanted, *_ = (*map(of, tensors_in(x[first])), None)
-            other = next((found for found in map(of, tensors_in(x[name])) if found != wanted), None)
+            other = next((actual for actual in map(of, tensors_in(x[name])) if actual != wanted), None)
             return None if other is None or wanted is None else f"they are {other} and {wanted}"
 
         text = f"{{{name}}}.{{{what}}} must equal {{{first}}}.{{{what}}}"
@@ -85,9 +85,9 @@ def each(name: str, broken_by: Callable[[TensorDesc], Fact]) -> Callable[[Operan
     """Applies a check of one tensor to all tensors of a field, and returns the first fact that it finds."""
 
     def of_field(x: Operands) -> Fact:
-        found = list(map(broken_by, tensors_in(x[name])))
-        at = next((i for i, fact in enumerate(found) if fact), None)
-        return None if at is None else f"of number {at} {found[at]}" if isinstance(x[name], tuple) else found[at]
+        facts = list(map(broken_by, tensors_in(x[name])))
+        at = next((i for i, fact in enumerate(facts) if fact), None)
+        return None if at is None else f"of number {at} {facts[at]}" if isinstance(x[name], tuple) else facts[at]
 
     return of_field
 

@@ -66,13 +66,13 @@ def written_attributes(desc: OperatorDesc[Any]) -> tuple[Attribute, ...]:
 
 def _layout(fields: Fields) -> dict[str, str]:
     """The attributes by name, in order: each the field that it is, or of a count the first array that it counts."""
-    found: dict[str, str] = {}
+    fields_by_attribute: dict[str, str] = {}
     for name, field in fields.items():
         if field.counted_by is not None:
-            found.setdefault(field.counted_by, name)
+            fields_by_attribute.setdefault(field.counted_by, name)
         if not field.is_tensor:
-            found[name] = name
-    return found
+            fields_by_attribute[name] = name
+    return fields_by_attribute
 
 
 def _typed_by(fields: Fields) -> str:

@@ -110,11 +110,11 @@ class Table:
 
     def strings(self, field: str) -> tuple[str, ...]:
         """A vector of strings; none if it is left out."""
-        found = []
+        texts = []
         for number, place in enumerate(self._items(field)):
             with at(f"{field}[{number}]"):
-                found.append(self._content.string(place))
-        return tuple(found)
+                texts.append(self._content.string(place))
+        return tuple(texts)
 
     def table(self, field: str, fields: Fields) -> Table | None:
         """A table; None if it is left out."""

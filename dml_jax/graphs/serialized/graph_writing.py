@@ -80,9 +80,9 @@ def _values(graph: Graph) -> dict[Port, str]:
 
 def _ports(desc: OperatorDesc[Any], fields: Iterable[str]) -> list[str]:
     """The ports of fields, "" for an optional tensor that is left out."""
-    found: list[str] = []
+    ports: list[str] = []
     for field in fields:
         value = getattr(desc, field)
         several = [f"{field}[{i}]" for i in range(len(value))] if isinstance(value, tuple) else None
-        found += several if several is not None else [field if value is not None else ""]
-    return found
+        ports += several if several is not None else [field if value is not None else ""]
+    return ports

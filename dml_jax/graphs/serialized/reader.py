@@ -58,10 +58,10 @@ def _node(where: str, node: Table) -> OperatorNode | ConstantNode:
 
 
 def _required(table: Table, field: str, fields: schema.Fields) -> Table:
-    found = table.table(field, fields)
-    if found is None:
+    inner = table.table(field, fields)
+    if inner is None:
         raise ConstraintError(f"{field} is missing")
-    return found
+    return inner
 
 
 def _choices(kinds: Any) -> str:

@@ -45,7 +45,7 @@ def read_graph_model(path: Path, feature_level: FeatureLevel | str) -> ArrayMode
 
     def prepare(arrays: Sequence[Any]) -> Program:
         read = read_constants(constants, owned).items()
-        given = dict(zip((one.name for one in inputs), arrays, strict=True))
+        given = dict(zip((spec.name for spec in inputs), arrays, strict=True))
         given |= {name: StoredTensor(owned[name], words=False).view(jnp.asarray(flat)) for name, flat in read}
         ordered = [given[name] for name in graph.inputs]
         program = jax.jit(lambda *x: jax.tree.leaves(graph.compute(*x))).lower(*ordered).compile()

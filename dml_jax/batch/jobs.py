@@ -67,7 +67,9 @@ class Job:
     def name(self) -> str:
         """Returns a name that is the same for every process, wherever it has mounted the files."""
         known = {key: value for key, value in self.record.items() if key != "process"}
-        places = [{key: value for key, value in one.items() if key != "path"} for one in known["inputs"] if one]
+        places = [
+            {key: value for key, value in source.items() if key != "path"} for source in known["inputs"] if source
+        ]
         return job_of({**known, "inputs": places})
 
     def progress_paths(self) -> list[Path]:

@@ -123,8 +123,8 @@ def map_batches(
     refuse_existing(target, part, overwrite)
     with ExitStack() as stack:
         sources = []
-        for i, one in enumerate(given):
-            sources.append(as_source(f"inputs[{i}]", one))
+        for i, value in enumerate(given):
+            sources.append(as_source(f"inputs[{i}]", value))
             stack.callback(sources[i].close)
         wholes = [ArraySource(f"shared[{i}]", np.atleast_1d(array)) for i, array in enumerate(shared)]
         constants = [np.asarray(array, whole.dtype) for array, whole in zip(shared, wholes, strict=True)]
@@ -253,7 +253,7 @@ def _check_arguments(output: Path, inputs: Sequence[Any], batch_size: int | None
         raise ConstraintError(f"map_batches: batch_size must be an integer of at least 1, but it is {batch_size!r}")
     if not inputs:
         raise ConstraintError("map_batches: inputs must name at least one input, but it is ()")
-    paths = [one.path if isinstance(one, NpyFile) else one for one in inputs]
+    paths = [source.path if isinstance(source, NpyFile) else source for source in inputs]
     for path in paths:
         if isinstance(path, str | os.PathLike) and _same(path, output):
             raise BatchError(f"{output}: the output must not be an input; choose another name")

@@ -24,7 +24,11 @@ def struct_names() -> dict[str, str]:
 def function_names() -> dict[str, str]:
     """Returns the functions that take arrays and return one array, each with what it does."""
     functions = (statement for statement in _statements() if isinstance(statement, ast.FunctionDef))
-    return {one.name: _first_line(one) for one in functions if _is_operator(one) and _maps_arrays(one)}
+    return {
+        function.name: _first_line(function)
+        for function in functions
+        if _is_operator(function) and _maps_arrays(function)
+    }
 
 
 def items(names: dict[str, str], begun: str) -> list[CompletionItem]:
@@ -62,7 +66,10 @@ def _other_names(struct: ast.ClassDef) -> tuple[str, ...]:
 
 def _is_operator(function: ast.FunctionDef) -> bool:
     """Whether it has the decorator `operator`."""
-    return any(isinstance(one, ast.Call) and ast.unparse(one.func) == "operator" for one in function.decorator_list)
+    return any(
+        isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "operator"
+        for decorator in function.decorator_list
+    )
 
 
 def _maps_arrays(function: ast.FunctionDef) -> bool:

@@ -268,7 +268,7 @@ def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Call
 def _faults(path: Path, error: ConstraintError) -> list[Fault]:
     """Returns the faults of an error; the fault of a file that cannot be read has its path."""
     errors = getattr(error, "errors", [error])
-    return [Fault("", one.what) if one.where == (str(path),) else Fault("", str(one)) for one in errors]
+    return [Fault("", error.what) if error.where == (str(path),) else Fault("", str(error)) for error in errors]
 
 
 def _read(path: Path, **options: Any) -> Model:

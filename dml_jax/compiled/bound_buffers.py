@@ -107,8 +107,8 @@ def as_outputs(program: Program, out: Any, inputs: Mapping[str, Any]) -> dict[st
         fact = f"it has {len(outs)}" if isinstance(outs, tuple) else f"it is {type(outs).__name__}"
         raise ConstraintError(message(program.desc.operator_type, rule, fact, {"out": out}))
     bound: dict[str, Any] = dict(inputs)
-    for port, one in zip(ports, outs, strict=True):
-        bound[port] = _as_output(program, port, one, bound)
+    for port, buffer in zip(ports, outs, strict=True):
+        bound[port] = _as_output(program, port, buffer, bound)
     return {port: bound[port] for port in ports}
 
 
@@ -146,7 +146,7 @@ def _one_each(desc: Computation[Any], name: str, ports: Sequence[str], value: An
         rule = f"{name}= must be a sequence of {count}, a buffer or None for each of {desc.shown(name)}"
         fact = f"it has {len(value)}" if isinstance(value, list | tuple) else f"it is {type(value).__name__}"
         raise ConstraintError(message(desc.operator_type, rule, fact, {name: value}))
-    return {port: one for port, one in zip(ports, value, strict=True) if one is not None}
+    return {port: buffer for port, buffer in zip(ports, value, strict=True) if buffer is not None}
 
 
 def _ports(of_keyword: Any) -> tuple[str, ...]:

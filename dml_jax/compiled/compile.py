@@ -166,12 +166,12 @@ class CompiledOperator(Generic[R]):
                 return self._results(self._fresh(*inputs.values()))
             outs = as_outputs(self._program, out, inputs)
             check_devices(self._program, {**inputs, **outs})
-            shaped = [self._shaped(port, one) for port, one in outs.items()]
+            shaped = [self._shaped(port, buffer) for port, buffer in outs.items()]
             places = tuple(
-                next((i for i, out in enumerate(outs.values()) if one is out), None) for one in inputs.values()
+                next((i for i, out in enumerate(outs.values()) if buffer is out), None) for buffer in inputs.values()
             )
             if any(place is not None for place in places):
-                rest = (one for one, place in zip(inputs.values(), places, strict=True) if place is None)
+                rest = (buffer for buffer, place in zip(inputs.values(), places, strict=True) if place is None)
                 return self._results(_in_place(self._bound, places)(shaped, *rest))
             return self._results(self._bound(*shaped, *inputs.values()))
 
@@ -221,7 +221,7 @@ class CompiledOperator(Generic[R]):
 
     def _results(self, outputs: Any) -> Any:
         """Returns the outputs as flat buffers: a single one, or a tuple."""
-        flat = [_flat(one) for one in jax.tree.leaves(outputs)]
+        flat = [_flat(buffer) for buffer in jax.tree.leaves(outputs)]
         return tuple(flat) if self._program.has_several_outputs else flat[0]
 
     def _named(self, named: Mapping[str, Any], count: int) -> list[Any]:

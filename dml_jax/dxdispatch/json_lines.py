@@ -60,6 +60,8 @@ def line_of(lines: Mapping[Path, int], start: Path, where: Sequence[str], what: 
     for part in (*where, *_UNKNOWN.findall(what)):
         quoted = re.fullmatch(r"\w+ '(.*)'", part)
         name = quoted[1] if quoted else part.partition("[")[0]
-        inside = (one for one in lines if one[: len(path)] == path and one[-1] == name and len(one) > len(path))
+        inside = (
+            place for place in lines if place[: len(path)] == path and place[-1] == name and len(place) > len(path)
+        )
         path = min(inside, key=len, default=path)
     return lines.get(path)

@@ -164,8 +164,8 @@ def _read_dispatchables(
             if isinstance(desc, OperatorDesc):
                 operators[name] = desc
             dispatchables[name] = _read_dispatchable(desc, forms[name], buffers, is_node=name in nodes)
-    for name, one in of_each.items():
-        for error in one.errors:
+    for name, own in of_each.items():
+        for error in own.errors:
             faults.add(error, f"dispatchable {name!r}")
     return dispatchables
 

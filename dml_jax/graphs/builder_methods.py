@@ -28,14 +28,14 @@ def method_of(name: str, struct: type[OperatorDesc], add: Add) -> Callable[..., 
         except TypeError as error:
             raise DataTypeError(_misuse(struct, signature, kwargs, str(error))) from None
         bound.apply_defaults()
-        fields = {one: value for one, value in bound.arguments.items() if one not in ("self", "name")}
+        fields = {field: value for field, value in bound.arguments.items() if field not in ("self", "name")}
         return add(self, struct, bound.arguments["name"], fields)
 
     method.__name__ = name.lower()
     method.__module__ = f"{__package__}.builder"
     method.__qualname__ = f"GraphBuilder.{method.__name__}"
     method.__doc__ = _documentation(struct)
-    method.__annotations__ = {one: p.annotation for one, p in signature.parameters.items() if one != "self"}
+    method.__annotations__ = {name: p.annotation for name, p in signature.parameters.items() if name != "self"}
     method.__annotations__["return"] = signature.return_annotation
     method.__signature__ = signature  # type: ignore[attr-defined]
     return method
@@ -61,9 +61,9 @@ def _signature(struct: type[OperatorDesc]) -> inspect.Signature:
 def _annotation(field: Field, hint: Any) -> Any:
     if not field.is_tensor:
         return hint
-    one = "Expression" if field.is_input else "TensorLike"
-    one = f"Sequence[{one}]" if field.is_array else one
-    return f"{one} | None" if field.is_optional or field.is_output else one
+    text = "Expression" if field.is_input else "TensorLike"
+    text = f"Sequence[{text}]" if field.is_array else text
+    return f"{text} | None" if field.is_optional or field.is_output else text
 
 
 def _returned(struct: type[OperatorDesc]) -> str:

@@ -15,7 +15,7 @@ def add_dark_mode(picture: ElementTree.Element, dark: Mapping[str, str]) -> None
       picture: an svg element; the style is put behind its title and its description.
       dark: the other colour for each colour that is drawn.
     """
-    drawn = ((key, each) for one in picture.iter() for key, each in one.items() if key in ("fill", "stroke"))
+    drawn = ((key, each) for element in picture.iter() for key, each in element.items() if key in ("fill", "stroke"))
     used = dict.fromkeys((key, colour) for key, colour in drawn if colour != "none")
     # The class keeps the rules inside of the picture where a page has its elements among its own.
     rules = (f'  .dml_jax [{key}="{colour}"] {{ {key}: {dark[colour]} }}' for key, colour in used)

@@ -56,8 +56,8 @@ def _binary(
         with self.graph._undone_if_refused():
             two: Any = other if element is None else self.graph.constant(np.asarray(element))
             pair = (two, self) if reflected else (self, two)
-            tensors = broadcast(name, [one.tensor for one in pair], kept)
-            operands = [replace(one, tensor=tensor) for one, tensor in zip(pair, tensors, strict=True)]
+            tensors = broadcast(name, [expression.tensor for expression in pair], kept)
+            operands = [replace(expression, tensor=tensor) for expression, tensor in zip(pair, tensors, strict=True)]
             return getattr(self.graph, operator)(*operands, **fields)
 
     return _named(apply, operator)

@@ -147,9 +147,9 @@ def _read_edges(json: Mapping[str, Any], nodes: Mapping[str, Any], faults: Fault
         if not isinstance(listed, list):
             faults.add(ConstraintError(f"{kind} must be an array, but it is {listed!r:.60}"))
             continue
-        for i, one in enumerate(listed):
+        for i, element in enumerate(listed):
             with faults.at(f"{kind}[{i}]"):
-                form = _strings(one, (*source_fields, *reader_fields))
+                form = _strings(element, (*source_fields, *reader_fields))
                 source, reader = (_port(nodes, form, fields) for fields in (source_fields, reader_fields))
                 if reader in edges:
                     name, *tensor = (form[field] for field in reader_fields)

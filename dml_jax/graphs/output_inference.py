@@ -68,7 +68,7 @@ def _output(struct: type[OperatorDesc], name: str, given: Any, known: Operands) 
     if not isinstance(given, Sequence) or isinstance(given, str):
         rule, fact = f"{{}} must be given: {name}=[...], with the sizes of each", f"{name} is {describe(given)}"
         raise DataTypeError(_worded(struct, name, rule, fact, known))
-    return tuple(_tensor(struct, name, one, known, f"[{i}]") for i, one in enumerate(given))
+    return tuple(_tensor(struct, name, tensor, known, f"[{i}]") for i, tensor in enumerate(given))
 
 
 def _tensor(struct: type[OperatorDesc], name: str, given: Any, known: Operands, number: str = "") -> TensorDesc:
@@ -98,10 +98,10 @@ def _data_type(struct: type[OperatorDesc], name: str, known: Operands) -> DataTy
     if name in struct.default_types:
         return struct.default_types[name]
     if name not in struct.other_types:
-        typed = (one for one in struct.input_names() if not struct.fields()[one].is_index)
-        for one in typed:
-            if one not in struct.other_types and known[one]:
-                return tensors_in(known[one])[0].data_type
+        data_inputs = (field for field in struct.input_names() if not struct.fields()[field].is_index)
+        for field in data_inputs:
+            if field not in struct.other_types and known[field]:
+                return tensors_in(known[field])[0].data_type
     levels = [{*row.types.get(name, ())} for row in struct.support]
     always = set.intersection(*levels)
     return always.pop() if len(always) == 1 else _by_law(struct, name, "data_type", known)

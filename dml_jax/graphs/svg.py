@@ -88,28 +88,28 @@ def draw_graphs(graphs: Mapping[str, GraphDesc]) -> str:
     Raises:
       DataTypeError: one is no GraphDesc.
     """
-    said = {printable(name): diagram(graph) for name, graph in graphs.items()}
+    diagrams = {printable(name): diagram(graph) for name, graph in graphs.items()}
     drawn, width, y = [], 0.0, MARGIN
-    for name, one in said.items():
-        placed = _placed(one)
+    for name, shown in diagrams.items():
+        placed = _placed(shown)
         drawn.append(_text(MARGIN, y + 14, name, font_size=HEADING, font_weight=600))
-        drawn.append(_group(_drawn(one, placed), transform=f"translate({MARGIN} {_number(y + HEAD)})"))
+        drawn.append(_group(_drawn(shown, placed), transform=f"translate({MARGIN} {_number(y + HEAD)})"))
         width = max(width, placed.size[0], _size_of([name], HEADING).width)
         y += HEAD + placed.size[1] + MARGIN
-    picture = _card(width + 2 * MARGIN, y, ", ".join(said), " ".join(map(_told, said.values())), drawn)
+    picture = _card(width + 2 * MARGIN, y, ", ".join(diagrams), " ".join(map(_told, diagrams.values())), drawn)
     ElementTree.indent(picture, " ")
     return ElementTree.tostring(picture, encoding="unicode") + "\n"
 
 
-def _placed(said: Diagram) -> Layout:
+def _placed(shown: Diagram) -> Layout:
     """The layout: a box is as wide as its text, and as the ends of its edges need."""
-    below, above = Counter(edge.source for edge in said.edges), Counter(edge.reader for edge in said.edges)
+    below, above = Counter(edge.source for edge in shown.edges), Counter(edge.reader for edge in shown.edges)
     sizes = []
-    for number, box in enumerate(said.boxes):
+    for number, box in enumerate(shown.boxes):
         text = _size_of(box.lines, FONT_SIZE)
         ends = APART * (1 + max(below[number], above[number]))
         sizes.append(Size(max(text.width + 2 * PADDING, ends), text.height + 2 * PADDING))
-    edges = [layered_layout.Edge(edge.source, edge.reader, _size_of(edge.lines, LABEL)) for edge in said.edges]
+    edges = [layered_layout.Edge(edge.source, edge.reader, _size_of(edge.lines, LABEL)) for edge in shown.edges]
     return layered_layout.arrange(sizes, edges)
 
 
@@ -122,10 +122,10 @@ def _columns(text: str) -> int:
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _drawn(said: Diagram, placed: Layout) -> list[Element]:
+def _drawn(shown: Diagram, placed: Layout) -> list[Element]:
     routes = [route for ends in placed.routes for route in (_line(ends[0]), _arrow(ends[1]))]
-    labels = [_label(edge.lines, rect) for edge, rect in zip(said.edges, placed.labels, strict=True)]
-    return [*routes, *labels, *map(_box, said.boxes, placed.boxes)]
+    labels = [_label(edge.lines, rect) for edge, rect in zip(shown.edges, placed.labels, strict=True)]
+    return [*routes, *labels, *map(_box, shown.boxes, placed.boxes)]
 
 
 def _box(box: Box, rect: Rect) -> Element:
@@ -172,9 +172,9 @@ def _piece(start: Point, end: Point) -> str:
     return f"L{_at(end)}" if x0 == x else f"C{_at((x0, middle))} {_at((x, middle))} {_at(end)}"
 
 
-def _told(said: Diagram) -> str:
+def _told(shown: Diagram) -> str:
     """What a screen reader says of a graph."""
-    names = {kind: [box.name for box in said.boxes if box.kind == kind] for kind in COLOURS}
+    names = {kind: [box.name for box in shown.boxes if box.kind == kind] for kind in COLOURS}
     sources, results = (", ".join(names[kind]) or "nothing" for kind in ("input", "output"))
     counts = f"operators: {len(names['operator'])}, constants: {len(names['constant'])}"
     return f"A graph from {sources} to {results}; {counts}."

@@ -56,7 +56,7 @@ def schema(
         inputs=_parameters(inputs),
         outputs=_parameters(outputs),
         type_constraints=[
-            (variable, [f"tensor({one})" for one in names.split()], "") for variable, names in types.items()
+            (variable, [f"tensor({type_name})" for type_name in names.split()], "") for variable, names in types.items()
         ],
         attributes=[_attribute(name, default) for name, default in (attributes or {}).items()],
     )

@@ -108,7 +108,7 @@ def group_query_attention(
     output = check_room(output, n.starts + np.int32(n.rows), n.room)
     of_keys = (None, jnp.where(is_seen, scores, 0), weights)[qk_output]
     outputs = (output, present_key, present_value, None if of_keys is None else of_keys[..., : n.total])
-    return tuple(one if one is None else narrow_apart(one, query.dtype) for one in outputs)[:count]
+    return tuple(array if array is None else narrow_apart(array, query.dtype) for array in outputs)[:count]
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,8 @@ def _heads(query: Array, key: Array | None, value: Array | None, heads: int, sha
     size = query.shape[2] // counts[0]
     for name, array in (("key", key), ("value", value)):
         check_shape(name, array, (*query.shape[:2], shared * size))
-    parts = [one for one in (query, key, value) if one is not None]
-    heads_of = [split_heads(as_wide(one), number) for one, number in zip(parts, counts, strict=True)]
+    parts = [array for array in (query, key, value) if array is not None]
+    heads_of = [split_heads(as_wide(array), number) for array, number in zip(parts, counts, strict=True)]
     return heads_of if key is not None else jnp.split(heads_of[0], [heads, heads + shared], axis=1)
 
 

@@ -240,7 +240,7 @@ def _one_hot(out: Outputs, *, indices: Tensor, depth: Any, values: Tensor, axis:
 
 def _top_k(out: Outputs, *, x: Tensor, axis: int, largest: int = 1, **rest: Any) -> Desc:
     along = axis_of("axis", axis, len(x.shape))
-    sizes = next(one.shape for one in out if one is not None)
+    sizes = next(tensor.shape for tensor in out if tensor is not None)
     return TopK1Desc(
         _tensor(x),
         _tensor(x, shape=sizes),

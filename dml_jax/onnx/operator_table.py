@@ -51,7 +51,11 @@ _FAMILIES = (
 ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
 
 # Of operators that the onnx package does not know; a family may have some.
-_SCHEMAS = {qualified(one.domain, one.name): one for family in _FAMILIES for one in getattr(family, "SCHEMAS", ())}
+_SCHEMAS = {
+    qualified(own_schema.domain, own_schema.name): own_schema
+    for family in _FAMILIES
+    for own_schema in getattr(family, "SCHEMAS", ())
+}
 
 
 def find_schema(domain: str, name: str, version: int | None = None) -> defs.OpSchema | None:

@@ -65,8 +65,8 @@ def average_pool(
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     windows = _counted(declared, auto_pad, ceil_mode)
     total = _sum(_wide(x), windows)
-    for d, (one, counted) in enumerate(zip(declared, windows, strict=True)):
-        counts = (_over_padding(one, counted) if count_include_pad else counted).sizes_inside()[: counted.count]
+    for d, (w, counted) in enumerate(zip(declared, windows, strict=True)):
+        counts = (_over_padding(w, counted) if count_include_pad else counted).sizes_inside()[: counted.count]
         total = total / np.maximum(counts, 1).astype(total.dtype).reshape(_at(d + 2, -1, x.ndim))
     return total.astype(x.dtype)
 
@@ -84,7 +84,7 @@ def lp_pool(
 ) -> Array:
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     windows = _counted(declared, auto_pad, ceil_mode)
-    return operators.lp_pooling(on_device(x), [one.window for one in windows], p=p, **_options(windows))
+    return operators.lp_pooling(on_device(x), [w.window for w in windows], p=p, **_options(windows))
 
 
 def global_average_pool(*, x: Array) -> Array:
@@ -112,11 +112,11 @@ def _spatial(x: Array) -> tuple[int, ...]:
 
 def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[Windows]:
     """As many windows as there are outputs; padding that follows from them is rounded already."""
-    rounded = [rounded_up(one) if ceil_mode and auto_pad == "NOTSET" else one for one in windows]
-    for d, one in enumerate(rounded):
-        if one.size < 1 or one.count < 1:
+    rounded = [rounded_up(w) if ceil_mode and auto_pad == "NOTSET" else w for w in windows]
+    for d, w in enumerate(rounded):
+        if w.size < 1 or w.count < 1:
             rule = "every window must fit into its padded dimension, which must have elements"
-            raise ConstraintError(f"{rule}, but that of spatial dimension {d} spans {one.span} of {one.padded}")
+            raise ConstraintError(f"{rule}, but that of spatial dimension {d} spans {w.span} of {w.padded}")
     return rounded
 
 
@@ -126,7 +126,7 @@ def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[
 def _options(windows: Sequence[Windows]) -> Any:
     """What functions of pooling take beside the sizes of windows."""
     names = {"strides": "stride", "dilations": "dilation", "start_padding": "start", "end_padding": "end"}
-    return {name: [getattr(one, field) for one in windows] for name, field in names.items()}
+    return {name: [getattr(w, field) for w in windows] for name, field in names.items()}
 
 
 def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:
@@ -149,7 +149,7 @@ def _least(dtype: Any) -> np.ndarray:
 
 def _indices(x: jax.Array, windows: Sequence[Windows], storage_order: int) -> jax.Array:
     """Where the greatest elements lie in all of x; in column-major order the dimensions of a picture are reversed."""
-    _, indices = operators.max_pooling(x, [one.window for one in windows], **_options(windows))
+    _, indices = operators.max_pooling(x, [w.window for w in windows], **_options(windows))
     if not storage_order:
         return indices
     sizes = x.shape[2:]
@@ -161,10 +161,10 @@ def _indices(x: jax.Array, windows: Sequence[Windows], storage_order: int) -> ja
 
 
 def _sum(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    for d, one in enumerate(windows):
+    for d, w in enumerate(windows):
         edges = [(0, 0)] * x.ndim
-        edges[d + 2] = (one.start, one.end)
-        shape, steps, gaps = (_at(d + 2, n, x.ndim) for n in (one.window, one.stride, one.dilation))
+        edges[d + 2] = (w.start, w.end)
+        shape, steps, gaps = (_at(d + 2, n, x.ndim) for n in (w.window, w.stride, w.dilation))
         x = lax.reduce_window(x, np.zeros((), x.dtype), lax.add, shape, steps, edges, window_dilation=gaps)
     return x
 

@@ -110,12 +110,12 @@ def _moved(data: str) -> Row:
         given = keywords[data]
         several = given if isinstance(given, tuple) else (given,)
         first = several[0]
-        for one in several:
-            if not isinstance(one, Quantized) or not one.is_uniform or one.q.dtype not in _BYTES:
+        for operand in several:
+            if not isinstance(operand, Quantized) or not operand.is_uniform or operand.q.dtype not in _BYTES:
                 return None
-            if not one.has(first.scale, first.zero_point, first.q.dtype) or one.kind != first.kind:
+            if not operand.has(first.scale, first.zero_point, first.q.dtype) or operand.kind != first.kind:
                 return None
-        integers = tuple(one.q for one in several) if isinstance(given, tuple) else first.q
+        integers = tuple(operand.q for operand in several) if isinstance(given, tuple) else first.q
         rest = {name: plain(value) for name, value in keywords.items() if name != data}
         results = function(**rest, **{data: integers})
         if isinstance(results, tuple):
@@ -127,7 +127,7 @@ def _moved(data: str) -> Row:
 
 def _are_bytes(a: Any, b: Any) -> bool:
     """Whether the integers of both can be multiplied in place of the floats."""
-    return all(isinstance(one, Quantized) and one.q.dtype in _BYTES for one in (a, b)) and a.kind == b.kind
+    return all(isinstance(operand, Quantized) and operand.q.dtype in _BYTES for operand in (a, b)) and a.kind == b.kind
 
 
 def _product(a: Quantized, b: Quantized) -> jax.Array | None:
@@ -177,7 +177,9 @@ def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
     windows = filter_windows(x.q, w.q, **given)
     check_bias(b, w.shape[0])
     # Of the filters, as many as there are channels of the output.
-    scale, zero_point = (one if one is None or not one.ndim else one.swapaxes(0, 1) for one in (w.scale, w.zero_point))
+    scale, zero_point = (
+        array if array is None or not array.ndim else array.swapaxes(0, 1) for array in (w.scale, w.zero_point)
+    )
     operands: list[Any] = [x.q, x.zero_point, w.q, zero_point]
     total = _scaled(convolve_integers(*operands, windows=windows, groups=group), x.scale, scale)
     if b is not None:

@@ -46,7 +46,7 @@ def _matrices(*, a: Array, b: Array, **parameters: Parameter) -> dict[str, Any]:
 
 def _product(product: jax.Array, a: Array, b: Array) -> jax.Array:
     """A product of matrices without the dimensions that a vector does not have."""
-    return product.squeeze([d for d, one in ((-2, a), (-1, b)) if one.ndim == 1])
+    return product.squeeze([d for d, operand in ((-2, a), (-1, b)) if operand.ndim == 1])
 
 
 def mat_mul_integer(*, a: Array, b: Array, a_zero_point: Parameter = None, b_zero_point: Parameter = None) -> jax.Array:

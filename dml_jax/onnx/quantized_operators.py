@@ -78,7 +78,7 @@ def qlinear_concat(*, inputs: Sequence[Array], axis: int) -> Array:
 
 def _part(given: Sequence[Array], which: int, of_output: Mapping[str, Any], dtype: Any) -> jax.Array:
     q, scale, zero_point = given
-    if [one.dtype for one in given] != [dtype, np.float32, dtype]:
+    if [operand.dtype for operand in given] != [dtype, np.float32, dtype]:
         rule = f"part {which} must be {dtype}, as y_zero_point is, with a float32 and a {dtype}"
         raise DataTypeError(f"{rule}, but it is {q.dtype} with {scale.dtype} and {zero_point.dtype}")
     of_part = numbers(**{f"the scale of part {which}": scale, f"the zero point of part {which}": zero_point})
@@ -120,7 +120,7 @@ def _softmax(*, x: jax.Array, opset: int, axis: int) -> jax.Array:
     versions = activations.OPERATORS["Softmax"]
     if opset < min(versions):
         raise ConstraintError(f"opset must be at least {min(versions)}, but it is {opset}")
-    return versions[max(one for one in versions if one <= opset)](axis=axis, input=x)
+    return versions[max(version for version in versions if version <= opset)](axis=axis, input=x)
 
 
 qlinear_average_pool, qlinear_global_average_pool = (
@@ -159,7 +159,9 @@ def qlinear_conv(
     check_bias(b, w.shape[0])
     of_x = numbers(x_scale=x_scale, x_zero_point=x_zero_point).values()
     filters: Any = w  # NumPy's stay there, which makes their sums
-    of_filters = (_of_filters(name, one, w) for name, one in (("w_scale", w_scale), ("w_zero_point", w_zero_point)))
+    of_filters = (
+        _of_filters(name, parameter, w) for name, parameter in (("w_scale", w_scale), ("w_zero_point", w_zero_point))
+    )
     bias = None if b is None else on_device(b).reshape(1, -1, *(1,) * len(windows))
     of_y = numbers(y_scale=y_scale, y_zero_point=y_zero_point).values()
     operands: tuple[Any, ...] = (on_device(x), *of_x, filters, *of_filters, bias, *of_y)

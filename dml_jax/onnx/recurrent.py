@@ -139,7 +139,7 @@ def _functions(names: Sequence[str], alphas: Sequence[float], betas: Sequence[fl
             rule = f"activations must be among {', '.join(_ACTIVATIONS)}"
             raise ConstraintError(f"{rule}, in upper or lower case, but there is {name!r}")
         operator, defaults = _ACTIVATIONS[name.lower()]
-        numbers = [one.pop(0) if one else default for one, default in zip(left, defaults, strict=False)]
+        numbers = [given.pop(0) if given else default for given, default in zip(left, defaults, strict=False)]
         functions.append(Activation(f"ACTIVATION_{operator}", tuple(map(float, numbers))))
     return functions
 

@@ -86,7 +86,7 @@ def resize(
 
 def _shifted(grid: Grid, shape: Sequence[int], more: Fraction) -> Grid:
     """The same positions, less a number."""
-    before = (one if grid.is_left(d, shape[d]) else one + more for d, one in enumerate(grid.before))
+    before = (number if grid.is_left(d, shape[d]) else number + more for d, number in enumerate(grid.before))
     return replace(grid, before=tuple(before))
 
 

@@ -52,7 +52,7 @@ def _skip(*, is_centred: bool) -> Callable[..., tuple[jax.Array, ...]]:
         if bias is not None:
             total = total + _row("bias", bias, total)
         y, mean, variance = _normalized(total, gamma, beta, epsilon, is_centred=is_centred)
-        saved = (one.astype(np.float32) for one in (mean, inverse_deviation(variance, epsilon)))
+        saved = (array.astype(np.float32) for array in (mean, inverse_deviation(variance, epsilon)))
         return (narrow_apart(y, input.dtype), *saved, narrow_apart(total, input.dtype))[:count]
 
     return normalized

@@ -140,4 +140,4 @@ class AdamOptimizerDesc(SeveralOutputs):
         step = training_step.astype(x.dtype)
         correction = jnp.sqrt(_correction(beta2, step)) / _correction(beta1, step)
         x = x - rate * correction * first / (jnp.sqrt(second) + epsilon)
-        return tuple(narrow_apart(one, input_parameters.dtype) for one in (x, first, second))
+        return tuple(narrow_apart(array, input_parameters.dtype) for array in (x, first, second))

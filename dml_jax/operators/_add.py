@@ -76,10 +76,10 @@ def add(a: Data, b: Data, *, activation: Fusion | None = None, out_sharding: Out
     Source: DML_ELEMENT_WISE_ADD_OPERATOR_DESC and DML_ELEMENT_WISE_ADD1_OPERATOR_DESC, which broadcast by strides of 0
       and say nothing of integers that overflow.
     """
-    one, other = jnp.asarray(a), jnp.asarray(b)
-    wide = wide_type(one.dtype)
-    total = one.astype(wide) + other.astype(wide)
-    return narrow_apart(total if activation is None else activation(total), one.dtype)
+    a, b = jnp.asarray(a), jnp.asarray(b)
+    wide = wide_type(a.dtype)
+    total = a.astype(wide) + b.astype(wide)
+    return narrow_apart(total if activation is None else activation(total), a.dtype)
 
 
 _UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)

@@ -91,7 +91,7 @@ def sums_and_counts(array: jax.Array, x: Operands, include_padding: bool) -> tup
     """The sum of each window, and how many elements count in it, in the type of `array`; `x` has the windows."""
     axes = range(array.ndim - len(x["window_sizes"]), array.ndim)
     windows = sliding(x, array.shape[axes[0] :])
-    counts = [_along(axis, array.ndim, one, include_padding) for axis, one in zip(axes, windows, strict=True)]
+    counts = [_along(axis, array.ndim, w, include_padding) for axis, w in zip(axes, windows, strict=True)]
     return sum_windows(array, axes, windows), reduce(jnp.multiply, [jnp.asarray(n, array.dtype) for n in counts])
 
 

@@ -161,4 +161,4 @@ class BatchNormalizationTrainingDesc(SeveralOutputs):
         of_input = moments(wide, axes_of(scale))
         numbers = (*of_input, scale, bias, fused_add)
         output = normalize(input, *numbers, epsilon=self.epsilon, activation=self.fused_activation)
-        return output, *(narrow_apart(one, input.dtype) for one in of_input)
+        return output, *(narrow_apart(array, input.dtype) for array in of_input)

@@ -52,7 +52,7 @@ def _gradients(
     if in_training:
         count = jnp.asarray(prod(input.shape[d] for d in axes), input.dtype)
         gradient = gradient - of_bias / count - standardized * (of_scale / count)
-    return tuple(narrow_apart(one, dtype) for one in (gradient * (scale * inverse), of_scale, of_bias))
+    return tuple(narrow_apart(array, dtype) for array in (gradient * (scale * inverse), of_scale, of_bias))
 
 
 @dataclass(frozen=True)

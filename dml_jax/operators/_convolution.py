@@ -79,7 +79,7 @@ def _given(x: Operands, name: str) -> Sequence[int]:
 def windows_of(x: Operands) -> list[Windows]:
     """Returns the windows of the filter along each spatial dimension, as if FORWARD; BACKWARD is the transpose."""
     of_windows = (_given(x, name) for name in ("strides", "dilations", "start_padding", "end_padding"))
-    return [Windows(*one) for one in zip(x["input"].shape[2:], x["filter"].shape[2:], *of_windows, strict=True)]
+    return [Windows(*w) for w in zip(x["input"].shape[2:], x["filter"].shape[2:], *of_windows, strict=True)]
 
 
 def _sums(x: Operands) -> list[range]:
@@ -91,7 +91,7 @@ def _sums(x: Operands) -> list[range]:
         least = one.stride * (one.size - 1) + one.span - one.start - one.end
         return range(max(1, least), least + one.stride)
 
-    return [sizes(one) for one in windows_of(x)]
+    return [sizes(w) for w in windows_of(x)]
 
 
 # Rules.
@@ -140,11 +140,11 @@ def _unless_broken(judge: Callable[[Operands], str | None]) -> Callable[[Operand
 
 
 def _misfit(x: Operands) -> str | None:
-    for d, one in enumerate(windows_of(x)):
-        if not isinstance(one.size, int) or not isinstance(one.window, int):
-            return f"spatial dimension {d} is symbolic, {one.size} and {one.window}"
-        if one.window < 1 or (_is_backward(x) and one.size < 1):
-            return f"spatial dimension {d} has sizes {one.size} and {one.window}"
+    for d, w in enumerate(windows_of(x)):
+        if not isinstance(w.size, int) or not isinstance(w.window, int):
+            return f"spatial dimension {d} is symbolic, {w.size} and {w.window}"
+        if w.window < 1 or (_is_backward(x) and w.size < 1):
+            return f"spatial dimension {d} has sizes {w.size} and {w.window}"
     empty = next((d for d, sizes in enumerate(_sums(x)) if not sizes), None)
     return None if empty is None else f"spatial dimension {empty} has none"
 
@@ -178,7 +178,7 @@ def _no_output_sizes(x: Operands) -> str | None:
 
 
 def _shown(spatial: Sequence[range]) -> str:
-    return " by ".join(f"{one[0]}" if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in spatial)
+    return " by ".join(f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}" for sizes in spatial)
 
 
 def sizes_of(x: Operands, which: int) -> tuple[Any, ...] | None:
@@ -188,7 +188,7 @@ def sizes_of(x: Operands, which: int) -> tuple[Any, ...] | None:
 
 
 def _too_far(x: Operands) -> str | None:
-    of_windows = (max(one.padded, one.span, one.stride, one.dilation) for one in windows_of(x))
+    of_windows = (max(w.padded, w.span, w.stride, w.dilation) for w in windows_of(x))
     most = max(*of_windows, *(sizes[-1] for sizes in _spatial(x)))
     return f"one is {most}" if most >= 2**31 else None
 
@@ -323,7 +323,7 @@ def convolution(
     }
     dtype, wide = input.dtype, wide_type(input.dtype)
     windows, zeros = windows_of(attributes), _given(attributes, "output_padding")
-    sizes = [one[0] for one in _sums(attributes)]
+    sizes = [sums[0] for sums in _sums(attributes)]
     if output_sizes is not None:
         sizes = [n - more for n, more in zip(attributes["output_sizes"], zeros, strict=True)]
     weights = widen_apart(filter, wide)

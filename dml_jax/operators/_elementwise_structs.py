@@ -144,11 +144,11 @@ def _documentation(name: str, row: Row) -> str:
     described = {first: "any sizes.", **dict.fromkeys((*others, row.output), f"the sizes of `{first}`.")}
     if row.has_scale_bias:
         described["scale_bias"] = _SCALE_BIAS.format(first)
-    described |= {one: text for one, (_, text) in row.fields.items()}
+    described |= {name: text for name, (_, text) in row.fields.items()}
     return _DOCUMENTATION.format(
         name=name,
         does=row.does,
-        in_place=_IN_PLACE.format(" or ".join(f"`{one}`" for one in row.in_place)) if row.in_place else "",
-        fields="\n      ".join(f"{one}: {text}" for one, text in described.items()),
+        in_place=_IN_PLACE.format(" or ".join(f"`{name}`" for name in row.in_place)) if row.in_place else "",
+        fields="\n      ".join(f"{name}: {text}" for name, text in described.items()),
         cls=_class_name(name),
     )

@@ -43,7 +43,7 @@ def _sizes(x: Operands) -> Sequence[Any] | None:
 
 
 def _output_sizes(x: Operands, windows: list[Windows]) -> Sequence[Any]:
-    return (*x["input"].shape[:-1], *(one.size for one in windows))
+    return (*x["input"].shape[:-1], *(w.size for w in windows))
 
 
 def _no_channels(x: Operands) -> str | None:
@@ -136,7 +136,7 @@ def fold(
         array = array.astype(jnp.int32)
     windows = sliding(given, output_sizes)
     *lead, rows, _ = array.shape
-    shape = (*lead, rows // prod(given["window_sizes"]), *given["window_sizes"], *(one.count for one in windows))
+    shape = (*lead, rows // prod(given["window_sizes"]), *given["window_sizes"], *(w.count for w in windows))
     return fold_windows(array.reshape(shape), windows).astype(input.dtype)
 
 

@@ -71,10 +71,10 @@ def identity(
     Source: DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC, which says nothing of integers: these rules are the choice here.
     """
     array = jnp.asarray(input)
-    factors = [one for one in (scale, bias) if one is not None]
+    factors = [number for number in (scale, bias) if number is not None]
     if not factors:
         return array
-    is_integer, is_whole = jnp.issubdtype(array.dtype, jnp.integer), all(one.is_integer() for one in factors)
+    is_integer, is_whole = jnp.issubdtype(array.dtype, jnp.integer), all(factor.is_integer() for factor in factors)
     dtype = _computed_in(array.dtype, is_integer and not is_whole)
     wide = cast(array, dtype)
     scaled = wide if scale is None else wide * _number(scale, dtype)

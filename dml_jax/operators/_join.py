@@ -29,7 +29,7 @@ def _none(x: Operands) -> str | None:
 
 
 def _types_differ(x: Operands) -> str | None:
-    types = list(dict.fromkeys(str(one.dtype) for one in x["inputs"]))
+    types = list(dict.fromkeys(str(tensor.dtype) for tensor in x["inputs"]))
     return f"they are {' and '.join(types)}" if len(types) > 1 else None
 
 
@@ -41,7 +41,7 @@ def _no_axis(x: Operands) -> str | None:
 def _sizes_differ(x: Operands) -> str | None:
     if not x["inputs"] or _no_axis(x):
         return None
-    kept = [_beside(one.shape, x["axis"]) for one in x["inputs"]]
+    kept = [_beside(tensor.shape, x["axis"]) for tensor in x["inputs"]]
     other = next((i for i, sizes in enumerate(kept) if sizes != kept[0]), None)
     return None if other is None else f"{tuple(x['inputs'][other].shape)} and {tuple(x['inputs'][0].shape)} differ"
 
@@ -109,7 +109,7 @@ def _joined(x: Operands) -> tuple[int, ...] | None:
     if not x["inputs"] or not 0 <= x["axis"] < len(x["inputs"][0].sizes) or _sizes_differ(x):
         return None
     first, axis = x["inputs"][0].sizes, x["axis"]
-    return (*first[:axis], sum(one.sizes[axis] for one in x["inputs"]), *first[axis + 1 :])
+    return (*first[:axis], sum(tensor.sizes[axis] for tensor in x["inputs"]), *first[axis + 1 :])
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def max_pooling(
     windows = sliding(given, array.shape[-count:])
     lead, spatial = array.shape[:-count], array.shape[-count:]
     if 0 in spatial:
-        shape = (*lead, *(one.count for one in windows))
+        shape = (*lead, *(w.count for w in windows))
         return jnp.full(shape, least_number(array.dtype)), jnp.full(shape, NONE)
     values, at = (_compared if are_sliceable(windows) else _read)(array, windows)
     before = jnp.zeros((), np.uint32)
@@ -132,7 +132,7 @@ def _compared(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, 
     @values.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
         (_, _, number, at), (tangent, *_) = primals, tangents
-        is_small = prod(one.window for one in windows) <= MOST_PICKED and have_few_phases(windows)
+        is_small = prod(w.window for w in windows) <= MOST_PICKED and have_few_phases(windows)
         moved = pick_in_windows(number, tangent, windows) if is_small else _values(tangent, at, windows, 0)
         return values(*primals), moved
 
@@ -141,13 +141,13 @@ def _compared(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, 
 
 def _places(number: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     """Where elements of windows lie in the spatial dimensions, as numbers modulo 2**32."""
-    at, inner = jnp.zeros((), np.uint32), prod(one.window for one in windows)
-    for axis, one in enumerate(windows, number.ndim - len(windows)):
-        inner //= one.window
-        within = (number.astype(np.uint32) // np.uint32(inner)) % np.uint32(one.window)
-        first = (np.arange(one.count) * min(one.stride, one.padded) - one.start).astype(np.uint32)
+    at, inner = jnp.zeros((), np.uint32), prod(w.window for w in windows)
+    for axis, w in enumerate(windows, number.ndim - len(windows)):
+        inner //= w.window
+        within = (number.astype(np.uint32) // np.uint32(inner)) % np.uint32(w.window)
+        first = (np.arange(w.count) * min(w.stride, w.padded) - w.start).astype(np.uint32)
         first = first.reshape([-1 if d == axis else 1 for d in range(number.ndim)])
-        at = at * np.uint32(one.size) + within * np.uint32(one.dilation % 2**32) + first
+        at = at * np.uint32(w.size) + within * np.uint32(w.dilation % 2**32) + first
     return jnp.where(number < 0, NONE, at)
 
 
@@ -161,7 +161,7 @@ def _values(array: jax.Array, at: jax.Array, windows: Sequence[Windows], none: A
     """The elements at places in the spatial dimensions; at `NONE` there is `none`."""
     split = array.ndim - len(windows)
     lead, spatial, others = array.shape[:split], array.shape[split:], tuple(range(split))
-    is_padding = any((one.sizes_inside() == 0).any() for one in windows)
+    is_padding = any((w.sizes_inside() == 0).any() for w in windows)
     values = read(
         array.reshape(*lead, prod(spatial)),
         at.reshape(*lead, prod(at.shape[split:]), 1),

@@ -30,7 +30,7 @@ def _sizes(x: Operands) -> Sequence[Any] | None:
 
 
 def _output_sizes(x: Operands, windows: list[Windows]) -> Sequence[Any]:
-    return (*x["input"].shape[: -len(windows)], *(one.count for one in windows))
+    return (*x["input"].shape[: -len(windows)], *(w.count for w in windows))
 
 
 def pooling_rules(*own: Rule) -> Any:
@@ -46,7 +46,7 @@ def dims_of(x: Operands) -> Dims:
 
 
 def _pooled(sizes: Sequence[int], windows: Sequence[Windows]) -> tuple[int, ...]:
-    return (*sizes[:2], *(one.count for one in windows))
+    return (*sizes[:2], *(w.count for w in windows))
 
 
 def pooling_struct_rules(*, dilated: bool, image: str = "input", windowed: str = "output") -> tuple[Rule, ...]:

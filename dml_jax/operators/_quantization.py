@@ -149,7 +149,7 @@ def multiply_integers(
     XLA would take seconds to.
     """
     if max(a.dtype.itemsize, b.dtype.itemsize) > 1:
-        return jnp.matmul(*(centred(*one) for one in ((a, a_zero_point), (b, b_zero_point))))
+        return jnp.matmul(*(centred(*pair) for pair in ((a, a_zero_point), (b, b_zero_point))))
     a, p = signed_bytes(a, a_zero_point)
     b, q = signed_bytes(b, b_zero_point)
     product = int8_product(a, b)

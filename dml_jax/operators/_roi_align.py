@@ -138,8 +138,8 @@ def roi_align(
         Sampled(corners[:, 1], corners[:, 3], height, output_sizes[0], spatial_scales[0]),
         Sampled(corners[:, 0], corners[:, 2], width, output_sizes[1], spatial_scales[1]),
     ]
-    most = [one.most(minimum_samples, maximum_samples) for one in sampled]
-    counts = [one.counts(minimum_samples, n) for one, n in zip(sampled, most, strict=True)]
+    most = [samples.most(minimum_samples, maximum_samples) for samples in sampled]
+    counts = [samples.counts(minimum_samples, n) for samples, n in zip(sampled, most, strict=True)]
     wide = wide_type(input.dtype)
     pixels = jnp.moveaxis(input, 1, -1)
 
@@ -149,7 +149,7 @@ def roi_align(
 
     def sample(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The values of the samples of that number, and which regions have so many."""
-        each = [one.astype(corners.dtype) for one in (number // most[1], number % most[1])]
+        each = [place.astype(corners.dtype) for place in (number // most[1], number % most[1])]
         read = nearest if mode == "nearest" else linear
         values, is_inside = read(pixels, pictures, positions(0, each[0]), positions(1, each[1]), wide)
         values = jnp.where(is_inside, values, np.asarray(out_of_bounds_value, wide))

@@ -70,8 +70,8 @@ def nearest(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array, 
 def linear(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array, wide: Any) -> Any:
     (y, y_inside), (x, x_inside) = _inside(y, pixels.shape[1]), _inside(x, pixels.shape[2])
     rows, columns = (
-        (jnp.floor(one), jnp.minimum(jnp.floor(one) + 1, size - 1))
-        for one, size in zip((y, x), pixels.shape[1:3], strict=True)
+        (jnp.floor(at), jnp.minimum(jnp.floor(at) + 1, size - 1))
+        for at, size in zip((y, x), pixels.shape[1:3], strict=True)
     )
     down, right = (y - rows[0]).astype(wide)[:, :, None, None], (x - columns[0]).astype(wide)[:, None, :, None]
     corners = [[_read(pixels, pictures, row, column).astype(wide) for column in columns] for row in rows]

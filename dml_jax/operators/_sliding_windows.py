@@ -28,12 +28,12 @@ SizesOf = Callable[[Operands], Sequence[Any] | None]
 def sliding(x: Operands, sizes: Sequence[Any]) -> list[Windows]:
     """Returns the windows along each spatial dimension, where `sizes` are those of the image."""
     given = [[least] * len(x[_SIZES]) if x[name] is None else x[name] for name, least in _LEAST.items()]
-    return [Windows(*one) for one in zip(sizes, *given, strict=True)]
+    return [Windows(*w) for w in zip(sizes, *given, strict=True)]
 
 
 def columns_of(windows: Sequence[Windows]) -> tuple[int, int]:
     """Returns how many rows of columns each channel becomes, and how many columns there are."""
-    return prod(one.window for one in windows), prod(one.count for one in windows)
+    return prod(w.window for w in windows), prod(w.count for w in windows)
 
 
 def _one_per_window(name: str) -> Rule:
@@ -62,11 +62,11 @@ def judged(x: Operands, sizes_of: SizesOf) -> list[Windows]:
 
 def _fit(sizes_of: SizesOf) -> Rule:
     def broken_by(x: Operands) -> str | None:
-        for d, one in enumerate(judged(x, sizes_of)):
-            if not isinstance(one.size, int):
-                return f"spatial dimension {d} is symbolic, {one.size}"
-            if one.span > one.padded:
-                return f"that of spatial dimension {d} spans {one.span} of {one.padded}"
+        for d, w in enumerate(judged(x, sizes_of)):
+            if not isinstance(w.size, int):
+                return f"spatial dimension {d} is symbolic, {w.size}"
+            if w.span > w.padded:
+                return f"that of spatial dimension {d} spans {w.span} of {w.padded}"
         return None
 
     return custom("fits", "every window must fit into its padded dimension, of known size", broken_by)
@@ -88,11 +88,11 @@ def function_rules(
         if not windows:
             return None
         sizes = [n for n in output_sizes(x, windows) if isinstance(n, int)]
-        most = max(prod(sizes) * x["input"].dtype.itemsize, *sizes, *(one.padded for one in windows))
+        most = max(prod(sizes) * x["input"].dtype.itemsize, *sizes, *(w.padded for w in windows))
         return f"one would be {most}" if most >= 2**63 else None
 
     def too_many(x: Operands) -> str | None:
-        most = max((one.window * one.count for one in judged(x, sizes_of)), default=0)
+        most = max((w.window * w.count for w in judged(x, sizes_of)), default=0)
         return f"they have {most}" if most >= 2**31 else None
 
     return (

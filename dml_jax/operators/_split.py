@@ -80,12 +80,12 @@ def split(input: Data, sizes: Sequence[int], axis: int, *, out_sharding: OutShar
 
 def _parts(x: Operands) -> str | None:
     input, axis = x["input"].sizes, x["axis"]
-    if not axis < len(input) or any(len(one.sizes) != len(input) for one in x["outputs"]):
+    if not axis < len(input) or any(len(tensor.sizes) != len(input) for tensor in x["outputs"]):
         return None
-    for i, one in enumerate(x["outputs"]):
-        if (*one.sizes[:axis], *one.sizes[axis + 1 :]) != (*input[:axis], *input[axis + 1 :]):
-            return f"{one.sizes} of number {i} and {input} differ elsewhere"
-    total = sum(one.sizes[axis] for one in x["outputs"])
+    for i, tensor in enumerate(x["outputs"]):
+        if (*tensor.sizes[:axis], *tensor.sizes[axis + 1 :]) != (*input[:axis], *input[axis + 1 :]):
+            return f"{tensor.sizes} of number {i} and {input} differ elsewhere"
+    total = sum(tensor.sizes[axis] for tensor in x["outputs"])
     return None if total == input[axis] else f"they add up to {total}, not {input[axis]}"
 
 
@@ -132,4 +132,4 @@ class SplitDesc(SeveralOutputs):
     )
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, ...]:
-        return split(input, [one.sizes[self.axis] for one in self.outputs], self.axis)
+        return split(input, [tensor.sizes[self.axis] for tensor in self.outputs], self.axis)

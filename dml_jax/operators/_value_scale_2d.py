@@ -90,7 +90,7 @@ def value_scale_2d(input: Data, scale: float, bias: Sequence[float], *, out_shar
     array = jnp.asarray(input)
     dtype = array.dtype if array.dtype.itemsize >= 4 else np.dtype(np.float32)
     with np.errstate(over="ignore"):
-        factor, shifts = (np.asarray(one, np.float64).astype(dtype) for one in (scale, bias))
+        factor, shifts = (np.asarray(number, np.float64).astype(dtype) for number in (scale, bias))
     shifts = shifts.reshape(*(1,) * (array.ndim - 3), -1, 1, 1)
     return narrow_apart(array.astype(dtype) * factor + shifts, array.dtype)
 

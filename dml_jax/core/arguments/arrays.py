@@ -67,7 +67,7 @@ def as_data_list(operator: str, name: str, value: Any) -> tuple[Any, ...]:
     if is_row and all(map(is_read, value)):
         return tuple(value)
     if is_row or (isinstance(value, Sequence) and not isinstance(value, str | bytes)):
-        return tuple(as_data(operator, f"{name}[{i}]", one) for i, one in enumerate(value))
+        return tuple(as_data(operator, f"{name}[{i}]", element) for i, element in enumerate(value))
     rule = f"{name} must be a sequence of arrays"
     raise DataTypeError(message(operator, rule, f"it is {type(value).__name__}", {name: value}))
 

@@ -195,8 +195,8 @@ def _kind_of(annotation: Any) -> Kind:
     if kind := next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Kind)), None):
         return kind
     if get_origin(annotation) in (types.UnionType, Union) and type(None) in get_args(annotation):
-        (one,) = (part for part in get_args(annotation) if part is not type(None))
-        inner = _kind_of(one)
+        (present,) = (part for part in get_args(annotation) if part is not type(None))
+        inner = _kind_of(present)
         return replace(inner, read=_OrNone(inner.read), shown=inner.shown and f"{inner.shown} | None")
     if get_origin(annotation) is Literal:
         return Kind(as_name, names=get_args(annotation), shown=" | ".join(map(repr, get_args(annotation))))

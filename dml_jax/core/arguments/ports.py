@@ -13,7 +13,9 @@ def ports_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the value of each port; a tuple is a sequence, and anything else has one port."""
     ports: dict[str, Any] = {}
     for name, value in arguments.items():
-        ports |= {f"{name}[{i}]": one for i, one in enumerate(value)} if isinstance(value, tuple) else {name: value}
+        ports |= (
+            {f"{name}[{i}]": element for i, element in enumerate(value)} if isinstance(value, tuple) else {name: value}
+        )
     return ports
 
 

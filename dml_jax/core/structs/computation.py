@@ -82,7 +82,7 @@ class Computation(Generic[R]):
         """Converts values of some input ports to values by argument; a tuple has None for ports without a value."""
         by_field = self.by_field(dict.fromkeys(self.input_ports()) | dict(ports))
         as_rows = {name: value if isinstance(value, tuple) else (value,) for name, value in by_field.items()}
-        return {name: by_field[name] for name, ones in as_rows.items() if any(one is not None for one in ones)}
+        return {name: by_field[name] for name, ones in as_rows.items() if any(value is not None for value in ones)}
 
     def validate(self, feature_level: FeatureLevel | str = NEWEST) -> None:
         """Checks it against a feature level: a `FeatureLevel`, or a string such as "3_0".
@@ -133,7 +133,9 @@ class Computation(Generic[R]):
     def compute_buffers(self, buffers: Mapping[str, jax.Array], words: bool) -> Sequence[jax.Array]:
         """Computes it on flat buffers by input port, each of at least the span of its tensor."""
         stored = {port: StoredTensor(tensor, words) for port, tensor in self.input_ports().items()}
-        return self.compute_stored({port: one.view(buffers[port]) for port, one in stored.items()}, words)
+        return self.compute_stored(
+            {port: stored_tensor.view(buffers[port]) for port, stored_tensor in stored.items()}, words
+        )
 
     def as_array(self, port: str, value: Any) -> jax.Array:
         """Reads an array of the data type of an input; 64-bit indices are clamped into 32 bits while x64 is off.

@@ -133,9 +133,9 @@ def _as_tensor(struct: str, field: str, value: Any) -> TensorDesc:
 
 def _elements(field: Field, json: Sequence[Any]) -> list[Any]:
     faults, elements = Faults(), []
-    for i, one in enumerate(json):
+    for i, element in enumerate(json):
         with faults.at(f"[{i}]"):
-            elements.append(field.from_json(one))
+            elements.append(field.from_json(element))
     faults.finish()
     return elements
 
@@ -147,7 +147,7 @@ def _array_of(field: Field, what: str, count: str) -> Field:
         kind=f"{field.kind} array",
         read=partial(as_row, read=field.read, what=what),
         from_json=lambda json: _elements(field, json) if isinstance(json, list) else json,
-        to_json=lambda value: [field.to_json(one) for one in value],
+        to_json=lambda value: [field.to_json(element) for element in value],
         counted_by=count,
     )
 

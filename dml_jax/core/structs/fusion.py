@@ -75,7 +75,7 @@ def supported_activation(name: str, host: str, level: FeatureLevel) -> Rule:
 
     def broken_by(x: Operands) -> Fact:
         given = x[name] if isinstance(x[name], tuple) else () if x[name] is None else (x[name],)
-        return next(filter(None, (_unfit(one, host, level) for one in given)), None)
+        return next(filter(None, (_unfit(activation, host, level) for activation in given)), None)
 
     text = f"{{{name}}} must be one that the operator can be fused with at feature level {level}"
     return Rule(f"supported_activation({name})", text, broken_by)

@@ -89,14 +89,14 @@ class _Limit:
 
 def table_rules(table: Sequence[Support], level: FeatureLevel) -> tuple[Rule, ...]:
     """Returns the rules that hold at a feature level by a table."""
-    tables = {row.given: [one for one in table if one.given == row.given] for row in table}
+    tables = {row.given: [other for other in table if other.given == row.given] for row in table}
     limits = [(given, limit) for given, rows in tables.items() for limit in _limits(rows, level)]
     if not limits:
         since = table[-1].since
         fact = f"it exists from feature level {since} on"
         return (Rule("available", f"the operator must exist at feature level {level}", lambda _: fact),)
     names = dict.fromkeys(limit.name for _, limit in limits)
-    return tuple(_rule([one for one in limits if one[1].name == name], level) for name in names)
+    return tuple(_rule([pair for pair in limits if pair[1].name == name], level) for name in names)
 
 
 def _rule(limits: Sequence[tuple[Any, _Limit]], level: FeatureLevel) -> Rule:

@@ -100,7 +100,7 @@ def _tensor(where: str, tensor: Table) -> Tensor:
 
 
 def _attributes(owner: Table, is_inner: bool = False) -> tuple[Attribute, ...]:
-    return tuple(_attribute(where, one, is_inner) for where, one in owner.tables("attributes", schema.ATTRIBUTE))
+    return tuple(_attribute(where, inner, is_inner) for where, inner in owner.tables("attributes", schema.ATTRIBUTE))
 
 
 def _attribute(where: str, attribute: Table, is_inner: bool) -> Attribute:
@@ -132,7 +132,7 @@ def _value(attribute: Table, kind: AttributeKind) -> Any:
         if kind == AttributeKind.SCALAR_UNION:
             return _scalar(table)
         if kind == AttributeKind.ACTIVATION_ARRAY:
-            return tuple(_activation(where, one) for where, one in table.tables("data", schema.ACTIVATION))
+            return tuple(_activation(where, inner) for where, inner in table.tables("data", schema.ACTIVATION))
         return _reals(table.array("data", schema.ARRAYS[kind]) or ())
 
 

@@ -67,11 +67,11 @@ def written_tensors(
     for field in fields:
         shown, value = desc.directml_names()[field], getattr(desc, field)
         if desc.fields()[field].is_array:
-            tensors += [(f"{shown}[{i}]", one) for i, one in enumerate(value)]
+            tensors += [(f"{shown}[{i}]", element) for i, element in enumerate(value)]
         else:
             tensors.append((shown, value))
-    if len(names) != len(tensors) or any((name == "") != (one is None) for name, (_, one) in zip(names, tensors)):  # noqa: B905
-        wanted = ", ".join(shown if one else f'{shown} ("": it is left out)' for shown, one in tensors) or "none"
+    if len(names) != len(tensors) or any((name == "") != (tensor is None) for name, (_, tensor) in zip(names, tensors)):  # noqa: B905
+        wanted = ", ".join(shown if tensor else f'{shown} ("": it is left out)' for shown, tensor in tensors) or "none"
         raise ConstraintError(f"there must be names for {wanted}, but they are {describe(tuple(names))}")
     written = []
     for name, (shown, tensor) in zip(names, tensors, strict=True):

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from .core.structs.enumerations import AxisDirection as AxisDirection
     from .core.structs.computation import Computation as Computation
     from .core.tensors.data_type import DataType as DataType, TensorFlags as TensorFlags
-    from .core.structs.desc import OperatorDesc as OperatorDesc
+    from .core.structs.operator_desc import OperatorDesc as OperatorDesc
     from .core.structs.feature_level import FeatureLevel as FeatureLevel
-    from .core.tensors.tensor import TensorDesc as TensorDesc
+    from .core.tensors.tensor_desc import TensorDesc as TensorDesc
     from .desc_json import desc_from_json as desc_from_json, desc_to_json as desc_to_json
     from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
     from .graphs.builder import GraphBuilder as GraphBuilder
@@ -50,8 +50,8 @@ _PLACES = {
     "GraphBuilder": "graphs.builder",
     "GraphDesc": "graphs.desc",
     "Memory": "compiled.compile",
-    "OperatorDesc": "core.structs.desc",
-    "TensorDesc": "core.tensors.tensor",
+    "OperatorDesc": "core.structs.operator_desc",
+    "TensorDesc": "core.tensors.tensor_desc",
     "TensorFlags": "core.tensors.data_type",
     "compile_operator": "compiled.compile",
     "desc_from_json": "desc_json",

@@ -8,8 +8,8 @@ from typing import Any
 from .catalogue import STRUCTS
 from .core.arguments.static_values import as_int
 from .core.structs.computation import Computation
-from .core.structs.desc import OperatorDesc
 from .core.structs.feature_level import NEWEST, FeatureLevel
+from .core.structs.operator_desc import OperatorDesc
 from .core.tensors.tensor_json import as_object, refuse_unknown
 from .errors import ConstraintError, Faults, SkippedError, suggestion
 from .graphs.desc import GraphDesc

@@ -33,7 +33,7 @@ from dml_jax import (
 )
 from dml_jax.array_models.graph_file import read_graph_model
 from dml_jax.array_models.run import ArrayRun, run_arrays
-from dml_jax.core.tensors.tensor import span_bytes
+from dml_jax.core.tensors.tensor_desc import span_bytes
 from dml_jax.dxdispatch import json_text
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model

@@ -10,9 +10,9 @@ from jax.test_util import check_grads
 
 from dml_jax import Activation, ConstraintError, DataTypeError, FeatureLevel
 from dml_jax.core.rules import check
+from dml_jax.core.structs.activation_fusion import Fused, FusedEach, axes_within, supported_activation
 from dml_jax.core.structs.activation_table import ACTIVATIONS
 from dml_jax.core.structs.fields import Field
-from dml_jax.core.structs.fusion import Fused, FusedEach, axes_within, supported_activation
 from dml_jax.core.structs.small_structs import ScaleAndBias
 
 pytestmark = pytest.mark.device

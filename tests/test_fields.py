@@ -24,8 +24,10 @@ from dml_jax import (
 from dml_jax.catalogue import STRUCTS
 from dml_jax.command.ops import _as_json
 from dml_jax.core.structs.activation import Activation
+from dml_jax.core.structs.activation_fusion import Fused
 from dml_jax.core.structs.enumerations import FieldDirection
 from dml_jax.core.structs.feature_level import NEWEST
+from dml_jax.core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, levels
 from dml_jax.core.structs.fields import (
     FLOAT,
     INT,
@@ -39,10 +41,8 @@ from dml_jax.core.structs.fields import (
     counted_by,
     named,
 )
-from dml_jax.core.structs.fusion import Fused
 from dml_jax.core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from dml_jax.core.structs.small_structs import ScaleAndBias, ScaleBias, Size, Size2D
-from dml_jax.core.structs.support import ALL_TYPES, RANKS_1_TO_8, levels
 from dml_jax.desc_json import read_desc
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model

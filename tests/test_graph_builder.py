@@ -483,7 +483,7 @@ def test_every_operator_is_a_method_with_the_fields_of_its_struct(name):
     assert struct.summary() in text
     assert all(f"\n      {field}: " in text for field in struct.field_names()), text
     assert "TensorLike" in text
-    assert "dml_jax.core.tensors.tensor" not in text
+    assert "dml_jax.core.tensors.tensor_desc" not in text
 
 
 def test_help_shows_what_directml_has():

@@ -18,7 +18,7 @@ LAYERS = (
     ("core",),
     ("lowering", "strides"),
 )
-CORE = (("indices",), ("structs",), ("tensors",), ("arguments",), ("rules", "sharding", "memory"))
+CORE = (("indices",), ("structs",), ("tensors",), ("arguments",), ("rules", "sharding", "memory_checks"))
 
 
 def imported(path):

@@ -26,7 +26,7 @@ from dml_jax import (
     desc_to_json,
 )
 from dml_jax.array_models.npy_files import write_arrays
-from dml_jax.core import memory
+from dml_jax.core import memory_checks
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.pictures import ENCODING_BYTES, encode_picture
@@ -57,8 +57,8 @@ def fault_of(folder, form):
 
 def has(monkeypatch, available):
     """Lets the machine have so many bytes, and messages show bytes."""
-    monkeypatch.setattr(memory, "_available", lambda: available)
-    monkeypatch.setattr(memory, "gib", str)
+    monkeypatch.setattr(memory_checks, "_available", lambda: available)
+    monkeypatch.setattr(memory_checks, "gib", str)
 
 
 @contextmanager
@@ -356,8 +356,8 @@ GROUP = "/docker/1234"
 )
 def test_a_container_limit_counts(tmp_path, monkeypatch, own, file):
     """Control groups of both versions: the one that the process is in, and those around it."""
-    monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
-    monkeypatch.setattr(memory, "CONTROL_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(memory_checks, "OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(memory_checks, "CONTROL_GROUPS", tmp_path / "groups")
     (tmp_path / "own").write_text(own)
     limit = tmp_path / "groups" / file
     limit.parent.mkdir(parents=True)

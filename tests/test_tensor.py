@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dml_jax import ConstraintError, DataType, DataTypeError, TensorDesc, TensorFlags
 from dml_jax.core.structs.struct_rules import injective
-from dml_jax.core.tensors.tensor import FIELDS, TENSOR
+from dml_jax.core.tensors.tensor_desc import FIELDS, TENSOR
 from dml_jax.errors import SeveralErrors
 from dml_jax.strides import injective as collision
 

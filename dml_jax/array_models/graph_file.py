@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.memory import check_program
+from ..core.memory_checks import check_program
 from ..core.structs.feature_level import FeatureLevel
-from ..core.tensors.stored import StoredTensor
+from ..core.tensors.stored_tensor import StoredTensor
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, Faults
 from ..graphs.files import constant_files, owned_inputs, read_constants, read_graph_file

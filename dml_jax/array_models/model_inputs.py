@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.memory import check_bytes
+from ..core.memory_checks import check_bytes
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, DataTypeError
 from .npy_files import read_array

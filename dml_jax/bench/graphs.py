@@ -12,7 +12,7 @@ import numpy as np
 
 from ..compiled.compile import compile_operator
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..graphs.desc import GraphDesc
 from ..graphs.nodes_and_edges import Constant
 from ..operators import (

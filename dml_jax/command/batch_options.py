@@ -15,7 +15,7 @@ from ..core.arguments.kinds import Kind
 from ..core.arguments.ports import argument_of
 from ..core.arguments.public_function import SHARDING
 from ..core.arguments.static_values import as_dim, as_dims, as_dtype, as_real, as_real_or_reals, as_reals
-from ..core.structs.fusion import as_activation
+from ..core.structs.activation_fusion import as_activation
 from .option_types import ActivationType, NumberType
 
 __all__ = ["COMMON", "BatchOperator", "batch_operators"]

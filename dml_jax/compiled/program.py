@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from ..core.structs.computation import Computation
-from ..core.tensors.stored import StoredTensor
-from ..core.tensors.tensor import TensorDesc, packed_strides
+from ..core.tensors.stored_tensor import StoredTensor
+from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..lowering.plain.scatter import copy_table
 from ..lowering.plain.strided_writes import in_storage_order
 

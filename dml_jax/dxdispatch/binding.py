@@ -10,7 +10,7 @@ import numpy as np
 
 from ..compiled.compile import CompiledOperator, compile_operator
 from ..core.tensors.nibbles import as_bytes, as_elements
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError
 from ..graphs.files import read_constants
 from .commands import Dispatchable, Range

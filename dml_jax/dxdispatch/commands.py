@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.structs.computation import Computation
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, defined, get, integer, only, shown
 from .onnx_dispatches import OnnxDispatch, read_onnx_dispatch

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..compiled.compile import CompiledOperator
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from .binding import BoundModel, HostBuffers
 from .commands import Dispatch, Range
 from .onnx_dispatches import OnnxDispatch

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..compiled.compile import CompiledOperator
-from ..core.memory import check_bytes, device_limit, gib
-from ..core.tensors.tensor import span_bytes
+from ..core.memory_checks import check_bytes, device_limit, gib
+from ..core.tensors.tensor_desc import span_bytes
 from ..errors import ConstraintError
 from ..graphs.working_set import working_set
 from .commands import Command, Dispatchable, WriteFile

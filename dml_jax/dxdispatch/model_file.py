@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.structs.computation import Computation
-from ..core.structs.desc import OperatorDesc
 from ..core.structs.feature_level import NEWEST
+from ..core.structs.operator_desc import OperatorDesc
 from ..desc_json import is_graph, nodes_of, read_desc
 from ..errors import ConstraintError, Faults
 from . import json_text as text

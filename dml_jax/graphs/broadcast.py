@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.structs.scalar import scalar_of
-from ..core.tensors.tensor import TensorDesc, packed_strides
+from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..errors import ConstraintError, DataTypeError, describe, message
 
 __all__ = ["broadcast", "element_of", "is_float32"]

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from ..catalogue import STRUCTS
-from ..core.structs.desc import OperatorDesc
-from ..core.tensors.tensor import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message, suggestion
 from .builder_methods import method_of
 from .desc import GraphDesc

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence  # noqa: F401  # annotations name it
 from typing import Any, get_type_hints
 
-from ..core.structs.desc import OperatorDesc
 from ..core.structs.fields import Field
+from ..core.structs.operator_desc import OperatorDesc
 from ..errors import DataTypeError, suggestion
 from .expression import Expression, TensorLike  # noqa: F401  # annotations name them
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import jax
 
 from ..core.structs.computation import Computation
-from ..core.structs.desc import OperatorDesc
 from ..core.structs.feature_level import NEWEST, FeatureLevel
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..core.tensors.stored import StoredTensor, as_words
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.stored_tensor import StoredTensor, as_words
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message
 from ..lowering.forced import forced_form, forcing
 from .edge_values import See, constant_value, reinterpret, view_as

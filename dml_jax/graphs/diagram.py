@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core.structs.desc import OperatorDesc
-from ..core.tensors.tensor import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError, describe, escaped, message
 from .desc import GraphDesc
 from .nodes_and_edges import Constant, Port

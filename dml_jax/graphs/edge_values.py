@@ -14,8 +14,8 @@ from jax import lax
 
 from ..core.tensors.data_type import DataType
 from ..core.tensors.nibbles import as_elements, join_nibbles, split_nibbles
-from ..core.tensors.stored import StoredTensor
-from ..core.tensors.tensor import TensorDesc, packed_strides
+from ..core.tensors.stored_tensor import StoredTensor
+from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..lowering.values.bits import hide_constant
 from .nodes_and_edges import Constant
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.arguments.static_values import as_ints
 from ..core.tensors.data_type import DataType, DataTypeLike
-from ..core.tensors.tensor import TensorDesc, implied_bytes
+from ..core.tensors.tensor_desc import TensorDesc, implied_bytes
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .broadcast import broadcast, element_of, is_float32
 from .nodes_and_edges import Port

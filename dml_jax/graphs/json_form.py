@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core.structs.desc import OperatorDesc
 from ..core.structs.feature_level import FeatureLevel
 from ..core.structs.fields import number_from_json
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.scalar import scalar_of
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..core.tensors.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
 from ..errors import ConstraintError, Faults, suggestion
 from .desc import GraphDesc

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..core.tensors.nibbles import as_bytes
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError, describe, message
 
 __all__ = ["Constant", "Edges", "Graph", "Nodes", "Port", "shown_edge", "shown_port"]

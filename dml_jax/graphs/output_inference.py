@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 from ..core.rules import Operands, faults
-from ..core.structs.desc import VOCABULARY, OperatorDesc
+from ..core.structs.operator_desc import VOCABULARY, OperatorDesc
 from ..core.structs.struct_rules import tensors_in
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, message
 from .expression import read_tensor
 

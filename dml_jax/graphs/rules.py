@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-from ..core.structs.desc import OperatorDesc
 from ..core.structs.feature_level import FeatureLevel
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import injective, not_owned
-from ..core.tensors.tensor import TensorDesc, span_bytes
+from ..core.tensors.tensor_desc import TensorDesc, span_bytes
 from ..errors import ConstraintError, suggestion
 from .nodes_and_edges import Constant, Edges, Nodes, Port, shown_edge, shown_port
 

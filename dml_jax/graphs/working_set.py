@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from math import prod
 from typing import Any
 
-from ..core.memory import check_bytes
+from ..core.memory_checks import check_bytes
 from ..core.structs.computation import Computation
-from ..core.structs.desc import OperatorDesc
-from ..core.tensors.tensor import TensorDesc, span_bytes
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.tensor_desc import TensorDesc, span_bytes
 from .desc import GraphDesc
 from .files import owned_inputs
 from .nodes_and_edges import Constant, Port

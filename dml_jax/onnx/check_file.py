@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ..errors import ConstraintError
 from .free_dimensions import Sizes
 from .model_descs import described

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ..errors import ConstraintError, SeveralErrors
 from .errors import OnnxError
 from .free_dimensions import Sizes, with_sizes

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core.structs.desc import OperatorDesc
-from ..core.tensors.tensor import TensorDesc, packed_strides
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..operators import (
     CastDesc,
     CumulativeProductDesc,

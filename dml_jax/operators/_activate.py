@@ -12,9 +12,9 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, same_sizes
 from ..core.sharding import Dims
+from ..core.structs.activation_fusion import Fusion, axes_within, computed_by
+from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS, Support
 from ..core.structs.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
-from ..core.structs.fusion import Fusion, axes_within, computed_by
-from ..core.structs.support import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS, Support
 from ._activation_structs import AXES, EFFECTIVE_RANK, ActivationDesc, Real, activated, since
 from ._elementwise_dims import elementwise
 

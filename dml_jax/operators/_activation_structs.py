@@ -10,11 +10,11 @@ import jax
 from ..core.rules import Operands, Rule, custom, same_sizes
 from ..core.structs.activation import Activation
 from ..core.structs.activation_table import ACTIVATIONS
-from ..core.structs.desc import OperatorDesc
 from ..core.structs.feature_level import FeatureLevel
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import different_axes
-from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, Support, levels
 from ..core.tensors.data_type import DataType
 from ..lowering.plain.softmax import compute_along
 from ..lowering.values.accumulation_types import narrow_apart, wide_type

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.rules import Operands, Rule, custom, same_sizes
-from ..core.structs.desc import SeveralOutputs
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support
 from ..core.structs.fields import FLOAT, Input, Output
-from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.operator_desc import SeveralOutputs
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
 from ._normalization import widened

@@ -12,10 +12,8 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, numbers, same_dtype, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
-from ..core.structs.fields import Input, Output
-from ..core.structs.fusion import Fused, Fusion, axes_within, computed_by
-from ..core.structs.support import (
+from ..core.structs.activation_fusion import Fused, Fusion, axes_within, computed_by
+from ..core.structs.feature_level_tables import (
     ALL_BUT_FLOAT64,
     FLOATS,
     INDEX_TYPES,
@@ -24,6 +22,8 @@ from ..core.structs.support import (
     Support,
     levels,
 )
+from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._elementwise_dims import elementwise

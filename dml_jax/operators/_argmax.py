@@ -8,11 +8,11 @@ from typing import ClassVar
 import jax
 
 from ..core.rules import Law, Operands, Rule, sizes_follow
-from ..core.structs.desc import OperatorDesc
 from ..core.structs.enumerations import AxisDirection, FieldDirection
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, INDEX_TYPES, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.structs.fields import Axes, Input, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import different_axes
-from ..core.structs.support import ALL_BUT_FLOAT64, INDEX_TYPES, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.tensors.data_type import DataType
 from ..lowering.plain.min_max import End, flat_place_of_extreme
 

@@ -13,9 +13,9 @@ import numpy as np
 from ..core.arguments.kinds import Data, OutSharding, Spatial
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, floats
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Bool, Input, Output
-from ..core.structs.support import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.window_sums import sum_windows
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type

@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 import jax
 
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes
-from ..core.structs.desc import OperatorDesc, SeveralOutputs
+from ..core.structs.activation_fusion import Fused
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
 from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output
-from ..core.structs.fusion import Fused
+from ..core.structs.operator_desc import OperatorDesc, SeveralOutputs
 from ..core.structs.struct_rules import broadcast_to
-from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
 from ..lowering.values.accumulation_types import narrow_apart
 from ._normalization import axes_of, moments, normalize, widened
 

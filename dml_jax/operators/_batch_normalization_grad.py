@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from ..core.rules import Rule, same_sizes
-from ..core.structs.desc import SeveralOutputs
+from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, Support, levels
 from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import broadcast_to
-from ..core.structs.support import FLOATS, RANKS_1_TO_8, Support, levels
 from ..lowering.values.accumulation_types import narrow_apart
 from ._normalization import axes_of, inverse_deviation, widened
 

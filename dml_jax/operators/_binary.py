@@ -11,10 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..core.rules import same_dtype
-from ..core.structs.fields import FLOAT
-from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
-from ..core.structs.struct_rules import held, type_of
-from ..core.structs.support import (
+from ..core.structs.feature_level_tables import (
     ALL_BUT_FLOAT64,
     ALL_TYPES,
     FLOATS,
@@ -29,6 +26,9 @@ from ..core.structs.support import (
     Support,
     levels,
 )
+from ..core.structs.fields import FLOAT
+from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
+from ..core.structs.struct_rules import held, type_of
 from ..core.tensors.data_type import DataType
 from ..lowering.values.bits import as_unsigned, from_unsigned
 from ._binary_formulas import floor_remainder, parameterized_relu

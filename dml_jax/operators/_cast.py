@@ -14,9 +14,9 @@ from ..core.arguments.kinds import Data, DType, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
 from ..core.structs.fields import Input, Output
-from ..core.structs.support import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.primitive import linear

@@ -14,14 +14,22 @@ from ..core.arguments.kinds import Data, Number, OutSharding, number_of
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.feature_level_tables import (
+    ALL_BUT_FLOAT64,
+    FLOATS,
+    RANK_4,
+    RANKS_1_TO_8,
+    UP_TO_32_BITS,
+    Support,
+    levels,
+)
 from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.small_structs import ScaleBias
 from ..core.structs.struct_rules import held, type_of
-from ..core.structs.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensors.data_type import DataTypeLike
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..lowering.values.bits import is_key

@@ -32,11 +32,11 @@ from ..core.rules import (
 )
 from ..core.sharding import Dims
 from ..core.structs.activation import Activation
-from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.activation_fusion import Fused, Fusion, axes_within
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Input, OptionalInput, Output, UInt, counted_by, named
-from ..core.structs.fusion import Fused, Fusion, axes_within
-from ..core.structs.support import FLOATS, RANKS_4_TO_5, Support, levels
-from ..core.tensors.tensor import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.convolution import convolve, convolve_back
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type, widen_apart

@@ -7,8 +7,8 @@ from typing import get_args
 from ..core.rules import Operands, axis_of, minimum_rank, numbers, one_of, same_sizes
 from ..core.sharding import Dims
 from ..core.structs.enumerations import DirectionName
+from ..core.structs.feature_level_tables import FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, Support, levels
 from ..core.structs.struct_rules import below_rank
-from ..core.structs.support import FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, Support, levels
 from ..core.tensors.data_type import DataType
 
 __all__ = ["RULES", "STRUCT_RULES", "dims_of", "since"]

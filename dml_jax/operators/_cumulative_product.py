@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Rule
-from ..core.structs.desc import OperatorDesc, set_fields
 from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
+from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Bool, Input, Output, UInt
-from ..core.structs.support import Support
-from ..core.tensors.tensor import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.cumulative import PRODUCT, accumulate
 from ._cumulative import RULES, STRUCT_RULES, dims_of, since
 

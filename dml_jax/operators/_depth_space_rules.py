@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from ..core.arguments.kinds import attribute
 from ..core.rules import Operands, Rule, at_least, custom, minimum_rank, one_of
 from ..core.sharding import Dims
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
 from ..core.structs.fields import named
-from ..core.structs.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, message
 from ..lowering.plain.depth_space import Blocks, rearrange
 

@@ -10,10 +10,10 @@ import jax
 from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, sizes_follow
-from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Input, Output, UInt
-from ..core.structs.support import Support
-from ..core.tensors.tensor import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ._depth_space_rules import (
     SHARED,
     SINCE_1_0,

@@ -13,13 +13,13 @@ from ..core.arguments.kinds import Data, Number, OutSharding, number_of
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, minimum_rank, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.feature_level_tables import ALL_TYPES, Support, levels
 from ..core.structs.fields import INT, OptionalInput, Output
+from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of
 from ..core.structs.struct_rules import held, type_of
-from ..core.structs.support import ALL_TYPES, Support, levels
 from ..core.tensors.data_type import DataTypeLike
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ._diagonals import filled
 
 __all__ = ["DiagonalMatrix1Desc", "fill_diagonals"]

@@ -19,13 +19,13 @@ from ..core.arguments.kinds import DType, Number, OutSharding, Value, number_of
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.structs.fields import Output
+from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of
 from ..core.structs.struct_rules import held, type_of
-from ..core.structs.support import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensors.data_type import DataTypeLike
-from ..core.tensors.tensor import TensorDesc, packed_strides
+from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..errors import DataTypeError
 from ..lowering.values.bits import index_dtype
 

@@ -14,9 +14,9 @@ from ..core.arguments.kinds import Data, OutSharding, per_dimension
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Input, Output
-from ..core.structs.support import Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.unfold import fold_windows
 from ..lowering.plain.windows import Windows
 from ._sliding_windows import (

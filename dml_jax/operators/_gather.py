@@ -15,10 +15,10 @@ from ..core.indices.index_rule import indexed_axes_not_empty
 from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import INDEXED_1_0, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank, dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
-from ..core.structs.support import INDEXED_1_0, Support
 from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherDesc", "gather"]

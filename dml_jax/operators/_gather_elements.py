@@ -15,10 +15,10 @@ from ..core.indices.index_rule import along_axis, indexed_axes_not_empty
 from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, same_rank, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import INDEXED_2_1, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
-from ..core.structs.support import INDEXED_2_1, Support
 from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherElementsDesc", "gather_elements"]

@@ -16,9 +16,9 @@ from ..core.indices.index_tuples import FUNCTION, batch_rules, slice_rules, tupl
 from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import INDEXED_2_1, INDEXED_3_0, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
-from ..core.structs.support import INDEXED_2_1, INDEXED_3_0, Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherND1Desc", "GatherNDDesc", "gather_nd"]

@@ -26,11 +26,11 @@ from ..core.rules import (
 )
 from ..core.sharding import Dims
 from ..core.structs.activation import Activation
-from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.activation_fusion import Fused, Fusion, axes_within
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Input, OptionalInput, Output, named
-from ..core.structs.fusion import Fused, Fusion, axes_within
-from ..core.structs.support import FLOATS, RANK_4, Support, levels
-from ..core.tensors.tensor import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..lowering.values.compiler_faults import unfused_product
 

@@ -13,10 +13,18 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import (
+    ALL_TYPES,
+    FLOATS,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Support,
+    levels,
+)
 from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.small_structs import ScaleBias
-from ..core.structs.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..errors import DataTypeError
 from ..lowering.values.bits import is_key
 from ._cast import cast

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..core.rules import Rule, assuming, at_least, if_given, sizes_follow
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import RANK_4, Support
 from ..core.structs.fields import Input, OptionalInput, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
-from ..core.structs.support import RANK_4, Support
 from ..core.tensors.data_type import DataType
 from ..lowering.plain.unfold import unfold_windows
 from ..lowering.plain.windows import Windows

@@ -13,10 +13,19 @@ from ..core.arguments.kinds import DataList, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import (
+    ALL_TYPES,
+    FLOATS,
+    RANK_4,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Support,
+    levels,
+)
 from ..core.structs.fields import Inputs, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
-from ..core.structs.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.plain.moves import move_elements

@@ -13,9 +13,9 @@ from ..core.arguments.kinds import Data, Flag, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, floats, minimum_rank, numbers, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Bool, Input, Output, UInt
-from ..core.structs.support import FLOATS, RANK_4, Support, levels
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.window_sums import sum_windows
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type

@@ -14,9 +14,9 @@ from jax import lax
 from ..core.arguments.kinds import Data, OutSharding, Spatial
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, floats
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Input, Output, UInt
-from ..core.structs.support import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.sums import absolute
 from ..lowering.plain.window_sums import sum_windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type

@@ -17,9 +17,9 @@ from ..core.arguments.operator import operator
 from ..core.indices.gather import read
 from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
-from ..core.structs.desc import OneOrSeveralOutputs, OperatorDesc
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Input, OptionalOutput, Output
-from ..core.structs.support import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.operator_desc import OneOrSeveralOutputs, OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..lowering.plain.slices import Slices
 from ..lowering.plain.unfold import unfold_axis

@@ -16,9 +16,9 @@ from ..core.indices.promises import Promises
 from ..core.indices.scatter import write
 from ..core.rules import Operands, Rule, each_at_least, integer_indices, numbers, representable, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
 from ..core.structs.fields import IndexInput, Input, Output
-from ..core.structs.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..lowering.plain.slices import Slices
 

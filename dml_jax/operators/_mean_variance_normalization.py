@@ -9,11 +9,11 @@ from typing import Annotated, ClassVar
 import jax
 
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.activation_fusion import Fused
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
 from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output, counted_by
-from ..core.structs.fusion import Fused
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import broadcast_to, different_axes
-from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
 from ._normalization import mean_of_squares, moments, normalize, widened
 
 __all__ = ["MeanVarianceNormalization1Desc", "MeanVarianceNormalization2Desc", "MeanVarianceNormalizationDesc"]

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..core.rules import Rule
 from ..core.structs.activation_table import in_type_of
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import FLOATS, Support
 from ..core.structs.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
-from ..core.structs.support import FLOATS, Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import wide_type
 from ._attention import KEPT, append, attend, numbered, split_heads, up_to_itself

@@ -14,9 +14,9 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Law, Operands, Rule, custom, numbers, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.desc import SeveralOutputs
+from ..core.structs.feature_level_tables import RANKS_4_TO_5, UP_TO_32_BITS, Support
 from ..core.structs.fields import Input, Output
-from ..core.structs.support import RANKS_4_TO_5, UP_TO_32_BITS, Support
+from ..core.structs.operator_desc import SeveralOutputs
 from ..core.tensors.data_type import DataType
 from ..lowering.plain.nonzero import numbers_set
 from ..lowering.values.bits import is_not_zero

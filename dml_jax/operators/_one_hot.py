@@ -26,10 +26,18 @@ from ..core.rules import (
     sizes_follow,
 )
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import (
+    ALL_TYPES,
+    FLOATS,
+    INDEX_TYPES,
+    RANK_4,
+    RANKS_1_TO_8,
+    UP_TO_32_BITS,
+    Support,
+)
 from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
-from ..core.structs.support import ALL_TYPES, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.tensors.data_type import DataType
 from ..lowering.plain.fill import choose_value
 from ..lowering.values.accumulation_types import narrow_apart, wide_type

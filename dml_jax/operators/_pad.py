@@ -26,13 +26,21 @@ from ..core.rules import (
     sizes_follow,
 )
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.feature_level_tables import (
+    ALL_TYPES,
+    FLOATS,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Support,
+    levels,
+)
 from ..core.structs.fields import FLOAT, Input, Output, counted_by, named
+from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.structs.struct_rules import held, type_of
-from ..core.structs.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..core.tensors.data_type import DataTypeLike
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.pad import pad_with_copies, pad_with_value
 
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]

@@ -11,7 +11,7 @@ import jax
 
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.windows import Windows
 from ._sliding_windows import function_rules, struct_rules
 

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from ..core.rules import Rule, same_sizes
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Bool, Input, Output
-from ..core.structs.support import FLOATS, RANK_4, RANKS_4_TO_5, Support, levels
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._average_pooling import average_pooling
 from ._max_pooling import max_pooling

@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar
 import jax
 
 from ..core.rules import Law, Operands, Rule, custom, same_sizes
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, Support
 from ..core.structs.fields import INPUT, Input, Output, counted_by, named
-from ..core.structs.support import FLOATS, RANKS_1_TO_8, Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart
 from ._quantization import BYTES, dequantize, quantize

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import jax
 
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes, sizes_follow
-from ..core.structs.desc import OperatorDesc, SeveralOutputs
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support
 from ..core.structs.fields import Input, OptionalInput, Output
-from ..core.structs.support import FLOATS, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.operator_desc import OperatorDesc, SeveralOutputs
 from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from ..core.rules import Rule
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import RANKS_4_TO_5, Support
 from ..core.structs.fields import Bool, Input, OptionalInput, Output
-from ..core.structs.support import RANKS_4_TO_5, Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.values.compiler_faults import divide
 from ._average_pooling import sums_and_counts
 from ._pooling import pooling_struct_rules

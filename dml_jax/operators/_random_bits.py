@@ -22,12 +22,12 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, if_given, representable, same_sizes, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.desc import OneOrSeveralOutputs, set_fields
+from ..core.structs.feature_level_tables import RANK_4, RANKS_1_TO_8, Support, levels
 from ..core.structs.fields import Input, OptionalOutput, Output, named
+from ..core.structs.operator_desc import OneOrSeveralOutputs, set_fields
 from ..core.structs.struct_rules import right_aligned
-from ..core.structs.support import RANK_4, RANKS_1_TO_8, Support, levels
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 
 __all__ = ["RandomGeneratorDesc", "RandomGeneratorType", "random_bits"]

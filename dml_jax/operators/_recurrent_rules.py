@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import jax
 
 from ..core.rules import Operands, Rule, custom, if_given, sizes_follow
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
 from ..core.structs.fields import named
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import right_aligned
-from ..core.structs.support import FLOATS, RANK_4, Support
 from ..core.tensors.data_type import DataType
 from ._recurrent import Cell, recurrent_layer
 

@@ -15,7 +15,6 @@ from ..core.arguments.kinds import Data, Flag, OutSharding, RealOrReals
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, if_given, one_of, one_per_dimension, representable
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc, set_fields
 from ..core.structs.enumerations import (
     AxisDirection,
     DirectionName,
@@ -26,10 +25,11 @@ from ..core.structs.enumerations import (
     interpolable,
     mode_of,
 )
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Bool, Input, Output, counted_by
-from ..core.structs.support import FLOATS, RANK_4, Support, levels
+from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.neighbors import Kernel, ResampleMode
 from ..lowering.plain.positions import exact_positions, source_coordinates
 from ..lowering.plain.resampling import Interpolation, interpolate

@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar
 import jax
 
 from ..core.rules import Rule
-from ..core.structs.desc import OperatorDesc, set_fields
 from ..core.structs.enumerations import (
     AxisDirection,
     FieldDirection,
@@ -19,9 +18,10 @@ from ..core.structs.enumerations import (
     direction_of,
     mode_of,
 )
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Input, Output, counted_by
-from ..core.structs.support import FLOATS, RANK_4, Support, levels
-from ..core.tensors.tensor import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.primitive import transposed
 from ._resample import resample, struct_law
 

@@ -15,10 +15,10 @@ from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, axis_of, custom, integer_indices, minimum_rank, same_rank, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import ALL_TYPES, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
-from ..core.structs.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support
 from ..core.tensors.data_type import DataType
 from ..lowering.partition import TableShards, known_shards
 from ..lowering.plain.gather import Read, reading

@@ -23,12 +23,12 @@ from ..core.rules import (
 )
 from ..core.sharding import Dims
 from ..core.structs.activation import Activation
-from ..core.structs.desc import OperatorDesc, set_fields
+from ..core.structs.activation_fusion import FusedEach, Fusions, supported_activation
 from ..core.structs.feature_level import NEWEST
+from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput
-from ..core.structs.fusion import FusedEach, Fusions, supported_activation
-from ..core.structs.support import Support
-from ..core.tensors.tensor import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ._recurrent import RNN, recurrent_layer
 from ._recurrent_rules import (
     BACKWARD,

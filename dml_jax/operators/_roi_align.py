@@ -15,10 +15,10 @@ from ..core.arguments.kinds import Data, Indices, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, each_at_least, floats, numbers, one_of, same_dtype
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
 from ..core.structs.enumerations import MODE, FieldMode, Mode, mode_of
+from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import FLOAT, Bool, IndexInput, Input, Output, UInt
-from ..core.structs.support import Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction
 from ._roi_rules import PICTURES, height_and_width, since, struct_rules

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from ..core.rules import Operands, Rule, custom, if_given, same_dtype, same_sizes, sizes_follow
-from ..core.structs.desc import OneOrSeveralOutputs
 from ..core.structs.enumerations import FieldMode
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
 from ..core.structs.fields import Bool, IndexInput, Input, OptionalInput, OptionalOutput, UInt
-from ..core.structs.support import FLOATS, RANK_4, Support
+from ..core.structs.operator_desc import OneOrSeveralOutputs
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction, ReduceFunction

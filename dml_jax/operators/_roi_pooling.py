@@ -15,10 +15,10 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, floats, numbers, same_dtype, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.small_structs import Size2D
-from ..core.structs.support import FLOATS, RANK_4, Support, levels
 from ..lowering.plain.min_max import extreme
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._roi_rules import PICTURES, height_and_width

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.rules import Operands, Rule, at_least, custom, if_given
-from ..core.structs.support import FLOATS, RANK_4, Support
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
 from ..core.tensors.data_type import DataType
 from ._reduce import ReduceFunction
 

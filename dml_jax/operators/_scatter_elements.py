@@ -15,10 +15,10 @@ from ..core.indices.promises import Promises
 from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write
 from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, same_dtype, same_rank, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import INDEXED_2_0, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.structs.struct_rules import below_rank
-from ..core.structs.support import INDEXED_2_0, Support
 from ..lowering.plain.slices import Slices
 
 __all__ = ["ScatterDesc", "ScatterElementsDesc", "scatter_elements"]

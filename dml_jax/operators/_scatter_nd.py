@@ -16,9 +16,9 @@ from ..core.indices.promises import Promises
 from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import INDEXED_2_1, Support
 from ..core.structs.fields import IndexInput, Input, Output, UInt
-from ..core.structs.support import INDEXED_2_1, Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.slices import Slices
 
 __all__ = ["ScatterNDDesc", "scatter_nd"]

@@ -13,9 +13,9 @@ from ..core.arguments.kinds import Condition, Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_dtype, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.structs.fields import Input, Output
-from ..core.structs.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.values.bits import carry_bits

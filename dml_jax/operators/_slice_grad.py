@@ -15,9 +15,9 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, numbers, one_per_dimension, representable
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
 from ..core.structs.fields import INT, Input, Output, counted_by
-from ..core.structs.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.moves import move_elements
 from ..lowering.values.bits import as_bits
 from ..lowering.values.compiler_faults import widened_float4

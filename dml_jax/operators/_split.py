@@ -12,10 +12,10 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, axis_of, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
-from ..core.structs.desc import SeveralOutputs
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.structs.fields import Input, Outputs, UInt
+from ..core.structs.operator_desc import SeveralOutputs
 from ..core.structs.struct_rules import below_rank
-from ..core.structs.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
 from ..core.tensors.data_type import DataType
 from ..lowering.plain.split import split_along
 

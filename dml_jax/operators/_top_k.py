@@ -15,13 +15,13 @@ from ..core.indices.index_rule import along_axis
 from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, axis_of, custom, minimum_rank, one_of, ordered, same_sizes, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.desc import SeveralOutputs, set_fields
 from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.structs.fields import Input, Output, UInt
+from ..core.structs.operator_desc import SeveralOutputs, set_fields
 from ..core.structs.struct_rules import below_rank
-from ..core.structs.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
 from ..core.tensors.data_type import DataType
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.slices import Slices
 from ..lowering.plain.top_k import greatest
 from ..lowering.values.sort_keys import order

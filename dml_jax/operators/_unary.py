@@ -11,9 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.structs.fields import FLOAT, named
-from ..core.structs.scalar import truncated
-from ..core.structs.support import (
+from ..core.structs.feature_level_tables import (
     ALL_BUT_FLOAT64,
     ALL_TYPES,
     FLOATS,
@@ -26,6 +24,8 @@ from ..core.structs.support import (
     Support,
     levels,
 )
+from ..core.structs.fields import FLOAT, named
+from ..core.structs.scalar import truncated
 from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
 from ..lowering.values.bits import as_unsigned, from_unsigned

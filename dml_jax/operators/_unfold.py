@@ -13,9 +13,9 @@ from ..core.arguments.kinds import Data, OutSharding, Spatial
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Input, Output
-from ..core.structs.support import Support
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.unfold import unfold_windows
 from ..lowering.plain.windows import Windows
 from ._sliding_windows import FieldInts, PerWindow, columns_of, function_rules, sliding, struct_rules, support_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..core.rules import Rule, same_sizes
+from ..core.structs.feature_level_tables import Support
 from ..core.structs.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
-from ..core.structs.support import Support
 from ._activation_structs import AXES, EFFECTIVE_RANK, ActivationDesc, Real, since
 
 __all__ = [

@@ -12,12 +12,12 @@ from ..core.arguments.kinds import Data, OutSharding, per_dimension
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank, representable, sizes_follow
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc, set_fields
 from ..core.structs.enumerations import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
 from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.structs.small_structs import Size2D
-from ..core.structs.support import FLOATS, RANKS_4_TO_5, Support, levels
-from ..core.tensors.tensor import TensorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.neighbors import linear_interpolation
 from ..lowering.plain.positions import source_coordinates
 from ..lowering.plain.resampling import interpolate, repeat

@@ -14,9 +14,9 @@ from ..core.arguments.kinds import Data, OutSharding
 from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, minimum_rank, same_sizes
 from ..core.sharding import Dims
-from ..core.structs.desc import OperatorDesc
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
 from ..core.structs.fields import FLOAT, Input, Output, counted_by
-from ..core.structs.support import FLOATS, RANK_4, Support, levels
+from ..core.structs.operator_desc import OperatorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..lowering.values.bits import is_key

@@ -11,8 +11,8 @@ import numpy as np
 from ...errors import ConstraintError, DataTypeError, message
 from ..arguments.arrays import as_data
 from ..arguments.indices import as_indices
-from ..tensors.stored import StoredTensor
-from ..tensors.tensor import TensorDesc
+from ..tensors.stored_tensor import StoredTensor
+from ..tensors.tensor_desc import TensorDesc
 from .feature_level import NEWEST, FeatureLevel
 
 if TYPE_CHECKING:

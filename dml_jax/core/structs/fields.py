@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import ConstraintError, DataTypeError, Faults, describe, message
 from ..arguments.static_values import as_flag, as_int, as_real, as_row
-from ..tensors.tensor import TensorDesc
+from ..tensors.tensor_desc import TensorDesc
 from ..tensors.tensor_json import tensor_from_json, tensor_to_json
 
 __all__ = [

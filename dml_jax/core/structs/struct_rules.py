@@ -6,7 +6,7 @@ from typing import Any
 from ...errors import ConstraintError, DataTypeError, describe
 from ...strides.injective import collision
 from ..rules import Fact, Law, Operands, Rule
-from ..tensors.tensor import TensorDesc
+from ..tensors.tensor_desc import TensorDesc
 from .scalar import scalar_of
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Any
 from ...errors import ConstraintError, Faults, suggestion
 from ..arguments.static_values import as_int
 from .data_type import DataType, TensorFlags
-from .tensor import FIELDS, TensorDesc, implied_bytes
+from .tensor_desc import FIELDS, TensorDesc, implied_bytes
 
 __all__ = ["as_object", "refuse_unknown", "tensor_from_json", "tensor_to_json"]
 

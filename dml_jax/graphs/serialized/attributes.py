@@ -9,8 +9,8 @@ import numpy as np
 
 from ...core.structs.activation import Activation as Fused
 from ...core.structs.activation_table import ACTIVATIONS
-from ...core.structs.desc import OperatorDesc
 from ...core.structs.fields import Field
+from ...core.structs.operator_desc import OperatorDesc
 from ...core.structs.scalar import scalar_of
 from ...core.tensors.data_type import DataType
 from ...errors import ConstraintError

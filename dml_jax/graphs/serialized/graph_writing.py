@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...core.structs.desc import OperatorDesc
-from ...core.tensors.tensor import TensorDesc
+from ...core.structs.operator_desc import OperatorDesc
+from ...core.tensors.tensor_desc import TensorDesc
 from ...errors import ConstraintError
 from ..nodes_and_edges import Constant, Graph, Port, shown_port
 from .error_places import at

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...catalogue import STRUCTS
-from ...core.structs.desc import OperatorDesc
+from ...core.structs.operator_desc import OperatorDesc
 from ...errors import ConstraintError
 from .attributes import OPERATOR, read_attributes, written_attributes
 from .error_places import at

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ...core.structs.desc import OperatorDesc
+from ...core.structs.operator_desc import OperatorDesc
 from ...core.tensors.data_type import DataType, TensorFlags
-from ...core.tensors.tensor import TensorDesc
+from ...core.tensors.tensor_desc import TensorDesc
 from ...errors import ConstraintError, describe
 from .error_places import at
 from .records import Tensor

@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import ConstraintError, DataTypeError
 from ..rules import Fact, Operands, Rule
 from ..tensors.data_type import DataType
-from ..tensors.tensor import TensorDesc
+from ..tensors.tensor_desc import TensorDesc
 from .feature_level import FeatureLevel
 from .struct_rules import each
 

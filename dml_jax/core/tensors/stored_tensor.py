@@ -16,7 +16,7 @@ from ...lowering.plain.strided import view
 from ...lowering.plain.strided_writes import in_storage_order, place, update_in_place
 from ...lowering.values.accumulation_types import computed_type, widen_apart
 from ...strides.layout import Layout
-from .tensor import TensorDesc, packed_strides
+from .tensor_desc import TensorDesc, packed_strides
 
 __all__ = ["StoredTensor", "as_words", "saturate"]
 

@@ -15,14 +15,14 @@ from ...errors import ConstraintError
 from ..arguments.ports import argument_of, by_argument, ports_of
 from ..rules import Rule, faults
 from ..tensors.data_type import DataType
-from ..tensors.stored import StoredTensor, saturate
-from ..tensors.tensor import TensorDesc
+from ..tensors.stored_tensor import StoredTensor, saturate
+from ..tensors.tensor_desc import TensorDesc
+from .activation_fusion import supported_activation
 from .computation import Computation, R
 from .feature_level import NEWEST, FeatureLevel
+from .feature_level_tables import Support, table_rules
 from .fields import Field, fields_of
-from .fusion import supported_activation
 from .struct_rules import shared_by_all
-from .support import Support, table_rules
 
 __all__ = ["OneOrSeveralOutputs", "OperatorDesc", "R", "SeveralOutputs", "set_fields"]
 

@@ -26,7 +26,7 @@ import jaxlib.version
 from jax import lax
 
 import dml_jax
-from dml_jax.files import write_whole
+from dml_jax.atomic_write import write_whole
 from dml_jax.lowering.select import watch_choices
 
 from .random_programs import GROUPS, Draws, Program

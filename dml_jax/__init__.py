@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .desc_json import desc_from_json as desc_from_json, desc_to_json as desc_to_json
     from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
     from .graphs.builder import GraphBuilder as GraphBuilder
-    from .graphs.desc import GraphDesc as GraphDesc
+    from .graphs.graph_desc import GraphDesc as GraphDesc
     from .graphs.dot import graph_to_dot as graph_to_dot
     from .graphs.expression import Expression as Expression
     from .graphs.nodes_and_edges import Constant as Constant
@@ -48,7 +48,7 @@ _PLACES = {
     "Expression": "graphs.expression",
     "FeatureLevel": "core.structs.feature_level",
     "GraphBuilder": "graphs.builder",
-    "GraphDesc": "graphs.desc",
+    "GraphDesc": "graphs.graph_desc",
     "Memory": "compiled.compile",
     "OperatorDesc": "core.structs.operator_desc",
     "TensorDesc": "core.tensors.tensor_desc",

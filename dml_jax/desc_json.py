@@ -12,7 +12,7 @@ from .core.structs.feature_level import NEWEST, FeatureLevel
 from .core.structs.operator_desc import OperatorDesc
 from .core.tensors.tensor_json import as_object, refuse_unknown
 from .errors import ConstraintError, Faults, SkippedError, suggestion
-from .graphs.desc import GraphDesc
+from .graphs.graph_desc import GraphDesc
 from .graphs.json_form import GRAPH, graph_to_json, read_graph
 
 __all__ = ["desc_from_json", "desc_to_json", "is_graph", "nodes_of", "read_desc"]

@@ -37,7 +37,7 @@ from dml_jax.core.tensors.tensor_desc import span_bytes
 from dml_jax.dxdispatch import json_text
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model
-from dml_jax.graphs.files import owned_inputs
+from dml_jax.graphs.graph_files import owned_inputs
 from dml_jax.graphs.serialized.reader import decode
 from dml_jax.graphs.serialized.records import OperatorNode
 from dml_jax.graphs.serialized.writer import encode

@@ -192,7 +192,7 @@ def test_temporary_arrays_of_the_compiled_operator_are_counted_before_anything_r
 
 def test_temporary_arrays_are_compared_with_the_memory_of_a_device_that_has_its_own(argmax, monkeypatch):
     has(monkeypatch, 2**40)
-    monkeypatch.setattr("dml_jax.dxdispatch.memory.device_limit", lambda _: 2**21)
+    monkeypatch.setattr("dml_jax.dxdispatch.memory_checks.device_limit", lambda _: 2**21)
     assert f"for its tensors, and the device has {2**21}: " in refused_when_compiled(argmax)
 
 

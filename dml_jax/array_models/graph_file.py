@@ -12,7 +12,7 @@ from ..core.structs.feature_level import FeatureLevel
 from ..core.tensors.stored_tensor import StoredTensor
 from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, Faults
-from ..graphs.files import constant_files, owned_inputs, read_constants, read_graph_file
+from ..graphs.graph_files import constant_files, owned_inputs, read_constants, read_graph_file
 from ..graphs.working_set import check_graph
 from .model import ArrayModel, Program
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..atomic_write import write_whole
 from ..errors import ConstraintError, suggestion
-from ..files import write_whole
 from ..npy_format import load_npy, npy_pieces
 
 __all__ = ["assigned", "read_array", "targets", "write_arrays"]

@@ -13,7 +13,7 @@ import numpy as np
 from ..compiled.compile import compile_operator
 from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
-from ..graphs.desc import GraphDesc
+from ..graphs.graph_desc import GraphDesc
 from ..graphs.nodes_and_edges import Constant
 from ..operators import (
     DepthToSpaceDesc,

@@ -18,9 +18,9 @@ from .devices import arrange_cpu_devices, devices
 if TYPE_CHECKING:
     import jax
 
+    from ..batch.batch_map import Progress
     from ..batch.hosts import Hosts
     from ..batch.jobs import Share
-    from ..batch.mapping import Progress
     from .batch_options import BatchOperator
 
 __all__ = ["run_operator"]
@@ -52,9 +52,9 @@ def run_operator(
     """
     import jax
 
+    from ..batch.batch_map import map_batches
     from ..batch.errors import BatchError
     from ..batch.jobs import Share, refuse_existing
-    from ..batch.mapping import map_batches
     from ..batch.npy_file import NpyFile, load_whole
 
     paths = {operand: rest.pop(operand) for operand in operator.operands}

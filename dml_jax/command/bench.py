@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..atomic_write import write_whole
 from ..errors import ConstraintError
-from ..files import write_whole
 from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
 from .shared_options import FILE
 

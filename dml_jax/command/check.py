@@ -31,7 +31,7 @@ from .shared_options import (
 if TYPE_CHECKING:
     from ..core.structs.computation import Computation
     from ..dxdispatch.model_file import Model
-    from ..graphs.desc import GraphDesc
+    from ..graphs.graph_desc import GraphDesc
     from ..onnx.free_dimensions import Sizes
 
 __all__ = ["check"]
@@ -160,7 +160,7 @@ def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Check
     """Checks a DxDispatch model file; `output` is the folder that it would write to."""
     from ..dxdispatch.commands import Dispatchable
     from ..dxdispatch.model_file import read_model
-    from ..graphs.desc import GraphDesc
+    from ..graphs.graph_desc import GraphDesc
 
     try:
         model = read_model(path, feature_level=level, output=output)
@@ -178,7 +178,7 @@ def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Check
 
 def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
     """Yields the operators of what is dispatched: the place of each in it, and its type."""
-    from ..graphs.desc import GraphDesc
+    from ..graphs.graph_desc import GraphDesc
 
     if not isinstance(desc, GraphDesc):
         yield "", desc.operator_type
@@ -205,7 +205,7 @@ def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes) -> _Checked:
 
 def _check_graph(path: Path, level: FeatureLevel) -> _Checked:
     """Checks a serialized graph: its operators, the files of its constants, and the memory that it takes."""
-    from ..graphs.files import constant_files, read_graph_file
+    from ..graphs.graph_files import constant_files, read_graph_file
     from ..graphs.working_set import check_graph
 
     errors = Faults()

@@ -12,11 +12,11 @@ from ..compiled.compile import CompiledOperator, compile_operator
 from ..core.tensors.nibbles import as_bytes, as_elements
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError
-from ..graphs.files import read_constants
+from ..graphs.graph_files import read_constants
 from .commands import Dispatchable, Range
 from .faults import placed
 from .initial_values import copied
-from .memory import check_device, check_operator
+from .memory_checks import check_device, check_operator
 from .model_file import Model
 from .onnx_dispatches import BoundInput, BoundOutput
 from .resources import Buffer

@@ -15,7 +15,7 @@ from .commands import Command, Dispatchable, Print, WriteFile, read_bindings, re
 from .faults import Fault, ModelError
 from .json_fields import as_object, get, only
 from .json_lines import line_of, lines_of
-from .memory import check_memory
+from .memory_checks import check_memory
 from .onnx_dispatches import OnnxDispatch
 from .onnx_models import OnnxModel, read_onnx
 from .pictures import PICTURES

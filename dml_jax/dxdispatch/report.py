@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..atomic_write import write_whole
 from ..compiled.compile import CompiledOperator
 from ..errors import ConstraintError
-from ..files import write_whole
 from .binding import HostBuffers
 from .commands import Print, WriteFile
 from .dispatch import Dispatched

@@ -17,8 +17,8 @@ from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message, suggestion
 from .builder_methods import method_of
-from .desc import GraphDesc
 from .expression import Expression, TensorLike, seen_as, whole_tensor
+from .graph_desc import GraphDesc
 from .nodes_and_edges import Constant, Port, shown_port
 from .output_inference import completed
 from .rules import unfit_data

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError, describe, escaped, message
-from .desc import GraphDesc
+from .graph_desc import GraphDesc
 from .nodes_and_edges import Constant, Port
 
 __all__ = ["Box", "Diagram", "Edge", "diagram"]

@@ -17,7 +17,7 @@ from ..core.tensors.data_type import DataType
 from ..core.tensors.tensor_desc import TensorDesc
 from ..core.tensors.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
 from ..errors import ConstraintError, Faults, suggestion
-from .desc import GraphDesc
+from .graph_desc import GraphDesc
 from .nodes_and_edges import Constant, Nodes, Port
 from .rules import Wiring
 from .rules import faults as faults_of

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 
 from . import layered_layout
 from .dark_mode import add_dark_mode
-from .desc import GraphDesc
 from .diagram import Box, Diagram, diagram, printable
+from .graph_desc import GraphDesc
 from .layered_layout import Layout, Point, Rect, Size
 
 __all__ = ["draw_graph", "draw_graphs"]

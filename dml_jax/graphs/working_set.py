@@ -11,8 +11,8 @@ from ..core.memory_checks import check_bytes
 from ..core.structs.computation import Computation
 from ..core.structs.operator_desc import OperatorDesc
 from ..core.tensors.tensor_desc import TensorDesc, span_bytes
-from .desc import GraphDesc
-from .files import owned_inputs
+from .graph_desc import GraphDesc
+from .graph_files import owned_inputs
 from .nodes_and_edges import Constant, Port
 
 __all__ = ["check_graph", "working_set"]

@@ -17,7 +17,7 @@ from ..core.structs.fields import Bool, Input, Output, UInt
 from ..core.structs.operator_desc import OperatorDesc, set_fields
 from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.cumulative import SUMMATION, accumulate
-from ._cumulative import RULES, STRUCT_RULES, dims_of, since
+from ._cumulative_rules import RULES, STRUCT_RULES, dims_of, since
 
 __all__ = ["CumulativeSummationDesc", "cumulative_summation"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.tensors.nibbles import as_elements
 from ..core.tensors.tensor_desc import TensorDesc, span_bytes
 from ..errors import ConstraintError, Faults
-from .desc import GraphDesc
+from .graph_desc import GraphDesc
 
 __all__ = ["constant_files", "owned_inputs", "read_constants", "read_graph_file"]
 

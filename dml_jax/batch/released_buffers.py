@@ -1,4 +1,4 @@
-"""`Lent`: knows when JAX has released the memory of batches that it was given."""
+"""`Lent`: waits until JAX has released the memory of batches that it was given."""
 
 import time
 import weakref

@@ -1,4 +1,4 @@
-"""What a subcommand of `dml-jax batch` does: it opens the files and calls `map_batches`."""
+"""Runs a subcommand of `dml-jax batch`: opens the files and calls `map_batches`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several subcommands share: options, the kinds of models, how faults and JSON are printed."""
+"""Options that several subcommands share, the kinds of models, and how faults and JSON are printed."""
 
 import json
 import sys

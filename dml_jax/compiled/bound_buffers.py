@@ -1,4 +1,4 @@
-"""What may be bound to a compiled operator: flat buffers of one type and length, and an output that is given away."""
+"""Buffers that may be bound to a compiled operator: flat, of one type and length; an output may be donated."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a picture of a graph says: boxes with lines of text, and edges with labels."""
+"""Boxes with lines of text, and edges with labels: the content of a picture of a graph."""
 
 from __future__ import annotations
 

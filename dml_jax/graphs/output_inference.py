@@ -1,4 +1,4 @@
-"""Completes the outputs of an operator from its inputs and fields, as far as its rules decide them."""
+"""Infers the outputs of an operator from its inputs and fields, as far as its rules decide them."""
 
 from __future__ import annotations
 

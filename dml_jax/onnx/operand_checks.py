@@ -1,4 +1,4 @@
-"""Checks of what a node is given: shapes, and what is not supported."""
+"""Checks the operands of a node: their shapes, and whether they are supported."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""What a caller gives to a model and gets back, compared with the inputs and outputs that the model declares."""
+"""Reads the arguments of a model and checks its results against the inputs and outputs that it declares."""
 
 from __future__ import annotations
 

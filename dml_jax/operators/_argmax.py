@@ -1,4 +1,4 @@
-"""ARGMAX and ARGMIN: where the greatest or the least element lies, along several dimensions together."""
+"""ARGMAX and ARGMIN: the index of the greatest or the least element, along several dimensions together."""
 
 from __future__ import annotations
 

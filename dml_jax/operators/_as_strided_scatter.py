@@ -1,4 +1,4 @@
-"""What writes a flat buffer through strides; the inverse of a strided view."""
+"""Writes a flat buffer through strides: the inverse of a strided view."""
 
 from __future__ import annotations
 

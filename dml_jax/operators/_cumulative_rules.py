@@ -1,4 +1,4 @@
-"""What cumulative sums and products share: rules, and the rules and levels of their structs."""
+"""Rules and feature levels of cumulative sums and products, for functions and for structs."""
 
 from __future__ import annotations
 

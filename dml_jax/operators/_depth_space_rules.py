@@ -1,4 +1,4 @@
-"""What depth to space and its inverse share: orders, data formats, rules, and how their structs run."""
+"""Orders, data formats and rules of depth to space and its inverse, and how their structs run."""
 
 from __future__ import annotations
 

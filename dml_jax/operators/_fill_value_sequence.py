@@ -1,4 +1,4 @@
-"""FILL_VALUE_SEQUENCE: numbers at equal distances, in row-major order."""
+"""FILL_VALUE_SEQUENCE: an arithmetic sequence (arange), in row-major order."""
 
 from __future__ import annotations
 

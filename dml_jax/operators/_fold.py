@@ -1,4 +1,4 @@
-"""FOLD: columns added up where the windows were that they are (col2im)."""
+"""FOLD: columns added up at the windows that they come from (col2im)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JOIN: arrays behind each other along one axis."""
+"""JOIN: concatenates arrays along one axis."""
 
 from __future__ import annotations
 

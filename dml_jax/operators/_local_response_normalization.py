@@ -1,4 +1,4 @@
-"""LOCAL_RESPONSE_NORMALIZATION: elements divided by a power of the squares around them."""
+"""LOCAL_RESPONSE_NORMALIZATION: elements divided by a power of the sum of squares around them."""
 
 from __future__ import annotations
 

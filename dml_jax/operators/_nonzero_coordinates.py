@@ -1,4 +1,4 @@
-"""NONZERO_COORDINATES: where an array is not zero, and how often."""
+"""NONZERO_COORDINATES: the coordinates of the elements that are not zero, and how many there are."""
 
 from __future__ import annotations
 

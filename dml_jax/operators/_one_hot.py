@@ -1,4 +1,4 @@
-"""ONE_HOT: rows of one value, but for the element that an index names."""
+"""ONE_HOT: one of two values at the element that an index names, the other everywhere else."""
 
 from __future__ import annotations
 

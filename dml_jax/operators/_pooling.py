@@ -1,4 +1,4 @@
-"""What the operators of pooling share: the rules of functions and of structs, and the windows of a struct."""
+"""Rules of pooling, for functions and for structs, and the windows of a struct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ELEMENT_WISE_IF: of every two elements the one that a condition chooses."""
+"""ELEMENT_WISE_IF: chooses from two arrays by a condition, element by element (where)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What unfold, fold and pooling share: attributes of sliding windows, and the rules of functions and structs."""
+"""Sliding windows of unfold, fold and pooling: attributes, and the rules of functions and of structs."""
 
 from __future__ import annotations
 

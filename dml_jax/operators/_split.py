@@ -1,4 +1,4 @@
-"""SPLIT: an array taken apart along one axis."""
+"""SPLIT: divides an array into several along one axis."""
 
 from __future__ import annotations
 

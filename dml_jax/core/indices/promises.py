@@ -1,4 +1,4 @@
-"""What a caller promises about indices: XLA relies on it, and jax.experimental.checkify checks it."""
+"""Promises of a caller about indices: XLA relies on them, and jax.experimental.checkify checks them."""
 
 from dataclasses import dataclass, replace
 from math import prod

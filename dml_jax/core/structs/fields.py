@@ -1,4 +1,4 @@
-"""What the fields of a struct hold, as annotations, after DirectML's own schema: reading, checking, and JSON.
+"""Kinds of fields of structs, as annotations, after DirectML's own schema: reading, checking, and JSON.
 
 class Slice1Desc(OperatorDesc):
     input: Input

@@ -1,4 +1,4 @@
-"""What a serialized graph holds, as plain Python values: also operators that dml_jax does not have."""
+"""Records of a serialized graph as plain Python values, also of operators that dml_jax does not have."""
 
 from __future__ import annotations
 

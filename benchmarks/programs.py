@@ -436,7 +436,14 @@ def as_line(program: Program) -> str:
 
 
 def from_line(line: str) -> Program:
-    return Program(*pickle.loads(b64decode(line)))
+    return Program(*_Unpickler(io.BytesIO(b64decode(line))).load())
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds the classes of dml_jax by their public names, as the other tree may have them in other modules."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return getattr(dml_jax, name) if module.startswith("dml_jax.") else super().find_class(module, name)
 
 
 def _exports(programs: Iterable[str]) -> Iterator[str]:

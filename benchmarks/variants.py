@@ -25,12 +25,12 @@ import jax.numpy as jnp
 import jaxlib.version
 from jax import lax
 
+from dml_jax.atomic_write import write_whole
 from dml_jax.bench.case import Arrays, Case
 from dml_jax.bench.contenders import Contender, JaxRun
 from dml_jax.bench.measuring import Effort, measure
 from dml_jax.bench.random_programs import GROUPS, Program, drawn
 from dml_jax.bench.random_section import plainly
-from dml_jax.files import write_whole
 from dml_jax.lowering.select import watch_choices
 
 __all__ = ["Measured", "main", "measured", "summary"]

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
         compile_operator as compile_operator,
     )
     from .compiled.program import BufferSpec as BufferSpec
-    from .core.activation import Activation as Activation
-    from .core.axis_direction import AxisDirection as AxisDirection
-    from .core.computation import Computation as Computation
-    from .core.data_type import DataType as DataType, TensorFlags as TensorFlags
-    from .core.desc import OperatorDesc as OperatorDesc
-    from .core.feature_level import FeatureLevel as FeatureLevel
-    from .core.tensor import TensorDesc as TensorDesc
+    from .core.structs.activation import Activation as Activation
+    from .core.structs.enumerations import AxisDirection as AxisDirection
+    from .core.structs.computation import Computation as Computation
+    from .core.tensors.data_type import DataType as DataType, TensorFlags as TensorFlags
+    from .core.structs.operator_desc import OperatorDesc as OperatorDesc
+    from .core.structs.feature_level import FeatureLevel as FeatureLevel
+    from .core.tensors.tensor_desc import TensorDesc as TensorDesc
     from .desc_json import desc_from_json as desc_from_json, desc_to_json as desc_to_json
     from .errors import ConstraintError as ConstraintError, DataTypeError as DataTypeError
     from .graphs.builder import GraphBuilder as GraphBuilder
-    from .graphs.desc import GraphDesc as GraphDesc
+    from .graphs.graph_desc import GraphDesc as GraphDesc
     from .graphs.dot import graph_to_dot as graph_to_dot
     from .graphs.expression import Expression as Expression
-    from .graphs.parts import Constant as Constant
-    from .graphs.picture import draw_graph as draw_graph
+    from .graphs.nodes_and_edges import Constant as Constant
+    from .graphs.svg import draw_graph as draw_graph
     from .lowering.select import use_form as use_form
     from .operators import *
 
@@ -36,27 +36,27 @@ __version__ = "1.0.0"
 
 # Where a name is, beside those of `operators`: nothing is imported before it is used, JAX neither.
 _PLACES = {
-    "Activation": "core.activation",
-    "AxisDirection": "core.axis_direction",
+    "Activation": "core.structs.activation",
+    "AxisDirection": "core.structs.enumerations",
     "BufferSpec": "compiled.program",
     "CompiledOperator": "compiled.compile",
-    "Computation": "core.computation",
-    "Constant": "graphs.parts",
+    "Computation": "core.structs.computation",
+    "Constant": "graphs.nodes_and_edges",
     "ConstraintError": "errors",
-    "DataType": "core.data_type",
+    "DataType": "core.tensors.data_type",
     "DataTypeError": "errors",
     "Expression": "graphs.expression",
-    "FeatureLevel": "core.feature_level",
+    "FeatureLevel": "core.structs.feature_level",
     "GraphBuilder": "graphs.builder",
-    "GraphDesc": "graphs.desc",
+    "GraphDesc": "graphs.graph_desc",
     "Memory": "compiled.compile",
-    "OperatorDesc": "core.desc",
-    "TensorDesc": "core.tensor",
-    "TensorFlags": "core.data_type",
+    "OperatorDesc": "core.structs.operator_desc",
+    "TensorDesc": "core.tensors.tensor_desc",
+    "TensorFlags": "core.tensors.data_type",
     "compile_operator": "compiled.compile",
     "desc_from_json": "desc_json",
     "desc_to_json": "desc_json",
-    "draw_graph": "graphs.picture",
+    "draw_graph": "graphs.svg",
     "graph_to_dot": "graphs.dot",
     "use_form": "lowering.select",
 }

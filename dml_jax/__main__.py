@@ -66,7 +66,7 @@ def _run() -> None:
 def _interrupted(*_: object) -> None:
     """Leaves at once: an exception raised here could be swallowed by the callback that it interrupts."""
     # The module may be being imported right now.
-    if discard := getattr(sys.modules.get("dml_jax.files"), "discard_unfinished", None):
+    if discard := getattr(sys.modules.get("dml_jax.atomic_write"), "discard_unfinished", None):
         discard()
     os.write(2, b"interrupted\n")
     os._exit(130)

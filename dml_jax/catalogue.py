@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import descs, operators
-from .core.desc import OperatorDesc
+from .core.structs.operator_desc import OperatorDesc
 
 __all__ = ["DESCS", "FUNCTIONS", "PAGES", "STRUCTS", "computed_by", "page_of"]
 

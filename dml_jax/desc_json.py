@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .catalogue import STRUCTS
-from .core.computation import Computation
-from .core.data_type import as_integer
-from .core.desc import OperatorDesc
-from .core.feature_level import NEWEST, FeatureLevel
-from .core.tensor_json import as_object, refuse_unknown
+from .core.arguments.static_values import as_int
+from .core.structs.computation import Computation
+from .core.structs.feature_level import NEWEST, FeatureLevel
+from .core.structs.operator_desc import OperatorDesc
+from .core.tensors.tensor_json import as_object, refuse_unknown
 from .errors import ConstraintError, Faults, SkippedError, suggestion
-from .graphs.desc import GraphDesc
+from .graphs.graph_desc import GraphDesc
 from .graphs.json_form import GRAPH, graph_to_json, read_graph
 
 __all__ = ["desc_from_json", "desc_to_json", "is_graph", "nodes_of", "read_desc"]
@@ -200,7 +200,7 @@ def _read_field(
     with faults.at():
         values[name] = field.kept(cls.operator_type, shown, values[name])
         if field.counted_by is not None and field.counted_by in form:
-            count = as_integer(cls.operator_type, field.counted_by, form[field.counted_by])
+            count = as_int(cls.operator_type, field.counted_by, form[field.counted_by])
             if count != len(values[name]):
                 fact = f"{field.counted_by} is {count} and {shown} has {len(values[name])} entries"
                 raise ConstraintError(fact, (cls.operator_type,))

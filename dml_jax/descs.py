@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .core.desc import OperatorDesc
+from .core.structs.operator_desc import OperatorDesc
 from .operators import *
 from .operators._unary import *
 from .operators._binary import *

@@ -140,6 +140,8 @@ def describe(value: Any) -> str:
         return text if len(text) <= 80 else f"{text[:77]}..."
     if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    if isinstance(value, int) and value.bit_length() > 1000:  # Python prints no integer of thousands of digits.
+        return f"an integer of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 

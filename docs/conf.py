@@ -15,10 +15,10 @@ exclude_patterns = ["models/*"]  # JSON files that are no stored runs
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(collections|contextlib|jax|numpy|np|onnx|os|typing)\..*"),
-    ("py:class", r"dml_jax\.core\.computation\.R"),  # a type variable
+    ("py:class", r"dml_jax\.core\.structs\.computation\.R"),  # a type variable
     (
         "py:class",
-        r"dml_jax\.(core\.small_structs\.ScaleAndBias|operators\._unary\.\w+Mode)",
+        r"dml_jax\.(core\.structs\.small_structs\.ScaleAndBias|operators\._unary\.\w+Mode)",
     ),  # given as pairs and names
 ]
 

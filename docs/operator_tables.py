@@ -24,12 +24,12 @@ from sphinx.util.docutils import SphinxDirective
 import dml_jax
 from dml_jax import descs, operators
 from dml_jax.catalogue import DESCS, FUNCTIONS, PAGES, STRUCTS, computed_by, page_of
-from dml_jax.core.activation_table import ACTIVATIONS
-from dml_jax.core.desc import OperatorDesc
-from dml_jax.core.fields import Field
 from dml_jax.core.rules import Rule
-from dml_jax.core.support import columns
-from dml_jax.core.tensor import FIELDS, TENSOR
+from dml_jax.core.structs.activation_table import ACTIVATIONS
+from dml_jax.core.structs.feature_level_tables import columns
+from dml_jax.core.structs.fields import Field
+from dml_jax.core.structs.operator_desc import OperatorDesc
+from dml_jax.core.tensors.tensor_desc import FIELDS, TENSOR
 
 Row = Iterable[str | nodes.Node]
 PUBLIC = {name: value for name, value in vars(operators).items() if not name.startswith("_")}

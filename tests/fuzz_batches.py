@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from dml_jax import ConstraintError
-from dml_jax.array_models.files import read_array as read_input
+from dml_jax.array_models.npy_files import read_array as read_input
 from dml_jax.batch import BatchError, NpyFile, map_batches
-from dml_jax.batch.npy import load_whole
+from dml_jax.batch.npy_file import load_whole
 from dml_jax.dxdispatch.model_file import read_buffer
 from dml_jax.npy_format import read_array
 

@@ -33,13 +33,13 @@ from dml_jax import (
 )
 from dml_jax.array_models.graph_file import read_graph_model
 from dml_jax.array_models.run import ArrayRun, run_arrays
-from dml_jax.core.tensor import span_bytes
+from dml_jax.core.tensors.tensor_desc import span_bytes
 from dml_jax.dxdispatch import json_text
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.run import run_model
-from dml_jax.graphs.files import owned_inputs
-from dml_jax.graphs.serialized.parts import OperatorNode
+from dml_jax.graphs.graph_files import owned_inputs
 from dml_jax.graphs.serialized.reader import decode
+from dml_jax.graphs.serialized.records import OperatorNode
 from dml_jax.graphs.serialized.writer import encode
 from dml_jax.graphs.working_set import working_set
 

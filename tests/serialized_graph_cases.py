@@ -2,7 +2,7 @@
 
 import struct
 
-from dml_jax.graphs.serialized.parts import (
+from dml_jax.graphs.serialized.records import (
     Activation,
     Attribute,
     ConstantNode,

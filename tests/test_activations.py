@@ -9,11 +9,11 @@ from checks import together
 from jax.test_util import check_grads
 
 from dml_jax import Activation, ConstraintError, DataTypeError, FeatureLevel
-from dml_jax.core.activation_table import ACTIVATIONS
-from dml_jax.core.fields import Field
-from dml_jax.core.fusion import Fused, FusedEach, axes_within, supported_activation
 from dml_jax.core.rules import check
-from dml_jax.core.small_structs import ScaleAndBias
+from dml_jax.core.structs.activation_fusion import Fused, FusedEach, axes_within, supported_activation
+from dml_jax.core.structs.activation_table import ACTIVATIONS
+from dml_jax.core.structs.fields import Field
+from dml_jax.core.structs.small_structs import ScaleAndBias
 
 pytestmark = pytest.mark.device
 
@@ -136,7 +136,7 @@ def test_what_is_left_out_is_what_directmlx_takes():
         ("ACTIVATION_LINEAR", (1, None), ConstraintError, "the parameters are Alpha, Beta, but"),
         ("ACTIVATION_RELU", [], ConstraintError, "the parameters are none, but"),
         ("ACTIVATION_ELU", (1, 2), ConstraintError, "the parameters are Alpha, but"),
-        ("ACTIVATION_ELU", (True,), DataTypeError, "Alpha must be a number, but it is True"),
+        ("ACTIVATION_ELU", (True,), DataTypeError, "Alpha must be a real number, but it is True"),
         ("ACTIVATION_SOFTMAX1", (), ConstraintError, "the parameters are Axes, but"),
         ("ACTIVATION_SOFTMAX1", (1,), DataTypeError, "Axes must be a sequence of integers"),
         ("ACTIVATION_SOFTMAX1", ((-1,),), ConstraintError, r"Axes\[0\] must be in"),

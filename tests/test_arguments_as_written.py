@@ -9,8 +9,8 @@ from checks import assert_is
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError
 from dml_jax.catalogue import FUNCTIONS
-from dml_jax.core.arguments import as_ints
-from dml_jax.core.index_arguments import as_indices
+from dml_jax.core.arguments.indices import as_indices
+from dml_jax.core.arguments.static_values import as_dims
 
 WINDOWED = ("window_sizes", "strides", "dilations", "start_padding", "end_padding")
 # By function: the arguments of which one number stands for several.
@@ -25,7 +25,7 @@ INTEGERS = [(name, argument) for name, arguments in ONE_FOR_ALL.items() for argu
 
 def test_these_are_all_of_the_catalogue():
     several = {
-        name: tuple(p for p, kind in f.kinds.items() if kind.shown and kind.reader is as_ints and "int |" in kind.shown)
+        name: tuple(p for p, kind in f.kinds.items() if kind.shown and kind.reader is as_dims and "int |" in kind.shown)
         for name, f in FUNCTIONS.items()
     }
     assert {name: found for name, found in several.items() if found} == ONE_FOR_ALL
@@ -79,7 +79,7 @@ def test_one_size_of_windows_is_that_of_all_dimensions_behind_the_first_two():
 @pytest.mark.parametrize(("name", "argument"), INTEGERS)
 @pytest.mark.parametrize("value", [True, 2.0, "2", np.int32([[2, 2]])], ids=str)
 def test_other_values_are_refused(name, argument, value):
-    with pytest.raises(DataTypeError, match="Python integers, or one of them"):
+    with pytest.raises(DataTypeError, match="integers, or one of them"):
         CASES[name].changed(**{argument: value})(*CASES[name].leaves)
 
 

@@ -33,8 +33,8 @@ from small_arrays import random_keys
 
 import dml_jax
 from dml_jax import ConstraintError, DataTypeError
-from dml_jax.batch import BatchError, NpyFile, journal, map_batches, mapping
-from dml_jax.batch import output as target
+from dml_jax.batch import BatchError, NpyFile, batch_map, journal, map_batches
+from dml_jax.batch import partial_output as target
 
 ROWS = 37
 
@@ -631,7 +631,7 @@ def test_errors_of_the_computation_end_the_job(job, monkeypatch):
         raise jax.errors.JaxRuntimeError("INTERNAL: broken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(mapping, "host_rows", failing)
+        patch.setattr(batch_map, "host_rows", failing)
         with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL: broken"):
             map_batches(blocks, path, out, batch_size=8)
     assert not out.exists()

@@ -14,7 +14,7 @@ from batch_jobs import CHANGES, blocks, blocks_oracle, names, random_rows, saved
 from checks import sampled
 
 from dml_jax.batch import BatchError, fsync, jobs, journal, map_batches
-from dml_jax.batch import output as target
+from dml_jax.batch import partial_output as target
 
 ROWS = 200
 

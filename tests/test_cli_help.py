@@ -19,7 +19,7 @@ from dml_jax.__main__ import main
 from dml_jax.catalogue import STRUCTS
 from dml_jax.command.batch_options import batch_operators
 from dml_jax.command.main import command
-from dml_jax.command.names import function_names, struct_names
+from dml_jax.command.operator_names import function_names, struct_names
 
 # Help.
 

@@ -149,7 +149,7 @@ def test_interruption_while_jax_is_imported(tmp_path, arguments):
 
 
 def test_interruption_while_the_module_of_unfinished_files_is_imported(tmp_path):
-    half = "import sys, types\nsys.modules['dml_jax.files'] = types.ModuleType('dml_jax.files')\n"
+    half = "import sys, types\nsys.modules['dml_jax.atomic_write'] = types.ModuleType('dml_jax.atomic_write')\n"
     assert_told(tmp_path, half + INTERRUPTED, ["ops"])
 
 

@@ -164,11 +164,11 @@ def test_a_sharded_axis_needs_an_out_sharding(function):
         ({"input": X.astype(jnp.float8_e8m0fnu)}, DataTypeError, "it is float8_e8m0fnu, which has no 0"),
         ({"axis": 2**63}, ConstraintError, r"axis must be in \[-input.rank, input.rank\), but it is 92233720"),
         ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),
-        ({"axis": 1.0}, DataTypeError, "axis must be a Python integer, .* it is float"),
-        ({"axis": (0, 1)}, DataTypeError, "axis must be a Python integer, .* it is tuple"),
+        ({"axis": 1.0}, DataTypeError, "axis must be an integer, but it is 1.0"),
+        ({"axis": (0, 1)}, DataTypeError, r"axis must be an integer, but it is \(0, 1\)"),
         ({"direction": "DECREASING"}, ConstraintError, "direction must be one of 'increasing', 'decreasing', but"),
-        ({"direction": AxisDirection.DECREASING}, DataTypeError, "direction must be a string, but it is AxisDirection"),
-        ({"exclusive": 1}, DataTypeError, "exclusive must be True or False, .* it is int"),
+        ({"direction": AxisDirection.DECREASING}, DataTypeError, "direction must be a string, but it is DECREASING"),
+        ({"exclusive": 1}, DataTypeError, "exclusive must be True or False, but it is 1"),
     ],
 )
 def test_mistakes_are_named(function, change, error, match):

@@ -13,7 +13,7 @@ from checks import assert_is, spread, together
 import dml_jax
 from dml_jax import DataTypeError
 from dml_jax.catalogue import FUNCTIONS
-from dml_jax.core.arguments import UNCOMPILED
+from dml_jax.core.arguments.arrays import UNCOMPILED
 
 pytestmark = pytest.mark.device
 

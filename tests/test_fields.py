@@ -23,10 +23,12 @@ from dml_jax import (
 )
 from dml_jax.catalogue import STRUCTS
 from dml_jax.command.ops import _as_json
-from dml_jax.core.activation import Activation
-from dml_jax.core.axis_direction import FieldDirection
-from dml_jax.core.feature_level import NEWEST
-from dml_jax.core.fields import (
+from dml_jax.core.structs.activation import Activation
+from dml_jax.core.structs.activation_fusion import Fused
+from dml_jax.core.structs.enumerations import FieldDirection
+from dml_jax.core.structs.feature_level import NEWEST
+from dml_jax.core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, levels
+from dml_jax.core.structs.fields import (
     FLOAT,
     INT,
     Bool,
@@ -39,10 +41,8 @@ from dml_jax.core.fields import (
     counted_by,
     named,
 )
-from dml_jax.core.fusion import Fused
-from dml_jax.core.scalar import Scalar, ScalarType, scalar_of, truncated
-from dml_jax.core.small_structs import ScaleAndBias, ScaleBias, Size, Size2D
-from dml_jax.core.support import ALL_TYPES, RANKS_1_TO_8, levels
+from dml_jax.core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
+from dml_jax.core.structs.small_structs import ScaleAndBias, ScaleBias, Size, Size2D
 from dml_jax.desc_json import read_desc
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
@@ -140,6 +140,8 @@ def test_fields_are_kept_in_one_form():
     assert MIX.scale_bias == ScaleAndBias(2.0, 10.0)
     assert replace(MIX, steps=[np.int8(-1), 2], scale_size=(3, 4), scale_bias=[2, 10], kind=2, direction=1) == MIX
     assert replace(MIX, has_factor=np.True_) == MIX
+    assert replace(MIX, factor=jnp.dtype("bfloat16").type(0.5)) == replace(MIX, factor=0.5)
+    assert replace(MIX, steps=jnp.int32([-1, 2])) == replace(MIX, steps=iter([-1, 2])) == MIX
     assert hash(replace(MIX)) == hash(MIX)
 
 
@@ -162,12 +164,13 @@ def test_fields_are_kept_in_one_form():
         ({"times": 2**32}, ConstraintError, r"Times must be in \[0, 2\*\*32 - 1\]"),
         ({"times": 1.0}, DataTypeError, "Times must be an integer"),
         ({"shift": -(2**31) - 1}, ConstraintError, r"Shift must be in \[-2\*\*31, 2\*\*31 - 1\]"),
-        ({"factor": "1"}, DataTypeError, "Factor must be a number"),
-        ({"factor": True}, DataTypeError, "Factor must be a number"),
-        ({"factor": 10**400}, DataTypeError, "Factor must be a number"),
+        ({"factor": "1"}, DataTypeError, "Factor must be a real number"),
+        ({"factor": True}, DataTypeError, "Factor must be a real number"),
+        ({"factor": 10**400}, DataTypeError, "Factor must be a real number"),
         ({"steps": (1, 2.5)}, DataTypeError, r"Steps\[1\] must be an integer"),
         ({"steps": "12"}, DataTypeError, "Steps must be a sequence of integers"),
-        ({"weights": (1, None)}, DataTypeError, r"Weights\[1\] must be a number"),
+        ({"steps": {1, 2}}, DataTypeError, "Steps must be a sequence of integers"),
+        ({"weights": (1, None)}, DataTypeError, r"Weights\[1\] must be a real number"),
         ({"direction": 2}, ConstraintError, "Direction must be one of INCREASING, DECREASING, but it is 2"),
         ({"has_factor": 2}, DataTypeError, "HasFactor must be True or False, but it is 2"),
         ({"has_factor": 1.0}, DataTypeError, "HasFactor must be True or False, but it is 1.0"),
@@ -194,7 +197,7 @@ def test_what_a_field_cannot_hold_is_refused(change, error, match):
         ("ACTIVATION_ELU", 5, "ACTIVATION_ELU: the parameters are Alpha, but 5"),
         ("ACTIVATION_ELU", [1.0], "ACTIVATION_ELU: the parameters are Alpha, but"),
         (5, (), "unknown activation 5"),
-        ("ACTIVATION_ELU", ("1",), "ACTIVATION_ELU: Alpha must be a number, but it is '1'"),
+        ("ACTIVATION_ELU", ("1",), "ACTIVATION_ELU: Alpha must be a real number, but it is '1'"),
     ],
 )
 def test_what_no_activation_is(name, parameters, match):

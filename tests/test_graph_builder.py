@@ -24,7 +24,7 @@ from dml_jax import (
     compile_operator,
 )
 from dml_jax.catalogue import STRUCTS as CATALOGUE
-from dml_jax.core.struct_rules import tensors_in
+from dml_jax.core.structs.struct_rules import tensors_in
 from dml_jax.graphs.builder import OneOrSeveralOutputs, SeveralOutputs
 
 # The structs whose outputs do not follow from the rest: all that must be given of each.
@@ -372,7 +372,9 @@ REFUSED = {
     "TILE: takes input, repeats, .* but too many positional": lambda graph, x: graph.tile(x, PICTURE, (1, 1, 1, 1)),
     "TILE: Repeats must be a sequence of integers, but it is 2": lambda graph, x: graph.tile(x, 2),
     "CAST: OutputTensor: DataType must be one of .* but it is 'FLOAT'": lambda graph, x: graph.cast(x, output="FLOAT"),
-    r"SPLIT: OutputTensors\[1\]: TENSOR: Sizes must be": lambda graph, x: graph.split(x, 0, outputs=[(1,), (1.5,)]),
+    r"SPLIT: OutputTensors\[1\]: TENSOR: Sizes\[0\] must be": lambda graph, x: graph.split(
+        x, 0, outputs=[(1,), (1.5,)]
+    ),
     r"the sizes of OutputTensors must be given, such as outputs=\[\(1, 4\), ...\]": (
         lambda graph, x: graph.split(x, 0, outputs=["FLOAT32"])
     ),
@@ -481,7 +483,7 @@ def test_every_operator_is_a_method_with_the_fields_of_its_struct(name):
     assert struct.summary() in text
     assert all(f"\n      {field}: " in text for field in struct.field_names()), text
     assert "TensorLike" in text
-    assert "dml_jax.core.tensor" not in text
+    assert "dml_jax.core.tensors.tensor_desc" not in text
 
 
 def test_help_shows_what_directml_has():

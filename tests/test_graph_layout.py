@@ -11,8 +11,8 @@ from drawn_graphs import CHAIN, DIAMOND, FAN, GRAPHS, LONG_EDGE, box_groups, eac
 from svg_geometry import SCHEMES, SVG, Box, Text, apart, contrast, hits, laid_out, load_fonts, points, seen_in, within
 
 from dml_jax import draw_graph
-from dml_jax.graphs.layout import Edge, Size, arrange
-from dml_jax.graphs.picture import draw_graphs
+from dml_jax.graphs.layered_layout import Edge, Size, arrange
+from dml_jax.graphs.svg import draw_graphs
 
 fonts = pytest.fixture(scope="module")(load_fonts)
 OTHER_SHAPES = {

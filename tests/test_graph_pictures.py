@@ -37,7 +37,7 @@ from dml_jax import (
     graph_to_dot,
 )
 from dml_jax.graphs.dot import graphs_to_dot
-from dml_jax.graphs.picture import draw_graphs
+from dml_jax.graphs.svg import draw_graphs
 
 # What is in a picture.
 

@@ -93,9 +93,9 @@ def test_big_endian_arrays_and_array_likes_are_accepted():
 
 @pytest.mark.parametrize("axis", [0.0, "0", None, True, [0], np.float32(0)])
 def test_attributes_must_be_static_integers(axis):
-    with pytest.raises(dml_jax.DataTypeError, match="axis must be a Python integer"):
+    with pytest.raises(dml_jax.DataTypeError, match="axis must be an integer"):
         dml_jax.gather(X, np.int32([0]), axis)
-    with pytest.raises(dml_jax.DataTypeError, match="known while tracing"):
+    with pytest.raises(dml_jax.DataTypeError, match="it is traced: name it in static_argnums"):
         jax.jit(lambda a: dml_jax.gather(X, np.int32([0]), a))(0)
     assert dml_jax.gather(X, np.int32([0]), np.int64(0)) == X[0]
 

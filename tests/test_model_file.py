@@ -21,7 +21,7 @@ from PIL import Image
 
 from dml_jax import GatherDesc, TensorDesc
 from dml_jax.dxdispatch import json_text as text
-from dml_jax.dxdispatch import memory
+from dml_jax.dxdispatch import memory_checks
 from dml_jax.dxdispatch.commands import Dispatchable
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
@@ -274,16 +274,16 @@ def test_tensors_are_counted_by_what_they_span():
     wide = TensorDesc("FLOAT32", (2**31, 2**20), (0, 1))
     row = TensorDesc("FLOAT32", (1, 2**20))
     gather = Dispatchable(GatherDesc(wide, TensorDesc("UINT32", (1, 1)), row, 0, 1), {})
-    memory.check_memory({}, {"g": gather}, limit=2 * (4 * 2**20 + 4 + 4 * 2**20))
+    memory_checks.check_memory({}, {"g": gather}, limit=2 * (4 * 2**20 + 4 + 4 * 2**20))
     with pytest.raises(ConstraintError, match="the model needs"):
-        memory.check_memory({}, {"g": gather}, limit=2 * (4 * 2**20 + 4 + 4 * 2**20) - 1)
+        memory_checks.check_memory({}, {"g": gather}, limit=2 * (4 * 2**20 + 4 + 4 * 2**20) - 1)
 
 
 def test_memory_is_not_judged_where_it_is_unknown(monkeypatch, tmp_path):
     monkeypatch.delattr(os, "sysconf")
-    memory.check_memory({}, {})
+    memory_checks.check_memory({}, {})
     with pytest.raises(ConstraintError, match=r"needs 0\.0 GiB"):
-        memory.check_memory({"x": read_buffer(F4, tmp_path)}, {}, limit=15)
+        memory_checks.check_memory({"x": read_buffer(F4, tmp_path)}, {}, limit=15)
 
 
 # Files.

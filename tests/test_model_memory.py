@@ -25,8 +25,8 @@ from dml_jax import (
     compile_operator,
     desc_to_json,
 )
-from dml_jax.array_models.files import write_arrays
-from dml_jax.core import memory
+from dml_jax.array_models.npy_files import write_arrays
+from dml_jax.core import memory_checks
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
 from dml_jax.dxdispatch.pictures import ENCODING_BYTES, encode_picture
@@ -57,8 +57,8 @@ def fault_of(folder, form):
 
 def has(monkeypatch, available):
     """Lets the machine have so many bytes, and messages show bytes."""
-    monkeypatch.setattr(memory, "_available", lambda: available)
-    monkeypatch.setattr(memory, "gib", str)
+    monkeypatch.setattr(memory_checks, "_available", lambda: available)
+    monkeypatch.setattr(memory_checks, "gib", str)
 
 
 @contextmanager
@@ -192,7 +192,7 @@ def test_temporary_arrays_of_the_compiled_operator_are_counted_before_anything_r
 
 def test_temporary_arrays_are_compared_with_the_memory_of_a_device_that_has_its_own(argmax, monkeypatch):
     has(monkeypatch, 2**40)
-    monkeypatch.setattr("dml_jax.dxdispatch.memory.device_limit", lambda _: 2**21)
+    monkeypatch.setattr("dml_jax.dxdispatch.memory_checks.device_limit", lambda _: 2**21)
     assert f"for its tensors, and the device has {2**21}: " in refused_when_compiled(argmax)
 
 
@@ -356,8 +356,8 @@ GROUP = "/docker/1234"
 )
 def test_a_container_limit_counts(tmp_path, monkeypatch, own, file):
     """Control groups of both versions: the one that the process is in, and those around it."""
-    monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
-    monkeypatch.setattr(memory, "CONTROL_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(memory_checks, "OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(memory_checks, "CONTROL_GROUPS", tmp_path / "groups")
     (tmp_path / "own").write_text(own)
     limit = tmp_path / "groups" / file
     limit.parent.mkdir(parents=True)

@@ -18,7 +18,7 @@ from model_cases import FOLDER
 from PIL import Image
 
 from dml_jax import GatherDesc, GraphDesc, TensorDesc
-from dml_jax.core import memory
+from dml_jax.core import memory_checks
 from dml_jax.dxdispatch import json_text as text
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
@@ -194,7 +194,7 @@ def test_deeper_and_damaged_pictures_are_refused(tmp_path):
 
 
 def test_a_picture_is_not_made_before_memory_is_checked(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_available", lambda: 2**30)
+    monkeypatch.setattr(memory_checks, "_available", lambda: 2**30)
     Image.new("L", (2, 2)).save(tmp_path / "p.png")
     monkeypatch.setattr(Image.Image, "resize", lambda *_: pytest.fail("it is made"))
     (fault,) = faults(tmp_path, model(show(), p=picture("p.png", resampleSize=[1, 4, 65535, 65535])))

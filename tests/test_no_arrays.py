@@ -10,8 +10,8 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from dml_jax import ConstraintError
-from dml_jax.core.kinds import OutSharding
-from dml_jax.core.operator import operator
+from dml_jax.core.arguments.kinds import OutSharding
+from dml_jax.core.arguments.operator import operator
 from dml_jax.core.rules import at_least
 from dml_jax.core.sharding import Dims
 

@@ -11,7 +11,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import dml_jax
-from dml_jax.core import fill_value
+from dml_jax.core.arguments import fill_value
 
 X = np.float32([[1, 2], [3, 4]])
 CALLS = {

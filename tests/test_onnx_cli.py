@@ -20,7 +20,7 @@ from dml_jax.array_models.onnx_file import read_onnx_file
 from dml_jax.command.main import command
 from dml_jax.command.run import run
 from dml_jax.command.run_options import ALIASES
-from dml_jax.core import memory
+from dml_jax.core import memory_checks
 
 
 def dml_jax_command(*arguments):
@@ -405,7 +405,7 @@ def test_an_input_of_any_rank_needs_its_sizes(free):
 )
 def test_sizes_that_do_not_fit(free, options, words, monkeypatch):
     monkeypatch.chdir(free)
-    monkeypatch.setattr(memory, "_available", lambda: 2**30)
+    monkeypatch.setattr(memory_checks, "_available", lambda: 2**30)
     before = files(free)
     result = dml_jax_command("run", "m.onnx", *options, "--output-dir", "out")
     assert result.exit_code == 1

@@ -14,9 +14,9 @@ from onnx_cases import as_array, cases, operators
 import dml_jax
 from dml_jax import compile_operator
 from dml_jax.onnx import OnnxError, to_descs
-from dml_jax.onnx.descs import described
+from dml_jax.onnx.model_descs import described
 from dml_jax.onnx.node_descs import DESC_OF
-from dml_jax.onnx.table import ONNX_OPERATORS
+from dml_jax.onnx.operator_table import ONNX_OPERATORS
 
 # Which inputs are tensors of the descriptor, where it is not the first one alone; the others must be known.
 TENSORS = {

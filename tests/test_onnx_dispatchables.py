@@ -11,7 +11,7 @@ from onnx_building import IR_VERSION, TensorProto, helper, onnx
 
 from dml_jax import ConstraintError
 from dml_jax.array_models.onnx_file import read_onnx_file
-from dml_jax.core import memory
+from dml_jax.core import memory_checks
 from dml_jax.dxdispatch.faults import ModelError
 from dml_jax.dxdispatch.model_file import read_model
 
@@ -111,8 +111,8 @@ def test_a_model_that_needs_more_than_there_is_does_not_run(tmp_path, monkeypatc
     graph = ([helper.make_node("Expand", ["a", "sizes"], ["y"])], "graph", [value("a", [1])], [value("y", [2**20])])
     proto = helper.make_model(helper.make_graph(*graph, [sizes]), opset_imports=[helper.make_opsetid("", 17)])
     onnx.save(proto, tmp_path / "m.onnx")
-    monkeypatch.setattr(memory, "_available", lambda: 2**20)
-    monkeypatch.setattr(memory, "gib", str)
+    monkeypatch.setattr(memory_checks, "_available", lambda: 2**20)
+    monkeypatch.setattr(memory_checks, "gib", str)
     words = r"the model needs 41943\d\d for its tensors, and the machine has 1048576"
     command = {"type": "dispatch", "dispatchable": "m", "bindings": {"a": "a", "y": "later"}}
     with pytest.raises(ModelError, match=f"command 0: {words}"):

@@ -8,7 +8,7 @@ from onnx_building import helper, runtime
 from quantized_networks import FLOAT_PRODUCT, INTEGER_PRODUCT, Network, lowered, make
 
 from dml_jax.onnx import OnnxError, to_jax
-from dml_jax.onnx.folding import FOLDED
+from dml_jax.onnx.quantized_folding import FOLDED
 
 BYTES = (np.uint8, np.int8)
 

@@ -8,7 +8,7 @@ from onnx_building import TensorProto, helper, model, numpy_helper, onnx, runtim
 
 import dml_jax
 from dml_jax.onnx import NotConstantError, OnnxError, UnsupportedError, to_jax
-from dml_jax.onnx.reader import Reader
+from dml_jax.onnx.node_reader import Reader
 
 make = helper.make_node
 X = np.float32([[1, -2, 3], [-4, 5, -6]])

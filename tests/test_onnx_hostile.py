@@ -106,7 +106,7 @@ def test_functions_that_call_one_another(count):
 
 def test_functions_that_make_too_many_nodes(monkeypatch):
     """Each calls the next one twice: 2**30 nodes."""
-    monkeypatch.setattr("dml_jax.onnx.reader.MOST_NODES", 1000)  # so that it takes no time
+    monkeypatch.setattr("dml_jax.onnx.node_reader.MOST_NODES", 1000)  # so that it takes no time
     calls = [
         function(f"F{i}", [make(f"F{i + 1}", [a], [b], domain="mine") for a, b in (("a", "c"), ("c", "b"))])
         for i in range(30)

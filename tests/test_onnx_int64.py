@@ -8,7 +8,7 @@ from onnx_building import TensorProto, helper, model
 
 import dml_jax
 from dml_jax.onnx import to_jax
-from dml_jax.onnx.bounded import _LAWS
+from dml_jax.onnx.int64_ranges import _LAWS
 
 make = helper.make_node
 IDS = np.int32([[0, 3, -2], [7, 7, -(2**31)]])

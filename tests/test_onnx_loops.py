@@ -8,7 +8,7 @@ from onnx_building import helper, model, numpy_helper, runtime
 from onnx_loops import UPDATES, RandomLoop, RandomScan, value
 
 import dml_jax
-from dml_jax.onnx import Backend, NotConstantError, OnnxError, iteration, to_jax
+from dml_jax.onnx import Backend, NotConstantError, OnnxError, loop_execution, to_jax
 
 make = helper.make_node
 LOOPS = range(36)  # each way to say how often, each condition before and each one after, in all combinations
@@ -134,7 +134,7 @@ def primitives(function, *inputs):
 
 
 def test_a_count_that_is_known_is_unrolled_or_a_scan():
-    for trips, wanted in ((iteration.FEW, False), (iteration.FEW + 1, True)):
+    for trips, wanted in ((loop_execution.FEW, False), (loop_execution.FEW + 1, True)):
         function = to_jax(loop_model([HALVE], {"x": X}, constants=HALF | {"M": np.int64(trips)}))
         assert ("scan" in primitives(function, X)) == wanted
         assert_same_bits(jax.jit(function)(X), X / 2**trips)
@@ -326,7 +326,7 @@ def test_a_condition_that_is_known_ends_a_loop_while_tracing():
 
 def test_loops_that_do_not_end_are_refused(monkeypatch):
     endless = loop_model([HALVE], {"x": X}, trips="", cond="yes", constants=HALF | YES)
-    monkeypatch.setattr(iteration, "MOST_NODES", 100)
+    monkeypatch.setattr(loop_execution, "MOST_NODES", 100)
     with pytest.raises(OnnxError, match="'loop': the loop must end, but it has no number of iterations, and its cond"):
         jax.jit(to_jax(endless))(X)
     append = make("Concat", ["s", "x"], ["s_out"], axis=0)

@@ -8,8 +8,8 @@ from jax.test_util import check_grads
 from onnx_building import declared, helper, model, numpy_helper, onnx, runtime
 
 from dml_jax.onnx import NotConstantError, OnnxError, run_node, to_jax
-from dml_jax.onnx.reader import Reader
-from dml_jax.onnx.table import ONNX_OPERATORS, find_schema
+from dml_jax.onnx.node_reader import Reader
+from dml_jax.onnx.operator_table import ONNX_OPERATORS, find_schema
 
 
 def super_resolution(mode="CRD", channels=4, block=2):

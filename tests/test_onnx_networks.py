@@ -13,7 +13,7 @@ from onnx_cases import cases
 from dml_jax.bench.networks import NETWORKS, random_network
 from dml_jax.onnx import Backend, to_jax
 from dml_jax.onnx.graph import read_graph
-from dml_jax.onnx.shapes import known_shapes
+from dml_jax.onnx.shape_inference import known_shapes
 
 CLOSE = 1e-4  # of the largest number
 

@@ -6,9 +6,9 @@ import pytest
 from onnx_building import helper
 
 from dml_jax.onnx import UnsupportedError
-from dml_jax.onnx.reader import Reader
-from dml_jax.onnx.schemas import qualified
-from dml_jax.onnx.table import ONNX_OPERATORS, find_schema
+from dml_jax.onnx.contrib_schemas import qualified
+from dml_jax.onnx.node_reader import Reader
+from dml_jax.onnx.operator_table import ONNX_OPERATORS, find_schema
 
 # By docs/OperatorKernels.md of microsoft/onnxruntime (001d12d2), without those that the provider makes itself.
 COUNTS = {"": 164, "com.microsoft": 29}

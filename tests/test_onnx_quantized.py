@@ -12,7 +12,7 @@ from onnx_quantized_draws import DRAWS, MICROSOFT, MICROSOFTS, drawn
 
 from dml_jax import DataTypeError
 from dml_jax.onnx import OnnxError, to_jax
-from dml_jax.onnx.table import find_schema
+from dml_jax.onnx.operator_table import find_schema
 
 EXACT = {"ConvInteger", "MatMulInteger"}  # sums
 

@@ -1,6 +1,7 @@
 """Programs are compared: equal however they are divided into functions, different wherever they compute otherwise."""
 
 import shutil
+from base64 import b64decode, b64encode
 from pathlib import Path
 
 import jax
@@ -94,6 +95,14 @@ def test_the_list_passes_to_another_process_and_this_package_exports_it():
     assert {"forward", "gradient", "buffers"} <= {program.way for program in found}
     for program in found:
         assert len(programs.exported(program, "cuda")) > 3
+
+
+def test_a_tree_that_has_a_class_in_another_module_reads_it():
+    relu = dml_jax.Activation("ACTIVATION_RELU")
+    program = programs.Program("relu", "call", "activate", {"activation": relu}, (((3,), "float32"),), False)
+    module = relu.__class__.__module__.encode()
+    line = b64encode(b64decode(programs.as_line(program)).replace(module, module[:-3] + b"xyz"))
+    assert programs.from_line(line) == program
 
 
 def test_what_has_no_array_is_not_mapped():

@@ -20,7 +20,7 @@ from dml_jax import (
 )
 from dml_jax.graphs.serialized.graph_reading import to_parts
 from dml_jax.graphs.serialized.graph_writing import to_serialized
-from dml_jax.graphs.serialized.parts import ConstantNode, NamedConstant, SerializedGraph
+from dml_jax.graphs.serialized.records import ConstantNode, NamedConstant, SerializedGraph
 from dml_jax.graphs.serialized.writer import encode
 
 pytest.importorskip("flatbuffers")

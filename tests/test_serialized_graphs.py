@@ -14,12 +14,12 @@ from checks import spread
 from serialized_graph_cases import ALEXNET, MATMUL_ADD, fused, real, tensor, uint, uints
 
 from dml_jax import ConstraintError, DataTypeError, TensorDesc
-from dml_jax.core.activation import Activation as FusedActivation
-from dml_jax.core.activation_table import ACTIVATIONS
-from dml_jax.core.exact import Real
-from dml_jax.graphs.serialized.operators import to_desc, to_node
-from dml_jax.graphs.serialized.parts import Activation, Attribute, ConstantNode, NamedConstant, SerializedGraph
+from dml_jax.core.arguments.static_values import Real
+from dml_jax.core.structs.activation import Activation as FusedActivation
+from dml_jax.core.structs.activation_table import ACTIVATIONS
+from dml_jax.graphs.serialized.operator_descs import to_desc, to_node
 from dml_jax.graphs.serialized.reader import decode
+from dml_jax.graphs.serialized.records import Activation, Attribute, ConstantNode, NamedConstant, SerializedGraph
 from dml_jax.graphs.serialized.schema import AttributeKind as Kind
 from dml_jax.graphs.serialized.writer import encode
 

@@ -19,9 +19,9 @@ from dml_jax import descs
 from dml_jax.bench.results import Results
 from dml_jax.catalogue import DESCS, FUNCTIONS, page_of
 from dml_jax.catalogue import PAGES as OPERATORS
-from dml_jax.core.activation_table import ACTIVATIONS
-from dml_jax.core.support import columns
-from dml_jax.core.tensor import FIELDS, TENSOR
+from dml_jax.core.structs.activation_table import ACTIVATIONS
+from dml_jax.core.structs.feature_level_tables import columns
+from dml_jax.core.tensors.tensor_desc import FIELDS, TENSOR
 
 for package in ("sphinx", "furo", "myst_parser", "sphinx_copybutton", "onnx"):
     pytest.importorskip(package, reason="the site needs the extra docs")
@@ -222,10 +222,10 @@ import enum
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel
-from ..core.fields import IndexInput, Inputs, OptionalInput, Outputs, counted_by, named
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.feature_level import FeatureLevel
+from ..core.structs.fields import IndexInput, Inputs, OptionalInput, Outputs, counted_by, named
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, Support
 
 __all__ = ["GameDesc", "ToyDesc", "ToyMode"]
 

@@ -27,9 +27,10 @@ import dml_jax
 import dml_jax.batch
 from dml_jax import DataType
 from dml_jax.catalogue import DESCS, FUNCTIONS
-from dml_jax.core.arguments import UNCOMPILED, as_dtype
-from dml_jax.core.data_type import DataTypeName
-from dml_jax.core.kinds import TypeName
+from dml_jax.core.arguments.arrays import UNCOMPILED
+from dml_jax.core.arguments.kinds import TypeName
+from dml_jax.core.arguments.static_values import as_dtype
+from dml_jax.core.tensors.data_type import DataTypeName
 
 CONSUMER = Path(__file__).parent / "consumer"
 PROGRAMS = sorted(path.stem for path in CONSUMER.glob("use_*.py"))

@@ -12,7 +12,7 @@ from variant_cases import calls_of, calls_that_choose, calls_that_run, choices_o
 
 import dml_jax
 from dml_jax import ConstraintError, TensorDesc, use_form
-from dml_jax.core import promises
+from dml_jax.core.indices import promises
 from dml_jax.lowering import select
 from dml_jax.lowering.forced import forced_form
 from dml_jax.lowering.registry import VARIANTS

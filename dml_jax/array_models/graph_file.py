@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.feature_level import FeatureLevel
-from ..core.memory import check_program
-from ..core.stored import StoredTensor
-from ..core.tensor_spec import TensorSpec
+from ..core.memory_checks import check_program
+from ..core.structs.feature_level import FeatureLevel
+from ..core.tensors.stored_tensor import StoredTensor
+from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import ConstraintError, Faults
-from ..graphs.files import constant_files, owned_inputs, read_constants, read_graph_file
+from ..graphs.graph_files import constant_files, owned_inputs, read_constants, read_graph_file
 from ..graphs.working_set import check_graph
 from .model import ArrayModel, Program
 
@@ -45,7 +45,7 @@ def read_graph_model(path: Path, feature_level: FeatureLevel | str) -> ArrayMode
 
     def prepare(arrays: Sequence[Any]) -> Program:
         read = read_constants(constants, owned).items()
-        given = dict(zip((one.name for one in inputs), arrays, strict=True))
+        given = dict(zip((spec.name for spec in inputs), arrays, strict=True))
         given |= {name: StoredTensor(owned[name], words=False).view(jnp.asarray(flat)) for name, flat in read}
         ordered = [given[name] for name in graph.inputs]
         program = jax.jit(lambda *x: jax.tree.leaves(graph.compute(*x))).lower(*ordered).compile()

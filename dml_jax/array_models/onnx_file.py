@@ -6,10 +6,10 @@ from typing import Any
 
 from ..onnx.backend import compiled, node_by_node
 from ..onnx.errors import NotConstantError
-from ..onnx.free_sizes import forget_names, override_sizes
+from ..onnx.free_dimensions import forget_names, override_sizes
 from ..onnx.function import OnnxFunction
 from ..onnx.graph import read_tensor_graph
-from ..onnx.loading import external_files, load_model
+from ..onnx.model_loading import external_files, load_model
 from .model import ArrayModel, Program
 
 __all__ = ["read_onnx_file"]

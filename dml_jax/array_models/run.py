@@ -11,10 +11,10 @@ import numpy as np
 
 from ..dxdispatch.timing import Timing, measure, report
 from ..errors import ConstraintError, describe, suggestion
-from .bindings import binding_lines
-from .files import assigned, targets, write_arrays
-from .inputs import make_inputs
+from .binding_lines import binding_lines
 from .model import ArrayModel, Program
+from .model_inputs import make_inputs
+from .npy_files import assigned, targets, write_arrays
 
 __all__ = ["ArrayRun", "Times", "run_arrays"]
 
@@ -97,10 +97,10 @@ def run_arrays(model: ArrayModel, asked: ArrayRun, device: Any, say: Callable[[s
             for line in report(model.path.name, samples, timing):
                 say(line)
             times = Times(samples, timing.cold(samples), None if program.not_compiled else seconds)
-        found = {written[n]: np.asarray(y) for n, y in zip(model.outputs, results, strict=True) if n in written}
-    write_arrays(found)
+        files_written = {written[n]: np.asarray(y) for n, y in zip(model.outputs, results, strict=True) if n in written}
+    write_arrays(files_written)
     for name, path in written.items():
-        say(f"Output {name!r} {describe(found[path])} written to {str(path)!r}")
+        say(f"Output {name!r} {describe(files_written[path])} written to {str(path)!r}")
     return times
 
 

@@ -12,7 +12,7 @@ from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ..errors import ConstraintError, DataTypeError, describe
-from .sources import Source
+from .batch_sources import Source
 
 __all__ = ["BatchFunction", "host_rows", "replicated", "suitable_size"]
 
@@ -103,8 +103,8 @@ class BatchFunction:
 
 def suitable_size(fn: Callable[..., jax.Array], sources: Sequence[Source], shared: Sequence[np.ndarray]) -> int:
     """Returns the batch size at which a batch of all inputs and of the output has BATCH_BYTES, one row at least."""
-    one = BatchFunction(fn, sources, shared, 1)
-    row = sum(prod(rows.item) * rows.dtype.itemsize for rows in (*sources, one))
+    function = BatchFunction(fn, sources, shared, 1)
+    row = sum(prod(rows.item) * rows.dtype.itemsize for rows in (*sources, function))
     return max(1, BATCH_BYTES // max(row, 1))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .errors import BatchError, os_errors_told
 from .journal import Journal, progress_path, read_record
-from .output import Partial, create, file_size, is_output, job_of, partial_path, token_of
+from .partial_output import Partial, create, file_size, is_output, job_of, partial_path, token_of
 
 __all__ = ["Job", "Run", "Share", "opened", "refuse_existing"]
 
@@ -67,7 +67,9 @@ class Job:
     def name(self) -> str:
         """Returns a name that is the same for every process, wherever it has mounted the files."""
         known = {key: value for key, value in self.record.items() if key != "process"}
-        places = [{key: value for key, value in one.items() if key != "path"} for one in known["inputs"] if one]
+        places = [
+            {key: value for key, value in source.items() if key != "path"} for source in known["inputs"] if source
+        ]
         return job_of({**known, "inputs": places})
 
     def progress_paths(self) -> list[Path]:
@@ -211,12 +213,12 @@ def _token(job: Job, journal: Journal | None) -> str:
     """Returns the token of the partial output; process 0 makes a new one if none can be continued."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        found = token_of(job.output, job.size)
-        if journal and journal.token and journal.rows == job.count and found == "" and _has_header(job):
+        token = token_of(job.output, job.size)
+        if journal and journal.token and journal.rows == job.count and token == "" and _has_header(job):
             return journal.token  # only the renaming was left
-        shared = job.share.count > 1 and found is not None and found.startswith(job.name)
-        if found and (shared or (journal and journal.token == found)):
-            return found
+        shared = job.share.count > 1 and token is not None and token.startswith(job.name)
+        if token and (shared or (journal and journal.token == token)):
+            return token
         if job.share.index == 0:
             return create(job.output, job.name, job.size)
         if time.monotonic() > deadline:
@@ -241,8 +243,8 @@ def _clear_strangers(job: Job, restart: bool) -> None:
     """
     names = re.compile(rf"{re.escape(progress_path(job.output, 0, 1).name)}(\.\d+)?")
     with os_errors_told(job.output.parent, "the folder of the output cannot be read"):
-        found = {job.output.with_name(name) for name in os.listdir(job.output.parent) if names.fullmatch(name)}
-    for path in found.difference(job.progress_paths()):
+        paths = {job.output.with_name(name) for name in os.listdir(job.output.parent) if names.fullmatch(name)}
+    for path in paths.difference(job.progress_paths()):
         if not restart:
             what = "it belongs to a run with another number of processes"
             raise BatchError(f"{path}: {what}; use the same number, or start over with restart=True")

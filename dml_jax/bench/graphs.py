@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..compiled.compile import compile_operator
-from ..core.data_type import DataType
-from ..core.tensor import TensorDesc
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor_desc import TensorDesc
 from ..graphs.builder import GraphBuilder
-from ..graphs.desc import GraphDesc
-from ..graphs.parts import Constant
+from ..graphs.graph_desc import GraphDesc
+from ..graphs.nodes_and_edges import Constant
 from .case import DTYPES, Arrays, Case, data, random_indices, shown
 from .contenders import Contender, JaxRun, Run
 from .peers import torch_run

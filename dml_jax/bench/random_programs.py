@@ -12,7 +12,7 @@ import jax
 
 import dml_jax
 
-from ..core.activation import Activation
+from ..core.structs.activation import Activation
 from .case import Case
 from .random_draws import Drawn, Draws
 from .random_twins import (

@@ -12,8 +12,8 @@ from click.shell_completion import CompletionItem
 from ..errors import suggestion
 from .batch_run import run_operator
 from .devices import CPU_DEVICES
-from .names import function_names, items
-from .shared import FILE
+from .operator_names import function_names, items
+from .shared_options import FILE
 
 if TYPE_CHECKING:
     from .batch_options import BatchOperator

@@ -10,13 +10,13 @@ import click
 import jax
 
 from ..catalogue import FUNCTIONS
-from ..core.arguments import as_dtype, as_int, as_ints, as_real, as_real_or_reals, as_reals
-from ..core.fusion import as_activation
-from ..core.index_arguments import as_indices
-from ..core.kinds import Kind
-from ..core.ports import argument_of
-from ..core.public_function import SHARDING
-from .types import ActivationType, NumberType
+from ..core.arguments.indices import as_indices
+from ..core.arguments.kinds import Kind
+from ..core.arguments.ports import argument_of
+from ..core.arguments.public_function import SHARDING
+from ..core.arguments.static_values import as_dim, as_dims, as_dtype, as_real, as_real_or_reals, as_reals
+from ..core.structs.activation_fusion import as_activation
+from .option_types import ActivationType, NumberType
 
 __all__ = ["COMMON", "BatchOperator", "batch_operators"]
 
@@ -59,7 +59,7 @@ _HELP = {
     "strides": "Elements, not bytes, from one coordinate to the next, a number per dimension, such as 3,1.",
 }
 _MODES = {"clip": "the nearest element is meant", "fill": "--fill-value is read", "drop": "nothing is written"}
-_EXAMPLES: dict[Any, str] = {"axis": "0", "block_size": "2", "strides": "3,1", as_ints: "2,3", as_dtype: "float16"}
+_EXAMPLES: dict[Any, str] = {"axis": "0", "block_size": "2", "strides": "3,1", as_dims: "2,3", as_dtype: "float16"}
 _EXAMPLES |= {as_reals: "2,0.5", as_activation: "LEAKY_RELU:0.1"}
 # The options of every subcommand; an attribute of such a name has the operator's name before it.
 _RUNNING = ("dtype", "batch_size", "cpu_devices", "restart", "overwrite", "coordinator", "num_processes", "process_id")
@@ -98,8 +98,8 @@ class _OneOrRow(_Row):
 def batch_operators() -> dict[str, BatchOperator]:
     """Returns every operator that takes arrays and returns one array: a subcommand reads files and writes one."""
     returns = {name: get_type_hints(function)["return"] for name, function in FUNCTIONS.items()}
-    made = {name: _operator(function) for name, function in FUNCTIONS.items() if returns[name] is jax.Array}
-    return {name: operator for name, operator in made.items() if operator.operands}
+    operators = {name: _operator(function) for name, function in FUNCTIONS.items() if returns[name] is jax.Array}
+    return {name: operator for name, operator in operators.items() if operator.operands}
 
 
 def _operator(function: Any) -> BatchOperator:
@@ -147,7 +147,7 @@ def _type_of(kind: Kind) -> Any:
         return click.Choice([name for name in kind.names if name != _PROMISE])
     if kind.is_array:
         return NumberType()
-    types = {as_int: int, as_ints: _Row(int, "integer"), as_real: float, as_reals: _Row(float, "number")}
+    types = {as_dim: int, as_dims: _Row(int, "integer"), as_real: float, as_reals: _Row(float, "number")}
     types |= {as_real_or_reals: _OneOrRow(float, "number"), as_activation: ActivationType()}
     return types.get(kind.reader, str)
 

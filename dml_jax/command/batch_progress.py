@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 if TYPE_CHECKING:
+    from ..batch.batch_map import Progress
     from ..batch.jobs import Share
-    from ..batch.mapping import Progress
 
 __all__ = ["Interruption", "ProgressBar"]
 

@@ -1,4 +1,4 @@
-"""What a subcommand of `dml-jax batch` does: it opens the files and calls `map_batches`."""
+"""Runs a subcommand of `dml-jax batch`: opens the files and calls `map_batches`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ..core.ports import argument_of, by_argument, ports_of
+from ..core.arguments.ports import argument_of, by_argument, ports_of
 from ..errors import ConstraintError
 from .batch_progress import Interruption, ProgressBar
 from .devices import arrange_cpu_devices, devices
@@ -18,9 +18,9 @@ from .devices import arrange_cpu_devices, devices
 if TYPE_CHECKING:
     import jax
 
+    from ..batch.batch_map import Progress
     from ..batch.hosts import Hosts
     from ..batch.jobs import Share
-    from ..batch.mapping import Progress
     from .batch_options import BatchOperator
 
 __all__ = ["run_operator"]
@@ -52,10 +52,10 @@ def run_operator(
     """
     import jax
 
+    from ..batch.batch_map import map_batches
     from ..batch.errors import BatchError
     from ..batch.jobs import Share, refuse_existing
-    from ..batch.mapping import map_batches
-    from ..batch.npy import NpyFile, load_whole
+    from ..batch.npy_file import NpyFile, load_whole
 
     paths = {operand: rest.pop(operand) for operand in operator.operands}
     _check_shared(operator, shared)

@@ -11,7 +11,7 @@ import click
 from .bench_compare import show_stored
 from .bench_run import Files, run
 from .devices import CPU_DEVICES, arrange_cpu_devices, cores, devices, local_devices, measured_kind
-from .shared import FILE, refuse_options
+from .shared_options import FILE, refuse_options
 
 if TYPE_CHECKING:
     from ..bench.results import Results

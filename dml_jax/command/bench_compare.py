@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import ConstraintError
-from .shared import refuse_options
+from .shared_options import refuse_options
 
 if TYPE_CHECKING:
     from ..bench.results import Results

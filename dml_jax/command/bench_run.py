@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..atomic_write import write_whole
 from ..errors import ConstraintError
-from ..files import write_whole
 from .bench_compare import show
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.feature_level import FeatureLevel
+from ..core.structs.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError, Faults
 from .graph_picture import PictureFile, write_picture
-from .shared import (
+from .option_types import Shape
+from .shared_options import (
     FOLDER,
     MODEL,
     feature_level,
@@ -26,13 +27,12 @@ from .shared import (
     refuse_options,
     show_faults,
 )
-from .types import Shape
 
 if TYPE_CHECKING:
-    from ..core.computation import Computation
+    from ..core.structs.computation import Computation
     from ..dxdispatch.model_file import Model
-    from ..graphs.desc import GraphDesc
-    from ..onnx.free_sizes import Sizes
+    from ..graphs.graph_desc import GraphDesc
+    from ..onnx.free_dimensions import Sizes
 
 __all__ = ["check"]
 
@@ -96,15 +96,15 @@ def check(
         raise click.UsageError(f"--picture is of one model, but {len(models)} are given")
     checked = []
     for path in models:
-        found = _check(path, feature_level, output_dir, dict(shapes))
-        checked.append(found)
+        model = _check(path, feature_level, output_dir, dict(shapes))
+        checked.append(model)
         if not as_json:
-            for line in found.lines:
+            for line in model.lines:
                 click.echo(f"{path}: {line}")
-            show_faults(path, found.faults)
+            show_faults(path, model.faults)
     if as_json:
-        print_json({"feature_level": str(feature_level), "files": [found.as_json() for found in checked]})
-    if any(found.faults for found in checked):
+        print_json({"feature_level": str(feature_level), "files": [model.as_json() for model in checked]})
+    if any(model.faults for model in checked):
         sys.exit(1)
     if picture:
         _draw(picture, checked[0])
@@ -160,7 +160,7 @@ def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Check
     """Checks a DxDispatch model file; `output` is the folder that it would write to."""
     from ..dxdispatch.commands import Dispatchable
     from ..dxdispatch.model_file import read_model
-    from ..graphs.desc import GraphDesc
+    from ..graphs.graph_desc import GraphDesc
 
     try:
         model = read_model(path, feature_level=level, output=output)
@@ -178,7 +178,7 @@ def _check_model(path: Path, level: FeatureLevel, output: Path | None) -> _Check
 
 def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
     """Yields the operators of what is dispatched: the place of each in it, and its type."""
-    from ..graphs.desc import GraphDesc
+    from ..graphs.graph_desc import GraphDesc
 
     if not isinstance(desc, GraphDesc):
         yield "", desc.operator_type
@@ -188,15 +188,15 @@ def _operators(desc: Computation[Any]) -> Iterator[tuple[str, str]]:
 
 def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes) -> _Checked:
     """Checks the nodes of an ONNX model that DirectML has an operator for."""
-    from ..onnx.checking import check_nodes
+    from ..onnx.check_file import check_nodes
 
     operators, faults = [], []
     try:
-        for where, found in check_nodes(path, level, sizes):
-            if isinstance(found, ConstraintError):
-                faults.append(Fault(where, str(found)))
+        for where, node in check_nodes(path, level, sizes):
+            if isinstance(node, ConstraintError):
+                faults.append(Fault(where, str(node)))
             else:
-                operators.append((where, found))
+                operators.append((where, node))
     except ConstraintError as error:
         faults.append(Fault("", str(error)))
     lines = [f"{where}: {operator} is accepted at feature level {level}" for where, operator in operators]
@@ -205,7 +205,7 @@ def _check_onnx(path: Path, level: FeatureLevel, sizes: Sizes) -> _Checked:
 
 def _check_graph(path: Path, level: FeatureLevel) -> _Checked:
     """Checks a serialized graph: its operators, the files of its constants, and the memory that it takes."""
-    from ..graphs.files import constant_files, read_graph_file
+    from ..graphs.graph_files import constant_files, read_graph_file
     from ..graphs.working_set import check_graph
 
     errors = Faults()

@@ -70,16 +70,16 @@ def devices() -> list[Any]:
     import jax
 
     try:
-        found = jax.devices()
+        available = jax.devices()
     except (AssertionError, RuntimeError) as error:  # JAX asserts where JAX_PLATFORMS names a platform that is not here
         asked = os.environ.get("JAX_PLATFORMS")
         sys.exit(
             f"error: JAX finds no device{f' of JAX_PLATFORMS={asked}' if asked else ''}: {str(error) or 'none is here'}"
         )
-    if found[0].platform != "cpu":
+    if available[0].platform != "cpu":
         with suppress(RuntimeError):  # JAX_PLATFORMS leaves it out
-            found = [*found, *jax.devices("cpu")]
-    return found
+            available = [*available, *jax.devices("cpu")]
+    return available
 
 
 def local_devices() -> int:
@@ -100,8 +100,8 @@ def choose(part: str) -> Any:
     Raises:
       UsageError: there is none.
     """
-    found = devices()
-    for device in found:
+    candidates = devices()
+    for device in candidates:
         if part.casefold() in label(device).casefold():
             return device
-    raise click.UsageError(f"no device matches {part!r}; there are {', '.join(map(label, found))}")
+    raise click.UsageError(f"no device matches {part!r}; there are {', '.join(map(label, candidates))}")

@@ -12,7 +12,7 @@ import click
 from ..errors import ConstraintError
 
 if TYPE_CHECKING:
-    from ..graphs.desc import GraphDesc
+    from ..graphs.graph_desc import GraphDesc
 
 __all__ = ["PictureFile", "write_picture"]
 
@@ -39,9 +39,9 @@ def write_picture(path: Path, model: Path, graphs: Mapping[str, GraphDesc]) -> N
       ConstraintError: there are none, or the model is that file itself.
       OSError: the file cannot be written.
     """
-    from ..files import write_whole
+    from ..atomic_write import write_whole
     from ..graphs.dot import graphs_to_dot
-    from ..graphs.picture import draw_graphs
+    from ..graphs.svg import draw_graphs
 
     if os.path.realpath(path) == os.path.realpath(model):
         raise ConstraintError(f"the picture {str(path)!r} would overwrite the model itself")

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.feature_level import FeatureLevel
-from .shared import feature_level, json_output, print_json
-from .types import OperatorName
+from ..core.structs.feature_level import FeatureLevel
+from .option_types import OperatorName
+from .shared_options import feature_level, json_output, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from ..core.desc import OperatorDesc
-    from ..core.support import Support
+    from ..core.structs.feature_level_tables import Support
+    from ..core.structs.operator_desc import OperatorDesc
 
 __all__ = ["ops"]
 
@@ -65,8 +65,8 @@ def _show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:
     from rich.markup import escape
 
     from ..catalogue import computed_by
-    from ..core.support import columns
-    from ..core.tensor import FIELDS, TENSOR
+    from ..core.structs.feature_level_tables import columns
+    from ..core.tensors.tensor_desc import FIELDS, TENSOR
 
     console = _console()
     console.print(f"[bold]DML_OPERATOR_{cls.operator_type}[/bold]  {escape(cls.summary())}\n")
@@ -89,7 +89,7 @@ def _show_one(cls: type[OperatorDesc], level: FeatureLevel) -> None:
 
 def _as_json(classes: Iterable[type[OperatorDesc]], level: FeatureLevel) -> dict[str, Any]:
     """Returns what `--json` prints about operators."""
-    from ..core.tensor import FIELDS, TENSOR
+    from ..core.tensors.tensor_desc import FIELDS, TENSOR
 
     return {
         "feature_level": str(level),

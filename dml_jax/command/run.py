@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from ..core.feature_level import FeatureLevel
+from ..core.structs.feature_level import FeatureLevel
 from ..dxdispatch.faults import Fault, ModelError
 from ..errors import ConstraintError, escaped
 from .devices import choose, devices, label
 from .option_groups import GroupedCommand
 from .run_options import ALIASES, GROUPS, ONNX, ONNX_SETTINGS, TIMES, onnx_options, timing_options
-from .shared import (
+from .shared_options import (
     FOLDER,
     MODEL,
     feature_level,
@@ -164,12 +164,12 @@ def _refuse_senseless(model: Path) -> None:
 
 
 def _show_devices(as_json: bool) -> None:
-    found = devices()
+    available = devices()
     if as_json:
-        listed = [{"label": label(d), "kind": d.device_kind, "platform": d.platform, "id": d.id} for d in found]
+        listed = [{"label": label(d), "kind": d.device_kind, "platform": d.platform, "id": d.id} for d in available]
         print_json({"devices": listed})
         return
-    for device in found:
+    for device in available:
         click.echo(label(device))
 
 
@@ -268,7 +268,7 @@ def _reader(path: Path, options: Mapping[str, Any], level: FeatureLevel) -> Call
 def _faults(path: Path, error: ConstraintError) -> list[Fault]:
     """Returns the faults of an error; the fault of a file that cannot be read has its path."""
     errors = getattr(error, "errors", [error])
-    return [Fault("", one.what) if one.where == (str(path),) else Fault("", str(one)) for one in errors]
+    return [Fault("", error.what) if error.where == (str(path),) else Fault("", str(error)) for error in errors]
 
 
 def _read(path: Path, **options: Any) -> Model:

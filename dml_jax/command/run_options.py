@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .types import Milliseconds, Named, size, sizes
+from .option_types import Milliseconds, Named, size, sizes
 
 __all__ = ["ALIASES", "GROUPS", "ONNX", "ONNX_SETTINGS", "TIMES", "onnx_options", "timing_options"]
 

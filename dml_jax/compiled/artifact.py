@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.nibbles import as_bytes
+from ..core.tensors.data_type import DataType
+from ..core.tensors.nibbles import as_bytes
 from ..desc_json import desc_from_json, desc_to_json
 from ..errors import ConstraintError
 from ..npy_format import read_array
@@ -129,7 +129,7 @@ def _check_forms(program: Program, fresh: jax.export.Exported, bound: jax.export
 
 def _restore(program: Program, fresh: jax.export.Exported, bound: jax.export.Exported) -> Executables:
     """Returns both forms for buffers of any length; exported programs take the least lengths only."""
-    lengths, made = [struct.size for struct in program.input_structs], program.stored_structs
+    lengths, structs = [struct.size for struct in program.input_structs], program.stored_structs
 
     def cut(buffers: Sequence[jax.Array]) -> list[jax.Array]:
         return [buffer[:length] for buffer, length in zip(buffers, lengths, strict=True)]
@@ -146,8 +146,8 @@ def _restore(program: Program, fresh: jax.export.Exported, bound: jax.export.Exp
         return lax.dynamic_update_slice(out, written.ravel()[: out.size], (0,))
 
     def write(*buffers: jax.Array) -> list[jax.Array]:
-        outs, inputs = buffers[: len(made)], buffers[len(made) :]
-        written = jax.tree.leaves(bound.call(*map(head, outs, made), *cut(inputs)))
-        return [whole(*each) for each in zip(outs, made, written, strict=True)]
+        outs, inputs = buffers[: len(structs)], buffers[len(structs) :]
+        written = jax.tree.leaves(bound.call(*map(head, outs, structs), *cut(inputs)))
+        return [whole(*each) for each in zip(outs, structs, written, strict=True)]
 
-    return jit_forms(lambda *buffers: fresh.call(*cut(buffers)), write, len(made))
+    return jit_forms(lambda *buffers: fresh.call(*cut(buffers)), write, len(structs))

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.computation import Computation, R
+from ..core.structs.computation import Computation, R
 from ..errors import ConstraintError, DataTypeError, message
 from ..lowering.forced import forced_form, forcing
 from . import artifact
 from .artifact import Executables, jit_forms
-from .buffers import as_buffer, as_outputs, by_port, check_devices, owned_ports
+from .bound_buffers import as_buffer, as_outputs, by_port, check_devices, owned_ports
 from .program import BufferSpec, Program
 
 __all__ = ["CompiledOperator", "Memory", "compile_operator"]
@@ -117,11 +117,11 @@ class CompiledOperator(Generic[R]):
             self._owned = {port: jnp.array(buffer) for port, buffer in needed.items()}
 
     def __repr__(self) -> str:
-        taken, made = (
+        inputs, outputs = (
             ", ".join(f"{port}: {self._program.buffers[port]}" for port in ports)
             for ports in (self._bound_at_call, self._program.outputs)
         )
-        return f"CompiledOperator {self.desc.operator_type}({taken}) -> ({made})"
+        return f"CompiledOperator {self.desc.operator_type}({inputs}) -> ({outputs})"
 
     @classmethod
     def deserialize(cls, content: bytes) -> CompiledOperator[Any]:
@@ -166,12 +166,12 @@ class CompiledOperator(Generic[R]):
                 return self._results(self._fresh(*inputs.values()))
             outs = as_outputs(self._program, out, inputs)
             check_devices(self._program, {**inputs, **outs})
-            shaped = [self._shaped(port, one) for port, one in outs.items()]
+            shaped = [self._shaped(port, buffer) for port, buffer in outs.items()]
             places = tuple(
-                next((i for i, out in enumerate(outs.values()) if one is out), None) for one in inputs.values()
+                next((i for i, out in enumerate(outs.values()) if buffer is out), None) for buffer in inputs.values()
             )
             if any(place is not None for place in places):
-                rest = (one for one, place in zip(inputs.values(), places, strict=True) if place is None)
+                rest = (buffer for buffer, place in zip(inputs.values(), places, strict=True) if place is None)
                 return self._results(_in_place(self._bound, places)(shaped, *rest))
             return self._results(self._bound(*shaped, *inputs.values()))
 
@@ -183,11 +183,11 @@ class CompiledOperator(Generic[R]):
         """
         self._compiled(bound)
         with jax.enable_x64(not self._program.words):
-            for made in self._program.stored_structs:
-                if len(made.shape) > 1:
-                    flat = jax.ShapeDtypeStruct((made.size,), made.dtype)
-                    _reshape.lower(made, flat.shape).compile()
-                    _reshape.lower(flat, made.shape).compile()
+            for struct in self._program.stored_structs:
+                if len(struct.shape) > 1:
+                    flat = jax.ShapeDtypeStruct((struct.size,), struct.dtype)
+                    _reshape.lower(struct, flat.shape).compile()
+                    _reshape.lower(flat, struct.shape).compile()
 
     def as_text(self, *, bound: bool = False) -> str:
         """The optimised HLO of a call, or of one with `out=`."""
@@ -219,9 +219,9 @@ class CompiledOperator(Generic[R]):
         is_least = out.shape[0] == self._program.buffers[port].length
         return _shaped(out, self._program.stored_sizes[port]) if is_least else out
 
-    def _results(self, made: Any) -> Any:
+    def _results(self, outputs: Any) -> Any:
         """Returns the outputs as flat buffers: a single one, or a tuple."""
-        flat = [_flat(one) for one in jax.tree.leaves(made)]
+        flat = [_flat(buffer) for buffer in jax.tree.leaves(outputs)]
         return tuple(flat) if self._program.has_several_outputs else flat[0]
 
     def _named(self, named: Mapping[str, Any], count: int) -> list[Any]:

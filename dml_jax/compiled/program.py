@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core.computation import Computation
-from ..core.stored import StoredTensor
-from ..core.tensor import TensorDesc, packed_strides
+from ..core.structs.computation import Computation
+from ..core.tensors.stored_tensor import StoredTensor
+from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..lowering.plain.scatter import copy_table
 from ..lowering.plain.strided_writes import in_storage_order
 
@@ -106,8 +106,8 @@ class Program:
     def fresh(self, *buffers: jax.Array) -> list[jax.Array]:
         """Computes the outputs, each in its `stored_sizes`; elements that no coordinate addresses are 0."""
         computed = self.desc.compute_buffers(dict(zip(self.inputs, buffers, strict=True)), self.words)
-        made = zip(self.outputs, computed, strict=True)
-        return [self._stored[port].place(output, self.stored_sizes[port]) for port, output in made]
+        outputs = zip(self.outputs, computed, strict=True)
+        return [self._stored[port].place(output, self.stored_sizes[port]) for port, output in outputs]
 
     def bound(self, *buffers: jax.Array) -> list[jax.Array]:
         """Computes the outputs and writes them into buffers; elements that no coordinate addresses keep their values.

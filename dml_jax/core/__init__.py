@@ -1,1 +1,1 @@
-"""What every operator is made of; no operator's name occurs here."""
+"""Parts that every operator is made of; no operator's name occurs here."""

@@ -6,9 +6,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from ..core.computation import Computation
-from ..core.data_type import DataType
-from ..core.tensor import TensorDesc
+from ..core.structs.computation import Computation
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, defined, get, integer, only, shown
 from .onnx_dispatches import OnnxDispatch, read_onnx_dispatch

@@ -1,12 +1,14 @@
 """`Fault`: one mistake in a model file, with its place and its line."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConstraintError, escaped_lines, located
 
-__all__ = ["Fault", "ModelError"]
+__all__ = ["Fault", "ModelError", "placed"]
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,12 @@ class ModelError(ConstraintError):
 
     def __reduce__(self) -> Any:
         return type(self), (self.path, self.faults)
+
+
+@contextmanager
+def placed(path: Path, where: str) -> Iterator[None]:
+    """Makes an error in the block a fault of a model file, at a place in it."""
+    try:
+        yield
+    except ConstraintError as error:
+        raise ModelError(path, [Fault(where, str(error))]) from None

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.fields import number_from_json
+from ..core.structs.fields import number_from_json
+from ..core.tensors.data_type import DataType
 from ..errors import ConstraintError
 from .json_fields import as_object, get, integer, only, shown
 

@@ -21,7 +21,7 @@ def lines_of(text: str) -> dict[Path, int]:
     Args:
       text: of a model file that can be parsed.
     """
-    found: dict[Path, int] = {}
+    lines: dict[Path, int] = {}
     path: list[str | int] = []  # the field or the place in each container that is open
     keys: list[bool | None] = []  # whether the next string of each is a key; None of an array
     line, last = 1, 0
@@ -30,7 +30,7 @@ def lines_of(text: str) -> dict[Path, int]:
         mark = token.group()
         if mark in ("{", "["):
             if path:
-                found.setdefault(tuple(path), line)
+                lines.setdefault(tuple(path), line)
             path.append("" if mark == "{" else 0)
             keys.append(True if mark == "{" else None)
         elif mark in ("}", "]"):
@@ -43,8 +43,8 @@ def lines_of(text: str) -> dict[Path, int]:
             keys[-1] = None if keys[-1] is None else True
         elif keys[-1]:
             path[-1], keys[-1] = json.loads(mark), False
-            found[tuple(path)] = line
-    return found
+            lines[tuple(path)] = line
+    return lines
 
 
 def line_of(lines: Mapping[Path, int], start: Path, where: Sequence[str], what: str) -> int | None:
@@ -60,6 +60,8 @@ def line_of(lines: Mapping[Path, int], start: Path, where: Sequence[str], what: 
     for part in (*where, *_UNKNOWN.findall(what)):
         quoted = re.fullmatch(r"\w+ '(.*)'", part)
         name = quoted[1] if quoted else part.partition("[")[0]
-        inside = (one for one in lines if one[: len(path)] == path and one[-1] == name and len(one) > len(path))
+        inside = (
+            place for place in lines if place[: len(path)] == path and place[-1] == name and len(place) > len(path)
+        )
         path = min(inside, key=len, default=path)
     return lines.get(path)

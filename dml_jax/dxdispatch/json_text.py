@@ -41,8 +41,8 @@ def blanked(text: str) -> str:
 
 def _blank(match: re.Match[str]) -> str:
     """Blanks a comment, so that positions stay; leaves a string."""
-    found = match.group()
-    return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
+    text = match.group()
+    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
 
 
 def _blank_comma(match: re.Match[str]) -> str:
@@ -54,12 +54,12 @@ def _blank_comma(match: re.Match[str]) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in fields:
             raise ConstraintError(f"{name!r} stands twice in one object; only one of them can be meant")
-        found[name] = value
-    return found
+        fields[name] = value
+    return fields
 
 
 def _constant(name: str) -> Any:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.computation import Computation
-from ..core.desc import OperatorDesc
-from ..core.feature_level import NEWEST
+from ..core.structs.computation import Computation
+from ..core.structs.feature_level import NEWEST
+from ..core.structs.operator_desc import OperatorDesc
 from ..desc_json import is_graph, nodes_of, read_desc
 from ..errors import ConstraintError, Faults
 from . import json_text as text
@@ -15,7 +15,7 @@ from .commands import Command, Dispatchable, Print, WriteFile, read_bindings, re
 from .faults import Fault, ModelError
 from .json_fields import as_object, get, only
 from .json_lines import line_of, lines_of
-from .memory import check_memory
+from .memory_checks import check_memory
 from .onnx_dispatches import OnnxDispatch
 from .onnx_models import OnnxModel, read_onnx
 from .pictures import PICTURES
@@ -151,23 +151,23 @@ def _read_dispatchables(
     graphs = {name: form for name, form in forms.items() if is_graph(form)}
     dispatched = [json.get("dispatchable") for json in root["commands"] if isinstance(json, Mapping)]
     nodes = {node for form in graphs.values() for node in nodes_of(form)}.difference(filter(_is_name, dispatched))
-    found: dict[str, Dispatchable | OnnxModel | None] = dict.fromkeys(forms)
+    dispatchables: dict[str, Dispatchable | OnnxModel | None] = dict.fromkeys(forms)
     in_files = {name: _IN_FILES[kind] for name, form in forms.items() if (kind := _kind(form)) in _IN_FILES}
     operators: dict[str, OperatorDesc[Any] | None] = dict.fromkeys(forms.keys() - graphs.keys() - in_files.keys())
     of_each = {name: Faults() for name in forms}
     for name, read in in_files.items():
         with of_each[name].at():
-            found[name] = read(forms[name], folder, feature_level)
+            dispatchables[name] = read(forms[name], folder, feature_level)
     for name in (*operators, *graphs):
         with of_each[name].at():
             desc = _read_desc(forms[name], feature_level, operators)
             if isinstance(desc, OperatorDesc):
                 operators[name] = desc
-            found[name] = _read_dispatchable(desc, forms[name], buffers, is_node=name in nodes)
-    for name, one in of_each.items():
-        for error in one.errors:
+            dispatchables[name] = _read_dispatchable(desc, forms[name], buffers, is_node=name in nodes)
+    for name, own in of_each.items():
+        for error in own.errors:
             faults.add(error, f"dispatchable {name!r}")
-    return found
+    return dispatchables
 
 
 # Dispatchables that lie in files of their own.

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.nibbles import as_elements
+from ..core.tensors.data_type import DataType
+from ..core.tensors.nibbles import as_elements
 from ..errors import ConstraintError, Faults
 from .json_fields import as_object, defined, get, integer, only, shown
 from .onnx_models import OnnxModel
 from .resources import Buffer
 
 if TYPE_CHECKING:
-    from ..core.tensor_spec import TensorSpec
+    from ..core.tensors.tensor_spec import TensorSpec
     from ..onnx.graph import Graph
 
 __all__ = ["BoundInput", "BoundOutput", "OnnxDispatch", "read_onnx_dispatch"]
@@ -116,13 +116,13 @@ def read_onnx_dispatch(name: str, model: OnnxModel, json: Any, buffers: Buffers)
 
 def _known(graph: Graph, inputs: Mapping[str, BoundInput]) -> Mapping[str, Any]:
     """Returns the type and shape of each value that does not depend on the content of buffers."""
-    from ..onnx.shapes import known_shapes
+    from ..onnx.shape_inference import known_shapes
 
     return known_shapes(replace(graph, inputs=tuple(replace(s, sizes=inputs[s.name].shape) for s in graph.inputs)))
 
 
 def _read_input(spec: TensorSpec, json: Any, buffers: Buffers, sizes: dict[str, int]) -> BoundInput:
-    from ..onnx.arguments import check_sizes
+    from ..onnx.signature import check_sizes
 
     if json is None:
         raise ConstraintError("it is not bound")

@@ -48,9 +48,9 @@ def read_onnx(json: Mapping[str, Any], folder: Path, _: Any) -> OnnxModel:
         if not isinstance(value, str):
             raise ConstraintError(f"{_ENTRIES!r}: {key!r} must be a string, but it is {shown(value)}")
     try:
-        from ..onnx.free_sizes import override_sizes
+        from ..onnx.free_dimensions import override_sizes
         from ..onnx.graph import read_tensor_graph
-        from ..onnx.loading import external_files, load_model
+        from ..onnx.model_loading import external_files, load_model
     except ImportError as error:
         raise ConstraintError(str(error)) from None
     try:

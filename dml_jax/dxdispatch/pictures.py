@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.data_type import DataType
+from ..core.tensors.data_type import DataType
 from ..errors import ConstraintError
 from .initial_values import Initial
 from .json_fields import get, shown

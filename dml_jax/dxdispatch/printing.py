@@ -1,4 +1,4 @@
-"""What is printed of a buffer, in one line, or one line per value with the bytes in hexadecimal; and of commands."""
+"""Prints buffers, in one line or with a line per value and its bytes in hexadecimal, and commands."""
 
 import json
 from collections.abc import Callable, Iterator

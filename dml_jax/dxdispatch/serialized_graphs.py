@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.feature_level import FeatureLevel
+from ..core.structs.feature_level import FeatureLevel
 from ..errors import ConstraintError, Faults
-from ..graphs.files import constant_files, read_graph_file
+from ..graphs.graph_files import constant_files, read_graph_file
 from .commands import Dispatchable
 from .json_fields import get, only, shown
 from .source_files import find_file

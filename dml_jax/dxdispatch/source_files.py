@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.nibbles import as_elements
+from ..core.tensors.data_type import DataType
+from ..core.tensors.nibbles import as_elements
 from ..errors import ConstraintError, DataTypeError
 from ..npy_format import map_npy
 from .initial_values import Initial, copied

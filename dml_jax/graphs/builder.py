@@ -13,14 +13,14 @@ import jax
 import numpy as np
 
 from ..catalogue import STRUCTS
-from ..core.desc import OperatorDesc
-from ..core.tensor import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import ConstraintError, DataTypeError, describe, escaped, message, suggestion
-from .completion import completed
-from .desc import GraphDesc
+from .builder_methods import method_of
 from .expression import Expression, TensorLike, seen_as, whole_tensor
-from .methods import method_of
-from .parts import Constant, Port, shown_port
+from .graph_desc import GraphDesc
+from .nodes_and_edges import Constant, Port, shown_port
+from .output_inference import completed
 from .rules import unfit_data
 
 __all__ = ["GraphBuilder"]
@@ -102,7 +102,7 @@ class GraphBuilder:
     else:
 
         def __getattr__(self, name):
-            known = [one for one in dir(type(self)) if not one.startswith("_")]
+            known = [field for field in dir(type(self)) if not field.startswith("_")]
             raise AttributeError(f"GraphBuilder has no operator {name!r}; {suggestion(name, known)}")
 
     def input(self, name: str, tensor: TensorLike) -> Expression:
@@ -211,12 +211,16 @@ class GraphBuilder:
         if not isinstance(outputs, Mapping | Sequence) or isinstance(outputs, str):
             rule, fact = "outputs must map names to expressions, or be a sequence of expressions", describe(outputs)
             raise DataTypeError(message("build", rule, f"it is {fact}", {"outputs": outputs}))
-        named = outputs if isinstance(outputs, Mapping) else {f"output_{i}": one for i, one in enumerate(outputs)}
-        for name, one in named.items():
-            self._check_own("build", f"outputs[{name!r}]", one)
-        edges = self._edges | {name: one.source for name, one in named.items()}
+        named = (
+            outputs
+            if isinstance(outputs, Mapping)
+            else {f"output_{i}": expression for i, expression in enumerate(outputs)}
+        )
+        for name, expression in named.items():
+            self._check_own("build", f"outputs[{name!r}]", expression)
+        edges = self._edges | {name: expression.source for name, expression in named.items()}
         self._check_all_read(edges)
-        tensors = {name: one.tensor for name, one in named.items()}
+        tensors = {name: expression.tensor for name, expression in named.items()}
         desc = GraphDesc(self._nodes, edges, self._inputs, tensors)
         self._is_built = True
         return desc
@@ -239,8 +243,8 @@ class GraphBuilder:
             raise ConstraintError(message(operator, rule, "another GraphBuilder made it", {name: value}))
 
     def _check_all_read(self, edges: Mapping[Port, Port]) -> None:
-        made = [(name, port) for name, node in self._nodes.items() for port in node.output_ports()]
-        sources: list[Port] = [*self._inputs, *made]
+        outputs = [(name, port) for name, node in self._nodes.items() for port in node.output_ports()]
+        sources: list[Port] = [*self._inputs, *outputs]
         read = {*edges.values()}
         if unread := [shown_port(self._nodes, source) for source in sources if source not in read]:
             rule = "every input, every constant and every output of a node must be read or be an output of the graph"
@@ -273,29 +277,29 @@ class GraphBuilder:
         self._check_open()
         name = self._new_name(struct.operator_type, name)
         fields = struct.fields()
-        read = {one: given[one] for one in struct.input_names()}
-        for one, value in read.items():
-            self._check_input(struct, one, value)
-        tensors = {one: _tensors(value) for one, value in read.items()}
-        rest = {one: value for one, value in given.items() if not fields[one].is_tensor}
-        outputs = {one: given[one] for one in struct.output_names()}
+        read = {field: given[field] for field in struct.input_names()}
+        for field, value in read.items():
+            self._check_input(struct, field, value)
+        tensors = {field: _tensors(value) for field, value in read.items()}
+        rest = {field: value for field, value in given.items() if not fields[field].is_tensor}
+        outputs = {field: given[field] for field in struct.output_names()}
         try:
             desc = completed(struct, tensors | rest, outputs)
         except ConstraintError as error:
             raise error.at(f"node {name!r}") from None
         ports = zip(desc.input_ports(), jax.tree.leaves(list(read.values())), strict=True)
         self._keep(name, desc)
-        self._edges |= {(name, port): one.source for port, one in ports}
-        made = tuple(self._expression((name, port), tensor) for port, tensor in desc.output_ports().items())
-        return made if desc.has_several_outputs() else made[0]
+        self._edges |= {(name, port): expression.source for port, expression in ports}
+        expressions = tuple(self._expression((name, port), tensor) for port, tensor in desc.output_ports().items())
+        return expressions if desc.has_several_outputs() else expressions[0]
 
     def _check_input(self, struct: type[OperatorDesc], name: str, value: Any) -> None:
         field, shown = struct.fields()[name], struct.directml_names()[name]
         if field.is_array and (not isinstance(value, Sequence) or isinstance(value, str)):
             rule = f"{shown} must be a sequence of Expressions"
             raise DataTypeError(message(struct.operator_type, rule, f"it is {describe(value)}", {shown: value}))
-        for i, one in enumerate(value if field.is_array else () if value is None and field.is_optional else [value]):
-            self._check_own(struct.operator_type, f"{shown}[{i}]" if field.is_array else shown, one)
+        for i, item in enumerate(value if field.is_array else () if value is None and field.is_optional else [value]):
+            self._check_own(struct.operator_type, f"{shown}[{i}]" if field.is_array else shown, item)
 
 
 def _check_name(name: Any, taken: Mapping[str, Any]) -> None:
@@ -310,7 +314,7 @@ def _check_name(name: Any, taken: Mapping[str, Any]) -> None:
 def _tensors(value: Any) -> Any:
     if isinstance(value, Expression):
         return value.tensor
-    return None if value is None else tuple(one.tensor for one in value)
+    return None if value is None else tuple(expression.tensor for expression in value)
 
 
 for _name, _struct in STRUCTS.items():

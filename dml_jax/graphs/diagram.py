@@ -1,15 +1,15 @@
-"""What a picture of a graph says: boxes with lines of text, and edges with labels."""
+"""Boxes with lines of text, and edges with labels: the content of a picture of a graph."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..core.desc import OperatorDesc
-from ..core.tensor import TensorDesc
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError, describe, escaped, message
-from .desc import GraphDesc
-from .parts import Constant, Port
+from .graph_desc import GraphDesc
+from .nodes_and_edges import Constant, Port
 
 __all__ = ["Box", "Diagram", "Edge", "diagram"]
 

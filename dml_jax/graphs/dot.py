@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from .desc import GraphDesc
 from .diagram import diagram, printable
+from .graph_desc import GraphDesc
 
 __all__ = ["graph_to_dot", "graphs_to_dot"]
 

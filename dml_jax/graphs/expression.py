@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Union
 
 import numpy as np
 
-from ..core.data_type import DataType, DataTypeLike, as_integers
-from ..core.tensor import TensorDesc, implied_bytes
+from ..core.arguments.static_values import as_ints
+from ..core.tensors.data_type import DataType, DataTypeLike
+from ..core.tensors.tensor_desc import TensorDesc, implied_bytes
 from ..errors import ConstraintError, DataTypeError, describe, message
-from .arithmetic import broadcast, element_of, is_float32
-from .parts import Port
+from .broadcast import broadcast, element_of, is_float32
+from .nodes_and_edges import Port
 
 __all__ = ["Expression", "TensorLike", "read_tensor", "seen_as", "whole_tensor"]
 
@@ -55,8 +56,8 @@ def _binary(
         with self.graph._undone_if_refused():
             two: Any = other if element is None else self.graph.constant(np.asarray(element))
             pair = (two, self) if reflected else (self, two)
-            tensors = broadcast(name, [one.tensor for one in pair], kept)
-            operands = [replace(one, tensor=tensor) for one, tensor in zip(pair, tensors, strict=True)]
+            tensors = broadcast(name, [expression.tensor for expression in pair], kept)
+            operands = [replace(expression, tensor=tensor) for expression, tensor in zip(pair, tensors, strict=True)]
             return getattr(self.graph, operator)(*operands, **fields)
 
     return _named(apply, operator)
@@ -177,8 +178,8 @@ def read_tensor(given: Any) -> TensorDesc | tuple[DataType | None, tuple[int, ..
     if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str):
         return DataType.of(given), None
     if len(given) == 2 and isinstance(given[1], Sequence | np.ndarray):
-        return DataType.of(given[0]), as_integers("TENSOR", "Sizes", given[1])
-    return None, as_integers("TENSOR", "Sizes", given)
+        return DataType.of(given[0]), as_ints("TENSOR", "Sizes", given[1])
+    return None, as_ints("TENSOR", "Sizes", given)
 
 
 def whole_tensor(given: Any, place: str) -> TensorDesc:

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel
-from ..core.fields import number_from_json
-from ..core.scalar import scalar_of
-from ..core.tensor import TensorDesc
-from ..core.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
+from ..core.structs.feature_level import FeatureLevel
+from ..core.structs.fields import number_from_json
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.scalar import scalar_of
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor_desc import TensorDesc
+from ..core.tensors.tensor_json import as_object, refuse_unknown, tensor_from_json, tensor_to_json
 from ..errors import ConstraintError, Faults, suggestion
-from .desc import GraphDesc
-from .parts import Constant, Nodes, Port
+from .graph_desc import GraphDesc
+from .nodes_and_edges import Constant, Nodes, Port
 from .rules import Wiring
 from .rules import faults as faults_of
 
@@ -66,7 +66,7 @@ def _constant_to_json(node: Constant) -> dict[str, Any]:
 
 def read_graph(json: Any, faults: Faults, level: FeatureLevel, read_operator: ReadOperator) -> GraphDesc | None:
     """Reads a graph; returns None and adds every fault of its parts, or of its rules if all parts can be read."""
-    found, inner = len(faults.errors), Faults()
+    faults_before, inner = len(faults.errors), Faults()
     with inner.at():
         json = as_object('"desc"', json)
         refuse_unknown(json, FIELDS, inner)
@@ -81,7 +81,7 @@ def read_graph(json: Any, faults: Faults, level: FeatureLevel, read_operator: Re
     known = {name: node for name, node in nodes.items() if node is not None}
     for error in faults_of(Wiring(known, edges, inputs, outputs, level)):
         faults.add(error)
-    return GraphDesc(known, edges, inputs, outputs) if len(faults.errors) == found else None
+    return GraphDesc(known, edges, inputs, outputs) if len(faults.errors) == faults_before else None
 
 
 def _read_nodes(
@@ -147,9 +147,9 @@ def _read_edges(json: Mapping[str, Any], nodes: Mapping[str, Any], faults: Fault
         if not isinstance(listed, list):
             faults.add(ConstraintError(f"{kind} must be an array, but it is {listed!r:.60}"))
             continue
-        for i, one in enumerate(listed):
+        for i, element in enumerate(listed):
             with faults.at(f"{kind}[{i}]"):
-                form = _strings(one, (*source_fields, *reader_fields))
+                form = _strings(element, (*source_fields, *reader_fields))
                 source, reader = (_port(nodes, form, fields) for fields in (source_fields, reader_fields))
                 if reader in edges:
                     name, *tensor = (form[field] for field in reader_fields)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-from ..core.desc import OperatorDesc
-from ..core.feature_level import FeatureLevel
-from ..core.struct_rules import injective, not_owned
-from ..core.tensor import TensorDesc, span_bytes
+from ..core.structs.feature_level import FeatureLevel
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import injective, not_owned
+from ..core.tensors.tensor_desc import TensorDesc, span_bytes
 from ..errors import ConstraintError, suggestion
-from .parts import Constant, Edges, Nodes, Port, shown_edge, shown_port
+from .nodes_and_edges import Constant, Edges, Nodes, Port, shown_edge, shown_port
 
 __all__ = ["RULES", "GraphRule", "Wiring", "faults", "unfit_data"]
 

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from math import prod
 from typing import Any
 
-from ..core.computation import Computation
-from ..core.desc import OperatorDesc
-from ..core.memory import check_bytes
-from ..core.tensor import TensorDesc, span_bytes
-from .desc import GraphDesc
-from .files import owned_inputs
-from .parts import Constant, Port
+from ..core.memory_checks import check_bytes
+from ..core.structs.computation import Computation
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.tensor_desc import TensorDesc, span_bytes
+from .graph_desc import GraphDesc
+from .graph_files import owned_inputs
+from .nodes_and_edges import Constant, Port
 
 __all__ = ["check_graph", "working_set"]
 
@@ -69,10 +69,10 @@ def _intermediates(graph: GraphDesc) -> dict[str, int]:
     sources = {graph.edges[name] for name in graph.outputs}
     live, most = 0, {"intermediates": 0}
     for name, node in graph.nodes.items():
-        made = _made(name, node)
-        held |= made
+        outputs = _made(name, node)
+        held |= outputs
         # The outputs of the graph are counted among its tensors.
-        live += sum(size for port, size in made.items() if port not in sources)
+        live += sum(size for port, size in outputs.items() if port not in sources)
         # A reader may see more elements than there are: repeated ones, and zeros behind them.
         reads = {} if isinstance(node, Constant) else _sizes(node, node.input_ports())
         here = live + sum(max(0, size - held[graph.edges[name, port]]) for port, size in reads.items())

@@ -6,9 +6,9 @@ except ImportError as _error:
     raise ImportError("dml_jax.onnx needs onnx; install it in a clone: pip install '.[onnx]'", name="onnx") from _error
 
 from .backend import Backend
-from .descs import to_descs
 from .errors import NotConstantError, OnnxError, UnsupportedError
 from .function import OnnxFunction, to_jax
+from .model_descs import to_descs
 from .single_node import run_node
 
 __all__ = [

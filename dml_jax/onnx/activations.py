@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import nn
 
-from ..core.activation import Activation
+from ..core.structs.activation import Activation
 from ..errors import ConstraintError
 from ..lowering.plain.softmax import compute_along, hardmax, log_softmax, softmax
 from ..lowering.values.accumulation_types import wide_type
 from ..operators import activate
-from .arrange import axis_of
+from .layout import axis_of
 from .values import Array, Operators, float_for, on_device
 
 __all__ = ["OPERATORS", "activation"]

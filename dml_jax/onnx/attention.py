@@ -13,10 +13,10 @@ from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators._attention import KEPT, attend, numbered, split_heads, up_to_itself
 from ..operators._attention_rules import MultiheadAttentionMaskType
-from .key_cache import appended, check_room, fit_keys
+from .contrib_schemas import optional, required, schema
+from .kv_cache import appended, check_room, fit_keys
 from .linear_algebra import einsum
-from .operands import check_bias, check_both, check_shape, check_value, needed, refuse
-from .schemas import optional, required, schema
+from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse
 from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "attend_projected", "attention", "multi_head_attention"]

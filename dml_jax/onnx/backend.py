@@ -12,7 +12,7 @@ import onnx
 from onnx.backend.base import Backend as Base
 from onnx.backend.base import BackendRep, namedtupledict
 
-from ..core.memory import check_program
+from ..core.memory_checks import check_program
 from .errors import NotConstantError
 from .function import OnnxFunction, to_jax
 from .single_node import run_node

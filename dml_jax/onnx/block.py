@@ -12,9 +12,9 @@ from jax.errors import InconclusiveDimensionOperation, JaxRuntimeError
 from onnx import TypeProto, defs
 
 from ..errors import DataTypeError
-from .bounded import TAKES_BOUNDED, Bounded, compute_bounded, index_bounded
 from .deferred import Deferred, plain
 from .errors import OnnxError, UnsupportedError
+from .int64_ranges import TAKES_BOUNDED, Bounded, compute_bounded, index_bounded
 from .node import Node
 from .values import Array, as_tuple, at_once, is_narrowed, on_device
 
@@ -84,9 +84,9 @@ class Block:
         """
         if len(set(inputs)) < len(inputs):
             raise OnnxError(f"every input must have a name of its own, but they are {', '.join(map(repr, inputs))}")
-        made = {*inputs, *constants, *(name for step in steps for name in step.outputs)}
-        captured = _captured({*inputs, *constants}, made, steps)
-        outside = [name for name in outputs if name and name not in made]
+        computed = {*inputs, *constants, *(name for step in steps for name in step.outputs)}
+        captured = _captured({*inputs, *constants}, computed, steps)
+        outside = [name for name in outputs if name and name not in computed]
         kept = tuple(_needed(steps, outputs))
         return cls(tuple(inputs), tuple(outputs), constants, kept, tuple(dict.fromkeys([*captured, *outside])))
 
@@ -119,17 +119,17 @@ class Body:
         Raises:
           OnnxError: there are other inputs, or fewer outputs.
         """
-        found = len(self.block.inputs), len(self.block.outputs)
-        if found[0] != inputs or found[1] < outputs:
+        counts = len(self.block.inputs), len(self.block.outputs)
+        if counts[0] != inputs or counts[1] < outputs:
             rule = f"the body must have {inputs} inputs and at least {outputs} outputs"
-            raise OnnxError(f"{rule}, but it has {found[0]} and {found[1]}")
+            raise OnnxError(f"{rule}, but it has {counts[0]} and {counts[1]}")
 
 
-def _captured(defined: set[str], made: Collection[str], steps: Iterable[Step]) -> Iterator[str]:
+def _captured(defined: set[str], computed: Collection[str], steps: Iterable[Step]) -> Iterator[str]:
     """Yields the names of values that steps read and do not make."""
     for step in steps:
         for name in (*step.inputs, *step.captured):
-            if name and name not in made:
+            if name and name not in computed:
                 yield name
             elif name and name not in defined:
                 raise OnnxError(f"{step.label}: every input must exist before the node, but {name!r} does not")

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 import onnx
 
-from ..core.tensor_spec import TensorSpec
+from ..core.tensors.tensor_spec import TensorSpec
 from .errors import OnnxError
-from .loading import dtype_of, type_name
+from .model_loading import dtype_of, type_name
 
 __all__ = ["ContainerSpec", "EmptyOptional", "TensorSequence", "declared_type", "type_text"]
 

@@ -8,10 +8,10 @@ from .. import operators
 from ..errors import ConstraintError
 from ..lowering.plain.convolution import convolve
 from ..lowering.plain.windows import Windows
+from .contrib_schemas import optional, schema
 from .elementwise import add
-from .schemas import optional, schema
+from .sliding_windows import padding, per_dimension, windows_of
 from .values import Array, Operators, known_ints, on_device
-from .windows import padding, per_dimension, windows_of
 
 __all__ = ["OPERATORS", "SCHEMAS", "check_bias", "conv", "conv_transpose", "filter_windows"]
 
@@ -46,8 +46,8 @@ def filter_windows(
             f"but x is {x.shape} and w is {w.shape}"
         )
     windows = windows_of(x.shape, w.shape[2:], auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
-    if any(isinstance(one.count, int) and one.count < 1 for one in windows):
-        spans, sizes = [one.span for one in windows], [one.padded for one in windows]
+    if any(isinstance(w.count, int) and w.count < 1 for w in windows):
+        spans, sizes = [w.span for w in windows], [w.padded for w in windows]
         raise ConstraintError(f"the dilated w must fit into the padded x, but it is {spans} and that is {sizes}")
     return windows
 

@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
-from ..operators._formulas import floor_remainder, parameterized_relu
+from ..operators._binary_formulas import floor_remainder, parameterized_relu
 from ..operators._powers import nearly_whole_power, real_power, whole_power
 from .values import Array, Operators, arrays, float_for, on_device
 

@@ -13,18 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 
-from ..core.tensor_spec import TensorSpec
+from ..core.tensors.tensor_spec import TensorSpec
 from ..errors import escaped
-from .arguments import as_input, as_output, as_value, static_values, widened
 from .block import run
 from .containers import ContainerSpec
-from .deciding import deciding_floats
 from .errors import OnnxError
-from .folding import FOLDED
 from .graph import Graph, read_graph
 from .literals import literals, quantizing
-from .loading import load_model, outputs_of
-from .straight_through import STRAIGHT_THROUGH
+from .model_loading import load_model, outputs_of
+from .quantized_folding import FOLDED
+from .signature import as_input, as_output, as_value, static_values, widened
+from .static_inputs import deciding_floats
+from .straight_through_estimator import STRAIGHT_THROUGH
 from .values import Array
 
 __all__ = ["OnnxFunction", "to_jax"]
@@ -48,9 +48,9 @@ class OnnxFunction:
         self.__name__: str = graph.name
 
     def __repr__(self) -> str:
-        given = ", ".join(map(str, self._inputs))
-        made = ", ".join(map(escaped, self.output_names))
-        return f"OnnxFunction {escaped(self.__name__)}({given}) -> ({made})"
+        inputs = ", ".join(map(str, self._inputs))
+        outputs = ", ".join(map(escaped, self.output_names))
+        return f"OnnxFunction {escaped(self.__name__)}({inputs}) -> ({outputs})"
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -106,13 +106,13 @@ class OnnxFunction:
         for name, value in (parameters or {}).items():
             values[name] = self._as_parameter(name, value)
         try:
-            made = run(self._graph.steps, values, self.output_names)
+            outputs = run(self._graph.steps, values, self.output_names)
         except OnnxError as error:
             if not any(jax.export.is_symbolic_dim(n) for value in jax.tree.leaves(given) for n in value.shape):
                 raise
             hint = "sizes are symbolic: export a jax.vmap over the batch, so that the sizes of the model are numbers"
             raise OnnxError(f"{str(error).splitlines()[0]}; {hint}") from error
-        results = tuple(map(as_output, self.output_names, made))
+        results = tuple(map(as_output, self.output_names, outputs))
         return results[0] if len(results) == 1 else results
 
     def _assigned(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

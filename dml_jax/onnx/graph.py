@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from ..core.tensor_spec import TensorSpec
+from ..core.tensors.tensor_spec import TensorSpec
 from .block import Block, Step
 from .containers import ContainerSpec, declared_type
 from .deferred import Rows
 from .errors import OnnxError
-from .loading import dtype_of, read_tensor
-from .reader import Reader, operator_name, opsets_of
+from .model_loading import dtype_of, read_tensor
+from .node_reader import Reader, operator_name, opsets_of
 
 __all__ = ["Graph", "TensorSpec", "read_graph", "read_tensor_graph"]
 

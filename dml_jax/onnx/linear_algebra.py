@@ -22,7 +22,7 @@ def einsum(*, inputs: tuple[Array, ...], equation: str) -> jax.Array:
         raise ConstraintError(f"{rule}, but it is {equation!r}")
     if equation.count(",") + 1 != len(inputs):
         raise ConstraintError(f"equation must have {len(inputs)} terms, one per input, but it is {equation!r}")
-    wide = (on_device(one).astype(wide_type(dtype)) for one in inputs)
+    wide = (on_device(array).astype(wide_type(dtype)) for array in inputs)
     product = jnp.einsum(
         equation, *wide, precision=lax.Precision.HIGHEST, preferred_element_type=wide_type(dtype), optimize="optimal"
     )

@@ -27,12 +27,12 @@ def literals(graph: Graph) -> set[str]:
 
     A 1-D one that is added to a product of matrices is no literal, but the bias of a linear layer with one output.
     """
-    uses, found = _uses(graph.steps, graph.outputs), set()
+    uses, names = _uses(graph.steps, graph.outputs), set()
     for name, value in graph.initializers.items():
         accepted = {OPERAND, BIAS} if value.ndim == 0 else {OPERAND}
         if value.size == 1 and name not in graph.defaults and uses.get(name) and uses[name] <= accepted:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def quantizing(graph: Graph) -> set[str]:

@@ -9,11 +9,11 @@ import numpy as np
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from .arrange import axis_of
 from .block import Body
-from .bounded import Bounded, move_bounded
-from .carried import as_arrays
-from .iteration import Iteration, iterate
+from .flattened_values import as_arrays
+from .int64_ranges import Bounded, move_bounded
+from .layout import axis_of
+from .loop_execution import Iteration, iterate
 from .values import Operators
 
 __all__ = ["OPERATORS"]
@@ -36,8 +36,8 @@ def loop(*, v_initial: tuple[Any, ...], body: Body, count: int, maximum: Mapping
         trips, go = (trips if go else 0), True
 
     def run(number: Any, go: Any, state: list[Any], _: Any) -> tuple[Any, list[Any], list[Any]]:
-        after, *made = body(number, go, *state)
-        return np.asarray(True) if cond is None else after, made[:kept], made[kept:count]
+        after, *values = body(number, go, *state)
+        return np.asarray(True) if cond is None else after, values[:kept], values[kept:count]
 
     stated = {k - kept: size for k, size in maximum.items()}
     state, rows = iterate(Iteration(run, trips, go, state, [], body.read[kept:], stated, len(body.block.steps)))
@@ -90,12 +90,12 @@ def scan_of_batch(
     def scanned(length: Any, arrays: Any) -> Any:
         values = form.values(arrays)
         inputs = [_leading("directions", x, 0, flip) for x, flip in zip(values[kept:], flips, strict=True)]
-        made, form_made = as_arrays(_scanned(body, values[:kept], inputs, count, length))
+        results, form_made = as_arrays(_scanned(body, values[:kept], inputs, count, length))
         forms.append(form_made)
-        return made
+        return results
 
-    made = jax.vmap(scanned)(lengths, arrays)
-    state, rows = forms[-1].values(made)
+    results = jax.vmap(scanned)(lengths, arrays)
+    state, rows = forms[-1].values(results)
     return *state, *rows
 
 
@@ -110,8 +110,8 @@ def _scanned(
         raise ConstraintError(f"{rule}, but they have {[x.shape[0] for x in inputs]}")
 
     def run(number: Any, go: Any, state: list[Any], elements: list[Any]) -> tuple[Any, list[Any], list[Any]]:
-        made = body(*state, *elements)
-        after, rows = list(made[:kept]), list(made[kept:count])
+        outputs = body(*state, *elements)
+        after, rows = list(outputs[:kept]), list(outputs[kept:count])
         if length is not None:
             is_before = getattr(number, "array", number) < length
             after = [

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.reductions import ReductionName
+from ..core.indices.scatter import ReductionName
 from ..errors import ConstraintError
 from ..operators import cast, diagonal_matrix, fill_diagonals, fold, max_unpooling, nonzero_coordinates
 from ..operators import cumulative_product as dml_cumulative_product
@@ -22,9 +22,9 @@ from ..operators import scatter_elements as dml_scatter_elements
 from ..operators import scatter_nd as dml_scatter_nd
 from ..operators import space_to_depth as to_depth
 from ..operators import top_k as dml_top_k
-from ..operators._blocks import OrderName
-from .arrange import axis_of, expand, pad, reshape
-from .loading import dtype_of
+from ..operators._depth_space_rules import OrderName
+from .layout import axis_of, expand, pad, reshape
+from .model_loading import dtype_of
 from .values import Array, Operators, known, known_ints, on_device
 
 __all__ = [

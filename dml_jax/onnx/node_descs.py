@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core.desc import OperatorDesc
-from ..core.tensor import TensorDesc, packed_strides
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..operators import (
     CastDesc,
     CumulativeProductDesc,
@@ -40,14 +40,13 @@ from ..operators import (
     TileDesc,
     TopK1Desc,
 )
-from ..operators._blocks import ORDERS
-from . import arrange as layout
-from . import casting, movement, resizing
-from .arrange import PAD_MODES, axis_of, borders_of, lengths_of, parts_of, range_of, windows_of
+from ..operators._depth_space_rules import ORDERS
+from . import cast, layout, movement, resize
 from .errors import OnnxError
-from .grid import CROP, Grid, grid_of
+from .layout import PAD_MODES, axis_of, borders_of, lengths_of, parts_of, range_of, windows_of
 from .movement import diagonals_of, lengths_among, number_of, order_of, sliding, unpooled_sizes
-from .resizing import NEAREST
+from .resize import NEAREST
+from .resize_coordinates import CROP, Grid, grid_of
 from .values import known_ints
 
 __all__ = ["DESC_OF", "MAKERS", "Tensor"]
@@ -241,7 +240,7 @@ def _one_hot(out: Outputs, *, indices: Tensor, depth: Any, values: Tensor, axis:
 
 def _top_k(out: Outputs, *, x: Tensor, axis: int, largest: int = 1, **rest: Any) -> Desc:
     along = axis_of("axis", axis, len(x.shape))
-    sizes = next(one.shape for one in out if one is not None)
+    sizes = next(tensor.shape for tensor in out if tensor is not None)
     return TopK1Desc(
         _tensor(x),
         _tensor(x, shape=sizes),
@@ -385,12 +384,12 @@ DESC_OF: Mapping[Callable[..., Any], Callable[..., Desc]] = {
     movement.reverse_sequence: _reverse,
     movement.top_k: _top_k,
     movement.trilu: _trilu,
-    resizing.resize: _resize,
-    resizing.resize_by_scales: _resize_by_scales,
-    resizing.upsample_2d: _upsample_2d,
-    casting.cast: _cast,
-    casting.cast_like: _cast,
-    casting.cast_to_named: _cast,
+    resize.resize: _resize,
+    resize.resize_by_scales: _resize_by_scales,
+    resize.upsample_2d: _upsample_2d,
+    cast.cast: _cast,
+    cast.cast_like: _cast,
+    cast.cast_to_named: _cast,
     layout.concat: _concat,
     layout.constant_of_shape: _constant_of_shape,
     layout.expand: _expand,

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import operators
-from ..core.activation import Activation
+from ..core.structs.activation import Activation
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import wide_type
 from ..operators._lp_normalization import divide_by_norm
-from ..operators._normalizing import inverse_deviation, moments, normalize
-from .schemas import required, schema
+from ..operators._normalization import inverse_deviation, moments, normalize
+from .contrib_schemas import required, schema
 from .values import Array, Operators, arrays, known, on_device
 
 __all__ = [
@@ -86,13 +86,13 @@ def _batch_normalization_of_five(
         return (_normalized(x, scale, b, mean, var, epsilon),)
     now = _moments(x, per_element=not spatial)
     moved = (_moved(old, new, momentum) for old, new in zip((mean, var), now, strict=True))
-    return (_normalized(x, scale, b, *now, epsilon), *moved, *(one.astype(x.dtype) for one in now))
+    return (_normalized(x, scale, b, *now, epsilon), *moved, *(array.astype(x.dtype) for array in now))
 
 
 def instance_normalization(*, input: Array, scale: Array, b: Array, epsilon: float = 1e-5) -> Array:
     _check_channels(input, scale.shape, b.shape)
     mean, variance = moments(_wide(input), range(2, input.ndim))
-    of_channels = (_along_channels(one, input) for one in (scale, b))
+    of_channels = (_along_channels(array, input) for array in (scale, b))
     return normalize(on_device(input), mean, variance, *of_channels, epsilon=epsilon)
 
 
@@ -138,7 +138,7 @@ def _group_norm(
         raise ConstraintError(f"{rule}, but they are {groups}, {gamma.shape} and {beta.shape}")
     by_group = pictures.reshape(len(pictures), groups, channels // groups, *pictures.shape[2:])
     mean, variance = moments(_wide(by_group), (2, 3, 4))
-    of_channels = (on_device(one).reshape(1, groups, channels // groups, 1, 1) for one in (gamma, beta))
+    of_channels = (on_device(array).reshape(1, groups, channels // groups, 1, 1) for array in (gamma, beta))
     silu = Activation("ACTIVATION_SWISH") if activation else None
     y = normalize(by_group, mean, variance, *of_channels, epsilon=epsilon, activation=silu).reshape(pictures.shape)
     return jnp.moveaxis(y, 1, -1) if channels_last else y
@@ -208,7 +208,7 @@ def _kept(data: Array, mask: np.dtype[Any]) -> tuple[Array, Array]:
 
 def _normalized(x: Array, scale: Array, b: Array, mean: Any, variance: Any, epsilon: float) -> jax.Array:
     _check_channels(x, scale.shape, b.shape, mean.shape, variance.shape)
-    of_channels = (_along_channels(one, x) for one in (mean, variance, scale, b))
+    of_channels = (_along_channels(array, x) for array in (mean, variance, scale, b))
     return normalize(on_device(x), *of_channels, epsilon=epsilon)
 
 

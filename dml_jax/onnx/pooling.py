@@ -15,8 +15,8 @@ from ..lowering.plain.min_max import extreme
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import wide_type
 from ..operators._lp_pooling import norm
+from .sliding_windows import rounded_up, windows_of
 from .values import Array, Operators, on_device
-from .windows import rounded_up, windows_of
 
 __all__ = [
     "OPERATORS",
@@ -65,8 +65,8 @@ def average_pool(
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     windows = _counted(declared, auto_pad, ceil_mode)
     total = _sum(_wide(x), windows)
-    for d, (one, made) in enumerate(zip(declared, windows, strict=True)):
-        counts = (_over_padding(one, made) if count_include_pad else made).sizes_inside()[: made.count]
+    for d, (w, counted) in enumerate(zip(declared, windows, strict=True)):
+        counts = (_over_padding(w, counted) if count_include_pad else counted).sizes_inside()[: counted.count]
         total = total / np.maximum(counts, 1).astype(total.dtype).reshape(_at(d + 2, -1, x.ndim))
     return total.astype(x.dtype)
 
@@ -84,7 +84,7 @@ def lp_pool(
 ) -> Array:
     declared = windows_of(x.shape, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     windows = _counted(declared, auto_pad, ceil_mode)
-    return operators.lp_pooling(on_device(x), [one.window for one in windows], p=p, **_options(windows))
+    return operators.lp_pooling(on_device(x), [w.window for w in windows], p=p, **_options(windows))
 
 
 def global_average_pool(*, x: Array) -> Array:
@@ -112,12 +112,12 @@ def _spatial(x: Array) -> tuple[int, ...]:
 
 def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[Windows]:
     """As many windows as there are outputs; padding that follows from them is rounded already."""
-    made = [rounded_up(one) if ceil_mode and auto_pad == "NOTSET" else one for one in windows]
-    for d, one in enumerate(made):
-        if one.size < 1 or one.count < 1:
+    rounded = [rounded_up(w) if ceil_mode and auto_pad == "NOTSET" else w for w in windows]
+    for d, w in enumerate(rounded):
+        if w.size < 1 or w.count < 1:
             rule = "every window must fit into its padded dimension, which must have elements"
-            raise ConstraintError(f"{rule}, but that of spatial dimension {d} spans {one.span} of {one.padded}")
-    return made
+            raise ConstraintError(f"{rule}, but that of spatial dimension {d} spans {w.span} of {w.padded}")
+    return rounded
 
 
 # Of the windows.
@@ -126,7 +126,7 @@ def _counted(windows: Sequence[Windows], auto_pad: str, ceil_mode: int) -> list[
 def _options(windows: Sequence[Windows]) -> Any:
     """What functions of pooling take beside the sizes of windows."""
     names = {"strides": "stride", "dilations": "dilation", "start_padding": "start", "end_padding": "end"}
-    return {name: [getattr(one, field) for one in windows] for name, field in names.items()}
+    return {name: [getattr(w, field) for w in windows] for name, field in names.items()}
 
 
 def _greatest(x: jax.Array, axis: int, windows: Windows) -> jax.Array:
@@ -149,11 +149,11 @@ def _least(dtype: Any) -> np.ndarray:
 
 def _indices(x: jax.Array, windows: Sequence[Windows], storage_order: int) -> jax.Array:
     """Where the greatest elements lie in all of x; in column-major order the dimensions of a picture are reversed."""
-    _, found = operators.max_pooling(x, [one.window for one in windows], **_options(windows))
+    _, indices = operators.max_pooling(x, [w.window for w in windows], **_options(windows))
     if not storage_order:
-        return found
+        return indices
     sizes = x.shape[2:]
-    picture, rest = found // np.uint32(prod(sizes)), found % np.uint32(prod(sizes))
+    picture, rest = indices // np.uint32(prod(sizes)), indices % np.uint32(prod(sizes))
     number = jnp.zeros_like(rest)
     for d in reversed(range(len(sizes))):
         number, rest = number + rest % np.uint32(sizes[d]) * np.uint32(prod(sizes[:d])), rest // np.uint32(sizes[d])
@@ -161,10 +161,10 @@ def _indices(x: jax.Array, windows: Sequence[Windows], storage_order: int) -> ja
 
 
 def _sum(x: jax.Array, windows: Sequence[Windows]) -> jax.Array:
-    for d, one in enumerate(windows):
+    for d, w in enumerate(windows):
         edges = [(0, 0)] * x.ndim
-        edges[d + 2] = (one.start, one.end)
-        shape, steps, gaps = (_at(d + 2, n, x.ndim) for n in (one.window, one.stride, one.dilation))
+        edges[d + 2] = (w.start, w.end)
+        shape, steps, gaps = (_at(d + 2, n, x.ndim) for n in (w.window, w.stride, w.dilation))
         x = lax.reduce_window(x, np.zeros((), x.dtype), lax.add, shape, steps, edges, window_dilation=gaps)
     return x
 
@@ -174,9 +174,11 @@ def _at(axis: int, number: int, rank: int) -> list[int]:
     return [number if d == axis else 1 for d in range(rank)]
 
 
-def _over_padding(declared: Windows, made: Windows) -> Windows:
+def _over_padding(declared: Windows, counted: Windows) -> Windows:
     """The same windows over a dimension that its padding is a part of."""
-    return Windows(declared.padded, made.window, made.stride, made.dilation, 0, max(made.end - declared.end, 0))
+    return Windows(
+        declared.padded, counted.window, counted.stride, counted.dilation, 0, max(counted.end - declared.end, 0)
+    )
 
 
 OPERATORS: Operators = {

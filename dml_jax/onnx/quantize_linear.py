@@ -12,10 +12,10 @@ from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..operators import cast
 from ..operators._quantization import dequantize, quotient, shifted
-from .arrange import axis_of
-from .casting import cast as onnx_cast
-from .loading import dtype_of
-from .schemas import optional, schema
+from .cast import cast as onnx_cast
+from .contrib_schemas import optional, schema
+from .layout import axis_of
+from .model_loading import dtype_of
 from .values import Array, Operators, on_device
 
 __all__ = [
@@ -49,7 +49,7 @@ def quantize_linear(
     of_scale = y_scale.dtype if y_scale.dtype.name in _FLOATS else np.dtype(np.float32)
     divided = _float_of("precision", precision, of_scale)
     scale, zero_point = aligned(x, y_scale, y_zero_point, axis, block_size)
-    operands = (cast(lax.stop_gradient(on_device(one)), divided) for one in (x, scale))
+    operands = (cast(lax.stop_gradient(on_device(operand)), divided) for operand in (x, scale))
     steps = cast(quotient(*operands), divided).astype(np.float32)
     zero_point = None if zero_point is None else on_device(zero_point)
     if jnp.issubdtype(target, jnp.integer):

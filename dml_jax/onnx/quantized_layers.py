@@ -8,10 +8,10 @@ import jax
 
 from ..operators._recurrent import LSTM, LSTM_COUPLED
 from .attention import attend_projected
-from .operands import check_shape, check_value
-from .quantized_products import dynamic_quantize_mat_mul, mat_mul_integer_to_float
+from .contrib_schemas import optional, required, schema
+from .operand_checks import check_shape, check_value
+from .quantized_matmul import dynamic_quantize_mat_mul, mat_mul_integer_to_float
 from .recurrent import recurrent
-from .schemas import optional, required, schema
 from .values import Array, Operators, as_wide
 
 __all__ = ["OPERATORS", "SCHEMAS"]
@@ -24,7 +24,7 @@ def dynamic_quantize_lstm(*, input_forget: int = 0, **given: Any) -> tuple[jax.A
 
 def _product(x: jax.Array, weights: tuple[jax.Array, ...]) -> jax.Array:
     """The product of floats, which become bytes by the range of them all, and of the transpose of bytes."""
-    b, scale, zero_point = (one.T for one in weights)
+    b, scale, zero_point = (array.T for array in weights)
     return dynamic_quantize_mat_mul(a=x, b=b, b_scale=scale, b_zero_point=zero_point)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..core.activation import Activation
+from ..core.structs.activation import Activation
 from ..errors import ConstraintError
 from ..operators._recurrent import GRU, GRU_LINEAR_BEFORE_RESET, LSTM, LSTM_COUPLED, RNN, Cell, Product, recurrent_layer
 from .values import Array, Operators, on_device
@@ -109,13 +109,13 @@ def recurrent(
 def _quantized(name: str, weights: Array, **parameters: Array) -> tuple[Array, ...]:
     """Weights in rows, and their scales and zero points, of one number for each direction, or for each row of it."""
     directions, _, count = weights.shape
-    made = [weights.swapaxes(1, 2)]
+    arrays = [weights.swapaxes(1, 2)]
     for kind in (f"{name}_scale", f"{name}_zero_point"):
         shape = parameters[kind].shape
         if shape not in ((directions,), (directions, count)):
             raise ConstraintError(f"{kind} must be of {(directions,)} or {(directions, count)}, but it is of {shape}")
-        made.append(jnp.broadcast_to(on_device(parameters[kind]).reshape(directions, -1, 1), (directions, count, 1)))
-    return tuple(made)
+        arrays.append(jnp.broadcast_to(on_device(parameters[kind]).reshape(directions, -1, 1), (directions, count, 1)))
+    return tuple(arrays)
 
 
 # Attributes and sizes.
@@ -139,7 +139,7 @@ def _functions(names: Sequence[str], alphas: Sequence[float], betas: Sequence[fl
             rule = f"activations must be among {', '.join(_ACTIVATIONS)}"
             raise ConstraintError(f"{rule}, in upper or lower case, but there is {name!r}")
         operator, defaults = _ACTIVATIONS[name.lower()]
-        numbers = [one.pop(0) if one else default for one, default in zip(left, defaults, strict=False)]
+        numbers = [given.pop(0) if given else default for given, default in zip(left, defaults, strict=False)]
         functions.append(Activation(f"ACTIVATION_{operator}", tuple(map(float, numbers))))
     return functions
 

@@ -13,7 +13,7 @@ from ..errors import ConstraintError
 from ..lowering.plain.min_max import End, flat_place_of_extreme
 from ..operators import reduce
 from ..operators._reduce import Name
-from .arrange import axes_of, axis_of
+from .layout import axes_of, axis_of
 from .values import Array, Operators, float_for, known_ints, on_device
 
 __all__ = ["OPERATORS"]
@@ -27,8 +27,8 @@ def _reduction(function: Name) -> Callable[..., jax.Array]:
         along = axes_of("axes", given, data.ndim)
         if not given and not noop_with_empty_axes:
             along = list(range(data.ndim))
-        made = _reduce(on_device(data), function, tuple(along))
-        return made if keepdims else lax.squeeze(made, along)
+        reduction = _reduce(on_device(data), function, tuple(along))
+        return reduction if keepdims else lax.squeeze(reduction, along)
 
     return reduced
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConstraintError
-from .arrange import axis_of, concat, split, unsqueeze
 from .block import Body
-from .bounded import Bounded, move_bounded
 from .containers import EmptyOptional, TensorSequence, declared_type, type_text
-from .loading import dtype_of
+from .int64_ranges import Bounded, move_bounded
+from .layout import axis_of, concat, split, unsqueeze
+from .model_loading import dtype_of
 from .values import Operators, known, known_ints
 
 __all__ = ["OPERATORS"]
@@ -72,13 +72,13 @@ def sequence_map(*, additional_inputs: tuple[Any, ...], body: Body, count: int) 
     if len(set(lengths)) > 1:
         raise ConstraintError(f"all sequences must have one length, but they have {lengths}")
     body.check(inputs=len(additional_inputs), outputs=count)
-    made = [
+    results = [
         body(*(given.items[i] if isinstance(given, TensorSequence) else given for given in additional_inputs))
         for i in range(lengths[0])
     ]
     types = [declared_type(type_, "an output of the body")[1] for type_ in body.block.types]
     return tuple(
-        TensorSequence(dtype_of(types[k].elem_type, "an output of the body"), tuple(results[k] for results in made))
+        TensorSequence(dtype_of(types[k].elem_type, "an output of the body"), tuple(of_body[k] for of_body in results))
         for k in range(count)
     )
 

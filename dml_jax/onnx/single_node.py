@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 
 from ..errors import DataTypeError, escaped
+from .contrib_schemas import MICROSOFT
 from .errors import OnnxError
 from .function import to_jax
-from .schemas import MICROSOFT
 from .values import as_tuple
 
 __all__ = ["run_node"]

@@ -10,11 +10,11 @@ import numpy as np
 from ..errors import ConstraintError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..operators import gather
-from ..operators._normalizing import inverse_deviation, mean_of_squares, moments, normalize
-from .arrange import axis_of
+from ..operators._normalization import inverse_deviation, mean_of_squares, moments, normalize
+from .contrib_schemas import optional, schema
+from .layout import axis_of
 from .normalization import spread
-from .operands import check_shape, check_value, needed
-from .schemas import optional, schema
+from .operand_checks import check_shape, check_value, needed
 from .values import Array, Operators, as_wide, on_device
 
 __all__ = ["OPERATORS", "SCHEMAS", "embed_layer_normalization", "simplified_layer_normalization"]
@@ -52,7 +52,7 @@ def _skip(*, is_centred: bool) -> Callable[..., tuple[jax.Array, ...]]:
         if bias is not None:
             total = total + _row("bias", bias, total)
         y, mean, variance = _normalized(total, gamma, beta, epsilon, is_centred=is_centred)
-        saved = (one.astype(np.float32) for one in (mean, inverse_deviation(variance, epsilon)))
+        saved = (array.astype(np.float32) for array in (mean, inverse_deviation(variance, epsilon)))
         return (narrow_apart(y, input.dtype), *saved, narrow_apart(total, input.dtype))[:count]
 
     return normalized

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .arrange import axis_of
+from .layout import axis_of
 from .values import Array, Operators, known
 
 __all__ = ["OPERATORS", "unique"]
@@ -12,8 +12,8 @@ def unique(*, x: Array, axis: int | None = None, sorted: int = 1, count: int = 1
     """Returns different elements, or subtensors along an axis, then numbers of first ones, inverse numbers, counts."""
     data = known("x", x, "how many elements differ")
     along = None if axis is None else axis_of("axis", axis, data.ndim)
-    found = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=along)
-    y, first, inverse, counts = found[0], found[1], found[2].reshape(-1), found[3]
+    uniques = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=along)
+    y, first, inverse, counts = uniques[0], uniques[1], uniques[2].reshape(-1), uniques[3]
     if not sorted:
         order = np.argsort(first)
         y, first, counts = np.take(y, order, along or 0), first[order], counts[order]

@@ -8,15 +8,15 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
-from ..core.fusion import Fusion, axes_within, computed_by
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, same_sizes
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS, Support
-from ._activations import AXES, EFFECTIVE_RANK, ActivationDesc, Real, activated, since
-from ._elementwise import elementwise
+from ..core.structs.activation_fusion import Fusion, axes_within, computed_by
+from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, SIGNED_UP_TO_32_BITS, UP_TO_32_BITS, Support
+from ..core.structs.fields import Axes, Input, Output  # noqa: F401  # annotations of the base name them
+from ._activation_structs import AXES, EFFECTIVE_RANK, ActivationDesc, Real, activated, since
+from ._elementwise_dims import elementwise
 
 __all__ = [
     "ActivationCeluDesc",

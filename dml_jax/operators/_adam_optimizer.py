@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.data_type import DataType
-from ..core.desc import SeveralOutputs
-from ..core.fields import FLOAT, Input, Output
 from ..core.rules import Operands, Rule, custom, same_sizes
-from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.operator_desc import SeveralOutputs
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalizing import widened
+from ._normalization import widened
 
 __all__ = ["AdamOptimizerDesc"]
 
@@ -140,4 +140,4 @@ class AdamOptimizerDesc(SeveralOutputs):
         step = training_step.astype(x.dtype)
         correction = jnp.sqrt(_correction(beta2, step)) / _correction(beta1, step)
         x = x - rate * correction * first / (jnp.sqrt(second) + epsilon)
-        return tuple(narrow_apart(one, input_parameters.dtype) for one in (x, first, second))
+        return tuple(narrow_apart(array, input_parameters.dtype) for array in (x, first, second))

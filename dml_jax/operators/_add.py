@@ -8,15 +8,12 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
-from ..core.fusion import Fused, Fusion, axes_within, computed_by
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, numbers, same_dtype, same_sizes
 from ..core.sharding import Dims
-from ..core.support import (
+from ..core.structs.activation_fusion import Fused, Fusion, axes_within, computed_by
+from ..core.structs.feature_level_tables import (
     ALL_BUT_FLOAT64,
     FLOATS,
     INDEX_TYPES,
@@ -25,8 +22,11 @@ from ..core.support import (
     Support,
     levels,
 )
+from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ._elementwise import elementwise
+from ._elementwise_dims import elementwise
 
 __all__ = ["ElementWiseAdd1Desc", "ElementWiseAddDesc", "add"]
 
@@ -76,10 +76,10 @@ def add(a: Data, b: Data, *, activation: Fusion | None = None, out_sharding: Out
     Source: DML_ELEMENT_WISE_ADD_OPERATOR_DESC and DML_ELEMENT_WISE_ADD1_OPERATOR_DESC, which broadcast by strides of 0
       and say nothing of integers that overflow.
     """
-    one, other = jnp.asarray(a), jnp.asarray(b)
-    wide = wide_type(one.dtype)
-    made = one.astype(wide) + other.astype(wide)
-    return narrow_apart(made if activation is None else activation(made), one.dtype)
+    a, b = jnp.asarray(a), jnp.asarray(b)
+    wide = wide_type(a.dtype)
+    total = a.astype(wide) + b.astype(wide)
+    return narrow_apart(total if activation is None else activation(total), a.dtype)
 
 
 _UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)

@@ -1,4 +1,4 @@
-"""ARGMAX and ARGMIN: where the greatest or the least element lies, along several dimensions together."""
+"""ARGMAX and ARGMIN: the index of the greatest or the least element, along several dimensions together."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import jax
 
-from ..core.axis_direction import AxisDirection, FieldDirection
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Axes, Input, Output
 from ..core.rules import Law, Operands, Rule, sizes_follow
-from ..core.struct_rules import different_axes
-from ..core.support import ALL_BUT_FLOAT64, INDEX_TYPES, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..core.structs.enumerations import AxisDirection, FieldDirection
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, INDEX_TYPES, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..core.structs.fields import Axes, Input, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import different_axes
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.min_max import End, flat_place_of_extreme
 
 __all__ = ["ArgmaxDesc", "ArgminDesc"]

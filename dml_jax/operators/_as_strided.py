@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import jax
 
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, representable
 from ..core.sharding import Dims
 from ..lowering.plain.strided import view
 from ..strides.layout import Layout
-from ._strides import BUFFER, INSIDE, lengths, not_negative, sizes_of
+from ._as_strided_rules import BUFFER, INSIDE, lengths, not_negative, sizes_of
 
 __all__ = ["as_strided"]
 

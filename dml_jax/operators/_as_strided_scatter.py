@@ -1,4 +1,4 @@
-"""What writes a flat buffer through strides; the inverse of a strided view."""
+"""Writes a flat buffer through strides: the inverse of a strided view."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import jax
 
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, custom, same_dtype
 from ..core.sharding import Dims
 from ..lowering.plain.strided_writes import update
 from ..strides.injective import collision
 from ..strides.layout import Layout
-from ._strides import BUFFER, INSIDE, lengths, not_negative, sizes_of
+from ._as_strided_rules import BUFFER, INSIDE, lengths, not_negative, sizes_of
 
 __all__ = ["as_strided_scatter"]
 

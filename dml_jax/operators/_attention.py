@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.activation_table import in_type_of
+from ..core.structs.activation_table import in_type_of
 from ..lowering.plain.softmax import compute_along
 from ..lowering.values.compiler_faults import unfused_product
 from ._attention_rules import MultiheadAttentionMaskType

@@ -177,8 +177,8 @@ def _type_of(name: str) -> Rule:
     """A tensor has the data type of the output, which is left out by a graph's builder: then the queries decide."""
 
     def broken_by(x: Operands) -> Fact:
-        found = [x[one].data_type.name for one in (name, "output") if x[one] is not None]
-        return None if len({*found}) < 2 else f"they are {' and '.join(found)}"
+        types = [x[tensor].data_type.name for tensor in (name, "output") if x[tensor] is not None]
+        return None if len({*types}) < 2 else f"they are {' and '.join(types)}"
 
     def law(x: Operands) -> Any:
         queries = source_of("query", x)

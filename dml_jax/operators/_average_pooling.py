@@ -10,17 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.desc import OperatorDesc
-from ..core.fields import Bool, Input, Output
-from ..core.kinds import Data, OutSharding, Spatial
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, floats
-from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.fields import Bool, Input, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.window_sums import sum_windows
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._pooling import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding import FieldInts, PerWindow, sliding
+from ._sliding_windows import FieldInts, PerWindow, sliding
 
 __all__ = ["AveragePooling1Desc", "AveragePoolingDesc", "average_pooling"]
 
@@ -91,7 +91,7 @@ def sums_and_counts(array: jax.Array, x: Operands, include_padding: bool) -> tup
     """The sum of each window, and how many elements count in it, in the type of `array`; `x` has the windows."""
     axes = range(array.ndim - len(x["window_sizes"]), array.ndim)
     windows = sliding(x, array.shape[axes[0] :])
-    counts = [_along(axis, array.ndim, one, include_padding) for axis, one in zip(axes, windows, strict=True)]
+    counts = [_along(axis, array.ndim, w, include_padding) for axis, w in zip(axes, windows, strict=True)]
     return sum_windows(array, axes, windows), reduce(jnp.multiply, [jnp.asarray(n, array.dtype) for n in counts])
 
 

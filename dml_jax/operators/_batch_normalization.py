@@ -7,14 +7,14 @@ from typing import Annotated, ClassVar
 
 import jax
 
-from ..core.desc import OperatorDesc, SeveralOutputs
-from ..core.fields import FLOAT, Bool, Input, OptionalInput, Output
-from ..core.fusion import Fused
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes
-from ..core.struct_rules import broadcast_to
-from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
+from ..core.structs.activation_fusion import Fused
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
+from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output
+from ..core.structs.operator_desc import OperatorDesc, SeveralOutputs
+from ..core.structs.struct_rules import broadcast_to
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalizing import axes_of, moments, normalize, widened
+from ._normalization import axes_of, moments, normalize, widened
 
 __all__ = ["BatchNormalizationDesc", "BatchNormalizationTrainingDesc"]
 
@@ -161,4 +161,4 @@ class BatchNormalizationTrainingDesc(SeveralOutputs):
         of_input = moments(wide, axes_of(scale))
         numbers = (*of_input, scale, bias, fused_add)
         output = normalize(input, *numbers, epsilon=self.epsilon, activation=self.fused_activation)
-        return output, *(narrow_apart(one, input.dtype) for one in of_input)
+        return output, *(narrow_apart(array, input.dtype) for array in of_input)

@@ -10,13 +10,13 @@ from typing import Annotated, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import SeveralOutputs
-from ..core.fields import FLOAT, Input, Output
 from ..core.rules import Rule, same_sizes
-from ..core.struct_rules import broadcast_to
-from ..core.support import FLOATS, RANKS_1_TO_8, Support, levels
+from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, Support, levels
+from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.operator_desc import SeveralOutputs
+from ..core.structs.struct_rules import broadcast_to
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalizing import axes_of, inverse_deviation, widened
+from ._normalization import axes_of, inverse_deviation, widened
 
 __all__ = ["BatchNormalizationGradDesc", "BatchNormalizationTrainingGradDesc"]
 
@@ -52,7 +52,7 @@ def _gradients(
     if in_training:
         count = jnp.asarray(prod(input.shape[d] for d in axes), input.dtype)
         gradient = gradient - of_bias / count - standardized * (of_scale / count)
-    return tuple(narrow_apart(one, dtype) for one in (gradient * (scale * inverse), of_scale, of_bias))
+    return tuple(narrow_apart(array, dtype) for array in (gradient * (scale * inverse), of_scale, of_bias))
 
 
 @dataclass(frozen=True)

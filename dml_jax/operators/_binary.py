@@ -10,12 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.fields import FLOAT
 from ..core.rules import same_dtype
-from ..core.scalar import Scalar, ScalarType, scalar_of, truncated
-from ..core.struct_rules import held, type_of
-from ..core.support import (
+from ..core.structs.feature_level_tables import (
     ALL_BUT_FLOAT64,
     ALL_TYPES,
     FLOATS,
@@ -30,9 +26,13 @@ from ..core.support import (
     Support,
     levels,
 )
+from ..core.structs.fields import FLOAT
+from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
+from ..core.structs.struct_rules import held, type_of
+from ..core.tensors.data_type import DataType
 from ..lowering.values.bits import as_unsigned, from_unsigned
-from ._elementwise_rows import Row, structs_of, unchanged
-from ._formulas import floor_remainder, parameterized_relu
+from ._binary_formulas import floor_remainder, parameterized_relu
+from ._elementwise_structs import Row, structs_of, unchanged
 from ._powers import power
 
 

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
-from ..core.kinds import Data, DType, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, DType, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
-from ..core.support import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, ALL_TYPES, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.primitive import linear
 from ..lowering.values.accumulation_types import narrow_apart
@@ -89,9 +89,9 @@ def cast(
             array = linear(lambda _, x: _odd_float(x), lambda _, cotangent, __: [cotangent])(None, array)
         elif jnp.issubdtype(array.dtype, jnp.integer) and array.dtype.itemsize >= 4:
             array = _odd_integer(array)
-    made = narrow_apart(array, target)
+    rounded = narrow_apart(array, target)
     narrows = is_float and jnp.issubdtype(target, jnp.floating) and 8 <= jnp.finfo(target).bits < _bits(array)
-    return linear(lambda _, x: _kept(x), lambda _, cotangent, __: [cotangent])(None, made) if narrows else made
+    return linear(lambda _, x: _kept(x), lambda _, cotangent, __: [cotangent])(None, rounded) if narrows else rounded
 
 
 def _bits(floats: jax.Array) -> int:

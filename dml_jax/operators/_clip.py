@@ -10,22 +10,30 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.data_type import DataTypeLike
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import FLOAT, Input, Output
-from ..core.kinds import Data, Number, OutSharding, number_of
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Number, OutSharding, number_of
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
-from ..core.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.sharding import Dims
-from ..core.small_structs import ScaleBias
-from ..core.struct_rules import held, type_of
-from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.feature_level_tables import (
+    ALL_BUT_FLOAT64,
+    FLOATS,
+    RANK_4,
+    RANKS_1_TO_8,
+    UP_TO_32_BITS,
+    Support,
+    levels,
+)
+from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
+from ..core.structs.small_structs import ScaleBias
+from ..core.structs.struct_rules import held, type_of
+from ..core.tensors.data_type import DataTypeLike
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..lowering.values.bits import is_key
-from ._elementwise import elementwise
+from ._elementwise_dims import elementwise
 from ._identity import identity
 
 __all__ = ["ElementWiseClip1Desc", "ElementWiseClipDesc", "clip"]

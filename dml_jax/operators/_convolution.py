@@ -12,12 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.activation import Activation
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Input, OptionalInput, Output, UInt, counted_by, named
-from ..core.fusion import Fused, Fusion, axes_within
-from ..core.kinds import Data, OutSharding, Spatial
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.operator import operator
 from ..core.rules import (
     Law,
     Operands,
@@ -35,8 +31,12 @@ from ..core.rules import (
     sizes_follow,
 )
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.activation import Activation
+from ..core.structs.activation_fusion import Fused, Fusion, axes_within
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.fields import Input, OptionalInput, Output, UInt, counted_by, named
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.convolution import convolve, convolve_back
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type, widen_apart
@@ -79,7 +79,7 @@ def _given(x: Operands, name: str) -> Sequence[int]:
 def windows_of(x: Operands) -> list[Windows]:
     """Returns the windows of the filter along each spatial dimension, as if FORWARD; BACKWARD is the transpose."""
     of_windows = (_given(x, name) for name in ("strides", "dilations", "start_padding", "end_padding"))
-    return [Windows(*one) for one in zip(x["input"].shape[2:], x["filter"].shape[2:], *of_windows, strict=True)]
+    return [Windows(*w) for w in zip(x["input"].shape[2:], x["filter"].shape[2:], *of_windows, strict=True)]
 
 
 def _sums(x: Operands) -> list[range]:
@@ -91,7 +91,7 @@ def _sums(x: Operands) -> list[range]:
         least = one.stride * (one.size - 1) + one.span - one.start - one.end
         return range(max(1, least), least + one.stride)
 
-    return [sizes(one) for one in windows_of(x)]
+    return [sizes(w) for w in windows_of(x)]
 
 
 # Rules.
@@ -140,11 +140,11 @@ def _unless_broken(judge: Callable[[Operands], str | None]) -> Callable[[Operand
 
 
 def _misfit(x: Operands) -> str | None:
-    for d, one in enumerate(windows_of(x)):
-        if not isinstance(one.size, int) or not isinstance(one.window, int):
-            return f"spatial dimension {d} is symbolic, {one.size} and {one.window}"
-        if one.window < 1 or (_is_backward(x) and one.size < 1):
-            return f"spatial dimension {d} has sizes {one.size} and {one.window}"
+    for d, w in enumerate(windows_of(x)):
+        if not isinstance(w.size, int) or not isinstance(w.window, int):
+            return f"spatial dimension {d} is symbolic, {w.size} and {w.window}"
+        if w.window < 1 or (_is_backward(x) and w.size < 1):
+            return f"spatial dimension {d} has sizes {w.size} and {w.window}"
     empty = next((d for d, sizes in enumerate(_sums(x)) if not sizes), None)
     return None if empty is None else f"spatial dimension {empty} has none"
 
@@ -178,7 +178,7 @@ def _no_output_sizes(x: Operands) -> str | None:
 
 
 def _shown(spatial: Sequence[range]) -> str:
-    return " by ".join(f"{one[0]}" if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in spatial)
+    return " by ".join(f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}" for sizes in spatial)
 
 
 def sizes_of(x: Operands, which: int) -> tuple[Any, ...] | None:
@@ -188,7 +188,7 @@ def sizes_of(x: Operands, which: int) -> tuple[Any, ...] | None:
 
 
 def _too_far(x: Operands) -> str | None:
-    of_windows = (max(one.padded, one.span, one.stride, one.dilation) for one in windows_of(x))
+    of_windows = (max(w.padded, w.span, w.stride, w.dilation) for w in windows_of(x))
     most = max(*of_windows, *(sizes[-1] for sizes in _spatial(x)))
     return f"one is {most}" if most >= 2**31 else None
 
@@ -230,8 +230,8 @@ def _dims(x: Operands) -> Dims:
     if _is_backward(x):
         filter[:2] = ["added up", "channel" if x["group_count"] == 1 else "in a group"]
     operands = {"input": ["batch", "added up", *spatial], "filter": filter}
-    made = ["batch", "channel", *(f"output {d}" for d in range(len(spatial)))]
-    return Dims(operands if x["bias"] is None else operands | {"bias": ["channel"]}, made)
+    output_names = ["batch", "channel", *(f"output {d}" for d in range(len(spatial)))]
+    return Dims(operands if x["bias"] is None else operands | {"bias": ["channel"]}, output_names)
 
 
 @operator(*RULES, dims=_dims)
@@ -323,7 +323,7 @@ def convolution(
     }
     dtype, wide = input.dtype, wide_type(input.dtype)
     windows, zeros = windows_of(attributes), _given(attributes, "output_padding")
-    sizes = [one[0] for one in _sums(attributes)]
+    sizes = [sums[0] for sums in _sums(attributes)]
     if output_sizes is not None:
         sizes = [n - more for n, more in zip(attributes["output_sizes"], zeros, strict=True)]
     weights = widen_apart(filter, wide)
@@ -331,13 +331,13 @@ def convolution(
     if is_backward != (mode == "convolution"):
         weights = lax.rev(weights, range(2, weights.ndim))
     if is_backward:
-        made = convolve_back(widen_apart(input, wide), weights, windows, sizes, group_count, lax.Precision.HIGHEST)
+        output = convolve_back(widen_apart(input, wide), weights, windows, sizes, group_count, lax.Precision.HIGHEST)
     else:
-        made = convolve(widen_apart(input, wide), weights, windows, group_count, lax.Precision.HIGHEST)
-    made = lax.pad(made, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
+        output = convolve(widen_apart(input, wide), weights, windows, group_count, lax.Precision.HIGHEST)
+    output = lax.pad(output, jnp.zeros((), wide), [(0, 0, 0)] * 2 + [(0, n, 0) for n in zeros])
     if bias is not None:
-        made = made + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))
-    return narrow_apart(made if activation is None else activation(made), dtype)
+        output = output + jnp.asarray(bias, wide).reshape(1, -1, *(1,) * len(zeros))
+    return narrow_apart(output if activation is None else activation(output), dtype)
 
 
 # The struct.
@@ -349,12 +349,12 @@ def bias_sizes(x: Operands) -> tuple[Any, ...] | None:
 
 
 def _no_output(x: Operands) -> str | None:
-    spatial, found = _spatial(x), tuple(x["output"].shape)
-    if not spatial or len(found) != len(x["input"].shape):
+    spatial, actual = _spatial(x), tuple(x["output"].shape)
+    if not spatial or len(actual) != len(x["input"].shape):
         return None
     wanted = (x["input"].shape[0], _out_channels(x))
-    fits = found[:2] == wanted and all(n in sizes for n, sizes in zip(found[2:], spatial, strict=True))
-    return None if fits else f"{found} is not {wanted} by {_shown(spatial)}"
+    fits = actual[:2] == wanted and all(n in sizes for n, sizes in zip(actual[2:], spatial, strict=True))
+    return None if fits else f"{actual} is not {wanted} by {_shown(spatial)}"
 
 
 @dataclass(frozen=True, init=False)

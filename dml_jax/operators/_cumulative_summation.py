@@ -8,16 +8,16 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection, direction_of
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Bool, Input, Output, UInt
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Rule
-from ..core.support import Support
-from ..core.tensor import TensorDesc
+from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
+from ..core.structs.feature_level_tables import Support
+from ..core.structs.fields import Bool, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.cumulative import SUMMATION, accumulate
-from ._cumulative import RULES, STRUCT_RULES, dims_of, since
+from ._cumulative_rules import RULES, STRUCT_RULES, dims_of, since
 
 __all__ = ["CumulativeSummationDesc", "cumulative_summation"]
 

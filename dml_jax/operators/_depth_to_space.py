@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import jax
 
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Input, Output, UInt
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, sizes_follow
-from ..core.support import Support
-from ..core.tensor import TensorDesc
-from ._blocks import (
+from ..core.structs.feature_level_tables import Support
+from ..core.structs.fields import Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
+from ._depth_space_rules import (
     SHARED,
     SINCE_1_0,
     SINCE_2_1,

@@ -9,14 +9,14 @@ from typing import Annotated, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, INT, Output
-from ..core.kinds import DType, OutSharding, Value
-from ..core.operator import operator
+from ..core.arguments.kinds import DType, OutSharding, Value
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, numbers, representable
-from ..core.scalar import truncated
 from ..core.sharding import Dims
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, UP_TO_32_BITS, Support, levels
+from ..core.structs.fields import FLOAT, INT, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.scalar import truncated
 from ._diagonals import filled
 
 __all__ = ["DiagonalMatrixDesc", "diagonal_matrix"]

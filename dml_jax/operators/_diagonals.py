@@ -1,4 +1,4 @@
-"""What DIAGONAL_MATRIX and DIAGONAL_MATRIX1 share: a number on neighbouring diagonals of matrices."""
+"""A number on neighbouring diagonals of matrices, for DIAGONAL_MATRIX and DIAGONAL_MATRIX1."""
 
 from __future__ import annotations
 

@@ -9,17 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.data_type import DataTypeLike
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import INT, OptionalInput, Output
-from ..core.kinds import Data, Number, OutSharding, number_of
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Number, OutSharding, number_of
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, minimum_rank, sizes_follow
-from ..core.scalar import Scalar, ScalarType, scalar_of
 from ..core.sharding import Dims
-from ..core.struct_rules import held, type_of
-from ..core.support import ALL_TYPES, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.feature_level_tables import ALL_TYPES, Support, levels
+from ..core.structs.fields import INT, OptionalInput, Output
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.scalar import Scalar, ScalarType, scalar_of
+from ..core.structs.struct_rules import held, type_of
+from ..core.tensors.data_type import DataTypeLike
+from ..core.tensors.tensor_desc import TensorDesc
 from ._diagonals import filled
 
 __all__ = ["DiagonalMatrix1Desc", "fill_diagonals"]

@@ -9,17 +9,17 @@ from typing import ClassVar
 import jax
 import numpy as np
 
-from ..core.data_type import DataTypeLike
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Output
-from ..core.kinds import DType, OutSharding, Value
-from ..core.operator import operator
+from ..core.arguments.kinds import DType, OutSharding, Value
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable
-from ..core.scalar import Scalar, ScalarType, scalar_of
 from ..core.sharding import Dims
-from ..core.struct_rules import held, type_of
-from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.feature_level_tables import ALL_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.fields import Output
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.scalar import Scalar, ScalarType, scalar_of
+from ..core.structs.struct_rules import held, type_of
+from ..core.tensors.data_type import DataTypeLike
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.fill import fill_with
 
 __all__ = ["FillValueConstantDesc", "fill_value_constant"]

@@ -1,4 +1,4 @@
-"""FILL_VALUE_SEQUENCE: numbers at equal distances, in row-major order."""
+"""FILL_VALUE_SEQUENCE: an arithmetic sequence (arange), in row-major order."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import numpy as np
 from jax import lax
 from jax.core import Tracer
 
-from ..core.data_type import DataTypeLike
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Output
-from ..core.fill_value import as_number
-from ..core.kinds import DType, Number, OutSharding, Value, number_of
-from ..core.operator import operator
+from ..core.arguments.fill_value import as_number
+from ..core.arguments.kinds import DType, Number, OutSharding, Value, number_of
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, representable
-from ..core.scalar import Scalar, ScalarType, scalar_of
 from ..core.sharding import Dims
-from ..core.struct_rules import held, type_of
-from ..core.support import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
-from ..core.tensor import TensorDesc, packed_strides
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.fields import Output
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.scalar import Scalar, ScalarType, scalar_of
+from ..core.structs.struct_rules import held, type_of
+from ..core.tensors.data_type import DataTypeLike
+from ..core.tensors.tensor_desc import TensorDesc, packed_strides
 from ..errors import DataTypeError
 from ..lowering.values.bits import index_dtype
 

@@ -1,4 +1,4 @@
-"""FOLD: columns added up where the windows were that they are (col2im)."""
+"""FOLD: columns added up at the windows that they come from (col2im)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ from typing import Annotated, Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
-from ..core.kinds import Data, OutSharding, per_dimension
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding, per_dimension
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
-from ..core.support import Support
+from ..core.structs.feature_level_tables import Support
+from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.unfold import fold_windows
 from ..lowering.plain.windows import Windows
-from ._sliding import FieldInts, PerWindow, columns_of, function_rules, judged, sliding, struct_rules, support_of
+from ._sliding_windows import (
+    FieldInts,
+    PerWindow,
+    columns_of,
+    function_rules,
+    judged,
+    sliding,
+    struct_rules,
+    support_of,
+)
 
 __all__ = ["FoldDesc", "fold"]
 
@@ -33,8 +42,8 @@ def _sizes(x: Operands) -> Sequence[Any] | None:
     return None if _uncounted(x) or NOT_NEGATIVE.broken_by(x) else x["output_sizes"]
 
 
-def _made(x: Operands, windows: list[Windows]) -> Sequence[Any]:
-    return (*x["input"].shape[:-1], *(one.size for one in windows))
+def _output_sizes(x: Operands, windows: list[Windows]) -> Sequence[Any]:
+    return (*x["input"].shape[:-1], *(w.size for w in windows))
 
 
 def _no_channels(x: Operands) -> str | None:
@@ -44,8 +53,8 @@ def _no_channels(x: Operands) -> str | None:
 
 def _no_windows(x: Operands) -> str | None:
     _, wanted = columns_of(judged(x, _sizes))
-    found = x["input"].shape[-1]
-    return None if found == wanted else f"there are {found} for {wanted} windows"
+    actual = x["input"].shape[-1]
+    return None if actual == wanted else f"there are {actual} for {wanted} windows"
 
 
 NOT_NEGATIVE = each_at_least("output_sizes", 0)
@@ -55,7 +64,7 @@ RULES = (
         minimum_rank("input", 2),
         custom("spatial(window_sizes)", "{window_sizes} must have one entry per output size, at least one", _uncounted),
         NOT_NEGATIVE,
-        made=_made,
+        output_sizes=_output_sizes,
     ),
     custom("rows(input)", "the rows of {input} must be a multiple of the elements of a window", _no_channels),
     custom("columns(input)", "{input} must have a column per window", _no_windows),
@@ -127,7 +136,7 @@ def fold(
         array = array.astype(jnp.int32)
     windows = sliding(given, output_sizes)
     *lead, rows, _ = array.shape
-    shape = (*lead, rows // prod(given["window_sizes"]), *given["window_sizes"], *(one.count for one in windows))
+    shape = (*lead, rows // prod(given["window_sizes"]), *given["window_sizes"], *(w.count for w in windows))
     return fold_windows(array.reshape(shape), windows).astype(input.dtype)
 
 

@@ -8,17 +8,17 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import IndexInput, Input, Output, UInt
-from ..core.index_levels import INDEXED_1_0
-from ..core.indices import READ_MODE, ReadMode, indexed_axes_not_empty, read
-from ..core.kinds import Data, Fill, OutSharding, ScalarIndices
-from ..core.operator import operator
-from ..core.promises import Promises
+from ..core.arguments.kinds import Data, Fill, OutSharding, ScalarIndices
+from ..core.arguments.operator import operator
+from ..core.indices.gather import READ_MODE, ReadMode, read
+from ..core.indices.index_rule import indexed_axes_not_empty
+from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, sizes_follow
 from ..core.sharding import Dims
-from ..core.struct_rules import below_rank, dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
-from ..core.support import Support
+from ..core.structs.feature_level_tables import INDEXED_1_0, Support
+from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import below_rank, dimension_count, fits_rank, ignored_sizes_are_1, right_aligned
 from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherDesc", "gather"]

@@ -8,17 +8,17 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import IndexInput, Input, Output, UInt
-from ..core.index_levels import INDEXED_2_1, INDEXED_3_0
-from ..core.index_tuples import FUNCTION, batch_rules, slice_rules, tuple_size, tuples_fit
-from ..core.indices import READ_MODE, ReadMode, indexed_axes_not_empty, read
-from ..core.kinds import Data, Fill, Indices, OutSharding
-from ..core.operator import operator
-from ..core.promises import Promises
+from ..core.arguments.kinds import Data, Fill, Indices, OutSharding
+from ..core.arguments.operator import operator
+from ..core.indices.gather import READ_MODE, ReadMode, read
+from ..core.indices.index_rule import indexed_axes_not_empty
+from ..core.indices.index_tuples import FUNCTION, batch_rules, slice_rules, tuple_size, tuples_fit
+from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank
 from ..core.sharding import Dims
-from ..core.support import Support
+from ..core.structs.feature_level_tables import INDEXED_2_1, INDEXED_3_0, Support
+from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.slices import Slices
 
 __all__ = ["GatherND1Desc", "GatherNDDesc", "gather_nd"]
@@ -40,8 +40,8 @@ def _dims(x: Operands) -> Dims:
     batch, rank = x["batch_dims"], x["indices"].ndim
     names = [f"input {d}" for d in range(x["input"].ndim)]
     picked = [*names[:batch], *(f"q {d}" for d in range(batch, rank - 1))]
-    made = [*picked, *names[batch + tuple_size(x) :]]
-    return Dims({"input": names, "indices": [*picked, "tuple"]}, made, made)
+    output_names = [*picked, *names[batch + tuple_size(x) :]]
+    return Dims({"input": names, "indices": [*picked, "tuple"]}, output_names, output_names)
 
 
 @operator(*RULES, dims=_dims)

@@ -11,12 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.activation import Activation
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import FLOAT, Input, OptionalInput, Output, named
-from ..core.fusion import Fused, Fusion, axes_within
-from ..core.kinds import Data, Flag, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Flag, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import (
     Operands,
     Rule,
@@ -29,8 +25,12 @@ from ..core.rules import (
     sizes_follow,
 )
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANK_4, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.activation import Activation
+from ..core.structs.activation_fusion import Fused, Fusion, axes_within
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
+from ..core.structs.fields import FLOAT, Input, OptionalInput, Output, named
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ..lowering.values.compiler_faults import unfused_product
 
@@ -165,10 +165,10 @@ def gemm(
     product = lax.dot_general(
         a, b, (inner, (batch, batch)), precision=lax.Precision.HIGHEST, preferred_element_type=wide
     )
-    made = unfused_product(product) * _number(alpha, wide)
+    total = unfused_product(product) * _number(alpha, wide)
     if c is not None and beta != 0:
-        made = made + jnp.asarray(c, wide) * _number(beta, wide)
-    return narrow_apart(made if activation is None else activation(made), dtype)
+        total = total + jnp.asarray(c, wide) * _number(beta, wide)
+    return narrow_apart(total if activation is None else activation(total), dtype)
 
 
 def _number(value: float, dtype: Any) -> np.ndarray:

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, floats, minimum_rank, numbers, one_of, same_rank
 from ..core.sharding import Dims
 from ..errors import DataTypeError
@@ -123,5 +123,5 @@ def grid_sample(
       this, only DML_RESAMPLE3_OPERATOR_DESC, whose positions are no data.
     """
     positions = jnp.asarray(grid).reshape(grid.shape[0], prod(grid.shape[1:-1]), grid.shape[-1])
-    found = sample_grid(jnp.asarray(input), positions, mode, padding_mode, align_corners)
-    return found.reshape(*found.shape[:2], *grid.shape[1:-1])
+    samples = sample_grid(jnp.asarray(input), positions, mode, padding_mode, align_corners)
+    return samples.reshape(*samples.shape[:2], *grid.shape[1:-1])

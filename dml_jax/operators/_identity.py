@@ -9,14 +9,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_sizes
 from ..core.sharding import Dims
-from ..core.small_structs import ScaleBias
-from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import (
+    ALL_TYPES,
+    FLOATS,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Support,
+    levels,
+)
+from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.small_structs import ScaleBias
 from ..errors import DataTypeError
 from ..lowering.values.bits import is_key
 from ._cast import cast
@@ -71,10 +79,10 @@ def identity(
     Source: DML_ELEMENT_WISE_IDENTITY_OPERATOR_DESC, which says nothing of integers: these rules are the choice here.
     """
     array = jnp.asarray(input)
-    factors = [one for one in (scale, bias) if one is not None]
+    factors = [number for number in (scale, bias) if number is not None]
     if not factors:
         return array
-    is_integer, is_whole = jnp.issubdtype(array.dtype, jnp.integer), all(one.is_integer() for one in factors)
+    is_integer, is_whole = jnp.issubdtype(array.dtype, jnp.integer), all(factor.is_integer() for factor in factors)
     dtype = _computed_in(array.dtype, is_integer and not is_whole)
     wide = cast(array, dtype)
     scaled = wide if scale is None else wide * _number(scale, dtype)

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, OptionalInput, Output, UInt
 from ..core.rules import Rule, assuming, at_least, if_given, sizes_follow
-from ..core.struct_rules import right_aligned
-from ..core.support import RANK_4, Support
+from ..core.structs.feature_level_tables import RANK_4, Support
+from ..core.structs.fields import Input, OptionalInput, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import right_aligned
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.unfold import unfold_windows
 from ..lowering.plain.windows import Windows
 from ._convolution import (
@@ -93,8 +93,8 @@ def convolve_integers(
     x, zero = signed_bytes(input, input_zero_point)
     # Padding is the zero point, from which nothing is left.
     fill = jnp.zeros((), jnp.int8) if zero is None else zero.reshape(()).astype(jnp.int8)
-    padded = lax.pad(x, fill, [(0, 0, 0)] * 2 + [(one.start, one.end, 0) for one in windows])
-    inside = [replace(one, size=one.padded, start=0, end=0) for one in windows]
+    padded = lax.pad(x, fill, [(0, 0, 0)] * 2 + [(w.start, w.end, 0) for w in windows])
+    inside = [replace(w, size=w.padded, start=0, end=0) for w in windows]
     under = jnp.moveaxis(unfold_windows(padded, inside).reshape(len(x), groups, depth, -1), 0, 2)
     of_filters = None
     if filter_zero_point is not None:
@@ -103,7 +103,7 @@ def convolve_integers(
         of_filters = of_filters.reshape(groups, -1, 1)
     weights, columns = filter.reshape(groups, -1, depth), under.reshape(groups, depth, -1)
     sums = multiply_integers(weights, of_filters, columns, None if zero is None else zero.reshape(()))
-    by_example = sums.reshape(len(filter), len(x), *(one.count for one in windows))
+    by_example = sums.reshape(len(filter), len(x), *(w.count for w in windows))
     return by_example.swapaxes(0, 1)
 
 

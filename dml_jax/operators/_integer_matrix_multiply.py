@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, OptionalInput, Output
 from ..core.rules import Rule, assuming, if_given, same_dtype, sizes_follow
-from ..core.support import FLOATS, RANK_4, Support
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
+from ..core.structs.fields import Input, OptionalInput, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
 from ._gemm import SAME_BATCH, SAME_INNER_SIZE, product_sizes
 from ._quantization import (

@@ -1,4 +1,4 @@
-"""JOIN: arrays behind each other along one axis."""
+"""JOIN: concatenates arrays along one axis."""
 
 from __future__ import annotations
 
@@ -9,15 +9,24 @@ from typing import ClassVar
 import jax
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Inputs, Output, UInt
-from ..core.kinds import DataList, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import DataList, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, sizes_follow
 from ..core.sharding import Dims
-from ..core.struct_rules import below_rank
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import (
+    ALL_TYPES,
+    FLOATS,
+    RANK_4,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Support,
+    levels,
+)
+from ..core.structs.fields import Inputs, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import below_rank
+from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.plain.moves import move_elements
 
@@ -29,7 +38,7 @@ def _none(x: Operands) -> str | None:
 
 
 def _types_differ(x: Operands) -> str | None:
-    types = list(dict.fromkeys(str(one.dtype) for one in x["inputs"]))
+    types = list(dict.fromkeys(str(tensor.dtype) for tensor in x["inputs"]))
     return f"they are {' and '.join(types)}" if len(types) > 1 else None
 
 
@@ -41,7 +50,7 @@ def _no_axis(x: Operands) -> str | None:
 def _sizes_differ(x: Operands) -> str | None:
     if not x["inputs"] or _no_axis(x):
         return None
-    kept = [_beside(one.shape, x["axis"]) for one in x["inputs"]]
+    kept = [_beside(tensor.shape, x["axis"]) for tensor in x["inputs"]]
     other = next((i for i, sizes in enumerate(kept) if sizes != kept[0]), None)
     return None if other is None else f"{tuple(x['inputs'][other].shape)} and {tuple(x['inputs'][0].shape)} differ"
 
@@ -109,7 +118,7 @@ def _joined(x: Operands) -> tuple[int, ...] | None:
     if not x["inputs"] or not 0 <= x["axis"] < len(x["inputs"][0].sizes) or _sizes_differ(x):
         return None
     first, axis = x["inputs"][0].sizes, x["axis"]
-    return (*first[:axis], sum(one.sizes[axis] for one in x["inputs"]), *first[axis + 1 :])
+    return (*first[:axis], sum(tensor.sizes[axis] for tensor in x["inputs"]), *first[axis + 1 :])
 
 
 @dataclass(frozen=True)

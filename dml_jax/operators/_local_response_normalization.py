@@ -1,4 +1,4 @@
-"""LOCAL_RESPONSE_NORMALIZATION: elements divided by a power of the squares around them."""
+"""LOCAL_RESPONSE_NORMALIZATION: elements divided by a power of the sum of squares around them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, Bool, Input, Output, UInt
-from ..core.kinds import Data, Flag, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Flag, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, floats, minimum_rank, numbers, same_sizes
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANK_4, Support, levels
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
+from ..core.structs.fields import FLOAT, Bool, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.window_sums import sum_windows
 from ..lowering.plain.windows import Windows
 from ..lowering.values.accumulation_types import narrow_apart, wide_type

@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar
 
 import jax
 
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, Bool, Input, Output, UInt
 from ..core.rules import Rule, at_least, same_sizes
-from ..core.support import FLOATS, RANK_4, Support, levels
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
+from ..core.structs.fields import FLOAT, Bool, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.values.accumulation_types import narrow_apart
 from ._local_response_normalization import local_response_normalization
-from ._normalizing import widened
+from ._normalization import widened
 
 __all__ = ["LocalResponseNormalizationGradDesc"]
 
@@ -83,5 +83,5 @@ class LocalResponseNormalizationGradDesc(OperatorDesc):
             bias=self.bias,
         )
         wide, gradient = widened(input, input_gradient)
-        (found,) = jax.vjp(forward, wide)[1](gradient)
-        return narrow_apart(found, input.dtype)
+        (input_cotangent,) = jax.vjp(forward, wide)[1](gradient)
+        return narrow_apart(input_cotangent, input.dtype)

@@ -8,15 +8,15 @@ from typing import Annotated, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.activation_table import in_type_of
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, Input, Output, UInt
 from ..core.rules import Operands, Rule, custom, same_sizes
-from ..core.struct_rules import below_rank
-from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
+from ..core.structs.activation_table import in_type_of
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
+from ..core.structs.fields import FLOAT, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import below_rank
 from ..lowering.plain.sums import total
 from ..lowering.values.accumulation_types import narrow_apart
-from ._normalizing import widened
+from ._normalization import widened
 
 __all__ = ["LpNormalizationDesc", "divide_by_norm"]
 

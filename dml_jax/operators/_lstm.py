@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 
-from ..core.activation import Activation
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import FLOAT, Bool, Input, OptionalIndexInput, OptionalInput, OptionalOutput
-from ..core.fusion import FusedEach
 from ..core.rules import Operands, Rule, custom
-from ..core.support import Support
-from ..core.tensor import TensorDesc
+from ..core.structs.activation import Activation
+from ..core.structs.activation_fusion import FusedEach
+from ..core.structs.feature_level_tables import Support
+from ..core.structs.fields import FLOAT, Bool, Input, OptionalIndexInput, OptionalInput, OptionalOutput
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ._recurrent import LSTM, LSTM_COUPLED
 from ._recurrent_rules import LEVELS, FieldDirection, RecurrentNetworkDirection, compute_layer, struct_rules
 

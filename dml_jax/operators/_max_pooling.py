@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OneOrSeveralOutputs, OperatorDesc
-from ..core.fields import Input, OptionalOutput, Output
-from ..core.indices import read
-from ..core.kinds import Data, OutSharding, Spatial
-from ..core.operator import operator
-from ..core.promises import Promises
+from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.operator import operator
+from ..core.indices.gather import read
+from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, custom, if_given, ordered, same_sizes
-from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.fields import Input, OptionalOutput, Output
+from ..core.structs.operator_desc import OneOrSeveralOutputs, OperatorDesc
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.slices import Slices
 from ..lowering.plain.unfold import unfold_axis
 from ..lowering.plain.window_maxima import greatest_in_windows, pick_in_windows
@@ -29,7 +29,7 @@ from ..lowering.plain.windows import Windows
 from ..lowering.values.orders import least_number
 from ..lowering.values.sort_keys import order
 from ._pooling import dims_of, pooled, pooling_rules, pooling_struct_rules
-from ._sliding import FieldInts, PerWindow, sliding
+from ._sliding_windows import FieldInts, PerWindow, sliding
 
 __all__ = ["MaxPooling1Desc", "MaxPooling2Desc", "MaxPoolingDesc", "max_pooling"]
 
@@ -111,8 +111,8 @@ def max_pooling(
     windows = sliding(given, array.shape[-count:])
     lead, spatial = array.shape[:-count], array.shape[-count:]
     if 0 in spatial:
-        made = (*lead, *(one.count for one in windows))
-        return jnp.full(made, least_number(array.dtype)), jnp.full(made, NONE)
+        shape = (*lead, *(w.count for w in windows))
+        return jnp.full(shape, least_number(array.dtype)), jnp.full(shape, NONE)
     values, at = (_compared if are_sliceable(windows) else _read)(array, windows)
     before = jnp.zeros((), np.uint32)
     for d, size in enumerate(lead):
@@ -122,32 +122,32 @@ def max_pooling(
 
 def _compared(array: jax.Array, windows: Sequence[Windows]) -> tuple[jax.Array, jax.Array]:
     """The greatest elements, and where they lie in the spatial dimensions, by their numbers in the windows."""
-    found, number = greatest_in_windows(lax.stop_gradient(array), windows)
+    greatest, number = greatest_in_windows(lax.stop_gradient(array), windows)
     at = _places(number, windows)
 
     @jax.custom_jvp
-    def values(array: jax.Array, found: jax.Array, number: jax.Array, at: jax.Array) -> jax.Array:
-        return found
+    def values(array: jax.Array, greatest: jax.Array, number: jax.Array, at: jax.Array) -> jax.Array:
+        return greatest
 
     @values.defjvp
     def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
         (_, _, number, at), (tangent, *_) = primals, tangents
-        is_small = prod(one.window for one in windows) <= MOST_PICKED and have_few_phases(windows)
+        is_small = prod(w.window for w in windows) <= MOST_PICKED and have_few_phases(windows)
         moved = pick_in_windows(number, tangent, windows) if is_small else _values(tangent, at, windows, 0)
         return values(*primals), moved
 
-    return values(array, found, number, at), at
+    return values(array, greatest, number, at), at
 
 
 def _places(number: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     """Where elements of windows lie in the spatial dimensions, as numbers modulo 2**32."""
-    at, inner = jnp.zeros((), np.uint32), prod(one.window for one in windows)
-    for axis, one in enumerate(windows, number.ndim - len(windows)):
-        inner //= one.window
-        within = (number.astype(np.uint32) // np.uint32(inner)) % np.uint32(one.window)
-        first = (np.arange(one.count) * min(one.stride, one.padded) - one.start).astype(np.uint32)
+    at, inner = jnp.zeros((), np.uint32), prod(w.window for w in windows)
+    for axis, w in enumerate(windows, number.ndim - len(windows)):
+        inner //= w.window
+        within = (number.astype(np.uint32) // np.uint32(inner)) % np.uint32(w.window)
+        first = (np.arange(w.count) * min(w.stride, w.padded) - w.start).astype(np.uint32)
         first = first.reshape([-1 if d == axis else 1 for d in range(number.ndim)])
-        at = at * np.uint32(one.size) + within * np.uint32(one.dilation % 2**32) + first
+        at = at * np.uint32(w.size) + within * np.uint32(w.dilation % 2**32) + first
     return jnp.where(number < 0, NONE, at)
 
 
@@ -161,7 +161,7 @@ def _values(array: jax.Array, at: jax.Array, windows: Sequence[Windows], none: A
     """The elements at places in the spatial dimensions; at `NONE` there is `none`."""
     split = array.ndim - len(windows)
     lead, spatial, others = array.shape[:split], array.shape[split:], tuple(range(split))
-    is_padding = any((one.sizes_inside() == 0).any() for one in windows)
+    is_padding = any((w.sizes_inside() == 0).any() for w in windows)
     values = read(
         array.reshape(*lead, prod(spatial)),
         at.reshape(*lead, prod(at.shape[split:]), 1),

@@ -10,16 +10,16 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import IndexInput, Input, Output
-from ..core.indices import write
-from ..core.kinds import Data, Indices, OutSharding
-from ..core.operator import operator
-from ..core.promises import Promises
+from ..core.arguments.kinds import Data, Indices, OutSharding
+from ..core.arguments.operator import operator
+from ..core.indices.promises import Promises
+from ..core.indices.scatter import write
 from ..core.rules import Operands, Rule, each_at_least, integer_indices, numbers, representable, same_sizes
 from ..core.sharding import Dims
-from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, Support
+from ..core.structs.fields import IndexInput, Input, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.slices import Slices
 
 __all__ = ["MaxUnpoolingDesc", "max_unpooling"]
@@ -78,8 +78,8 @@ def max_unpooling(
     zeros = jnp.zeros((prod(sizes),), input.dtype)
     if 0 in sizes:
         return zeros.reshape(sizes)
-    found, at = jnp.reshape(input, -1), jnp.asarray(indices).reshape(-1, 1)
-    written = write(zeros, at, found, Slices(1, (0,)), mode="drop", reduction=None, promises=Promises())
+    updates, at = jnp.reshape(input, -1), jnp.asarray(indices).reshape(-1, 1)
+    written = write(zeros, at, updates, Slices(1, (0,)), mode="drop", reduction=None, promises=Promises())
     return written.reshape(sizes)
 
 

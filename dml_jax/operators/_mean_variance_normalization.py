@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar
 
 import jax
 
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, Bool, Input, OptionalInput, Output, counted_by
-from ..core.fusion import Fused
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes
-from ..core.struct_rules import broadcast_to, different_axes
-from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
-from ._normalizing import mean_of_squares, moments, normalize, widened
+from ..core.structs.activation_fusion import Fused
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support, levels
+from ..core.structs.fields import FLOAT, Bool, Input, OptionalInput, Output, counted_by
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import broadcast_to, different_axes
+from ._normalization import mean_of_squares, moments, normalize, widened
 
 __all__ = ["MeanVarianceNormalization1Desc", "MeanVarianceNormalization2Desc", "MeanVarianceNormalizationDesc"]
 

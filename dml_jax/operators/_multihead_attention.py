@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.activation_table import in_type_of
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
 from ..core.rules import Rule
-from ..core.support import FLOATS, Support
+from ..core.structs.activation_table import in_type_of
+from ..core.structs.feature_level_tables import FLOATS, Support
+from ..core.structs.fields import FLOAT, OptionalIndexInput, OptionalInput, OptionalOutput, Output, UInt, named
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import wide_type
 from ._attention import KEPT, append, attend, numbered, split_heads, up_to_itself
 from ._attention_rules import (
@@ -76,8 +76,8 @@ def _attended(desc: Any, arrays: Arrays) -> Any:
     output, *_ = attend(
         parts["query"], key, value, scale=desc.scale, added=_terms(desc, n, wide, parts["query"]), is_seen=is_seen
     )
-    made = {"output": output, "output_present_key": key, "output_present_value": value}
-    outputs = [_fitted(made[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
+    results = {"output": output, "output_present_key": key, "output_present_value": value}
+    outputs = [_fitted(results[name], tensor.sizes).astype(dtype) for name, tensor in desc.output_ports().items()]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 

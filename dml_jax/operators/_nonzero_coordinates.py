@@ -1,4 +1,4 @@
-"""NONZERO_COORDINATES: where an array is not zero, and how often."""
+"""NONZERO_COORDINATES: the coordinates of the elements that are not zero, and how many there are."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.data_type import DataType
-from ..core.desc import SeveralOutputs
-from ..core.fields import Input, Output
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Law, Operands, Rule, custom, numbers, sizes_follow
 from ..core.sharding import Dims
-from ..core.support import RANKS_4_TO_5, UP_TO_32_BITS, Support
+from ..core.structs.feature_level_tables import RANKS_4_TO_5, UP_TO_32_BITS, Support
+from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import SeveralOutputs
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.nonzero import numbers_set
 from ..lowering.values.bits import is_not_zero
 
@@ -70,8 +70,8 @@ def nonzero_coordinates(input: Data, *, out_sharding: OutSharding = None) -> tup
     Source: DML_NONZERO_COORDINATES_OPERATOR_DESC, which leaves rows behind the count undefined and is silent about
       NaN.
     """
-    count, found = numbers_set(is_not_zero(jnp.asarray(input)).reshape(-1))
-    return count, _coordinates(found, input.shape)
+    count, indices = numbers_set(is_not_zero(jnp.asarray(input)).reshape(-1))
+    return count, _coordinates(indices, input.shape)
 
 
 def _coordinates(numbers: jax.Array, sizes: Sequence[Any]) -> jax.Array:

@@ -1,4 +1,4 @@
-"""ONE_HOT: rows of one value, but for the element that an index names."""
+"""ONE_HOT: one of two values at the element that an index names, the other everywhere else."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import IndexInput, Input, Output, UInt
-from ..core.indices import resolve
-from ..core.kinds import Data, Indices, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Indices, OutSharding
+from ..core.arguments.operator import operator
+from ..core.indices.index_rule import resolve
 from ..core.rules import (
     Operands,
     Rule,
@@ -29,8 +26,19 @@ from ..core.rules import (
     sizes_follow,
 )
 from ..core.sharding import Dims
-from ..core.struct_rules import below_rank
-from ..core.support import ALL_TYPES, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..core.structs.feature_level_tables import (
+    ALL_TYPES,
+    FLOATS,
+    INDEX_TYPES,
+    RANK_4,
+    RANKS_1_TO_8,
+    UP_TO_32_BITS,
+    Support,
+)
+from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import below_rank
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.fill import choose_value
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 

@@ -11,13 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.arguments import as_name
-from ..core.data_type import DataTypeLike
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import FLOAT, Input, Output, counted_by, named
-from ..core.fill_value import as_number
-from ..core.kinds import Data, Number, OutSharding, attribute, fill_in
-from ..core.operator import operator
+from ..core.arguments.fill_value import as_number
+from ..core.arguments.kinds import Data, Number, OutSharding, attribute, fill_in
+from ..core.arguments.operator import operator
+from ..core.arguments.static_values import as_name
 from ..core.rules import (
     Operands,
     Rule,
@@ -28,11 +25,22 @@ from ..core.rules import (
     representable,
     sizes_follow,
 )
-from ..core.scalar import Scalar, ScalarType, scalar_of, truncated
 from ..core.sharding import Dims
-from ..core.struct_rules import held, type_of
-from ..core.support import ALL_TYPES, FLOATS, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.feature_level_tables import (
+    ALL_TYPES,
+    FLOATS,
+    RANKS_1_TO_8,
+    RANKS_4_TO_5,
+    UP_TO_32_BITS,
+    Support,
+    levels,
+)
+from ..core.structs.fields import FLOAT, Input, Output, counted_by, named
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.scalar import Scalar, ScalarType, scalar_of, truncated
+from ..core.structs.struct_rules import held, type_of
+from ..core.tensors.data_type import DataTypeLike
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.pad import pad_with_copies, pad_with_value
 
 __all__ = ["Padding1Desc", "PaddingDesc", "PaddingMode", "pad"]

@@ -1,4 +1,4 @@
-"""What the operators of pooling share: the rules of functions and of structs, and the windows of a struct."""
+"""Rules of pooling, for functions and for structs, and the windows of a struct."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import jax
 
-from ..core.desc import OperatorDesc
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.windows import Windows
-from ._sliding import function_rules, struct_rules
+from ._sliding_windows import function_rules, struct_rules
 
 __all__ = ["dims_of", "pooled", "pooling_rules", "pooling_struct_rules"]
 
@@ -29,14 +29,14 @@ def _sizes(x: Operands) -> Sequence[Any] | None:
     return None if _uncounted(x) else x["input"].shape[-len(x[_SIZES]) :]
 
 
-def _made(x: Operands, windows: list[Windows]) -> Sequence[Any]:
-    return (*x["input"].shape[: -len(windows)], *(one.count for one in windows))
+def _output_sizes(x: Operands, windows: list[Windows]) -> Sequence[Any]:
+    return (*x["input"].shape[: -len(windows)], *(w.count for w in windows))
 
 
 def pooling_rules(*own: Rule) -> Any:
     """Returns the rules of a function; `own` are checked before those of the windows."""
     text = "{window_sizes} must have one entry per spatial dimension of {input}, at least one"
-    return function_rules(_sizes, *own, custom(f"spatial({_SIZES})", text, _uncounted), made=_made)
+    return function_rules(_sizes, *own, custom(f"spatial({_SIZES})", text, _uncounted), output_sizes=_output_sizes)
 
 
 def dims_of(x: Operands) -> Dims:
@@ -46,13 +46,13 @@ def dims_of(x: Operands) -> Dims:
 
 
 def _pooled(sizes: Sequence[int], windows: Sequence[Windows]) -> tuple[int, ...]:
-    return (*sizes[:2], *(one.count for one in windows))
+    return (*sizes[:2], *(w.count for w in windows))
 
 
-def pooling_struct_rules(*, dilated: bool, image: str = "input", made: str = "output") -> tuple[Rule, ...]:
-    """Returns the rules of a struct, with or without Dilations; `made` is the tensor of an element per window."""
-    found = struct_rules(image, made, _pooled, "(N, C, the number of windows along each spatial dimension)")
-    return tuple(_in_struct(rule) for rule in found if dilated or "dilations" not in rule.name)
+def pooling_struct_rules(*, dilated: bool, image: str = "input", windowed: str = "output") -> tuple[Rule, ...]:
+    """Returns the rules of a struct, with or without Dilations; `windowed` is the tensor of an element per window."""
+    rules = struct_rules(image, windowed, _pooled, "(N, C, the number of windows along each spatial dimension)")
+    return tuple(_in_struct(rule) for rule in rules if dilated or "dilations" not in rule.name)
 
 
 def pooled(pool: Callable[..., Any], desc: OperatorDesc[Any], input: jax.Array, **others: Any) -> Any:

@@ -8,15 +8,15 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import Bool, Input, Output
 from ..core.rules import Rule, same_sizes
-from ..core.support import FLOATS, RANK_4, RANKS_4_TO_5, Support, levels
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_4_TO_5, Support, levels
+from ..core.structs.fields import Bool, Input, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._average_pooling import average_pooling
 from ._max_pooling import max_pooling
 from ._pooling import pooled, pooling_struct_rules
-from ._sliding import FieldInts
+from ._sliding_windows import FieldInts
 
 __all__ = ["AveragePoolingGradDesc", "MaxPoolingGradDesc"]
 
@@ -63,7 +63,7 @@ class AveragePoolingGradDesc(OperatorDesc):
     moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = levels(("3_0", RANKS_4_TO_5, FLOATS), of="input_gradient")
     constraints: ClassVar[tuple[Rule, ...]] = pooling_struct_rules(
-        dilated=False, image="output_gradient", made="input_gradient"
+        dilated=False, image="output_gradient", windowed="input_gradient"
     )
 
     def compute_checked(self, input_gradient: jax.Array) -> jax.Array:
@@ -117,7 +117,7 @@ class MaxPoolingGradDesc(OperatorDesc):
     moves_words: ClassVar[bool] = False
     support: ClassVar[tuple[Support, ...]] = levels(("4_0", RANKS_4_TO_5, FLOATS), ("3_0", RANK_4, FLOATS))
     constraints: ClassVar[tuple[Rule, ...]] = (
-        *pooling_struct_rules(dilated=True, made="input_gradient"),
+        *pooling_struct_rules(dilated=True, windowed="input_gradient"),
         same_sizes("output_gradient", "input"),
     )
 

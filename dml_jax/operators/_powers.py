@@ -45,11 +45,11 @@ def nearly_whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
 
 def whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
     """Integers to the power of integers by squaring, bit by bit; they wrap, and what is below 1 is cut off to 0."""
-    made, factor = jnp.ones_like(base), base
+    power, factor = jnp.ones_like(base), base
     for bit in range(8 * exponent.dtype.itemsize):  # no loop of XLA's, which would write to memory at every step
         is_set = (exponent >> np.asarray(bit, exponent.dtype)) & 1 == 1
-        made, factor = jnp.where(is_set, made * factor, made), factor * factor
-    return jnp.where(exponent < 0, _inverse(base, exponent & 1 == 1), made)
+        power, factor = jnp.where(is_set, power * factor, power), factor * factor
+    return jnp.where(exponent < 0, _inverse(base, exponent & 1 == 1), power)
 
 
 def _inverse(base: jax.Array, is_odd: Any) -> jax.Array:

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.data_type import DataType
 from ..core.rules import Law, Operands, Rule, if_given, same_dtype
-from ..core.struct_rules import right_aligned
+from ..core.structs.struct_rules import right_aligned
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import computed_type, widen_apart
 from ..lowering.values.compiler_faults import divide, int8_product
 from ._cast import cast
@@ -149,7 +149,7 @@ def multiply_integers(
     XLA would take seconds to.
     """
     if max(a.dtype.itemsize, b.dtype.itemsize) > 1:
-        return jnp.matmul(*(centred(*one) for one in ((a, a_zero_point), (b, b_zero_point))))
+        return jnp.matmul(*(centred(*pair) for pair in ((a, a_zero_point), (b, b_zero_point))))
     a, p = signed_bytes(a, a_zero_point)
     b, q = signed_bytes(b, b_zero_point)
     product = int8_product(a, b)

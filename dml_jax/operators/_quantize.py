@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar
 
 import jax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import INPUT, Input, Output, counted_by, named
 from ..core.rules import Law, Operands, Rule, custom, same_sizes
-from ..core.support import FLOATS, RANKS_1_TO_8, Support
-from ..core.tensor import TensorDesc
+from ..core.structs.feature_level_tables import FLOATS, RANKS_1_TO_8, Support
+from ..core.structs.fields import INPUT, Input, Output, counted_by, named
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart
 from ._quantization import BYTES, dequantize, quantize
@@ -57,8 +57,8 @@ def _odd_blocks(x: Operands) -> str | None:
 
 
 def _other_sizes(x: Operands) -> str | None:
-    found = [tensor.sizes for tensor in x["quantizations"]]
-    return None if len(set(found)) < 2 else f"they are {found[1]} and {found[0]}"
+    sizes = [tensor.sizes for tensor in x["quantizations"]]
+    return None if len(set(sizes)) < 2 else f"they are {sizes[1]} and {sizes[0]}"
 
 
 _BLOCKS = custom("blocks(quantizations)", "each of {quantizations}.{sizes} must divide that of {input}", _odd_blocks)

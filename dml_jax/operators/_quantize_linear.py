@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import jax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc, SeveralOutputs
-from ..core.fields import Input, OptionalInput, Output
 from ..core.rules import Operands, Rule, custom, if_given, same_sizes, sizes_follow
-from ..core.support import FLOATS, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, Support
+from ..core.structs.fields import Input, OptionalInput, Output
+from ..core.structs.operator_desc import OperatorDesc, SeveralOutputs
+from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart
 from ._quantization import (

@@ -8,10 +8,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import Bool, Input, OptionalInput, Output
 from ..core.rules import Rule
-from ..core.support import RANKS_4_TO_5, Support
+from ..core.structs.feature_level_tables import RANKS_4_TO_5, Support
+from ..core.structs.fields import Bool, Input, OptionalInput, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.values.compiler_faults import divide
 from ._average_pooling import sums_and_counts
 from ._pooling import pooling_struct_rules
@@ -27,7 +27,7 @@ from ._quantization import (
     unfused,
     zero_points_of,
 )
-from ._sliding import FieldInts
+from ._sliding_windows import FieldInts
 
 __all__ = ["QuantizedLinearAveragePoolingDesc"]
 

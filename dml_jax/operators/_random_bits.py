@@ -18,16 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OneOrSeveralOutputs, set_fields
-from ..core.fields import Input, OptionalOutput, Output, named
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, if_given, representable, same_sizes, sizes_follow
 from ..core.sharding import Dims
-from ..core.struct_rules import right_aligned
-from ..core.support import RANK_4, RANKS_1_TO_8, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.feature_level_tables import RANK_4, RANKS_1_TO_8, Support, levels
+from ..core.structs.fields import Input, OptionalOutput, Output, named
+from ..core.structs.operator_desc import OneOrSeveralOutputs, set_fields
+from ..core.structs.struct_rules import right_aligned
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 
 __all__ = ["RandomGeneratorDesc", "RandomGeneratorType", "random_bits"]

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import jax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import named
 from ..core.rules import Operands, Rule, custom, if_given, sizes_follow
-from ..core.struct_rules import right_aligned
-from ..core.support import FLOATS, RANK_4, Support
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
+from ..core.structs.fields import named
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import right_aligned
+from ..core.tensors.data_type import DataType
 from ._recurrent import Cell, recurrent_layer
 
 __all__ = [

@@ -12,17 +12,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.arguments import as_name
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc, set_fields
-from ..core.feature_level import FeatureLevel
-from ..core.fields import Axes, Input, Output, named
-from ..core.kinds import Data, OutSharding, attribute
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding, attribute
+from ..core.arguments.operator import operator
+from ..core.arguments.static_values import as_name
 from ..core.rules import Law, Operands, Rule, custom, one_of, sizes_follow
 from ..core.sharding import Dims
-from ..core.support import ALL_BUT_FLOAT64, FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
-from ..core.tensor import TensorDesc
+from ..core.structs.feature_level import FeatureLevel
+from ..core.structs.feature_level_tables import (
+    ALL_BUT_FLOAT64,
+    FLOATS,
+    INDEX_TYPES,
+    RANK_4,
+    RANKS_1_TO_8,
+    UP_TO_32_BITS,
+    Support,
+)
+from ..core.structs.fields import Axes, Input, Output, named
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor_desc import TensorDesc
 from ..errors import DataTypeError
 from ..lowering.plain.min_max import End, extreme, place_of_extreme
 from ..lowering.plain.sums import total

@@ -11,17 +11,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection, direction_of
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import FLOAT, Bool, Input, Output, counted_by
-from ..core.interpolation import FieldMode, InterpolationMode, interpolable, mode_of
-from ..core.kinds import Data, Flag, OutSharding, RealOrReals
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Flag, OutSharding, RealOrReals
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, if_given, one_of, one_per_dimension, representable
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANK_4, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.enumerations import (
+    AxisDirection,
+    DirectionName,
+    FieldDirection,
+    FieldMode,
+    InterpolationMode,
+    direction_of,
+    interpolable,
+    mode_of,
+)
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
+from ..core.structs.fields import FLOAT, Bool, Input, Output, counted_by
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.neighbors import Kernel, ResampleMode
 from ..lowering.plain.positions import exact_positions, source_coordinates
 from ..lowering.plain.resampling import Interpolation, interpolate

@@ -9,13 +9,19 @@ from typing import Annotated, ClassVar
 
 import jax
 
-from ..core.axis_direction import AxisDirection, FieldDirection, direction_of
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import FLOAT, Input, Output, counted_by
-from ..core.interpolation import FieldMode, InterpolationMode, mode_of
 from ..core.rules import Rule
-from ..core.support import FLOATS, RANK_4, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.enumerations import (
+    AxisDirection,
+    FieldDirection,
+    FieldMode,
+    InterpolationMode,
+    direction_of,
+    mode_of,
+)
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
+from ..core.structs.fields import FLOAT, Input, Output, counted_by
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.primitive import transposed
 from ._resample import resample, struct_law
 

@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import IndexInput, Input, Output, UInt
-from ..core.kinds import Data, Indices, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Indices, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, axis_of, custom, integer_indices, minimum_rank, same_rank, same_sizes
 from ..core.sharding import Dims
-from ..core.struct_rules import below_rank
-from ..core.support import ALL_TYPES, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support
+from ..core.structs.feature_level_tables import ALL_TYPES, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support
+from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import below_rank
+from ..core.tensors.data_type import DataType
 from ..lowering.partition import TableShards, known_shards
 from ..lowering.plain.gather import Read, reading
 from ..lowering.plain.slices import Slices

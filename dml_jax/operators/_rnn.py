@@ -8,13 +8,8 @@ from typing import Any, ClassVar, Literal
 
 import jax
 
-from ..core.activation import Activation
-from ..core.desc import OperatorDesc, set_fields
-from ..core.feature_level import NEWEST
-from ..core.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput
-from ..core.fusion import FusedEach, Fusions, supported_activation
-from ..core.kinds import Data, Indices, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Indices, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import (
     Operands,
     Rule,
@@ -27,8 +22,13 @@ from ..core.rules import (
     same_dtype,
 )
 from ..core.sharding import Dims
-from ..core.support import Support
-from ..core.tensor import TensorDesc
+from ..core.structs.activation import Activation
+from ..core.structs.activation_fusion import FusedEach, Fusions, supported_activation
+from ..core.structs.feature_level import NEWEST
+from ..core.structs.feature_level_tables import Support
+from ..core.structs.fields import Input, OptionalIndexInput, OptionalInput, OptionalOutput
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.tensors.tensor_desc import TensorDesc
 from ._recurrent import RNN, recurrent_layer
 from ._recurrent_rules import (
     BACKWARD,

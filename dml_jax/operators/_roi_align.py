@@ -11,18 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, Bool, IndexInput, Input, Output, UInt
-from ..core.interpolation import MODE, FieldMode, Mode, mode_of
-from ..core.kinds import Data, Indices, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, Indices, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, at_least, custom, each_at_least, floats, numbers, one_of, same_dtype
 from ..core.sharding import Dims
-from ..core.support import Support
+from ..core.structs.enumerations import MODE, FieldMode, Mode, mode_of
+from ..core.structs.feature_level_tables import Support
+from ..core.structs.fields import FLOAT, Bool, IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction
-from ._region_rules import PICTURES, height_and_width, since, struct_rules
-from ._region_samples import Sampled, linear, nearest
+from ._roi_rules import PICTURES, height_and_width, since, struct_rules
+from ._roi_samples import Sampled, linear, nearest
 
 __all__ = ["RoiAlign1Desc", "RoiAlignDesc", "roi_align"]
 
@@ -138,8 +138,8 @@ def roi_align(
         Sampled(corners[:, 1], corners[:, 3], height, output_sizes[0], spatial_scales[0]),
         Sampled(corners[:, 0], corners[:, 2], width, output_sizes[1], spatial_scales[1]),
     ]
-    most = [one.most(minimum_samples, maximum_samples) for one in sampled]
-    counts = [one.counts(minimum_samples, n) for one, n in zip(sampled, most, strict=True)]
+    most = [samples.most(minimum_samples, maximum_samples) for samples in sampled]
+    counts = [samples.counts(minimum_samples, n) for samples, n in zip(sampled, most, strict=True)]
     wide = wide_type(input.dtype)
     pixels = jnp.moveaxis(input, 1, -1)
 
@@ -149,7 +149,7 @@ def roi_align(
 
     def sample(number: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The values of the samples of that number, and which regions have so many."""
-        each = [one.astype(corners.dtype) for one in (number // most[1], number % most[1])]
+        each = [place.astype(corners.dtype) for place in (number // most[1], number % most[1])]
         read = nearest if mode == "nearest" else linear
         values, is_inside = read(pixels, pictures, positions(0, each[0]), positions(1, each[1]), wide)
         values = jnp.where(is_inside, values, np.asarray(out_of_bounds_value, wide))

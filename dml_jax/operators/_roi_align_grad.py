@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.data_type import DataType
-from ..core.desc import OneOrSeveralOutputs
-from ..core.fields import Bool, IndexInput, Input, OptionalInput, OptionalOutput, UInt
-from ..core.interpolation import FieldMode
 from ..core.rules import Operands, Rule, custom, if_given, same_dtype, same_sizes, sizes_follow
-from ..core.support import FLOATS, RANK_4, Support
+from ..core.structs.enumerations import FieldMode
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support
+from ..core.structs.fields import Bool, IndexInput, Input, OptionalInput, OptionalOutput, UInt
+from ..core.structs.operator_desc import OneOrSeveralOutputs
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
 from ._reduce import FieldFunction, ReduceFunction
-from ._region_rules import struct_rules
 from ._roi_align import Real, aligned
+from ._roi_rules import struct_rules
 
 __all__ = ["RoiAlignGradDesc"]
 
@@ -114,5 +114,5 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
         _, back = jax.vjp(forward, pictures, roi.astype(wide))
         gradients = back(input_gradient.astype(wide))
         outputs = (self.output_gradient, self.output_roi_gradient)
-        made = [narrow_apart(one, dtype) for one, tensor in zip(gradients, outputs, strict=True) if tensor is not None]
-        return tuple(made) if len(made) > 1 else made[0]
+        results = [narrow_apart(x, dtype) for x, tensor in zip(gradients, outputs, strict=True) if tensor is not None]
+        return tuple(results) if len(results) > 1 else results[0]

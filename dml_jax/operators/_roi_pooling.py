@@ -11,17 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, Input, Output
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, floats, numbers, same_dtype, sizes_follow
 from ..core.sharding import Dims
-from ..core.small_structs import Size2D
-from ..core.support import FLOATS, RANK_4, Support, levels
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
+from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.small_structs import Size2D
 from ..lowering.plain.min_max import extreme
 from ..lowering.values.accumulation_types import narrow_apart, wide_type
-from ._region_rules import PICTURES, height_and_width
+from ._roi_rules import PICTURES, height_and_width
 
 __all__ = ["RoiPoolingDesc", "roi_pooling"]
 
@@ -100,12 +100,12 @@ def roi_pooling(
     def region(given: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
         picture, rows, columns = given
         pixels = lax.dynamic_index_in_dim(jnp.asarray(input), picture, keepdims=False).astype(wide)[:, None]
-        found = _greatest(pixels, rows[None, :, :, None], 2)
-        return _greatest(found[:, :, None], columns[None, None], 3)
+        maxima = _greatest(pixels, rows[None, :, :, None], 2)
+        return _greatest(maxima[:, :, None], columns[None, None], 3)
 
-    found = lax.map(region, (numbers[:, 0].astype(np.int32), rows, columns))
+    maxima = lax.map(region, (numbers[:, 0].astype(np.int32), rows, columns))
     is_empty = ~(rows.any(-1)[:, None, :, None] & columns.any(-1)[:, None, None, :])
-    return narrow_apart(jnp.where(is_empty, 0, found), input.dtype)
+    return narrow_apart(jnp.where(is_empty, 0, maxima), input.dtype)
 
 
 def _rounded(x: jax.Array) -> jax.Array:

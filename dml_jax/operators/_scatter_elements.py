@@ -8,18 +8,17 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import IndexInput, Input, Output, UInt
-from ..core.index_levels import INDEXED_2_0
-from ..core.indices import WRITE_MODE, WriteMode, along_axis, indexed_axes_not_empty, write
-from ..core.kinds import Data, Indices, OutSharding
-from ..core.operator import operator
-from ..core.promises import Promises
-from ..core.reductions import REDUCIBLE, REDUCTION, ReductionName
+from ..core.arguments.kinds import Data, Indices, OutSharding
+from ..core.arguments.operator import operator
+from ..core.indices.index_rule import along_axis, indexed_axes_not_empty
+from ..core.indices.promises import Promises
+from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write
 from ..core.rules import Operands, Rule, axis_of, integer_indices, minimum_rank, same_dtype, same_rank, same_sizes
 from ..core.sharding import Dims
-from ..core.struct_rules import below_rank
-from ..core.support import Support
+from ..core.structs.feature_level_tables import INDEXED_2_0, Support
+from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import below_rank
 from ..lowering.plain.slices import Slices
 
 __all__ = ["ScatterDesc", "ScatterElementsDesc", "scatter_elements"]

@@ -8,18 +8,17 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import IndexInput, Input, Output, UInt
-from ..core.index_levels import INDEXED_2_1
-from ..core.index_tuples import FUNCTION, hinted, slice_rules, slices, tuple_size, tuples_fit
-from ..core.indices import WRITE_MODE, WriteMode, indexed_axes_not_empty, write
-from ..core.kinds import Data, Indices, OutSharding
-from ..core.operator import operator
-from ..core.promises import Promises
-from ..core.reductions import REDUCIBLE, REDUCTION, ReductionName
+from ..core.arguments.kinds import Data, Indices, OutSharding
+from ..core.arguments.operator import operator
+from ..core.indices.index_rule import indexed_axes_not_empty
+from ..core.indices.index_tuples import FUNCTION, hinted, slice_rules, slices, tuple_size, tuples_fit
+from ..core.indices.promises import Promises
+from ..core.indices.scatter import REDUCIBLE, REDUCTION, WRITE_MODE, ReductionName, WriteMode, write
 from ..core.rules import Operands, Rule, integer_indices, minimum_rank, same_dtype, same_sizes, sizes_follow
 from ..core.sharding import Dims
-from ..core.support import Support
+from ..core.structs.feature_level_tables import INDEXED_2_1, Support
+from ..core.structs.fields import IndexInput, Input, Output, UInt
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.slices import Slices
 
 __all__ = ["ScatterNDDesc", "scatter_nd"]

@@ -1,4 +1,4 @@
-"""ELEMENT_WISE_IF: of every two elements the one that a condition chooses."""
+"""ELEMENT_WISE_IF: chooses from two arrays by a condition, element by element (where)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
-from ..core.kinds import Condition, Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Condition, Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, same_dtype, same_sizes
 from ..core.sharding import Dims
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.data_type import DataType
 from ..errors import DataTypeError
 from ..lowering.values.bits import carry_bits
 

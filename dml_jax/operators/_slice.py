@@ -10,17 +10,17 @@ from typing import Annotated, Any, ClassVar
 import jax
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.desc import OperatorDesc
-from ..core.fields import INT, Input, Output, counted_by
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, one_per_dimension, sizes_follow
 from ..core.sharding import Dims
-from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.structs.fields import INT, Input, Output, counted_by
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.moves import move_elements, per_word
 from ..lowering.primitive import Move
-from ._slicing import window_rules, within_reach
+from ._slice_rules import window_rules, within_reach
 
 __all__ = ["Slice1Desc", "SliceDesc", "slice"]
 

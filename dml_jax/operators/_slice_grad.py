@@ -11,17 +11,17 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..core.desc import OperatorDesc
-from ..core.fields import INT, Input, Output, counted_by
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, numbers, one_per_dimension, representable
 from ..core.sharding import Dims
-from ..core.support import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4_TO_5, UP_TO_32_BITS, Support, levels
+from ..core.structs.fields import INT, Input, Output, counted_by
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.moves import move_elements
 from ..lowering.values.bits import as_bits
 from ..lowering.values.compiler_faults import widened_float4
-from ._slicing import window_rules, within_reach
+from ._slice_rules import window_rules, within_reach
 
 __all__ = ["SliceGradDesc", "slice_grad"]
 

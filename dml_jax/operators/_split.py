@@ -1,4 +1,4 @@
-"""SPLIT: an array taken apart along one axis."""
+"""SPLIT: divides an array into several along one axis."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import jax
 
-from ..core.data_type import DataType
-from ..core.desc import SeveralOutputs
-from ..core.fields import Input, Outputs, UInt
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, axis_of, custom, each_at_least, minimum_rank
 from ..core.sharding import Dims
-from ..core.struct_rules import below_rank
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.fields import Input, Outputs, UInt
+from ..core.structs.operator_desc import SeveralOutputs
+from ..core.structs.struct_rules import below_rank
+from ..core.tensors.data_type import DataType
 from ..lowering.plain.split import split_along
 
 __all__ = ["SplitDesc", "split"]
@@ -80,12 +80,12 @@ def split(input: Data, sizes: Sequence[int], axis: int, *, out_sharding: OutShar
 
 def _parts(x: Operands) -> str | None:
     input, axis = x["input"].sizes, x["axis"]
-    if not axis < len(input) or any(len(one.sizes) != len(input) for one in x["outputs"]):
+    if not axis < len(input) or any(len(tensor.sizes) != len(input) for tensor in x["outputs"]):
         return None
-    for i, one in enumerate(x["outputs"]):
-        if (*one.sizes[:axis], *one.sizes[axis + 1 :]) != (*input[:axis], *input[axis + 1 :]):
-            return f"{one.sizes} of number {i} and {input} differ elsewhere"
-    total = sum(one.sizes[axis] for one in x["outputs"])
+    for i, tensor in enumerate(x["outputs"]):
+        if (*tensor.sizes[:axis], *tensor.sizes[axis + 1 :]) != (*input[:axis], *input[axis + 1 :]):
+            return f"{tensor.sizes} of number {i} and {input} differ elsewhere"
+    total = sum(tensor.sizes[axis] for tensor in x["outputs"])
     return None if total == input[axis] else f"they add up to {total}, not {input[axis]}"
 
 
@@ -132,4 +132,4 @@ class SplitDesc(SeveralOutputs):
     )
 
     def compute_checked(self, input: jax.Array) -> tuple[jax.Array, ...]:
-        return split(input, [one.sizes[self.axis] for one in self.outputs], self.axis)
+        return split(input, [tensor.sizes[self.axis] for tensor in self.outputs], self.axis)

@@ -9,13 +9,13 @@ from typing import Annotated, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output, counted_by
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, each_at_least, one_per_dimension, representable, sizes_follow
 from ..core.sharding import Dims
-from ..core.support import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.feature_level_tables import ALL_TYPES, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support, levels
+from ..core.structs.fields import Input, Output, counted_by
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.tile import repeat_whole
 
 __all__ = ["TileDesc", "tile"]

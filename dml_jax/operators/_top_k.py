@@ -8,19 +8,20 @@ from typing import ClassVar, get_args
 import jax
 import jax.numpy as jnp
 
-from ..core.axis_direction import AxisDirection, DirectionName, FieldDirection, direction_of
-from ..core.data_type import DataType
-from ..core.desc import SeveralOutputs, set_fields
-from ..core.fields import Input, Output, UInt
-from ..core.indices import along_axis, read
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
-from ..core.promises import Promises
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
+from ..core.indices.gather import read
+from ..core.indices.index_rule import along_axis
+from ..core.indices.promises import Promises
 from ..core.rules import Operands, Rule, axis_of, custom, minimum_rank, one_of, ordered, same_sizes, sizes_follow
 from ..core.sharding import Dims
-from ..core.struct_rules import below_rank
-from ..core.support import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
-from ..core.tensor import TensorDesc
+from ..core.structs.enumerations import AxisDirection, DirectionName, FieldDirection, direction_of
+from ..core.structs.feature_level_tables import ALL_BUT_FLOAT64, FLOATS, RANK_4, RANKS_1_TO_8, UP_TO_32_BITS, Support
+from ..core.structs.fields import Input, Output, UInt
+from ..core.structs.operator_desc import SeveralOutputs, set_fields
+from ..core.structs.struct_rules import below_rank
+from ..core.tensors.data_type import DataType
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.slices import Slices
 from ..lowering.plain.top_k import greatest
 from ..lowering.values.sort_keys import order

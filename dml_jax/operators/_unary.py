@@ -11,10 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..core.data_type import DataType
-from ..core.fields import FLOAT, named
-from ..core.scalar import truncated
-from ..core.support import (
+from ..core.structs.feature_level_tables import (
     ALL_BUT_FLOAT64,
     ALL_TYPES,
     FLOATS,
@@ -27,10 +24,13 @@ from ..core.support import (
     Support,
     levels,
 )
+from ..core.structs.fields import FLOAT, named
+from ..core.structs.scalar import truncated
+from ..core.tensors.data_type import DataType
 from ..lowering.values.accumulation_types import narrow_apart
 from ..lowering.values.bits import as_unsigned, from_unsigned
 from ._clip import clip
-from ._elementwise_rows import Row, structs_of
+from ._elementwise_structs import Row, structs_of
 from ._powers import constant_power
 
 

@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..core.desc import OperatorDesc
-from ..core.fields import Input, Output
-from ..core.kinds import Data, OutSharding, Spatial
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding, Spatial
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom
 from ..core.sharding import Dims
-from ..core.support import Support
+from ..core.structs.feature_level_tables import Support
+from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.unfold import unfold_windows
 from ..lowering.plain.windows import Windows
-from ._sliding import FieldInts, PerWindow, columns_of, function_rules, sliding, struct_rules, support_of
+from ._sliding_windows import FieldInts, PerWindow, columns_of, function_rules, sliding, struct_rules, support_of
 
 __all__ = ["UnfoldDesc", "unfold"]
 
@@ -32,7 +32,7 @@ def _sizes(x: Operands) -> Sequence[Any] | None:
     return None if _uncounted(x) else x["input"].shape[-len(x["window_sizes"]) :]
 
 
-def _made(x: Operands, windows: list[Windows]) -> Sequence[Any]:
+def _output_sizes(x: Operands, windows: list[Windows]) -> Sequence[Any]:
     return (*x["input"].shape[: -len(windows)], *columns_of(windows))
 
 
@@ -41,7 +41,7 @@ SPATIAL = custom(
     "{window_sizes} must have one entry per spatial dimension of {input}, at least one, after a dimension of channels",
     _uncounted,
 )
-RULES = function_rules(_sizes, SPATIAL, made=_made)
+RULES = function_rules(_sizes, SPATIAL, output_sizes=_output_sizes)
 
 
 def _dims(x: Operands) -> Dims:

@@ -8,16 +8,16 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 
-from ..core.desc import OperatorDesc, set_fields
-from ..core.fields import Input, Output
-from ..core.interpolation import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
-from ..core.kinds import Data, OutSharding, per_dimension
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding, per_dimension
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, each_at_least, minimum_rank, representable, sizes_follow
 from ..core.sharding import Dims
-from ..core.small_structs import Size2D
-from ..core.support import FLOATS, RANKS_4_TO_5, Support, levels
-from ..core.tensor import TensorDesc
+from ..core.structs.enumerations import MODE, FieldMode, InterpolationMode, Mode, interpolable, mode_of
+from ..core.structs.feature_level_tables import FLOATS, RANKS_4_TO_5, Support, levels
+from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc, set_fields
+from ..core.structs.small_structs import Size2D
+from ..core.tensors.tensor_desc import TensorDesc
 from ..lowering.plain.neighbors import linear_interpolation
 from ..lowering.plain.positions import source_coordinates
 from ..lowering.plain.resampling import interpolate, repeat

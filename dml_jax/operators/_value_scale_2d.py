@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core.desc import OperatorDesc
-from ..core.fields import FLOAT, Input, Output, counted_by
-from ..core.kinds import Data, OutSharding
-from ..core.operator import operator
+from ..core.arguments.kinds import Data, OutSharding
+from ..core.arguments.operator import operator
 from ..core.rules import Operands, Rule, custom, minimum_rank, same_sizes
 from ..core.sharding import Dims
-from ..core.support import FLOATS, RANK_4, Support, levels
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, Support, levels
+from ..core.structs.fields import FLOAT, Input, Output, counted_by
+from ..core.structs.operator_desc import OperatorDesc
 from ..errors import DataTypeError
 from ..lowering.values.accumulation_types import narrow_apart
 from ..lowering.values.bits import is_key
@@ -90,7 +90,7 @@ def value_scale_2d(input: Data, scale: float, bias: Sequence[float], *, out_shar
     array = jnp.asarray(input)
     dtype = array.dtype if array.dtype.itemsize >= 4 else np.dtype(np.float32)
     with np.errstate(over="ignore"):
-        factor, shifts = (np.asarray(one, np.float64).astype(dtype) for one in (scale, bias))
+        factor, shifts = (np.asarray(number, np.float64).astype(dtype) for number in (scale, bias))
     shifts = shifts.reshape(*(1,) * (array.ndim - 3), -1, 1, 1)
     return narrow_apart(array.astype(dtype) * factor + shifts, array.dtype)
 

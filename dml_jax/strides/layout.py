@@ -125,8 +125,8 @@ class Layout:
 
         The array has a dimension for each of `dims` if possible, because XLA:CPU loops fastest over those.
         """
-        found = (_window(groups, self.offset, length) for groups in (self.groups, self.merged_groups))
-        return next(filter(None, found), None)
+        windows = (_window(groups, self.offset, length) for groups in (self.groups, self.merged_groups))
+        return next(filter(None, windows), None)
 
     @property
     def whole_length(self) -> int:

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from sources import NOWHERE
 
-from dml_jax.graphs import picture
+from dml_jax.graphs import svg
 
-INK, FAINT, RULE, CARD = picture.INK, picture.FAINT, picture.RULE, picture.CARD
+INK, FAINT, RULE, CARD = svg.INK, svg.FAINT, svg.RULE, svg.CARD
 
 
 class Colour(NamedTuple):
@@ -26,11 +26,11 @@ HUES_AND_DARK = (
     (Colour("#9fd4f2", "#2f8fc4"), Colour("#0a3c4b", "#9fd4f2")),  # sky blue
     (Colour("#e59c62", "#ad4b00"), Colour("#602b11", "#f0915a")),  # vermilion
     (Colour("#f3e965", "#998f00"), Colour("#756f14", "#d9ce4a")),  # yellow
-    (Colour("#b6babf", FAINT), Colour("#5f656b", picture.DARK[FAINT])),  # grey
+    (Colour("#b6babf", FAINT), Colour("#5f656b", svg.DARK[FAINT])),  # grey
 )
 HUES = tuple(light for light, _ in HUES_AND_DARK)
 PLAIN = Colour("#f6f8fa", RULE)
-DARK = picture.DARK | {PLAIN.tint: "#272829"}
+DARK = svg.DARK | {PLAIN.tint: "#272829"}
 DARK |= {colour: other for pair in HUES_AND_DARK for colour, other in zip(*pair, strict=True)}
 
 

@@ -36,7 +36,7 @@ from dml_jax import (
     use_form,
 )
 from dml_jax.catalogue import STRUCTS as CLASSES
-from dml_jax.core.small_structs import ScaleAndBias
+from dml_jax.core.structs.small_structs import ScaleAndBias
 
 pytestmark = pytest.mark.device
 
@@ -347,7 +347,7 @@ def test_what_is_refused(arguments, error, match):
 
 def test_parameters_are_numbers():
     for wrong in ("1", None, True, [1]):
-        with pytest.raises(DataTypeError, match="Alpha must be a number"):
+        with pytest.raises(DataTypeError, match="Alpha must be a real number"):
             make("ACTIVATION_ELU", f32(3), f32(3), (wrong,))
     with pytest.raises(DataTypeError, match=r"InputTensor\.DataType must be one of FLOAT32, FLOAT16"):
         make("ACTIVATION_TANH", *(TensorDesc("INT32", (3,)),) * 2, ())

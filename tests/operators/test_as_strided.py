@@ -43,11 +43,11 @@ STRUCTS = ()  # DirectML has no such operator: its tensors have strides
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ({"sizes": 6}, DataTypeError, "sizes must be a sequence of Python integers, .* but it is int"),
-        ({"sizes": "23"}, DataTypeError, "sizes must be a sequence of Python integers, .* but it is str"),
-        ({"strides": (1.0, 1)}, DataTypeError, r"strides\[0\] must be a Python integer, .* but it is float"),
-        ({"strides": (True, 1)}, DataTypeError, r"strides\[0\] must be a Python integer, .* but it is bool"),
-        ({"offset": 0.5}, DataTypeError, "offset must be a Python integer"),
+        ({"sizes": 6}, DataTypeError, "sizes must be a sequence of integers, but it is 6"),
+        ({"sizes": "23"}, DataTypeError, "sizes must be a sequence of integers, but it is '23'"),
+        ({"strides": (1.0, 1)}, DataTypeError, r"strides\[0\] must be an integer, but it is 1.0"),
+        ({"strides": (True, 1)}, DataTypeError, r"strides\[0\] must be an integer, but it is True"),
+        ({"offset": 0.5}, DataTypeError, "offset must be an integer"),
         ({"buffer": [1, 2]}, DataTypeError, "buffer must be an array"),
         ({"buffer": np.arange(6)}, DataTypeError, "buffer of type int64 needs 64-bit types"),
         ({"sizes": (0, 2**63)}, ConstraintError, r"sizes must give fewer than 2\*\*63 bytes"),

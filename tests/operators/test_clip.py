@@ -209,7 +209,7 @@ def test_bits_stand_for_numbers_in_clip1():
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ({"min": "1"}, DataTypeError, "Min must be a number, but it is '1'"),
+        ({"min": "1"}, DataTypeError, "Min must be a real number, but it is '1'"),
         ({"scale_bias": 3}, DataTypeError, "ScaleBias must be a ScaleAndBias of scale and bias"),
         ({"output": f32(1, 1, 2, 4)}, ConstraintError, "OutputTensor.Sizes must equal InputTensor.Sizes"),
     ],

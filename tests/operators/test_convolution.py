@@ -26,7 +26,7 @@ from dml_jax import (
     compile_operator,
     convolution,
 )
-from dml_jax.core.small_structs import ScaleAndBias
+from dml_jax.core.structs.small_structs import ScaleAndBias
 
 pytestmark = pytest.mark.device
 

@@ -129,7 +129,7 @@ def test_64_bit_types_need_x64(x64):
     ("make", "error", "match"),
     [
         (lambda: DiagonalMatrixDesc(f32(3), 0, 1), ConstraintError, r"DimensionCount must be in \[2, 4\] .* it is 1"),
-        (lambda: of("FLOAT32", "1"), DataTypeError, "Value must be a number"),
+        (lambda: of("FLOAT32", "1"), DataTypeError, "Value must be a real number"),
         (lambda: of("FLOAT32", 1, 2**31), ConstraintError, r"Offset must be in \[-2\*\*31, 2\*\*31 - 1\]"),
         (lambda: of("FLOAT32", 1, 0.5), DataTypeError, "Offset must be an integer"),
     ],
@@ -218,12 +218,12 @@ def test_on_a_mesh_every_device_has_it_or_its_part(kind, dtype):
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ({"sizes": 2}, DataTypeError, "sizes must be a sequence of Python integers, .* but it is int"),
+        ({"sizes": 2}, DataTypeError, "sizes must be a sequence of integers, but it is 2"),
         ({"sizes": ()}, ConstraintError, r"sizes must hold at least two sizes, but there are 0"),
         ({"sizes": (2, -1)}, ConstraintError, r"every one of sizes must be at least 0, but they are \(2, -1\)"),
         ({"sizes": (2**31, 2**30)}, ConstraintError, r"sizes must give fewer than 2\*\*63 bytes"),
-        ({"offset": 0.5}, DataTypeError, "offset must be a Python integer, known while tracing, but it is float"),
-        ({"offset": True}, DataTypeError, "offset must be a Python integer, known while tracing, but it is bool"),
+        ({"offset": 0.5}, DataTypeError, "offset must be an integer, but it is 0.5"),
+        ({"offset": True}, DataTypeError, "offset must be an integer, but it is True"),
         ({"value": "7"}, DataTypeError, r"value must be a number, known while tracing, that float32 holds"),
         ({"value": 300, "dtype": np.uint8}, DataTypeError, r"that uint8 holds, but it is 300"),
         ({"dtype": "float7"}, DataTypeError, "dtype must be a type that JAX has"),

@@ -291,7 +291,7 @@ def test_an_axis_that_is_not_sharded_in_all_inputs_needs_an_out_sharding():
         ),
         ({"inputs": (np.float32(1),) * 2, "axis": 0}, ConstraintError, "it is 0 and the rank is 0"),
         ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),
-        ({"axis": 1.0}, DataTypeError, "axis must be a Python integer"),
+        ({"axis": 1.0}, DataTypeError, "axis must be an integer"),
         ({"inputs": (PARTS[0], PARTS[0][0])}, ConstraintError, r"\(2,\) and \(4, 2\) differ"),
         ({"inputs": (PARTS[0], PARTS[0][:3])}, ConstraintError, r"\(3, 2\) and \(4, 2\) differ"),
     ],

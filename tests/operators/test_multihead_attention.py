@@ -543,7 +543,7 @@ def test_a_row_without_keys_is_the_mean_of_its_values():
         ({"past_key": None, "past_value": None}, r"MaskTensor.Sizes must be .* \(1, 2, 2, 3\) is not \(1, 2, 2, 2\)"),
         ({"key": None}, "one of KeyTensor, .* must be given, or neither keys nor values .* but 0 of them are given"),
         ({"query": f32(3, 1, 2, 4)}, r"QueryTensor.Sizes .* \(3, 1, 2, 4\) is not \(1, 2, 4\)"),
-        ({"scale": "1"}, "Scale must be a number"),
+        ({"scale": "1"}, "Scale must be a real number"),
         ({"value": TensorDesc("FLOAT16", (1, 2, 6))}, "ValueTensor.DataType must equal OutputTensor.DataType"),
     ],
 )

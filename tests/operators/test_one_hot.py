@@ -281,11 +281,11 @@ def test_sharded_values_with_an_out_sharding():
         ({"indices": LABELS > 0}, DataTypeError, "indices.dtype must be an integer type, but it is bool"),
         ({"values": (0, 1)}, DataTypeError, "values must be an array"),
         ({"values": OFF_ON[None]}, ConstraintError, r"values must hold two elements, .* its shape is \(1, 2\)"),
-        ({"size": 4.0}, DataTypeError, "size must be a Python integer"),
+        ({"size": 4.0}, DataTypeError, "size must be an integer"),
         ({"size": -2}, ConstraintError, "size must be at least 0, but it is -2"),
         ({"size": 2**63}, ConstraintError, r"fewer than 2\*\*63 bytes"),
         ({"size": 2**31}, ConstraintError, "size 2147483648 needs 64-bit indices"),
-        ({"axis": "1"}, DataTypeError, "axis must be a Python integer"),
+        ({"axis": "1"}, DataTypeError, "axis must be an integer"),
         ({"axis": 0}, ConstraintError, "the size of indices along axis must be 1, but it is 6"),
     ],
 )

@@ -303,8 +303,8 @@ STRUCTS = (
         ({"scales": (1, 1, 1, 0)}, ConstraintError, "every one of Scales must be a positive number in float32"),
         ({"scales": (1, 1, 1, 1e-60)}, ConstraintError, "every one of Scales must be a positive number in float32"),
         ({"scales": (1, 1, 1, float("nan"))}, ConstraintError, "every one of Scales must be a positive number"),
-        ({"scales": 2}, DataTypeError, "Scales must be a sequence of numbers"),
-        ({"input_pixel_offsets": 0.5}, DataTypeError, "InputPixelOffsets must be a sequence of numbers"),
+        ({"scales": 2}, DataTypeError, "Scales must be a sequence of real numbers"),
+        ({"input_pixel_offsets": 0.5}, DataTypeError, "InputPixelOffsets must be a sequence of real numbers"),
         ({"output_pixel_offsets": (1, 2)}, ConstraintError, "OutputPixelOffsets must have one entry per dimension"),
         ({"interpolation_mode": "CUBIC"}, ConstraintError, "InterpolationMode must be one of NEAREST_NEIGHBOR, LINEAR"),
         ({"rounding_direction": "UP"}, ConstraintError, "RoundingDirection must be one of INCREASING, DECREASING"),
@@ -739,8 +739,8 @@ def test_signs_of_zeros_that_devices_read_for_each_other():
     ("change", "error", "match"),
     [
         ({"input": 3}, DataTypeError, "input must be an array"),
-        ({"sizes": 2}, DataTypeError, "sizes must be a sequence of Python integers, .* but it is int"),
-        ({"sizes": (2, 1.5)}, DataTypeError, r"sizes\[1\] must be a Python integer, .* but it is float"),
+        ({"sizes": 2}, DataTypeError, "sizes must be a sequence of integers, but it is 2"),
+        ({"sizes": (2, 1.5)}, DataTypeError, r"sizes\[1\] must be an integer, but it is 1.5"),
         (
             {"sizes": (2, 2, 2)},
             ConstraintError,
@@ -794,7 +794,7 @@ def test_mistakes_are_named(change, error, match):
 
 
 def test_traced_attributes_are_refused():
-    with pytest.raises(DataTypeError, match="scales must be a sequence of real numbers, known while tracing"):
+    with pytest.raises(DataTypeError, match="scales must be a sequence of real numbers"):
         jax.jit(lambda s: resample(X, (2, 9), s))(np.float32([0.5, 1.5]))
     with pytest.raises(DataTypeError, match="input_pixel_offsets must be a sequence of real numbers, or one of them"):
         jax.jit(lambda o: resample(X, (2, 9), (0.5, 1.5), input_pixel_offsets=o))(0.5)

@@ -305,8 +305,8 @@ def test_a_sharded_axis_needs_an_out_sharding():
         ({"axis": 0}, ConstraintError, "sequence_lengths.sizes must be 1 along axis, but it is 4"),
         ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),
         ({"axis": 2**63}, ConstraintError, "and the rank is 2"),
-        ({"axis": "1"}, DataTypeError, "axis must be a Python integer"),
-        ({"axis": None}, DataTypeError, "axis must be a Python integer"),
+        ({"axis": "1"}, DataTypeError, "axis must be an integer"),
+        ({"axis": None}, DataTypeError, "axis must be an integer"),
     ],
 )
 def test_mistakes_are_named(change, error, match):

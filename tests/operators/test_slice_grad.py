@@ -291,9 +291,9 @@ def test_a_sharded_dimension_that_becomes_uneven_needs_an_out_sharding():
     ("change", "error", "match"),
     [
         ({"input_gradient": [1, 2]}, DataTypeError, "input_gradient must be an array"),
-        ({"sizes": 4}, DataTypeError, "sizes must be a sequence of Python integers"),
-        ({"sizes": (4, 7.0)}, DataTypeError, r"sizes\[1\] must be a Python integer"),
-        ({"strides": (True, 1)}, DataTypeError, r"strides\[0\] .* but it is bool"),
+        ({"sizes": 4}, DataTypeError, "sizes must be a sequence of integers"),
+        ({"sizes": (4, 7.0)}, DataTypeError, r"sizes\[1\] must be an integer"),
+        ({"strides": (True, 1)}, DataTypeError, r"strides\[0\] must be an integer, but it is True"),
         ({"sizes": (4, 0)}, ConstraintError, r"that of dimension 1 is \[1, 6\) of 0"),
         ({"sizes": (-4, 7)}, ConstraintError, r"that of dimension 0 is \[0, 4\) of -4"),
         ({"sizes": (2**63, 7)}, ConstraintError, r"sizes must give fewer than 2\*\*63 bytes, but the sizes are"),

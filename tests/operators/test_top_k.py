@@ -404,9 +404,9 @@ def test_a_sharded_axis_needs_an_out_sharding():
         ({"input": [1.5]}, DataTypeError, "input must be an array"),
         ({"input": random_keys(1)}, DataTypeError, "it is key<fry>, which are no numbers"),
         ({"input": X.astype(np.complex64)}, DataTypeError, "it is complex64, whose numbers have no order"),
-        ({"axis": 1.0}, DataTypeError, "axis must be a Python integer"),
+        ({"axis": 1.0}, DataTypeError, "axis must be an integer"),
         ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),
-        ({"k": True}, DataTypeError, "k must be a Python integer, .* but it is bool"),
+        ({"k": True}, DataTypeError, "k must be an integer, but it is True"),
         (
             {"k": -1},
             ConstraintError,

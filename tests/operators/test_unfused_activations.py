@@ -13,7 +13,7 @@ from small_arrays import numbered
 import dml_jax
 from dml_jax import Activation, ConstraintError, activate, reduce
 from dml_jax.catalogue import STRUCTS as CLASSES
-from dml_jax.core.activation_table import ACTIVATIONS
+from dml_jax.core.structs.activation_table import ACTIVATIONS
 
 pytestmark = pytest.mark.device
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...core.activation import Activation
+from ...core.structs.activation import Activation
 from ..case import DTYPES, ROUNDED, Case, data, mega, normal, shown
 from .examples import grown
 from .subject import Attributes, OnnxNode, Subject, by_type

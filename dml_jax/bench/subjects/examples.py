@@ -21,8 +21,8 @@ import jax
 import numpy as np
 
 from ...catalogue import FUNCTIONS
-from ...core.activation import Activation
 from ...core.sharding import Dims
+from ...core.structs.activation import Activation
 from ..case import DTYPES, ROUNDED, Case, mega, shown
 from .subject import Attributes, Plan, by_type
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ...core.activation import Activation as Fused
-from ...core.activation_table import ACTIVATIONS
-from ...core.data_type import DataType
-from ...core.desc import OperatorDesc
-from ...core.fields import Field
-from ...core.scalar import scalar_of
+from ...core.structs.activation import Activation as Fused
+from ...core.structs.activation_table import ACTIVATIONS
+from ...core.structs.fields import Field
+from ...core.structs.operator_desc import OperatorDesc
+from ...core.structs.scalar import scalar_of
+from ...core.tensors.data_type import DataType
 from ...errors import ConstraintError
-from .parts import Activation, Attribute
-from .places import at
+from .error_places import at
+from .records import Activation, Attribute
 from .schema import AttributeKind
 
 __all__ = ["OPERATOR", "read_attributes", "written_attributes"]
@@ -66,13 +66,13 @@ def written_attributes(desc: OperatorDesc[Any]) -> tuple[Attribute, ...]:
 
 def _layout(fields: Fields) -> dict[str, str]:
     """The attributes by name, in order: each the field that it is, or of a count the first array that it counts."""
-    found: dict[str, str] = {}
+    fields_by_attribute: dict[str, str] = {}
     for name, field in fields.items():
         if field.counted_by is not None:
-            found.setdefault(field.counted_by, name)
+            fields_by_attribute.setdefault(field.counted_by, name)
         if not field.is_tensor:
-            found[name] = name
-    return found
+            fields_by_attribute[name] = name
+    return fields_by_attribute
 
 
 def _typed_by(fields: Fields) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import ConstraintError
-from .places import at
+from .error_places import at
 from .schema import OFFSET, Fields
 
 __all__ = ["Content", "Table"]
@@ -110,11 +110,11 @@ class Table:
 
     def strings(self, field: str) -> tuple[str, ...]:
         """A vector of strings; none if it is left out."""
-        found = []
+        texts = []
         for number, place in enumerate(self._items(field)):
             with at(f"{field}[{number}]"):
-                found.append(self._content.string(place))
-        return tuple(found)
+                texts.append(self._content.string(place))
+        return tuple(texts)
 
     def table(self, field: str, fields: Fields) -> Table | None:
         """A table; None if it is left out."""

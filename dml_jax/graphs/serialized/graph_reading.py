@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...core.desc import OperatorDesc
-from ...core.tensor import TensorDesc
+from ...core.structs.operator_desc import OperatorDesc
+from ...core.tensors.tensor_desc import TensorDesc
 from ...errors import ConstraintError, Faults
-from ..parts import Constant, Edges, Nodes, Port
-from .operators import to_desc
-from .parts import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
-from .places import at
+from ..nodes_and_edges import Constant, Edges, Nodes, Port
+from .error_places import at
+from .operator_descs import to_desc
+from .records import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
 
 __all__ = ["first_readers", "to_parts"]
 
@@ -58,19 +58,19 @@ def _connected(values: Iterable[str]) -> list[str]:
 
 def _constants_by_name(serialized: SerializedGraph) -> dict[str, list[str]]:
     """The constants by name, and the values that they are."""
-    found, inputs = dict[str, list[str]](), set(serialized.input_names)
+    values_by_constant, inputs = dict[str, list[str]](), set(serialized.input_names)
     for node in serialized.nodes:
         if isinstance(node, ConstantNode) and isinstance(node.data, NamedConstant):
             name = node.data.name
             if name in inputs:
                 raise ConstraintError(f"a constant must not have the name of an input, but {name!r:.60} has")
-            found.setdefault(name, []).extend(node.output_names)
-    return found
+            values_by_constant.setdefault(name, []).extend(node.output_names)
+    return values_by_constant
 
 
 def _nodes(nodes: Sequence[OperatorNode | ConstantNode], owned: set[str]) -> tuple[GraphNodes, list[str]]:
     """The nodes of the graph, and the name of every node of the file there: in a file several may have one."""
-    found, names, counts, faults = GraphNodes(), list[str](), dict[str, int](), Faults()
+    graph_nodes, names, counts, faults = GraphNodes(), list[str](), dict[str, int](), Faults()
     for node in nodes:
         name = node.name
         while name in counts:
@@ -80,11 +80,11 @@ def _nodes(nodes: Sequence[OperatorNode | ConstantNode], owned: set[str]) -> tup
         names.append(name)
         with faults.at(f"node {name!r:.60}"):
             if isinstance(node, OperatorNode):
-                found[name] = to_desc(node, owned)
+                graph_nodes[name] = to_desc(node, owned)
             elif isinstance(node.data, bytes):
-                found[name] = Constant(node.data)
+                graph_nodes[name] = Constant(node.data)
     faults.finish()
-    return found, names
+    return graph_nodes, names
 
 
 def _read(name: str, desc: Any, node: OperatorNode, sources: dict[str, Port], edges: dict[Port, Port]) -> None:
@@ -115,8 +115,8 @@ def _add(sources: dict[str, Port], value: str, source: Port) -> None:
 def first_readers(nodes: Nodes, edges: Edges) -> dict[Port, TensorDesc]:
     """The tensor that first reads each source."""
     tensors = {(name, port): tensor for name, node in nodes.items() for port, tensor in node.input_ports().items()}
-    found: dict[Port, TensorDesc] = {}
+    first_read: dict[Port, TensorDesc] = {}
     for reader, source in edges.items():
         if not isinstance(reader, str):
-            found.setdefault(source, tensors[reader])
-    return found
+            first_read.setdefault(source, tensors[reader])
+    return first_read

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...core.desc import OperatorDesc
-from ...core.tensor import TensorDesc
+from ...core.structs.operator_desc import OperatorDesc
+from ...core.tensors.tensor_desc import TensorDesc
 from ...errors import ConstraintError
-from ..parts import Constant, Graph, Port, shown_port
+from ..nodes_and_edges import Constant, Graph, Port, shown_port
+from .error_places import at
 from .graph_reading import first_readers
-from .operators import to_node
-from .parts import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
-from .places import at
+from .operator_descs import to_node
+from .records import ConstantNode, NamedConstant, OperatorNode, SerializedGraph
 
 __all__ = ["to_serialized"]
 
@@ -80,9 +80,9 @@ def _values(graph: Graph) -> dict[Port, str]:
 
 def _ports(desc: OperatorDesc[Any], fields: Iterable[str]) -> list[str]:
     """The ports of fields, "" for an optional tensor that is left out."""
-    found: list[str] = []
+    ports: list[str] = []
     for field in fields:
         value = getattr(desc, field)
         several = [f"{field}[{i}]" for i in range(len(value))] if isinstance(value, tuple) else None
-        found += several if several is not None else [field if value is not None else ""]
-    return found
+        ports += several if several is not None else [field if value is not None else ""]
+    return ports

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.exact import Real
+from ...core.arguments.static_values import Real
 from ...errors import ConstraintError, DataTypeError
 from . import schema
+from .error_places import at
 from .flatbuffer import Content, Table
-from .parts import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
-from .places import at
+from .records import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
 from .schema import AttributeKind, ConstantKind, NodeKind
 
 __all__ = ["decode"]
@@ -58,10 +58,10 @@ def _node(where: str, node: Table) -> OperatorNode | ConstantNode:
 
 
 def _required(table: Table, field: str, fields: schema.Fields) -> Table:
-    found = table.table(field, fields)
-    if found is None:
+    inner = table.table(field, fields)
+    if inner is None:
         raise ConstraintError(f"{field} is missing")
-    return found
+    return inner
 
 
 def _choices(kinds: Any) -> str:
@@ -100,7 +100,7 @@ def _tensor(where: str, tensor: Table) -> Tensor:
 
 
 def _attributes(owner: Table, is_inner: bool = False) -> tuple[Attribute, ...]:
-    return tuple(_attribute(where, one, is_inner) for where, one in owner.tables("attributes", schema.ATTRIBUTE))
+    return tuple(_attribute(where, inner, is_inner) for where, inner in owner.tables("attributes", schema.ATTRIBUTE))
 
 
 def _attribute(where: str, attribute: Table, is_inner: bool) -> Attribute:
@@ -132,7 +132,7 @@ def _value(attribute: Table, kind: AttributeKind) -> Any:
         if kind == AttributeKind.SCALAR_UNION:
             return _scalar(table)
         if kind == AttributeKind.ACTIVATION_ARRAY:
-            return tuple(_activation(where, one) for where, one in table.tables("data", schema.ACTIVATION))
+            return tuple(_activation(where, inner) for where, inner in table.tables("data", schema.ACTIVATION))
         return _reals(table.array("data", schema.ARRAYS[kind]) or ())
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ...core.data_type import DataType, TensorFlags
-from ...core.desc import OperatorDesc
-from ...core.tensor import TensorDesc
+from ...core.structs.operator_desc import OperatorDesc
+from ...core.tensors.data_type import DataType, TensorFlags
+from ...core.tensors.tensor_desc import TensorDesc
 from ...errors import ConstraintError, describe
-from .parts import Tensor
-from .places import at
+from .error_places import at
+from .records import Tensor
 
 __all__ = ["read_tensors", "written_tensors"]
 
@@ -34,7 +34,7 @@ def read_tensors(
         raise ConstraintError(f"there must be a tensor for every value that has a name, but {fact}")
     described = iter(tensors)
     left = [(name, next(described) if name else None) for name in names]
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields:
         shown, kind = cls.directml_names()[field], cls.fields()[field]
         taken = left if kind.is_array else left[:1]
@@ -43,10 +43,10 @@ def read_tensors(
             raise ConstraintError(f"{shown} is missing")
         with at(shown):
             read = tuple(None if tensor is None else _tensor(tensor, name in owned) for name, tensor in taken)
-        found[field] = read if kind.is_array else (*read, None)[0]
+        values[field] = read if kind.is_array else (*read, None)[0]
     if left:
         raise ConstraintError(f"there are more tensors than {', '.join(cls.directml_names()[f] for f in fields)}")
-    return found
+    return values
 
 
 def _tensor(tensor: Tensor, is_owned: bool) -> TensorDesc:
@@ -67,17 +67,17 @@ def written_tensors(
     for field in fields:
         shown, value = desc.directml_names()[field], getattr(desc, field)
         if desc.fields()[field].is_array:
-            tensors += [(f"{shown}[{i}]", one) for i, one in enumerate(value)]
+            tensors += [(f"{shown}[{i}]", element) for i, element in enumerate(value)]
         else:
             tensors.append((shown, value))
-    if len(names) != len(tensors) or any((name == "") != (one is None) for name, (_, one) in zip(names, tensors)):  # noqa: B905
-        wanted = ", ".join(shown if one else f'{shown} ("": it is left out)' for shown, one in tensors) or "none"
+    if len(names) != len(tensors) or any((name == "") != (tensor is None) for name, (_, tensor) in zip(names, tensors)):  # noqa: B905
+        wanted = ", ".join(shown if tensor else f'{shown} ("": it is left out)' for shown, tensor in tensors) or "none"
         raise ConstraintError(f"there must be names for {wanted}, but they are {describe(tuple(names))}")
-    found = []
+    written = []
     for name, (shown, tensor) in zip(names, tensors, strict=True):
         with at(shown):
-            found += [] if tensor is None else [_written_tensor(tensor, name in owned)]
-    return tuple(found)
+            written += [] if tensor is None else [_written_tensor(tensor, name in owned)]
+    return tuple(written)
 
 
 def _written_tensor(tensor: TensorDesc, is_owned: bool) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...errors import ConstraintError, describe
 from . import schema
-from .parts import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
-from .places import at
+from .error_places import at
+from .records import Activation, Attribute, ConstantNode, NamedConstant, OperatorNode, SerializedGraph, Tensor
 from .schema import AttributeKind, ConstantKind, NodeKind
 
 __all__ = ["encode"]

@@ -1,0 +1,278 @@
+"""`map_batches`: a function over .npy files that need not fit in memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..errors import ConstraintError, DataTypeError
+from .batch_function import BatchFunction, host_rows, suitable_size
+from .batch_sources import ArraySource, Source, as_source
+from .errors import BatchError
+from .jobs import Job, Run, Share, opened, refuse_existing
+from .npy_file import NpyFile
+from .pipeline import DEPTH, run_pipeline
+from .progress_recorder import Recorder
+
+__all__ = ["Progress", "map_batches"]
+
+
+# What has rows: a file, an array, arrays one after another.
+Input = str | os.PathLike[str] | NpyFile | np.ndarray | Iterable[jax.Array | np.ndarray]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is.
+
+    Args:
+      rows: written so far, also by earlier runs; if several processes share the work, only those of this process.
+      total: rows to write; None while an iterator has not ended.
+      bytes: read and written by this run.
+      seconds: since this run began to read.
+      resumed: of `rows`, those that earlier runs have written.
+    """
+
+    rows: int
+    total: int | None
+    bytes: int
+    seconds: float
+    resumed: int = 0
+
+
+def map_batches(
+    fn: Callable[..., jax.Array],
+    inputs: Input | tuple[Input, ...],
+    output: str | os.PathLike[str],
+    *,
+    batch_size: int | None = None,
+    shared: Sequence[jax.Array | np.ndarray] = (),
+    identity: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    restart: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    checkpoint_seconds: float = 5.0,
+    share: tuple[int, int] = (0, 1),
+) -> Progress:
+    """Applies `fn` to batches of rows of `inputs` and writes what it returns to the .npy file `output`.
+
+    Reading, computing and writing overlap. At most three batches are in memory, each with its inputs and its output.
+    A file is mapped into memory a window at a time, and a CPU computes on the mapped bytes. Inputs that are not aligned
+    to 64 bytes, the last batch, and the batches of iterators are copied, so they count twice.
+
+    The output is written as `output`.partial and renamed when it is complete. Meanwhile, `output`.progress records how
+    many rows are on the disk. After an interruption, a crash or a loss of power, make the same call again: it continues
+    from there and gives the same bits, if every input is a file or an array. With iterators it starts over.
+
+    Args:
+      fn: takes one array [batch, ...] per input, then the shared ones, and returns one array [batch, ...]. A row of it
+        must depend on the same rows of the inputs only: the last batch is filled up with zeros, and its result cut.
+        Every local device runs it on rows of its own, as jax.shard_map without check_vma does: it sees only these, and
+        uses no mesh. It is traced and compiled once.
+      inputs: one input, or a tuple of them, with the same number of rows: a path of a .npy file, an `NpyFile`, a NumPy
+        array, or an iterable of arrays of any leading sizes. An iterable is read in another thread. An array is
+        read once more, for a checksum; a file is known by its size and time.
+      output: path of a .npy file.
+      batch_size: rows per batch; rounded up to a multiple of the devices that share it, which are all local ones, but
+        no more CPU devices than there are rows; under `jax.default_device` that one alone. By default a batch of the
+        inputs and its output have 64 MB together, or one row; on GPUs one row per device.
+      shared: arrays that `fn` gets whole with every batch.
+      identity: what else distinguishes this job from others, such as attributes that `fn` has bound; JSON types.
+      overwrite: replaces an existing output when the new one is complete.
+      restart: forgets what an earlier run has recorded.
+      progress: called with a `Progress` after each batch, in the caller's thread. If it raises, the
+        job ends, and the same call can continue it later.
+      checkpoint_seconds: time between two records of the progress.
+      share: (i, n) writes only the i-th of n contiguous parts of the rows; n processes, on a shared file system, with
+        the same arguments otherwise, write the file. Process 0 waits for the others.
+
+    Returns:
+      The last `Progress`.
+
+    Raises:
+      BatchError: a file, a folder, a disk or another process stands in the way; says which and what to do.
+      ConstraintError: the inputs' rows differ, or `fn` refuses its operands or returns something else.
+      DataTypeError: a type that JAX lacks, or a 64-bit one while x64 is off.
+
+    Example:
+      >>> import os, tempfile, numpy as np, dml_jax
+      >>> from dml_jax.batch import map_batches
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     pictures, result = os.path.join(folder, "in.npy"), os.path.join(folder, "out.npy")
+      ...     np.save(pictures, np.arange(10 * 8, dtype=np.float32).reshape(10, 8, 1, 1))
+      ...     done = map_batches(lambda x: dml_jax.depth_to_space(x, 2), pictures, result, batch_size=4)
+      ...     print(done.rows, np.load(result).shape)
+      10 (10, 2, 2, 2)
+    """
+    _check_kinds(fn=fn, output=output, shared=shared, progress=progress, checkpoint_seconds=checkpoint_seconds)
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    target, part = Path(output), _share(share)
+    _check_arguments(target, given, batch_size)
+    if not checkpoint_seconds > 0:
+        raise ConstraintError(f"map_batches: checkpoint_seconds must be above 0, but it is {checkpoint_seconds!r}")
+    refuse_existing(target, part, overwrite)
+    with ExitStack() as stack:
+        sources = []
+        for i, value in enumerate(given):
+            sources.append(as_source(f"inputs[{i}]", value))
+            stack.callback(sources[i].close)
+        wholes = [ArraySource(f"shared[{i}]", np.atleast_1d(array)) for i, array in enumerate(shared)]
+        constants = [np.asarray(array, whole.dtype) for array, whole in zip(shared, wholes, strict=True)]
+        total = _rows(sources, part)
+        width = batch_size or suitable_size(fn, sources, constants)
+        function = BatchFunction(fn, sources, constants, width if total is None else min(width, max(total, 1)))
+        identities = [source.identity() for source in (*sources, *wholes)]
+        facts = {"function": _name(fn), "identity": _json(identity), "inputs": identities}
+        job = Job(target, function.dtype, function.item, total, facts, None not in identities, part)
+        run = stack.enter_context(opened(job, overwrite=overwrite, restart=restart))
+        return _run(run, function, sources, progress or (lambda _: None), checkpoint_seconds)
+
+
+def _run(
+    run: Run, function: BatchFunction, sources: Sequence[Source], progress: Callable[[Progress], None], seconds: float
+) -> Progress:
+    job, started, moved = run.job, time.monotonic(), [0, 0]  # bytes read, bytes written
+
+    def now(rows: int) -> Progress:
+        return Progress(rows, job.count, sum(moved), time.monotonic() - started, run.done)
+
+    if run.is_finished:
+        run.clear()
+        return now(run.done)
+    first = job.share.rows(job.total).start if job.total is not None else 0
+    left = None if job.count is None else range(first + run.done, first + job.count)
+
+    def count_read(size: int) -> None:
+        moved[0] += size
+
+    def write(count: int, result: jax.Array) -> None:
+        moved[1] += run.partial.write(first + recorder.rows, host_rows(result, count))
+        recorder.wrote(count)
+
+    with Recorder(run.partial, run.journal, run.done, seconds) as recorder:
+        if left is not None and run.partial.row_bytes == 0 and job.resumable:
+            recorder.wrote(len(left))  # nothing to compute, whether rows of no bytes are ten or 2**62
+        elif left is None or len(left):
+            batches = _batches(sources, left, function.batch_size, count_read)
+            report = lambda: progress(now(recorder.rows))  # noqa: E731
+            run_pipeline(batches, function.jitted(), function.new_output, write, report)
+    run.finish(recorder.rows if job.total is None else job.total, lambda: progress(now(recorder.rows)))
+    last = Progress(recorder.rows, recorder.rows, sum(moved), time.monotonic() - started, run.done)
+    progress(last)
+    return last
+
+
+def _batches(
+    sources: Sequence[Source], rows: range | None, size: int, count_read: Callable[[int], None]
+) -> Iterator[tuple[int, list[np.ndarray]]]:
+    """Yields the rows in batches with their counts; all rows until an iterator ends if `rows` is None.
+
+    Raises:
+      BatchError: an input has changed.
+      ConstraintError: the inputs turn out to have different numbers of rows.
+    """
+    start, count = (0 if rows is None else rows.start), size
+    while count == size and (rows is None or start < rows.stop):
+        asked = size if rows is None else min(size, rows.stop - start)
+        for source in sources:
+            source.lent.wait(DEPTH)
+        held = [[source.read(start, asked) for source in sources]]
+        count = _agreed(sources, [len(array) for array in held[0]], start)
+        count_read(sum(array.nbytes for array in held[0]))
+        start += count
+        if count:
+            yield count, held.pop()  # not kept here while it is worked on
+    for source in sources:
+        source.check()
+        if rows is not None and source.rows is None and len(source.read(start, 1)):
+            raise ConstraintError(f"{_SAME_ROWS}, but {source.name} has more than {start}")
+
+
+_SAME_ROWS = "map_batches: all inputs must have the same number of rows"
+
+
+def _agreed(sources: Sequence[Source], counts: Sequence[int], start: int) -> int:
+    if len(set(counts)) > 1:
+        short = sources[int(np.argmin(counts))]
+        raise ConstraintError(f"{_SAME_ROWS}, but {short.name} ends after {start + min(counts)} and another goes on")
+    return counts[0]
+
+
+def _rows(sources: Sequence[Source], share: Share) -> int | None:
+    """Returns how many rows the inputs have; None if all of them are iterators.
+
+    Raises:
+      ConstraintError: they differ, or an iterator is to be shared among processes.
+    """
+    known = {source.name: source.rows for source in sources if source.rows is not None}
+    if len(set(known.values())) > 1:
+        raise ConstraintError(f"{_SAME_ROWS}, but {', '.join(f'{n} has {rows}' for n, rows in known.items())}")
+    if share.count > 1 and len(known) < len(sources):
+        raise ConstraintError(
+            "map_batches: a share of the rows needs inputs that can be read from anywhere, not iterators"
+        )
+    return next(iter(known.values()), None)
+
+
+# What some arguments must be: the types, and in words.
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "fn": (Callable, "a function"),
+    "output": (str | os.PathLike, "a path"),
+    "shared": (Iterable, "a sequence of arrays"),
+    "progress": ((Callable, NoneType), "a function"),
+    "checkpoint_seconds": (float | int, "a number"),
+}
+
+
+def _check_kinds(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        kind, what = _KINDS[name]
+        if not isinstance(value, kind):
+            raise DataTypeError(f"map_batches: {name} must be {what}, but it is {type(value).__name__}")
+
+
+def _share(value: Any) -> Share:
+    is_pair = isinstance(value, Sequence) and len(value) == 2 and all(type(part) is int for part in value)
+    if not is_pair or not 0 <= value[0] < value[1]:
+        raise ConstraintError(f"map_batches: share must be two integers (i, n) with 0 <= i < n, but it is {value!r}")
+    return Share(*value)
+
+
+def _check_arguments(output: Path, inputs: Sequence[Any], batch_size: int | None) -> None:
+    if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
+        raise ConstraintError(f"map_batches: batch_size must be an integer of at least 1, but it is {batch_size!r}")
+    if not inputs:
+        raise ConstraintError("map_batches: inputs must name at least one input, but it is ()")
+    paths = [source.path if isinstance(source, NpyFile) else source for source in inputs]
+    for path in paths:
+        if isinstance(path, str | os.PathLike) and _same(path, output):
+            raise BatchError(f"{output}: the output must not be an input; choose another name")
+    if not os.path.isdir(output.parent):
+        raise BatchError(f"{output.parent}: the folder of the output must exist; make it first")
+    if os.path.isdir(output):
+        raise BatchError(f"{output}: the output must be a file, but it is a folder")
+
+
+def _same(a: str | os.PathLike[str], b: Path) -> bool:
+    return os.path.exists(a) and os.path.exists(b) and os.path.samefile(a, b)
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    return f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', type(fn).__qualname__)}"
+
+
+def _json(identity: Mapping[str, Any] | None) -> Any:
+    try:
+        return json.loads(json.dumps(identity))
+    except (TypeError, ValueError) as error:
+        raise DataTypeError(f"map_batches: identity must consist of JSON types, but {error}") from None

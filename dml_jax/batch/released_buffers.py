@@ -1,0 +1,34 @@
+"""`Lent`: waits until JAX has released the memory of batches that it was given."""
+
+import time
+import weakref
+from typing import Any
+
+import jax
+import numpy as np
+
+__all__ = ["Lent"]
+
+PATIENCE = 5.0  # seconds; more than a garbage collection of JAX ever takes
+
+
+class Lent:
+    """The batches that one source has handed out. JAX releases an array a little after the work on it has ended."""
+
+    def __init__(self) -> None:
+        self._owners: list[weakref.ref] = []
+
+    def add(self, owner: Any) -> None:
+        """Adds a batch: the object whose end frees its memory."""
+        self._owners.append(weakref.ref(owner))
+
+    def wait(self, most: int) -> None:
+        """Returns when fewer than `most` batches are still held."""
+        deadline = time.monotonic() + PATIENCE
+        while self._count() >= most and time.monotonic() < deadline:
+            jax.device_put(np.uint8(0)).block_until_ready()  # JAX frees what it no longer needs when it is called
+            time.sleep(1e-4)
+
+    def _count(self) -> int:
+        self._owners = [owner for owner in self._owners if owner() is not None]
+        return len(self._owners)

@@ -1,0 +1,83 @@
+"""Options that several subcommands share, the kinds of models, and how faults and JSON are printed."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ..core.structs.feature_level import NEWEST
+from ..dxdispatch.faults import Fault
+from .option_types import Level
+
+__all__ = [
+    "FILE",
+    "FOLDER",
+    "MODEL",
+    "feature_level",
+    "given",
+    "is_graph",
+    "is_onnx",
+    "json_output",
+    "need_onnx",
+    "print_json",
+    "refuse_options",
+    "show_faults",
+]
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+MODEL = click.Path(path_type=Path)
+
+feature_level = click.option(
+    "--feature-level",
+    type=Level(),
+    default=str(NEWEST),
+    help="Apply the rules of this DirectML feature level, such as 3_0.",
+)
+json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+def is_onnx(path: Path) -> bool:
+    """Whether a model is one of ONNX, by its name."""
+    return path.suffix.lower() == ".onnx"
+
+
+def is_graph(path: Path) -> bool:
+    """Whether a model is a serialized graph, by its name."""
+    return path.suffix.lower() == ".bin"
+
+
+def need_onnx() -> None:
+    """Ends the command where the extra `onnx` is not installed, and says how to get it."""
+    try:
+        from .. import onnx  # noqa: F401
+    except ImportError as error:
+        sys.exit(f"dml-jax: {error}")
+
+
+def given(*names: str) -> list[str]:
+    """Returns those of the options that are on the command line, in full."""
+    context = click.get_current_context()
+    options = [option for option in context.command.params if option.name in names]
+    return [o.opts[-1] for o in options if context.get_parameter_source(o.name or "") is ParameterSource.COMMANDLINE]
+
+
+def refuse_options(only: str, *names: str, instead: str = "leave it out") -> None:
+    """Refuses options that are given although they do nothing for this kind of model."""
+    for option in given(*names):
+        raise click.UsageError(f"{option} is for {only} only; {instead}")
+
+
+def print_json(value: Any) -> None:
+    """Prints a value as JSON."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def show_faults(path: Path, faults: Sequence[Fault]) -> None:
+    """Prints a line per fault of a file, on the standard error."""
+    for fault in faults:
+        click.echo(f"error: {fault.at(path)}", err=True)

@@ -1,0 +1,170 @@
+"""Readers of numbers that the dtype of an array must hold, such as a fill value, and the few that programs know."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+
+from ...errors import ConstraintError, DataTypeError, describe, message
+from ...lowering.values.bits import is_key
+from .arrays import CONCRETE
+
+__all__ = ["KnownNumber", "Number", "as_known_number", "as_number", "fill_reader"]
+
+# Of any Python or NumPy type; an array has no dimensions, and the type of the data if it is traced.
+Number = complex | np.generic | np.ndarray | jax.Array
+# Those that are the same number where they are equal, but for zeros: -0.0 equals 0.0, in parts of complex numbers too.
+_REAL = {int, float} | {type(np.zeros((), code)[()]) for code in np.typecodes["AllInteger"] + np.typecodes["Float"]}
+
+
+def fill_reader(needed: str) -> Callable[[str, str, Any, Any, str], Any]:
+    """Returns the reader of a fill value that only the mode `needed` reads."""
+
+    def as_fill(operator: str, name: str, fill_value: Any, input: Any, mode: str) -> Any:
+        """Returns the fill value in the input's dtype, as `as_known_number` does.
+
+        The integer 0 is None instead, which costs no operand; so is the value of a mode that needs none.
+
+        Raises:
+          ConstraintError: a fill value other than 0 without the mode that needs it.
+          DataTypeError: no number, or one that the dtype of `input` cannot hold.
+        """
+        if mode == needed:
+            given = 0 if fill_value is None else fill_value
+            if type(given) is int and not given and _kept(given, input.dtype) is not None:
+                return None
+            return as_known_number(operator, name, given, input, "a number (0 if not given)")
+        is_zero = isinstance(fill_value, int | float | np.number) and fill_value == 0
+        if fill_value is None or (is_zero and needed != "fill"):
+            return None
+        rule = f'{name} needs mode="{needed}"'
+        raise ConstraintError(message(operator, rule, f"mode is {mode!r}", {name: fill_value}))
+
+    return as_fill
+
+
+def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:
+    """Returns a number as a 0-d array of a dtype, or of that of an array; a traced one as it is.
+
+    Raises:
+      DataTypeError: no number, or one that the dtype cannot hold, or a traced one of another dtype.
+    """
+    dtype = getattr(like, "dtype", like)
+    if _is_traced(given, dtype):
+        return lax.convert_element_type(given, dtype)  # what JAX makes of a Python number is no longer a weak type
+    number = _kept(given, dtype) if _is_plain(given) else _held(given, dtype)
+    if number is not None:
+        return number
+    rule = f"{name} must be {what}, known while tracing, that {dtype} holds"
+    operands = {name: given} if like is dtype else {"input": like, name: given}
+    fact = (
+        f"it is traced, {describe(given)}, and no scalar of {dtype}"
+        if isinstance(given, Tracer)
+        else f"it is {describe(given)}"
+    )
+    raise DataTypeError(message(operator, rule, fact, operands))
+
+
+def _is_traced(given: Any, dtype: Any) -> bool:
+    """Whether it is a traced scalar of a dtype, which has numbers."""
+    return isinstance(given, Tracer) and given.ndim == 0 and given.dtype == dtype and not is_key(given)
+
+
+def as_known_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:
+    """Returns a number as `as_number` does, but as a `KnownNumber` if it is one of the first few beside arrays.
+
+    These are no operands of programs, which costs a small call less. A new number compiles a program as long as there
+    are few, and none later on.
+    """
+    if type(like) in CONCRETE and type(given) in _REAL:
+        key = operator, name, type(given), given or str(given), like.dtype  # -0.0 equals 0.0
+        known = _KNOWN.get(key) or _know(key, given)
+        if known is not None:
+            return known
+    return as_number(operator, name, given, like, what)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["data", "dtype"])
+@dataclass(frozen=True)
+class KnownNumber:
+    """A number that `jax.jit` compiles into its program: a tree without leaves. Two are the same if their bytes are.
+
+    Args:
+      data: the bytes of the number.
+      dtype: its type.
+    """
+
+    data: bytes
+    dtype: Any
+
+    def as_array(self) -> np.ndarray:
+        """Returns the number as a 0-d array."""
+        return np.frombuffer(self.data, self.dtype).reshape(())
+
+
+# By operator, argument, type, value and dtype; at most FEW per operator and argument.
+_KNOWN: dict[tuple[Any, ...], KnownNumber] = {}
+FEW = 8
+
+
+def _know(key: tuple[Any, ...], given: Any) -> KnownNumber | None:
+    """Keeps a number; returns None for one that the dtype does not hold, for NaN, and if there are a few already."""
+    dtype, count = key[-1], sum(other[:2] == key[:2] for other in tuple(_KNOWN))
+    number = _held(given, dtype) if count < FEW and given == given else None
+    return None if number is None else _KNOWN.setdefault(key, KnownNumber(number.tobytes(), dtype))
+
+
+def _is_plain(given: Any) -> bool:
+    """Whether a number can be found again by its value: a zero can only if it is an integer."""
+    return type(given) in _REAL and bool(given or type(given) is int)
+
+
+def _held(given: Any, dtype: Any) -> np.ndarray | None:
+    """Returns a number as a 0-d array of a dtype, or None if the dtype cannot hold it."""
+    if type(given) is int and not -(2**63) <= given < 2**64:  # of which NumPy makes no number
+        given = float(given) if jnp.issubdtype(dtype, jnp.inexact) and abs(given) < 2**1023 else None
+    value = _as_number(given)
+    if value is None or jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return None
+    converted = _converted(value, dtype)
+    return converted if _holds(converted, value) else None
+
+
+# The same number is given again and again, to small calls.
+_kept = lru_cache(maxsize=1024, typed=True)(_held)
+
+
+def _as_number(value: Any) -> np.ndarray | None:
+    """Returns a number that is known while tracing as a 0-d array, or None for anything else."""
+    try:
+        array = np.asarray(value)
+    except Exception:  # ragged lists, traced values, whatever an __array__ raises
+        return None
+    return array if array.ndim == 0 and array.dtype.kind in "biufcV" else None
+
+
+def _converted(value: np.ndarray, dtype: Any) -> np.ndarray:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return value.astype(dtype)
+
+
+def _holds(converted: np.ndarray, value: np.ndarray) -> bool:
+    """Whether a conversion kept the number: rounding to a float is fine, overflow and truncation are not."""
+    if value.dtype.kind == "c" and converted.dtype.kind != "c":
+        return False
+    if jnp.issubdtype(converted.dtype, jnp.inexact):
+        limits = jnp.finfo(converted.dtype)
+        if limits.bits < 8 and abs(value) > float(
+            limits.max
+        ):  # which became the greatest number, as there is no infinity
+            return False
+        return bool(np.isnan(value) == np.isnan(converted) and np.isinf(value) == np.isinf(converted))
+    return bool(converted == value) and int(converted) == value.item()  # NumPy compares large integers as floats

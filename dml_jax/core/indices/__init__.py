@@ -1,0 +1,1 @@
+"""Indices of gathers and scatters: the index rule, index tuples, promises."""

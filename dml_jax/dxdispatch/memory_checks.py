@@ -1,0 +1,119 @@
+"""Checks, before anything is made or run, that a model fits into the memory of the machine and of the device."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..compiled.compile import CompiledOperator
+from ..core.memory_checks import check_bytes, device_limit, gib
+from ..core.tensors.tensor_desc import span_bytes
+from ..errors import ConstraintError
+from ..graphs.working_set import working_set
+from .commands import Command, Dispatchable, WriteFile
+from .onnx_models import OnnxModel
+from .resources import Buffer
+from .target_files import encoding_bytes
+
+__all__ = ["check_device", "check_memory", "check_operator"]
+
+Buffers = Mapping[str, Buffer | None]
+Dispatchables = Mapping[str, Dispatchable | OnnxModel | None]
+
+
+def check_memory(
+    buffers: Buffers, dispatchables: Dispatchables, commands: Sequence[Command] = (), limit: int | None = None
+) -> None:
+    """Compares with the machine's memory what a run holds from start to end, and the most that it takes meanwhile.
+
+    Args:
+      buffers: by name; None for one that is at fault and not counted.
+      dispatchables: by name; None for one that is at fault and not counted.
+      commands: those that are not at fault.
+      limit: bytes; what the machine or container has by default, and nothing is checked where that is unknown.
+
+    Raises:
+      ConstraintError: they need more.
+    """
+    taken = max(_meanwhile(buffers, dispatchables, commands), key=lambda parts: sum(parts.values()), default={})
+    check_bytes({**_held(buffers), **_owned(dispatchables), **taken}, "its buffers and tensors", limit)
+
+
+def check_operator(
+    name: str, operator: CompiledOperator, buffers: Buffers, dispatchables: Dispatchables, device: Any
+) -> None:
+    """Compares what a compiled operator takes, as XLA says, with the memory of the device, or of the machine.
+
+    Args:
+      name: of its dispatchable.
+      operator: that is dispatched into bound outputs.
+      buffers: all of the model, by name.
+      dispatchables: all of the model, by name.
+      device: of JAX, that it runs on.
+
+    Raises:
+      ConstraintError: it takes more than all the others leave.
+    """
+    needed, owned, limit = operator.memory(bound=True), _owned(dispatchables), device_limit(device)
+    of, own = f"of dispatchable {name!r}", owned.get(_owner(name), 0)
+    taken = {
+        f"inputs {of}": needed.inputs - own,
+        f"outputs {of}": needed.output,
+        f"temporary arrays {of}": needed.allocated,
+    }
+    if limit is None:
+        check_bytes({**_held(buffers), **owned, **taken}, "its buffers and tensors")
+    else:
+        check_bytes({**owned, **taken}, "its tensors", limit, "the device")
+
+
+def check_device(dispatchables: Mapping[str, Dispatchable | OnnxModel], device: Any) -> None:
+    """Compares the tensors of the largest operator with the memory of the device, where it says how much it has.
+
+    Raises:
+      ConstraintError: they need more.
+    """
+    limit = device_limit(device)
+    for name, dispatchable in dispatchables.items():
+        if limit is not None and isinstance(dispatchable, Dispatchable) and not dispatchable.is_node:
+            needed = sum(map(span_bytes, dispatchable.desc.ports().values()))
+            if needed > limit:
+                fact = f"needs {gib(needed)} for its tensors, and the device has {gib(limit)}"
+                raise ConstraintError(f"dispatchable {name!r} {fact}")
+
+
+def _held(buffers: Buffers) -> dict[str, int]:
+    return {f"resource {name!r}": buffer.size for name, buffer in buffers.items() if buffer}
+
+
+def _owned(dispatchables: Dispatchables) -> dict[str, int]:
+    """Each dispatchable has a copy of what it owns, also where several own the same buffer."""
+    return {_owner(name): _copied(d, d.owned) + _copied(d, d.constants) for name, d in _described(dispatchables)}
+
+
+def _owner(name: str) -> str:
+    return f"inputs that dispatchable {name!r} owns"
+
+
+def _copied(dispatchable: Dispatchable, ports: Mapping[str, Any]) -> int:
+    tensors = dispatchable.desc.input_ports()
+    return sum(span_bytes(tensors[port]) for port in ports)
+
+
+def _described(dispatchables: Dispatchables) -> Iterator[tuple[str, Dispatchable]]:
+    """Yields what runs. Of an ONNX model the inputs are as large as their buffers, and the rest the run decides."""
+    for name, dispatchable in dispatchables.items():
+        if isinstance(dispatchable, Dispatchable) and not dispatchable.is_node:
+            yield name, dispatchable
+
+
+def _meanwhile(buffers: Buffers, dispatchables: Dispatchables, commands: Sequence[Command]) -> Iterator[dict[str, int]]:
+    """Yields what is taken at one time and given back, by what takes it."""
+    for name, buffer in buffers.items():
+        if buffer:
+            yield {f"reading resource {name!r}": buffer.initial.temporary}
+    for name, dispatchable in _described(dispatchables):
+        yield {f"reading the constants of dispatchable {name!r}": _copied(dispatchable, dispatchable.constants)}
+        taken = working_set(dispatchable.desc, {*dispatchable.owned, *dispatchable.constants})
+        yield {f"{part} of dispatchable {name!r}": size for part, size in taken.items()}
+    for command in commands:
+        if isinstance(command, WriteFile):
+            yield {f"writing {command.target!r}": encoding_bytes(command.target, command.dimensions)}

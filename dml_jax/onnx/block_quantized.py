@@ -1,0 +1,183 @@
+"""MatMulNBits and GatherBlockQuantized of ONNX Runtime: weights of few bits, by blocks that have a scale each.
+
+They become floats, (q - zero point) * scale, rounded once to the type of the scales; then they are as other weights.
+"""
+
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..core.tensors.nibbles import split_bytes
+from ..errors import ConstraintError
+from ..lowering.values.accumulation_types import narrow_apart
+from ..operators import gather
+from .contrib_schemas import required, schema
+from .layout import axis_of
+from .matmul import gemm
+from .operand_checks import check_shape, check_value, refuse
+from .values import Array, Operators, on_device
+
+__all__ = ["OPERATORS", "SCHEMAS", "gather_block_quantized", "mat_mul_n_bits"]
+
+_BITS = (2, 4, 8)
+
+
+def mat_mul_n_bits(
+    *,
+    a: Array,
+    b: Array,
+    scales: Array,
+    zero_points: Array | None = None,
+    g_idx: Array | None = None,
+    bias: Array | None = None,
+    K: int,  # noqa: N803  # as ONNX Runtime calls them
+    N: int,  # noqa: N803
+    bits: int = 4,
+    block_size: int,
+    weight_prepacked: int = 0,
+    accuracy_level: int = 0,  # the least that will do: here it is the highest
+) -> jax.Array:
+    """Weights without elements stand for zeros. `g_idx` names the block of each of the K inputs."""
+    check_value("weight_prepacked", weight_prepacked, (0,))
+    check_value("bits", bits, _BITS)
+    _check_block(block_size)
+    if min(N, K) < 1:
+        raise ConstraintError(f"K and N must be at least 1, but they are {K} and {N}")
+    check_shape("A", a, (*[None] * (a.ndim - 1), K))
+    check_shape("bias", bias, (N,))
+    blocks, shape = -(-K // block_size), (*a.shape[:-1], N)
+    sizes = (N, blocks, block_size * bits // 8)
+    if b.ndim == 3 and not b.size and all(n in (0, m) for n, m in zip(b.shape, sizes, strict=True)):
+        return jnp.zeros(shape, a.dtype) if bias is None else jnp.broadcast_to(on_device(bias), shape)
+    check_shape("B", b, sizes)
+    scale, zero_point = _of_shape("scales", scales, sizes[:2]), _zero_point(zero_points, sizes[:2], bits)
+    q = split_bytes(on_device(b), bits).reshape(N, blocks * block_size)[:, :K]
+    if g_idx is None:
+        scale, zero_point = (_of_elements(x, 1, block_size, K) for x in (scale, zero_point))
+    else:
+        check_value("g_idx.shape", g_idx.shape, ((K,), (blocks * block_size,)))
+        scale, zero_point = (gather(x, g_idx[:K], 1) for x in (scale, zero_point))
+    rows = on_device(a).reshape(prod(shape[:-1]), K)
+    return on_device(gemm(a=rows, b=_dequantized(q, scale, zero_point), c=bias, transB=1)).reshape(shape)
+
+
+def gather_block_quantized(
+    *,
+    data: Array,
+    indices: Array,
+    scales: Array,
+    zero_points: Array | None = None,
+    bits: int = 4,
+    block_size: int = 128,
+    quantize_axis: int = 1,
+    gather_axis: int = 0,
+) -> jax.Array:
+    """Only what is read becomes floats. An index out of range reads zeros; data of floats have no zero points."""
+    along = axis_of("gather_axis", gather_axis, data.ndim)
+    blocked = axis_of("quantize_axis", quantize_axis, data.ndim)
+    is_bytes, is_float = data.dtype == np.uint8, jnp.issubdtype(data.dtype, jnp.floating)
+    fields = 1
+    if is_float:
+        refuse(f"data of {data.dtype} have none", zero_points=zero_points)
+    if is_bytes:
+        check_value("bits", bits, _BITS)
+        check_value("gather_axis of uint8", along, (0,))
+        fields = 8 // bits
+    if fields > 1 and blocked == along:
+        raise ConstraintError(f"quantize_axis of {bits} bits must not be gather_axis, but both are {along}")
+    sizes = (*data.shape[:-1], data.shape[-1] * fields)
+    block = sizes[blocked] if is_float and block_size == 0 else _check_block(block_size)
+    by_block = tuple(-(-n // block) if d == blocked else n for d, n in enumerate(sizes))
+    scale, zero_point = on_device(scales), _zero_point(zero_points, by_block, bits if is_bytes else 0)
+    if is_float and scale.ndim == data.ndim and all(n in (1, m) for n, m in zip(scale.shape, by_block, strict=True)):
+        scale = jnp.broadcast_to(scale, by_block)
+    check_shape("scales", scale, by_block)
+
+    def read(x: jax.Array) -> jax.Array:
+        return gather(x, indices, along, mode="fill", fill_value=0)
+
+    q = read(on_device(data))
+    q = split_bytes(q, bits) if fields > 1 else q
+    if blocked == along:
+        scale, zero_point = (read(_of_elements(x, along, block, sizes[along])) for x in (scale, zero_point))
+    else:
+        at = blocked if blocked < along else blocked + indices.ndim - 1
+        scale, zero_point = (_of_elements(read(x), at, block, sizes[blocked]) for x in (scale, zero_point))
+    return _dequantized(q, scale, zero_point)
+
+
+def _dequantized(q: jax.Array, scale: jax.Array, zero_point: jax.Array) -> jax.Array:
+    number, zero, step = (x.astype(np.float32) for x in (_as_bytes(q), _as_bytes(zero_point), scale))
+    return narrow_apart((number - zero) * step, scale.dtype)
+
+
+def _as_bytes(q: jax.Array) -> jax.Array:
+    """Integers of 4 bits as bytes, which every device computes with."""
+    return q.astype(np.int8) if q.dtype in (jnp.int4, jnp.uint4) else q
+
+
+def _of_elements(x: jax.Array, axis: int, block: int, count: int) -> jax.Array:
+    """What blocks have, for each element along an axis; the last block may be cut."""
+    return lax.slice_in_dim(jnp.repeat(x, block, axis), 0, count, axis=axis)
+
+
+def _zero_point(given: Array | None, sizes: tuple[int, ...], bits: int) -> jax.Array:
+    """A zero point for each block. Bytes of less than 8 bits lie side by side; by default it is the middle, or 0."""
+    if given is None:
+        return jnp.full(sizes, 2 ** (bits - 1) if bits else 0, np.uint8)
+    is_packed = given.dtype == np.uint8 and 0 < bits < 8
+    if is_packed:
+        stored = (*sizes[:-1], -(-sizes[-1] * bits // 8))
+        return split_bytes(_of_shape("zero_points", given, stored), bits)[..., : sizes[-1]]
+    return _of_shape("zero_points", given, sizes)
+
+
+def _of_shape(name: str, array: Array, sizes: tuple[int, ...]) -> jax.Array:
+    """An array of this shape; files of the first versions of MatMulNBits have it flat."""
+    if array.shape != (prod(sizes),):
+        check_shape(name, array, sizes)
+    return on_device(array).reshape(sizes)
+
+
+def _check_block(size: int) -> int:
+    if size < 16 or size & (size - 1):
+        raise ConstraintError(f"block_size must be a power of 2, and at least 16, but it is {size}")
+    return size
+
+
+_FLOATS = "float float16 bfloat16"
+OPERATORS: Operators = {
+    "com.microsoft::GatherBlockQuantized": {1: gather_block_quantized},
+    "com.microsoft::MatMulNBits": {1: mat_mul_n_bits},
+}
+SCHEMAS = (
+    schema(
+        "GatherBlockQuantized",
+        "data Q, indices I, scales T, zero_points? Q",
+        "output T",
+        {"bits": 4, "block_size": 128, "gather_axis": 0, "quantize_axis": 1},
+        Q="int4 uint4 uint8 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz float4e2m1",
+        I="int32 int64",
+        T=_FLOATS,
+    ),
+    schema(
+        "MatMulNBits",
+        "A T, B Q, scales T, zero_points? Z, g_idx? I, bias? T",
+        "Y T",
+        {
+            "K": required("INT"),
+            "N": required("INT"),
+            "bits": 4,
+            "block_size": required("INT"),
+            "accuracy_level": 0,
+            "weight_prepacked": 0,
+        },
+        T=_FLOATS,
+        Q="uint8",
+        Z=f"uint8 {_FLOATS}",
+        I="int32",
+    ),
+)

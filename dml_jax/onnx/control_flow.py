@@ -1,0 +1,56 @@
+"""ONNX's If, which runs one of two branches."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from ..errors import ConstraintError
+from .errors import NotConstantError
+from .flattened_values import Form, as_arrays, types_text
+from .values import Array, Operators
+
+__all__ = ["OPERATORS"]
+
+Branch = Callable[[], tuple[Any, ...]]
+
+
+def if_(*, cond: Array, then_branch: Branch, else_branch: Branch, count: int) -> tuple[Any, ...]:
+    """Runs one branch if the condition is known; else compiles both, which must have equal types, by `jax.lax.cond`."""
+    if not isinstance(cond, Tracer) and np.size(cond) == 1:
+        return (then_branch if np.asarray(cond).item() else else_branch)()
+    if np.shape(cond) not in ((), (1,)):
+        raise ConstraintError(f"cond must have one element, but its shape is {np.shape(cond)}")
+    forms: list[Form] = []
+    branches = [_on_device(branch, forms) for branch in (then_branch, else_branch)]
+    try:  # tracing a branch before would take twice as long for each If around another
+        results = jax.lax.cond(cond.reshape(()), *branches)
+        form = forms[0].joined(forms[1])
+    except TypeError as error:
+        if isinstance(error, ConstraintError):
+            raise
+        form, results = None, []
+    if form is None:
+        shapes = [jax.eval_shape(branch) for branch in branches]
+        first, second = (types_text(f.values(y)) for f, y in zip(forms[-2:], shapes, strict=True))
+        raise NotConstantError(
+            f"cond must be known, because its branches give different types, {first} and {second}, but "
+            "it depends on the data of an input; `to_jax(model, static={name: value})` makes an input known"
+        )
+    return form.values(results)
+
+
+def _on_device(branch: Branch, forms: list[Form]) -> Callable[[], list[jax.Array]]:
+    """The branch as arrays; their form is added to `forms`."""
+
+    def run() -> list[jax.Array]:
+        arrays, form = as_arrays(branch())
+        forms.append(form)
+        return arrays
+
+    return run
+
+
+OPERATORS: Operators = {"If": {1: if_}}

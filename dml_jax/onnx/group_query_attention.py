@@ -1,0 +1,243 @@
+"""GroupQueryAttention of ONNX Runtime: heads that share keys, a cache of keys, and rotary embedding, in float32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ..errors import ConstraintError
+from ..lowering.values.accumulation_types import narrow_apart
+from ..operators._attention import attend, split_heads, up_to_itself
+from ..operators._normalization import mean_of_squares, normalize
+from .contrib_schemas import optional, required, schema
+from .kv_cache import appended, check_room, fit_keys
+from .operand_checks import check_bias, check_both, check_shape, check_value, needed, refuse
+from .rotary_embedding import check_caches, rotate
+from .values import Array, Operators, as_wide, on_device
+
+__all__ = ["OPERATORS", "SCHEMAS", "group_query_attention"]
+
+# Of attributes about caches that are quantised, or as short as a window.
+_ACCEPTED = {
+    "k_quant_type": ("NONE",),
+    "v_quant_type": ("NONE",),
+    "kv_cache_bit_width": (0,),
+    "sliding_window_cache": (0,),
+}
+
+
+def group_query_attention(
+    *,
+    query: Array,
+    key: Array | None = None,
+    value: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    seqlens_k: Array,
+    total_sequence_length: Array,
+    cos_cache: Array | None = None,
+    sin_cache: Array | None = None,
+    position_ids: Array | None = None,
+    attention_bias: Array | None = None,
+    head_sink: Array | None = None,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    q_norm_weight: Array | None = None,
+    k_norm_weight: Array | None = None,
+    query_seqlens: Array | None = None,
+    num_heads: int,
+    kv_num_heads: int,
+    scale: float = 0.0,
+    softcap: float = 0.0,
+    causal: int = 1,
+    local_window_size: int = -1,
+    smooth_softmax: int = -1,
+    do_rotary: int = 0,
+    rotary_interleaved: int = 0,
+    qk_norm_epsilon: float = 1e-6,
+    q_norm_epsilon: float = 0.0,
+    k_norm_epsilon: float = 0.0,
+    qk_output: int = 0,
+    count: int = 1,
+    **given: Any,
+) -> tuple[jax.Array | None, ...]:
+    """Row b of the batch has seqlens_k[b] + 1 keys, of which the new ones are the last, in their places of the cache.
+
+    The present is as large as the past if that has room for all keys, else as large as `total_sequence_length`. Where
+    that is data, the past must have room; where it has none, the output is NaN.
+    """
+    for name, value_given in given.items():
+        check_value(name, value_given, _ACCEPTED[name])
+    refuse("caches are not quantised", k_scale=k_scale, v_scale=v_scale)
+    check_both(past_key=past_key, past_value=past_value)
+    check_both(q_norm_weight=q_norm_weight, k_norm_weight=k_norm_weight)
+    check_value("qk_output", qk_output, (0, 1, 2))
+    queries, keys, values = _heads(query, key, value, num_heads, kv_num_heads)
+    n = _Lengths.of(keys, past_key, past_value, seqlens_k, total_sequence_length, query_seqlens)
+    if q_norm_weight is not None and k_norm_weight is not None:
+        queries = _normalized(queries, "q_norm_weight", q_norm_weight, q_norm_epsilon or qk_norm_epsilon)
+        keys = _normalized(keys, "k_norm_weight", k_norm_weight, k_norm_epsilon or qk_norm_epsilon)
+    if do_rotary:
+        caches = needed("cos_cache", cos_cache, "do_rotary is 1"), needed("sin_cache", sin_cache, "do_rotary is 1")
+        check_caches(*caches, size=keys.shape[3])
+        positions = n.positions if position_ids is None else n.given_positions(position_ids)
+        queries, keys = (
+            rotate(x, positions, *caches, is_interleaved=bool(rotary_interleaved)) for x in (queries, keys)
+        )
+    present_key, present_value = (
+        appended(past, new, n.room, n.starts, query.dtype) for past, new in ((past_key, keys), (past_value, values))
+    )
+    check_shape("head_sink", head_sink, (num_heads,))
+    sinks = np.zeros(num_heads, np.float32) if head_sink is None and smooth_softmax == 1 else head_sink
+    is_seen = n.is_seen(causal, local_window_size)
+    output, scores, weights = attend(
+        queries,
+        *map(as_wide, (present_key, present_value)),
+        scale=scale or 1 / sqrt(keys.shape[3]),
+        softcap=softcap,
+        added=[] if attention_bias is None else [as_wide(n.bias(attention_bias, num_heads))],
+        is_seen=is_seen,
+        sinks=None if sinks is None else as_wide(sinks),
+    )
+    output = check_room(output, n.starts + np.int32(n.rows), n.room)
+    of_keys = (None, jnp.where(is_seen, scores, 0), weights)[qk_output]
+    outputs = (output, present_key, present_value, None if of_keys is None else of_keys[..., : n.total])
+    return tuple(array if array is None else narrow_apart(array, query.dtype) for array in outputs)[:count]
+
+
+@dataclass(frozen=True)
+class _Lengths:
+    """How many keys there are, and where the new ones lie.
+
+    Args:
+      batch: of queries.
+      rows: of queries, and of new keys, some of which may be padding, behind the others.
+      starts: of each row of the batch, the number of its first new key; int32.
+      ends: of each row of the batch, how many keys it has; int32.
+      room: of the cache after it.
+      total: the most keys of a row; None while that is data.
+      is_first: whether there are no keys of the past, as position_ids have it; may be data.
+    """
+
+    batch: int
+    rows: int
+    starts: Array
+    ends: Array
+    room: int
+    total: int | None
+    is_first: Any
+
+    @classmethod
+    def of(
+        cls, keys: jax.Array, past_key: Any, past_value: Any, seqlens_k: Array, length: Array, chunk: Array | None
+    ) -> _Lengths:
+        batch, heads, rows, size = keys.shape
+        for name, past in (("past_key", past_key), ("past_value", past_value)):
+            check_shape(name, past, (batch, heads, None if past is past_key else past_key.shape[2], size))
+        check_value("total_sequence_length.size", length.size, (1,))
+        total = None if isinstance(length, Tracer) else int(length.item())
+        before = 0 if past_key is None else past_key.shape[2]
+        if total is not None and total != before + rows and not (chunk is not None or rows <= total <= before):
+            accepted = f"{before + rows}, or in [{rows}, {before}]"
+            raise ConstraintError(f"total_sequence_length must be {accepted}, but it is {total}")
+        check_value("seqlens_k.size", seqlens_k.size, (batch,))
+        ends = seqlens_k.reshape(-1) + np.int32(1)
+        if not (total is None or isinstance(ends, Tracer)) and not ((ends > 0) & (ends <= total)).all():
+            raise ConstraintError(f"seqlens_k must be in [0, {total}), but it is {seqlens_k}")
+        if chunk is not None:
+            needed("past_key", past_key, "query_seqlens is given")
+            check_shape("query_seqlens", chunk, (batch,))
+        starts = (ends - np.int32(rows)).clip(0) if chunk is None else ends - chunk
+        is_first = chunk is None and length.reshape(()) == rows
+        return cls(batch, rows, starts, ends, max(total or 0, before, rows), total, is_first)
+
+    @property
+    def positions(self) -> Array:
+        return self.starts[:, None] + np.arange(self.rows, dtype=np.int32)[None]
+
+    def given_positions(self, ids: Array) -> Array:
+        """Those that a model gives; of the first keys it gives one, for the first of all rows."""
+        check_shape("position_ids", ids, (self.batch, self.rows))
+        first = ids[:1, :1] + np.arange(self.rows, dtype=ids.dtype)[None]
+        if isinstance(self.is_first, Tracer):
+            return jnp.where(self.is_first, first, ids)
+        return first if self.is_first else ids
+
+    def is_seen(self, causal: int, window: int) -> jax.Array:
+        """Whether a query sees a key: the keys up to itself, and of these the last ones, as many as the window has."""
+        check_value("causal", causal, (0, 1))
+        starts, ends = on_device(self.starts), on_device(self.ends)
+        if not causal:
+            check_value("local_window_size must be -1 if causal is 0:", window, (-1,))
+            return up_to_itself(ends - np.int32(1), 1, self.room)
+        is_seen = up_to_itself(starts, self.rows, self.room)
+        return is_seen if window < 0 else is_seen & ~up_to_itself(starts - np.int32(window), self.rows, self.room)
+
+    def bias(self, bias: Array, heads: int) -> jax.Array:
+        """The bias, with zeros for the room behind all keys."""
+        check_bias(bias, (self.batch, heads, self.rows))
+        return fit_keys("attention_bias", bias, self.total, self.room)
+
+
+def _heads(query: Array, key: Array | None, value: Array | None, heads: int, shared: int) -> list[jax.Array]:
+    """Queries, new keys and new values, (batch, heads, rows, size); in one tensor they stand in this order."""
+    if shared < 1 or heads < 1 or heads % shared:
+        rule = "num_heads must be a multiple of kv_num_heads, which is at least 1"
+        raise ConstraintError(f"{rule}, but they are {heads} and {shared}")
+    check_shape("query", query, (None, None, None))
+    check_both(key=key, value=value)
+    counts = [heads + 2 * shared] if key is None else [heads, shared, shared]
+    if query.shape[2] % counts[0]:
+        raise ConstraintError(f"query.shape[2] must be a multiple of {counts[0]} heads, but it is {query.shape[2]}")
+    size = query.shape[2] // counts[0]
+    for name, array in (("key", key), ("value", value)):
+        check_shape(name, array, (*query.shape[:2], shared * size))
+    parts = [array for array in (query, key, value) if array is not None]
+    heads_of = [split_heads(as_wide(array), number) for array, number in zip(parts, counts, strict=True)]
+    return heads_of if key is not None else jnp.split(heads_of[0], [heads, heads + shared], axis=1)
+
+
+def _normalized(x: jax.Array, name: str, weight: Array, epsilon: float) -> jax.Array:
+    """Of each head, divided by the root of the mean of its squares."""
+    check_shape(name, weight, x.shape[-1:])
+    return normalize(x, None, mean_of_squares(x, (-1,)), weight.reshape(1, 1, 1, -1), None, epsilon=epsilon)
+
+
+OPERATORS: Operators = {"com.microsoft::GroupQueryAttention": {1: group_query_attention}}
+SCHEMAS = (
+    schema(
+        "GroupQueryAttention",
+        "query T, key? T, value? T, past_key? T, past_value? T, seqlens_k M, total_sequence_length M, cos_cache? T, "
+        "sin_cache? T, position_ids? tensor(int64), attention_bias? T, head_sink? T, k_scale? S, v_scale? S, "
+        "q_norm_weight? T, k_norm_weight? T, query_seqlens? M",
+        "output T, present_key? T, present_value? T, output_qk? T",
+        {
+            "num_heads": required("INT"),
+            "kv_num_heads": required("INT"),
+            "scale": optional("FLOAT"),
+            "softcap": optional("FLOAT"),
+            "causal": 1,
+            "local_window_size": -1,
+            "smooth_softmax": -1,
+            "do_rotary": optional("INT"),
+            "rotary_interleaved": optional("INT"),
+            "qk_norm_epsilon": 1e-6,
+            "q_norm_epsilon": optional("FLOAT"),
+            "k_norm_epsilon": optional("FLOAT"),
+            "qk_output": 0,
+            "k_quant_type": "NONE",
+            "v_quant_type": "NONE",
+            "kv_cache_bit_width": optional("INT"),
+            "sliding_window_cache": 0,
+        },
+        T="float float16 bfloat16",
+        M="int32",
+        S="float",
+    ),
+)

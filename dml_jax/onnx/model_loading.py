@@ -1,0 +1,184 @@
+"""Reads a model, and its tensors that lie in files beside it; nothing outside its folder is opened."""
+
+import os
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError, Message
+from onnx import TensorProto, helper, numpy_helper
+
+from .errors import OnnxError, UnreadableError
+
+__all__ = ["dtype_of", "external_files", "load_model", "outputs_of", "read_tensor", "type_name"]
+
+DEEPEST = 100  # as protobuf reads bytes
+
+
+def load_model(source: Any) -> tuple[onnx.ModelProto, Path]:
+    """Returns a model and the folder of its external data: that of the file, or the working directory.
+
+    Raises:
+      UnreadableError: it cannot be read, or is not an ONNX model.
+    """
+    if isinstance(source, onnx.ModelProto):
+        return _checked(source, "the model"), Path()
+    if isinstance(source, bytes):
+        return _parsed(source, "the model"), Path()
+    path = Path(source)
+    try:
+        return _parsed(path.read_bytes(), str(path)), path.parent
+    except OSError as error:
+        raise UnreadableError(str(path), f"cannot be read: {error.strerror}") from None
+
+
+def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
+    """Returns the files in the folder of a model that hold its tensors."""
+    paths: set[Path] = set()
+    for tensor in _tensors(model):
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                with suppress(OnnxError):  # one that names no file there is never read
+                    paths.add(_path("tensor", entry.value, folder))
+    return sorted(paths)
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    """Yields every tensor of a model: initializers and attributes, of subgraphs and functions too."""
+    return (message for _, message in _messages(model) if isinstance(message, TensorProto))
+
+
+def outputs_of(model: onnx.ModelProto, op_types: Collection[str]) -> set[str]:
+    """Returns the names of all outputs of nodes of some operators, in graphs and functions too."""
+    nodes = (message for _, message in _messages(model) if isinstance(message, onnx.NodeProto))
+    return {name for node in nodes if node.op_type in op_types for name in node.output if name}
+
+
+def read_tensor(tensor: TensorProto, folder: Path) -> np.ndarray:
+    """Returns a tensor as an array.
+
+    Raises:
+      OnnxError: strings, a length other than its shape says, or external data that is missing, short or elsewhere.
+    """
+    dtype = dtype_of(tensor.data_type, f"tensor {tensor.name!r}")
+    if any(n < 0 for n in tensor.dims):
+        raise OnnxError(f"tensor {tensor.name!r}: every size must be at least 0, but the shape is {tuple(tensor.dims)}")
+    if tensor.data_location == TensorProto.EXTERNAL:
+        raw = _external(tensor, dtype, folder)
+        if _bits(dtype) == 8 * dtype.itemsize and sys.byteorder == "little":  # as they lie: weights may be large
+            return np.frombuffer(raw, dtype).reshape(tuple(tensor.dims))
+        tensor = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
+    try:
+        return np.ascontiguousarray(numpy_helper.to_array(tensor)).reshape(tuple(tensor.dims))
+    except (ValueError, TypeError) as error:
+        raise OnnxError(f"tensor {tensor.name!r} is damaged: {error}") from None
+
+
+def dtype_of(elem_type: int, what: str) -> np.dtype[Any]:
+    """Returns the NumPy type of one of ONNX's element types.
+
+    Raises:
+      OnnxError: strings, or an unknown type.
+    """
+    try:
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(elem_type))
+    except KeyError:
+        rule = f"the element type must be one that onnx {onnx.__version__} knows"
+        raise OnnxError(f"{what}: {rule}, but it is {elem_type}") from None
+    if dtype.hasobject:
+        raise OnnxError(f"{what}: the elements must be numbers, but they are strings")
+    return dtype
+
+
+def type_name(dtype: Any) -> str:
+    """Returns the name that ONNX's schemas have for a tensor type: "tensor(float)"."""
+    return f"tensor({TensorProto.DataType.Name(helper.np_dtype_to_tensor_dtype(np.dtype(dtype))).lower()})"
+
+
+def _parsed(content: bytes, name: str) -> onnx.ModelProto:
+    try:
+        return _checked(onnx.ModelProto.FromString(content), name)
+    except DecodeError as error:
+        raise UnreadableError(name, f"is not an ONNX model: {error}") from None
+
+
+def _checked(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    if not model.opset_import or not model.HasField("graph"):
+        raise UnreadableError(name, "is not an ONNX model: it must have a graph and an opset version, and lacks one")
+    for depth, message in _messages(model):
+        if depth > DEEPEST:
+            rule = f"its parts must lie at most {DEEPEST} deep in each other"
+            raise UnreadableError(name, f"is not an ONNX model: {rule}, but some lie deeper")
+        for field in message.DESCRIPTOR.fields:
+            texts = getattr(message, field.name) if field.type == field.TYPE_STRING else ()
+            for text in [texts] if isinstance(texts, bytes) else texts:
+                if isinstance(text, bytes):  # as protobuf leaves what is not UTF-8
+                    fact = f"{field.name} of {message.DESCRIPTOR.name} is {text!r:.60}"
+                    raise UnreadableError(name, f"is not an ONNX model: every text must be UTF-8, but {fact}")
+    return model
+
+
+def _messages(model: Message) -> Iterator[tuple[int, Message]]:
+    """Yields every message in a model and how deep it lies, without calling itself: it may lie at any depth."""
+    stack: list[tuple[int, Message]] = [(0, model)]
+    while stack:
+        depth, message = stack.pop()
+        yield depth, message
+        for field in message.DESCRIPTOR.fields:
+            if field.message_type is not None:
+                value = getattr(message, field.name)
+                parts = [value] * message.HasField(field.name) if isinstance(value, Message) else value
+                stack += [(depth + 1, part) for part in parts]
+
+
+def _external(tensor: TensorProto, dtype: np.dtype[Any], folder: Path) -> bytes:
+    """Returns the bytes of a tensor that lies in a file beside the model."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    what, location = f"tensor {tensor.name!r}", entries.get("location", "")
+    path = _path(what, location, folder)
+    length = -(-prod(tensor.dims) * _bits(dtype) // 8)
+    offset, said = _number(what, "offset", entries, 0), _number(what, "length", entries, length)
+    if said != length:
+        raise OnnxError(f"{what}: {dtype}{list(tensor.dims)} must have {length} bytes, but its entry says {said}")
+    if path.exists() and not path.is_file():  # a pipe would wait for somebody to write
+        raise OnnxError(f"{what}: its file {location!r} must be a regular file, but it is another kind")
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < offset + length:
+                fact = f"{location!r} has {size}"
+                raise OnnxError(f"{what}: its file must have {offset + length} bytes, but {fact}; it was cut off")
+            file.seek(offset)
+            return file.read(length)
+    except OSError as error:
+        raise OnnxError(f"{what}: its file {location!r} cannot be read: {error.strerror}") from None
+
+
+def _path(what: str, location: str, folder: Path) -> Path:
+    """Returns the file of external data, which must lie in the folder of the model after following links."""
+    try:
+        root, path = folder.resolve(), (folder / location).resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # NUL, too long, a loop of links
+        raise OnnxError(f"{what}: its location {location!r:.60} names no file: {error}") from None
+    if not location or not path.is_relative_to(root) or path == root:
+        raise OnnxError(f"{what}: its file must lie in the folder of the model, but its location is {location!r}")
+    return path
+
+
+def _number(what: str, name: str, entries: Mapping[str, str], default: int) -> int:
+    text = entries.get(name, str(default))
+    if not re.fullmatch("[0-9]{1,19}", text):
+        raise OnnxError(f"{what}: {name} must be an integer of at least 0, but it is {text!r:.60}")
+    return int(text)
+
+
+def _bits(dtype: np.dtype[Any]) -> int:
+    """Returns the bits of an element as ONNX stores it: 2- and 4-bit elements are packed."""
+    packed = [bits for bits in (2, 4) if dtype.name.startswith((f"int{bits}", f"uint{bits}", f"float{bits}_"))]
+    return packed[0] if packed else 8 * dtype.itemsize

@@ -1,0 +1,300 @@
+"""`Reader`: reads ONNX nodes, and the graphs and functions inside of them, into the steps of a `Block`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import AttributeProto, FunctionProto, NodeProto, defs, helper
+
+from ..errors import escaped
+from .block import MOST_NODES, Block, FunctionCall, Step
+from .contrib_schemas import MICROSOFT, qualified
+from .deferred import Rows, deferring
+from .errors import OnnxError, UnsupportedError
+from .function_bodies import given_attributes, has_body, needs_types, onnx_body, with_attributes
+from .model_loading import read_tensor
+from .node import Node
+from .operator_table import ONNX_OPERATORS, find_schema
+from .removed_operators import REMOVED
+
+__all__ = ["Reader", "operator_name", "opsets_of"]
+
+_DOMAINS = {MICROSOFT, *(schema.domain for schema in defs.get_all_schemas())}
+_OPTION = defs.OpSchema.FormalParameterOption
+_IGNORED = ("consumed_inputs",)  # a hint of the first opset, about memory
+_TOLERATED = {"SpaceToDepth": ("mode",)}  # of opset 28, which exporters write before
+OperatorName = tuple[str, str, str]
+DEEPEST = 50  # a level takes ten frames of Python's at most, of a thousand
+
+
+def operator_name(domain: str, name: str, overload: str = "") -> OperatorName:
+    """Returns the key of an operator. ONNX's own domain has two names."""
+    return "" if domain == "ai.onnx" else domain, name, overload
+
+
+def opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """Returns the version of each domain that a model or a function imports.
+
+    Raises:
+      OnnxError: there is no such version.
+    """
+    versions: dict[str, int] = {}
+    for entry in imports:
+        domain = operator_name(entry.domain, "")[0]
+        newest = defs.onnx_opset_version() if not domain else 2**31 - 1
+        if domain in _DOMAINS and not 1 <= entry.version <= newest:
+            rule = f"the opset version must be in [1, {newest}], which onnx {onnx.__version__} knows"
+            raise OnnxError(f"{rule}, but that of the domain {domain!r} is {entry.version}")
+        versions.setdefault(domain, entry.version)
+    return versions
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads nodes by the schemas of the versions that the model imports.
+
+    Args:
+      opsets: the version of each domain; ONNX's own domain is "".
+      folder: where the files with tensors lie.
+      functions: the functions that the model defines.
+      calls: the functions of the model that are being read, the outermost first: none may call itself.
+      depth: of the graphs and functions that are being read.
+      numbers: counts the nodes of the whole model.
+      maximum: the sizes that are stated of outputs whose sizes depend on data, by name.
+      rows: how operators compute what is `Deferred`.
+    """
+
+    opsets: Mapping[str, int]
+    folder: Path = Path()
+    functions: Mapping[OperatorName, FunctionProto] = field(default_factory=dict)
+    calls: tuple[OperatorName, ...] = ()
+    depth: int = 0
+    numbers: Iterator[int] = field(default_factory=count)
+    maximum: Mapping[str, int] = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
+
+    def steps(self, protos: Iterable[NodeProto]) -> list[Step]:
+        """Reads nodes in order.
+
+        Raises:
+          UnsupportedError: operators that are not done, all of them.
+          OnnxError: a node breaks ONNX's rules, or there are too many, or too deep ones.
+        """
+        if self.depth > DEEPEST:
+            rule = f"graphs and functions must lie at most {DEEPEST} deep in each other"
+            raise OnnxError(f"{rule}, but these lie deeper")
+        steps: list[Step] = []
+        unsupported: list[str] = []
+        broken: list[OnnxError] = []
+        for number, proto in enumerate(protos):
+            if next(self.numbers) >= MOST_NODES:
+                rule = f"there must be at most {MOST_NODES} nodes, those of functions in each call"
+                raise OnnxError(f"{rule}, but there are more")
+            try:
+                steps.append(self.step(proto, number))
+            except UnsupportedError as error:
+                unsupported += error.nodes
+            except OnnxError as error:
+                broken.append(error)
+        if unsupported:
+            raise _unsupported(unsupported)
+        if broken:
+            raise broken[0]
+        if len({step.label for step in steps}) < len(steps):
+            steps = [replace(step, label=f"{step.label} #{number}") for number, step in enumerate(steps)]
+        return steps
+
+    def step(self, proto: NodeProto, number: int = 0) -> Step:
+        """Reads one node.
+
+        Raises:
+          UnsupportedError: its operator is not done, or one in a graph or function that it runs.
+          OnnxError: it breaks ONNX's rules.
+        """
+        which = repr(proto.name) if proto.name else f"#{number}"
+        label = f"{escaped(proto.op_type)} node {which}"
+        name = operator_name(proto.domain, proto.op_type, proto.overload)
+        try:
+            if name in self.functions:
+                return self._call_of_model(label, proto, name)
+            if not name[2] and qualified(*name[:2]) in ONNX_OPERATORS:
+                return self._node(label, proto)
+            schema = find_schema(*name[:2])
+            if schema is not None and has_body(schema):
+                return self._call_of_onnx(label, proto)
+        except UnsupportedError as error:
+            raise _unsupported([f"{label}: {node}" for node in error.nodes]) from None
+        raise _unsupported([f"{qualified(escaped(name[0]), escaped(proto.op_type))} (node {which})"])
+
+    def block(self, graph: onnx.GraphProto) -> Block:
+        """Reads a graph that is an attribute of a node.
+
+        Raises:
+          UnsupportedError: operators that are not done.
+          OnnxError: it breaks ONNX's rules.
+        """
+        steps = replace(self, depth=self.depth + 1).steps(graph.node)
+        constants = {tensor.name: read_tensor(tensor, self.folder) for tensor in graph.initializer}
+        inputs = [info.name for info in graph.input if info.name not in constants]
+        if any(not info.name for info in graph.output):
+            raise OnnxError("every output of the graph must have a name, but one has none")
+        block = Block.of(inputs, [info.name for info in graph.output], constants, steps)
+        return replace(block, types=tuple(info.type for info in graph.output))
+
+    def _node(self, label: str, proto: NodeProto) -> Node:
+        schema = self._schema(label, proto)
+        name = qualified(schema.domain, schema.name)
+        versions, row = ONNX_OPERATORS[name], self.rows.get(name)
+        function = versions[max(since for since in versions if since <= schema.since_version)]
+        function = function if row is None else deferring(row, function)
+        inputs, outputs = _counted(label, proto, schema)
+        given = _attributes(label, proto, schema)
+        values, unsupported = {}, []
+        for key, attribute in given.items():
+            try:
+                values[key] = self._value(label, attribute)
+            except UnsupportedError as error:
+                unsupported += error.nodes
+        if unsupported:
+            raise _unsupported(unsupported)
+        if stated := {i: self.maximum[name] for i, name in enumerate(outputs) if name in self.maximum}:
+            values["maximum"] = stated
+        captured = dict.fromkeys(name for b in values.values() if isinstance(b, Block) for name in b.captured)
+        takes_deferred = row is not None
+        return Node(label, proto.op_type, function, inputs, outputs, values, schema, tuple(captured), takes_deferred)
+
+    def _call_of_onnx(self, label: str, proto: NodeProto) -> FunctionCall:
+        """Reads a call of an operator that ONNX defines as a function.
+
+        If the body depends on types, it is read once for float32, to find operators that are not supported.
+        """
+        schema = self._schema(label, proto)
+        if not has_body(schema):  # a later version does
+            raise _unsupported([f"{schema.name}-{schema.since_version}"])
+        inputs, outputs = _counted(label, proto, schema)
+        given = _attributes(label, proto, schema)
+        opset = self.opsets[operator_name(proto.domain, "")[0]]
+        inner = replace(self, functions={})
+
+        @lru_cache
+        def body(types: tuple[Any, ...]) -> Block:
+            return inner._function(onnx_body(schema, opset, proto, types), given, outputs)
+
+        if needs_types(schema):
+            try:
+                body(tuple((onnx.helper.tensor_dtype_to_np_dtype(1), None) if name else None for name in inputs))
+            except UnsupportedError:
+                raise
+            except OnnxError:
+                pass  # of other types it may be
+            return FunctionCall(label, proto.op_type, lambda types: body(tuple(types)), inputs, outputs, schema)
+        block = body(())
+        return FunctionCall(label, proto.op_type, lambda _: block, inputs, outputs, schema)
+
+    def _call_of_model(self, label: str, proto: NodeProto, name: OperatorName) -> FunctionCall:
+        if name in self.calls:
+            raise OnnxError(f"{label}: a function must not call itself, but {escaped(proto.op_type)} does")
+        function = self.functions[name]
+        if len(proto.input) > len(function.input) or len(proto.output) > len(function.output):
+            counts = f"{len(function.input)} inputs and {len(function.output)} outputs"
+            fact = f"the node has {len(proto.input)} and {len(proto.output)}"
+            raise OnnxError(f"{label}: the function has at most {counts}, but {fact}")
+        given = given_attributes(proto, function.attribute_proto)
+        if missing := [attribute for attribute in function.attribute if attribute not in given]:
+            raise OnnxError(f"{label}: it must have the attribute {missing[0]!r}, but that is missing")
+        outputs = tuple(proto.output)
+        try:
+            block = replace(self, calls=(*self.calls, name))._function(function, given, outputs)
+        except UnsupportedError:
+            raise
+        except OnnxError as error:
+            raise OnnxError(f"{label}: {error}") from None
+        return FunctionCall(label, proto.op_type, lambda _: block, tuple(proto.input), outputs, own=block)
+
+    def _function(self, function: FunctionProto, given: Mapping[str, AttributeProto], outputs: Sequence[str]) -> Block:
+        """Reads the body of a function, for the outputs that a call reads."""
+        inner = replace(self, opsets={**self.opsets, **opsets_of(function.opset_import)}, depth=self.depth + 1)
+        steps = inner.steps(with_attributes(node, given) for node in function.node)
+        wanted = [name if asked else "" for name, asked in zip(function.output, outputs, strict=False)]
+        block = Block.of(list(function.input), wanted, {}, steps)
+        if block.captured:
+            raise OnnxError(f"every value in a function must be made there, but {block.captured[0]!r} is not")
+        return block
+
+    def _schema(self, label: str, proto: NodeProto) -> defs.OpSchema:
+        domain, name, _ = operator_name(proto.domain, proto.op_type)
+        if domain not in self.opsets:
+            raise OnnxError(f"{label}: the model must import a version of the domain {domain!r}, but it does not")
+        schema = find_schema(domain, name, self.opsets[domain])
+        if schema is None:
+            schemas = defs.get_all_schemas_with_history()
+            versions = [s.since_version for s in schemas if (s.domain, s.name) == (domain, name)]
+            known = f"from opset {min(versions)} on" if versions else f"before opset {REMOVED}"
+            rule = f"the operator must exist in opset {self.opsets[domain]}"
+            raise OnnxError(f"{label}: {rule}, but it does {known}")
+        return schema
+
+    def _value(self, label: str, attribute: AttributeProto) -> Any:
+        """Returns an attribute as a number, a string, a list, an array or a block."""
+        if attribute.type == AttributeProto.GRAPH:
+            try:
+                return self.block(attribute.g)
+            except UnsupportedError as error:
+                raise _unsupported([f"{attribute.name}: {node}" for node in error.nodes]) from None
+            except OnnxError as error:
+                raise OnnxError(f"{label}: {attribute.name}: {error}") from None
+        try:
+            value = helper.get_attribute_value(attribute)
+            if isinstance(value, onnx.TensorProto):
+                return read_tensor(value, self.folder)
+            return value.decode() if isinstance(value, bytes) else value
+        except (ValueError, OnnxError) as error:
+            raise OnnxError(f"{label}: attribute {attribute.name!r}: {error}") from None
+
+
+def _unsupported(nodes: Sequence[str]) -> UnsupportedError:
+    return UnsupportedError(nodes, sorted(ONNX_OPERATORS))
+
+
+def _counted(label: str, proto: NodeProto, schema: defs.OpSchema) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the names of the inputs and outputs, after comparing their numbers with the schema."""
+    for what, names, least, most in (
+        ("inputs", proto.input, schema.min_input, schema.max_input),
+        ("outputs", proto.output, schema.min_output, schema.max_output),
+    ):
+        if not least <= len(names) <= most:
+            raise OnnxError(f"{label}: it must have from {least} to {most} {what}, but it has {len(names)}")
+    for number, name in enumerate(proto.input):
+        parameter = schema.inputs[min(number, len(schema.inputs) - 1)]
+        if not name and parameter.option != _OPTION.Optional:
+            raise OnnxError(f"{label}: it must have the input {parameter.name}, but that is left out")
+    return tuple(proto.input), tuple(proto.output)
+
+
+def _attributes(label: str, proto: NodeProto, schema: defs.OpSchema) -> dict[str, AttributeProto]:
+    """Returns the attributes of a node by name, with the defaults of the schema."""
+    for attribute in proto.attribute:
+        formal = schema.attributes.get(attribute.name)
+        if formal is None and attribute.name not in _TOLERATED.get(proto.op_type, ()):
+            accepted = ", ".join(schema.attributes) or "none"
+            rule = f"the attributes of {schema.name}-{schema.since_version} must be among {accepted}"
+            raise OnnxError(f"{label}: {rule}, but there is {attribute.name!r}")
+        if formal is not None and AttributeProto.AttributeType.Name(attribute.type) != _type_of(formal):
+            rule = f"attribute {attribute.name!r} must be of type {_type_of(formal)}"
+            raise OnnxError(f"{label}: {rule}, but it is {AttributeProto.AttributeType.Name(attribute.type)}")
+    formals = schema.attributes.values()
+    given = given_attributes(proto, [f.default_value for f in formals if f.default_value.type])
+    needed = [formal.name for formal in formals if formal.required and formal.name not in _IGNORED]
+    if missing := [name for name in needed if name not in given]:
+        raise OnnxError(f"{label}: it must have the attribute {missing[0]!r}, but that is missing")
+    return {name: attribute for name, attribute in given.items() if name not in _IGNORED}
+
+
+def _type_of(formal: defs.OpSchema.Attribute) -> str:
+    return str(formal.type).rpartition(".")[2]

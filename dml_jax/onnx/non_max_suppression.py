@@ -1,0 +1,144 @@
+"""ONNX's NonMaxSuppression: which boxes are kept decides a size; in NumPy where all is known, else up to a maximum."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+
+from ..errors import ConstraintError
+from .int64_ranges import Bounded
+from .values import Array, Operators, arrays, is_narrowed, known, on_device
+
+__all__ = ["OPERATORS", "non_max_suppression"]
+
+_DECIDES = "how many boxes are kept"
+
+
+def non_max_suppression(
+    *,
+    boxes: Array,
+    scores: Array,
+    max_output_boxes_per_class: Array | None = None,
+    iou_threshold: Array | None = None,
+    score_threshold: Array | None = None,
+    center_point_box: int = 0,
+    maximum: Mapping[int, int] = MappingProxyType({}),
+) -> Any:
+    """Returns batch, class and number of each box that is kept, the best first; of equal scores the first box first.
+
+    With a stated `maximum` for the output, its only one, it has so many rows: -1 after the last box, and without those
+    beyond. Then inputs may be data.
+    """
+    if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.ndim != 3 or scores.shape[::2] != boxes.shape[:2]:
+        rule = "boxes must be (batches, boxes, 4) and scores (batches, classes, boxes)"
+        raise ConstraintError(f"{rule}, but they are {boxes.shape} and {scores.shape}")
+    if maximum:
+        limits = max_output_boxes_per_class, iou_threshold, score_threshold
+        return _up_to(maximum[0], on_device(boxes), on_device(scores), *limits, bool(center_point_box))
+    boxes, scores = known("boxes", boxes, _DECIDES), known("scores", scores, _DECIDES)
+    most = int(_number("max_output_boxes_per_class", max_output_boxes_per_class, 0))
+    overlap = _number("iou_threshold", iou_threshold, 0.0)
+    if not 0 <= overlap <= 1:
+        raise ConstraintError(f"iou_threshold must be in [0, 1], but it is {overlap}")
+    least = _number("score_threshold", score_threshold, -np.inf)
+    corners = _corners(boxes, bool(center_point_box))
+    selected = [
+        (batch, label, box)
+        for batch, rows in enumerate(scores)
+        for label, row in enumerate(rows)
+        for box in _kept(corners[batch], row, most, overlap, least)
+    ]
+    return np.asarray(selected, np.int64).reshape(-1, 3)
+
+
+def _number(name: str, value: Array | None, default: float) -> Any:
+    """Returns the only element of an array, in its type."""
+    return default if value is None else known(name, _only(name, value), _DECIDES)[()]
+
+
+def _only(name: str, value: Array) -> Any:
+    if value.size != 1:
+        raise ConstraintError(f"{name} must be one number, but its shape is {value.shape}")
+    return value.reshape(())
+
+
+def _corners(boxes: Any, are_centered: bool) -> Any:
+    """Returns the least and the greatest coordinates of each box."""
+    xp, boxes = arrays(boxes)
+    first, second = boxes[..., :2], boxes[..., 2:]
+    if are_centered:
+        first, second = first - second / 2, first + second / 2
+    return xp.concatenate([xp.minimum(first, second), xp.maximum(first, second)], -1)
+
+
+def _kept(corners: np.ndarray, scores: np.ndarray, most: int, overlap: float, least: float) -> list[int]:
+    left = np.argsort(-scores, kind="stable")
+    left = left[scores[left] > least]
+    kept: list[int] = []
+    while len(left) and len(kept) < most:
+        best, left = int(left[0]), left[1:]
+        kept.append(best)
+        left = left[~(_ratios(corners[best], corners[left]) > overlap)]
+    return kept
+
+
+def _ratios(one: Any, others: Any) -> Any:
+    """The area that boxes have in common with one, divided by the area of both; 0 where there is none."""
+    xp, one, others = arrays(one[None], others)
+    sides = xp.minimum(one[:, 2:], others[:, 2:]) - xp.maximum(one[:, :2], others[:, :2])
+    common = xp.maximum(sides, 0).prod(-1)
+    union = (one[:, 2:] - one[:, :2]).prod(-1) + (others[:, 2:] - others[:, :2]).prod(-1) - common
+    return xp.where(common > 0, common / xp.where(common > 0, union, 1), 0)
+
+
+def _up_to(
+    rows: int,
+    boxes: jax.Array,
+    scores: jax.Array,
+    most: Array | None,
+    overlap: Array | None,
+    least: Array | None,
+    are_centered: bool,
+) -> Any:
+    """The same of data: at most `rows` boxes of all, and -1 after them."""
+    (batches, count, _), classes = boxes.shape, scores.shape[1]
+    limit = _limit(0 if most is None else _only("max_output_boxes_per_class", most))
+    highest = 0.0 if overlap is None else _only("iou_threshold", overlap)
+    lowest = -np.inf if least is None else _only("score_threshold", least)
+    # Each step keeps one box of a class; where the limit is data, those beyond it keep none.
+    steps = max(0, min(count, rows, limit if isinstance(limit, int) else count))
+
+    def kept(corners: jax.Array, scores: jax.Array) -> jax.Array:
+        """The boxes of one class, the best first, -1 after them."""
+
+        def step(is_left: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
+            best = jnp.argmax(jnp.where(is_left, scores, -np.inf)).astype(np.int32)
+            is_kept = is_left.any() & (number < limit)
+            is_apart = ~(_ratios(corners[best], corners) > highest) & (np.arange(count, dtype=np.int32) != best)
+            return is_left & is_apart, jnp.where(is_kept, best, -1)
+
+        return lax.scan(step, scores > lowest, jnp.arange(steps, dtype=np.int32))[1]
+
+    of_classes = jax.vmap(kept, (None, 0))
+    boxes_kept = jax.vmap(of_classes)(_corners(boxes, are_centered), scores)
+    numbers = [np.arange(size, dtype=np.int32) for size in (batches, classes)]
+    batch, label = (jnp.broadcast_to(n[..., None], boxes_kept.shape) for n in np.meshgrid(*numbers, indexing="ij"))
+    triples = jnp.stack([batch, label, boxes_kept], -1).reshape(-1, 3)
+    at = jnp.nonzero(boxes_kept.reshape(-1) >= 0, size=rows, fill_value=len(triples))[0]
+    triples = jnp.concatenate([triples, jnp.full((1, 3), -1, np.int32)])[at]
+    greatest = max(batches, classes, count) - 1
+    return Bounded(triples, (-1, greatest)) if is_narrowed(np.int64) else triples.astype(np.int64)
+
+
+def _limit(most: Any) -> Any:
+    """A number of 32 bits, because exporters write the greatest one of 64."""
+    greatest = 2**31 - 1
+    return jnp.minimum(most, greatest).astype(np.int32) if isinstance(most, Tracer) else min(int(most), greatest)
+
+
+OPERATORS: Operators = {"NonMaxSuppression": {10: non_max_suppression}}

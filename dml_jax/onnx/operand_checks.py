@@ -1,0 +1,76 @@
+"""Checks the operands of a node: their shapes, and whether they are supported."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
+
+from ..core.tensors.tensor_spec import TensorSpec
+from ..errors import ConstraintError
+from .signature import check_sizes
+
+__all__ = ["check_bias", "check_both", "check_shape", "check_value", "needed", "refuse"]
+
+_Operand = TypeVar("_Operand")
+
+
+def check_shape(name: str, array: Any, sizes: Sequence[int | None]) -> None:
+    """Compares the shape of an operand, None for one that is left out, with sizes; None among these is any size.
+
+    Raises:
+      OnnxError: they differ.
+    """
+    if array is not None:
+        check_sizes(name, TensorSpec(name, array.dtype, tuple(sizes)), array.shape, {})
+
+
+def check_value(name: str, value: Any, accepted: Collection[Any]) -> None:
+    """Compares an attribute with the values that it may have here.
+
+    Raises:
+      ConstraintError: it has another.
+    """
+    if value not in accepted:
+        raise ConstraintError(f"{name} must be {' or '.join(map(str, dict.fromkeys(accepted)))}, but it is {value}")
+
+
+def check_both(**operands: Any) -> None:
+    """Compares two operands, of which both or none must be None.
+
+    Raises:
+      ConstraintError: one of them is.
+    """
+    missing = [name for name, operand in operands.items() if operand is None]
+    if len(missing) == 1:
+        raise ConstraintError(f"{' and '.join(operands)} must be given together, but {missing[0]} is missing")
+
+
+def check_bias(bias: Any, sizes: Sequence[int]) -> None:
+    """Compares the first three sizes of attention_bias with the batch, the heads and the queries.
+
+    Raises:
+      OnnxError: they differ, and the first two are not 1.
+    """
+    batch, heads, queries = sizes
+    check_shape("attention_bias", bias, (None, None, queries, None))
+    check_value("attention_bias.shape[0]", bias.shape[0], (1, batch))
+    check_value("attention_bias.shape[1]", bias.shape[1], (1, heads))
+
+
+def refuse(reason: str, **operands: Any) -> None:
+    """Refuses inputs that are not None.
+
+    Raises:
+      ConstraintError: one of them is given.
+    """
+    if given := [name for name, operand in operands.items() if operand is not None]:
+        raise ConstraintError(f"{given[0]} must be left out, because {reason}, but it is given")
+
+
+def needed(name: str, operand: _Operand | None, reason: str) -> _Operand:
+    """Returns an operand that must not be None.
+
+    Raises:
+      ConstraintError: it is.
+    """
+    if operand is None:
+        raise ConstraintError(f"{name} must be given, because {reason}, but it is missing")
+    return operand

@@ -1,0 +1,70 @@
+"""The table of supported operators, joined from the files that have some of them, and their schemas."""
+
+from onnx import defs
+
+from . import (
+    activations,
+    attention,
+    block_quantized,
+    cast,
+    control_flow,
+    convolution,
+    elementwise,
+    fourier,
+    gelu,
+    grid_sample,
+    group_query_attention,
+    layout,
+    linear_algebra,
+    loops,
+    matmul,
+    movement,
+    non_max_suppression,
+    normalization,
+    pooling,
+    quantize_linear,
+    quantized_layers,
+    quantized_matmul,
+    quantized_operators,
+    recurrent,
+    reductions,
+    removed_operators,
+    resize,
+    roi,
+    rotary_embedding,
+    sequences,
+    skip_normalization,
+    unique,
+)
+from .contrib_schemas import qualified
+from .values import Operators
+
+__all__ = ["ONNX_OPERATORS", "find_schema"]
+
+_FAMILIES = (
+    *(movement, layout, cast, resize, matmul, elementwise, activations, reductions, control_flow),
+    *(convolution, pooling, normalization, recurrent, linear_algebra, grid_sample, non_max_suppression),
+    *(gelu, attention, group_query_attention, rotary_embedding, block_quantized, skip_normalization),
+    *(loops, sequences, quantize_linear, quantized_operators, quantized_matmul, quantized_layers),
+    *(roi, fourier, unique, removed_operators),
+)
+ONNX_OPERATORS: Operators = {name: row for family in _FAMILIES for name, row in family.OPERATORS.items()}
+
+# Of operators that the onnx package does not know; a family may have some.
+_SCHEMAS = {
+    qualified(own_schema.domain, own_schema.name): own_schema
+    for family in _FAMILIES
+    for own_schema in getattr(family, "SCHEMAS", ())
+}
+
+
+def find_schema(domain: str, name: str, version: int | None = None) -> defs.OpSchema | None:
+    """Returns the schema of an operator in a version of its domain, by default the newest; None if there is none."""
+    own = _SCHEMAS.get(qualified(domain, name))
+    if own is not None:
+        end = removed_operators.REMOVED if own in removed_operators.SCHEMAS else float("inf")
+        return own if version is None or own.since_version <= version < end else None
+    try:
+        return defs.get_schema(name, domain) if version is None else defs.get_schema(name, version, domain)
+    except defs.SchemaError:
+        return None

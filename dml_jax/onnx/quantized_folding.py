@@ -1,0 +1,206 @@
+"""Folding of quantised networks: operators between DequantizeLinear and QuantizeLinear compute in integers.
+
+DequantizeLinear makes a `Quantized`. Products multiply its integers, what moves data moves them, and QuantizeLinear by
+the same scale returns them. To any other operator it is the array of floats that it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..core.structs.struct_rules import right_aligned
+from ..lowering.values.accumulation_types import narrow_apart
+from ..operators._integer_convolution import convolve_integers
+from ..operators._quantization import multiply_integers
+from .convolution import check_bias, filter_windows
+from .deferred import Deferred, Row, Rows, plain
+from .matmul import broadcast_term
+from .quantize_linear import aligned, floats_of, quantization_of, target_of
+from .values import Array, on_device
+
+__all__ = ["FOLDED", "Quantized"]
+
+Keywords = Mapping[str, Any]
+_BYTES = (np.int8, np.uint8)
+# Products of bytes that differ from their zero points by 255 at most, and fit int32 when they are summed.
+_MOST_PRODUCTS = 2**31 // 255**2
+# Scales by which q * scale / scale is q again, and that keep order.
+_ORDINARY = (1e-30, 1e30)
+
+
+@dataclass(frozen=True, eq=False)
+class Quantized(Deferred):
+    """Floats that are (q - zero_point) * scale.
+
+    Args:
+      q: the integers.
+      scale: broadcasts to them: a scalar, or of their rank.
+      zero_point: likewise; None is 0.
+      kind: the type of the floats.
+    """
+
+    q: Array
+    scale: Array
+    zero_point: Array | None
+    kind: np.dtype[Any]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.kind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.q.shape
+
+    def compute(self) -> Array:
+        return floats_of(self.q, self.scale, self.zero_point, self.kind)
+
+    @property
+    def transposed(self) -> Quantized:
+        zero_point = None if self.zero_point is None else self.zero_point.T
+        return Quantized(self.q.T, self.scale.T, zero_point, self.kind)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether the scale is one number, which is known and ordinary."""
+        low, high = _ORDINARY
+        return isinstance(self.scale, np.ndarray) and self.scale.ndim == 0 and bool(low < self.scale < high)
+
+    def is_constant_along(self, axis: int) -> bool:
+        """Whether the scale and the zero point are the same along an axis."""
+        return self.scale.ndim == 0 or self.scale.shape[axis] == 1
+
+    def has(self, scale: Array, zero_point: Array | None, dtype: Any) -> bool:
+        """Whether it is quantised like that, for certain."""
+        return self.q.dtype == dtype and _is_same(self.scale, scale) and _is_same(self.zero_point, zero_point)
+
+
+def _is_same(a: Array | None, b: Array | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape and bool((a == b).all())
+
+
+def _dequantize(_: Callable[..., Any], keywords: Keywords) -> Any:
+    return Quantized(plain(keywords["x"]), *quantization_of(**{k: plain(v) for k, v in keywords.items()}))
+
+
+def _quantize(_: Callable[..., Any], keywords: Keywords) -> Any:
+    """Quantising by the scale that it is quantised by changes nothing."""
+    given = dict(keywords)
+    x, scale, zero_point = given["x"], plain(given["y_scale"]), plain(given.get("y_zero_point"))
+    if not isinstance(x, Quantized) or not x.is_uniform or x.q.dtype not in _BYTES:
+        return None
+    target = target_of(zero_point, given.get("output_dtype", 0))
+    parameters = aligned(x.q, scale, zero_point, given.get("axis", 1), given.get("block_size", 0))
+    return x.q if x.has(*parameters, target) else None
+
+
+def _moved(data: str) -> Row:
+    """An operator that moves elements, or chooses the greatest, of its input of that name, or of several."""
+
+    def row(function: Callable[..., Any], keywords: Keywords) -> Any:
+        given = keywords[data]
+        several = given if isinstance(given, tuple) else (given,)
+        first = several[0]
+        for operand in several:
+            if not isinstance(operand, Quantized) or not operand.is_uniform or operand.q.dtype not in _BYTES:
+                return None
+            if not operand.has(first.scale, first.zero_point, first.q.dtype) or operand.kind != first.kind:
+                return None
+        integers = tuple(operand.q for operand in several) if isinstance(given, tuple) else first.q
+        rest = {name: plain(value) for name, value in keywords.items() if name != data}
+        results = function(**rest, **{data: integers})
+        if isinstance(results, tuple):
+            return tuple(replace(first, q=y) if y.dtype == first.q.dtype else y for y in results)
+        return replace(first, q=results)
+
+    return row
+
+
+def _are_bytes(a: Any, b: Any) -> bool:
+    """Whether the integers of both can be multiplied in place of the floats."""
+    return all(isinstance(operand, Quantized) and operand.q.dtype in _BYTES for operand in (a, b)) and a.kind == b.kind
+
+
+def _product(a: Quantized, b: Quantized) -> jax.Array | None:
+    """The product of matrices in float32, exact but for the scales; None if it is none of bytes."""
+    is_product = min(a.ndim, b.ndim) >= 2 and a.shape[-1] == b.shape[-2] <= _MOST_PRODUCTS
+    if not is_product or not a.is_constant_along(-1) or not b.is_constant_along(-2):
+        return None
+    operands: list[Any] = [a.q, a.zero_point, b.q, b.zero_point]
+    sums = multiply_integers(*operands)
+    scales = (scale.reshape(right_aligned(scale.shape, sums.ndim)) for scale in (a.scale, b.scale))
+    return _scaled(sums, *scales)
+
+
+def _scaled(sums: jax.Array, *scales: Any) -> jax.Array:
+    a, b = (scale.astype(np.float32) for scale in scales)
+    return sums.astype(jnp.float32) * (a * b)
+
+
+def _matmul(_: Callable[..., Any], keywords: Keywords) -> Any:
+    a, b = keywords["a"], keywords["b"]
+    product = _product(a, b) if _are_bytes(a, b) else None
+    return None if product is None else narrow_apart(product, a.kind)
+
+
+def _gemm(_: Callable[..., Any], keywords: Keywords) -> Any:
+    a, b, c = keywords["a"], keywords["b"], plain(keywords.get("c"))
+    if not _are_bytes(a, b) or a.ndim != 2 or b.ndim != 2:
+        return None
+    product = _product(*(x.transposed if keywords[f"trans{n}"] else x for n, x in (("A", a), ("B", b))))
+    if product is None:
+        return None
+    total = product * np.float32(keywords["alpha"])
+    if c is not None:
+        added = broadcast_term(c, (product.shape[0], product.shape[1]), keywords.get("broadcast", 1))
+        total = total + on_device(added).astype(jnp.float32) * np.float32(keywords["beta"])
+    return narrow_apart(total, a.kind)
+
+
+def _conv(_: Callable[..., Any], keywords: Keywords) -> Any:
+    given = {"group": 1, **keywords}
+    x, w, b, group = given.pop("x"), given.pop("w"), plain(given.pop("b", None)), given["group"]
+    if not _are_bytes(x, w) or x.scale.ndim or prod(w.shape[1:]) > _MOST_PRODUCTS:
+        return None
+    is_depthwise = group > 1 and w.shape[1] == 1  # products of vectors, which are faster in floats
+    if is_depthwise or not all(map(w.is_constant_along, range(1, w.ndim))):
+        return None
+    windows = filter_windows(x.q, w.q, **given)
+    check_bias(b, w.shape[0])
+    # Of the filters, as many as there are channels of the output.
+    scale, zero_point = (
+        array if array is None or not array.ndim else array.swapaxes(0, 1) for array in (w.scale, w.zero_point)
+    )
+    operands: list[Any] = [x.q, x.zero_point, w.q, zero_point]
+    total = _scaled(convolve_integers(*operands, windows=windows, groups=group), x.scale, scale)
+    if b is not None:
+        total = total + on_device(b).astype(jnp.float32).reshape((1, -1, *(1,) * len(windows)))
+    return narrow_apart(total, x.kind)
+
+
+_MOVED = {
+    **dict.fromkeys(("Flatten", "Identity", "Expand", "Tile", "DepthToSpace", "SpaceToDepth", "Split"), "input"),
+    **dict.fromkeys(("Reshape", "Squeeze", "Unsqueeze", "Transpose", "Slice"), "data"),
+    **dict.fromkeys(("Gather", "GatherElements", "GatherND"), "data"),
+    **dict.fromkeys(("MaxPool", "GlobalMaxPool"), "x"),
+    "Concat": "inputs",
+}
+FOLDED: Rows = {
+    "DequantizeLinear": _dequantize,
+    "com.microsoft::DequantizeLinear": _dequantize,
+    "QuantizeLinear": _quantize,
+    "com.microsoft::QuantizeLinear": _quantize,
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "Conv": _conv,
+    **{name: _moved(data) for name, data in _MOVED.items()},
+}

@@ -1,0 +1,105 @@
+"""Rotary position embedding: pairs of numbers are turned by angles that grow with the position."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import ConstraintError
+from ..lowering.values.accumulation_types import narrow_apart
+from ..operators import gather
+from ..operators._attention import split_heads
+from .contrib_schemas import optional, schema
+from .operand_checks import check_shape, check_value
+from .values import Array, Operators, as_wide, on_device
+
+__all__ = ["OPERATORS", "SCHEMAS", "check_caches", "rotary_embedding", "rotate"]
+
+
+def rotate(x: jax.Array, positions: Any, cosines: Array, sines: Array, *, is_interleaved: bool) -> jax.Array:
+    """Returns the heads with their first numbers turned, as many as there are cosines and sines at a position.
+
+    Of [1, 2, 3, 4] the pairs are (1, 3) and (2, 4), or (1, 2) and (3, 4) if they are interleaved.
+
+    Args:
+      x: (batch, heads, rows, size), floats of 32 bits or more.
+      positions: (batch or 1, rows), integers; where one is behind the last row of the caches, NaN results.
+      cosines: (positions, half of the numbers that are turned).
+      sines: the same.
+      is_interleaved: whether the two numbers of a pair stand side by side.
+    """
+    half, axis = cosines.shape[1], -1 if is_interleaved else -2
+    pairs = (half, 2) if is_interleaved else (2, half)
+    cosine, sine = (
+        gather(on_device(cache).astype(x.dtype), positions, 0, mode="fill", fill_value=np.nan)[:, None]
+        for cache in (cosines, sines)
+    )
+    a, b = jnp.moveaxis(x[..., : 2 * half].reshape(*x.shape[:3], *pairs), axis, 0)
+    turned = jnp.stack([a * cosine - b * sine, a * sine + b * cosine], axis).reshape(*x.shape[:3], 2 * half)
+    return jnp.concatenate([turned, x[..., 2 * half :]], axis=-1)
+
+
+def check_caches(cosines: Array, sines: Array, turned: int | None = None, size: int | None = None) -> None:
+    """Compares caches with each other, with how many numbers of a head are turned, and with the size of a head."""
+    check_shape("cos_cache", cosines, (None, None if turned is None else turned // 2))
+    check_shape("sin_cache", sines, cosines.shape)
+    if size is not None and 2 * cosines.shape[1] > size:
+        rule = f"cos_cache.shape[1] must be at most half the size of a head, {size}"
+        raise ConstraintError(f"{rule}, but it is {cosines.shape[1]}")
+
+
+def rotary_embedding(
+    *,
+    input: Array,
+    position_ids: Array,
+    cos_cache: Array,
+    sin_cache: Array,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    is_packed_batching: int = 0,  # which changes no number
+    scale: float = 1.0,
+) -> jax.Array:
+    """One position is that of the first row. Heads are as large as the rotation unless its size is given."""
+    check_value("scale", scale, (1.0,))
+    if input.ndim not in (3, 4):
+        raise ConstraintError(f"input must have 3 or 4 dimensions, but its shape is {input.shape}")
+    if rotary_embedding_dim and not num_heads:
+        raise ConstraintError(f"num_heads must be given with rotary_embedding_dim, {rotary_embedding_dim}, but it is 0")
+    check_caches(cos_cache, sin_cache, rotary_embedding_dim or None)
+    x = as_wide(input)
+    if input.ndim == 3:
+        size = input.shape[2] // num_heads if rotary_embedding_dim else 2 * cos_cache.shape[1]
+        if size < 1 or input.shape[2] % size:
+            rule = f"input.shape[2] must be a multiple of the size of a head, {size}"
+            raise ConstraintError(f"{rule}, but it is {input.shape[2]}")
+        x = split_heads(x, input.shape[2] // size)
+    check_caches(cos_cache, sin_cache, rotary_embedding_dim or x.shape[-1], x.shape[-1])
+    batch, rows = x.shape[0], x.shape[2]
+    if position_ids.shape == (1,):
+        position_ids = position_ids.reshape(1, 1) + np.arange(rows, dtype=position_ids.dtype)[None]
+    else:
+        check_shape("position_ids", position_ids, (batch, rows))
+    turned = rotate(x, position_ids, cos_cache, sin_cache, is_interleaved=bool(interleaved))
+    turned = turned if input.ndim == 4 else turned.transpose(0, 2, 1, 3).reshape(input.shape)
+    return narrow_apart(turned, input.dtype)
+
+
+OPERATORS: Operators = {"com.microsoft::RotaryEmbedding": {1: rotary_embedding}}
+SCHEMAS = (
+    schema(
+        "RotaryEmbedding",
+        "input T, position_ids M, cos_cache T, sin_cache T",
+        "output T",
+        {
+            "interleaved": optional("INT"),
+            "num_heads": optional("INT"),
+            "rotary_embedding_dim": optional("INT"),
+            "is_packed_batching": optional("INT"),
+            "scale": optional("FLOAT"),
+        },
+        T="float float16 bfloat16",
+        M="int64",
+    ),
+)

@@ -1,0 +1,151 @@
+"""Reads the arguments of a model and checks its results against the inputs and outputs that it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ..core.arguments.arrays import as_array
+from ..core.tensors.tensor_spec import TensorSpec
+from ..errors import DataTypeError, escaped
+from .containers import ContainerSpec, EmptyOptional, TensorSequence
+from .errors import OnnxError
+from .int64_ranges import Bounded
+from .values import Array, is_narrowed, on_device
+
+__all__ = ["as_input", "as_output", "as_value", "check_sizes", "static_values", "widened"]
+
+
+def as_value(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> Any:
+    """Reads what a caller gives for an input: an array, a list of arrays for a sequence, None for an empty optional.
+
+    Args:
+      what: the argument as messages name it, such as "input 'x'".
+      spec: what the model declares.
+      value: what is given.
+      sizes: the sizes that have names, as in `as_input`; in a sequence each array has its own.
+
+    Raises:
+      OnnxError: other sizes.
+      DataTypeError: another kind, or as `as_input`.
+    """
+    if not isinstance(spec, ContainerSpec):
+        return as_input(what, spec, value, sizes)
+    if spec.is_optional and value is None:
+        return EmptyOptional(spec.type)
+    if not spec.is_sequence:
+        return as_input(what, spec, value, sizes)
+    if not isinstance(value, (list, tuple)):
+        raise DataTypeError(f"{what}: it must be a list of arrays, but it is of the type {type(value).__name__}")
+    arrays = (as_input(f"{what}, element {i}", spec, array, {}) for i, array in enumerate(value))
+    return TensorSequence(spec.dtype, tuple(arrays))
+
+
+def as_input(what: str, spec: TensorSpec, value: Any, sizes: dict[str, int]) -> Array:
+    """Reads an array that a caller gives for an input or a parameter.
+
+    While x64 is off, a 64-bit NumPy array stays one: it is a constant, which JAX does not narrow.
+
+    Args:
+      what: the argument as messages name it, such as "input 'x'".
+      spec: what the model declares.
+      value: an array; int32 will do where the model declares int64.
+      sizes: the sizes that have names, as earlier arguments fixed them; those of this array are added.
+
+    Raises:
+      OnnxError: other sizes.
+      DataTypeError: not an array, another type, or traced int32 for int64 while x64 is off.
+    """
+    array = as_array("ONNX", what, value)
+    check_sizes(what, spec, array.shape, sizes)
+    narrowed = is_narrowed(spec.dtype)
+    if (spec.dtype, array.dtype) == (np.int64, np.int32) and not (narrowed and isinstance(array, Tracer)):
+        array = (np.asarray(array) if narrowed else array).astype(np.int64)
+    if array.dtype != spec.dtype:
+        text = f"{what}: its type must be {spec.dtype}, but it is {array.dtype}"
+        if jax.dtypes.canonicalize_dtype(spec.dtype) == array.dtype:
+            text += ", as JAX makes it while x64 is off: put jax.enable_x64(True) around the call, its jit included"
+            is_declarable = spec.dtype == np.int64 and not isinstance(spec, ContainerSpec)
+            text += f", or say to_jax(model, int32=[{spec.name!r}])" if is_declarable else ""
+        raise DataTypeError(text)
+    if narrowed or not isinstance(array, np.ndarray):
+        return array
+    # A copy, as the caller may write into the array; jnp.asarray would compile a program for each shape to make one.
+    return jax.device_put(array.copy())
+
+
+def check_sizes(what: str, spec: TensorSpec, shape: Sequence[int], sizes: dict[str, int]) -> None:
+    """Compares a shape with the sizes that the model declares.
+
+    Args:
+      what: the argument as messages name it.
+      spec: what the model declares.
+      shape: of the array.
+      sizes: the sizes that have names, as earlier arguments fixed them; those of this array are added.
+
+    Raises:
+      OnnxError: they differ.
+    """
+    wanted = tuple(shape) if spec.sizes is None else spec.sizes
+    if len(wanted) == len(shape):
+        known = [sizes.setdefault(d, n) if isinstance(d, str) else d for d, n in zip(wanted, shape, strict=True)]
+        if all(d in (None, n) for d, n in zip(known, shape, strict=True)):
+            return
+    shown = ["?" if d is None else f"{escaped(d)}={sizes[d]}" if d in sizes else escaped(str(d)) for d in wanted]
+    raise OnnxError(f"{what}: its sizes must be [{', '.join(shown)}], but they are {list(shape)}")
+
+
+def static_values(inputs: Sequence[TensorSpec], static: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Reads the values of inputs that `to_jax` is told, and converts each to the type of its input.
+
+    Raises:
+      OnnxError: a value is of no input, or of other sizes.
+      DataTypeError: the type of the input does not hold a value exactly.
+    """
+    specs, known, sizes = {spec.name: spec for spec in inputs}, {}, {}
+    for name, value in static.items():
+        what = f"static value {name!r}"
+        if name not in specs:
+            names = ", ".join(map(escaped, specs)) or "of which there are none"
+            raise OnnxError(f"{what}: it must be of an input, {names}")
+        if isinstance(specs[name], ContainerSpec):
+            raise OnnxError(f"{what}: it must be of a tensor, but the input is {specs[name]}")
+        given = np.asarray(value)
+        is_number = jnp.issubdtype(given.dtype, jnp.number) or given.dtype == bool
+        with np.errstate(all="ignore"):
+            known[name] = given.astype(specs[name].dtype) if is_number else given
+        is_kept = (known[name] == given) | ((given != given) & (known[name] != known[name]))  # a NaN stays one
+        if not is_number or not is_kept.all():
+            raise DataTypeError(f"{what}: it must be {specs[name].dtype}, exactly, but it is {value!r:.60}")
+        check_sizes(what, specs[name], given.shape, sizes)
+    return known
+
+
+def widened(array: Array) -> Any:
+    """An int32 array as int64; while x64 is off, as a `Bounded` that stands for one."""
+    return Bounded.of(jnp.asarray(array)) if is_narrowed(np.int64) else array.astype(np.int64)
+
+
+def as_output(name: str, value: Any) -> Any:
+    """Returns a value that the model computed: an array of JAX, a list of them for a sequence, None for no element.
+
+    Raises:
+      DataTypeError: 64-bit numbers while x64 is off, except int64 constants that int32 holds.
+    """
+    if isinstance(value, TensorSequence):
+        return [as_output(name, item) for item in value.items]
+    if isinstance(value, EmptyOptional):
+        return None
+    if isinstance(value, Bounded):
+        return value.array
+    if isinstance(value, np.ndarray) and value.dtype == np.int64 and np.array_equal(value, value.astype(np.int32)):
+        return jnp.asarray(value)  # int32 while x64 is off
+    try:
+        return on_device(value)
+    except DataTypeError as error:
+        raise DataTypeError(f"output {name!r}: {error}") from None

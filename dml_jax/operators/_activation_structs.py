@@ -1,0 +1,95 @@
+"""The base of the structs of activations, their rules and feature levels, and an activation of an array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import jax
+
+from ..core.rules import Operands, Rule, custom, same_sizes
+from ..core.structs.activation import Activation
+from ..core.structs.activation_table import ACTIVATIONS
+from ..core.structs.feature_level import FeatureLevel
+from ..core.structs.feature_level_tables import FLOATS, RANK_4, RANKS_1_TO_8, RANKS_4_TO_5, Support, levels
+from ..core.structs.fields import FLOAT, Input, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.struct_rules import different_axes
+from ..core.tensors.data_type import DataType
+from ..lowering.plain.softmax import compute_along
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
+
+__all__ = ["AXES", "EFFECTIVE_RANK", "ActivationDesc", "Real", "activated", "since"]
+
+Real = Annotated[float, FLOAT]
+
+
+def activated(activation: Activation, array: jax.Array) -> jax.Array:
+    """Applies an activation; floats of 8 and 16 bits are computed in float32 and rounded once."""
+    if activation.axes:
+        return compute_along(activation, array, activation.axes)
+    return narrow_apart(activation(array.astype(wide_type(array.dtype))), array.dtype)
+
+
+def _long(x: Operands) -> str | None:
+    sizes = x["input"].sizes
+    rank = next((len(sizes) - d for d, n in enumerate(sizes) if n != 1), 0)
+    return f"it is {rank}" if rank > 2 else None
+
+
+EFFECTIVE_RANK = custom("effective_rank", "{input}.{rank} without leading sizes of 1 must be at most 2", _long)
+AXES = different_axes("input")
+
+
+def since(level: str, *newer: tuple[str, range, tuple[DataType, ...]]) -> tuple[Support, ...]:
+    """Returns the table of an activation that exists from a feature level on."""
+    rows = ("3_0", RANKS_1_TO_8, FLOATS), ("2_0", RANKS_4_TO_5, FLOATS), ("1_0", RANK_4, FLOATS)
+    since = FeatureLevel.of(level)
+    older = [row for row in rows if FeatureLevel.of(row[0]) >= since]
+    return levels(*newer, *(older or [(level, RANKS_1_TO_8, FLOATS)]))
+
+
+_SECTIONS = """
+
+    Args:
+      input: any sizes.
+      output: the sizes of `input`.
+    {numbers}
+    Raises:
+      ConstraintError: a rule of `{name}.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here, or no number.
+
+    Source: DML_{of}_OPERATOR_DESC.
+    """
+
+
+def _described(usual: float | None, name: str) -> str:
+    if name == "axes":
+        return "different dimensions, one at least"
+    return "a number" if usual is None else f"a number, often {usual:.5g}"
+
+
+@dataclass(frozen=True)
+class ActivationDesc(OperatorDesc):
+    """The base of the structs: the fields of a subclass behind the tensors are the parameters of its activation."""
+
+    input: Input
+    output: Output
+
+    in_place: ClassVar[bool] = True
+    support: ClassVar[tuple[Support, ...]] = since("1_0")
+    constraints: ClassVar[tuple[Rule, ...]] = (same_sizes("output", "input"),)
+
+    def __init_subclass__(cls) -> None:
+        given = zip(cls.__annotations__, ACTIVATIONS[cls.operator_type].parameters.values(), strict=False)
+        numbers = "".join(f"  {name}: {_described(value, name)}.\n    " for name, value in given)
+        cls.__doc__ = f"{cls.__doc__}{_SECTIONS.format(numbers=numbers, name=cls.__name__, of=cls.operator_type)}"
+
+    @property
+    def activation(self) -> Activation:
+        """The activation that the struct computes."""
+        parameters = self.field_names()[2:]
+        return Activation(self.operator_type, tuple(getattr(self, name) for name in parameters))
+
+    def compute_checked(self, input: jax.Array) -> jax.Array:
+        return activated(self.activation, input)

@@ -1,0 +1,42 @@
+"""Rules and feature levels of cumulative sums and products, for functions and for structs."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from ..core.rules import Operands, axis_of, minimum_rank, numbers, one_of, same_sizes
+from ..core.sharding import Dims
+from ..core.structs.enumerations import DirectionName
+from ..core.structs.feature_level_tables import FLOATS, INDEX_TYPES, RANK_4, RANKS_1_TO_8, Support, levels
+from ..core.structs.struct_rules import below_rank
+from ..core.tensors.data_type import DataType
+
+__all__ = ["RULES", "STRUCT_RULES", "dims_of", "since"]
+
+
+RULES = (
+    numbers("input", with_zero=True),
+    minimum_rank("input", 1),
+    axis_of("input"),
+    one_of("direction", get_args(DirectionName)),
+)
+
+
+def dims_of(x: Operands) -> Dims:
+    """Every dimension but the axis keeps its sharding: there a device would need what others have."""
+    names = [f"input {d}" for d in range(x["input"].ndim)]
+    axis = x["axis"] % len(names)
+    return Dims({"input": names}, [*names[:axis], "accumulated", *names[axis + 1 :]])
+
+
+_UP_TO_32_BITS = (*FLOATS, DataType.INT32, DataType.UINT32)
+STRUCT_RULES = (same_sizes("output", "input"), below_rank("axis", "input"))
+
+
+def since(level: str) -> tuple[Support, ...]:
+    """Returns the table of an operator that exists from a feature level on."""
+    return levels(
+        ("5_0", RANKS_1_TO_8, (*FLOATS, *INDEX_TYPES)),
+        ("4_0", RANKS_1_TO_8, _UP_TO_32_BITS),
+        (level, RANK_4, _UP_TO_32_BITS),
+    )

@@ -1,0 +1,154 @@
+"""The structs of a table of elementwise operators: each row becomes a class with its fields, rules and help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any, ClassVar, get_type_hints
+
+import jax
+
+from ..core.rules import Rule, same_sizes
+from ..core.structs.feature_level_tables import Support
+from ..core.structs.fields import Input, Output
+from ..core.structs.operator_desc import OperatorDesc
+from ..core.structs.small_structs import ScaleBias
+from ..core.tensors.data_type import DataType
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
+from ._identity import identity
+
+__all__ = ["Row", "structs_of", "unchanged"]
+
+
+def _widened(array: jax.Array) -> jax.Array:
+    return array.astype(wide_type(array.dtype))
+
+
+def unchanged(array: jax.Array) -> jax.Array:
+    """For `Row.read`, of what chooses elements, or compares them with numbers of their type."""
+    return array
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator of a table.
+
+    Args:
+      does: what it does, in a line that says x of an input that is scaled and shifted. It is the first argument, a
+        single string: completion and help find it there without importing the file.
+      formula: takes an array per input, and the values of `fields`; returns the output, in `write`'s types.
+      in_jax: the function of JAX that does the same, or an expression of the inputs.
+      support: the data types by feature level.
+      inputs: the fields of the tensors that it reads.
+      output: the field of the tensor that it writes.
+      has_scale_bias: whether the first input can be scaled and shifted before.
+      fields: its other fields: the annotation, and what help says of it.
+      in_place: the inputs whose buffer the output may be bound to.
+      constraints: its rules, beside equal sizes.
+      lifted: its rules below a feature level.
+      read: what the formula sees of an input: by default narrow floats are float32.
+      write: takes what the formula returns and the output's dtype; returns the output.
+    """
+
+    does: str
+    formula: Callable[..., jax.Array]
+    in_jax: str
+    support: tuple[Support, ...]
+    inputs: tuple[str, ...] = ("input",)
+    output: str = "output"
+    has_scale_bias: bool = False
+    fields: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    in_place: tuple[str, ...] = ()
+    constraints: tuple[Rule, ...] = ()
+    lifted: tuple[tuple[str, Rule], ...] = ()
+    read: Callable[[jax.Array], jax.Array] = _widened
+    write: Callable[[jax.Array, Any], jax.Array] = narrow_apart
+
+
+class _RowDesc(OperatorDesc):
+    """The base of the classes: it computes the formula of its row."""
+
+    row: ClassVar[Row]
+    moves_words: ClassVar[bool] = False
+
+    def may_share(self, output: str, other: str) -> bool:
+        return other in self.row.in_place and super().may_share(output, other)
+
+    def compute_checked(self, **arrays: jax.Array) -> jax.Array:
+        row, given = self.row, self.operands()
+        first, *others = (row.read(arrays[name]) for name in row.inputs)
+        if pair := given.get("scale_bias"):
+            first = identity(first, pair.scale, pair.bias)
+        result = row.formula(first, *others, *(given[name] for name in row.fields))
+        return row.write(result, given[row.output].dtype)
+
+
+def _class_name(operator_type: str) -> str:
+    """Returns the name of a struct's class: ElementWiseAbsDesc of ELEMENT_WISE_ABS."""
+    return "".join(map(str.capitalize, operator_type.split("_"))) + "Desc"
+
+
+def structs_of(rows: Mapping[str, Row], module: str) -> dict[str, type[OperatorDesc]]:
+    """Returns the classes of a table by their names, as if the module had written them."""
+    return {_class_name(name): _struct(name, row, module) for name, row in rows.items()}
+
+
+def _struct(operator_type: str, row: Row, module: str) -> type[OperatorDesc]:
+    first, *others = row.inputs
+    fields: list[Any] = [*((name, Input) for name in row.inputs), (row.output, Output)]
+    if row.has_scale_bias:  # a default only where no field without one follows
+        fields.append(("scale_bias", ScaleBias) if row.fields else ("scale_bias", ScaleBias, None))
+    fields += ((name, annotation) for name, (annotation, _) in row.fields.items())
+    cls = make_dataclass(
+        _class_name(operator_type),
+        fields,
+        bases=(_RowDesc,),
+        frozen=True,
+        namespace={
+            "__doc__": _documentation(operator_type, row),
+            "operator_type": operator_type,
+            "row": row,
+            "in_jax": row.in_jax,
+            "in_place": bool(row.in_place),
+            "support": row.support,
+            "other_types": tuple(name for name in row.support[0].types if name != first),
+            "default_types": {row.output: DataType.UINT8} if row.output in row.support[0].types else {},
+            "constraints": (*(same_sizes(name, first) for name in (*others, row.output)), *row.constraints),
+            "lifted": row.lifted,
+        },
+    )
+    cls.__module__ = module
+    cls.__init__.__annotations__ = get_type_hints(cls.__init__)  # as help() shows them, without what fields hold
+    return cls
+
+
+_SCALE_BIAS = "a pair of numbers, x = {} * scale + bias; or None."
+_DOCUMENTATION = """DML_{name}_OPERATOR_DESC: {does}
+{in_place}
+    Args:
+      {fields}
+
+    Raises:
+      ConstraintError: a rule of `{cls}.wordings()` is broken.
+      DataTypeError: a data type that DirectML does not take here, or no number.
+
+    Source: DML_{name}_OPERATOR_DESC.
+    """
+_IN_PLACE = """
+    The output may be bound to the buffer of {}, if both tensors are described alike.
+"""
+
+
+def _documentation(name: str, row: Row) -> str:
+    first, *others = row.inputs
+    described = {first: "any sizes.", **dict.fromkeys((*others, row.output), f"the sizes of `{first}`.")}
+    if row.has_scale_bias:
+        described["scale_bias"] = _SCALE_BIAS.format(first)
+    described |= {name: text for name, (_, text) in row.fields.items()}
+    return _DOCUMENTATION.format(
+        name=name,
+        does=row.does,
+        in_place=_IN_PLACE.format(" or ".join(f"`{name}`" for name in row.in_place)) if row.in_place else "",
+        fields="\n      ".join(f"{name}: {text}" for name, text in described.items()),
+        cls=_class_name(name),
+    )

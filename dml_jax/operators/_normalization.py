@@ -1,0 +1,79 @@
+"""The arithmetic of normalizations, which DirectML's structs and ONNX's operators share.
+
+Of [1, 2, 3, 6] the mean is 3 and the variance 3.5. With an epsilon of 0.5 the numbers become [-1, -0.5, 0, 1.5].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..core.structs.activation import Activation
+from ..core.structs.activation_table import in_type_of
+from ..lowering.values.accumulation_types import narrow_apart, wide_type
+
+__all__ = ["axes_of", "inverse_deviation", "mean_of_squares", "moments", "normalize", "widened"]
+
+
+def widened(*arrays: Any) -> tuple[Any, ...]:
+    """Returns arrays in the type in which they are computed together; None, which is left out, as it is."""
+    wide = np.result_type(*(wide_type(array.dtype) for array in arrays if array is not None))
+    return tuple(None if array is None else jnp.asarray(array).astype(wide) for array in arrays)
+
+
+def axes_of(numbers: Any) -> tuple[int, ...]:
+    """Returns the dimensions along which an array of this shape has one number for all elements."""
+    return tuple(d for d, n in enumerate(numbers.shape) if n == 1)
+
+
+def moments(x: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, jax.Array]:
+    """Returns the mean and the variance of the population along axes, which keep the size 1."""
+    mean = jnp.mean(x, tuple(axes), keepdims=True)
+    return mean, mean_of_squares(x - mean, axes)
+
+
+def mean_of_squares(x: jax.Array, axes: Sequence[int]) -> jax.Array:
+    """Returns the mean of squares along axes, which keep the size 1."""
+    return jnp.mean(lax.square(x), tuple(axes), keepdims=True)
+
+
+def inverse_deviation(variance: jax.Array, epsilon: float) -> jax.Array:
+    """Returns 1 / sqrt(variance + epsilon)."""
+    return lax.rsqrt(variance + in_type_of(variance, float(epsilon)))
+
+
+def normalize(
+    input: Any,
+    mean: Any,
+    variance: Any,
+    scale: Any,
+    bias: Any,
+    added: Any = None,
+    *,
+    epsilon: float,
+    activation: Activation | None = None,
+) -> jax.Array:
+    """Returns activation(scale * (input - mean) / sqrt(variance + epsilon) + bias + added) in the type of `input`.
+
+    Args:
+      input: floats; those of 8 and 16 bits are computed in float32 and rounded once, at the end.
+      mean: an array that broadcasts against `input`, as the next four do; what is None is left out of the formula.
+      variance: the same; without it nothing is divided.
+      scale: the same.
+      bias: the same.
+      added: the same.
+      epsilon: a number that is added to the variance.
+      activation: an `Activation`, or None.
+    """
+    y, mean, variance, scale, bias, added = widened(input, mean, variance, scale, bias, added)
+    y = y if mean is None else y - mean
+    for factor in (None if variance is None else inverse_deviation(variance, epsilon), scale):
+        y = y if factor is None else y * factor
+    for term in (bias, added):
+        y = y if term is None else y + term
+    return narrow_apart(y if activation is None else activation(y), input.dtype)

@@ -1,0 +1,79 @@
+"""Samples of regions: how many there are and where they lie along a dimension, and how they are read from pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+__all__ = ["Sampled", "linear", "nearest"]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Regions along one dimension: where they start and end, in `size` pixels, and into how many elements."""
+
+    first: jax.Array
+    last: jax.Array
+    size: int
+    elements: int
+    scale: float
+
+    @property
+    def low(self) -> jax.Array:
+        return self.first * np.asarray(self.scale, self.first.dtype)
+
+    @property
+    def length(self) -> jax.Array:
+        return (self.last - self.first) * np.asarray(self.scale, self.first.dtype)
+
+    def most(self, least: int, most: int | None) -> int:
+        """Of all regions the most samples of an element: no more than one of the size of the picture has."""
+        whole = -(-self.size // self.elements)
+        return max(least, whole if most is None else min(most, whole))
+
+    def counts(self, least: int, most: int) -> jax.Array:
+        """Of each region the samples of an element."""
+        return jnp.clip(jnp.ceil(lax.stop_gradient(self.length) / self.elements), least, most)
+
+    def steps(self, number: jax.Array, counts: jax.Array, offset: float, align_corners: bool) -> jax.Array:
+        """Where the sample of that number of each element lies, as a part of the length."""
+        samples = jnp.arange(self.elements, dtype=counts.dtype)[None] * counts[:, None] + number
+        whole = (self.elements * counts)[:, None]
+        shifted = samples - np.asarray(offset, counts.dtype)
+        if not align_corners:
+            return shifted / whole
+        return jnp.where(whole == 1, np.asarray(0.5, counts.dtype), shifted / jnp.maximum(whole - 1, 1))
+
+
+def _inside(positions: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+    """Positions on the pixels, and whether they were at most 1 away from them."""
+    is_inside = (positions >= -1) & (positions <= size)
+    return jnp.clip(jnp.where(is_inside, positions, 0), 0, size - 1), is_inside
+
+
+def _read(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array) -> jax.Array:
+    at = pictures[:, None, None], y.astype(np.int32)[:, :, None], x.astype(np.int32)[:, None, :]
+    return pixels.at[at].get(mode="clip")
+
+
+def nearest(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array, wide: Any) -> Any:
+    (y, y_inside), (x, x_inside) = _inside(y, pixels.shape[1]), _inside(x, pixels.shape[2])
+    values = _read(pixels, pictures, jnp.ceil(y - 0.5), jnp.ceil(x - 0.5))
+    return values.astype(wide), (y_inside[:, :, None] & x_inside[:, None, :])[..., None]
+
+
+def linear(pixels: jax.Array, pictures: jax.Array, y: jax.Array, x: jax.Array, wide: Any) -> Any:
+    (y, y_inside), (x, x_inside) = _inside(y, pixels.shape[1]), _inside(x, pixels.shape[2])
+    rows, columns = (
+        (jnp.floor(at), jnp.minimum(jnp.floor(at) + 1, size - 1))
+        for at, size in zip((y, x), pixels.shape[1:3], strict=True)
+    )
+    down, right = (y - rows[0]).astype(wide)[:, :, None, None], (x - columns[0]).astype(wide)[:, None, :, None]
+    corners = [[_read(pixels, pictures, row, column).astype(wide) for column in columns] for row in rows]
+    upper, lower = (left * (1 - right) + other * right for left, other in corners)
+    return upper * (1 - down) + lower * down, (y_inside[:, :, None] & x_inside[:, None, :])[..., None]

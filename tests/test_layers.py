@@ -1,0 +1,51 @@
+"""The layers of docs/contributing.md: each imports only itself and those below it, and so do the folders of core/."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+import dml_jax
+
+ROOT = Path(dml_jax.__file__).parent
+# From the top. What is not listed, such as errors.py, serves all layers or opens the package.
+LAYERS = (
+    ("command", "array_models", "dxdispatch", "onnx", "batch", "bench"),
+    ("compiled",),
+    ("graphs", "desc_json"),
+    ("operators", "descs", "catalogue"),
+    ("core",),
+    ("lowering", "strides"),
+)
+CORE = (("indices",), ("structs",), ("tensors",), ("arguments",), ("rules", "sharding", "memory_checks"))
+
+
+def imported(path):
+    """The modules that a file imports, with the names that may be modules, anywhere in it."""
+    package = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize(("folder", "layers"), [("", LAYERS), ("core", CORE)], ids=["dml_jax", "core"])
+def test_each_layer_imports_only_itself_and_those_below(folder, layers):
+    floors = {name: floor for floor, names in enumerate(reversed(layers)) for name in names}
+    depth = len(Path(folder).parts)
+    upward, counted = [], 0
+    for path in (ROOT / folder).rglob("*.py"):
+        room = path.relative_to(ROOT / folder).with_suffix("").parts[0]
+        for module in imported(path):
+            parts = module.split(".")
+            if parts[: depth + 1] != ["dml_jax", *Path(folder).parts] or room not in floors:
+                continue
+            other = parts[depth + 1] if len(parts) > depth + 1 else ""
+            counted += other in floors
+            if floors.get(other, 0) > floors[room]:
+                upward.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert not upward, "\n".join(upward)
+    assert counted > 50

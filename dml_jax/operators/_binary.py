@@ -30,7 +30,7 @@ from ..core.support import (
     Support,
     levels,
 )
-from ..lowering.values.bits import as_unsigned, from_unsigned
+from ..lowering.values.words import as_unsigned, from_unsigned
 from ._elementwise_rows import Row, structs_of, unchanged
 from ._formulas import floor_remainder, parameterized_relu
 from ._powers import power

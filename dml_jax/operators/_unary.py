@@ -28,7 +28,7 @@ from ..core.support import (
     levels,
 )
 from ..lowering.values.accumulation_types import narrow_apart
-from ..lowering.values.bits import as_unsigned, from_unsigned
+from ..lowering.values.words import as_unsigned, from_unsigned
 from ._clip import clip
 from ._elementwise_rows import Row, structs_of
 from ._powers import constant_power

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from ..plain.gather import GatherCase, Read
 from ..primitive import Move
 from ..select import Variant
-from ..values.bits import as_unsigned, from_unsigned, has_unsigned, never_one
+from ..values.bits import never_one
+from ..values.words import as_unsigned, from_unsigned, has_unsigned
 
 __all__ = ["SHORT", "VARIANTS", "read_long", "within_bounds"]
 

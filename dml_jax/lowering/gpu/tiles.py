@@ -128,7 +128,11 @@ def _assemble(read: Reader, tile: Tile, dtype: Any) -> jax.Array:
 
 
 def _element_reader(array: jax.Array, tile: frozenset[int]) -> Reader:
-    return lambda at: array[tuple(at[d] if d in tile else slice(None) for d in range(array.ndim))]
+    def read(at: Mapping[int, int]) -> jax.Array:
+        ranges = [(at[d], at[d] + 1) if d in tile else (0, n) for d, n in enumerate(array.shape)]
+        return lax.squeeze(lax.slice(array, *zip(*ranges, strict=True)), [d for d in range(array.ndim) if d in tile])
+
+    return read
 
 
 def _word_reader(array: jax.Array, tile: frozenset[int]) -> Reader:

@@ -16,11 +16,8 @@ from ..primitive import Back, Move, by_platform, linear, transpose_of
 __all__ = [
     "as_bits",
     "as_guarded_bits",
-    "as_unsigned",
     "carry_bits",
     "fence",
-    "from_unsigned",
-    "has_unsigned",
     "hide_constant",
     "index_dtype",
     "is_float",
@@ -208,26 +205,6 @@ def hide_constant(value: Any) -> jax.Array:
     It evaluates a gather of constants in another order of dimensions, which a cast of its bits takes for the usual one.
     """
     return lax.optimization_barrier(jnp.asarray(value))
-
-
-def has_unsigned(dtype: Any) -> bool:
-    """Whether the elements are bools, or integers or real floats that fill their bytes."""
-    if dtype == jnp.bool_:
-        return True
-    info = jnp.iinfo if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo
-    is_real = jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
-    return is_real and info(dtype).bits == 8 * dtype.itemsize
-
-
-def as_unsigned(array: jax.Array) -> jax.Array:
-    """The bits as unsigned integers."""
-    image = jnp.dtype(f"uint{8 * array.dtype.itemsize}")
-    return array.astype(image) if array.dtype == jnp.bool_ else lax.bitcast_convert_type(array, image)
-
-
-def from_unsigned(integers: jax.Array, dtype: Any) -> jax.Array:
-    """Undoes `as_unsigned`."""
-    return integers != 0 if dtype == jnp.bool_ else lax.bitcast_convert_type(integers, dtype)
 
 
 def never_one(integer: jax.Array) -> jax.Array:

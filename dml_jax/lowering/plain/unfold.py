@@ -43,7 +43,7 @@ def unfold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
     shape = (*lead, *(one.window for one in windows), *(one.count for one in windows))
     result = jax.ShapeDtypeStruct(shape, array.dtype)
     move = as_bits(plain, in_bytes=True)
-    case_of = partial(WindowCase, move, windows, range(len(lead), array.ndim), shapes_of(array), result)
+    case_of = partial(WindowCase, move, windows, range(len(lead), array.ndim), *shapes_of(array), result)
     return choose("unfold", case_of, back)(None, array)
 
 

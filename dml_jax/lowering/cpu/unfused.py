@@ -90,9 +90,7 @@ def _cut_flat(part: Part, shape: Sequence[int], _: None, array: jax.Array) -> ja
     run = prod(array.shape[part.axis + 1 :])
     flat = Part(1, part.start * run, part.size * run, part.is_whole)
     rows = array.reshape(prod(outer), size * run)
-    cut = partial(
-        as_bits(fence(flat)), None
-    )  # with its casts, which outside of the branch would be passes of their own
+    cut = partial(as_bits(fence(flat)), None)  # casts outside of the branch would be passes
     return lax.cond(hide_constant(True), cut, lambda rows: jnp.zeros_like(cut(rows)), rows).reshape(shape)
 
 

@@ -14,7 +14,7 @@ from jax import lax
 
 from ..primitive import linear
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_bits
+from ..values.bits import as_guarded_bits
 from ..values.orders import Order, by_integers, by_value
 from .window_slices import groups, numbers_of, read_slices, spread_slices
 from .windows import Windows
@@ -113,7 +113,7 @@ def pick_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Windo
     def back(number: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return [put_in_windows(number, cotangent, windows)]
 
-    return linear(as_bits(pick, in_bytes=True), back)(number, array)
+    return linear(as_guarded_bits(pick), back)(number, array)
 
 
 def put_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Windows]) -> jax.Array:

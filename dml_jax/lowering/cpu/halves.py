@@ -29,8 +29,10 @@ INTERLEAVED = {2, 4}  # runs of so many elements LLVM takes apart by shuffles
 
 
 def _repeat(case: MoveCase) -> Move | None:
-    can = isinstance(case.move, Tile) and max(case.move.repeats, default=1) <= OPERANDS
-    return as_guarded_bits(partial(_concatenate, case.move)) if can else None
+    tile = case.move
+    if not isinstance(tile, Tile) or max(tile.repeats, default=1) > OPERANDS:
+        return None
+    return as_guarded_bits(partial(_concatenate, tile))
 
 
 def _has_long_rows(case: MoveCase) -> bool:

@@ -123,10 +123,8 @@ def _by_devices(function: Callable[[int], Callable[..., jax.Array]], plain: Call
     return partial(chosen, None)
 
 
-def move_on_each_device(form: Callable[..., jax.Array], shards: Shards | None) -> Callable[..., jax.Array]:
+def move_on_each_device(form: Callable[..., jax.Array], shards: Shards) -> Callable[..., jax.Array]:
     """`form`, of None and the operands in their order; see `on_each_device`."""
-    if shards is None:
-        return form
     specs, output = list(shards.operands.values()), shards.output
 
     def moved(where: None, *operands: jax.Array) -> jax.Array:

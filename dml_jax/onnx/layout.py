@@ -11,7 +11,7 @@ from jax import lax
 from jax.core import Tracer
 
 from ..errors import ConstraintError
-from ..lowering.values.bits import carry_bits
+from ..lowering.values.bits import as_guarded_bits, carry_bits
 from ..operators import fill_value_constant, fill_value_sequence, select
 from ..operators import join as dml_join
 from ..operators import pad as dml_pad
@@ -260,8 +260,8 @@ def pad(
         return dml_pad(part, low, high, mode=PAD_MODES[mode])
     if isinstance(constant_value, Tracer):  # DirectML's is known
         edges = [(*both, 0) for both in zip(low, high, strict=True)]
-        number = constant_value.reshape(())
-        return carry_bits(lambda _, data, number: lax.pad(data, number, edges), None, part, number, in_bytes=True)
+        padded = lambda _, data, number: lax.pad(data, number, edges)  # noqa: E731
+        return carry_bits(padded, None, part, constant_value.reshape(()), carry=as_guarded_bits)
     return dml_pad(part, low, high, value=0 if constant_value is None else np.asarray(constant_value).reshape(()))
 
 

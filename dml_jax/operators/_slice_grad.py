@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, ClassVar
 
 import jax
@@ -19,7 +18,7 @@ from ..core.structs.feature_level_tables import ALL_TYPES, RANKS_1_TO_8, RANKS_4
 from ..core.structs.fields import INT, Input, Output, counted_by
 from ..core.structs.operator_desc import OperatorDesc
 from ..lowering.plain.moves import move_elements
-from ..lowering.values.bits import as_bits
+from ..lowering.values.bits import as_guarded_bits
 from ..lowering.values.compiler_faults import widened_float4
 from ._slice_rules import window_rules, within_reach
 
@@ -92,7 +91,7 @@ def slice_grad(
     def spread(_: None, gradient: jax.Array) -> jax.Array:
         return lax.pad(lax.rev(gradient, backwards), np.zeros((), gradient.dtype), zeros)
 
-    return move_elements(widened_float4(spread), None, input_gradient, carry=partial(as_bits, in_bytes=True))
+    return move_elements(widened_float4(spread), None, input_gradient, carry=as_guarded_bits)
 
 
 def _zeros(n: int, size: int, offset: int, window: int, stride: int) -> tuple[int, int, int]:

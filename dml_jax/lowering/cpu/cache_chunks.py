@@ -19,7 +19,8 @@ from jax import lax
 from ..plain.along import Along, AlongCase, Part
 from ..primitive import Move, varying_alike
 from ..select import Variant
-from ..values.bits import as_unsigned, from_unsigned, is_float8
+from ..values.bits import is_float8
+from ..values.words import as_unsigned, from_unsigned
 
 __all__ = ["VARIANTS", "cut_dimension", "is_converted", "map_chunks", "to_image", "to_numbers", "widened_slice"]
 
@@ -27,23 +28,6 @@ CHUNK = 2**21  # bytes of wide numbers: a part of the L2 cache
 FRESH = 2**25  # bytes of an array that the C library takes fresh from the system each time; smaller ones it keeps
 MOST_SIDE_BY_SIDE = 2**15  # numbers: a chunk has sixteen such rows, and makes one of them
 SHORT = 16  # numbers along an axis: so few are compared as pairs as fast
-
-
-def as_image(numbers: jax.Array) -> jax.Array:
-    """The bits of bfloat16, other numbers as they are."""
-    return lax.bitcast_convert_type(numbers, jnp.uint16) if numbers.dtype == jnp.bfloat16 else numbers
-
-
-def from_image(image: jax.Array, dtype: Any) -> jax.Array:
-    """Undoes `as_image` for numbers of a type."""
-    return lax.bitcast_convert_type(image, dtype) if dtype == jnp.bfloat16 else image
-
-
-def widen(image: jax.Array, wide: Any) -> jax.Array:
-    """The numbers of `as_image` in a wider type."""
-    if image.dtype != jnp.uint16:
-        return image.astype(wide)
-    return lax.bitcast_convert_type(image.astype(jnp.uint32) << 16, jnp.float32)
 
 
 def map_chunks(part: Part, array: jax.Array, wide: Any) -> Any:
@@ -103,18 +87,24 @@ def cut_dimension(sizes: Sequence[int], wide: Any) -> int:
 
 def to_image(numbers: jax.Array) -> jax.Array:
     """The bits of bfloat16 and float8, other numbers as they are: XLA:CPU writes into wider copies of whole arrays."""
-    return as_unsigned(numbers) if is_float8(numbers.dtype) else as_image(numbers)
+    return as_unsigned(numbers) if _has_image(numbers.dtype) else numbers
 
 
 def to_numbers(image: jax.Array, dtype: Any) -> jax.Array:
     """Undoes `to_image` for numbers of a type."""
-    return from_unsigned(image, dtype) if is_float8(dtype) else from_image(image, dtype)
+    return from_unsigned(image, dtype) if _has_image(dtype) else image
+
+
+def _has_image(dtype: Any) -> bool:
+    return dtype == jnp.bfloat16 or is_float8(dtype)
 
 
 def widened_slice(array: jax.Array, starts: Sequence[Any], sizes: Sequence[int], wide: Any) -> jax.Array:
-    """Numbers of an array in a wide type."""
+    """Numbers of an array in a wide type; a bfloat16 is the upper half of a float32."""
     image = lax.dynamic_slice(to_image(array), starts, sizes)
-    return (widen(image, wide) if array.dtype == jnp.bfloat16 else to_numbers(image, array.dtype)).astype(wide)
+    if array.dtype != jnp.bfloat16:
+        return to_numbers(image, array.dtype).astype(wide)
+    return lax.bitcast_convert_type(image.astype(jnp.uint32) << 16, jnp.float32).astype(wide)
 
 
 def _run(case: AlongCase) -> Move | None:

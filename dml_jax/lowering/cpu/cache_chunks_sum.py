@@ -30,7 +30,7 @@ from ..plain.scatter_reduce import ScatterReduceCase
 from ..primitive import Move, varying_alike
 from ..select import Variant
 
-__all__ = ["VARIANTS", "add_chunks"]
+__all__ = ["VARIANTS"]
 
 CHUNK = 2**19  # bytes of wide numbers that stay in the L2 cache of a core, beside all else
 LINE = 64  # bytes that a cache reads at once, and a chunk of each line of an array at least
@@ -47,16 +47,11 @@ def _loop(turns: int, step: Callable[[Any, Any, Any], Any], start: Any, arrays: 
     return step(np.int32(0), start, arrays) if turns == 1 else lax.fori_loop(0, turns, pass_barrier, start)
 
 
-def add_chunks(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax.Array:
-    """The sum of the updates of each row: (count, width), of a wide type.
-
-    Args:
-      rows: the row of each update; `count` drops it.
-      updates: floats, (number, width), neither 0.
-      count: of rows.
-      wide: the type in which they are added.
-    """
-    number, width = updates.shape
+def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
+    """To one wide table, whose row behind the last one none has."""
+    rows, wide = case.rows, case.wide
+    numbers, folded, count = rows.row_of_each(indices), rows.fold_updates(updates), rows.count
+    number, width = folded.shape
     size = min(number, max(1, CHUNK // (width * wide.itemsize)))
 
     def step(turn: Any, sums: jax.Array, arrays: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -65,13 +60,7 @@ def add_chunks(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> ja
         is_new = start + lax.iota(jnp.int32, size) >= turn * size  # the last chunk begins in the one before
         return sums.at[jnp.where(is_new, at, count)].add(chunk.astype(wide), mode="drop")
 
-    zeros = jnp.zeros((count, width), wide)
-    return _loop(-(-number // size), step, zeros, (rows, updates))
-
-
-def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
-    rows = case.rows
-    sums = add_chunks(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, case.wide)
+    sums = _loop(-(-number // size), step, jnp.zeros((count, width), wide), (numbers, folded))
     return rows.unfold(sums.astype(updates.dtype))
 
 

@@ -9,6 +9,7 @@ Who reads what is found without a sort: every update writes its number into its 
 first; the others write again. XLA:CPU writes one update after the other, so the last one is found.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,13 +31,7 @@ MANY = 8 * READS  # updates a row, of which the small table would take most
 
 
 def _add(case: ScatterReduceCase) -> Move | None:
-    rows = case.rows
-
-    @sequential_vmap
-    def add(indices: jax.Array, updates: jax.Array) -> jax.Array:
-        return rows.unfold(_add_rows(rows.row_of_each(indices), rows.fold_updates(updates), rows.count, case.wide))
-
-    return add if case.adds_to_zeros else None
+    return sequential_vmap(partial(_add_rows, case)) if case.adds_to_zeros else None
 
 
 def _pays(case: ScatterReduceCase) -> bool:
@@ -45,15 +40,10 @@ def _pays(case: ScatterReduceCase) -> bool:
     return case.takes_rows and case.is_narrow and has_lines and case.number <= MANY * case.rows.count
 
 
-def _add_rows(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax.Array:
-    """The sum of the updates of each row: (count, width), of the type of `updates`.
-
-    Args:
-      rows: the row of each update; `count` drops it.
-      updates: floats, (number, width), neither 0.
-      count: of rows.
-      wide: the type in which they are added.
-    """
+def _add_rows(case: ScatterReduceCase, indices: jax.Array, updates: jax.Array) -> jax.Array:
+    """The sum of the updates of each row, in wide numbers; the row behind the last one drops an update."""
+    count, wide = case.rows.count, case.wide
+    rows, updates = case.rows.row_of_each(indices), case.rows.fold_updates(updates)
     number = lax.iota(jnp.int32, rows.shape[0])
 
     def write(is_left: jax.Array, values: jax.Array) -> jax.Array:
@@ -76,7 +66,7 @@ def _add_rows(rows: jax.Array, updates: jax.Array, count: int, wide: Any) -> jax
     total = _read_rows(others, places, wide)
     for source in reversed(sources):
         total = total + _read_rows(updates, source, wide)
-    return total.astype(updates.dtype)
+    return case.rows.unfold(total.astype(updates.dtype))
 
 
 def _read_rows(table: jax.Array, at: jax.Array, wide: Any) -> jax.Array:

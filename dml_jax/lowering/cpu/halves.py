@@ -29,7 +29,10 @@ INTERLEAVED = {2, 4}  # runs of so many elements LLVM takes apart by shuffles
 
 
 def _repeat(case: MoveCase) -> Move | None:
-    return as_guarded_bits(partial(_concatenate, case.move)) if isinstance(case.move, Tile) else None
+    tile = case.move
+    if not isinstance(tile, Tile) or max(tile.repeats, default=1) > OPERANDS:
+        return None
+    return as_guarded_bits(partial(_concatenate, tile))
 
 
 def _has_long_rows(case: MoveCase) -> bool:
@@ -47,17 +50,8 @@ def _has_long_rows(case: MoveCase) -> bool:
 def _concatenate(tile: Tile, _: None, array: jax.Array) -> jax.Array:
     """The last dimension first, so that few bytes move often."""
     for axis, count in reversed([*enumerate(tile.repeats)]):
-        array = _copies(array, axis, count)
+        array = lax.concatenate([array] * count, axis) if count > 1 else array
     return array
-
-
-def _copies(array: jax.Array, axis: int, count: int) -> jax.Array:
-    """70 copies, for example, are 2 of 32 and 6."""
-    if count <= OPERANDS:
-        return lax.concatenate([array] * count, axis) if count > 1 else array
-    many, rest = divmod(count, OPERANDS)
-    copies = _copies(_copies(array, axis, OPERANDS), axis, many)
-    return lax.concatenate([copies, _copies(array, axis, rest)], axis) if rest else copies
 
 
 def _permute(case: PermuteCase) -> Move | None:

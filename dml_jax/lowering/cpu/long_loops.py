@@ -13,9 +13,10 @@ import jax.numpy as jnp
 from ..plain.gather import GatherCase, Read
 from ..primitive import Move
 from ..select import Variant
-from ..values.bits import as_unsigned, from_unsigned, has_unsigned, never_one
+from ..values.bits import never_one
+from ..values.words import as_unsigned, from_unsigned, has_unsigned
 
-__all__ = ["SHORT", "VARIANTS", "read_long", "within_bounds"]
+__all__ = ["SHORT", "VARIANTS", "read_long"]
 
 # Elements of a row: longer ones are vectorised anyway; of shorter ones a vector or two gain by bounds (gather's table).
 SHORT = range(32, 77)
@@ -23,7 +24,7 @@ SHORTEST = 16  # elements of a row: shorter ones pass as many bounds as these
 _UNROLLED, _COPY, _BOUND = 340, 4, 2  # what LLVM counts for a loop, with a margin, for a copy, for a minimum
 
 
-def within_bounds(rows: jax.Array, zero: jax.Array) -> jax.Array:
+def _within_bounds(rows: jax.Array, zero: jax.Array) -> jax.Array:
     """The same unsigned integers, none of which is less than 0 or greater than the greatest one.
 
     Args:
@@ -39,7 +40,7 @@ def within_bounds(rows: jax.Array, zero: jax.Array) -> jax.Array:
 def read_long(read: Read, dims: int, indices: jax.Array, input: jax.Array) -> jax.Array:
     """The read of slices whose last `dims` dimensions are whole, within bounds."""
     rows, of_rows = read.of_rows(input, dims)
-    found = within_bounds(of_rows(indices, as_unsigned(rows)), never_one(indices.reshape(-1)[0]))
+    found = _within_bounds(of_rows(indices, as_unsigned(rows)), never_one(indices.reshape(-1)[0]))
     return from_unsigned(found, input.dtype).reshape(*found.shape[:-1], *input.shape[input.ndim - dims :])
 
 

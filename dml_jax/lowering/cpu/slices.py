@@ -1,4 +1,4 @@
-"""Convolutions, and what they and windows read, as slices on CPUs: XLA fuses slices of one array into one loop.
+"""Convolutions as slices on CPUs: XLA fuses slices of one array into one loop.
 
 A depthwise convolution is a sum of slices, each times a number of the filter. LLVM vectorises that loop. The filter
 [1, 10] over [1, 2, 3, 4]:
@@ -16,12 +16,10 @@ import jax.numpy as jnp
 
 from ..plain.convolution import ConvolutionCase
 from ..plain.window_slices import read_slices
-from ..plain.windows import WindowCase
 from ..primitive import Move
 from ..select import Variant
 from ..values.accumulation_types import wide_type
 from .im2col import KEPT
-from .unfused import in_branch
 
 __all__ = ["VARIANTS"]
 
@@ -37,7 +35,7 @@ def _convolve(case: ConvolutionCase) -> Move | None:
     return case.move(partial(_split_groups, case)) if case.call.groups <= MOST_CONVOLUTIONS else None
 
 
-def _convolution_pays(case: ConvolutionCase) -> bool:
+def _pays(case: ConvolutionCase) -> bool:
     """XLA:CPU convolves groups element by element. The gradient of a depthwise input is a sum of padded slices."""
     return case.kernel > 1 and (case.gives != "input" if case.is_depthwise else case.column_bytes > KEPT)
 
@@ -62,17 +60,4 @@ def _split_groups(case: ConvolutionCase, x: jax.Array, w: jax.Array) -> jax.Arra
     return jnp.concatenate([alone(*part) for part in parts], 1)
 
 
-# The gradient of max pooling.
-
-
-def _put(case: WindowCase) -> Move | None:
-    """The numbers stored for all slices: XLA:CPU fuses through barriers, but with no branch."""
-    if case.devices > 1:
-        return None
-    return lambda number, array: case.plain(in_branch(lambda number: number, number), array)
-
-
-VARIANTS = (
-    Variant("slices", "convolution", "cpu", _convolve, _convolution_pays),
-    Variant("slices", "put_in_windows", "cpu", _put, lambda case: True),
-)
+VARIANTS = (Variant("slices", "convolution", "cpu", _convolve, _pays),)

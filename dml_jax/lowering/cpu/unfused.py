@@ -1,6 +1,6 @@
 """What XLA:CPU compiles alone: it fuses nothing with a branch, which runs in one thread, nor with a loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -20,12 +20,7 @@ from ..select import Variant, known_bytes
 from ..values.bits import as_bits, fence, hide_constant, is_float8, is_narrow, never_one
 from .long_loops import SHORT, read_long
 
-__all__ = ["VARIANTS", "copy_in_a_loop", "in_branch", "materialize"]
-
-
-def in_branch(move: Callable[[jax.Array], jax.Array], array: jax.Array) -> jax.Array:
-    """`move(array)`, from a branch that is always taken."""
-    return lax.cond(hide_constant(True), move, lambda array: jnp.zeros_like(move(array)), array)
+__all__ = ["VARIANTS", "copy_in_a_loop"]
 
 
 def copy_in_a_loop(array: jax.Array) -> jax.Array:
@@ -33,7 +28,7 @@ def copy_in_a_loop(array: jax.Array) -> jax.Array:
     return lax.select(hide_constant(True), array, jnp.zeros_like(array))
 
 
-def materialize(array: jax.Array) -> jax.Array:
+def _materialize(array: jax.Array) -> jax.Array:
     """The same integers, one at least, stored before anything reads them, as they enter a loop that never runs."""
     runs = never_one(array.reshape(-1)[0]) != 0
     return lax.while_loop(lambda state: state[0], lambda state: (~state[0], state[1] + 1), (runs, array))[1]
@@ -65,7 +60,7 @@ def _clip(indices: jax.Array, shape: Sequence[int], slices: Slices) -> jax.Array
     """Indices within a table of `shape`, as unsigned integers."""
     most = np.asarray([shape[axis] - 1 for axis in slices.indexed], indices.dtype)
     clipped = jnp.clip(indices, 0, most.reshape((1,) * (indices.ndim - 1) + (-1,)))
-    return materialize(clipped.astype(f"uint{8 * indices.dtype.itemsize}"))
+    return _materialize(clipped.astype(f"uint{8 * indices.dtype.itemsize}"))
 
 
 # Parts of pictures of 16 columns: 100 of their 200 rows are cut out of runs of 200 * 16 elements as runs of 100 * 16. A
@@ -94,8 +89,9 @@ def _cut_flat(part: Part, shape: Sequence[int], _: None, array: jax.Array) -> ja
     *outer, size = array.shape[: part.axis + 1]
     run = prod(array.shape[part.axis + 1 :])
     flat = Part(1, part.start * run, part.size * run, part.is_whole)
-    # Casts outside of the branch would be passes of their own.
-    return in_branch(partial(as_bits(fence(flat)), None), array.reshape(prod(outer), size * run)).reshape(shape)
+    rows = array.reshape(prod(outer), size * run)
+    cut = partial(as_bits(fence(flat)), None)  # casts outside of the branch would be passes
+    return lax.cond(hide_constant(True), cut, lambda rows: jnp.zeros_like(cut(rows)), rows).reshape(shape)
 
 
 # A transpose behind a barrier, which is not fused with the split of dimensions before it: XLA:CPU transposes by blocks.

@@ -21,7 +21,7 @@ from ..primitive import Move
 from ..select import Variant
 from ..values.bits import is_narrow
 
-__all__ = ["VARIANTS", "fits_windows"]
+__all__ = ["VARIANTS"]
 
 SHORTEST = {"constant": 56}  # elements of a row of the result; what is shorter gains nothing
 SHORTEST_COPIES = 16
@@ -44,10 +44,10 @@ def _windows(case: MoveCase) -> Move | None:
     # LLVM chooses among images of narrow floats as floats.
     if not isinstance(border, Border) or case.devices > 1 or case.bytes == 0 or is_narrow(case.result.dtype):
         return None
-    return partial(_pad, border) if fits_windows(case.data[0].shape, border) else None
+    return partial(_pad, border) if _fits_windows(case.data[0].shape, border) else None
 
 
-def fits_windows(shape: Sequence[int], border: Border) -> bool:
+def _fits_windows(shape: Sequence[int], border: Border) -> bool:
     """Whether rows get a border from few windows, of which all but few lie inside an array of that shape."""
     if len(shape) - 1 not in border.axes:
         return False

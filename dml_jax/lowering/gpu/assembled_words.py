@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import jax
+from jax import lax
 
 from ..plain.fill import Fill, select_value
 from ..plain.gather import GatherCase, Read
@@ -35,7 +36,7 @@ def _read_lanes(read: Read, indices: jax.Array, input: jax.Array) -> jax.Array:
     *outer, last, one = indices.shape
     count, integers = lanes(input.dtype), as_integers(input)
     split = indices.reshape(*outer, last // count, count, one)
-    parts = [read(split[..., lane, :], integers) for lane in range(count)]
+    parts = [read(lax.index_in_dim(split, lane, -2, keepdims=False), integers) for lane in range(count)]
     return from_words(join_elements(parts, input.dtype), input.dtype)
 
 

@@ -14,44 +14,44 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..plain.fill import Fill, fill, select_value
+from ..plain.fill import Fill, select_value
 from ..plain.moves import MoveCase
 from ..plain.tile import Tile
 from ..primitive import Move
 from ..select import Variant, known_bytes
 from ..values.words import as_integers, from_words, join_elements, join_words, lanes, to_words
 
-__all__ = ["VARIANTS", "can_fan_out", "fill_fanned_out"]
+__all__ = ["VARIANTS"]
 
 PARTS = (4, 3, 2)  # of a concatenation that XLA:GPU writes in one thread; fills and choices have the first number
 STORE = 16  # bytes that a thread writes at most
 REREAD = 2**23  # bytes that stay in the second cache, so that reading them again is cheap
 
 
-def can_fan_out(sizes: Sequence[Any], dtype: Any) -> bool:
+def _can_fan_out(sizes: Sequence[Any], dtype: Any) -> bool:
     """Whether so many numbers, at least one, make whole words."""
     count = prod(sizes) if all(isinstance(n, int) for n in sizes) else 0
     return count > 0 and (dtype.itemsize >= 4 or (lanes(dtype) > 1 and count % lanes(dtype) == 0))
 
 
-def fill_fanned_out(value: Any, sizes: Sequence[int]) -> jax.Array:
+def _fill(value: Any, sizes: Sequence[int]) -> jax.Array:
     """One number everywhere: narrow ones by words, and all in four parts, if the sizes can be cut so."""
     value = jnp.asarray(value)
     dtype, count = value.dtype, lanes(value.dtype)
-    if not can_fan_out(sizes, dtype):
-        return fill(value, sizes)
+    if not _can_fan_out(sizes, dtype):
+        return jnp.broadcast_to(value, sizes)
     word, words = join_elements([as_integers(value)] * count, dtype), prod(sizes) // count
     parts = PARTS[0] if words * word.dtype.itemsize % (PARTS[0] * STORE) == 0 else 1
-    filled = lax.concatenate([fill(each, (words // parts,)) for each in _same(word, parts)], 0)
+    filled = lax.concatenate([jnp.broadcast_to(each, (words // parts,)) for each in _same(word, parts)], 0)
     return (from_words(filled, dtype) if count > 1 else filled).reshape(sizes)
 
 
 def _fan_out(case: MoveCase) -> Move | None:
     move, result = case.move, case.result
-    if case.devices > 1 or not can_fan_out(result.shape, result.dtype):
+    if case.devices > 1 or not _can_fan_out(result.shape, result.dtype):
         return None
     if isinstance(move, Fill):
-        return lambda _, value: fill_fanned_out(value, move.sizes)
+        return lambda _, value: _fill(value, move.sizes)
     if move is select_value:
         return partial(_select, result.dtype) if _has_quarters(result) else None
     return _repeats(move, case.data[0]) if isinstance(move, Tile) else None

@@ -13,7 +13,7 @@ from ..plain.window_slices import FEW, are_sliceable, read_slices
 from ..plain.windows import WindowCase
 from ..primitive import Move
 from ..select import Variant
-from ..values.bits import as_bits
+from ..values.bits import as_guarded_bits
 
 __all__ = ["VARIANTS"]
 
@@ -23,7 +23,7 @@ def _unfold(case: WindowCase) -> Move | None:
         slices = jnp.stack([*read_slices(array, case.axes, case.windows)], case.axes[0])
         return slices.reshape(case.result.shape)
 
-    return as_bits(stack, in_bytes=True) if are_sliceable(case.windows) else None
+    return as_guarded_bits(stack) if are_sliceable(case.windows) else None
 
 
 def _pays(case: WindowCase) -> bool:

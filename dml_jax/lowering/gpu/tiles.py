@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..plain.permute import PermuteCase
@@ -109,17 +110,17 @@ def _assemble(read: Reader, tile: Tile, dtype: Any) -> jax.Array:
     count, (outer, run) = tile.lanes, _ending(tile.order, tile.dims)
     grid = [d for d in range(len(tile.sizes)) if d not in tile.dims]
     order = [grid.index(d) for d in outer if d not in tile.dims]
-    words = prod(tile.sizes[d] for d in run) // count
+    coordinates = [*np.ndindex(*(tile.sizes[d] for d in run))]
 
     def word(at: Mapping[int, int], number: int) -> jax.Array:
         positions = range(number * count, (number + 1) * count)
-        elements = [read({**at, **_coordinates(position, run, tile.sizes)}) for position in positions]
+        elements = [read({**at, **dict(zip(run, coordinates[position], strict=True))}) for position in positions]
         return lax.transpose(join_elements(elements, dtype) if count > 1 else elements[0], order)
 
     def assemble(at: Mapping[int, int], dims: Sequence[int]) -> jax.Array:
         """With some of the tile's dimensions `at` their coordinates, and `dims` still to be put together."""
         if not dims:
-            return jnp.stack([word(at, number) for number in range(words)], axis=-1)
+            return jnp.stack([word(at, number) for number in range(len(coordinates) // count)], axis=-1)
         first, *inner = dims
         axis = sum(d not in tile.dims or d in inner for d in outer[: outer.index(first)])
         return _stack([assemble({**at, first: value}, inner) for value in range(tile.sizes[first])], axis)
@@ -128,7 +129,11 @@ def _assemble(read: Reader, tile: Tile, dtype: Any) -> jax.Array:
 
 
 def _element_reader(array: jax.Array, tile: frozenset[int]) -> Reader:
-    return lambda at: array[tuple(at[d] if d in tile else slice(None) for d in range(array.ndim))]
+    def read(at: Mapping[int, int]) -> jax.Array:
+        ranges = [(at[d], at[d] + 1) if d in tile else (0, n) for d, n in enumerate(array.shape)]
+        return lax.squeeze(lax.slice(array, *zip(*ranges, strict=True)), [d for d in range(array.ndim) if d in tile])
+
+    return read
 
 
 def _word_reader(array: jax.Array, tile: frozenset[int]) -> Reader:
@@ -137,9 +142,7 @@ def _word_reader(array: jax.Array, tile: frozenset[int]) -> Reader:
     count, read = lanes(array.dtype), _element_reader(words, tile | {len(outer)})
 
     def read_lane(at: Mapping[int, int]) -> jax.Array:
-        position = 0
-        for d in run:
-            position = position * array.shape[d] + at[d]
+        position = int(np.ravel_multi_index([at[d] for d in run], [array.shape[d] for d in run]))
         return element(read({**at, len(outer): position // count}), position % count, array.dtype)
 
     return read_lane
@@ -149,14 +152,6 @@ def _ending(order: Sequence[int], tile: frozenset[int]) -> tuple[Sequence[int], 
     """The dimensions, and the last ones of them that are of the tile."""
     end = next((place + 1 for place in reversed(range(len(order))) if order[place] not in tile), 0)
     return order[:end], order[end:]
-
-
-def _coordinates(position: int, dims: Sequence[int], sizes: Sequence[int]) -> dict[int, int]:
-    """The coordinates of an element, counted in row-major order over `dims`."""
-    at = {}
-    for d in reversed(dims):
-        position, at[d] = divmod(position, sizes[d])
-    return at
 
 
 def _stack(parts: Sequence[jax.Array], axis: int) -> jax.Array:

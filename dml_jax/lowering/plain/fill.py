@@ -10,12 +10,7 @@ import jax.numpy as jnp
 from ..primitive import Back
 from .moves import back_with_number, move_elements
 
-__all__ = ["Fill", "choose_value", "fill", "fill_with", "select_value"]
-
-
-def fill(value: Any, sizes: Sequence[int]) -> jax.Array:
-    """One number everywhere."""
-    return jnp.broadcast_to(value, sizes)
+__all__ = ["Fill", "choose_value", "fill_with", "select_value"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +20,7 @@ class Fill:
     sizes: tuple[Any, ...]
 
     def __call__(self, _: Any, value: jax.Array) -> jax.Array:
-        return fill(value, self.sizes)
+        return jnp.broadcast_to(value, self.sizes)
 
 
 def fill_with(value: Any, sizes: Sequence[Any]) -> jax.Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_bits, as_guarded_bits
+from ..values.bits import as_guarded_bits
 from .borders import PERIODS, Run, cut_runs
 from .moves import back_with_number, move_elements
 
@@ -56,8 +56,8 @@ class Border:
 
 def pad_with_value(array: jax.Array, value: jax.Array, start: Sequence[int], end: Sequence[int]) -> jax.Array:
     """The array with a border of one number of its dtype."""
-    border, carry = _border(start, end, "constant"), partial(as_bits, in_bytes=True)
-    return move_elements(border, None, array, value, back=back_with_number(border), carry=carry)
+    border = _border(start, end, "constant")
+    return move_elements(border, None, array, value, back=back_with_number(border), carry=as_guarded_bits)
 
 
 def pad_with_copies(array: jax.Array, start: Sequence[int], end: Sequence[int], mode: str) -> jax.Array:

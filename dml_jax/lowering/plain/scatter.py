@@ -82,16 +82,14 @@ def _scatter(write: Write, indices: jax.Array, input: jax.Array, updates: jax.Ar
 
 @dataclass(frozen=True)
 class TableCopy:
-    """A copy of a table into the memory of `out`, for what chooses whether it is made.
+    """A copy of a table into a flat buffer, for what chooses whether it is made.
 
     Args:
-      out: shape and type of a flat buffer.
       input: shape and type of the table.
       updates: shape and type of what a scatter writes into it then.
       devices: among which XLA may divide an array.
     """
 
-    out: Any
     input: Any
     updates: Any
     devices: int
@@ -114,7 +112,7 @@ class TableCopy:
 
 def copy_table(out: jax.Array, input: jax.Array, updates: Any) -> jax.Array:
     """The table in the memory of `out`, which is donated, so that a scatter of `updates` goes on there."""
-    return choose("copy_table", partial(TableCopy, *shapes_of(out, input, updates)))(None, out, input)
+    return choose("copy_table", partial(TableCopy, *shapes_of(input, updates)))(None, out, input)
 
 
 def _copy_into(_: None, out: jax.Array, input: jax.Array) -> jax.Array:

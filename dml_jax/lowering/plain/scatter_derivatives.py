@@ -53,11 +53,7 @@ def reduce_slices(
         found = _mean(indices, data, input.shape, write, counts + int(includes_input))
     else:
         found = _combined(indices, data, input.shape, write, reduction)
-    return carry_bits(_choose, jnp.broadcast_to(counts > 0, input.shape), found, input)
-
-
-def _choose(where: jax.Array, found: jax.Array, input: jax.Array) -> jax.Array:
-    return jnp.where(where, found, input)
+    return carry_bits(jnp.where, jnp.broadcast_to(counts > 0, input.shape), found, input)
 
 
 def _combined(

@@ -15,7 +15,7 @@ from ..primitive import Move, by_target
 from ..select import choose, known_bytes, shapes_of
 from ..values.accumulation_types import wide_type
 from ..values.bits import as_bits
-from .fill import fill, fill_with
+from .fill import fill_with
 from .reduction import ADD, Reduction
 from .rows import Rows, Write
 from .sorted_segments import reduce_segments
@@ -184,7 +184,7 @@ def _reduce(rows: Rows, reduction: Reduction, indices: jax.Array, *data: jax.Arr
     if write.unique_indices and not table and reduction.rounds:
         return _store(write, indices, fill_with(reduction.identity(dtype), rows.shape), updates)
     encoded = reduction.encode(updates)
-    into = reduction.encode(table[0]) if table else fill(reduction.identity(encoded.dtype), rows.shape)
+    into = reduction.encode(table[0]) if table else jnp.broadcast_to(reduction.identity(encoded.dtype), rows.shape)
     return reduction.decode(reduction.scatter(into, indices, encoded, write.numbers, **write.promises), dtype)
 
 

@@ -49,36 +49,21 @@ def reduce_segments(rows: Rows, reduction: Reduction, indices: jax.Array, *data:
     """
     *table, updates = data
     held = rows.fold(table[0]) if table else None
-    found = _combine_rows(rows.row_of_each(indices), held, rows.fold_updates(updates), rows.count, reduction)
-    return rows.unfold(found)
-
-
-def _combine_rows(
-    rows: jax.Array, table: jax.Array | None, updates: jax.Array, count: int, reduction: Reduction
-) -> jax.Array:
-    """Combines the updates of each row, encoded, and decodes once.
-
-    Args:
-      rows: the row of each update; `count` drops it.
-      table: (count, width), what takes part besides; or None: then rows without an update are the identity.
-      updates: (number, width), the number at least 1.
-      count: of rows.
-      reduction: what is done where two meet.
-    """
-    numbers, order = lax.sort((rows, lax.iota(jnp.int32, rows.shape[0])), num_keys=1, is_stable=True)
-    packed = _Packed(updates, reduction)
-    segments = _Segments(numbers, count, reduction)
+    unsorted, packed = rows.row_of_each(indices), _Packed(rows.fold_updates(updates), reduction)
+    numbers, order = lax.sort((unsorted, lax.iota(jnp.int32, unsorted.shape[0])), num_keys=1, is_stable=True)
+    segments = _Segments(numbers, rows.count, reduction)
     behind = segments.totals(packed, order)
-    if table is None:
-        return packed.rounded(segments.total(packed, order, segments.first, segments.end, behind))
+    if held is None:  # a row without an update is the identity
+        total = segments.total(packed, order, segments.first, segments.end, FIRST_BLOCK, behind)
+        return rows.unfold(packed.rounded(total))
     begins = numbers != jnp.concatenate([jnp.full(1, -1, jnp.int32), numbers[:-1]])
     row = jnp.where(begins, numbers, 0)  # of one that goes on, nothing is read or written
     first, end = (jnp.where(begins, bound[row], 0) for bound in (segments.first, segments.end))
-    total = segments.total(packed, order, first, end, behind)
-    mine = _read(row, table)
-    held = packed.split(to_words(mine) if packed.lanes > 1 else mine)
-    written = packed.rounded([reduction.combine(a, b) for a, b in zip(held, total, strict=True)])
-    return _store(jnp.where(begins, numbers, np.int32(count)), table, written)
+    total = segments.total(packed, order, first, end, FIRST_BLOCK, behind)
+    mine = _read(row, held)
+    lanes_held = packed.split(to_words(mine) if packed.lanes > 1 else mine)
+    written = packed.rounded([reduction.combine(a, b) for a, b in zip(lanes_held, total, strict=True)])
+    return rows.unfold(_store(jnp.where(begins, numbers, np.int32(rows.count)), held, written))
 
 
 # As integers, which every platform reads and writes where they are, and no more of the table than that.
@@ -158,10 +143,6 @@ class _Segments:
         self.first = per_row(jnp.concatenate([whole, differs]), position)
         self.end = per_row(jnp.concatenate([differs, whole]), position + 1)
 
-    def total(self, source: Any, order: jax.Array | None, first: jax.Array, end: jax.Array, behind: Any) -> Lanes:
-        """Combines what is left of the first block of each segment [first, end), and what is `behind` it."""
-        return self._total(source, order, first, end, FIRST_BLOCK, behind)
-
     def totals(self, source: Any, order: jax.Array) -> "_Stored | None":
         """For the first block behind that in which a segment begins, the total of the segment from there on."""
         return self._behind(source, order, self.numbers.shape[0], FIRST_BLOCK, [])
@@ -188,12 +169,13 @@ class _Segments:
         count = number.shape[0]
         above = count if count <= LAST_BLOCK else SECOND_BLOCK if blocks == [FIRST_BLOCK] else LATER_BLOCK
         behind = self._behind(sums, None, count, above, blocks)
-        total = self._total(sums, None, number, end, above, behind)
+        total = self.total(sums, None, number, end, above, behind)
         return _Stored(lax.optimization_barrier(total))
 
-    def _total(
+    def total(
         self, source: Any, order: jax.Array | None, first: jax.Array, end: jax.Array, block: int, behind: Any
     ) -> Lanes:
+        """Combines what is left of the first block of each segment [first, end), and what is `behind` it."""
         next_block = first // block + 1
         total = self._window(source, order, first, jnp.minimum(end, next_block * block) - first, block)
         if behind is None:

@@ -64,9 +64,7 @@ def update_in_place(buffer: jax.Array, updates: jax.Array, layout: Layout) -> ja
 
 def write(layout: Layout, _: None, buffer: jax.Array, updates: jax.Array) -> jax.Array:
     """The same of elements that XLA does not change."""
-    if 0 in layout.sizes:
-        return buffer
-    if is_key(buffer) or not layout.is_nested:
+    if 0 in layout.sizes or is_key(buffer) or not layout.is_nested:
         return _scatter(buffer, updates, layout)
     length = buffer.shape[0]
     if window := layout.window(length):
@@ -100,9 +98,6 @@ def _scatter(buffer: jax.Array, updates: jax.Array, layout: Layout) -> jax.Array
     if 0 in layout.sizes:
         return buffer
     offsets = offsets_of(layout.sizes, layout.strides).ravel()
-    part = (
-        lax.slice_in_dim(buffer, first, end)
-        .at[offsets]
-        .set(updates.ravel(), mode="promise_in_bounds", unique_indices=True)
-    )
+    part = lax.slice_in_dim(buffer, first, end)
+    part = part.at[offsets].set(updates.ravel(), mode="promise_in_bounds", unique_indices=True)
     return lax.dynamic_update_slice(buffer, part, (np.asarray(first, index_dtype([end])),))

@@ -18,7 +18,7 @@ from jax import lax
 from ..primitive import linear
 from ..select import choose, shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_bits, hide_constant, index_dtype
+from ..values.bits import as_guarded_bits, hide_constant, index_dtype
 from .depth_space import Blocks, rearrange
 from .window_slices import FEW, add_slices, are_sliceable, have_few_phases
 from .windows import MOST_SLICES, WindowCase, Windows
@@ -42,8 +42,8 @@ def unfold_windows(array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
 
     shape = (*lead, *(one.window for one in windows), *(one.count for one in windows))
     result = jax.ShapeDtypeStruct(shape, array.dtype)
-    move = as_bits(plain, in_bytes=True)
-    case_of = partial(WindowCase, move, windows, range(len(lead), array.ndim), shapes_of(array), result)
+    axes, move = range(len(lead), array.ndim), as_guarded_bits(plain)
+    case_of = partial(WindowCase, move, windows, axes, *shapes_of(array), result)
     return choose("unfold", case_of, back)(None, array)
 
 
@@ -103,7 +103,7 @@ def unfold_axis(array: jax.Array, axis: int, windows: Windows) -> jax.Array:
     def back(_: None, cotangent: jax.Array, __: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return [narrow_apart(_fold_along(cotangent, 0, axis + 1, windows), cotangent.dtype)]
 
-    return linear(as_bits(lambda _, array: _unfold_along(array, 0, axis, windows), in_bytes=True), back)(None, array)
+    return linear(as_guarded_bits(lambda _, array: _unfold_along(array, 0, axis, windows)), back)(None, array)
 
 
 # Along one axis. Elements of a window are at `lead`, the windows at `axis`.

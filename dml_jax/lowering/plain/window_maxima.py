@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import repeat
 from math import prod
 from typing import Any
@@ -14,12 +13,11 @@ import numpy as np
 from jax import lax
 
 from ..primitive import linear
-from ..select import choose, shapes_of
 from ..values.accumulation_types import narrow_apart, wide_type
-from ..values.bits import as_bits
+from ..values.bits import as_guarded_bits
 from ..values.orders import Order, by_integers, by_value
 from .window_slices import groups, numbers_of, read_slices, spread_slices
-from .windows import WindowCase, Windows
+from .windows import Windows
 
 FEW_COMPARED = 32  # elements of a window: of more it is faster to go dimension by dimension
 
@@ -115,7 +113,7 @@ def pick_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Windo
     def back(number: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> Sequence[jax.Array]:
         return [put_in_windows(number, cotangent, windows)]
 
-    return linear(as_bits(pick, in_bytes=True), back)(number, array)
+    return linear(as_guarded_bits(pick), back)(number, array)
 
 
 def put_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Windows]) -> jax.Array:
@@ -135,5 +133,4 @@ def put_in_windows(number: jax.Array, array: jax.Array, windows: Sequence[Window
         return [pick_in_windows(number, cotangent, windows)]
 
     result = jax.ShapeDtypeStruct((*array.shape[: axes[0]], *(one.size for one in windows)), array.dtype)
-    case_of = partial(WindowCase, plain, windows, axes, shapes_of(number, array), result)
-    return choose("put_in_windows", case_of, back)(number, array)
+    return linear(plain, back, result)(number, array)

@@ -95,13 +95,13 @@ class Windows:
 
 @dataclass(frozen=True)
 class WindowCase:
-    """One computation over windows, for what chooses how it runs.
+    """One unfolding of windows, for what chooses how it runs.
 
     Args:
       plain: the plain meaning.
       windows: along each of some dimensions.
-      axes: these dimensions, of the array that the windows slide over.
-      operands: shapes and types.
+      axes: these dimensions.
+      array: that the windows slide over: shape and type.
       result: shape and type.
       devices: among which XLA may divide an array.
     """
@@ -109,12 +109,11 @@ class WindowCase:
     plain: Move
     windows: Sequence[Windows]
     axes: Sequence[int]
-    operands: Sequence[Any]
+    array: Any
     result: jax.ShapeDtypeStruct
     devices: int
 
     @property
     def bytes(self) -> int:
-        """Of all arrays; 0 if one is empty, or if a size is symbolic."""
-        arrays = (*self.operands, self.result)
-        return known_bytes(*arrays) if all(map(known_bytes, arrays)) else 0
+        """Of both arrays; 0 if one is empty, or if a size is symbolic."""
+        return known_bytes(self.array, self.result) if known_bytes(self.array) and known_bytes(self.result) else 0

@@ -1,14 +1,12 @@
 """What types of numbers need: elements that XLA would change move as integers, and indices have bits enough."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.custom_batching import custom_vmap
 
 from ...errors import ConstraintError
 from ..primitive import Back, Move, by_platform, linear, transpose_of
@@ -16,11 +14,8 @@ from ..primitive import Back, Move, by_platform, linear, transpose_of
 __all__ = [
     "as_bits",
     "as_guarded_bits",
-    "as_unsigned",
     "carry_bits",
     "fence",
-    "from_unsigned",
-    "has_unsigned",
     "hide_constant",
     "index_dtype",
     "is_float",
@@ -90,39 +85,13 @@ def index_dtype(sizes: Sequence[int]) -> np.dtype[Any]:
     )
 
 
-def carry_bits(
-    move: Move,
-    where: Any,
-    *data: Any,
-    of: Callable[[Any], bool] = is_narrow,
-    in_bytes: bool = False,
-    back: Back | None = None,
-) -> jax.Array:
-    """Computes `move(where, *data)`, on the integer images of `data` if they are numbers that would change.
-
-    Args:
-      move: moves elements of `data` without looking at them.
-      where: says what moves; None where nothing varies.
-      data: arrays of one dtype.
-      of: whether numbers of a dtype would change.
-      in_bytes: whether an image is bytes: for a move that puts constants beside what it moves.
-      back: the transpose; by default that of `move`.
-    """
-    if back is None and not of(data[0].dtype):
-        return move(where, *data)
-    return linear(as_bits(move, of, in_bytes=in_bytes), back or transpose_of(move))(where, *data)
-
-
-def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool = False) -> Move:
+def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow) -> Move:
     """`move` on the integer images of numbers that would change; JAX cannot differentiate it."""
 
     def moved(where: Any, *data: jax.Array) -> jax.Array:
         dtype = data[0].dtype
         if not of(dtype):
             return move(where, *data)
-        if in_bytes and dtype.itemsize > 1:
-            # XLA:CPU fuses the way back with the move, and LLVM then chooses between bfloat16 and a constant as floats.
-            return _known_or_not(partial(_move_pairs, move), partial(_move_halves, move))(where, *data)
         image = jnp.dtype(f"uint{8 * dtype.itemsize}")
         if has_two_bits(dtype):  # apart, as XLA:GPU of jaxlib 0.11 loses bits where it fuses such casts with a move
             images = lax.optimization_barrier([x.astype(image) for x in data])
@@ -131,6 +100,23 @@ def as_bits(move: Move, of: Callable[[Any], bool] = is_narrow, *, in_bytes: bool
         return lax.bitcast_convert_type(move(where, *images), dtype)
 
     return moved
+
+
+def carry_bits(
+    move: Move, where: Any, *data: Any, back: Back | None = None, carry: Callable[[Move], Move] = as_bits
+) -> jax.Array:
+    """Computes `move(where, *data)`, on the integer images of `data` if they are numbers that would change.
+
+    Args:
+      move: moves elements of `data` without looking at them.
+      where: says what moves; None where nothing varies.
+      data: arrays of one dtype.
+      back: the transpose; by default that of `move`.
+      carry: makes of a move one of integers.
+    """
+    if back is None and not is_narrow(data[0].dtype):
+        return move(where, *data)
+    return linear(carry(move), back or transpose_of(move))(where, *data)
 
 
 def fence(move: Move) -> Move:
@@ -146,7 +132,7 @@ def fence(move: Move) -> Move:
 
 
 def as_guarded_bits(move: Move) -> Move:
-    """As `as_bits`, of a move that repeats elements or chooses among them: LLVM would take the casts back.
+    """As `as_bits`, of a move that repeats elements, or chooses among them or a constant: LLVM would take casts back.
 
     On CPUs zeros are added bit by bit that neither XLA nor LLVM knows, because they are computed from coordinates.
     """
@@ -163,43 +149,9 @@ def as_guarded_bits(move: Move) -> Move:
 def _or_zeros(images: jax.Array) -> jax.Array:
     is_known = all(isinstance(n, int) for n in images.shape)
     if not is_known or not images.ndim or sum(images.shape) > np.iinfo(np.int32).max:
-        return lax.optimization_barrier(images)
+        return images | never_one(images).astype(images.dtype)  # by the images themselves, which takes longer
     indices = (lax.broadcasted_iota(jnp.int32, images.shape, d) for d in range(images.ndim))
     return images | (sum(indices, jnp.zeros(images.shape, jnp.int32)) >= sum(images.shape)).astype(images.dtype)
-
-
-def _move_pairs(move: Move, where: Any, *data: jax.Array) -> jax.Array:
-    pairs = [lax.bitcast_convert_type(x, jnp.uint8) for x in data]
-    move_each = jax.vmap(lambda *images: move(where, *images), in_axes=-1, out_axes=-1)
-    return lax.bitcast_convert_type(move_each(*pairs), data[0].dtype)
-
-
-def _move_halves(move: Move, where: Any, *data: jax.Array) -> jax.Array:
-    """The same where a size is symbolic: jax.export refines no cast that adds a dimension."""
-    images = [lax.bitcast_convert_type(x, jnp.uint16) for x in data]
-    low, high = ([(image >> shift).astype(jnp.uint8) for image in images] for shift in (0, 8))
-    low, high = (move(where, *bytes_).astype(jnp.uint16) for bytes_ in (low, high))
-    return lax.bitcast_convert_type(low | high << 8, data[0].dtype)
-
-
-def _known_or_not(known: Move, symbolic: Move) -> Move:
-    """`known` where all sizes are known, those of batches of jax.vmap too; else `symbolic`. Has no derivative."""
-
-    @custom_vmap
-    def move(where: Any, *data: jax.Array) -> jax.Array:
-        has_known = all(isinstance(n, int) for x in data for n in x.shape)
-        return (known if has_known else symbolic)(where, *data)
-
-    @move.def_vmap
-    def batched(size: int, is_batched: Any, *arrays: Any) -> tuple[jax.Array, bool]:
-        axes = jax.tree.map(lambda each: 0 if each else None, is_batched)
-
-        def mapped(form: Move) -> Move:
-            return jax.vmap(form, axes, axis_size=size)
-
-        return _known_or_not(mapped(known if isinstance(size, int) else symbolic), mapped(symbolic))(*arrays), True
-
-    return move
 
 
 def hide_constant(value: Any) -> jax.Array:
@@ -208,26 +160,6 @@ def hide_constant(value: Any) -> jax.Array:
     It evaluates a gather of constants in another order of dimensions, which a cast of its bits takes for the usual one.
     """
     return lax.optimization_barrier(jnp.asarray(value))
-
-
-def has_unsigned(dtype: Any) -> bool:
-    """Whether the elements are bools, or integers or real floats that fill their bytes."""
-    if dtype == jnp.bool_:
-        return True
-    info = jnp.iinfo if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo
-    is_real = jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
-    return is_real and info(dtype).bits == 8 * dtype.itemsize
-
-
-def as_unsigned(array: jax.Array) -> jax.Array:
-    """The bits as unsigned integers."""
-    image = jnp.dtype(f"uint{8 * array.dtype.itemsize}")
-    return array.astype(image) if array.dtype == jnp.bool_ else lax.bitcast_convert_type(array, image)
-
-
-def from_unsigned(integers: jax.Array, dtype: Any) -> jax.Array:
-    """Undoes `as_unsigned`."""
-    return integers != 0 if dtype == jnp.bool_ else lax.bitcast_convert_type(integers, dtype)
 
 
 def never_one(integer: jax.Array) -> jax.Array:

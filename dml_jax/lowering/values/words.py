@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import or_
 from typing import Any
 
 import jax
@@ -12,9 +11,12 @@ from jax import lax
 
 __all__ = [
     "as_integers",
+    "as_unsigned",
     "becomes_words",
     "element",
+    "from_unsigned",
     "from_words",
+    "has_unsigned",
     "join_all",
     "join_elements",
     "join_lanes",
@@ -25,21 +27,39 @@ __all__ = [
     "words_per_element",
 ]
 
-_INTEGERS = {1: jnp.uint8, 2: jnp.uint16}
+
+def has_unsigned(dtype: Any) -> bool:
+    """Whether the elements are bools, or integers or real floats that fill their bytes."""
+    if dtype == jnp.bool_:
+        return True
+    info = jnp.iinfo if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo
+    is_real = jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
+    return is_real and info(dtype).bits == 8 * dtype.itemsize
+
+
+def as_unsigned(array: jax.Array) -> jax.Array:
+    """The bits as unsigned integers."""
+    image = jnp.dtype(f"uint{8 * array.dtype.itemsize}")
+    if array.dtype in (image, jnp.bool_):
+        return array.astype(image)
+    return lax.bitcast_convert_type(array, image)
+
+
+def from_unsigned(integers: jax.Array, dtype: Any) -> jax.Array:
+    """Undoes `as_unsigned`."""
+    if dtype == jnp.bool_:
+        return integers != 0
+    return integers if integers.dtype == dtype else lax.bitcast_convert_type(integers, dtype)
 
 
 def lanes(dtype: Any) -> int:
     """How many elements make a word; 1 for types that are as wide or wider, or do not fill their bytes."""
-    if dtype.itemsize >= 4 or dtype == jnp.bool_:
-        return max(1, 4 // dtype.itemsize)
-    bits = jnp.iinfo(dtype).bits if jnp.issubdtype(dtype, jnp.integer) else jnp.finfo(dtype).bits
-    return 4 // dtype.itemsize if bits == 8 * dtype.itemsize else 1
+    return 4 // dtype.itemsize if dtype.itemsize < 4 and has_unsigned(dtype) else 1
 
 
 def words_per_element(dtype: Any) -> int:
     """2 for integers and floats of 8 bytes, else 1."""
-    is_real = jnp.issubdtype(dtype, jnp.integer) or jnp.issubdtype(dtype, jnp.floating)
-    return 2 if is_real and dtype.itemsize == 8 else 1
+    return 2 if dtype.itemsize == 8 and has_unsigned(dtype) else 1
 
 
 def becomes_words(dtype: Any) -> bool:
@@ -65,15 +85,15 @@ def from_words(words: jax.Array, dtype: Any) -> jax.Array:
         return lax.bitcast_convert_type(words.reshape(*outer, last // 2, 2), dtype)
     if lanes(dtype) == 1:
         return words
-    count = words.dtype.itemsize // dtype.itemsize
-    narrow = lax.bitcast_convert_type(words, _INTEGERS[dtype.itemsize]).reshape(*outer, last * count)
-    return _from_integers(narrow, dtype)
+    narrow = lax.bitcast_convert_type(words, jnp.dtype(f"uint{8 * dtype.itemsize}"))
+    return from_unsigned(narrow.reshape(*outer, last * narrow.shape[-1]), dtype)
 
 
 def element(words: jax.Array, lane: int, dtype: Any) -> jax.Array:
     """One lane of each word, as a number in that word's type."""
     width = 8 * dtype.itemsize
-    return (words >> (width * lane)) & jnp.uint32(2**width - 1)
+    shifted = lax.shift_right_logical(words, np.uint32(width * lane)) if lane else words
+    return lax.bitwise_and(shifted, np.uint32(2**width - 1))
 
 
 def join_elements(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
@@ -84,8 +104,9 @@ def join_elements(elements: Sequence[jax.Array], dtype: Any) -> jax.Array:
     if lanes(dtype) == 1:
         return elements[0]
     word = jnp.uint32 if len(elements) == lanes(dtype) else jnp.uint64
-    width, numbers = 8 * dtype.itemsize, [as_integers(e).astype(word) for e in elements]
-    return reduce(or_, [number << (width * lane) for lane, number in enumerate(numbers)])
+    width, (first, *others) = 8 * dtype.itemsize, [as_integers(e).astype(word) for e in elements]
+    shifted = [lax.shift_left(number, word(width * lane)) for lane, number in enumerate(others, 1)]
+    return reduce(lax.bitwise_or, shifted, first)
 
 
 def join_words(integers: jax.Array, dtype: Any) -> jax.Array:
@@ -94,7 +115,7 @@ def join_words(integers: jax.Array, dtype: Any) -> jax.Array:
     if count == 1:
         return integers
     split = integers.reshape(*integers.shape[:-1], integers.shape[-1] // count, count)
-    return join_elements([split[..., lane] for lane in range(count)], integers.dtype)
+    return join_elements([lax.index_in_dim(split, lane, -1, keepdims=False) for lane in range(count)], integers.dtype)
 
 
 def join_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
@@ -110,7 +131,7 @@ def join_all(integers: jax.Array, dtype: Any) -> jax.Array:
     words = join_words(lax.pad(flat, np.zeros((), flat.dtype), [(0, rest, 0)]), dtype)
     # Fused with the cut, each element would be stored on its own; as floats, NaNs would be quieted by it on CPUs.
     cut = lax.slice_in_dim(from_words(lax.optimization_barrier(words), flat.dtype), 0, flat.size)
-    return _from_integers(cut.reshape(integers.shape), dtype)
+    return from_unsigned(cut.reshape(integers.shape), dtype)
 
 
 def sum_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
@@ -133,11 +154,4 @@ def sum_lanes(integers: jax.Array, dtype: Any) -> jax.Array:
 
 def as_integers(array: jax.Array) -> jax.Array:
     """The bits of narrow elements as unsigned integers, which XLA:CPU slices as they are; others, unchanged."""
-    if lanes(array.dtype) == 1:
-        return array
-    image = _INTEGERS[array.dtype.itemsize]
-    return array.astype(image) if array.dtype == jnp.bool_ else lax.bitcast_convert_type(array, image)
-
-
-def _from_integers(array: jax.Array, dtype: Any) -> jax.Array:
-    return array != 0 if dtype == jnp.bool_ else lax.bitcast_convert_type(array, dtype)
+    return as_unsigned(array) if lanes(array.dtype) > 1 else array

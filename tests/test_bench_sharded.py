@@ -147,7 +147,7 @@ def test_the_table_says_how_much_of_linear_scaling_there_is():
     def row(contender, seconds):
         return Measured("a case", "copy", contender, 8, seconds, seconds, seconds, 0.5, True)
 
-    table = sharded.table("t", [row("dml_jax", 0.25), row("one device", 1.0)], ["dml_jax", "one device"])
+    table = sharded.table("t", [row("dml_jax", 0.25), row("one device", 1.0)], ["dml_jax", "one device"], None)
     assert [[*column.cells] for column in table.columns] == [
         ["a case"],
         ["0.50"],

@@ -65,7 +65,8 @@ def greatest(keys: jax.Array, k: Any, axis: int) -> jax.Array:
     def found(_: None, keys: jax.Array) -> jax.Array:
         return choose("top_k", partial(TopKCase, k, axis, *shapes_of(keys)))(None, keys)
 
-    return move_on_each_device(found, known_shards())(None, keys)  # XLA gathers what it searches, by any sharding
+    shards = known_shards()  # else XLA gathers what it searches, by any sharding
+    return move_on_each_device(found, shards)(None, keys) if shards else found(None, keys)
 
 
 def _in_order(k: Any, axis: int, _: None, keys: jax.Array) -> jax.Array:

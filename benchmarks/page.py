@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
-from dml_jax.bench import comparison_picture, random_section
+from dml_jax.bench import comparing, random_section
 from dml_jax.bench.comparing import Comparison, compared
-from dml_jax.bench.groups import CALLS, FILES, Cases, counted, grouped, is_call, large
-from dml_jax.bench.results import Results
+from dml_jax.bench.results import CALLS, FILES, Cases, Results, counted, grouped, is_call, large
 from dml_jax.bench.training import OPERATOR as TRAINED
 from dml_jax.bench.transfers import OPERATOR as TRANSFER
 from dml_jax.bench.transfers import lines
@@ -246,4 +245,4 @@ if __name__ == "__main__":
     for page in PAGES:
         page.write_text(rewritten(page.read_text(), STORED))
     for picture, comparison in comparisons(COMPARED.read_text(), STORED):
-        comparison_picture.draw(comparison, picture)
+        comparing.draw(comparison, picture)

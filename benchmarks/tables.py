@@ -6,10 +6,9 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from dml_jax.bench import caches, ceilings, mesh_programs, training, transfers
-from dml_jax.bench.groups import CALL, FILES, Case, Cases, counted, grouped, ours
 from dml_jax.bench.measuring import Measured
-from dml_jax.bench.report import BEST, WHICH, ratio, with_best
-from dml_jax.bench.results import Results
+from dml_jax.bench.results import CALL, FILES, Case, Cases, Results, counted, grouped, ours
+from dml_jax.bench.section import BEST, WHICH, ratio, with_best
 
 __all__ = ["COPY", "kind_of", "mean", "means", "measured_on", "of_operators", "page", "pairs", "ratios", "rows"]
 

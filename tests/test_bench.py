@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import dml_jax
 from dml_jax import ConstraintError
-from dml_jax.bench import accumulate, cases, contenders, measuring, networks, peers, report, results, subjects
+from dml_jax.bench import accumulate, contenders, measuring, networks, peers, results, section, subjects
 from dml_jax.bench.case import normal
 from dml_jax.bench.subjects import SUBJECTS, examples
 from dml_jax.catalogue import FUNCTIONS
@@ -42,7 +42,7 @@ def kept(*rows):
 
 
 def test_the_cases_are_those_of_every_operator():
-    listed = {"quick": list(cases.quick()), "full": list(cases.full(2**22)), "small": list(cases.small())}
+    listed = {"quick": list(subjects.quick()), "full": list(subjects.full(2**22)), "small": list(subjects.small())}
     for chosen in listed.values():
         names = [case.name for case in chosen]
         assert len(names) == len(set(names))
@@ -52,7 +52,7 @@ def test_the_cases_are_those_of_every_operator():
     texts = " ".join(case.name for case in listed["full"])
     for part in ("uint8", "float16", "float32", "float64", "b=2", "b=3", "b=4", "b=8", "DCR", "CRD", "NCHW", "NHWC"):
         assert part in texts
-    assert {case.moved for case in cases.sweep(2**20)} == {case.moved for case in cases.sweep(2**21)}
+    assert {case.moved for case in subjects.sweep(2**20)} == {case.moved for case in subjects.sweep(2**21)}
 
 
 def test_every_row_is_of_an_operator_and_has_its_peers():
@@ -91,7 +91,7 @@ def test_an_example_that_cannot_grow_makes_no_case(operator, monkeypatch):
 
 def test_bytes_are_what_the_arrays_need():
     """Of operators that read and write everything once; a gather also reads its indices."""
-    for case in cases.quick():
+    for case in subjects.quick():
         arrays = case.make()
         written = sum(out.size * out.dtype.itemsize for out in jax.tree.leaves(case.output(arrays)))
         if case.operator in ("depth_to_space", "space_to_depth", "join", "split", "tile", "pad"):
@@ -104,7 +104,9 @@ def test_bytes_are_what_the_arrays_need():
 
 def test_shapes_of_real_programs_have_names_of_their_own():
     """`-k real` takes them, and no other."""
-    real, others = ([case.name for case in one] for one in (cases.real(2**26), [*cases.full(2**26), *cases.small()]))
+    real, others = (
+        [case.name for case in one] for one in (subjects.real(2**26), [*subjects.full(2**26), *subjects.small()])
+    )
     assert len(real) == len(set(real)) >= 100
     assert all(" real " in name for name in real)
     assert not any("real" in name for name in others)
@@ -113,8 +115,8 @@ def test_shapes_of_real_programs_have_names_of_their_own():
         assert part in texts
 
 
-FULL = {case.name: case for case in [*list(cases.full(2**16))[::9], *(case for case, _ in GROWN)]}
-REAL = {case.name: case for case in cases.real(2**16)}
+FULL = {case.name: case for case in [*list(subjects.full(2**16))[::9], *(case for case, _ in GROWN)]}
+REAL = {case.name: case for case in subjects.real(2**16)}
 SMALL = [name for name in REAL if "224x224" in name or "ids" in name]
 
 
@@ -130,7 +132,7 @@ def test_all_contenders_give_the_same_bits(name):
     assert same == dict.fromkeys(runs, True)
 
 
-TINY = {case.name: case for case in cases.full(2**16) if "float32" in case.name}
+TINY = {case.name: case for case in subjects.full(2**16) if "float32" in case.name}
 
 
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
@@ -244,16 +246,16 @@ def test_cupy_is_taken_where_it_is_installed_and_jax_has_a_gpu(monkeypatch):
 def test_the_best_of_torch_counts_and_has_a_name():
     ours, slow, fast = row(), replace(row(contender="torch a"), seconds=3e-3), replace(row(contender="torch b"))
     named = ["dml_jax", "torch a", "torch b"]
-    assert report.columns(named)[3:] == ["x best of torch", "which is"]
-    assert report.cells("a case", {"dml_jax": ours, "torch a": slow, "torch b": fast}, named)[3:] == ["1.00", "b"]
+    assert section.columns(named)[3:] == ["x best of torch", "which is"]
+    assert section.cells("a case", {"dml_jax": ours, "torch a": slow, "torch b": fast}, named)[3:] == ["1.00", "b"]
     wrong = replace(fast, same_bits=False)
-    assert report.cells("a case", {"dml_jax": ours, "torch a": slow, "torch b": wrong}, named)[3:] == ["3.00", "a"]
-    assert report.cells("a case", {"dml_jax": ours, "torch b": wrong}, named)[3:] == ["differs", "b"]
-    assert report.cells("a case", {"dml_jax": ours}, named)[3:] == ["-", "-"]
+    assert section.cells("a case", {"dml_jax": ours, "torch a": slow, "torch b": wrong}, named)[3:] == ["3.00", "a"]
+    assert section.cells("a case", {"dml_jax": ours, "torch b": wrong}, named)[3:] == ["differs", "b"]
+    assert section.cells("a case", {"dml_jax": ours}, named)[3:] == ["-", "-"]
 
 
 def test_a_case_is_measured_beside_a_copy():
-    case = next(case for case in cases.small() if case.operator == "gather")
+    case = next(case for case in subjects.small() if case.operator == "gather")
     measured = measuring.measure(case, peers.contenders(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
     assert [m.contender for m in measured] == ["dml_jax", "jnp"]
     for one in measured:
@@ -339,7 +341,7 @@ def test_nobody_waits_for_ever_for_threads_that_spin(monkeypatch):
 
 
 def test_what_is_computed_has_a_product_of_matrices_as_its_ceiling():
-    case = replace(next(cases.small()), operations=2 * 20**3)
+    case = replace(next(subjects.small()), operations=2 * 20**3)
     run = contenders.ceiling_of(case, turns=2)
     run.step(0)
     run.finish()
@@ -388,7 +390,7 @@ def test_numbers_to_compute_with_are_finite_and_of_either_sign():
 
 
 def test_an_operator_that_makes_numbers_has_no_arrays():
-    made = next(one for one in cases.quick() if one.operator == "fill_value_constant")
+    made = next(one for one in subjects.quick() if one.operator == "fill_value_constant")
     assert made.make() == ()
     assert not made.needs_x64(())
     measured = measuring.measure(made, contenders.own(eager=False), measuring.Effort(rounds=1, seconds=1e-4))
@@ -398,9 +400,12 @@ def test_an_operator_that_makes_numbers_has_no_arrays():
 
 def test_values_that_differ_are_told_and_not_compared():
     ours, other = row(), replace(row(contender="jnp"), same_bits=False)
-    assert report.cells("a case", {"dml_jax": ours, "jnp": other}, ["dml_jax", "jnp", "torch"])[-2:] == ["differs", "-"]
+    assert section.cells("a case", {"dml_jax": ours, "jnp": other}, ["dml_jax", "jnp", "torch"])[-2:] == [
+        "differs",
+        "-",
+    ]
     faster = replace(other, same_bits=True, seconds=5e-4)
-    assert report.cells("a case", {"dml_jax": ours, "jnp": faster}, ["dml_jax", "jnp"])[-1] == "0.50"
+    assert section.cells("a case", {"dml_jax": ours, "jnp": faster}, ["dml_jax", "jnp"])[-1] == "0.50"
 
 
 def test_samples_of_large_results_visit_every_phase():
@@ -445,10 +450,10 @@ def test_another_jaxlib_is_told_as_its_copy_differs(jaxlib, capsys):
 def test_a_run_ends_with_a_legend_of_its_columns():
     done = run("--quick", "--rounds", 1, "--no-peers", "-k", "gather rows")
     assert done.exit_code == 0, done.output
-    assert done.output.endswith(f"\n\n{report.LEGEND}\n")
-    explained = [line[:15].strip() for line in report.LEGEND.splitlines()]
-    assert explained == [*report.columns(["dml_jax", "NAME", "fresh", "torch NAME"], peak=1.0)[1:]]
-    assert all(name in done.output.replace(report.LEGEND, "") for name in ("of copy", "spread", "x fresh"))
+    assert done.output.endswith(f"\n\n{section.LEGEND}\n")
+    explained = [line[:15].strip() for line in section.LEGEND.splitlines()]
+    assert explained == [*section.columns(["dml_jax", "NAME", "fresh", "torch NAME"], peak=1.0)[1:]]
+    assert all(name in done.output.replace(section.LEGEND, "") for name in ("of copy", "spread", "x fresh"))
 
 
 def test_a_cpu_is_named_by_its_model(monkeypatch, tmp_path):
@@ -476,7 +481,7 @@ def test_the_quick_run_prints_writes_and_draws(tmp_path):
     wanted = ["x jnp", *(["x NumPy"] if jax.default_backend() == "cpu" else [])]
     for heading in [*wanted, *(f"x {name}" for name, found in others.items() if found)]:
         assert heading in done.output
-    assert "differs" not in done.output.replace(report.LEGEND, "")
+    assert "differs" not in done.output.replace(section.LEGEND, "")
     read = results.Results.read(files[0])
     assert read.device.startswith(measured_kind())
     assert {r.operator for r in read.rows} == {*FUNCTIONS, "ceiling"}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dml_jax.bench import caches, ceilings, peaks, picture, plans, report, results
+from dml_jax.bench import caches, ceilings, picture, plans, results, section
 from dml_jax.bench.measuring import Effort, Measured
 from dml_jax.command import bench as command
 
@@ -89,14 +89,14 @@ def test_a_ceiling_is_shown_in_gigabytes_a_second_and_beside_the_peak():
 
 def test_the_table_of_operators_has_the_peak_where_it_is_known():
     ours = row("a case", "dml_jax", 10**9, 1e-3)
-    assert report.columns(["dml_jax"], 2e12) == ["case", "of copy", "of peak", "spread"]
-    assert report.cells("a case", {"dml_jax": ours}, ["dml_jax"], 2e12) == ["a case", "0.50", "50%", "±10%"]
-    assert report.cells("a case", {"dml_jax": ours}, ["dml_jax"]) == ["a case", "0.50", "±10%"]
+    assert section.columns(["dml_jax"], 2e12) == ["case", "of copy", "of peak", "spread"]
+    assert section.cells("a case", {"dml_jax": ours}, ["dml_jax"], 2e12) == ["a case", "0.50", "50%", "±10%"]
+    assert section.cells("a case", {"dml_jax": ours}, ["dml_jax"]) == ["a case", "0.50", "±10%"]
 
 
 @pytest.mark.parametrize("peak", [None, 1e15])
 def test_the_command_prints_and_stores_the_peak(peak, tmp_path, monkeypatch):
-    monkeypatch.setattr(peaks, "peak_of", lambda kind, devices: peak and peak * devices)
+    monkeypatch.setattr(ceilings, "peak_of", lambda kind, devices: peak and peak * devices)
     done = run("--quick", "--rounds", 1, "--size", 1, "-k", "ceiling read", "--json", tmp_path / "r.json")
     assert done.exit_code == 0, done.output
     assert ("of peak" in done.output.replace(ceilings.LEGEND, "")) == (peak is not None)
@@ -109,13 +109,13 @@ def test_the_command_prints_and_stores_the_peak(peak, tmp_path, monkeypatch):
 
 
 def test_devices_have_their_own_names_and_no_other():
-    kinds = [kind for peak in peaks.PEAKS for kind in peak.kinds]
+    kinds = [kind for peak in ceilings.PEAKS for kind in peak.kinds]
     assert len(kinds) == len({*kinds})
     for kind in ("cpu", "", "NVIDIA", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "TPU v3", "TPU7x", "gfx942"):
-        assert peaks.peak_of(kind) is None
-    assert peaks.peak_of("NVIDIA H100 80GB HBM3") == 3.35e12
-    assert peaks.peak_of("NVIDIA H200", 8) == 8 * 4.8e12
-    assert peaks.peak_of("TPU v5 lite") == 819e9 < peaks.peak_of("TPU v5")
+        assert ceilings.peak_of(kind) is None
+    assert ceilings.peak_of("NVIDIA H100 80GB HBM3") == 3.35e12
+    assert ceilings.peak_of("NVIDIA H200", 8) == 8 * 4.8e12
+    assert ceilings.peak_of("TPU v5 lite") == 819e9 < ceilings.peak_of("TPU v5")
 
 
 def test_the_page_has_every_peak_and_its_source():
@@ -123,7 +123,7 @@ def test_the_page_has_every_peak_and_its_source():
     rows = re.findall(r"^\| `(.+)` \| ([\d,]+) \| ([\d-]+) \| \[.+\]\((https://\S+)\) \|$", text, re.MULTILINE)
     assert rows == [
         ("`, `".join(p.kinds), f"{p.bandwidth / 1e9:,.0f}", str(p.cache // 2**20) if p.cache else "-", p.source)
-        for p in peaks.PEAKS
+        for p in ceilings.PEAKS
     ]
 
 

@@ -14,8 +14,8 @@ from jax.sharding import PartitionSpec as P
 
 from dml_jax.bench import batch_cases, mesh_programs, plans, results, sharded, transfers
 from dml_jax.bench.collectives import collectives
-from dml_jax.bench.looped import Looped
 from dml_jax.bench.measuring import Effort, Measured
+from dml_jax.bench.scaling import Looped
 from dml_jax.bench.section import Job, Section
 from dml_jax.command import bench as command
 from dml_jax.command import bench_run

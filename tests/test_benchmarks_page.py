@@ -8,10 +8,9 @@ import pytest
 
 from benchmarks.page import OTHERS, PAGES, STORED, comparisons, rewritten
 from benchmarks.tables import kind_of, page
-from dml_jax.bench.comparison_picture import described
-from dml_jax.bench.groups import FILES
+from dml_jax.bench.comparing import described
 from dml_jax.bench.measuring import Measured
-from dml_jax.bench.results import Results
+from dml_jax.bench.results import FILES, Results
 
 TEXT, README, DEVICES = (page.read_text() for page in PAGES)
 RUNS = sorted(STORED.glob("*.json"))

@@ -13,8 +13,8 @@ from jax import lax
 from rich.table import Table
 
 from .case import Case, mega
+from .ceilings import known_device
 from .measuring import Effort, Measured, by_case, measure_runs
-from .peaks import known_device
 from .section import Job, Section
 
 __all__ = ["CONTENDERS", "EMPTY", "KERNELS", "OPERATOR", "Kernel", "Sets", "cache_sizes", "points", "section", "table"]

@@ -14,10 +14,10 @@ from rich.table import Table
 
 from . import accumulate
 from .case import Case
-from .cases import quick
 from .contenders import plain_of
 from .measuring import Effort, by_case
 from .section import Job, Section
+from .subjects import quick
 
 __all__ = ["Cost", "costs_section"]
 

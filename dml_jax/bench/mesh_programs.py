@@ -17,10 +17,9 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from rich.table import Table
 
 from ..errors import ConstraintError
-from .looped import Looped
 from .measuring import Effort, Measured
 from .mesh_calls import MeshCall, mesh_calls, values
-from .scaling import LINEAR, Alone, alone, scaled
+from .scaling import LINEAR, Alone, Looped, alone, scaled
 from .section import Job, Section
 
 __all__ = [

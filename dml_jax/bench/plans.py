@@ -7,7 +7,6 @@ import jax
 
 from . import accumulate, caches, ceilings, graphs, mesh_programs, networks, training, transfers
 from . import sharded as batches
-from .cases import full, quick, real, small, sweep
 from .contenders import own
 from .costs import costs_section
 from .measuring import Effort, Measured
@@ -15,6 +14,7 @@ from .peers import contenders
 from .random_section import random_section
 from .section import Job, Section, of_cases
 from .streaming import name_of, streamed
+from .subjects import full, quick, real, small, sweep
 
 __all__ = ["briefly", "costs", "drawn", "sharded", "usual", "warm_and_cold"]
 

@@ -19,8 +19,7 @@ from .measuring import Measured, by_case
 from .peers import contenders as usual
 from .peers import torch_run
 from .random_programs import GROUPS, drawn
-from .report import BEST, with_best
-from .section import Section, of_cases
+from .section import BEST, Section, of_cases, with_best
 
 __all__ = ["LEGEND", "SLOWEST", "plainly", "random_section", "slowest", "summary"]
 

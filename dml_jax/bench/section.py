@@ -1,16 +1,115 @@
 """A section of a run: jobs, each of which measures a case, and the table that shows what they found."""
 
 import fnmatch
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rich.table import Table
+
 from .case import Case
 from .contenders import Contender
-from .measuring import Effort, measure
-from .report import LEGEND, table
+from .measuring import Effort, Measured, by_case, measure
 
-__all__ = ["Job", "Section", "is_named", "of_cases"]
+__all__ = [
+    "BEST",
+    "LEGEND",
+    "Job",
+    "Section",
+    "cells",
+    "columns",
+    "is_named",
+    "of_cases",
+    "of_peak",
+    "ratio",
+    "spread_of",
+    "table",
+    "with_best",
+]
+
+BEST, WHICH = "best of torch", "which is"
+LEGEND = """\
+of copy          the bandwidth of dml_jax as a part of that of a copy of as many bytes: 1.00 is as fast as a copy
+of peak          the same as a part of the bandwidth on the data sheet of the device, where it is known
+spread           half the distance of the quartiles of dml_jax's times, as a part of their median
+x NAME           how many times as fast dml_jax is as NAME, on the same data: above 1.00 it is faster
+x fresh          the same, beside dml_jax without a bound output; -: NAME has no such case; differs: its bits are others
+x best of torch  the same, beside the fastest of the ways in which torch does it
+which is         the name of that way; "compile" is what torch.compile makes of it"""
+
+
+def columns(contenders: Sequence[str], peak: float | None = None) -> list[str]:
+    """The headings: after dml_jax, how many times as fast it is as each other contender, and the best of torch's."""
+    others = dict.fromkeys(_grouped(name) for name in contenders[1:])
+    ours = ["case", "of copy", *(["of peak"] if peak else []), "spread"]
+    return [*ours, *(f"x {name}" for name in others), *([WHICH] if BEST in others else [])]
+
+
+def cells(
+    case: str, measured: Mapping[str, Measured], contenders: Sequence[str], peak: float | None = None
+) -> list[str]:
+    """One row; a dash where a contender lacks the case, "differs" where its bits do."""
+    _, _, _, *others = columns(contenders)
+    first, (shown, which) = contenders[0], with_best(measured)
+    ours = measured[first]
+    found = [which if name == WHICH else ratio(ours, shown.get(name.removeprefix("x "))) for name in others]
+    return [case, f"{ours.of_copy:.2f}", *([of_peak(ours, peak)] if peak else []), spread_of(ours), *found]
+
+
+def of_peak(row: Measured, peak: float) -> str:
+    """The bandwidth as a part of so many bytes a second."""
+    return f"{row.moved / row.seconds / peak:.0%}"
+
+
+def spread_of(row: Measured) -> str:
+    """Half the distance of the quartiles, as a part of the median; of one sample it is not known."""
+    return f"±{row.spread:.0%}" if row.high > row.low else "-"
+
+
+def with_best(measured: Mapping[str, Measured]) -> tuple[dict[str, Measured], str]:
+    """The contenders of a case with the best of torch's ways instead of all of them, and the name of that way.
+
+    One whose result differs counts only where all do.
+    """
+    ways = [name for name in measured if _grouped(name) == BEST]
+    others = {name: one for name, one in measured.items() if name not in ways}
+    if not ways:
+        return others, "-"
+    best = min(ways, key=lambda name: (not measured[name].same_bits, measured[name].seconds))
+    return {**others, BEST: measured[best]}, best.removeprefix(_PREFIX)
+
+
+_PREFIX = "torch "
+
+
+def _grouped(name: str) -> str:
+    return BEST if name.startswith(_PREFIX) else name
+
+
+def ratio(ours: Measured, other: Measured | None) -> str:
+    """How many times as fast dml_jax is."""
+    if other is None:
+        return "-"
+    return f"{other.seconds / ours.seconds:.2f}" if other.same_bits else "differs"
+
+
+def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None = None) -> Table:
+    """A line for each case.
+
+    Args:
+      title: above it.
+      rows: what was measured.
+      contenders: a column each.
+      peak: bytes a second that the memory of the device moves by its data sheet, for a column; None for none.
+    """
+    heading, *others = columns(contenders, peak)
+    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    result.add_column(heading, overflow="fold")
+    for other in others:
+        result.add_column(other, justify="right")
+    for case, measured in by_case(rows):
+        result.add_row(*cells(case, measured, contenders, peak))
+    return result
 
 
 @dataclass(frozen=True)

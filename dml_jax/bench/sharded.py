@@ -16,12 +16,10 @@ from ..batch.batch_function import replicated
 from .batch_cases import BatchCase, cases
 from .case import Arrays, Case
 from .contenders import Contender, Run
-from .looped import Looped
 from .measuring import COMPARED, Effort, Measured, by_case
 from .peers import torch_run
-from .report import ratio
-from .scaling import LINEAR, quartiles, sampled
-from .section import Job, Section
+from .scaling import LINEAR, Looped, quartiles, sampled
+from .section import Job, Section, ratio
 
 __all__ = ["contenders", "copied_by_all", "measured", "of_linear", "section", "torch_threads"]
 

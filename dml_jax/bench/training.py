@@ -14,10 +14,9 @@ from rich.table import Table
 import dml_jax
 
 from .collectives import worded
-from .looped import Looped
 from .measuring import Effort, Measured
 from .mesh_calls import values
-from .scaling import alone, scaled
+from .scaling import Looped, alone, scaled
 from .section import Job, Section
 from .streaming import over_devices
 

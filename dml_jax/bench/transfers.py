@@ -13,10 +13,9 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from rich.table import Table
 
 from .collectives import worded
-from .looped import Looped
 from .measuring import Effort, Measured
 from .mesh_calls import values
-from .scaling import quartiles, sampled
+from .scaling import Looped, quartiles, sampled
 from .section import Job, Section
 
 __all__ = ["HEADINGS", "LEGEND", "OPERATOR", "lines", "section"]

@@ -208,7 +208,7 @@ def _planned(
         raise click.UsageError("--sharded needs several devices, but JAX has 1; on a CPU --cpu-devices makes some")
     from ..bench import plans
     from ..bench.caches import cache_sizes
-    from ..bench.peaks import peak_of
+    from ..bench.ceilings import peak_of
     from ..bench.peers import versions
     from ..bench.results import Results
     from ..bench.sharded import torch_threads

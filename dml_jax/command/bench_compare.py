@@ -50,7 +50,7 @@ def show(runs: Sequence[Results], picture: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ..bench import comparison_picture
+    from ..bench import comparing
     from ..bench.comparing import LEGEND, compared
 
     comparison = compared(runs)
@@ -65,4 +65,4 @@ def show(runs: Sequence[Results], picture: Path | None) -> None:
     (console if console.is_terminal else Console(width=200)).print(table)
     click.echo("\n".join(["", LEGEND, *(f"Note: {note}" for note in comparison.notes)]))
     if picture:
-        comparison_picture.draw(comparison, picture)
+        comparing.draw(comparison, picture)

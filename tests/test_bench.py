@@ -427,7 +427,10 @@ def test_results_are_kept(tmp_path):
         path.write_text(wrong)
         with pytest.raises(ConstraintError, match="holds no results of this benchmark"):
             results.Results.read(path)
-    path.write_text(made.json().replace('"version": 2', '"version": 3'))
+    for absent in (tmp_path / "none.json", tmp_path):
+        with pytest.raises(ConstraintError, match=f"{absent} cannot be read: "):
+            results.Results.read(absent)
+    path.write_text(made.json().replace('"version": 2', '"version": 3').replace('"moved"', '"bytes"'))
     with pytest.raises(ConstraintError, match="has version 3 of the results, and versions up to 2 are read"):
         results.Results.read(path)
 
@@ -498,8 +501,9 @@ def test_the_quick_run_prints_writes_and_draws(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["-k", "nothing"], 2, "no case has 'nothing' in its name; --list shows them"),
-        (["--quick", "-k", "gather rows", "--compare", "none.json"], 1, "none.json holds no results"),
+        (["-k", "nothing"], 2, "no case has 'nothing' in its name; --list, with the same other options, shows them"),
+        (["--quick", "--tolerance", "0.1"], 2, "--tolerance is for --compare only; leave it out"),
+        (["--quick", "-k", "gather rows", "--compare", "none.json"], 1, "none.json cannot be read: No such file"),
         (["--quick", "-k", "gather rows", "--rounds", "1", "--no-peers", "--picture", "x.jpg"], 1, ".png or .svg"),
         (["--tolerance", "2"], 2, "2.0 is not in the range"),
     ],

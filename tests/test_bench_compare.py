@@ -191,7 +191,7 @@ def test_a_run_of_the_old_format_is_told(stored, tmp_path):
         ([], 2, "--no-measure needs stored runs: --compare a.json --compare b.json"),
         (["--quick", "--compare", "a.json"], 2, "--quick is for a run that measures only; leave it out"),
         (["--compare", "a.json", "--csv", "b.csv"], 2, "--csv is for a run that measures only"),
-        (["--compare", "none.json"], 1, "none.json holds no results"),
+        (["--compare", "none.json"], 1, "none.json cannot be read: No such file"),
         (["--compare", "none.json", "--picture", "a.gif"], 1, ".png or .svg"),
     ],
 )

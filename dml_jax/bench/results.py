@@ -76,15 +76,19 @@ class Results:
         try:
             content = json.loads(path.read_text())
             version = content.pop("version", 1)
+        except OSError as error:
+            raise ConstraintError(f"{path} cannot be read: {error.strerror}") from None
+        except (ValueError, AttributeError, TypeError):
+            raise ConstraintError(f"{path} holds no results of this benchmark: it is no JSON object") from None
+        if version not in (1, VERSION):
+            raise ConstraintError(f"{path} has version {version} of the results, and versions up to {VERSION} are read")
+        try:
             rows = tuple(Measured(**row) for row in content["rows"])
             notes = (OLD,) if version == 1 else tuple(content.get("notes", ()))
             costs = tuple(Cost(**row) for row in content.get("costs", ()))
-            made = cls(content["device"], content["date"], content["versions"], rows, content.get("peak"), notes, costs)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return cls(content["device"], content["date"], content["versions"], rows, content.get("peak"), notes, costs)
+        except (KeyError, TypeError, AttributeError) as error:
             raise ConstraintError(f"{path} holds no results of this benchmark: {error}") from None
-        if version not in (1, VERSION):
-            raise ConstraintError(f"{path} has version {version} of the results, and versions up to {VERSION} are read")
-        return made
 
     def json(self) -> str:
         """One line per row, so that two runs can be compared line by line."""

@@ -61,11 +61,12 @@ def busy_gpu() -> Iterator[str]:
 def doubts(rows: Sequence[Measured]) -> Iterator[str]:
     """Sentences on cases whose samples differ, and on copies that were not as fast as themselves."""
     first = [next(iter(measured.values())) for _, measured in by_case(rows)]
-    uneven = [row.spread for row in first if row.spread > SPREAD]
+    uneven = [row for row in first if row.spread > SPREAD]
     if uneven:
+        worst = max(uneven, key=lambda row: row.spread)
         yield (
-            f"{len(uneven)} of {len(first)} cases vary by more than {SPREAD:.0%}, the most by ±{max(uneven):.0%}: the "
-            "machine was busy or changed its clock, and these numbers say little."
+            f"{len(uneven)} of {len(first)} cases vary by more than {SPREAD:.0%}, the most by ±{worst.spread:.0%} "
+            f"({worst.case}): the machine was busy or changed its clock, and these numbers say little."
         )
     apart = [abs(row.control - 1) for row in first if row.control and abs(row.control - 1) > CONTROL]
     if apart:

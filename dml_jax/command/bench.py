@@ -146,12 +146,13 @@ def bench(
 ) -> None:
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
 
-    A run begins with ceilings: how fast the memory of the device is read, written and copied. Then all contenders
-    take turns on the same data, into bound outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and
-    `of peak` by that on the data sheet of the device, where it is known. `x NAME` is how many times as fast as NAME
-    dml_jax is, and `x fresh` how many times as fast as without a bound output. A note before the table says what makes
-    its numbers uncertain: samples that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C
-    ends it after the current case and prints the results so far.
+    A run begins with ceilings: how fast the memory of the device is read, written and copied; with -k it has what
+    -k names alone, such as `-k ceiling -k gather`. Then all contenders take turns on the same data, into bound
+    outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and `of peak` by that on the data sheet
+    of the device, where it is known. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh` how many
+    times as fast as without a bound output. A note before the table says what makes its numbers uncertain: samples
+    that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C ends it after the current
+    case and prints the results so far.
 
     Runs of several devices or releases are compared by operator: how near each comes to its own copy, in the cases
     that all of them have.
@@ -165,6 +166,8 @@ def bench(
         return
     from ..bench.measuring import Effort
 
+    if not compare:
+        refuse_options("--compare", "tolerance")
     if seed is None:
         refuse_options("--random", "seconds")
     else:
@@ -176,7 +179,9 @@ def bench(
     sections, head = _planned(is_quick, size, cpu_devices, is_sharded, is_caches, drawn, is_costs, peers)
     sections = [section for section in (one.only(only) for one in sections) if section.jobs]
     if not sections:
-        raise click.UsageError(f"no case has {' or '.join(map(repr, only))} in its name; --list shows them")
+        raise click.UsageError(
+            f"no case has {' or '.join(map(repr, only))} in its name; --list, with the same other options, shows them"
+        )
     if only_list:
         for section in sections:
             for job in section.jobs:

@@ -15,7 +15,7 @@ from .contenders import Contender, HostRun, Run, host_arrays, joined, own, sprea
 from .subjects import SUBJECTS
 from .subjects.subject import OnnxNode
 
-__all__ = ["contenders", "cupy_run", "has_cupy", "torch_run", "versions"]
+__all__ = ["contenders", "cupy_run", "has_cupy", "offered", "torch_run", "versions"]
 
 Start = Callable[[Case, Sequence[Arrays]], Run | None]
 COMPILED = "compile"  # the form of torch's that torch.compile takes
@@ -117,11 +117,15 @@ def _device() -> str:
 
 def _torch(name: str, case: Case, turns: Sequence[Arrays]) -> Run | None:
     """One of its forms."""
-    run = _run_of_torch(name, case, turns)
+    return offered(_run_of_torch(name, case, turns))
+
+
+def offered(run: Run | None) -> Run | None:
+    """The run, after a first step; None if torch does not offer its data type."""
     try:
         if run:
             run.step(0)
-    except (NotImplementedError, RuntimeError):  # a data type that it does not offer
+    except (NotImplementedError, RuntimeError):
         return None
     return run
 

@@ -17,7 +17,7 @@ from .case import Arrays
 from .contenders import Contender, JaxRun, Run, host_arrays, own
 from .measuring import Measured, by_case
 from .peers import contenders as usual
-from .peers import torch_run
+from .peers import offered, torch_run
 from .random_programs import GROUPS, drawn
 from .section import BEST, Section, of_cases, with_best
 
@@ -80,13 +80,7 @@ def _torch(name: str, start: Any, program: Any, turns: Sequence[Arrays]) -> Run 
     if program.twins.torch is None:
         return start(program, turns) if start else None
     form = program.twins.torch.get(name)
-    run = torch_run(form(torch), host_arrays(program, turns[0]), turns) if form else None
-    try:
-        if run:
-            run.step(0)
-    except (NotImplementedError, RuntimeError):  # a data type that it does not offer
-        return None
-    return run
+    return offered(torch_run(form(torch), host_arrays(program, turns[0]), turns)) if form else None
 
 
 # The table.

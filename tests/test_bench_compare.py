@@ -134,7 +134,9 @@ def test_a_version_that_a_run_does_not_tell_is_left_out():
 
 
 def test_a_run_beside_itself_is_told():
-    with pytest.raises(ConstraintError, match="each run must be another one, but two are of the same time: 2026-01-01"):
+    with pytest.raises(
+        ConstraintError, match="each run must be compared once, but two of these are the same: 2026-01-01"
+    ):
         compared([run_of(row("pad a"))] * 2)
 
 

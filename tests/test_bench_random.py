@@ -222,7 +222,7 @@ def program_named(group):
     return next(case.name for case in drawn(1, 2**20, 1) if case.group == group)
 
 
-def test_an_interrupted_run_prints_what_there_is(monkeypatch):
+def test_an_interrupted_run_prints_and_stores_what_there_is(monkeypatch, tmp_path):
     case = next(case for case in drawn(1, 2**20, 1) if case.group == "rows")
 
     def make():
@@ -230,8 +230,11 @@ def test_an_interrupted_run_prints_what_there_is(monkeypatch):
         return case.make()
 
     changed(monkeypatch, "rows", make)
-    done = run(*QUICKLY, "-k", "rows,", "-k", "narrow,")
+    done = run(*QUICKLY, "-k", "rows,", "-k", "narrow,", "--json", tmp_path / "r.json")
     assert done.exit_code == 130
+    stored = results.Results.read(tmp_path / "r.json")
+    assert {row.operator for row in stored.rows} == {case.operator}
+    assert stored.notes[-1] == "The run was interrupted, and has not all cases."
     assert any(line.split()[:2] == ["rows", "1"] for line in done.output.splitlines())
     assert "narrow" not in done.output
 

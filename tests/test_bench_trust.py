@@ -20,8 +20,8 @@ QUIET = measuring.Measured("a case", "gather", "dml_jax", 2**20, 1.0, 0.95, 1.05
         ({}, []),
         ({"control": None}, []),
         ({"low": 0.9, "high": 3.28}, ["1 of 2 cases vary by more than 20%, the most by ±119% (another): "]),
-        ({"control": 1.3}, ["In 1 of 2 cases a copy was not as fast as itself in the same rounds, but up to 30% away"]),
-        ({"control": 0.6}, ["In 1 of 2 cases a copy was not as fast as itself in the same rounds, but up to 40% away"]),
+        ({"control": 1.3}, ["In 1 of 2 cases two timings of the same copy in the same rounds differ, by up to 30%: "]),
+        ({"control": 0.6}, ["In 1 of 2 cases two timings of the same copy in the same rounds differ, by up to 40%: "]),
     ],
 )
 def test_cases_that_are_uneven_are_counted(changes, said):

@@ -102,7 +102,7 @@ def _named(runs: Sequence[Results]) -> tuple[str, list[str]]:
         differ.append([run.date[:19].replace("T", " ") for run in runs])
     names = [", ".join(filter(None, of)) for of in zip(*differ, strict=True)]
     if len({*names}) < len(runs):
-        raise ConstraintError(f"each run must be another one, but two are of the same time: {'; '.join(names)}")
+        raise ConstraintError(f"each run must be compared once, but two of these are the same: {'; '.join(names)}")
     return ", ".join(of[0] for of in facets if of[0] and of not in differ), names
 
 

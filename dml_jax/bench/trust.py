@@ -71,6 +71,6 @@ def doubts(rows: Sequence[Measured]) -> Iterator[str]:
     apart = [abs(row.control - 1) for row in first if row.control and abs(row.control - 1) > CONTROL]
     if apart:
         yield (
-            f"In {len(apart)} of {len(first)} cases a copy was not as fast as itself in the same rounds, but up to "
-            f"{max(apart):.0%} away: smaller differences than that say nothing."
+            f"In {len(apart)} of {len(first)} cases two timings of the same copy in the same rounds differ, by up to "
+            f"{max(apart):.0%}: smaller differences than that say nothing."
         )

@@ -67,7 +67,7 @@ Examples:
     "seed",
     type=click.IntRange(0),
     metavar="SEED",
-    help="Measure random programs of the operators instead, in groups; a seed draws the same ones on every machine.",
+    help="Measure random programs of the operators instead; a seed and --size draw the same ones on every machine.",
 )
 @click.option(
     "--seconds",
@@ -107,8 +107,8 @@ Examples:
     multiple=True,
     type=FILE,
     metavar="OLD.json",
-    help="Compare with what an earlier --json wrote; exit 1 if slower. Repeated: show a table of all these runs and the"
-    " new one; exit 1 if it is slower than one of the same device.",
+    help="Compare with what an earlier --json wrote; exit 1 if dml_jax, into a bound output or fresh, is slower."
+    " Repeated: show a table of all these runs and the new one; exit 1 if it is slower than one of the same device.",
 )
 @click.option(
     "--no-measure", is_flag=True, help="Measure nothing: show the table of the runs that --compare names, and exit."

@@ -156,7 +156,7 @@ def _shown(
         shown += rows
     for legend in legends:
         click.echo(f"\n{legend}")
-    return shown, notes
+    return shown, [*notes, *(["The run was interrupted, and has not all cases."] if _interrupted else [])]
 
 
 def _told(notes: Iterable[str]) -> list[str]:
@@ -239,6 +239,10 @@ def _show_regressions(old: Results, new: Results, tolerance: float) -> bool:
     click.echo(f"Compared with {old.date}: {count} measurements, {len(lines)} slower by more than {tolerance:.0%}")
     for line in lines:
         click.echo(f"slower: {line}")
+    if lines and (old.notes or new.notes):
+        click.echo(
+            "Note: that is uncertain, as notes of these runs say; --strict fails if a new run has notes.", err=True
+        )
     if not count:
         sys.exit("error: both runs have no case in common")
     return bool(lines)

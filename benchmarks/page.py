@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
-from dml_jax.bench import comparing, random_section
+from dml_jax.bench import comparing, costs, random_section
 from dml_jax.bench.comparing import Comparison, compared
 from dml_jax.bench.results import CALLS, FILES, Cases, Results, counted, grouped, is_call, large
 from dml_jax.bench.training import OPERATOR as TRAINED
@@ -19,7 +19,7 @@ __all__ = ["COMPARED", "PAGES", "STORED", "comparisons", "rewritten"]
 DOCS = Path(__file__).parent.parent / "docs"
 STORED = DOCS / "benchmarks"
 COMPARED = STORED / "devices.md"
-PAGES = (DOCS / "benchmarks.md", DOCS.parent / "README.md", COMPARED)
+PAGES = (DOCS / "benchmarks.md", DOCS.parent / "README.md", COMPARED, STORED / "networks.md")
 
 # A table stands between two comments, the first of which names it: <!-- h200.json: summary --> ... <!-- end -->
 TABLE = re.compile(r"(<!-- ([\w., ]+): ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -82,7 +82,7 @@ SPEED = (
     ("the same with ids after Zipf's law, such as words", "gradients", "gather .*Zipf"),
     ("eager calls on 1 KB, whose arguments are checked", "calls", "."),
 )
-COLUMNS = {"h200": "on an NVIDIA H200", "cpu": "on two CPU cores"}
+COLUMNS = {"h100": "on an NVIDIA H100", "cpu": "on two CPU cores"}
 
 
 def rewritten(page: str, folder: Path) -> str:
@@ -158,7 +158,7 @@ def _grouped_by(patterns: Mapping[str, str], summed: Sequence[str]) -> Callable[
 
 
 def _on_each(columns: Mapping[str, str]) -> Callable[..., Iterator[str]]:
-    """A table of every network on each device, and of the geometric mean of all; columns without numbers are left out.
+    """A table of the networks that all devices have, and of their geometric mean; columns without numbers are left out.
 
     Args:
       columns: the contender, or the copy, by the title of each column.
@@ -172,8 +172,8 @@ def _on_each(columns: Mapping[str, str]) -> Callable[..., Iterator[str]]:
             for title, column in columns.items()
             if mean(cases, column)
         ]
-        first = next(iter(found.values()))
-        groups = {**{name.partition(" ")[2]: (name,) for name in first}, "geometric mean": tuple(first)}
+        common = [name for name in next(iter(found.values())) if all(name in cases for cases in found.values())]
+        groups = {**{name.partition(" ")[2]: (name,) for name in common}, "geometric mean": tuple(common)}
         body = []
         for row, names in groups.items():
             body.append([row, *(mean({n: cases[n] for n in names}, column) or "-" for _, cases, column in shown)])
@@ -185,6 +185,21 @@ def _on_each(columns: Mapping[str, str]) -> Callable[..., Iterator[str]]:
 def _random(file: Path) -> Iterator[str]:
     """A row for each group of random programs."""
     yield from (_run(file), "", *rows(*random_section.summary(Results.read(file).rows)))
+
+
+def _costs(*files: Path) -> Iterator[str]:
+    """A row for each run: the geometric means of what its page has."""
+    yield from (*map(_run, files), "")
+    last = []
+    for run in map(Results.read, files):
+        columns = costs.table("", run.costs, ["dml_jax", "jnp"], None).columns
+        last.append([run.device, *(str([*column.cells][-1]) for column in columns[1:])])
+    yield from rows(["geometric mean", *(str(column.header) for column in columns[1:])], last)
+
+
+def _curve(file: Path) -> Iterator[str]:
+    """The picture of a run."""
+    yield from (_run(file), "", f"![Bandwidth over the size of the working set](benchmarks/{file.stem}.svg)")
 
 
 def _run(file: Path) -> str:
@@ -239,6 +254,8 @@ TABLES: Mapping[str, Callable[..., Iterator[str]]] = {
     "quantised": _on_each({"x floats": "floats", "x constants": "constants", "x ONNX Runtime": "ONNX Runtime"}),
     "sharded": _sharded,
     "random": _random,
+    "caches": _curve,
+    "costs": _costs,
 }
 
 if __name__ == "__main__":

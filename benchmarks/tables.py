@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import geometric_mean
 
-from dml_jax.bench import caches, ceilings, mesh_programs, training, transfers
+from dml_jax.bench import caches, ceilings, costs, mesh_programs, training, transfers
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import CALL, FILES, Case, Cases, Results, counted, grouped, ours
 from dml_jax.bench.section import BEST, WHICH, ratio, with_best
@@ -16,6 +16,7 @@ COPY = "copy"
 MULTIPLIED = {"convolution", "gemm", "network", "rnn"}  # compared with a product of matrices instead of a copy
 FIRST = ["one each", "fresh", "jnp"]
 SHORT = 24  # characters
+MEMORY = {"Ceilings": ceilings, "Caches": caches}
 KINDS = (
     "gradients",
     "graphs",
@@ -23,6 +24,8 @@ KINDS = (
     "quantised",
     "sharded",
     "random",
+    "caches",
+    "costs",
 )  # what a run is of, at the end of its file's name
 HEAD = """\
 # {title}
@@ -41,7 +44,7 @@ def page(file: Path) -> str:
     """The page of a stored run, in Markdown: device, date and versions, the means of each operator, and every case."""
     run = Results.read(file)
     head = HEAD.format(title=_title(file, run), run=measured_on(run))
-    return "\n".join([head, *_picture(file), *_of_memory(run), *_sharded(run), *_sections(grouped(of_operators(run)))])
+    return "\n".join([head, *_picture(file), *_as_printed(run), *_sharded(run), *_sections(grouped(of_operators(run)))])
 
 
 def _sharded(run: Results) -> Iterator[str]:
@@ -71,14 +74,15 @@ def _picture(file: Path) -> Iterator[str]:
         yield f"![Bandwidth over bytes moved]({picture.name})\n"
 
 
-def _of_memory(run: Results) -> Iterator[str]:
-    """The tables of ceilings and of caches, as the command prints them."""
-    for title, section in (("Ceilings", ceilings), ("Caches", caches)):
-        found = [row for row in run.rows if row.operator == section.OPERATOR]
+def _as_printed(run: Results) -> Iterator[str]:
+    """The tables of ceilings, of caches and of costs, as the command prints them."""
+    of_memory = [(name, of, [r for r in run.rows if r.operator == of.OPERATOR]) for name, of in MEMORY.items()]
+    for title, section, found in (*of_memory, ("Costs", costs, run.costs)):
         if found:
             columns = section.table(title, found, list(dict.fromkeys(row.contender for row in found)), run.peak).columns
             body = [list(map(str, line)) for line in zip(*(column.cells for column in columns), strict=True)]
-            yield from (f"## {title}", "", *rows([str(column.header) for column in columns], body), "")
+            text = ["```text", section.LEGEND, "```", ""]
+            yield from (f"## {title}", "", *text, *rows([str(column.header) for column in columns], body), "")
 
 
 def _sections(groups: Mapping[str, Cases]) -> Iterator[str]:

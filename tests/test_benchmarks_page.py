@@ -8,11 +8,12 @@ import pytest
 
 from benchmarks.page import OTHERS, PAGES, STORED, comparisons, rewritten
 from benchmarks.tables import kind_of, page
+from dml_jax.bench import caches, ceilings, costs
 from dml_jax.bench.comparing import described
 from dml_jax.bench.measuring import Measured
 from dml_jax.bench.results import FILES, Results
 
-TEXT, README, DEVICES = (page.read_text() for page in PAGES)
+TEXT, README, DEVICES, NETWORKS = (page.read_text() for page in PAGES)
 RUNS = sorted(STORED.glob("*.json"))
 
 # Short tables.
@@ -34,7 +35,7 @@ def test_a_changed_number_is_found(text):
 
 @pytest.mark.parametrize("file", RUNS, ids=lambda path: path.name)
 def test_each_stored_run_is_in_a_short_table_and_linked(file):
-    assert re.search(rf"<!-- (\w+\.json, )*{file.name}[:,]", TEXT)
+    assert re.search(rf"<!-- (\w+\.json, )*{file.name}[:,]", TEXT + NETWORKS)
     assert f"](benchmarks/{file.name})" in TEXT
 
 
@@ -55,7 +56,7 @@ def test_operators_that_share_a_row_are_measured_and_have_no_other():
 
 def test_means_are_those_of_large_cases():
     """Computed here in another way."""
-    of_copy, of_jnp, count = means_of("h200.json", lambda row: row.operator == "gather_nd")
+    of_copy, of_jnp, count = means_of("h100.json", lambda row: row.operator == "gather_nd")
     assert f"| gather_nd | {count} | {of_copy:.2f} | {of_jnp:.2f} |" in TEXT
     of_copy, of_jnp, count = means_of("cpu_gradients.json", lambda row: row.case.endswith(" Zipf"))
     assert f"| ids after Zipf's law, such as words | {count} | {of_copy:.2f} | {of_jnp:.2f} |" in TEXT
@@ -82,7 +83,7 @@ def test_the_speed_in_the_readme_is_that_of_large_cases():
     times = [case["jnp"] / case["dml_jax"] for case in found.values()]
     numbers = f"{np.exp(np.mean(np.log(times))):.2f} ({min(times):.2f}-{max(times):.2f})"
     assert re.search(rf"4-byte elements \| [^|]+ \| {re.escape(numbers)} \|\n", section)
-    words = re.sub("<!-- h200.*?<!-- end -->", "", section, flags=re.DOTALL)
+    words = re.sub("<!-- h100.*?<!-- end -->", "", section, flags=re.DOTALL)
     assert re.findall(r"\d[\d.]*", words) == ["1.00", "4", "16"]  # on a par, bytes, and MiB
 
 
@@ -90,11 +91,12 @@ def test_the_speed_in_the_readme_is_that_of_large_cases():
 
 
 def test_all_runs_of_a_kind_are_compared_and_the_pictures_are_those_of_the_tables():
-    """A picture says its numbers to those who cannot see it. Quantised networks are beside floats, and not a copy."""
+    """A picture says its numbers to those who cannot see it. Caches, costs and quantised networks are not beside a copy."""
     kinds = {}
     for file in RUNS:
         kinds.setdefault(kind_of(file), []).append(file.name)
-    del kinds["quantised"]
+    for kind in ("quantised", "caches", "costs"):
+        del kinds[kind]
     named = [{*files.split(", ")} for files in re.findall("<!-- (.*): devices -->", DEVICES)]
     assert sorted(map(sorted, named)) == sorted(sorted(files) for files in kinds.values() if len(files) > 1)
     drawn = dict(comparisons(DEVICES, STORED))
@@ -122,10 +124,10 @@ def test_a_page_says_where_the_run_was_and_has_every_case(file):
     assert file.with_suffix(".svg").exists() == (f"]({file.stem}.svg)" in text)
     left = {row.case: f"{row.of_copy:.2f}" for row in run.rows if row.contender == "dml_jax"}
     for title, (head, _, *lines) in folds(text).items():
-        assert re.match(r"\| case \| of a (copy|matmul) \|", head)
+        assert re.match(r"\| case \| of (a copy|a matmul|linear) \|", head)
         assert len(head.split("|")) - 2 <= 8
         for line in lines:
-            name, of_copy = line.removeprefix("| ").split(" | ")[:2]
+            name, of_copy = line.strip("| ").split(" | ")[:2]
             names = {name, f"{title} {name}", f"{title}, {name}", f"{name}, call"}
             (case,) = names & left.keys()
             assert left.pop(case) == of_copy
@@ -140,7 +142,7 @@ def test_a_page_begins_with_the_mean_of_each_operator(file):
     operators = {row.operator for row in ours if not row.case.endswith((", call", FILES))}
     names = {*re.findall(r"^\| ([^|]+) \| \d+ \|", means, re.MULTILINE)}
     assert {name.removesuffix(" gradient") for name in names} - {"eager calls on 1 KB"} == operators
-    assert text.index("\n## Means\n") < text.index("<details>")
+    assert not operators or text.index("\n## Means\n") < text.index("<details>")
 
 
 OURS = Measured("gather rows", "gather", "dml_jax", 2**24, 2e-3, 2e-3, 2e-3, 0.5, True)
@@ -154,14 +156,25 @@ def page_of(folder, *rows):
 def test_ceilings_and_caches_have_tables_and_count_in_no_mean(tmp_path):
     read = replace(OURS, case="ceiling read 16 MiB", operator="ceiling", contender="jax", of_copy=1.25)
     text = page_of(tmp_path, read, OURS)
-    assert "## Ceilings\n\n| ceiling | GB/s | of copy | spread |" in text
+    assert f"## Ceilings\n\n```text\n{ceilings.LEGEND}\n```\n\n| ceiling | GB/s | of copy | spread |" in text
     assert "| read 16 MiB | 8.4 | 1.25 | - |" in text
     assert "| ceiling | 1 |" not in text
     warm, cold = (replace(OURS, case="caches 16 MiB", operator="caches", contender=name) for name in ("warm", "cold"))
     text = page_of(tmp_path, warm, cold)
-    assert "## Caches\n\n| working set | warm | cold |" in text
+    assert f"## Caches\n\n```text\n{caches.LEGEND}\n```\n\n| working set | warm | cold |" in text
     assert "| 16 MiB | 8.4 | 8.4 |" in text
     assert "## Means" not in text
+
+
+def test_costs_have_a_table(tmp_path):
+    ours = costs.Cost("gather rows", "gather", "dml_jax", 2e-3, 3e-3, 4e-2, 0.1, 110, 100)
+    found = Results("d", "2026-11-22", {}, (), costs=(ours, replace(ours, contender="jnp", tracing=1e-3)))
+    (tmp_path / "r_costs.json").write_text(found.json())
+    text = page(tmp_path / "r_costs.json")
+    assert "# D: costs" in text
+    assert "| gather rows | 2.00 | 0.50 | 3.00 | 1.00 | 40.00 | 1.00 | 1.10 | 1.00 |" in text
+    short = rewritten("<!-- r_costs.json: costs -->\n<!-- end -->", tmp_path)
+    assert "| d | 2.00 | 0.50 | 3.00 | 1.00 | 40.00 | 1.00 | 1.10 | 1.00 |" in short
 
 
 def test_a_result_that_differs_is_told_and_counts_in_no_mean(tmp_path):

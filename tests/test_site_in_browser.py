@@ -190,7 +190,7 @@ PLACE = """(async () => {
 })()"""
 
 
-@pytest.mark.parametrize("page", ["operators/gather", "graphs", "benchmarks/h200"])
+@pytest.mark.parametrize("page", ["operators/gather", "graphs", "benchmarks/h100"])
 @pytest.mark.parametrize(("system", "switch"), [*product(SCHEMES, ("auto", *SCHEMES))])
 def test_a_picture_follows_the_page(system, switch, page, browser, site):
     """Its ground is as dark as the page's, which follows the switch, or the system."""
@@ -215,7 +215,7 @@ GLYPHS = """[document.querySelector("#patch_1 path"), ...document.querySelectorA
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("chart", ["cpu", "h200", "devices_operators"])
+@pytest.mark.parametrize("chart", ["cpu", "h100", "devices_operators"])
 def test_the_text_of_a_chart_has_contrast(chart, scheme, browser):
     browser.show(SCREEN, scheme)
     browser.open(ROOT / f"docs/benchmarks/{chart}.svg")

@@ -19,7 +19,7 @@ from .measuring import Effort, by_case
 from .section import Job, Section
 from .subjects import quick
 
-__all__ = ["Cost", "costs_section"]
+__all__ = ["LEGEND", "Cost", "costs_section", "table"]
 
 Function = Callable[..., Any]
 
@@ -70,7 +70,7 @@ def costs_section() -> Section:
     jobs = [_job(case, case.written(len(case.make())), plain_of(case)) for case in first.values()]
     read = accumulate.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
     jobs.append(_job(read, accumulate.gradient_of(read), accumulate.plain_of(read)))
-    return Section("costs beside running", jobs, ["dml_jax", "jnp"], _table, LEGEND)
+    return Section("costs beside running", jobs, ["dml_jax", "jnp"], table, LEGEND)
 
 
 def _job(case: Case, ours: Function, other: Function | None) -> Job:
@@ -113,19 +113,19 @@ def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], flo
     return Cost(case.name, case.operator, name, tracing, lowering, compiling, spread, peaks[0], floors[0])
 
 
-def _table(title: str, rows: Sequence[Cost], contenders: Sequence[str], peak: float | None) -> Table:
+def table(title: str, rows: Sequence[Cost], contenders: Sequence[str], peak: float | None) -> Table:
     """A line for each case, and the geometric means."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("case", overflow="fold")
+    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    result.add_column("case", overflow="fold")
     for heading in (*COLUMNS, MEMORY):
-        table.add_column(heading, justify="right")
-        table.add_column(f"x {contenders[1]}", justify="right")
+        result.add_column(heading, justify="right")
+        result.add_column(f"x {contenders[1]}", justify="right")
     lines = {case: [*_numbers(*measured.values())] for case, measured in by_case(rows)}
     columns = zip(*lines.values(), strict=True)
     means = [geometric_mean(filter(None, column)) if any(column) else None for column in columns]
     for case, numbers in {**lines, "geometric mean": means}.items():
-        table.add_row(case, *("-" if number is None else f"{number:.2f}" for number in numbers))
-    return table
+        result.add_row(case, *("-" if number is None else f"{number:.2f}" for number in numbers))
+    return result
 
 
 def _numbers(ours: Cost, other: Cost | None = None) -> Iterator[float | None]:

@@ -1,4 +1,4 @@
-"""The tables of docs/coming_from.md, and what runs a line of them: here, by loops over elements, or in its library."""
+"""The tables of docs/coming_from.md and its pages, and what runs a line: here, by loops, or in its library."""
 
 import doctest
 import os
@@ -17,55 +17,52 @@ from checks import assert_same_bits, bits
 
 os.environ.setdefault("KERAS_BACKEND", "jax")  # before TensorFlow, which may import Keras
 
-PAGE = (Path(__file__).parents[1] / "docs" / "coming_from.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+FILES = [DOCS / "coming_from.md", *sorted(DOCS.glob("coming_from/*.md"))]
+TEXT = "\n".join(file.read_text(encoding="utf-8") for file in FILES)
 
 
 class Table(NamedTuple):
-    """A table of the page, under a heading."""
+    """A table of a page."""
 
-    section: str
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]
 
 
 def tables():
-    """The tables of the page."""
-    found, section, table = [], "", []
-    for line in [*PAGE.splitlines(), ""]:
-        if line.startswith("#"):
-            section = line.lstrip("# ")
+    """The tables of the pages."""
+    found, table = [], []
+    for line in [*TEXT.splitlines(), ""]:
         if line.startswith("|"):
             table.append(tuple(cell.strip() for cell in line[1:-1].split("|")))
         elif table:
             header, _, *rows = table
-            found.append(Table(section, header, rows))
+            found.append(Table(header, rows))
             table = []
     return found
 
 
 TABLES = tables()
-AT_A_GLANCE = [t for t in TABLES if t.section == "Indices at a glance"]
-INDEX_VALUES = [t for t in AT_A_GLANCE if t.header[1] in ("read", "write")]
-INDEX_TYPES = [t for t in AT_A_GLANCE if t.header[1] == "index types"]
-EQUIVALENTS = [t for t in TABLES if t.header[1:] == ("here", "what differs")]
+INDEX_VALUES = [t for t in TABLES if t.header[1] in ("read", "write")]
+INDEX_TYPES = [t for t in TABLES if t.header[1] == "index types"]
+EQUIVALENTS = [t for t in TABLES if t.header[1:] == ("here",)]
 OUTCOMES = [t for t in TABLES if t.header[1:] == ("gives", "here", "gives")]
-DIRECTMLX = [t for t in TABLES if t.header == ("DirectMLX", "struct", "descriptor", "function")]
 METHODS = [t for t in TABLES if t.header == ("DirectMLX", "GraphBuilder", "what differs")]
 DESCRIPTORS = [t for t in TABLES if t.header == ("descriptor", "function")]
 
 
 def code(cell):
-    """The code that fills a cell; None for a cell without."""
+    """The code that fills a cell, behind the sign of equal but for the last bits; None for a cell without."""
     assert cell.count("`") in (0, 2), cell
-    match = re.fullmatch("`(.+)`", cell)
+    match = re.fullmatch("(?:≈ )?`(.+)`", cell)
     assert match or "`" not in cell, cell
     return match and match[1]
 
 
 def defined():
-    """What the blocks of the page define: the arrays, and our functions."""
+    """What the blocks of the pages define: the arrays, and our functions."""
     names = {}
-    for example in doctest.DocTestParser().get_examples(PAGE):
+    for example in doctest.DocTestParser().get_examples(TEXT):
         exec(example.source, names)
     return names
 
@@ -116,7 +113,7 @@ def keras_names(arrays):
         warnings.simplefilter("ignore")
         keras = pytest.importorskip("keras")
     if keras.backend.backend() != "jax":
-        pytest.skip("the page is about Keras on JAX")
+        pytest.skip("the lines are for Keras on JAX")
     if not hasattr(keras.ops, "depth_to_space"):
         pytest.skip("Keras has depth_to_space from 3.14 on")
     return {"keras": keras} | {name: jnp.asarray(array) for name, array in arrays.items()}
@@ -248,7 +245,7 @@ def all_hold(check, cases):
 
 
 def library_of(table):
-    """The library of a section's tables."""
+    """The library of a table."""
     return table.header[0]
 
 

@@ -9,7 +9,7 @@ from model_cases import FOLDER
 
 from dml_jax.command.main import command
 
-PAGE = FOLDER.parent / "model_files.md"
+PAGE = FOLDER.parent / "command.md"
 FILES = sorted(path.name for path in FOLDER.glob("*.json") if MARK not in path.read_text())
 
 

@@ -91,7 +91,7 @@ def test_the_speed_in_the_readme_is_that_of_large_cases():
 
 
 def test_all_runs_of_a_kind_are_compared_and_the_pictures_are_those_of_the_tables():
-    """A picture says its numbers to those who cannot see it. Caches, costs and quantised networks are not beside a copy."""
+    """A picture says its numbers. Caches, costs and quantised networks are not beside a copy."""
     kinds = {}
     for file in RUNS:
         kinds.setdefault(kind_of(file), []).append(file.name)

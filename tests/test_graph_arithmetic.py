@@ -14,14 +14,25 @@ from dml_jax.core.structs.small_structs import ScaleAndBias
 from dml_jax.graphs.expression import Arithmetic
 
 PAGE = (Path(__file__).parents[1] / "docs" / "graphs.md").read_text(encoding="utf-8")
-ROWS = {
-    source.replace("\\|", "|"): words
-    for source, words in re.findall(
-        r"^\| `(.+)` \| ((?:a constant, and )?ELEMENT_WISE_\w+.*|GEMM) \|$", PAGE, re.MULTILINE
-    )
-}
+
+
+def rows():
+    """What each expression of the page's table adds; a row has one operator for each, or one for all."""
+    section = PAGE.split("\n### Arithmetic\n")[1].split("\n### ")[0]
+    for sources, added in re.findall(r"^\| `(.+)` \| (.+) \|$", section, re.MULTILINE):
+        sources, added = sources.replace("\\|", "|").split("`, `"), added.split(", ")
+        yield from zip(sources, added * len(sources) if len(added) == 1 else added, strict=True)
+
+
+ROWS = dict(rows())
 X, Y = np.float32([[-7, 2.5], [4, 0.5]]), np.float32([[3, 2], [-1.5, 0.5]])
 OPERANDS = {"x": X, "y": Y, "i": np.uint32([[12, 5], [2**31, 0]]), "j": np.uint32([[10, 3], [1, 31]])}
+
+
+def operator_type(words):
+    """DirectML's name, of the last word or of the one before "with"."""
+    name = words.partition(" with")[0].split()[-1]
+    return name if name == "GEMM" else f"ELEMENT_WISE_{name}"
 
 
 def written(source, **arrays):
@@ -49,7 +60,7 @@ def by_numpy(source, **arrays):
 def test_an_operator_of_python_adds_that_of_directml(source):
     words = ROWS[source]
     types = [node.operator_type for node in written(source, **OPERANDS).nodes.values()]
-    assert types == [*(["CONSTANT"] if "constant" in words else []), re.search(r"[A-Z][A-Z_]{3,}", words)[0]]
+    assert types == [*(["CONSTANT"] if "CONSTANT and " in words else []), operator_type(words)]
     result = computed(source, **OPERANDS)
     expected = by_numpy(source, **OPERANDS)
     if "**" in source:
@@ -61,7 +72,7 @@ def test_an_operator_of_python_adds_that_of_directml(source):
 def test_the_page_has_every_operator():
     methods = {name: value for name, value in vars(Arithmetic).items() if inspect.isfunction(value)}
     assert methods.pop("__bool__")
-    shown = {re.search(r"[A-Z][A-Z_]{3,}", words)[0] for words in ROWS.values()}
+    shown = {operator_type(words) for words in ROWS.values()}
     assert shown == {value.__name__.upper() for value in methods.values()} | {"ELEMENT_WISE_CONSTANT_POW"}
 
 

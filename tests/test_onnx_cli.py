@@ -416,7 +416,7 @@ def test_sizes_that_do_not_fit(free, options, words, monkeypatch):
 
 # DxDispatch's command line.
 
-PAGE = FOLDER.parent / "model_files.md"
+PAGE = FOLDER.parent / "command.md"
 
 
 def test_bindings_are_printed(free):
@@ -493,9 +493,10 @@ def test_sources_of_a_model_file_come_from_a_folder(free):
 
 def test_dxdispatch_spellings(free):
     """Every one that is documented leads to an option of ours, and a whole command line does what it says."""
-    rows = re.findall(r"^\| (`-.*`) \| (`--.*`.*) \| .* \|$", PAGE.read_text(), re.MULTILINE)
-    theirs, ours = (re.findall(r"`--([\w-]+)`", " ".join(column)) for column in zip(*rows, strict=True))
-    assert dict(zip(theirs, ours, strict=True)) == ALIASES
+    section = PAGE.read_text().split("\n### Options of DxDispatch\n")[1].split("\n## ")[0]
+    renamed = re.findall(r"^\| .*`--(\w+)` \| `--([\w-]+)`.* \|$", section, re.MULTILINE)
+    with_hyphens = re.findall(r"`--(\w+)`", section.rpartition(" |\n")[2])
+    assert dict(renamed) | {name: name.replace("_", "-") for name in with_hyphens} == ALIASES
     assert {*ALIASES.values()} < {option.removeprefix("--") for p in run.params for option in p.opts}
     options = "--adapter cpu --dispatch_iterations 4 --dispatch_repeat 2 --warmup_samples 1 --dispatch_interval 1"
     *lines, _ = lines_of(free / "m.onnx", *options.split(), "--timing_verbosity", 1, "--output_path", free / "out")

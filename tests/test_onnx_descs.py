@@ -388,22 +388,18 @@ def test_sizes_that_the_data_decide_are_of_a_value():
         to_descs(model(nodes, {"x": zeros((3,))}, ["y"]))
 
 
-def tables():
-    """Of the page about ONNX, the rows: what the cells name."""
-    text = (Path(__file__).parent.parent / "docs/onnx.md").read_text()
-    of_functions, of_structs = text.split("## Operators")[1].split("## As DirectML descriptors")
-    of_onnx, of_runtime = of_functions.split("\n## ")[0].split("\nOf the operators that ONNX Runtime adds")
-    rows = [
-        [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ") and "---" not in line]
-        for part in (of_onnx, of_runtime, of_structs.split("\n## ")[0])
-    ]
-    return [[(cells[0].split(", "), cells[1]) for cells in part[1:]] for part in rows]
+def table(heading):
+    """Of the page of operators, the rows of a section: names, and the other cell."""
+    page = (Path(__file__).parents[1] / "docs/reference/onnx_operators.md").read_text()
+    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    _, _, *rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    return [(names.split(", "), text) for names, text in rows]
 
 
 def test_the_page_lists_every_operator():
-    of_onnx, of_runtime, structs = tables()
-    listed = [name for names, _ in of_onnx for name in names]
-    listed += [f"com.microsoft::{name}" for names, _ in of_runtime for name in names]
+    structs = table("DirectML's operators")
+    listed = [name for names, _ in table("ONNX's operators") for name in names]
+    listed += [f"com.microsoft::{name}" for names, _ in table("ONNX Runtime's operators") for name in names]
     assert Counter(listed) == Counter(list(ONNX_OPERATORS))
     assert Counter(name for names, _ in structs for name in names) == Counter(list(DESCRIBED))
     made = {desc.operator_type for _, desc in DESCS.values()}

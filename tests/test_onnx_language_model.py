@@ -1,28 +1,22 @@
-"""The language model that docs/networks.md makes: beside ONNX Runtime, and what a step does with its cache."""
+"""The language model that docs/language_models.md makes: beside ONNX Runtime, and what a step does with its cache."""
 
 import doctest
 import re
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import AxisType
-from onnx_building import TensorProto, helper, numpy_helper, runtime
+from onnx_building import runtime
 
-from dml_jax.onnx import to_jax
-
-PAGE = Path(__file__).parents[1] / "docs/networks.md"
+PAGE = Path(__file__).parents[1] / "docs/language_models.md"
 
 
 @pytest.fixture(scope="module")
 def page():
-    """The names that the blocks of the page's section make: the model, a step of decoding, and where weights lie."""
-    section = PAGE.read_text().split("\n## A language model\n")[1].split("\n## ")[0]
-    names = {"jax": jax, "jnp": jnp, "np": np, "AxisType": AxisType, "to_jax": to_jax}
-    names |= {"TensorProto": TensorProto, "helper": helper, "numpy_helper": numpy_helper}
-    building, decoding, sharding = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    """The names that the blocks of the page make: the model, a step of decoding, and where weights lie."""
+    names = {}
+    building, decoding, sharding = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     defined = decoding.split(">>> on_device")[0] + sharding.split(">>> cache, lengths")[0]
     for example in doctest.DocTestParser().get_examples(building + defined):
         exec(compile(example.source, str(PAGE), "exec"), names)

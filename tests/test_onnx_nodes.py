@@ -13,6 +13,8 @@ from onnx_cases import all_cases, as_array, cases, operators
 from dml_jax.onnx import Backend, OnnxError, UnsupportedError, cast, control_flow, layout, movement, to_jax
 from dml_jax.onnx.operator_table import ONNX_OPERATORS
 
+PAGE = Path(__file__).parents[1] / "docs/reference/onnx_operators.md"
+
 # Computed exactly: all others may be rounded once less or more often than where the cases were made.
 EXACT = {
     *(*movement.OPERATORS, *layout.OPERATORS, *cast.OPERATORS, *control_flow.OPERATORS),
@@ -87,7 +89,7 @@ def test_the_page_lists_what_is_not_done():
         pytest.skip("the page has the cases of onnx 1.23")
     lacking = Counter(lacked(case.model) for name, case in all_cases().items() if name not in cases())
     listed = ", ".join(f"{name} {count}" for name, count in sorted(lacking.items()))
-    page = (Path(__file__).parent.parent / "docs" / "onnx.md").read_text()
+    page = PAGE.read_text()
     written = page.partition("<!-- not done -->")[2].partition("<!-- end -->")[0]
     assert " ".join(written.split()) == f"{listed}."
 
@@ -119,7 +121,7 @@ def test_the_page_counts_what_passes():
                     missed.add(case.name)
     assert missed <= BEYOND_THE_RUNNER  # another CPU may round to the expected number
     if onnx.__version__.startswith("1.23."):
-        page = " ".join((Path(__file__).parent.parent / "docs" / "onnx.md").read_text().split())
+        page = " ".join(PAGE.read_text().split())
         transforms = sum(bool(operators(cases()[name].model) & FOURIER) for name in passing())
         done, more = len(passing()), len(passing()) - len(BEYOND_THE_RUNNER) - transforms
         assert f"Of the {len(all_cases()):,} node tests of onnx 1.23, {done:,} pass" in page

@@ -165,7 +165,8 @@ class Function(Printed):
     def printed(self, name: str) -> Iterator[str | nodes.Node]:
         rules = self.known(name, FUNCTIONS).rules
         reference = f"{{py:func}}`reference <dml_jax.{name}>`"
-        yield f"The {reference} has its arguments. Its constraints, printed from the data that checks them:"
+        shared = "[Operators](index.md#what-all-of-them-share) has the rules of all operators"
+        yield f"The {reference} has its arguments, and {shared}. Its constraints, from the data that checks them:"
         yield constraints(name, worded(rules, {}))
 
 

@@ -16,7 +16,10 @@ SECTION = re.search(r"\n## The same numbers as elsewhere\n(.*?)\n## ", PAGE, re.
 
 
 class Line(NamedTuple):
-    """A line of a table: calls, of which `ours` may be "none", for some sizes, and what else is said."""
+    """A line of a table: calls, of which `ours` may be "none", for some sizes, and what else is said.
+
+    A cell has the arguments that stand for "..." in the head of its column, or a whole call, such as area(x, sizes).
+    """
 
     library: str
     theirs: str
@@ -26,13 +29,21 @@ class Line(NamedTuple):
 
 
 def lines():
-    library = ""
+    heads = []
     for row in SECTION.splitlines():
         if row.startswith("|") and not row.startswith("| ---"):
             theirs, sizes, ours, note = (cell.strip() for cell in row[1:-1].split("|"))
-            library = theirs if ours == "here" else library
-            if ours != "here":
-                yield Line(library, theirs.strip("`"), sizes, ours.strip("`"), note)
+            if sizes == "sizes":
+                heads = [theirs.strip("`"), ours.strip("`")]
+                library = re.match(r"\w+", heads[0])[0]
+            else:
+                yield Line(library, call(heads[0], theirs), sizes, call(heads[1], ours), note)
+
+
+def call(head, cell):
+    """The call of a cell: `cell` itself if it is "none" or a whole call."""
+    cell = cell.strip("`")
+    return cell if cell == "none" or re.match(r"\w+\(", cell) else head.replace("...", cell)
 
 
 LINES = [*lines()]
@@ -96,18 +107,19 @@ def onnx_names():
 # Of each library the names of its calls, how it makes an array, and the sizes of the dimensions that stay, before and
 # behind the others.
 LIBRARIES = {
-    "torch": (torch_names, (2, 3), ()),
-    "JAX": (lambda: ({}, jax.numpy.asarray), (2,), (3,)),
-    "OpenCV": (opencv_names, (), (3,)),
-    "ONNX": (onnx_names, (1, 2), ()),
+    "F": (torch_names, (2, 3), ()),
+    "jax": (lambda: ({}, jax.numpy.asarray), (2,), (3,)),
+    "cv2": (opencv_names, (), (3,)),
+    "Resize": (onnx_names, (1, 2), ()),
 }
 # How many dimensions are resized: of the first word that is in the call.
 RANKS = {
-    "torch": {"nearest": (1, 2, 3), "area": (1, 2, 3), '"linear"': (1,), '"trilinear"': (3,), "": (2,)},
-    "JAX": {"": (1, 2)},
-    "OpenCV": {"": (2,)},
-    "ONNX": {"cubic": (2,), "": (2, 3)},
+    "F": {"nearest": (1, 2, 3), "area": (1, 2, 3), "=linear": (1, 2, 3), "": (2,)},
+    "jax": {"": (1, 2)},
+    "cv2": {"": (2,)},
+    "Resize": {"cubic": (2,), "": (2, 3)},
 }
+LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}  # torch's names by that number
 
 
 def operands(line):
@@ -121,6 +133,7 @@ def operands(line):
             m = np.floor(n * np.float32(factors)).astype(int)
         if OF_SIZES[line.sizes](n, m):
             yield {
+                "linear": LINEAR[rank],
                 "x": rng.normal(size=(*before, *n, *behind)).astype(np.float32),
                 "sizes": (*before, *m.tolist(), *behind),
                 "factors": (*[1] * len(before), *factors, *[1] * len(behind)),
@@ -175,15 +188,16 @@ def test_no_call_of_the_page_has_the_numbers(line):
 def test_every_way_of_the_libraries_is_there():
     of = {library: " ".join(line.theirs for line in LINES if line.library == library) for library in LIBRARIES}
     for method in ("nearest", "linear", "cubic", "cubic-pytorch", "area", "lanczos3", "lanczos5"):
-        assert f'"{method}")' in of["JAX"]
-        assert method in ("nearest", "area") or f'"{method}", antialias=False)' in of["JAX"]
+        assert f'"{method}")' in of["jax"]
+        assert method in ("nearest", "area") or f'"{method}", antialias=False)' in of["jax"]
     modes = ("half_pixel_symmetric", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn")
     for word in (*modes, "tf_crop_and_resize", "round_prefer_ceil", "floor", "ceil", "not_larger", "not_smaller"):
-        assert f'"{word}"' in of["ONNX"]
-    for mode in ("nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area", "lanczos"):
-        assert f'mode="{mode}"' in of["torch"]
+        assert f'"{word}"' in of["Resize"]
+    for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area", "lanczos"):
+        assert f'mode="{mode}"' in of["F"]
+    assert "mode=linear" in of["F"]
     for flag in ("NEAREST", "NEAREST_EXACT", "LINEAR", "LINEAR_EXACT", "CUBIC", "AREA", "LANCZOS4"):
-        assert f"cv2.INTER_{flag})" in of["OpenCV"]
+        assert f"cv2.INTER_{flag})" in of["cv2"]
 
 
 def test_other_names_of_jax():

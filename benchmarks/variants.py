@@ -201,11 +201,17 @@ def _draw(programs: Iterator[Program], options: argparse.Namespace) -> tuple[lis
             except Exception as error:  # the others are worth their time, too
                 _say(f"{program.name}: {type(error).__name__}: {error}")
                 status = 1
-            sys.stderr.write(f"\r{len(cases)} cases ")
+            _count(f"\r{len(cases)} cases ")
     except KeyboardInterrupt:
         status = INTERRUPTED
-    sys.stderr.write("\r")
+    _count("\r")
     return cases, int(status)
+
+
+def _count(text: str) -> None:
+    """On a terminal alone: in a file the lines would stand one behind the other."""
+    if sys.stderr.isatty():
+        sys.stderr.write(text)
 
 
 def _tell(case: Measured) -> None:

@@ -23,15 +23,13 @@ __all__ = ["Cost", "costs_section"]
 
 Function = Callable[..., Any]
 
-# A heading, and what of `Cost` stands below it, behind a factor.
-COLUMNS = {"ms to trace": ("tracing", 1e3), "to lower": ("lowering", 1e3), "to compile": ("compiling", 1e3)}
-MEMORY = "of floor"
+STEPS = {"trace": "tracing", "lower": "lowering", "compile": "compiling"}  # in headings, and in `Cost`
 LEGEND = """\
 ms to trace      what JAX takes to trace a call of dml_jax, in milliseconds: the median, as of all that follows
-to lower         the same for StableHLO to be made of what was traced
-to compile       the same for XLA to compile that
+ms to lower      the same for StableHLO to be made of what was traced
+ms to compile    the same for XLA to compile that
 of floor         bytes of arguments, outputs and temporary arrays, as a part of arguments and outputs alone
-x jnp            what jax.numpy's twin takes, divided by the number before it: above 1.00 dml_jax takes less"""
+x jnp            time or memory of jax.numpy's twin, divided by that of dml_jax: above 1.00 dml_jax takes less"""
 
 
 @dataclass(frozen=True)
@@ -117,9 +115,9 @@ def _table(title: str, rows: Sequence[Cost], contenders: Sequence[str], peak: fl
     """A line for each case, and the geometric means."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("case", overflow="fold")
-    for heading in (*COLUMNS, MEMORY):
+    for heading, subject in (*((f"ms to {step}", step) for step in STEPS), ("of floor", "memory")):
         table.add_column(heading, justify="right")
-        table.add_column(f"x {contenders[1]}", justify="right")
+        table.add_column(f"{subject} x {contenders[1]}", justify="right")
     lines = {case: [*_numbers(*measured.values())] for case, measured in by_case(rows)}
     columns = zip(*lines.values(), strict=True)
     means = [geometric_mean(filter(None, column)) if any(column) else None for column in columns]
@@ -130,8 +128,8 @@ def _table(title: str, rows: Sequence[Cost], contenders: Sequence[str], peak: fl
 
 def _numbers(ours: Cost, other: Cost | None = None) -> Iterator[float | None]:
     """Each of ours, and how many times as much the other takes, if there is one."""
-    for name, factor in COLUMNS.values():
-        yield factor * getattr(ours, name)
+    for name in STEPS.values():
+        yield 1e3 * getattr(ours, name)
         yield getattr(other, name) / getattr(ours, name) if other else None
     yield ours.peak / ours.floor if ours.peak else None
     yield other.peak / ours.peak if ours.peak and other and other.peak else None

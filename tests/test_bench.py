@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from checks import sampled
 from click.testing import CliRunner
+from rich.console import Group
 
 import dml_jax
 from dml_jax import ConstraintError
@@ -453,10 +454,27 @@ def test_another_jaxlib_is_told_as_its_copy_differs(jaxlib, capsys):
 def test_a_run_ends_with_a_legend_of_its_columns():
     done = run("--quick", "--rounds", 1, "--no-peers", "-k", "gather rows")
     assert done.exit_code == 0, done.output
-    assert done.output.endswith(f"\n\n{section.LEGEND}\n")
-    explained = [line[:15].strip() for line in section.LEGEND.splitlines()]
-    assert explained == [*section.columns(["dml_jax", "NAME", "fresh", "torch NAME"], peak=1.0)[1:]]
-    assert all(name in done.output.replace(section.LEGEND, "") for name in ("of copy", "spread", "x fresh"))
+    legend = done.output.rpartition("\n\n")[2]
+    assert [line[:15].strip() for line in legend.splitlines() if line[0] != " "] == OURS
+    assert all(name in done.output.replace(legend, "") for name in ("of copy", "spread", "x fresh", "x jnp"))
+
+
+OURS = ["of copy", "spread", "x NAME", "x fresh"]  # columns that every run has
+
+
+@pytest.mark.parametrize(
+    ("contenders", "peak", "explained"),
+    [
+        (["dml_jax", "fresh"], None, OURS),
+        (["dml_jax", "fresh", "torch NAME"], 1.0, [*OURS, "of peak", "x best of torch", "which is"]),
+        (["dml_jax"], None, ["of copy", "spread"]),
+    ],
+)
+def test_a_legend_explains_the_columns_of_its_tables(contenders, peak, explained):
+    tables = [section.table("", [], contenders, peak), "no table"]
+    entries = section.explained(section.LEGEND, tables).splitlines()
+    assert {line[:15].strip() for line in entries if line[0] != " "} == {*explained}
+    assert section.explained(section.LEGEND, [Group(*tables)]).splitlines() == entries
 
 
 def test_a_cpu_is_named_by_its_model(monkeypatch, tmp_path):
@@ -484,7 +502,7 @@ def test_the_quick_run_prints_writes_and_draws(tmp_path):
     wanted = ["x jnp", *(["x NumPy"] if jax.default_backend() == "cpu" else [])]
     for heading in [*wanted, *(f"x {name}" for name, found in others.items() if found)]:
         assert heading in done.output
-    assert "differs" not in done.output.replace(section.LEGEND, "")
+    assert "differs" not in done.output.rpartition("\n\n")[0]
     read = results.Results.read(files[0])
     assert read.device.startswith(measured_kind())
     assert {r.operator for r in read.rows} == {*FUNCTIONS, "ceiling"}
@@ -512,6 +530,19 @@ def test_mistakes_are_told(arguments, code, message):
     done = run(*arguments)
     assert done.exit_code == code
     assert message in done.output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(None, [("1 of 3", 2), ("3 of 3", 0)]), (180, [("1", 2), ("3", 1)])], ids=["jobs", "seconds"]
+)
+def test_where_no_terminal_shows_progress_a_line_does_now_and_then(seconds, told, monkeypatch, capsys):
+    """The second case ends 20 seconds behind the first, and is not told."""
+    clock = iter([0, 60, 80, 140])
+    monkeypatch.setattr(bench_run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    jobs = [section.Job("a case", lambda effort: [])] * 3
+    bench_run._measured(section.Section("title", jobs, [], seconds=seconds), measuring.Effort(1, 1), [], lambda _: None)
+    lines = [f"title: {cases} cases, about {left} min left" for cases, left in told]
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 @pytest.mark.parametrize("option", ["--json", "--csv", "--picture"])

@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 LEGEND = """\
-of linear        the time of one device on the whole, divided by all devices' time times their number: worst, and the
-                 geometric mean of all programs of the operator
+worst, mean      the time of one device on the whole, divided by all devices' time times their number, which is 1.00 if
+                 scaling is linear: of the worst program of the operator, and the geometric mean of all
 programs         an Auto or Explicit mesh of one or two axes, forward or backward, each dimension sharded; local: those
                  without collectives
 below 0.9        how many, by what explains it: a collective, bytes that every device has whole, calls below 0.05 ms"""

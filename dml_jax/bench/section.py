@@ -1,6 +1,7 @@
 """A section of a run: jobs, each of which measures a case, and the table that shows what they found."""
 
 import fnmatch
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = [
     "Section",
     "cells",
     "columns",
+    "explained",
     "is_named",
     "of_cases",
     "of_peak",
@@ -29,11 +31,14 @@ __all__ = [
 
 BEST, WHICH = "best of torch", "which is"
 LEGEND = """\
-of copy          the bandwidth of dml_jax as a part of that of a copy of as many bytes: 1.00 is as fast as a copy
+of copy          the bandwidth of dml_jax as a part of that of a copy of as many bytes: 1.00 is as fast as a copy; more
+                 where it reads again what caches hold; below 1 MiB it is about the time that a call takes to start
 of peak          the same as a part of the bandwidth on the data sheet of the device, where it is known
-spread           half the distance of the quartiles of dml_jax's times, as a part of their median
-x NAME           how many times as fast dml_jax is as NAME, on the same data: above 1.00 it is faster
-x fresh          the same, beside dml_jax without a bound output; -: NAME has no such case; differs: its bits are others
+spread           half the distance of the quartiles of dml_jax's times, as a part of their median; ratios nearer to 1.00
+                 than that say little, as do those within 0.1 of it, by which a copy may differ from itself
+x NAME           how many times as fast dml_jax is as NAME, on the same data: above 1.00 it is faster; -: NAME has no
+                 such case; differs: its bits are others
+x fresh          the same, beside dml_jax without a bound output
 x best of torch  the same, beside the fastest of the ways in which torch does it
 which is         the name of that way; "compile" is what torch.compile makes of it"""
 
@@ -54,6 +59,23 @@ def cells(
     ours = measured[first]
     found = [which if name == WHICH else ratio(ours, shown.get(name.removeprefix("x "))) for name in others]
     return [case, f"{ours.of_copy:.2f}", *([of_peak(ours, peak)] if peak else []), spread_of(ours), *found]
+
+
+def explained(legend: str, tables: Iterable[Any]) -> str:
+    """The entries of a legend whose names are in a heading of the tables; NAME is any text, and commas divide names.
+
+    Args:
+      legend: an entry begins with its names, and goes on in lines that begin with spaces.
+      tables: of rich's, or groups of them.
+    """
+    parts = (part for table in tables for part in getattr(table, "renderables", [table]) if isinstance(part, Table))
+    headings = [str(column.header) for table in parts for column in table.columns]
+
+    def is_shown(entry: str) -> bool:
+        names = entry.partition("  ")[0].replace("NAME", "").split(", ")
+        return any(name in heading for name in names for heading in headings)
+
+    return "\n".join(filter(is_shown, re.split(r"\n(?! )", legend)))
 
 
 def of_peak(row: Measured, peak: float) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, takewhile
+from itertools import count, starmap, takewhile
 from pathlib import Path
 
 import jax
@@ -15,7 +15,7 @@ from rich.table import Table
 from .case import Case, mega
 from .ceilings import known_device
 from .measuring import Effort, Measured, by_case, measure_runs
-from .section import Job, Section
+from .section import Job, Section, unframed
 
 __all__ = ["CONTENDERS", "EMPTY", "KERNELS", "OPERATOR", "Kernel", "Sets", "cache_sizes", "points", "section", "table"]
 
@@ -160,15 +160,15 @@ def _measured(case: Case, effort: Effort) -> list[Measured]:
 def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None = None) -> Table:
     """A line for each size: GB/s of each kernel, warm and cold, and what starting a pass takes at most."""
     cases = dict(by_case(rows))
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
     empty = cases.get(_case(EMPTY).name)
-    for heading in ("working set", *contenders, *(["empty pass"] if empty else [])):
-        result.add_column(heading, justify="right")
-    for case, found in cases.items():
+
+    def cells(case: str, found: dict[str, Measured]) -> list[str]:
         speeds = (f"{found[name].moved / found[name].seconds / 1e9:.1f}" for name in contenders)
         share = [f"{max(empty[name].seconds / found[name].seconds for name in contenders):.0%}"] if empty else []
-        result.add_row(case.removeprefix(f"{OPERATOR} "), *speeds, *share)
-    return result
+        return [case.removeprefix(f"{OPERATOR} "), *speeds, *share]
+
+    headings = ["working set", *contenders, *(["empty pass"] if empty else [])]
+    return unframed(title, headings, starmap(cells, cases.items()))
 
 
 def points(rows: Sequence[Measured], contender: str) -> list[tuple[int, float]]:

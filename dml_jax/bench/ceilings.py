@@ -13,7 +13,7 @@ from rich.table import Table
 from .case import Arrays, Case, mega, normal
 from .contenders import Contender, JaxRun
 from .measuring import Measured
-from .section import Section, of_cases, of_peak, spread_of
+from .section import Section, of_cases, of_peak, spread_of, unframed
 
 __all__ = [
     "JITTED",
@@ -175,12 +175,11 @@ def section(size: int) -> Section:
 
 def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None) -> Table:
     """A line for each ceiling: its bandwidth, and that as a part of the peak and of the copy."""
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    result.add_column("ceiling", overflow="fold")
-    for heading in ("GB/s", *(["of peak"] if peak else []), "of copy", "spread"):
-        result.add_column(heading, justify="right")
-    for row in rows:
+
+    def cells(row: Measured) -> list[str]:
         parts = [of_peak(row, peak)] if peak else []
-        shown = (f"{row.moved / row.seconds / 1e9:.1f}", *parts, f"{row.of_copy:.2f}", spread_of(row))
-        result.add_row(row.case.removeprefix(f"{OPERATOR} "), *shown)
-    return result
+        shown = f"{row.moved / row.seconds / 1e9:.1f}", *parts, f"{row.of_copy:.2f}", spread_of(row)
+        return [row.case.removeprefix(f"{OPERATOR} "), *shown]
+
+    headings = ["ceiling", "GB/s", *(["of peak"] if peak else []), "of copy", "spread"]
+    return unframed(title, headings, map(cells, rows))

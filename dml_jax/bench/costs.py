@@ -16,7 +16,7 @@ from . import accumulate
 from .case import Case
 from .contenders import plain_of
 from .measuring import Effort, by_case
-from .section import Job, Section
+from .section import Job, Section, unframed
 from .subjects import quick
 
 __all__ = ["Cost", "costs_section"]
@@ -113,17 +113,14 @@ def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], flo
 
 def _table(title: str, rows: Sequence[Cost], contenders: Sequence[str], peak: float | None) -> Table:
     """A line for each case, and the geometric means."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("case", overflow="fold")
-    for heading, subject in (*((f"ms to {step}", step) for step in STEPS), ("of floor", "memory")):
-        table.add_column(heading, justify="right")
-        table.add_column(f"{subject} x {contenders[1]}", justify="right")
+    pairs = [*((f"ms to {step}", step) for step in STEPS), ("of floor", "memory")]
+    headings = [part for heading, subject in pairs for part in (heading, f"{subject} x {contenders[1]}")]
     lines = {case: [*_numbers(*measured.values())] for case, measured in by_case(rows)}
     columns = zip(*lines.values(), strict=True)
     means = [geometric_mean(filter(None, column)) if any(column) else None for column in columns]
-    for case, numbers in {**lines, "geometric mean": means}.items():
-        table.add_row(case, *("-" if number is None else f"{number:.2f}" for number in numbers))
-    return table
+    lines["geometric mean"] = means
+    words = ([case, *("-" if n is None else f"{n:.2f}" for n in numbers)] for case, numbers in lines.items())
+    return unframed(title, ["case", *headings], words)
 
 
 def _numbers(ours: Cost, other: Cost | None = None) -> Iterator[float | None]:

@@ -20,7 +20,7 @@ from ..errors import ConstraintError
 from .measuring import Effort, Measured
 from .mesh_calls import MeshCall, mesh_calls, values
 from .scaling import LINEAR, Alone, Looped, alone, scaled
-from .section import Job, Section
+from .section import Job, Section, unframed
 
 __all__ = [
     "GROUP",
@@ -205,13 +205,7 @@ def _bytes(call: MeshCall, n: int) -> int:
 
 def table(title: str, rows: Sequence[Measured], *_: Any) -> Table:
     """A line for each operator."""
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    result.add_column("operator", overflow="fold")
-    for heading in HEADINGS:
-        result.add_column(heading, justify="right")
-    for cells in lines(rows):
-        result.add_row(*cells)
-    return result
+    return unframed(title, ["operator", *HEADINGS], lines(rows))
 
 
 def lines(rows: Sequence[Measured]) -> Iterator[list[str]]:

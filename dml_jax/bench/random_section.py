@@ -19,7 +19,7 @@ from .measuring import Measured, by_case
 from .peers import contenders as usual
 from .peers import offered, torch_run
 from .random_programs import GROUPS, drawn
-from .section import BEST, Section, of_cases, with_best
+from .section import BEST, Section, of_cases, unframed, with_best
 
 __all__ = ["LEGEND", "SLOWEST", "plainly", "random_section", "slowest", "summary"]
 
@@ -131,12 +131,7 @@ def _cells(programs: Sequence[dict[str, Measured]]) -> list[str]:
 def _table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None) -> Group:
     """The summary, the slowest programs, and those whose bits are not those of plain."""
     head, body = summary(rows)
-    means, named = (Table(title=of, title_justify="left", box=None, pad_edge=False) for of in (title, SLOWEST))
-    for column in head:
-        means.add_column(column, justify="left" if column == head[0] else "right")
-    for line in body:
-        means.add_row(*line)
-    named.show_header = False
+    named = Table(title=SLOWEST, title_justify="left", box=None, pad_edge=False, show_header=False)
     for column in range(3):
         named.add_column(overflow="fold", no_wrap=column < 2)
     for line in slowest(rows):
@@ -144,4 +139,4 @@ def _table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak
     for name, measured in by_case(rows):
         if "plain" in measured and not measured["plain"].same_bits:
             named.add_row("differs", "from plain", name)
-    return Group(means, "", named)
+    return Group(unframed(title, head, body), "", named)

@@ -26,6 +26,7 @@ __all__ = [
     "ratio",
     "spread_of",
     "table",
+    "unframed",
     "with_best",
 ]
 
@@ -124,13 +125,18 @@ def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak:
       contenders: a column each.
       peak: bytes a second that the memory of the device moves by its data sheet, for a column; None for none.
     """
-    heading, *others = columns(contenders, peak)
+    lines = (cells(case, measured, contenders, peak) for case, measured in by_case(rows))
+    return unframed(title, columns(contenders, peak), lines)
+
+
+def unframed(title: str, headings: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
+    """A table without a frame, in which names, in the first column, are left-aligned, and numbers right-aligned."""
     result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    result.add_column(heading, overflow="fold")
-    for other in others:
-        result.add_column(other, justify="right")
-    for case, measured in by_case(rows):
-        result.add_row(*cells(case, measured, contenders, peak))
+    result.add_column(headings[0], overflow="fold")
+    for heading in headings[1:]:
+        result.add_column(heading, justify="right")
+    for cells in lines:
+        result.add_row(*cells)
     return result
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from itertools import starmap
 from statistics import median
 from typing import Any
 
@@ -19,7 +20,7 @@ from .contenders import Contender, Run
 from .measuring import COMPARED, Effort, Measured, by_case
 from .peers import torch_run
 from .scaling import LINEAR, Looped, quartiles, sampled
-from .section import Job, Section, ratio
+from .section import Job, Section, ratio, unframed
 
 __all__ = ["contenders", "copied_by_all", "measured", "of_linear", "section", "torch_threads"]
 
@@ -81,16 +82,15 @@ def of_linear(measured: Mapping[str, Measured], devices: int) -> float:
 
 def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None) -> Table:
     """A line for each case."""
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    result.add_column("case", overflow="fold")
-    for heading in ("of copy", "of linear", *(f"x {name}" for name in contenders[1:]), "below 0.9"):
-        result.add_column(heading, justify="right")
-    for case, by_name in by_case(rows):
+
+    def cells(case: str, by_name: Mapping[str, Measured]) -> list[str]:
         ours, linear = by_name["dml_jax"], of_linear(by_name, jax.local_device_count())
         why = "" if linear >= LINEAR else ours.why or f"{ours.seconds * 1e3:.3g} ms a call"
         others = [ratio(ours, by_name.get(name)) for name in contenders[1:]]
-        result.add_row(case, f"{ours.of_copy:.2f}", f"{linear:.2f}", *others, why or "-")
-    return result
+        return [case, f"{ours.of_copy:.2f}", f"{linear:.2f}", *others, why or "-"]
+
+    headings = ["case", "of copy", "of linear", *(f"x {name}" for name in contenders[1:]), "below 0.9"]
+    return unframed(title, headings, starmap(cells, by_case(rows)))
 
 
 def contenders(*, peers: bool) -> list[Contender]:

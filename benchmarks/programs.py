@@ -302,13 +302,13 @@ def _described(make: Callable[[], Iterable[Any]]) -> tuple[tuple[tuple[int, ...]
 
 def _cases() -> Iterator[tuple[str, Any]]:
     """Ways and cases, for which variants are chosen and for which none is."""
-    from dml_jax.bench import accumulate, subjects
+    from dml_jax.bench import accumulate, operators
 
-    far = (case for case in subjects.full(2**27) if case.operator.startswith(("gather_elements", "depth", "space")))
-    for case in (*subjects.small(), *subjects.sweep(2**20), *far):
+    far = (case for case in operators.full(2**27) if case.operator.startswith(("gather_elements", "depth", "space")))
+    for case in (*operators.small(), *operators.sweep(2**20), *far):
         yield "forward", case
     changed: dict[Any, Any] = {}
-    for case in subjects.full(2**23):
+    for case in operators.full(2**23):
         is_indexed, is_float = case.operator.startswith(("gather", "scatter")), "float" in case.detail
         ways = ("forward", "gradient")[: 1 + is_float]
         yield from ((way, case) for way in (*ways, "vmap"))

@@ -18,9 +18,9 @@ from rich.console import Group
 
 import dml_jax
 from dml_jax import ConstraintError
-from dml_jax.bench import accumulate, contenders, measuring, networks, peers, results, section, subjects
+from dml_jax.bench import accumulate, contenders, measuring, networks, operators, peers, results, section
 from dml_jax.bench.case import normal
-from dml_jax.bench.subjects import SUBJECTS, examples
+from dml_jax.bench.operators import OPERATORS, examples
 from dml_jax.catalogue import FUNCTIONS
 from dml_jax.command import bench as command
 from dml_jax.command import bench_run
@@ -43,26 +43,26 @@ def kept(*rows):
 
 
 def test_the_cases_are_those_of_every_operator():
-    listed = {"quick": list(subjects.quick()), "full": list(subjects.full(2**22)), "small": list(subjects.small())}
+    listed = {"quick": [*operators.quick()], "full": [*operators.full(2**22)], "small": [*operators.small()]}
     for chosen in listed.values():
         names = [case.name for case in chosen]
         assert len(names) == len(set(names))
     assert {case.operator for case in listed["quick"]} == {*FUNCTIONS}
     assert {case.operator for case in listed["full"]} == {*FUNCTIONS}
-    assert {case.operator for case in listed["small"]} == {n for n, one in SUBJECTS.items() if "small" in one.plans}
+    assert {case.operator for case in listed["small"]} == {n for n, one in OPERATORS.items() if "small" in one.plans}
     texts = " ".join(case.name for case in listed["full"])
     for part in ("uint8", "float16", "float32", "float64", "b=2", "b=3", "b=4", "b=8", "DCR", "CRD", "NCHW", "NHWC"):
         assert part in texts
-    assert {case.moved for case in subjects.sweep(2**20)} == {case.moved for case in subjects.sweep(2**21)}
+    assert {case.moved for case in operators.sweep(2**20)} == {case.moved for case in operators.sweep(2**21)}
 
 
 def test_every_row_is_of_an_operator_and_has_its_peers():
-    rows = [name for family in subjects.FAMILIES for name in family.SUBJECTS]
+    rows = [name for family in operators.FAMILIES for name in family.OPERATORS]
     assert len(rows) == len(set(rows))
-    assert {*rows} <= {*FUNCTIONS} == {*SUBJECTS}
-    assert {name for name, subject in SUBJECTS.items() if not subject.jnp} == WITHOUT_TWIN
-    assert {name for name, subject in SUBJECTS.items() if not subject.torch} == WITHOUT_TWIN
-    assert all(case.operator == name for name, one in SUBJECTS.items() for case in one.plans["quick"](2**16))
+    assert {*rows} <= {*FUNCTIONS} == {*OPERATORS}
+    assert {name for name, operator in OPERATORS.items() if not operator.jnp} == WITHOUT_TWIN
+    assert {name for name, operator in OPERATORS.items() if not operator.torch} == WITHOUT_TWIN
+    assert all(case.operator == name for name, one in OPERATORS.items() for case in one.plans["quick"](2**16))
 
 
 GROWN = [
@@ -92,7 +92,7 @@ def test_an_example_that_cannot_grow_makes_no_case(operator, monkeypatch):
 
 def test_bytes_are_what_the_arrays_need():
     """Of operators that read and write everything once; a gather also reads its indices."""
-    for case in subjects.quick():
+    for case in operators.quick():
         arrays = case.make()
         written = sum(out.size * out.dtype.itemsize for out in jax.tree.leaves(case.output(arrays)))
         if case.operator in ("depth_to_space", "space_to_depth", "join", "split", "tile", "pad"):
@@ -106,7 +106,7 @@ def test_bytes_are_what_the_arrays_need():
 def test_shapes_of_real_programs_have_names_of_their_own():
     """`-k real` takes them, and no other."""
     real, others = (
-        [case.name for case in one] for one in (subjects.real(2**26), [*subjects.full(2**26), *subjects.small()])
+        [case.name for case in one] for one in (operators.real(2**26), [*operators.full(2**26), *operators.small()])
     )
     assert len(real) == len(set(real)) >= 100
     assert all(" real " in name for name in real)
@@ -116,8 +116,8 @@ def test_shapes_of_real_programs_have_names_of_their_own():
         assert part in texts
 
 
-FULL = {case.name: case for case in [*list(subjects.full(2**16))[::9], *(case for case, _ in GROWN)]}
-REAL = {case.name: case for case in subjects.real(2**16)}
+FULL = {case.name: case for case in [*list(operators.full(2**16))[::9], *(case for case, _ in GROWN)]}
+REAL = {case.name: case for case in operators.real(2**16)}
 SMALL = [name for name in REAL if "224x224" in name or "ids" in name]
 
 
@@ -133,16 +133,16 @@ def test_all_contenders_give_the_same_bits(name):
     assert same == dict.fromkeys(runs, True)
 
 
-TINY = {case.name: case for case in subjects.full(2**16) if "float32" in case.name}
+TINY = {case.name: case for case in operators.full(2**16) if "float32" in case.name}
 
 
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
 def test_every_way_of_torch_is_taken():
     """A form that raises counts as a type that torch lacks: each has a case that it does."""
-    for operator, subject in SUBJECTS.items():
-        cases = [case for case in TINY.values() if case.operator == operator]
-        for way in [way for way in subject.torch if way != peers.COMPILED]:
-            assert any(peers._torch(way, case, [case.make()]) for case in cases), (operator, way)
+    for name, operator in OPERATORS.items():
+        cases = [case for case in TINY.values() if case.operator == name]
+        for way in [way for way in operator.torch if way != peers.COMPILED]:
+            assert any(peers._torch(way, case, [case.make()]) for case in cases), (name, way)
 
 
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
@@ -159,7 +159,7 @@ def test_pixel_shuffle_takes_both_formats(operator, name):
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
-@pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if "compile" in subject.torch])
+@pytest.mark.parametrize("name", [name for name, operator in OPERATORS.items() if "compile" in operator.torch])
 def test_what_torch_compiles_gives_the_same_bits(name):
     case = next(case for case in TINY.values() if case.operator == name)
     arrays = case.make()
@@ -183,7 +183,7 @@ def test_what_torch_cannot_compile_is_left_out_and_told(monkeypatch):
         assert peers._compiled(case, [case.make()]) is None
 
 
-OF_CUPY = {case.name: case for case in TINY.values() if SUBJECTS[case.operator].cupy}
+OF_CUPY = {case.name: case for case in TINY.values() if OPERATORS[case.operator].cupy}
 
 
 @pytest.mark.thinned
@@ -192,8 +192,8 @@ def test_what_cupy_runs_is_right_as_numpy_runs_it(name):
     case = OF_CUPY[name]
     arrays = case.make()
     out, like = (contenders.host_arrays(case, arrays) for _ in range(2))
-    SUBJECTS[case.operator].cupy(np, case.attributes)(out, *arrays)
-    SUBJECTS[case.operator].numpy(case.attributes)(like, *arrays)
+    OPERATORS[case.operator].cupy(np, case.attributes)(out, *arrays)
+    OPERATORS[case.operator].numpy(case.attributes)(like, *arrays)
     np.testing.assert_array_equal(out, like)
 
 
@@ -256,7 +256,7 @@ def test_the_best_of_torch_counts_and_has_a_name():
 
 
 def test_a_case_is_measured_beside_a_copy():
-    case = next(case for case in subjects.small() if case.operator == "gather")
+    case = next(case for case in operators.small() if case.operator == "gather")
     measured = measuring.measure(case, peers.contenders(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
     assert [m.contender for m in measured] == ["dml_jax", "jnp"]
     for one in measured:
@@ -342,7 +342,7 @@ def test_nobody_waits_for_ever_for_threads_that_spin(monkeypatch):
 
 
 def test_what_is_computed_has_a_product_of_matrices_as_its_ceiling():
-    case = replace(next(subjects.small()), operations=2 * 20**3)
+    case = replace(next(operators.small()), operations=2 * 20**3)
     run = contenders.ceiling_of(case, turns=2)
     run.step(0)
     run.finish()
@@ -391,7 +391,7 @@ def test_numbers_to_compute_with_are_finite_and_of_either_sign():
 
 
 def test_an_operator_that_makes_numbers_has_no_arrays():
-    made = next(one for one in subjects.quick() if one.operator == "fill_value_constant")
+    made = next(one for one in operators.quick() if one.operator == "fill_value_constant")
     assert made.make() == ()
     assert not made.needs_x64(())
     measured = measuring.measure(made, contenders.own(eager=False), measuring.Effort(rounds=1, seconds=1e-4))

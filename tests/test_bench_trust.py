@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from dml_jax.bench import measuring, peers, subjects, trust
+from dml_jax.bench import measuring, operators, peers, trust
 from dml_jax.bench.results import Results
 from dml_jax.command import bench
 
@@ -77,7 +77,7 @@ def test_a_gpu_that_another_process_uses_is_told(monkeypatch, told, said):
 
 
 def test_the_control_is_the_copy_itself_in_the_same_rounds(monkeypatch):
-    case = next(case for case in subjects.small() if case.operator == "gather")
+    case = next(case for case in operators.small() if case.operator == "gather")
     seen = []
     rounds = measuring._rounds
     monkeypatch.setattr(measuring, "_rounds", lambda runs, effort: seen.append(runs) or rounds(runs, effort))

@@ -13,7 +13,7 @@ import numpy as np
 import dml_jax
 
 from .case import DTYPES, Arrays, Case, data, mega, random_indices
-from .subjects.pictures import copy_torch, depth_to_space, space_to_depth, with_view
+from .operators.depth_space import copy_torch, depth_to_space, space_to_depth, with_view
 
 __all__ = ["BatchCase", "cases"]
 

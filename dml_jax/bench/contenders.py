@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .case import Arrays, Case
-from .subjects import SUBJECTS
+from .operators import OPERATORS
 
 __all__ = ["Contender", "HostRun", "JaxRun", "Run", "ceiling_of", "host_arrays", "joined", "own", "plain_of", "spread"]
 
@@ -140,7 +140,7 @@ def _plain(case: Case, turns: Sequence[Arrays], *, bound: bool) -> Run | None:
 
 def plain_of(case: Case) -> Callable[..., Any] | None:
     """What users of jax.numpy write; None where they have no such operator."""
-    form = SUBJECTS[case.operator].jnp
+    form = OPERATORS[case.operator].jnp
     return form(case.attributes) if form else None
 
 
@@ -150,5 +150,5 @@ def host_arrays(case: Case, arrays: Arrays) -> Any:
 
 
 def _numpy(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    form = SUBJECTS[case.operator].numpy
+    form = OPERATORS[case.operator].numpy
     return HostRun(form(case.attributes), host_arrays(case, turns[0]), turns) if form else None

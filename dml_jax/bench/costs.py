@@ -16,8 +16,8 @@ from . import accumulate
 from .case import Case
 from .contenders import plain_of
 from .measuring import Effort, by_case
+from .operators import quick
 from .section import Job, Section, unframed
-from .subjects import quick
 
 __all__ = ["Cost", "costs_section"]
 

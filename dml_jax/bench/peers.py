@@ -12,8 +12,8 @@ import numpy as np
 
 from .case import Arrays, Case
 from .contenders import Contender, HostRun, Run, host_arrays, joined, own, spread
-from .subjects import SUBJECTS
-from .subjects.subject import OnnxNode
+from .operators import OPERATORS
+from .operators.operator import OnnxNode
 
 __all__ = ["contenders", "cupy_run", "has_cupy", "offered", "torch_run", "versions"]
 
@@ -41,7 +41,7 @@ def _installed(compiled: bool) -> dict[str, Start]:
         import torch  # pyright: ignore[reportMissingImports]
 
         if on_cpu or torch.cuda.is_available():
-            names = dict.fromkeys(name for subject in SUBJECTS.values() for name in subject.torch if name != COMPILED)
+            names = dict.fromkeys(name for row in OPERATORS.values() for name in row.torch if name != COMPILED)
             found |= {f"torch {name}": partial(_torch, name) for name in names}
             if compiled:
                 found[f"torch {COMPILED}"] = _compiled
@@ -174,13 +174,13 @@ def _run_of_torch(
 ) -> Run | None:
     import torch  # pyright: ignore[reportMissingImports]
 
-    form = SUBJECTS[case.operator].torch.get(name)
+    form = OPERATORS[case.operator].torch.get(name)
     write = form(torch, case.attributes) if form else None
     return torch_run(change(write), host_arrays(case, turns[0]), turns) if write else None
 
 
 def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    form = SUBJECTS[case.operator].cupy
+    form = OPERATORS[case.operator].cupy
     return cupy_run(case, form, host_arrays(case, turns[0]), turns) if form else None
 
 
@@ -210,7 +210,7 @@ def cupy_run(
 def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
     import onnxruntime
 
-    form = SUBJECTS[case.operator].onnx
+    form = OPERATORS[case.operator].onnx
     node = form(case.attributes) if form else None
     outs = [_counted(out) for out in jax.tree.leaves(host_arrays(case, turns[0]))]
     if node is None or _is_foreign((*turns[0], *outs)):

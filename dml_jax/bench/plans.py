@@ -10,11 +10,11 @@ from . import sharded as batches
 from .contenders import own
 from .costs import costs_section
 from .measuring import Effort, Measured
+from .operators import full, quick, real, small, sweep
 from .peers import contenders
 from .random_section import random_section
 from .section import Job, Section, of_cases
 from .streaming import name_of, streamed
-from .subjects import full, quick, real, small, sweep
 
 __all__ = ["briefly", "costs", "drawn", "sharded", "usual", "warm_and_cold"]
 

@@ -1,4 +1,4 @@
-"""How jax.numpy and torch compute the random programs and their gradients, where `subjects` do not say."""
+"""How jax.numpy and torch compute the random programs and their gradients, where `operators` do not say."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from . import accumulate
-from .subjects import SUBJECTS
+from .operators import OPERATORS
 
 __all__ = [
     "USUAL",
@@ -30,7 +30,7 @@ Torch = Mapping[str, Callable[[Any], Function]]
 
 
 class Twins(NamedTuple):
-    """What others call; None for what `subjects` say of the operator.
+    """What others call; None for what `operators` say of the operator.
 
     Args:
       jnp: a function of the operator's arrays, of which the gradient is taken where the program is one.
@@ -151,7 +151,7 @@ def windows(operator: str, way: Way, attributes: Mapping[str, Any]) -> Twins:
         "unfold": lambda torch: lambda x: torch.nn.functional.unfold(x, side, stride=step),
         "convolution": lambda torch: lambda x, w: torch.nn.functional.conv2d(x, w, stride=step),
     }
-    form = SUBJECTS[operator].jnp
+    form = OPERATORS[operator].jnp
     assert form  # all windows have one
     usual = form(attributes)
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, Case, data, mega, shown
-from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
+from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 Sizes = Sequence[int]
 
@@ -192,8 +192,8 @@ def _padded_by_onnx(a: Attributes) -> OnnxNode | None:
     return OnnxNode("Pad", {}, arrays=lambda arrays: (arrays[0], ends, np.asarray(a["value"], arrays[0].dtype)))
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "join": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "join": Operator(
         plans=by_type(
             _joins, ALL_SIZES, quick=None, small=lambda size: [_join("features", [(16, size // 128)] * 2, 1, 4)]
         ),
@@ -203,7 +203,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, a: lambda out, *arrays: cupy.concatenate(arrays, a["axis"], out=out),
         onnx=lambda a: OnnxNode("Concat", {"axis": a["axis"]}),
     ),
-    "split": Subject(
+    "split": Operator(
         plans=by_type(
             _splits,
             ALL_SIZES,
@@ -222,7 +222,7 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=lambda a: OnnxNode("Split", {"axis": a["axis"]}, (np.array(a["sizes"], np.int64),)),
     ),
-    "tile": Subject(
+    "tile": Operator(
         plans=by_type(_tiles, ALL_SIZES, quick=None, small=lambda size: [_tile("both", (8, size // 128), (2, 2), 4)]),
         jnp=lambda a: lambda x: jnp.tile(x, a["repeats"]),
         numpy=lambda a: partial(_tiled, np.copyto, a),
@@ -232,7 +232,7 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=lambda a: OnnxNode("Tile", constants=(np.array(a["repeats"], np.int64),)),
     ),
-    "pad": Subject(
+    "pad": Operator(
         plans=by_type(_pads, ALL_SIZES, quick=None, small=_small_pads),
         jnp=_padded_by_jnp,
         numpy=_padded_by_numpy,

@@ -11,9 +11,9 @@ import numpy as np
 
 from ..case import DTYPES, ROUNDED, Case, data, normal, shown
 from .examples import grown
-from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
+from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 def _upsamplings(size: int, itemsize: int) -> Iterator[Case]:
@@ -127,8 +127,8 @@ def _sampled_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
     return lambda out, x, grid: torch.nn.functional.grid_sample(x, grid, align_corners=a["align_corners"])
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "upsample_2d": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "upsample_2d": Operator(
         plans=by_type(
             _upsamplings, ALL_SIZES, quick=None, small=lambda size: [_upsampling((1, 1, 8, size // 128), (2, 2), 4)]
         ),
@@ -143,14 +143,14 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, a: partial(_repeated, cupy.copyto, a),
         onnx=_repeated_by_onnx,
     ),
-    "resample": Subject(
+    "resample": Operator(
         plans=by_type(_resamplings, (1, 2, 4)),
         jnp=lambda a: lambda x: jax.image.resize(x, a["sizes"], a["mode"], antialias=False),
         numpy=lambda a: partial(_resampled_by_numpy, a),
         torch={"upsample": _resampled_by_torch},
         onnx=_resampled_by_onnx,
     ),
-    "grid_sample": Subject(
+    "grid_sample": Operator(
         plans=grown("grid_sample", (2, 4)),
         jnp=_sampled_by_jnp,
         torch={"grid_sample": _sampled_by_torch},

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, Arrays, Case, data, mega, random_indices, shown
-from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
+from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 TABLES = ((32000, 4096, "bfloat16"), (32000, 4096, "float32"), (50257, 768, "float32"), (128256, 4096, "bfloat16"))
 
@@ -165,8 +165,8 @@ def _reversed_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("ReverseSequence", axes, arrays=lambda arrays: (arrays[0], arrays[1].ravel().astype(np.int64)))
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "gather": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "gather": Operator(
         plans={
             "quick": lambda size: [_rows(size, 512)],
             "full": _gathers,
@@ -186,7 +186,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, a: lambda out, x, i: cupy.take(x, i, axis=a["axis"], out=out),
         onnx=lambda a: OnnxNode("Gather", {"axis": a["axis"]}),
     ),
-    "gather_elements": Subject(
+    "gather_elements": Operator(
         plans={
             "quick": partial(_cube, axes=(0, 2)),
             "full": _elements,
@@ -203,7 +203,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, a: lambda out, x, i: cupy.copyto(out, cupy.take_along_axis(x, i, a["axis"])),
         onnx=lambda a: OnnxNode("GatherElements", {"axis": a["axis"]}),
     ),
-    "gather_nd": Subject(
+    "gather_nd": Operator(
         plans=by_type(_pairs, ALL_SIZES, small=partial(_pairs, itemsize=4)),
         jnp=lambda _: lambda x, i: x.at[tuple(jnp.moveaxis(i, -1, 0))].get(mode="clip"),
         numpy=lambda _: lambda out, x, i: np.copyto(out, x[tuple(np.moveaxis(i, -1, 0))]),
@@ -215,7 +215,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, _: lambda out, x, i: cupy.take(_flat(x, i)[0], _flat(x, i)[2], 0, out=out),
         onnx=lambda _: OnnxNode("GatherND", arrays=lambda arrays: (arrays[0], arrays[1].astype(np.int64))),
     ),
-    "reverse_subsequences": Subject(
+    "reverse_subsequences": Operator(
         plans=by_type(_reversals, ALL_SIZES, quick=None, small=lambda size: [_reversal((16, size // 64), 1, 4)]),
         jnp=lambda a: lambda x, n: _along_sources(jnp, x, n, a),
         numpy=lambda a: lambda out, x, n: np.copyto(out, _along_sources(np, x, n, a)),

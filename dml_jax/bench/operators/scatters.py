@@ -11,9 +11,9 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, Arrays, Case, data, mega, random_indices, shown
-from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
+from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 def _table(size: int, itemsize: int) -> tuple[tuple[int, int], int]:
@@ -152,8 +152,8 @@ def _one_hot_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("OneHot", arrays=lambda arrays: (arrays[0][:, 0].astype(np.int64), size, arrays[1]))
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "scatter_elements": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "scatter_elements": Operator(
         plans=by_type(_scattered_elements, ALL_SIZES, small=partial(_scattered_elements, itemsize=4)),
         jnp=lambda a: lambda x, i, u: jnp.put_along_axis(x, i, u, axis=a["axis"], inplace=False, mode="drop"),
         numpy=lambda a: lambda out, x, i, u: (np.copyto(out, x), np.put_along_axis(out, i, u, a["axis"])),
@@ -163,7 +163,7 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=lambda a: OnnxNode("ScatterElements", {"axis": a["axis"]}),
     ),
-    "scatter_nd": Subject(
+    "scatter_nd": Operator(
         plans=by_type(_scattered_rows, ALL_SIZES, small=partial(_scattered_rows, itemsize=4)),
         jnp=lambda _: lambda x, i, u: x.at[tuple(jnp.moveaxis(i, -1, 0))].set(u, mode="drop"),
         numpy=lambda _: partial(_rows_written, np.copyto),
@@ -174,7 +174,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, _: partial(_rows_written, cupy.copyto),
         onnx=lambda _: OnnxNode("ScatterND", arrays=lambda arrays: (arrays[0], arrays[1].astype(np.int64), arrays[2])),
     ),
-    "as_strided_scatter": Subject(
+    "as_strided_scatter": Operator(
         plans=by_type(_columns, (1, 2, 4)),
         jnp=_columns_by_jnp,
         numpy=_columns_by_numpy,
@@ -185,7 +185,7 @@ SUBJECTS: Mapping[str, Subject] = {
             ),
         },
     ),
-    "max_unpooling": Subject(
+    "max_unpooling": Operator(
         plans=by_type(_unpoolings, (1, 2, 4)),
         jnp=_unpooled_by_jnp,
         numpy=lambda _: _unpooled_by_numpy,
@@ -197,7 +197,7 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=_unpooled_by_onnx,
     ),
-    "one_hot": Subject(
+    "one_hot": Operator(
         plans=by_type(_labels, (1, 2, 4)),
         jnp=lambda a: lambda i, values: jax.nn.one_hot(i[:, 0], a["size"], dtype=values.dtype),
         numpy=lambda _: lambda out, i, values: (out.fill(0), np.put_along_axis(out, i, 1, 1)),

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..case import DTYPES, Case, data, mega, shown
-from .subject import Attributes, OnnxNode, Subject, by_type
+from .operator import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 def _constants(size: int, itemsize: int) -> Iterator[Case]:
@@ -92,30 +92,30 @@ def _triangles(size: int, itemsize: int) -> Iterator[Case]:
     yield Case("fill_diagonals", detail, attributes, lambda: (data(shape, itemsize),), moved)
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "fill_value_constant": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "fill_value_constant": Operator(
         plans=by_type(_constants, (1, 2, 4)),
         jnp=lambda a: lambda: jnp.full(a["sizes"], a["value"], a["dtype"]),
         numpy=lambda a: lambda out: out.fill(a["value"]),
         torch={"fill_": lambda _, a: lambda out: out.fill_(a["value"])},
         onnx=_constant_by_onnx,
     ),
-    "fill_value_sequence": Subject(
+    "fill_value_sequence": Operator(
         plans=by_type(_sequences, (4, 1)),
         jnp=_sequence_by_jnp,
         numpy=_sequence_by_numpy,
         torch={"arange": _sequence_by_torch},
         onnx=_sequence_by_onnx,
     ),
-    "random_bits": Subject(plans={"quick": _bits, "full": _bits}),
-    "diagonal_matrix": Subject(
+    "random_bits": Operator(plans={"quick": _bits, "full": _bits}),
+    "diagonal_matrix": Operator(
         plans=by_type(_units, (1, 2, 4)),
         jnp=lambda a: lambda: jnp.eye(*a["sizes"], k=a["offset"], dtype=a["dtype"]),
         numpy=lambda a: lambda out: (out.fill(0), out.reshape(-1)[a["offset"] :: len(out) + 1].fill(1)),
         torch={"fill_": lambda _, a: partial(_unit_by_torch, a)},
         onnx=_unit_by_onnx,
     ),
-    "fill_diagonals": Subject(
+    "fill_diagonals": Operator(
         plans=by_type(_triangles, (1, 2, 4)),
         jnp=lambda _: jnp.tril,
         numpy=lambda _: lambda out, x: (out.fill(0), np.copyto(out, x, where=np.tri(*x.shape[-2:], dtype=bool))),

@@ -10,9 +10,9 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, Case, data, mega, shown
-from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
+from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 Sizes = Sequence[int]
 # What is seen in another order, behind the batch: the order and the sizes.
@@ -171,15 +171,15 @@ def _put_back(zero: Callable[[Any], Any], copy: Callable[[Any, Any], Any], a: At
     return write
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "as_strided": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "as_strided": Operator(
         plans=by_type(_views, ALL_SIZES, quick=None, real=_real_views),
         jnp=lambda a: lambda x: x[_offsets(a)],
         numpy=lambda a: partial(_view_copied, np, a),
         torch={"copy_": lambda _, a: lambda out, x: out.copy_(x.as_strided(a["sizes"], a["strides"]))},
         cupy=lambda cupy, a: partial(_view_copied, cupy, a),
     ),
-    "slice": Subject(
+    "slice": Operator(
         plans=by_type(_slices, ALL_SIZES, quick=None, small=_small_slice),
         jnp=lambda a: lambda x: x[_window(a)],
         numpy=lambda a: _window_copied(np, a),
@@ -187,7 +187,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=_window_copied,
         onnx=_window_by_onnx,
     ),
-    "slice_grad": Subject(
+    "slice_grad": Operator(
         plans=by_type(_slice_grads, (1, 2, 4)),
         jnp=_put_back_by_jnp,
         numpy=lambda a: _put_back(lambda out: out.fill(0), np.copyto, a),

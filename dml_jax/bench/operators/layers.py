@@ -10,9 +10,9 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, Case, normal, shown
-from .subject import Attributes, OnnxNode, Subject, by_type
+from .operator import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 def _products(size: int) -> Iterator[Case]:
@@ -159,15 +159,15 @@ def _numbers(a: Attributes) -> Attributes:
     return {"size": a["local_size"], "alpha": a["alpha"], "beta": a["beta"]}
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "gemm": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "gemm": Operator(
         plans={"quick": lambda _: [_product(256, 256, 256)], "full": _products},
         jnp=lambda _: lambda x, w, c: x @ w.T + c,
         numpy=lambda _: lambda out, x, w, c: np.add(np.matmul(x, w.T, out=out), c, out=out),
         torch={"addmm": lambda torch, _: lambda out, x, w, c: torch.addmm(c, x, w.T, out=out)},
         onnx=lambda _: OnnxNode("Gemm", {"transB": 1}),
     ),
-    "local_response_normalization": Subject(
+    "local_response_normalization": Operator(
         plans=by_type(_normalizations, (4,)),
         jnp=lambda a: lambda x: x / _denominator(jnp, x, a),
         numpy=lambda a: lambda out, x: np.divide(x, _denominator(np, x, a), out=out),
@@ -178,13 +178,13 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=lambda a: OnnxNode("LRN", {**_numbers(a), "bias": a["bias"]}),
     ),
-    "convolution": Subject(
+    "convolution": Operator(
         plans={"quick": lambda _: [_convolution("3x3", 1)], "full": _convolutions},
         jnp=_convolved_by_jnp,
         torch={"conv2d": _convolved_by_torch},
         onnx=_convolved_by_onnx,
     ),
-    "rnn": Subject(
+    "rnn": Operator(
         plans={"quick": lambda _: [_recurrence(32, 8, 128)], "full": lambda _: [_recurrence(128, 32, 256)]},
         jnp=_run_by_jnp,
         numpy=lambda _: _run_by_numpy,

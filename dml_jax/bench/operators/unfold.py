@@ -11,9 +11,9 @@ import numpy as np
 from jax import lax
 
 from ..case import DTYPES, ROUNDED, Case, data, normal, shown
-from .subject import Attributes, OnnxNode, Subject, by_type
+from .operator import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 class _Window(NamedTuple):
@@ -156,14 +156,14 @@ def _folded_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Col2Im", {"strides": a["strides"], "pads": [*a["start_padding"], *a["end_padding"]]}, (*sizes,))
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "unfold": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "unfold": Operator(
         plans=by_type(_unfolds, (1, 2, 4)),
         jnp=_unfolded_by_jnp,
         numpy=lambda a: partial(_unfolded_by_numpy, a),
         torch={"im2col": _im2col, "copy_": lambda torch, a: partial(_unfolded_by_torch, torch, a)},
     ),
-    "fold": Subject(
+    "fold": Operator(
         plans=by_type(_folds, (2, 4)),
         jnp=_folded_by_jnp,
         numpy=lambda a: partial(_folded_by_numpy, a),

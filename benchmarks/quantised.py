@@ -22,7 +22,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from dml_jax.bench.case import Arrays, Case, normal
-from dml_jax.bench.contenders import Contender, JaxRun
+from dml_jax.bench.implementations import Implementation, JaxRun
 from dml_jax.bench.measuring import Effort, Measured, measure
 from dml_jax.bench.networks import NetworkRun, RuntimeRun
 from dml_jax.bench.peers import versions
@@ -217,7 +217,7 @@ def _quantise(before: Path, after: Path, data: np.ndarray) -> None:
 
 
 def measured(networks: Sequence[Network], folder: Path, effort: Effort) -> Iterator[list[Measured]]:
-    """The rows of each case: every contender in turn, beside a copy of the quantised weights and of the data."""
+    """The rows of each case: every implementation in turn, beside a copy of the quantised weights and of the data."""
     for network in networks:
         files = _files(network, folder)
         weights = sum(len(tensor.raw_data) for tensor in onnx.load(files[0]).graph.initializer)
@@ -226,17 +226,17 @@ def measured(networks: Sequence[Network], folder: Path, effort: Effort) -> Itera
             detail = f"{network.name}, {batch} {network.unit}{'s' * (batch > 1)}"
             moved = weights + make_input()[0].nbytes
             case = Case("quantised", detail, {}, make_input, moved, network.tolerance)
-            yield measure(case, list(_contenders(*files)), effort)
+            yield measure(case, list(_implementations(*files)), effort)
 
 
-def _contenders(quantised: Path, floats: Path) -> Iterator[Contender]:
+def _implementations(quantised: Path, floats: Path) -> Iterator[Implementation]:
     """This library, with weights as arguments and as `to_jax` leaves them, and on a CPU ONNX Runtime."""
-    yield Contender("dml_jax", lambda _, turns: NetworkRun(onnx.load(quantised), turns))
-    yield Contender("floats", lambda _, turns: NetworkRun(onnx.load(floats), turns))
-    yield Contender("constants", lambda _, turns: JaxRun(to_jax(onnx.load(quantised)), turns, bound=False))
+    yield Implementation("dml_jax", lambda _, turns: NetworkRun(onnx.load(quantised), turns))
+    yield Implementation("floats", lambda _, turns: NetworkRun(onnx.load(floats), turns))
+    yield Implementation("constants", lambda _, turns: JaxRun(to_jax(onnx.load(quantised)), turns, bound=False))
     if jax.default_backend() == "cpu" and find_spec("onnxruntime"):
-        yield Contender("ONNX Runtime", lambda _, turns: RuntimeRun(onnx.load(quantised), turns))
-        yield Contender("ONNX Runtime floats", lambda _, turns: RuntimeRun(onnx.load(floats), turns))
+        yield Implementation("ONNX Runtime", lambda _, turns: RuntimeRun(onnx.load(quantised), turns))
+        yield Implementation("ONNX Runtime floats", lambda _, turns: RuntimeRun(onnx.load(floats), turns))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

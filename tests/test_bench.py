@@ -1,4 +1,4 @@
-"""The benchmark: its cases, that all contenders agree, what it writes, and how it says what is wrong."""
+"""The benchmark: its cases, that all implementations agree, what it writes, and how it says what is wrong."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from rich.console import Group
 
 import dml_jax
 from dml_jax import ConstraintError
-from dml_jax.bench import accumulate, contenders, measuring, networks, operators, peers, results, section
+from dml_jax.bench import accumulate, implementations, measuring, networks, operators, peers, results, section
 from dml_jax.bench.case import normal
 from dml_jax.bench.operators import OPERATORS, examples
 from dml_jax.catalogue import FUNCTIONS
@@ -127,7 +127,7 @@ def test_all_contenders_give_the_same_bits(name):
     case = {**FULL, **REAL}[name]
     arrays = case.make()
     with jax.enable_x64(bool(arrays) and arrays[0].dtype.itemsize == 8):
-        runs = {c.name: r for c in peers.contenders(eager=False) if (r := c.start(case, [arrays, arrays]))}
+        runs = {c.name: r for c in peers.implementations(eager=False) if (r := c.start(case, [arrays, arrays]))}
         assert {"dml_jax", "fresh", *(["jnp"] if case.operator not in WITHOUT_TWIN else [])} <= set(runs)
         same = measuring._compare(runs, case.tolerance)
     assert same == dict.fromkeys(runs, True)
@@ -191,7 +191,7 @@ OF_CUPY = {case.name: case for case in TINY.values() if OPERATORS[case.operator]
 def test_what_cupy_runs_is_right_as_numpy_runs_it(name):
     case = OF_CUPY[name]
     arrays = case.make()
-    out, like = (contenders.host_arrays(case, arrays) for _ in range(2))
+    out, like = (implementations.host_arrays(case, arrays) for _ in range(2))
     OPERATORS[case.operator].cupy(np, case.attributes)(out, *arrays)
     OPERATORS[case.operator].numpy(case.attributes)(like, *arrays)
     np.testing.assert_array_equal(out, like)
@@ -222,10 +222,10 @@ def test_gradients_are_measured_in_every_distribution():
 
 def test_every_contender_of_gradients_gives_the_same_bits(monkeypatch):
     """CuPy among them where JAX has a GPU, for all types that it has."""
-    assert "CuPy" not in [contender.name for contender in accumulate.contenders(peers=False)]
+    assert "CuPy" not in [implementation.name for implementation in accumulate.implementations(peers=False)]
     monkeypatch.setitem(sys.modules, "cupy", NumPyAsCuPy())
     monkeypatch.setattr(accumulate, "has_cupy", lambda: True)
-    found = accumulate.contenders(peers=True)
+    found = accumulate.implementations(peers=True)
     for case in GRADIENTS:
         runs = {c.name: run for c in found if (run := c.start(case, [case.make()]))}
         assert {"dml_jax", "deterministic", "jnp", "CuPy"} <= {*runs}
@@ -257,7 +257,7 @@ def test_the_best_of_torch_counts_and_has_a_name():
 
 def test_a_case_is_measured_beside_a_copy():
     case = next(case for case in operators.small() if case.operator == "gather")
-    measured = measuring.measure(case, peers.contenders(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
+    measured = measuring.measure(case, peers.implementations(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
     assert [m.contender for m in measured] == ["dml_jax", "jnp"]
     for one in measured:
         assert 0 < one.low <= one.seconds <= one.high
@@ -294,7 +294,7 @@ def test_nobody_is_timed_while_threads_of_another_spin(monkeypatch):
         spins.append(clock.now < clock.end)
         clock.now += 1e-3
 
-    runs = {"spins": contenders.HostRun(spin, None, [()]), "works": contenders.HostRun(work, None, [()])}
+    runs = {"spins": implementations.HostRun(spin, None, [()]), "works": implementations.HostRun(work, None, [()])}
     measuring._rounds(runs, measuring.Effort(rounds=9, seconds=1e-3))
     assert len(spins) == 12
     assert not any(spins[3:])  # three calls find out how many a sample needs
@@ -310,7 +310,7 @@ def test_one_slow_call_does_not_count_for_the_others(monkeypatch):
             called[name] += 1
             clock.now += seconds if called[name] > 1 else 0.2
 
-        return contenders.HostRun(write, None, [()])
+        return implementations.HostRun(write, None, [()])
 
     runs = {"slow": take("slow", 0.2), "stumbles": take("stumbles", 1e-3)}
     samples = measuring._rounds(runs, measuring.Effort(rounds=9, seconds=1e-3))
@@ -319,7 +319,7 @@ def test_one_slow_call_does_not_count_for_the_others(monkeypatch):
 
 
 def test_samples_keep_the_order_of_the_contenders(monkeypatch):
-    """Whoever is slow does not come first: callers tell contenders by their places."""
+    """Whoever is slow does not come first: callers tell implementations by their places."""
     clock = SpinningClock()
     monkeypatch.setattr(measuring, "time", clock)
 
@@ -327,7 +327,7 @@ def test_samples_keep_the_order_of_the_contenders(monkeypatch):
         def write(_):
             clock.now += seconds
 
-        return contenders.HostRun(write, None, [()])
+        return implementations.HostRun(write, None, [()])
 
     runs = {"fast": take(1e-3), "slow": take(0.2), "faster": take(1e-4)}
     assert list(measuring._rounds(runs, measuring.Effort(rounds=3, seconds=1e-3))) == ["fast", "slow", "faster"]
@@ -343,7 +343,7 @@ def test_nobody_waits_for_ever_for_threads_that_spin(monkeypatch):
 
 def test_what_is_computed_has_a_product_of_matrices_as_its_ceiling():
     case = replace(next(operators.small()), operations=2 * 20**3)
-    run = contenders.ceiling_of(case, turns=2)
+    run = implementations.ceiling_of(case, turns=2)
     run.step(0)
     run.finish()
     np.testing.assert_array_equal(run.value(10**6), np.full(20 * 20, 20, np.float32))
@@ -351,7 +351,7 @@ def test_what_is_computed_has_a_product_of_matrices_as_its_ceiling():
 
 def test_numbers_that_are_rounded_are_compared_by_the_tolerance_of_their_case():
     values = {"first": np.float32([1, -100]), "near": np.float32([1.05, -100]), "far": np.float32([1.2, -100])}
-    runs = {name: contenders.HostRun(lambda out: None, value, [()]) for name, value in values.items()}
+    runs = {name: implementations.HostRun(lambda out: None, value, [()]) for name, value in values.items()}
     assert measuring._compare(runs, 1e-3) == {"first": True, "near": True, "far": False}
     assert measuring._compare(runs, 0.0) == {"first": True, "near": False, "far": False}
 
@@ -359,18 +359,18 @@ def test_numbers_that_are_rounded_are_compared_by_the_tolerance_of_their_case():
 @pytest.mark.exhaustive
 def test_a_network_is_measured_beside_onnx_runtime():
     case = next(case for case in networks.cases() if case.detail == "squeezenet")
-    measured = measuring.measure(case, networks.contenders(peers=True), measuring.Effort(rounds=2, seconds=1e-4))
+    measured = measuring.measure(case, networks.implementations(peers=True), measuring.Effort(rounds=2, seconds=1e-4))
     assert [(m.contender, m.same_bits) for m in measured] == [("dml_jax", True), ("ONNX Runtime", True)]
 
 
 def test_indices_are_compared_as_numbers_and_beside_values_too():
     """torch and ONNX count in 64 bits."""
     values = [np.float32([1, 2]), np.uint32([3, 4])]
-    narrow, wide = (contenders.joined([values[0], values[1].astype(d)]) for d in (np.uint32, np.int64))
+    narrow, wide = (implementations.joined([values[0], values[1].astype(d)]) for d in (np.uint32, np.int64))
     assert narrow.dtype == wide.dtype == np.float64
     assert narrow.tolist() == [1, 2, 3, 4]
     assert measuring._same({"a": narrow, "b": wide, "c": narrow[::-1]}, 0.0) == {"a": True, "b": True, "c": False}
-    assert contenders.joined([values[1]]).dtype == np.uint32
+    assert implementations.joined([values[1]]).dtype == np.uint32
     found = {"a": values[1], "b": np.int64([3, 4]), "c": np.int64([3, 5]), "d": np.int32([3, 4])}
     assert measuring._same(found, 0.0) == {"a": True, "b": True, "c": False, "d": True}
 
@@ -394,7 +394,7 @@ def test_an_operator_that_makes_numbers_has_no_arrays():
     made = next(one for one in operators.quick() if one.operator == "fill_value_constant")
     assert made.make() == ()
     assert not made.needs_x64(())
-    measured = measuring.measure(made, contenders.own(eager=False), measuring.Effort(rounds=1, seconds=1e-4))
+    measured = measuring.measure(made, implementations.own(eager=False), measuring.Effort(rounds=1, seconds=1e-4))
     assert {m.contender for m in measured} >= {"dml_jax", "fresh", "jnp"}
     assert all(m.same_bits for m in measured)
 
@@ -410,11 +410,11 @@ def test_values_that_differ_are_told_and_not_compared():
 
 
 def test_samples_of_large_results_visit_every_phase():
-    taken = contenders.spread(np.arange(2**20), 1000)
+    taken = implementations.thin(np.arange(2**20), 1000)
     assert len(taken) >= 900
     assert {int(x) % 8 for x in taken} == set(range(8))
-    assert {int(x) % 9 for x in contenders.spread(np.arange(9 * 2**16), 1000)} == set(range(9))
-    assert len(contenders.spread(np.arange(100), 1000)) == 100
+    assert {int(x) % 9 for x in implementations.thin(np.arange(9 * 2**16), 1000)} == set(range(9))
+    assert len(implementations.thin(np.arange(100), 1000)) == 100
 
 
 def test_results_are_kept(tmp_path):
@@ -463,15 +463,15 @@ OURS = ["of copy", "spread", "x NAME", "x fresh"]  # columns that every run has
 
 
 @pytest.mark.parametrize(
-    ("contenders", "peak", "explained"),
+    ("implementations", "peak", "explained"),
     [
         (["dml_jax", "fresh"], None, OURS),
         (["dml_jax", "fresh", "torch NAME"], 1.0, [*OURS, "of peak", "x best of torch", "which is"]),
         (["dml_jax"], None, ["of copy", "spread"]),
     ],
 )
-def test_a_legend_explains_the_columns_of_its_tables(contenders, peak, explained):
-    tables = [section.table("", [], contenders, peak), "no table"]
+def test_a_legend_explains_the_columns_of_its_tables(implementations, peak, explained):
+    tables = [section.table("", [], implementations, peak), "no table"]
     entries = section.explained(section.LEGEND, tables).splitlines()
     assert {line[:15].strip() for line in entries if line[0] != " "} == {*explained}
     assert section.explained(section.LEGEND, [Group(*tables)]).splitlines() == entries

@@ -33,8 +33,8 @@ def run(*arguments):
     return CliRunner().invoke(command.bench, [str(a) for a in arguments])
 
 
-def row(case, contender, moved, seconds, operator=caches.OPERATOR):
-    return Measured(case, operator, contender, moved, seconds, 0.9 * seconds, 1.1 * seconds, 0.5, True)
+def row(case, implementation, moved, seconds, operator=caches.OPERATOR):
+    return Measured(case, operator, implementation, moved, seconds, 0.9 * seconds, 1.1 * seconds, 0.5, True)
 
 
 # Ceilings.
@@ -201,11 +201,11 @@ def test_seconds_of_caches_are_those_of_a_pass(monkeypatch):
 
 
 PASSES = {"256 B": (256, 1e-6), "16 KiB": (2**14, 1.5e-6), "1 MiB": (2**20, 4e-6)}
-ROWS = [row(f"caches {size}", name, *found) for size, found in PASSES.items() for name in caches.CONTENDERS]
+ROWS = [row(f"caches {size}", name, *found) for size, found in PASSES.items() for name in caches.CURVES]
 
 
 def test_sets_over_which_a_pass_mostly_starts_are_told_and_not_drawn():
-    shown = [[*column.cells] for column in caches.table("title", ROWS, caches.CONTENDERS).columns]
+    shown = [[*column.cells] for column in caches.table("title", ROWS, caches.CURVES).columns]
     assert shown[0] == ["256 B", "16 KiB", "1 MiB"]
     assert shown[1] == ["0.3", "10.9", "262.1"]
     assert shown[-1] == ["100%", "67%", "25%"]
@@ -231,7 +231,7 @@ def test_caches_of_a_cpu_are_those_that_linux_lists(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (ROWS, [*caches.CONTENDERS, "L1 cache", "bytes of the working set"]),
+        (ROWS, [*caches.CURVES, "L1 cache", "bytes of the working set"]),
         ([row("ceiling read", "jax", 2**20, 1e-3, "ceiling")], ["ceiling", "bytes that have to move"]),
     ],
     ids=["caches", "ceilings"],
@@ -253,7 +253,7 @@ def test_the_command_measures_caches(tmp_path, monkeypatch):
     for word in ("working set", "16 KiB", "256 KiB", "empty pass"):
         assert word in done.output.replace(caches.LEGEND, "")
     stored = results.Results.read(tmp_path / "c.json")
-    assert [r.contender for r in stored.rows] == caches.CONTENDERS * 3
+    assert [r.contender for r in stored.rows] == caches.CURVES * 3
     assert [r.of_copy for r in stored.rows if r.contender == "copy, cold"] == [1.0] * 3
     assert caches.cache_sizes(jax.devices()[0].device_kind).items() <= stored.versions.items()
     assert "notes" in json.loads((tmp_path / "c.json").read_text())

@@ -24,7 +24,7 @@ def block(dtype):
 
 
 SMALL = [DENSE, block("float32"), PICTURES, block("float16")]
-CONTENDERS = ["dml_jax", "floats", "constants", "ONNX Runtime", "ONNX Runtime floats"]
+IMPLEMENTATIONS = ["dml_jax", "floats", "constants", "ONNX Runtime", "ONNX Runtime floats"]
 
 
 @pytest.mark.parametrize("network", sampled(SMALL, SMALL[:1]), ids=lambda network: network.name)
@@ -33,7 +33,7 @@ def test_a_network_is_measured_in_each_way(tmp_path, monkeypatch, network):
     found = list(measured([network], tmp_path, Effort(rounds=2, seconds=1e-4)))
     assert len(found) == len(network.batches)
     for batch, rows in zip(network.batches, found, strict=True):
-        assert [row.contender for row in rows] == CONTENDERS
+        assert [row.contender for row in rows] == IMPLEMENTATIONS
         assert all(row.same_bits for row in rows)
         assert {row.case for row in rows} == {f"quantised {network.name}, {batch} {network.unit}{'s' * (batch > 1)}"}
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}

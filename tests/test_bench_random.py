@@ -1,4 +1,4 @@
-"""dml-jax bench --random and --costs: which programs a seed draws, that all contenders agree, and what is told."""
+"""dml-jax bench --random and --costs: which programs a seed draws, that all implementations agree, and what is told."""
 
 import csv
 import io
@@ -65,7 +65,7 @@ def test_all_contenders_compute_the_same(begin):
     drawn = (GROUPS[group](Draws(seed, SIZE)) for seed in range(500))
     case = next(case for case in drawn if case.name.startswith(begin))
     arrays = case.make()
-    found = random_section._contenders(peers=True)
+    found = random_section._implementations(peers=True)
     runs = {c.name: run for c in found if (run := c.start(case, [arrays, arrays]))}
     assert {"dml_jax", "plain", "jnp"} <= {*runs}
     assert any(name.startswith("torch ") for name in runs) == bool(find_spec("torch"))
@@ -122,9 +122,9 @@ def test_sums_of_few_signs_are_exact():
 def rows_of(name, **seconds):
     """A program's rows; of what is negative the bits differ."""
     return [
-        measuring.Measured(name, name.split()[0], contender.replace("_", " ", 1) if "torch" in contender else contender,
-                           2**20, abs(s), 0.9 * abs(s), abs(s), 0.5 if contender == "dml_jax" else 1.0, s > 0)
-        for contender, s in seconds.items()
+        measuring.Measured(name, name.split()[0], who.replace("_", " ", 1) if "torch" in who else who,
+                           2**20, abs(s), 0.9 * abs(s), abs(s), 0.5 if who == "dml_jax" else 1.0, s > 0)
+        for who, s in seconds.items()
     ]  # fmt: skip
 
 
@@ -286,8 +286,8 @@ def test_costs_are_printed_and_stored(tmp_path):
 
 
 def test_costs_are_of_every_operator_and_of_a_gradient():
-    *operators, gradient = (job.name for job in costs.costs_section().jobs)
-    assert [name.split()[0] for name in operators] == [*dict.fromkeys(case.operator for case in operators.quick())]
+    *others, gradient = (job.name for job in costs.costs_section().jobs)
+    assert [name.split()[0] for name in others] == [*dict.fromkeys(case.operator for case in operators.quick())]
     assert "gather gradient" in gradient
 
 

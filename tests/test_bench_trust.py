@@ -81,7 +81,7 @@ def test_the_control_is_the_copy_itself_in_the_same_rounds(monkeypatch):
     seen = []
     rounds = measuring._rounds
     monkeypatch.setattr(measuring, "_rounds", lambda runs, effort: seen.append(runs) or rounds(runs, effort))
-    found = measuring.measure(case, peers.contenders(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
+    found = measuring.measure(case, peers.implementations(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
     (runs,) = seen
     assert runs["control"] is runs["copy"]
     assert "control" not in [row.contender for row in found]

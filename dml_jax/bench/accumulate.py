@@ -13,10 +13,10 @@ import numpy as np
 import dml_jax
 
 from .case import Arrays, Case, shown
-from .contenders import Contender, JaxRun, Run
+from .implementations import Implementation, JaxRun, Run
 from .peers import cupy_run, has_cupy, torch_run
 
-__all__ = ["cases", "contenders", "gradient_of", "of_elements", "of_rows", "plain_of"]
+__all__ = ["cases", "gradient_of", "implementations", "of_elements", "of_rows", "plain_of"]
 
 DISTRIBUTIONS = ("uniform", "Zipf", "one id", "permutation")
 DTYPES = ("float32", "bfloat16")
@@ -54,18 +54,18 @@ def cases(size: int) -> Iterator[Case]:
         yield of_rows(rows // part, width, rows // part, dtype, "permutation", {"unique_indices": True})
 
 
-def contenders(*, peers: bool) -> list[Contender]:
+def implementations(*, peers: bool) -> list[Implementation]:
     """This library first; peers in their best form, which for jax.numpy is to add in float32."""
     found = [
-        Contender("dml_jax", lambda case, turns: JaxRun(gradient_of(case), turns, bound=True)),
-        Contender(
+        Implementation("dml_jax", lambda case, turns: JaxRun(gradient_of(case), turns, bound=True)),
+        Implementation(
             "deterministic", lambda case, turns: JaxRun(gradient_of(case, deterministic=True), turns, bound=True)
         ),
-        Contender("jnp", lambda case, turns: JaxRun(plain_of(case), turns, bound=True)),
+        Implementation("jnp", lambda case, turns: JaxRun(plain_of(case), turns, bound=True)),
     ]
     if peers and find_spec("torch"):
-        found += [Contender(name, _torch(name)) for name in TORCH]
-    return [*found, Contender("CuPy", _cupy)] if peers and has_cupy() else found
+        found += [Implementation(name, _torch(name)) for name in TORCH]
+    return [*found, Implementation("CuPy", _cupy)] if peers and has_cupy() else found
 
 
 def _each(of: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:

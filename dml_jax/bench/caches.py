@@ -17,7 +17,7 @@ from .ceilings import known_device
 from .measuring import Effort, Measured, by_case, measure_runs
 from .section import Job, Section, unframed
 
-__all__ = ["CONTENDERS", "EMPTY", "KERNELS", "OPERATOR", "Kernel", "Sets", "cache_sizes", "points", "section", "table"]
+__all__ = ["CURVES", "EMPTY", "KERNELS", "OPERATOR", "Kernel", "Sets", "cache_sizes", "points", "section", "table"]
 
 OPERATOR = "caches"
 EMPTY = 2**8  # bytes: a pass over so few tells how long it takes to start one
@@ -66,7 +66,7 @@ KERNELS = {
     "read": Kernel(1, lambda sets, n: (n // SUMMED,), _read),
 }
 STATES = {"warm": 0, "cold": 1}  # the step from a set to the next
-CONTENDERS = [f"{kernel}, {state}" for kernel in KERNELS for state in STATES]
+CURVES = [f"{kernel}, {state}" for kernel in KERNELS for state in STATES]
 
 
 class Sets:
@@ -101,11 +101,7 @@ class Sets:
         self.called = jax.jit(pass_over, donate_argnums=(0, 1))
 
     def call(self, first: jax.Array, step: jax.Array) -> jax.Array:
-        """Starts a call: `passes` passes from a set on, over every `step`-th of them; 0 stays at that set.
-
-        Returns:
-          The set after the last one, counted on.
-        """
+        """Starts a call: passes from a set on, over every `step`-th of them, 0 for that one alone; returns the next."""
         self.out, behind = self.called(self.out, first, self.x, step)
         return behind
 
@@ -139,7 +135,7 @@ def section(largest: int | None = None) -> Section:
     """
     powers = takewhile(lambda size: size <= (largest or LARGEST), (SMALLEST << i for i in count()))
     jobs = [Job(case.name, partial(_measured, case)) for case in map(_case, (EMPTY, *powers))]
-    return Section("warm and cold caches, in GB/s", jobs, CONTENDERS, table, LEGEND)
+    return Section("warm and cold caches, in GB/s", jobs, CURVES, table, LEGEND)
 
 
 def _case(size: int) -> Case:
@@ -157,23 +153,23 @@ def _measured(case: Case, effort: Effort) -> list[Measured]:
     ]
 
 
-def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None = None) -> Table:
+def table(title: str, rows: Sequence[Measured], implementations: Sequence[str], peak: float | None = None) -> Table:
     """A line for each size: GB/s of each kernel, warm and cold, and what starting a pass takes at most."""
     cases = dict(by_case(rows))
     empty = cases.get(_case(EMPTY).name)
 
     def cells(case: str, found: dict[str, Measured]) -> list[str]:
-        speeds = (f"{found[name].moved / found[name].seconds / 1e9:.1f}" for name in contenders)
-        share = [f"{max(empty[name].seconds / found[name].seconds for name in contenders):.0%}"] if empty else []
+        speeds = (f"{found[name].moved / found[name].seconds / 1e9:.1f}" for name in implementations)
+        share = [f"{max(empty[name].seconds / found[name].seconds for name in implementations):.0%}"] if empty else []
         return [case.removeprefix(f"{OPERATOR} "), *speeds, *share]
 
-    headings = ["working set", *contenders, *(["empty pass"] if empty else [])]
+    headings = ["working set", *implementations, *(["empty pass"] if empty else [])]
     return unframed(title, headings, starmap(cells, cases.items()))
 
 
-def points(rows: Sequence[Measured], contender: str) -> list[tuple[int, float]]:
-    """Sizes and bytes a second of a contender; not of sets over which a pass takes less than twice an empty one."""
-    found = {row.moved: row.seconds for row in rows if row.operator == OPERATOR and row.contender == contender}
+def points(rows: Sequence[Measured], curve: str) -> list[tuple[int, float]]:
+    """Sizes and bytes a second of a curve; not of sets over which a pass takes less than twice an empty one."""
+    found = {row.moved: row.seconds for row in rows if row.operator == OPERATOR and row.contender == curve}
     start = found.pop(EMPTY, 0.0)
     return [(size, size / seconds) for size, seconds in found.items() if seconds > 2 * start]
 

@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from .case import Arrays, Case, mega, normal
-from .contenders import Contender, JaxRun
+from .implementations import Implementation, JaxRun
 from .measuring import Measured
 from .section import Section, of_cases, of_peak, spread_of, unframed
 
@@ -130,7 +130,7 @@ KERNELS = {
     "scale": Kernel("ax", 2, lambda n, a, x: a * x),
     "triad": Kernel("axz", 3, lambda n, a, x, z: x + a * z),
 }
-JITTED = Contender("jax", lambda case, turns: JaxRun(case.call, turns, bound=True))
+JITTED = Implementation("jax", lambda case, turns: JaxRun(case.call, turns, bound=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +173,7 @@ def section(size: int) -> Section:
     return replace(of_cases("ceilings of its memory", cases(size), [JITTED]), table=table, legend=LEGEND)
 
 
-def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None) -> Table:
+def table(title: str, rows: Sequence[Measured], implementations: Sequence[str], peak: float | None) -> Table:
     """A line for each ceiling: its bandwidth, and that as a part of the peak and of the copy."""
 
     def cells(row: Measured) -> list[str]:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from . import accumulate
 from .case import Case
-from .contenders import plain_of
+from .implementations import jnp_of
 from .measuring import Effort, by_case
 from .operators import quick
 from .section import Job, Section, unframed
@@ -34,7 +34,7 @@ x jnp            time or memory of jax.numpy's twin, divided by that of dml_jax:
 
 @dataclass(frozen=True)
 class Cost:
-    """One contender in one case.
+    """One implementation in one case.
 
     Args:
       case: its name.
@@ -65,7 +65,7 @@ def costs_section() -> Section:
     first: dict[str, Case] = {}
     for case in quick():
         first.setdefault(case.operator, case)
-    jobs = [_job(case, case.written(len(case.make())), plain_of(case)) for case in first.values()]
+    jobs = [_job(case, case.written(len(case.make())), jnp_of(case)) for case in first.values()]
     read = accumulate.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
     jobs.append(_job(read, accumulate.gradient_of(read), accumulate.plain_of(read)))
     return Section("costs beside running", jobs, ["dml_jax", "jnp"], _table, LEGEND)
@@ -111,10 +111,10 @@ def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], flo
     return Cost(case.name, case.operator, name, tracing, lowering, compiling, spread, peaks[0], floors[0])
 
 
-def _table(title: str, rows: Sequence[Cost], contenders: Sequence[str], peak: float | None) -> Table:
+def _table(title: str, rows: Sequence[Cost], implementations: Sequence[str], peak: float | None) -> Table:
     """A line for each case, and the geometric means."""
     pairs = [*((f"ms to {step}", step) for step in STEPS), ("of floor", "memory")]
-    headings = [part for heading, subject in pairs for part in (heading, f"{subject} x {contenders[1]}")]
+    headings = [part for heading, subject in pairs for part in (heading, f"{subject} x {implementations[1]}")]
     lines = {case: [*_numbers(*measured.values())] for case, measured in by_case(rows)}
     columns = zip(*lines.values(), strict=True)
     means = [geometric_mean(filter(None, column)) if any(column) else None for column in columns]

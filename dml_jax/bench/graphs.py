@@ -17,10 +17,10 @@ from ..graphs.builder import GraphBuilder
 from ..graphs.graph_desc import GraphDesc
 from ..graphs.nodes_and_edges import Constant
 from .case import DTYPES, Arrays, Case, data, random_indices, shown
-from .contenders import Contender, JaxRun, Run
+from .implementations import Implementation, JaxRun, Run
 from .peers import torch_run
 
-__all__ = ["cases", "contenders"]
+__all__ = ["cases", "implementations"]
 
 ITEMSIZES = (4, 2, 1)
 
@@ -37,15 +37,15 @@ def cases(size: int) -> Iterator[Case]:
         yield _reads(size, itemsize)
 
 
-def contenders(*, peers: bool) -> list[Contender]:
+def implementations(*, peers: bool) -> list[Implementation]:
     """The graph, its operators one by one, and the same calls of other libraries."""
     found = [
-        Contender("dml_jax", lambda case, turns: GraphRun(case.attributes["graph"], turns)),
-        Contender("one each", lambda case, turns: EachRun(case.attributes["graph"], turns)),
-        Contender("jnp", lambda case, turns: JaxRun(_of(jnp, case), _shaped(case, turns), bound=True)),
+        Implementation("dml_jax", lambda case, turns: GraphRun(case.attributes["graph"], turns)),
+        Implementation("one each", lambda case, turns: EachRun(case.attributes["graph"], turns)),
+        Implementation("jnp", lambda case, turns: JaxRun(_of(jnp, case), _shaped(case, turns), bound=True)),
     ]
     if peers and find_spec("torch"):
-        found.append(Contender("torch", _torch))
+        found.append(Implementation("torch", _torch))
     return found
 
 

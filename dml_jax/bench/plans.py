@@ -7,11 +7,11 @@ import jax
 
 from . import accumulate, caches, ceilings, graphs, mesh_programs, networks, training, transfers
 from . import sharded as batches
-from .contenders import own
 from .costs import costs_section
+from .implementations import own
 from .measuring import Effort, Measured
 from .operators import full, quick, real, small, sweep
-from .peers import contenders
+from .peers import implementations
 from .random_section import random_section
 from .section import Job, Section, of_cases
 from .streaming import name_of, streamed
@@ -23,7 +23,7 @@ MOVED = "beside a copy of what has to move"
 
 def briefly(*, peers: bool) -> list[Section]:
     """A few cases of every operator, and a small file."""
-    found = contenders(eager=False) if peers else own(eager=False)
+    found = implementations(eager=False) if peers else own(eager=False)
     return [ceilings.section(_bytes(None)), of_cases("into bound outputs", quick(), found), _files(2**26)]
 
 
@@ -37,7 +37,7 @@ def usual(size: int | None, *, peers: bool) -> list[Section]:
     count = _bytes(size)
     cases = {case.name: case for case in (*full(count), *real(count), *sweep(count))}
     bound, eager = (
-        contenders(eager=is_eager, compiled=not is_eager) if peers else own(eager=is_eager)
+        implementations(eager=is_eager, compiled=not is_eager) if peers else own(eager=is_eager)
         for is_eager in (False, True)
     )
     calls = of_cases("calls of small arrays, eager against jitted", small(), eager)
@@ -45,9 +45,9 @@ def usual(size: int | None, *, peers: bool) -> list[Section]:
         ceilings.section(count),
         of_cases("into bound outputs", cases.values(), bound),
         replace(calls, jobs=[*map(_call, calls.jobs)]),
-        of_cases(f"gradients, {MOVED}", accumulate.cases(count), accumulate.contenders(peers=peers)),
-        of_cases(f"graphs, {MOVED}", graphs.cases(count), graphs.contenders(peers=peers)),
-        of_cases("networks, beside a product of matrices", networks.cases(), networks.contenders(peers=peers)),
+        of_cases(f"gradients, {MOVED}", accumulate.cases(count), accumulate.implementations(peers=peers)),
+        of_cases(f"graphs, {MOVED}", graphs.cases(count), graphs.implementations(peers=peers)),
+        of_cases("networks, beside a product of matrices", networks.cases(), networks.implementations(peers=peers)),
         _files(16 * size if size else 2**30),
     ]
 

@@ -34,8 +34,8 @@ class Twins(NamedTuple):
 
     Args:
       jnp: a function of the operator's arrays, of which the gradient is taken where the program is one.
-      torch: the whole program by the contender's name: of torch, a function that writes into its first argument, or
-        that returns what holds the result.
+      torch: the whole program by the implementation's name: of torch, a function that writes into its first argument,
+        or that returns what holds the result.
     """
 
     jnp: Function | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from .case import Case
-from .contenders import Contender
+from .implementations import Implementation
 from .measuring import Effort, Measured, by_case, measure
 
 __all__ = [
@@ -44,30 +44,28 @@ x best of torch  the same, beside the fastest of the ways in which torch does it
 which is         the name of that way; "compile" is what torch.compile makes of it"""
 
 
-def columns(contenders: Sequence[str], peak: float | None = None) -> list[str]:
-    """The headings: after dml_jax, how many times as fast it is as each other contender, and the best of torch's."""
-    others = dict.fromkeys(_grouped(name) for name in contenders[1:])
+def columns(implementations: Sequence[str], peak: float | None = None) -> list[str]:
+    """The headings: after dml_jax, how many times as fast it is as each other one, and the best of torch's."""
+    others = dict.fromkeys(_grouped(name) for name in implementations[1:])
     ours = ["case", "of copy", *(["of peak"] if peak else []), "spread"]
     return [*ours, *(f"x {name}" for name in others), *([WHICH] if BEST in others else [])]
 
 
 def cells(
-    case: str, measured: Mapping[str, Measured], contenders: Sequence[str], peak: float | None = None
+    case: str, measured: Mapping[str, Measured], implementations: Sequence[str], peak: float | None = None
 ) -> list[str]:
-    """One row; a dash where a contender lacks the case, "differs" where its bits do."""
-    _, _, _, *others = columns(contenders)
-    first, (shown, which) = contenders[0], with_best(measured)
+    """One row; a dash where an implementation lacks the case, "differs" where its bits do."""
+    _, _, _, *others = columns(implementations)
+    first, (shown, which) = implementations[0], with_best(measured)
     ours = measured[first]
     found = [which if name == WHICH else ratio(ours, shown.get(name.removeprefix("x "))) for name in others]
     return [case, f"{ours.of_copy:.2f}", *([of_peak(ours, peak)] if peak else []), spread_of(ours), *found]
 
 
 def explained(legend: str, tables: Iterable[Any]) -> str:
-    """The entries of a legend whose names are in a heading of the tables; NAME is any text, and commas divide names.
+    """The entries of a legend whose names are in a heading of tables, or of groups of them; NAME is any text.
 
-    Args:
-      legend: an entry begins with its names, and goes on in lines that begin with spaces.
-      tables: of rich's, or groups of them.
+    An entry begins with its names, between commas, and goes on in lines that begin with spaces.
     """
     parts = (part for table in tables for part in getattr(table, "renderables", [table]) if isinstance(part, Table))
     headings = [str(column.header) for table in parts for column in table.columns]
@@ -90,7 +88,7 @@ def spread_of(row: Measured) -> str:
 
 
 def with_best(measured: Mapping[str, Measured]) -> tuple[dict[str, Measured], str]:
-    """The contenders of a case with the best of torch's ways instead of all of them, and the name of that way.
+    """The implementations of a case with the best of torch's ways instead of all of them, and the name of that way.
 
     One whose result differs counts only where all do.
     """
@@ -116,17 +114,17 @@ def ratio(ours: Measured, other: Measured | None) -> str:
     return f"{other.seconds / ours.seconds:.2f}" if other.same_bits else "differs"
 
 
-def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None = None) -> Table:
+def table(title: str, rows: Sequence[Measured], implementations: Sequence[str], peak: float | None = None) -> Table:
     """A line for each case.
 
     Args:
       title: above it.
       rows: what was measured.
-      contenders: a column each.
+      implementations: a column each.
       peak: bytes a second that the memory of the device moves by its data sheet, for a column; None for none.
     """
-    lines = (cells(case, measured, contenders, peak) for case, measured in by_case(rows))
-    return unframed(title, columns(contenders, peak), lines)
+    lines = (cells(case, measured, implementations, peak) for case, measured in by_case(rows))
+    return unframed(title, columns(implementations, peak), lines)
 
 
 def unframed(title: str, headings: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
@@ -146,7 +144,7 @@ class Job:
 
     Args:
       name: of the case.
-      measure: returns a row for each contender, of a type that the section's table knows.
+      measure: returns a row for each implementation, of a type that the section's table knows.
     """
 
     name: str
@@ -155,20 +153,20 @@ class Job:
 
 @dataclass(frozen=True)
 class Section:
-    """Jobs that share contenders.
+    """Jobs that share implementations.
 
     Args:
       title: of the table.
       jobs: in order; where there are `seconds`, they are made while they are measured.
-      contenders: the columns, the one that is compared with all others first.
-      table: a table of rich's, of the title, the rows of all jobs, the contenders and the peak of the device.
+      implementations: the columns, the one that is compared with all others first.
+      table: a table of rich's, of the title, the rows of all jobs, the implementations and the peak of the device.
       legend: the columns, a line each.
       seconds: for how long jobs are made; None for as many as there are.
     """
 
     title: str
     jobs: Iterable[Job]
-    contenders: Sequence[str]
+    implementations: Sequence[str]
     table: Callable[[str, Sequence[Any], Sequence[str], float | None], Any] = table
     legend: str = LEGEND
     seconds: float | None = None
@@ -182,7 +180,7 @@ class Section:
 def of_cases(
     title: str,
     cases: Iterable[Case],
-    contenders: Sequence[Contender],
+    implementations: Sequence[Implementation],
     seconds: float | None = None,
     **how: Any,
 ) -> Section:
@@ -191,16 +189,16 @@ def of_cases(
     Args:
       title: of the table.
       cases: a job each.
-      contenders: this library first.
+      implementations: this library first.
       seconds: of the section.
       how: of `measure`.
     """
 
     def job(case: Case) -> Job:
-        return Job(case.name, lambda effort: measure(case, contenders, effort, **how))
+        return Job(case.name, lambda effort: measure(case, implementations, effort, **how))
 
     jobs = map(job, cases)
-    return Section(title, jobs if seconds else [*jobs], [one.name for one in contenders], seconds=seconds)
+    return Section(title, jobs if seconds else [*jobs], [one.name for one in implementations], seconds=seconds)
 
 
 def is_named(case: str, patterns: Sequence[str]) -> bool:

@@ -47,7 +47,7 @@ Examples:
     type=click.IntRange(1),
     metavar="N",
     show_default="9, with --quick 3",
-    help="Samples of each contender, taken in turn.",
+    help="Samples of each implementation, taken in turn.",
 )
 @click.option(
     "--cpu-devices",
@@ -147,7 +147,7 @@ def bench(
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
 
     A run begins with ceilings: how fast the memory of the device is read, written and copied; with -k it has what
-    -k names alone, such as `-k ceiling -k gather`. Then all contenders take turns on the same data, into bound
+    -k names alone, such as `-k ceiling -k gather`. Then all implementations take turns on the same data, into bound
     outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and `of peak` by that on the data sheet
     of the device, where it is known. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh` how many
     times as fast as without a bound output. A note before the table says what makes its numbers uncertain: samples

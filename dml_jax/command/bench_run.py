@@ -154,7 +154,7 @@ def _shown(
         if rows:
             notes += _told(chain(load.doubt(), doubts(rows)))
             wide = console if console.is_terminal else Console(width=200)
-            table = section.table(f"{head.device}, {section.title}", rows, section.contenders, head.peak)
+            table = section.table(f"{head.device}, {section.title}", rows, section.implementations, head.peak)
             wide.print(table)
             tables.setdefault(section.legend, []).append(table)
         shown += rows

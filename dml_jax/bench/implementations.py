@@ -13,11 +13,11 @@ import numpy as np
 from .case import Arrays, Case
 from .operators import OPERATORS
 
-__all__ = ["Contender", "HostRun", "JaxRun", "Run", "ceiling_of", "host_arrays", "joined", "own", "plain_of", "spread"]
+__all__ = ["HostRun", "Implementation", "JaxRun", "Run", "ceiling_of", "host_arrays", "jnp_of", "joined", "own", "thin"]
 
 
 class Run(Protocol):
-    """A contender with one case's data in place."""
+    """An implementation with one case's data in place."""
 
     def step(self, turn: int) -> None:
         """Starts one call, on the inputs of that turn."""
@@ -31,7 +31,7 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True)
-class Contender:
+class Implementation:
     """A library, or a way to call it.
 
     Args:
@@ -61,7 +61,7 @@ class JaxRun:
         jax.block_until_ready(self.out)
 
     def value(self, most: int) -> np.ndarray:
-        return joined([np.asarray(spread(one, most)) for one in jax.tree.leaves(self.out)])
+        return joined([np.asarray(thin(one, most)) for one in jax.tree.leaves(self.out)])
 
 
 class EagerRun(JaxRun):
@@ -85,10 +85,10 @@ class HostRun:
         pass
 
     def value(self, most: int) -> np.ndarray:
-        return joined([spread(one, most) for one in jax.tree.leaves(self.out)])
+        return joined([thin(one, most) for one in jax.tree.leaves(self.out)])
 
 
-def spread(array: Any, most: int) -> Any:
+def thin(array: Any, most: int) -> Any:
     """Elements of a flattened array, in steps that share no factor with their number."""
     flat = array.reshape(-1)
     step = max(1, flat.shape[0] // most)
@@ -117,28 +117,28 @@ def ceiling_of(case: Case, turns: int) -> Run:
     return JaxRun(jnp.matmul, [(np.ones((n, n), np.float32),) * 2] * turns, bound=True)
 
 
-def own(*, eager: bool) -> list[Contender]:
+def own(*, eager: bool) -> list[Implementation]:
     """This library first, then jax.numpy and NumPy; `eager` for calls of small arrays."""
     if eager:
         return [
-            Contender("dml_jax", lambda case, turns: EagerRun(case.written(len(turns[0])), turns)),
-            Contender("jnp", partial(_plain, bound=False)),
+            Implementation("dml_jax", lambda case, turns: EagerRun(case.written(len(turns[0])), turns)),
+            Implementation("jnp", partial(_plain, bound=False)),
         ]
     found = [
-        Contender("dml_jax", lambda case, turns: JaxRun(case.call, turns, bound=True)),
-        Contender("fresh", lambda case, turns: JaxRun(case.call, turns, bound=False)),
-        Contender("jnp", partial(_plain, bound=True)),
+        Implementation("dml_jax", lambda case, turns: JaxRun(case.call, turns, bound=True)),
+        Implementation("fresh", lambda case, turns: JaxRun(case.call, turns, bound=False)),
+        Implementation("jnp", partial(_plain, bound=True)),
     ]
     # Elsewhere NumPy does not work on the same device.
-    return [*found, Contender("NumPy", _numpy)] if jax.default_backend() == "cpu" else found
+    return [*found, Implementation("NumPy", _numpy)] if jax.default_backend() == "cpu" else found
 
 
 def _plain(case: Case, turns: Sequence[Arrays], *, bound: bool) -> Run | None:
-    function = plain_of(case)
+    function = jnp_of(case)
     return JaxRun(function, turns, bound=bound) if function else None
 
 
-def plain_of(case: Case) -> Callable[..., Any] | None:
+def jnp_of(case: Case) -> Callable[..., Any] | None:
     """What users of jax.numpy write; None where they have no such operator."""
     form = OPERATORS[case.operator].jnp
     return form(case.attributes) if form else None

@@ -233,7 +233,7 @@ def _implementations(quantised: Path, floats: Path) -> Iterator[Implementation]:
     """This library, with weights as arguments and as `to_jax` leaves them, and on a CPU ONNX Runtime."""
     yield Implementation("dml_jax", lambda _, turns: NetworkRun(onnx.load(quantised), turns))
     yield Implementation("floats", lambda _, turns: NetworkRun(onnx.load(floats), turns))
-    yield Implementation("constants", lambda _, turns: JaxRun(to_jax(onnx.load(quantised)), turns, bound=False))
+    yield Implementation("constants", lambda _, turns: JaxRun(to_jax(onnx.load(quantised)), turns, donated=False))
     if jax.default_backend() == "cpu" and find_spec("onnxruntime"):
         yield Implementation("ONNX Runtime", lambda _, turns: RuntimeRun(onnx.load(quantised), turns))
         yield Implementation("ONNX Runtime floats", lambda _, turns: RuntimeRun(onnx.load(floats), turns))

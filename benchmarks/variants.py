@@ -78,7 +78,7 @@ class Compiled(JaxRun):
         start = time.perf_counter()
         jax.eval_shape(function, *turns[0])
         traced = time.perf_counter() - start
-        super().__init__(function, turns, bound=True)
+        super().__init__(function, turns, donated=True)
         start, called = time.perf_counter(), self.called
         self.called = called.lower(self.out, *self.turns[0]).compile()
         self.seconds = traced + time.perf_counter() - start

@@ -57,11 +57,11 @@ def cases(size: int) -> Iterator[Case]:
 def implementations(*, peers: bool) -> list[Implementation]:
     """This library first; peers in their best form, which for jax.numpy is to add in float32."""
     found = [
-        Implementation("dml_jax", lambda case, turns: JaxRun(gradient_of(case), turns, bound=True)),
+        Implementation("dml_jax", lambda case, turns: JaxRun(gradient_of(case), turns, donated=True)),
         Implementation(
-            "deterministic", lambda case, turns: JaxRun(gradient_of(case, deterministic=True), turns, bound=True)
+            "deterministic", lambda case, turns: JaxRun(gradient_of(case, deterministic=True), turns, donated=True)
         ),
-        Implementation("jnp", lambda case, turns: JaxRun(plain_of(case), turns, bound=True)),
+        Implementation("jnp", lambda case, turns: JaxRun(plain_of(case), turns, donated=True)),
     ]
     if peers and find_spec("torch"):
         found += [Implementation(name, _torch(name)) for name in TORCH]

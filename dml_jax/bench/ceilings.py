@@ -130,7 +130,7 @@ KERNELS = {
     "scale": Kernel("ax", 2, lambda n, a, x: a * x),
     "triad": Kernel("axz", 3, lambda n, a, x, z: x + a * z),
 }
-JITTED = Implementation("jax", lambda case, turns: JaxRun(case.call, turns, bound=True))
+JITTED = Implementation("jax", lambda case, turns: JaxRun(case.call, turns, donated=True))
 
 
 @dataclass(frozen=True, kw_only=True)

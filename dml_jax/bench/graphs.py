@@ -42,7 +42,7 @@ def implementations(*, peers: bool) -> list[Implementation]:
     found = [
         Implementation("dml_jax", lambda case, turns: GraphRun(case.attributes["graph"], turns)),
         Implementation("one each", lambda case, turns: EachRun(case.attributes["graph"], turns)),
-        Implementation("jnp", lambda case, turns: JaxRun(_of(jnp, case), _shaped(case, turns), bound=True)),
+        Implementation("jnp", lambda case, turns: JaxRun(_of(jnp, case), _shaped(case, turns), donated=True)),
     ]
     if peers and find_spec("torch"):
         found.append(Implementation("torch", _torch))
@@ -50,18 +50,18 @@ def implementations(*, peers: bool) -> list[Implementation]:
 
 
 class GraphRun(JaxRun):
-    """One executable, into bound outputs."""
+    """One executable, into preallocated outputs."""
 
     def __init__(self, graph: GraphDesc, turns: Sequence[Arrays]):
         compiled = compile_operator(graph)
-        self.bound, self.called = True, lambda out, *arrays: compiled(*arrays, out=out)
+        self.donated, self.called = True, lambda out, *arrays: compiled(*arrays, out=out)
         self.turns = [jax.block_until_ready(tuple(map(jnp.asarray, arrays))) for arrays in turns]
         (output,) = graph.outputs.values()
         self.out = jnp.zeros(output.element_span, output.dtype)
 
 
 class EachRun(GraphRun):
-    """One executable for each operator; what is between them is bound too."""
+    """One executable for each operator; intermediate arrays are preallocated too."""
 
     def __init__(self, graph: GraphDesc, turns: Sequence[Arrays]):
         super().__init__(graph, turns)

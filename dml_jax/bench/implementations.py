@@ -1,4 +1,4 @@
-"""Who is measured first: dml_jax, plain jax.numpy and NumPy, each in its best form and into a bound output."""
+"""Who is measured first: dml_jax, plain jax.numpy and NumPy, each in its best form and into a preallocated output."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -44,18 +44,18 @@ class Implementation:
 
 
 class JaxRun:
-    """Calls of a jitted function, into donated outputs if `bound`."""
+    """Calls of a jitted function, into donated outputs if `donated`."""
 
-    def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays], *, bound: bool):
+    def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays], *, donated: bool):
         self.turns = [jax.block_until_ready(tuple(map(jnp.asarray, arrays))) for arrays in turns]
-        self.bound, self.called = bound, jax.jit(function)
-        if bound:
+        self.donated, self.called = donated, jax.jit(function)
+        if donated:
             self.called = jax.jit(lambda out, *arrays: function(*arrays), donate_argnums=0, keep_unused=True)
         self.out = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(function, *self.turns[0]))
 
     def step(self, turn: int) -> None:
         arrays = self.turns[turn % len(self.turns)]
-        self.out = self.called(self.out, *arrays) if self.bound else self.called(*arrays)
+        self.out = self.called(self.out, *arrays) if self.donated else self.called(*arrays)
 
     def finish(self) -> None:
         jax.block_until_ready(self.out)
@@ -68,7 +68,7 @@ class EagerRun(JaxRun):
     """Calls of a function as users write them, not jitted by the caller."""
 
     def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays]):
-        super().__init__(function, turns, bound=False)
+        super().__init__(function, turns, donated=False)
         self.called = function
 
 
@@ -104,9 +104,9 @@ def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def copy_of(moved: int, turns: int) -> Run:
-    """The ceiling: a negation that reads and writes half of `moved` bytes each, into a bound output."""
+    """The ceiling: a negation that reads and writes half of `moved` bytes each, into a preallocated output."""
     arrays = [(np.ones(max(1, moved // 8), np.float32),) for _ in range(turns)]
-    return JaxRun(jnp.negative, arrays, bound=True)
+    return JaxRun(jnp.negative, arrays, donated=True)
 
 
 def ceiling_of(case: Case, turns: int) -> Run:
@@ -114,7 +114,7 @@ def ceiling_of(case: Case, turns: int) -> Run:
     if not case.operations:
         return copy_of(case.moved, turns)
     n = max(1, round((case.operations / 2) ** (1 / 3)))
-    return JaxRun(jnp.matmul, [(np.ones((n, n), np.float32),) * 2] * turns, bound=True)
+    return JaxRun(jnp.matmul, [(np.ones((n, n), np.float32),) * 2] * turns, donated=True)
 
 
 def own(*, eager: bool) -> list[Implementation]:
@@ -122,20 +122,20 @@ def own(*, eager: bool) -> list[Implementation]:
     if eager:
         return [
             Implementation("dml_jax", lambda case, turns: EagerRun(case.written(len(turns[0])), turns)),
-            Implementation("jnp", partial(_plain, bound=False)),
+            Implementation("jnp", partial(_plain, donated=False)),
         ]
     found = [
-        Implementation("dml_jax", lambda case, turns: JaxRun(case.call, turns, bound=True)),
-        Implementation("fresh", lambda case, turns: JaxRun(case.call, turns, bound=False)),
-        Implementation("jnp", partial(_plain, bound=True)),
+        Implementation("dml_jax", lambda case, turns: JaxRun(case.call, turns, donated=True)),
+        Implementation("fresh", lambda case, turns: JaxRun(case.call, turns, donated=False)),
+        Implementation("jnp", partial(_plain, donated=True)),
     ]
     # Elsewhere NumPy does not work on the same device.
     return [*found, Implementation("NumPy", _numpy)] if jax.default_backend() == "cpu" else found
 
 
-def _plain(case: Case, turns: Sequence[Arrays], *, bound: bool) -> Run | None:
+def _plain(case: Case, turns: Sequence[Arrays], *, donated: bool) -> Run | None:
     function = jnp_of(case)
-    return JaxRun(function, turns, bound=bound) if function else None
+    return JaxRun(function, turns, donated=donated) if function else None
 
 
 def jnp_of(case: Case) -> Callable[..., Any] | None:

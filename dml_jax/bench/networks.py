@@ -99,7 +99,7 @@ class NetworkRun(JaxRun):
         network = to_jax(model)
         weights = jax.device_put(dict(_weights(model, network.parameters)))
         program = jax.jit(lambda p, x: network(x, parameters=p))
-        super().__init__(lambda x: program(weights, x), turns, bound=False)
+        super().__init__(lambda x: program(weights, x), turns, donated=False)
         self.called = partial(program, weights)
 
 

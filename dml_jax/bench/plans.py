@@ -24,7 +24,7 @@ MOVED = "beside a copy of what has to move"
 def briefly(*, peers: bool) -> list[Section]:
     """A few cases of every operator, and a small file."""
     found = implementations(eager=False) if peers else own(eager=False)
-    return [ceilings.section(_bytes(None)), of_cases("into bound outputs", quick(), found), _files(2**26)]
+    return [ceilings.section(_bytes(None)), of_cases("into preallocated outputs", quick(), found), _files(2**26)]
 
 
 def usual(size: int | None, *, peers: bool) -> list[Section]:
@@ -36,14 +36,14 @@ def usual(size: int | None, *, peers: bool) -> list[Section]:
     """
     count = _bytes(size)
     cases = {case.name: case for case in (*full(count), *real(count), *sweep(count))}
-    bound, eager = (
+    jitted, eager = (
         implementations(eager=is_eager, compiled=not is_eager) if peers else own(eager=is_eager)
         for is_eager in (False, True)
     )
     calls = of_cases("calls of small arrays, eager against jitted", small(), eager)
     return [
         ceilings.section(count),
-        of_cases("into bound outputs", cases.values(), bound),
+        of_cases("into preallocated outputs", cases.values(), jitted),
         replace(calls, jobs=[*map(_call, calls.jobs)]),
         of_cases(f"gradients, {MOVED}", accumulate.cases(count), accumulate.implementations(peers=peers)),
         of_cases(f"graphs, {MOVED}", graphs.cases(count), graphs.implementations(peers=peers)),
@@ -93,7 +93,7 @@ def _files(size: int) -> Section:
 
 
 def _call(job: Job) -> Job:
-    """The same under another name, as an operator has cases of the same shapes into bound outputs."""
+    """The same under another name, as an operator has cases of the same shapes into preallocated outputs."""
 
     def measured(effort: Effort) -> Sequence[Measured]:
         return [replace(row, case=f"{row.case}, call") for row in job.measure(effort)]

@@ -61,8 +61,8 @@ def _implementations(*, peers: bool) -> list[Implementation]:
     ways = [name for name in others if name.startswith("torch ")]
     names = dict.fromkeys([*ways, *accumulate.TORCH, "torch autograd"] if ways else [])
     return [
-        Implementation("dml_jax", lambda program, turns: JaxRun(program.call, turns, bound=True)),
-        Implementation("plain", lambda program, turns: JaxRun(plainly(program.call), turns, bound=True)),
+        Implementation("dml_jax", lambda program, turns: JaxRun(program.call, turns, donated=True)),
+        Implementation("plain", lambda program, turns: JaxRun(plainly(program.call), turns, donated=True)),
         Implementation("jnp", partial(_jnp, others["jnp"])),
         *(Implementation(name, partial(_torch, name, others.get(name))) for name in names),
     ]
@@ -70,7 +70,7 @@ def _implementations(*, peers: bool) -> list[Implementation]:
 
 def _jnp(start: Any, program: Any, turns: Sequence[Arrays]) -> Run:
     form = program.twins.jnp
-    return JaxRun(program.way(form), turns, bound=True) if form else start(program, turns)
+    return JaxRun(program.way(form), turns, donated=True) if form else start(program, turns)
 
 
 def _torch(name: str, start: Any, program: Any, turns: Sequence[Arrays]) -> Run | None:

@@ -39,7 +39,7 @@ spread           half the distance of the quartiles of dml_jax's times, as a par
                  than that say little, as do those within 0.1 of it, by which a copy may differ from itself
 x NAME           how many times as fast dml_jax is as NAME, on the same data: above 1.00 it is faster; -: NAME has no
                  such case; differs: its bits are others
-x fresh          the same, beside dml_jax without a bound output
+x fresh          the same, beside dml_jax without a preallocated output
 x best of torch  the same, beside the fastest of the ways in which torch does it
 which is         the name of that way; "compile" is what torch.compile makes of it"""
 

@@ -107,7 +107,7 @@ Examples:
     multiple=True,
     type=FILE,
     metavar="OLD.json",
-    help="Compare with what an earlier --json wrote; exit 1 if dml_jax, into a bound output or fresh, is slower."
+    help="Compare with what an earlier --json wrote; exit 1 if dml_jax, into a preallocated output or fresh, is slower."
     " Repeated: show a table of all these runs and the new one; exit 1 if it is slower than one of the same device.",
 )
 @click.option(
@@ -147,12 +147,12 @@ def bench(
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
 
     A run begins with ceilings: how fast the memory of the device is read, written and copied; with -k it has what
-    -k names alone, such as `-k ceiling -k gather`. Then all implementations take turns on the same data, into bound
-    outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and `of peak` by that on the data sheet
-    of the device, where it is known. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh` how many
-    times as fast as without a bound output. A note before the table says what makes its numbers uncertain: samples
-    that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C ends it after the current
-    case and prints the results so far.
+    -k names alone, such as `-k ceiling -k gather`. Then all implementations take turns on the same data, into
+    preallocated outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and `of peak` by that on the
+    data sheet of the device, where it is known. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh`
+    how many times as fast as without a preallocated output. A note before the table says what makes its numbers
+    uncertain: samples that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C ends it
+    after the current case and prints the results so far.
 
     Runs of several devices or releases are compared by operator: how near each comes to its own copy, in the cases
     that all of them have.

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dml_jax.bench import caches, ceilings, picture, plans, results, section
+from dml_jax.bench import caches, ceilings, picture, results, section, suites
 from dml_jax.bench.measuring import Effort, Measured
 from dml_jax.command import bench as command
 
@@ -74,7 +74,7 @@ def test_every_kernel_is_counted_here():
     assert [*ceilings.KERNELS] == [*BY_HAND] == [*EXPECTED]
 
 
-@pytest.mark.parametrize("sections", [plans.briefly(peers=False), plans.usual(2**20, peers=False)])
+@pytest.mark.parametrize("sections", [suites.quick_suite(peers=False), suites.full_suite(2**20, peers=False)])
 def test_a_run_begins_with_its_ceilings(sections):
     assert [job.name.split()[:2] for job in sections[0].jobs] == [["ceiling", name] for name in BY_HAND]
 

@@ -12,7 +12,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from dml_jax.bench import batch_cases, mesh_programs, plans, results, sharded, transfers
+from dml_jax.bench import batch_cases, mesh_programs, results, sharded, suites, transfers
 from dml_jax.bench.collectives import collectives
 from dml_jax.bench.measuring import Effort, Measured
 from dml_jax.bench.scaling import Looped
@@ -216,7 +216,7 @@ def test_a_run_that_is_killed_has_written_what_it_measured(tmp_path, monkeypatch
 
     jobs = [Job("a", lambda effort: [row])] * 2 + [Job("b", killed)]
     section = Section("operators", jobs, ["dml_jax"], mesh_programs.table)
-    monkeypatch.setattr(plans, "sharded", lambda size, peers: [section])
+    monkeypatch.setattr(suites, "sharded_suite", lambda size, peers: [section])
     monkeypatch.setattr(bench_run, "KEEPING", 0)
     assert isinstance(run("--cpu-devices", 8, "--json", path).exception, SystemExit)
     assert results.Results.read(path).rows[0].collectives == {"all-gather": [1, 2]}

@@ -211,7 +211,7 @@ def _planned(
         raise click.UsageError(f"--cpu-devices needs JAX to run on a CPU, not on {platform}: set JAX_PLATFORMS=cpu")
     if is_sharded and count == 1:
         raise click.UsageError("--sharded needs several devices, but JAX has 1; on a CPU --cpu-devices makes some")
-    from ..bench import plans
+    from ..bench import suites
     from ..bench.caches import cache_sizes
     from ..bench.ceilings import peak_of
     from ..bench.peers import versions
@@ -222,15 +222,15 @@ def _planned(
     is_whole = bool(cpu_devices) or is_sharded
     device = f"{measured_kind()}, {count} devices on {cores()} cores" if is_whole else measured_kind()
     if is_whole:
-        sections, extra = plans.sharded(size, peers=peers), torch_threads(cores())
+        sections, extra = suites.sharded_suite(size, peers=peers), torch_threads(cores())
     elif is_caches:
-        sections, extra = plans.warm_and_cold(size), cache_sizes(kind)
+        sections, extra = suites.cache_suite(size), cache_sizes(kind)
     elif drawn:
-        sections = plans.drawn(*drawn, size, peers=peers)
+        sections = suites.random_suite(*drawn, size, peers=peers)
     elif is_costs:
-        sections = plans.costs()
+        sections = suites.cost_suite()
     else:
-        sections = plans.briefly(peers=peers) if is_quick else plans.usual(size, peers=peers)
+        sections = suites.quick_suite(peers=peers) if is_quick else suites.full_suite(size, peers=peers)
     if platform == "cpu" and not is_whole:
         device = f"{device}, {cores()} cores"
     peak = peak_of(kind, count if is_whole else 1)

@@ -1,12 +1,11 @@
-"""What a run measures: the sections of each kind of run."""
+"""Benchmark suites: the sections of a quick, full, sharded or random run, of caches, and of costs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import jax
 
-from . import accumulate, caches, ceilings, graphs, mesh_programs, networks, training, transfers
-from . import sharded as batches
+from . import accumulate, caches, ceilings, graphs, mesh_programs, networks, sharded, training, transfers
 from .costs import costs_section
 from .implementations import own
 from .measuring import Effort, Measured
@@ -16,18 +15,18 @@ from .random_section import random_section
 from .section import Job, Section, of_cases
 from .streaming import name_of, streamed
 
-__all__ = ["briefly", "costs", "drawn", "sharded", "usual", "warm_and_cold"]
+__all__ = ["cache_suite", "cost_suite", "full_suite", "quick_suite", "random_suite", "sharded_suite"]
 
 MOVED = "beside a copy of what has to move"
 
 
-def briefly(*, peers: bool) -> list[Section]:
+def quick_suite(*, peers: bool) -> list[Section]:
     """A few cases of every operator, and a small file."""
     found = implementations(eager=False) if peers else own(eager=False)
     return [ceilings.section(_bytes(None)), of_cases("into preallocated outputs", quick(), found), _files(2**26)]
 
 
-def usual(size: int | None, *, peers: bool) -> list[Section]:
+def full_suite(size: int | None, *, peers: bool) -> list[Section]:
     """All cases, on one device.
 
     Args:
@@ -52,7 +51,7 @@ def usual(size: int | None, *, peers: bool) -> list[Section]:
     ]
 
 
-def warm_and_cold(size: int | None) -> list[Section]:
+def cache_suite(size: int | None) -> list[Section]:
     """The caches of one device.
 
     Args:
@@ -61,23 +60,23 @@ def warm_and_cold(size: int | None) -> list[Section]:
     return [caches.section(size)]
 
 
-def sharded(size: int | None, *, peers: bool) -> list[Section]:
+def sharded_suite(size: int | None, *, peers: bool) -> list[Section]:
     """All devices beside one of them; operators last, as they take longest, and none of the others is left out then."""
     size = size or (2**26 if jax.default_backend() == "cpu" else 2**29 * jax.local_device_count())
     return [
-        batches.section(size, peers=peers),
+        sharded.section(size, peers=peers),
         transfers.section(size // jax.local_device_count()),
         training.section(size),
         mesh_programs.section(size),
     ]
 
 
-def drawn(seed: int, seconds: float, size: int | None, *, peers: bool) -> list[Section]:
+def random_suite(seed: int, seconds: float, size: int | None, *, peers: bool) -> list[Section]:
     """Random programs, as many as there is time for."""
     return [random_section(seed, _bytes(size), seconds, peers=peers)]
 
 
-def costs() -> list[Section]:
+def cost_suite() -> list[Section]:
     """What operators cost beside running."""
     return [costs_section()]
 

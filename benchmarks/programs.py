@@ -302,7 +302,7 @@ def _described(make: Callable[[], Iterable[Any]]) -> tuple[tuple[tuple[int, ...]
 
 def _cases() -> Iterator[tuple[str, Any]]:
     """Ways and cases, for which variants are chosen and for which none is."""
-    from dml_jax.bench import accumulate, operators
+    from dml_jax.bench import gather_gradients, operators
 
     far = (case for case in operators.full(2**27) if case.operator.startswith(("gather_elements", "depth", "space")))
     for case in (*operators.small(), *operators.sweep(2**20), *far):
@@ -319,7 +319,7 @@ def _cases() -> Iterator[tuple[str, Any]]:
         for change in CHANGES.get(operator, ()):
             new = replace(case, detail=f"{case.detail} {change}", attributes={**case.attributes, **change})
             yield from ((way, new) for way in ways)
-    for case in (*accumulate.cases(2**23), *accumulate.cases(2**27)):
+    for case in (*gather_gradients.cases(2**23), *gather_gradients.cases(2**27)):
         if not case.name.endswith(("Zipf", "one id")):  # where indices lie makes no other program
             yield "gradient", _read_of(case)
 

@@ -18,7 +18,7 @@ from rich.console import Group
 
 import dml_jax
 from dml_jax import ConstraintError
-from dml_jax.bench import accumulate, implementations, measuring, networks, operators, peers, results, section
+from dml_jax.bench import gather_gradients, implementations, measuring, networks, operators, peers, results, section
 from dml_jax.bench.case import normal
 from dml_jax.bench.operators import OPERATORS, examples
 from dml_jax.catalogue import FUNCTIONS
@@ -205,16 +205,16 @@ class NumPyAsCuPy(SimpleNamespace):
 
 
 GRADIENTS = [
-    accumulate.of_rows(9, 4, 20, "float32", "Zipf", {}),
-    accumulate.of_elements((5, 4), 0, "float32", "uniform"),
-    accumulate.of_elements((5, 4), 1, "float32", "one id"),
+    gather_gradients.of_rows(9, 4, 20, "float32", "Zipf", {}),
+    gather_gradients.of_elements((5, 4), 0, "float32", "uniform"),
+    gather_gradients.of_elements((5, 4), 1, "float32", "one id"),
 ]
 
 
 def test_gradients_are_measured_in_every_distribution():
-    names = [case.name for case in accumulate.cases(2**20)]
+    names = [case.name for case in gather_gradients.cases(2**20)]
     for of in ("125000 of 125000x64", "8192 of 8192x4096", "256x8192 axis 1"):
-        for dtype, kind in itertools.product(accumulate.DTYPES, ("uniform", "Zipf", "one id", "permutation")):
+        for dtype, kind in itertools.product(gather_gradients.DTYPES, ("uniform", "Zipf", "one id", "permutation")):
             assert any(name.endswith(f"{of} {dtype} {kind}") for name in names), (of, dtype, kind)
     assert any("promised" in name for name in names)
     assert any("labels" in name for name in names)
@@ -222,17 +222,17 @@ def test_gradients_are_measured_in_every_distribution():
 
 def test_every_contender_of_gradients_gives_the_same_bits(monkeypatch):
     """CuPy among them where JAX has a GPU, for all types that it has."""
-    assert "CuPy" not in [implementation.name for implementation in accumulate.implementations(peers=False)]
+    assert "CuPy" not in [implementation.name for implementation in gather_gradients.implementations(peers=False)]
     monkeypatch.setitem(sys.modules, "cupy", NumPyAsCuPy())
-    monkeypatch.setattr(accumulate, "has_cupy", lambda: True)
-    found = accumulate.implementations(peers=True)
+    monkeypatch.setattr(gather_gradients, "has_cupy", lambda: True)
+    found = gather_gradients.implementations(peers=True)
     for case in GRADIENTS:
         runs = {c.name: run for c in found if (run := c.start(case, [case.make()]))}
         assert {"dml_jax", "deterministic", "jnp", "CuPy"} <= {*runs}
         assert not find_spec("torch") or "torch scatter_add_" in runs
         assert measuring._compare(runs, case.tolerance) == dict.fromkeys(runs, True)
     of_cupy = found[-1]
-    narrow = accumulate.of_rows(9, 4, 20, "bfloat16", "Zipf", {})
+    narrow = gather_gradients.of_rows(9, 4, 20, "bfloat16", "Zipf", {})
     assert of_cupy.name == "CuPy"
     assert of_cupy.start(narrow, [narrow.make()]) is None
 

@@ -1,4 +1,4 @@
-"""Runs beside each other, as a table and a picture: a number is the part of a copy's bandwidth in its run."""
+"""Comparison of stored runs, as a table and a picture: a number is the part of a copy's bandwidth in its run."""
 
 import re
 import textwrap

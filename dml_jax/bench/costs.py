@@ -1,4 +1,4 @@
-"""What operators cost beside running: seconds to trace, lower and compile them, and memory, beside jax.numpy."""
+"""Costs beside running: seconds to trace, lower and compile operators, and peak memory, beside jax.numpy."""
 
 import random
 import time
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import jax
 from rich.table import Table
 
-from . import accumulate
+from . import gather_gradients
 from .case import Case
 from .implementations import jnp_of
 from .measuring import Effort, by_case
@@ -66,8 +66,8 @@ def costs_section() -> Section:
     for case in quick():
         first.setdefault(case.operator, case)
     jobs = [_job(case, case.written(len(case.make())), jnp_of(case)) for case in first.values()]
-    read = accumulate.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
-    jobs.append(_job(read, accumulate.gradient_of(read), accumulate.plain_of(read)))
+    read = gather_gradients.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
+    jobs.append(_job(read, gather_gradients.gradient_of(read), gather_gradients.plain_of(read)))
     return Section("costs beside running", jobs, ["dml_jax", "jnp"], _table, LEGEND)
 
 

@@ -1,4 +1,4 @@
-"""Who is measured first: dml_jax, plain jax.numpy and NumPy, each in its best form and into a preallocated output."""
+"""Implementations of an operator: dml_jax, plain jax.numpy and NumPy, each at its best, into a preallocated output."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Other libraries, where they are installed: torch with out=, ONNX Runtime with IO binding (ORT), CuPy with out=."""
+"""Peers, where they are installed: torch with out=, ONNX Runtime with IO binding (ORT), CuPy with out=."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Random programs beside jax.numpy, plain and torch: who is measured, and the table of their groups."""
+"""Random programs beside jax.numpy, plain and torch: the implementations, and a table by group of programs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from rich.table import Table
 
 import dml_jax
 
-from . import accumulate
+from . import gather_gradients
 from .case import Arrays
 from .implementations import Implementation, JaxRun, Run, host_arrays, own
 from .measuring import Measured, by_case
@@ -59,7 +59,7 @@ def _implementations(*, peers: bool) -> list[Implementation]:
     """This library first, plain, then jax.numpy, and torch where it is installed."""
     others = {one.name: one.start for one in (usual(eager=False) if peers else own(eager=False))}
     ways = [name for name in others if name.startswith("torch ")]
-    names = dict.fromkeys([*ways, *accumulate.TORCH, "torch autograd"] if ways else [])
+    names = dict.fromkeys([*ways, *gather_gradients.TORCH, "torch autograd"] if ways else [])
     return [
         Implementation("dml_jax", lambda program, turns: JaxRun(program.call, turns, donated=True)),
         Implementation("plain", lambda program, turns: JaxRun(plainly(program.call), turns, donated=True)),

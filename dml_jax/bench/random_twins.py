@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from . import accumulate
+from . import gather_gradients
 from .operators import OPERATORS
 
 __all__ = [
@@ -102,14 +102,14 @@ def view(shape: Sequence[int], order: Sequence[int], sizes: Sequence[int]) -> Tw
 def reads(operator: str, axis: int) -> Twins:
     """Gradients of reads; jax.numpy has its best form if it adds in float32."""
     read: Function = {"gather": jnp.take, "gather_elements": jnp.take_along_axis}[operator]
-    names = [name for name in accumulate.TORCH if operator == "gather" or "scatter" in name]
+    names = [name for name in gather_gradients.TORCH if operator == "gather" or "scatter" in name]
 
     def form(write: Function) -> Callable[[Any], Function]:
         return lambda torch: lambda out, updates, indices: write(out, updates, indices, axis)
 
     return Twins(
         lambda table, at: read(table.astype(jnp.float32), at, axis=axis, mode="clip").astype(table.dtype),
-        {name: form(accumulate.TORCH[name]) for name in names},
+        {name: form(gather_gradients.TORCH[name]) for name in names},
     )
 
 

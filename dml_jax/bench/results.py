@@ -1,4 +1,4 @@
-"""What was measured, kept: JSON and CSV with versions and device; which cases stand together; and regressions."""
+"""Stored results: JSON and CSV with versions and device; the grouping of cases; and regressions."""
 
 import csv
 import io

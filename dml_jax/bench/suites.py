@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import jax
 
-from . import accumulate, caches, ceilings, graphs, mesh_programs, networks, sharded, training, transfers
+from . import caches, ceilings, gather_gradients, graphs, mesh_programs, networks, sharded, training, transfers
 from .costs import costs_section
 from .implementations import own
 from .measuring import Effort, Measured
@@ -44,7 +44,7 @@ def full_suite(size: int | None, *, peers: bool) -> list[Section]:
         ceilings.section(count),
         of_cases("into preallocated outputs", cases.values(), jitted),
         replace(calls, jobs=[*map(_call, calls.jobs)]),
-        of_cases(f"gradients, {MOVED}", accumulate.cases(count), accumulate.implementations(peers=peers)),
+        of_cases(f"gradients, {MOVED}", gather_gradients.cases(count), gather_gradients.implementations(peers=peers)),
         of_cases(f"graphs, {MOVED}", graphs.cases(count), graphs.implementations(peers=peers)),
         of_cases("networks, beside a product of matrices", networks.cases(), networks.implementations(peers=peers)),
         _files(16 * size if size else 2**30),

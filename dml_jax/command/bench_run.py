@@ -143,16 +143,16 @@ def _shown(
     """
     from rich.console import Console
 
+    from ..bench import noise
     from ..bench.section import explained
-    from ..bench.trust import Load, busy_gpu, doubts
 
     tables: dict[str, list[Any]] = {}  # by legend
-    shown, notes, console = [], _told(busy_gpu()), Console()
+    shown, notes, console = [], _told(noise.busy_gpu()), Console()
     for section in sections:
-        load = Load()
+        load = noise.Load()
         rows = _measured(section, effort, failures, lambda rows, before=tuple(shown): keep([*before, *rows]))
         if rows:
-            notes += _told(chain(load.doubt(), doubts(rows)))
+            notes += _told(chain(load.note(), noise.notes(rows)))
             wide = console if console.is_terminal else Console(width=200)
             table = section.table(f"{head.device}, {section.title}", rows, section.implementations, head.peak)
             wide.print(table)

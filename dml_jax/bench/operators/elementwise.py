@@ -1,4 +1,4 @@
-"""Element by element: scaled and shifted, converted, chosen, bounded, added, and activations of networks."""
+"""Elementwise operators: scale and shift, cast, select, clip, add, and activations of networks."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice

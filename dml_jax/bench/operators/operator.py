@@ -1,4 +1,4 @@
-"""How an operator is measured: on which data, and how other libraries do the same."""
+"""The benchmark of one operator: its cases, and how other libraries compute the same."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

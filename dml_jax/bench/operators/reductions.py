@@ -1,4 +1,4 @@
-"""Reductions, running sums and products, the greatest of rows, and where masks are set."""
+"""Reductions, cumulative sums and products, top_k, and nonzero."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""Gradients of gathers: tables and indices of real programs, four distributions of indices each, and who is beside."""
+"""Gradients of gathers (embeddings): tables and indices of real programs, with four distributions of the indices."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from rich.table import Table
 
-from .case import Case, mega
+from .case import Case, mib
 from .ceilings import known_device
 from .measuring import Effort, Measured, by_case, measure_runs
 from .section import Job, Section, unframed
@@ -139,7 +139,7 @@ def section(largest: int | None = None) -> Section:
 
 
 def _case(size: int) -> Case:
-    return Case(OPERATOR, mega(size) if size >= 2**10 else f"{size} B", {}, tuple, size)
+    return Case(OPERATOR, mib(size) if size >= 2**10 else f"{size} B", {}, tuple, size)
 
 
 def _measured(case: Case, effort: Effort) -> list[Measured]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from .case import Arrays, Case, mega, normal
+from .case import Arrays, Case, mib, normal
 from .implementations import Implementation, JaxRun
 from .measuring import Measured
 from .section import Section, of_cases, of_peak, spread_of, unframed
@@ -157,7 +157,7 @@ def cases(size: int) -> Iterator[Ceiling]:
         n = max(1, size // (4 * kernel.moved * SUMS)) * SUMS
         moved = 4 * kernel.moved * n
         make, function = partial(_data, kernel.operands, n), partial(kernel.function, n)
-        yield Ceiling(OPERATOR, f"{name} float32 {mega(moved)}", {}, make, moved, function=function)
+        yield Ceiling(OPERATOR, f"{name} float32 {mib(moved)}", {}, make, moved, function=function)
 
 
 def _data(operands: str, n: int) -> Arrays:

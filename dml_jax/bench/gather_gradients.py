@@ -12,7 +12,7 @@ import numpy as np
 
 import dml_jax
 
-from .case import Arrays, Case, shown
+from .case import Arrays, Case, dims
 from .implementations import Implementation, JaxRun, Run
 from .peers import cupy_run, has_cupy, torch_run
 
@@ -87,7 +87,7 @@ def of_elements(shape: tuple[int, int], axis: int, dtype: str, kind: str) -> Cas
     """The gradient of as many elements as a matrix has, gathered along an axis, whose indices have a distribution."""
     return Case(
         "gather_elements",
-        f"gradient, {shown(shape)} axis {axis} {dtype} {kind}",
+        f"gradient, {dims(shape)} axis {axis} {dtype} {kind}",
         {"axis": axis, "shape": shape},
         lambda: (_updates(shape, dtype), _indices(kind, shape[axis], shape, axis)),
         prod(shape) * (2 * jnp.dtype(dtype).itemsize + 4),

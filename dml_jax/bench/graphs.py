@@ -16,7 +16,7 @@ from ..core.tensors.tensor_desc import TensorDesc
 from ..graphs.builder import GraphBuilder
 from ..graphs.graph_desc import GraphDesc
 from ..graphs.nodes_and_edges import Constant
-from .case import DTYPES, Arrays, Case, data, random_indices, shown
+from .case import DTYPES, Arrays, Case, data, dims, random_indices
 from .implementations import Implementation, JaxRun, Run
 from .peers import torch_run
 
@@ -165,7 +165,7 @@ def _case(
 
     moved = sum(prod(t.sizes) * t.data_type.itemsize for t in graph.ports().values())
     attributes = {"graph": graph, "shapes": [shape for shape, _ in shapes], "of": of}
-    return Case("graph", f"{name} of {shown(shapes[0][0])} {DTYPES[itemsize]}", attributes, make, moved)
+    return Case("graph", f"{name} of {dims(shapes[0][0])} {DTYPES[itemsize]}", attributes, make, moved)
 
 
 def _tensor(sizes: tuple[int, ...], itemsize: int) -> TensorDesc:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega, shown
+from ..case import DTYPES, Case, data, dims, mib
 from .operator import Attributes, OnnxNode, Operator
 
 __all__ = ["OPERATORS", "copy_torch", "depth_to_space", "space_to_depth", "with_view"]
@@ -90,7 +90,7 @@ def _case(
     detail = f"{data_format} {order} b={b}"
     return Case(
         operator,
-        f"real {real}, {detail} of {shown(laid)} {dtype}" if real else f"{detail} {dtype} {mega(count)}",
+        f"real {real}, {detail} of {dims(laid)} {dtype}" if real else f"{detail} {dtype} {mib(count)}",
         {"block_size": b, "order": order, "data_format": data_format},
         lambda: (data(laid, dtype),),
         2 * count,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.structs.activation import Activation
-from ..case import DTYPES, ROUNDED, Case, data, mega, normal, shown
+from ..case import DTYPES, ROUNDED, Case, data, dims, mib, normal
 from .examples import grown
 from .operator import Attributes, OnnxNode, Operator, by_type
 
@@ -36,7 +36,7 @@ def _casts(size: int) -> Iterator[Case]:
         count = size // max(sizes)
         yield Case(
             "cast",
-            f"{dtype} to {other} {mega(size)}",
+            f"{dtype} to {other} {mib(size)}",
             {"dtype": jnp.dtype(other)},
             lambda dtype=dtype, n=count: (np.resize((np.arange(2**16 + 1) * 0.37 % 100).astype(jnp.dtype(dtype)), n),),
             count * sum(sizes),
@@ -56,7 +56,7 @@ def _selections(size: int, itemsize: int) -> Iterator[Case]:
     for name, mask in _MASKS.items():
         yield Case(
             "select",
-            f"{name} mask of {shown(shape)} {DTYPES[itemsize]}",
+            f"{name} mask of {dims(shape)} {DTYPES[itemsize]}",
             {},
             lambda mask=mask: (mask(shape), data(shape, itemsize), data(shape, itemsize)[::-1]),
             prod(shape) * (1 + 3 * itemsize),
@@ -78,7 +78,7 @@ def _clips(size: int, itemsize: int) -> Iterator[Case]:
     """clip, of bytes and of numbers of either sign."""
     (low, high), make = ((16, 40), data) if itemsize == 1 else ((-0.5, 1.0), normal)
     attributes, shape = {"min": low, "max": high}, (size // itemsize,)
-    yield Case("clip", f"{DTYPES[itemsize]} {mega(size)}", attributes, lambda: (make(shape, itemsize),), 2 * size)
+    yield Case("clip", f"{DTYPES[itemsize]} {mib(size)}", attributes, lambda: (make(shape, itemsize),), 2 * size)
 
 
 def _clipped_by_onnx(a: Attributes) -> OnnxNode:
@@ -92,7 +92,7 @@ def _pictures(size: int, itemsize: int) -> Iterator[Case]:
     shape = (max(1, size // itemsize // (3 * side**2)), 3, side, side)
     yield Case(
         "value_scale_2d",
-        f"{shown(shape)} {DTYPES[itemsize]}",
+        f"{dims(shape)} {DTYPES[itemsize]}",
         {"scale": 0.017, "bias": (-2.1, -2.0, -1.8)},
         lambda: (normal(shape, itemsize),),
         2 * prod(shape) * itemsize,
@@ -117,7 +117,7 @@ def _activations(size: int, itemsize: int) -> Iterator[Case]:
     for name in ("RELU", "SIGMOID", "TANH", "GELU", "SOFTMAX"):
         yield Case(
             "activate",
-            f"{name.lower()} of {shown(shape)} {DTYPES[itemsize]}",
+            f"{name.lower()} of {dims(shape)} {DTYPES[itemsize]}",
             {"activation": Activation(f"ACTIVATION_{name}")},
             lambda: (normal(shape, itemsize),),
             2 * size,

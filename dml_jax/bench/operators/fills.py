@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega, shown
+from ..case import DTYPES, Case, data, dims, mib
 from .operator import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
@@ -17,7 +17,7 @@ __all__ = ["OPERATORS"]
 def _constants(size: int, itemsize: int) -> Iterator[Case]:
     dtype = DTYPES[itemsize]
     attributes = {"sizes": (size // itemsize,), "value": 7, "dtype": dtype}
-    yield Case("fill_value_constant", f"{dtype} {mega(size)}", attributes, tuple, size)
+    yield Case("fill_value_constant", f"{dtype} {mib(size)}", attributes, tuple, size)
 
 
 def _constant_by_onnx(a: Attributes) -> OnnxNode:
@@ -33,7 +33,7 @@ def _sequences(size: int, itemsize: int) -> Iterator[Case]:
     if itemsize == 4:
         delta, tolerance = 0.25, 2**-20  # products are rounded, or fused with the sum
     attributes = {"sizes": (size // itemsize,), "start": 3, "delta": delta, "dtype": dtype}
-    yield Case("fill_value_sequence", f"{delta} apart {dtype} {mega(size)}", attributes, tuple, size, tolerance)
+    yield Case("fill_value_sequence", f"{delta} apart {dtype} {mib(size)}", attributes, tuple, size, tolerance)
 
 
 def _sequence_by_jnp(a: Attributes) -> Callable[..., Any]:
@@ -64,7 +64,7 @@ def _sequence_by_onnx(a: Attributes) -> OnnxNode | None:
 
 def _bits(size: int) -> Iterator[Case]:
     """No other library has this generator."""
-    yield Case("random_bits", f"uint32 {mega(size)}", {"sizes": (size // 4,)}, lambda: (np.zeros(6, np.uint32),), size)
+    yield Case("random_bits", f"uint32 {mib(size)}", {"sizes": (size // 4,)}, lambda: (np.zeros(6, np.uint32),), size)
 
 
 def _units(size: int, itemsize: int) -> Iterator[Case]:
@@ -88,7 +88,7 @@ def _triangles(size: int, itemsize: int) -> Iterator[Case]:
     side = 512 if size >= 2**21 else 64
     shape = (max(1, size // itemsize // side**2), side, side)
     attributes = {"begin": 1, "end": side, "value": 0}
-    detail, moved = f"above the main one, {shown(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * 3 // 2
+    detail, moved = f"above the main one, {dims(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * 3 // 2
     yield Case("fill_diagonals", detail, attributes, lambda: (data(shape, itemsize),), moved)
 
 

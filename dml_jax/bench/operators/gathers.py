@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Arrays, Case, data, mega, random_indices, shown
+from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
 from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
@@ -27,7 +27,7 @@ def _gathers(size: int) -> Iterator[Case]:
 
 
 def _rows(size: int, row: int, itemsize: int = 4, order: str = "random") -> Case:
-    width, count, detail = row // itemsize, size // row, f"rows of {row} bytes {DTYPES[itemsize]} {order} {mega(size)}"
+    width, count, detail = row // itemsize, size // row, f"rows of {row} bytes {DTYPES[itemsize]} {order} {mib(size)}"
 
     def make() -> Arrays:
         return data((count, width), itemsize), random_indices(count, (count,), order)
@@ -40,7 +40,7 @@ def _axes(size: int, itemsize: int) -> Iterator[Case]:
     for axis, n in enumerate(shape):
         yield Case(
             "gather",
-            f"axis {axis} of 3 {DTYPES[itemsize]} {mega(size)}",
+            f"axis {axis} of 3 {DTYPES[itemsize]} {mib(size)}",
             {"axis": axis},
             lambda n=n: (data(shape, itemsize), random_indices(n, (n,))),
             2 * size + 4 * n,
@@ -55,7 +55,7 @@ def _embeddings(size: int) -> Iterator[Case]:
         ids = random_indices(shape[0], (max(1, size // row_bytes),), "Zipf")
         yield Case(
             "gather",
-            f"real embedding of {len(ids)} ids, {shown(shape)} {dtype} Zipf",
+            f"real embedding of {len(ids)} ids, {dims(shape)} {dtype} Zipf",
             {"axis": 0},
             lambda shape=shape, dtype=dtype, ids=ids: (data(shape, dtype), ids),
             (len(np.unique(ids)) + len(ids)) * row_bytes + ids.nbytes,
@@ -100,7 +100,7 @@ def _along(shape: tuple[int, ...], itemsize: int, axis: int, order: str = "rando
     is_sorted = {"indices_are_sorted": True} if order == "sorted" else {}
     return Case(
         "gather_elements",
-        f"{real}axis {axis} of {shown(shape)} {DTYPES[itemsize]} {order}",
+        f"{real}axis {axis} of {dims(shape)} {DTYPES[itemsize]} {order}",
         {"axis": axis, **is_sorted},
         lambda: (data(shape, itemsize), random_indices(shape[axis], shape, order, axis)),
         prod(shape) * (2 * itemsize + 4),
@@ -118,7 +118,7 @@ def _pairs(size: int, itemsize: int) -> Iterator[Case]:
     def make() -> Arrays:
         return data(shape, itemsize), np.stack([random_indices(n, (count,)) for n in shape[:2]], -1)
 
-    detail = f"pairs, rows of {width * itemsize} bytes {DTYPES[itemsize]} {mega(size)}"
+    detail = f"pairs, rows of {width * itemsize} bytes {DTYPES[itemsize]} {mib(size)}"
     yield Case("gather_nd", detail, {}, make, count * (2 * width * itemsize + 8))
 
 
@@ -142,7 +142,7 @@ def _reversal(shape: tuple[int, ...], axis: int, itemsize: int) -> Case:
         lengths = np.random.default_rng(2).integers(0, shape[axis] + 1, ends, dtype=np.int32)
         return data(shape, itemsize), lengths
 
-    detail, moved = f"axis {axis} of {shown(shape)} {DTYPES[itemsize]}", 2 * prod(shape) * itemsize + 4 * prod(ends)
+    detail, moved = f"axis {axis} of {dims(shape)} {DTYPES[itemsize]}", 2 * prod(shape) * itemsize + 4 * prod(ends)
     return Case("reverse_subsequences", detail, {"axis": axis}, make, moved)
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, Case, normal, shown
+from ..case import DTYPES, Case, dims, normal
 from .operator import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
@@ -68,7 +68,7 @@ def _convolution(name: str, batch: int) -> Case:
     made = batch * layer.outputs * count**2
     return Case(
         "convolution",
-        f"{name}, {layer.inputs} to {layer.outputs} channels, of {shown(shape)} float32",
+        f"{name}, {layer.inputs} to {layer.outputs} channels, of {dims(shape)} float32",
         {"strides": (step, step), "start_padding": pads, "end_padding": pads, "group_count": layer.groups},
         lambda: (normal(shape, 4), normal(weights, 4)),
         4 * (prod(shape) + prod(weights) + made),
@@ -139,7 +139,7 @@ def _normalizations(size: int, itemsize: int) -> Iterator[Case]:
     shape = (max(1, size // itemsize // (96 * side**2)), 96, side, side)
     yield Case(
         "local_response_normalization",
-        f"{shown(shape)} {DTYPES[itemsize]}",
+        f"{dims(shape)} {DTYPES[itemsize]}",
         {"local_size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
         lambda: (normal(shape, itemsize),),
         2 * prod(shape) * itemsize,

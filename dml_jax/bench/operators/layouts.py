@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega, shown
+from ..case import DTYPES, Case, data, dims, mib
 from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
@@ -32,7 +32,7 @@ def _joins(size: int, itemsize: int) -> Iterator[Case]:
 
 def _join(name: str, shapes: Sequence[tuple[int, ...]], axis: int, itemsize: int) -> Case:
     total = sum(map(prod, shapes)) * itemsize
-    detail = f"{name} {'+'.join(str(shape[axis]) for shape in shapes)} {DTYPES[itemsize]} {mega(total)}"
+    detail = f"{name} {'+'.join(str(shape[axis]) for shape in shapes)} {DTYPES[itemsize]} {mib(total)}"
     return Case("join", detail, {"axis": axis}, lambda: tuple(data(shape, itemsize) for shape in shapes), 2 * total)
 
 
@@ -48,7 +48,7 @@ def _splits(size: int, itemsize: int) -> Iterator[Case]:
 
 def _split(name: str, shape: Sequence[int], axis: int, sizes: Sequence[int], itemsize: int) -> Case:
     total = prod(shape) * itemsize
-    detail = f"{name} {'+'.join(map(str, sizes))} {DTYPES[itemsize]} {mega(total)}"
+    detail = f"{name} {'+'.join(map(str, sizes))} {DTYPES[itemsize]} {mib(total)}"
     return Case("split", detail, {"sizes": sizes, "axis": axis}, lambda: (data(shape, itemsize),), 2 * total)
 
 
@@ -76,7 +76,7 @@ def _tiles(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _tile(name: str, shape: tuple[int, ...], repeats: tuple[int, ...], itemsize: int) -> Case:
-    detail, moved = f"{name} {repeats} of {shown(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize
+    detail, moved = f"{name} {repeats} of {dims(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize
     moved += moved * prod(repeats)
     return Case("tile", detail, {"repeats": repeats}, lambda: (data(shape, itemsize),), moved)
 
@@ -125,7 +125,7 @@ def _pad(mode: str, shape: Sizes, start: Sizes, end: Sizes, itemsize: int, value
     made = prod(s + n + e for s, n, e in zip(start, shape, end, strict=True))
     return Case(
         "pad",
-        f"{mode}{f' {value},' if value else ''} {widths} of {shown(shape)} {DTYPES[itemsize]}",
+        f"{mode}{f' {value},' if value else ''} {widths} of {dims(shape)} {DTYPES[itemsize]}",
         {"start_padding": start, "end_padding": end, "mode": mode} | ({"value": value} if mode == "constant" else {}),
         lambda: (data(shape, itemsize),),
         (prod(shape) + made) * itemsize,

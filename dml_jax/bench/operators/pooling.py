@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, ROUNDED, Case, normal, shown
+from ..case import DTYPES, ROUNDED, Case, dims, normal
 from .examples import grown
 from .operator import Attributes, OnnxNode, Operator, Plan, by_type
 
@@ -26,7 +26,7 @@ def _windows(operator: str, size: int, itemsize: int) -> Iterator[Case]:
         pairs = {"window_sizes": sides, "strides": step, "start_padding": pad, "end_padding": pad}
         yield Case(
             operator,
-            f"{sides}x{sides}, {step} apart, of {shown(shape)} {DTYPES[itemsize]}",
+            f"{sides}x{sides}, {step} apart, of {dims(shape)} {DTYPES[itemsize]}",
             {name: (n, n) for name, n in pairs.items()},
             lambda: (normal(shape, itemsize),),
             prod(shape) * itemsize + prod(shape[:2]) * count**2 * (itemsize + 4 * is_max),

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Arrays, Case, normal, shown
+from ..case import DTYPES, Arrays, Case, dims, normal
 from .operator import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
@@ -25,7 +25,7 @@ def _reductions(size: int, itemsize: int) -> Iterator[Case]:
         made = prod(n for d, n in enumerate(shape) if d not in axes) * (4 if function == "argmax" else itemsize)
         yield Case(
             "reduce",
-            f"{function}, axes {','.join(map(str, axes))} of {shown(shape)} {DTYPES[itemsize]}",
+            f"{function}, axes {','.join(map(str, axes))} of {dims(shape)} {DTYPES[itemsize]}",
             {"function": function, "axes": axes},
             lambda shape=shape: (normal(shape, itemsize),),
             prod(shape) * itemsize + made,
@@ -108,7 +108,7 @@ def _masks(size: int, itemsize: int) -> Iterator[Case]:
     width, dtype = 256 if size >= 2**21 else 16, DTYPES[itemsize]
     shape = (max(1, size // (8 * width)), width)
     for part in (0.5, 0.1, 0.01):
-        detail, moved = f"{part:.0%} of {shown(shape)} {dtype}", prod(shape) * (itemsize + 8)
+        detail, moved = f"{part:.0%} of {dims(shape)} {dtype}", prod(shape) * (itemsize + 8)
         make = lambda part=part: ((np.random.default_rng(6).random(shape) < part).astype(dtype),)  # noqa: E731
         yield Case("nonzero_coordinates", detail, {}, make, moved)
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, ROUNDED, Case, data, normal, shown
+from ..case import DTYPES, ROUNDED, Case, data, dims, normal
 from .examples import grown
 from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
@@ -26,7 +26,7 @@ def _upsamplings(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _upsampling(shape: tuple[int, ...], scale: tuple[int, int], itemsize: int) -> Case:
-    detail, moved = f"{shown(scale)} of {shown(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * (1 + prod(scale))
+    detail, moved = f"{dims(scale)} of {dims(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * (1 + prod(scale))
     return Case("upsample_2d", detail, {"scale_size": scale}, lambda: (data(shape, itemsize),), moved)
 
 
@@ -65,7 +65,7 @@ def _resampling(mode: str, picture: tuple[int, ...], scales: tuple[float, ...], 
     is_copy = mode == "nearest"
     return Case(
         "resample",
-        f"{mode} {shown(scales)} of {shown(shape)} {DTYPES[itemsize]}",
+        f"{mode} {dims(scales)} of {dims(shape)} {DTYPES[itemsize]}",
         {"sizes": sizes, "scales": (1, *scales), "mode": mode},
         lambda: (data(shape, itemsize) if is_copy or itemsize == 1 else normal(shape, itemsize),),
         (min(prod(shape), prod(sizes)) + prod(sizes)) * itemsize,

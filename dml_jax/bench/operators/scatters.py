@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, Arrays, Case, data, mega, random_indices, shown
+from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
 from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
@@ -33,13 +33,13 @@ def _scattered_elements(size: int, itemsize: int) -> Iterator[Case]:
     """scatter_elements: those of an eighth of the rows, and an eighth of each long row, such as those of a mask."""
     (table, few), dtype = _table(size, itemsize), DTYPES[itemsize]
     moved = 2 * prod(table) * itemsize + few * table[1] * (itemsize + 4)
-    detail = f"an eighth along axis 0 {dtype} {mega(size)}"
+    detail = f"an eighth along axis 0 {dtype} {mib(size)}"
     yield Case("scatter_elements", detail, {"axis": 0}, partial(_written, table, few, table[1], itemsize), moved)
     length = max(8, min(2**13, size // 64) // itemsize)
     rows, few = max(1, size // itemsize // length), length // 8
     yield Case(
         "scatter_elements",
-        f"an eighth of rows of {length} {dtype} {mega(size)}",
+        f"an eighth of rows of {length} {dtype} {mib(size)}",
         {"axis": 1},
         lambda: (
             data((rows, length), itemsize),
@@ -53,7 +53,7 @@ def _scattered_elements(size: int, itemsize: int) -> Iterator[Case]:
 def _scattered_rows(size: int, itemsize: int) -> Iterator[Case]:
     """scatter_nd: whole rows of a table."""
     table, few = _table(size, itemsize)
-    detail = f"an eighth of rows of {table[1] * itemsize} bytes {DTYPES[itemsize]} {mega(size)}"
+    detail = f"an eighth of rows of {table[1] * itemsize} bytes {DTYPES[itemsize]} {mib(size)}"
     moved = 2 * prod(table) * itemsize + few * (table[1] * itemsize + 4)
     yield Case("scatter_nd", detail, {}, partial(_written, table, few, 1, itemsize), moved)
 
@@ -75,7 +75,7 @@ def _unpoolings(size: int, itemsize: int) -> Iterator[Case]:
         return data(shape, itemsize), np.take_along_axis(at.reshape(-1, 4), chosen, 1).reshape(shape)
 
     moved = prod(shape) * (itemsize + 4) + prod(made) * itemsize
-    yield Case("max_unpooling", f"2x2 to {shown(made)} {DTYPES[itemsize]}", {"output_sizes": made}, make, moved)
+    yield Case("max_unpooling", f"2x2 to {dims(made)} {DTYPES[itemsize]}", {"output_sizes": made}, make, moved)
 
 
 def _unpooled_by_jnp(a: Attributes) -> Callable[..., Any]:
@@ -110,7 +110,7 @@ def _columns(size: int, itemsize: int) -> Iterator[Case]:
         shape, few = (size // itemsize // width, width), (size // itemsize // width, columns)
         yield Case(
             "as_strided_scatter",
-            f"{name} of {shown(shape)} {DTYPES[itemsize]}",
+            f"{name} of {dims(shape)} {DTYPES[itemsize]}",
             {"strides": (width, 1), "offset": offset},
             lambda shape=shape, few=few: (data((prod(shape),), itemsize), data(few, itemsize)[::-1]),
             2 * prod(shape) * itemsize,

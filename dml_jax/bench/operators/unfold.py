@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, ROUNDED, Case, data, normal, shown
+from ..case import DTYPES, ROUNDED, Case, data, dims, normal
 from .operator import Attributes, OnnxNode, Operator, by_type
 
 __all__ = ["OPERATORS"]
@@ -49,7 +49,7 @@ def _unfolds(size: int, itemsize: int) -> Iterator[Case]:
     """unfold: windows that overlap, and patches side by side."""
     for window in WINDOWS:
         shape, columns = window.shapes(size, itemsize)
-        detail, moved = f"{window.name} of {shown(shape)} {DTYPES[itemsize]}", (prod(shape) + prod(columns)) * itemsize
+        detail, moved = f"{window.name} of {dims(shape)} {DTYPES[itemsize]}", (prod(shape) + prod(columns)) * itemsize
         yield Case("unfold", detail, window.attributes, lambda shape=shape: (data(shape, itemsize),), moved)
 
 
@@ -95,7 +95,7 @@ def _folds(size: int, itemsize: int) -> Iterator[Case]:
         made, columns = window.shapes(size, itemsize)
         yield Case(
             "fold",
-            f"{window.name} to {shown(made)} {DTYPES[itemsize]}",
+            f"{window.name} to {dims(made)} {DTYPES[itemsize]}",
             {**window.attributes, "output_sizes": made[2:]},
             lambda columns=columns: (normal(columns, itemsize),),
             (prod(columns) + prod(made)) * itemsize,

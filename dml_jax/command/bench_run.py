@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +199,7 @@ def _measured(
             if progress.disable and now > said + TELLING:
                 left = (now - start) * max(0, total / done - 1) / 60
                 cases = f"{number} cases" if section.seconds else f"{number} of {total} cases"
-                click.echo(f"{section.title}: {cases}, about {left:.0f} min left", err=True)
+                click.echo(f"{section.title}: {cases}, about {ceil(left)} min left", err=True)
                 said = now
     return rows
 

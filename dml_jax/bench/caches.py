@@ -31,7 +31,7 @@ SUMMED = 8  # rows: with so many XLA unrolls the sum on CPUs, and reads faster t
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 LEGEND = """\
 working set      bytes that a pass reads, or that it reads and writes, each half of them; a call makes many passes
-copy, read       GB/s of a negation of int32, and of sums of it; those have an eighth of the set, and do not count
+copy, read       GB/s of a negation of int32, and of sums of it, which move a quarter more that does not count
 warm             the same set again and again, which lies in the smallest cache that holds it
 cold             another set in each pass, out of 512 MiB or of two larger sets, so that it comes from memory
 empty pass       the part of its time that a pass of 256 bytes takes, too: above half, GB/s say how fast passes start"""

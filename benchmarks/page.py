@@ -161,7 +161,7 @@ def _on_each(columns: Mapping[str, str]) -> Callable[..., Iterator[str]]:
     """A table of the networks that all devices have, and of their geometric mean; columns without numbers are left out.
 
     Args:
-      columns: the contender, or the copy, by the title of each column.
+      columns: the implementation, or the copy, by the title of each column.
     """
 
     def table(*files: Path) -> Iterator[str]:

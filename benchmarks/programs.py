@@ -302,13 +302,13 @@ def _described(make: Callable[[], Iterable[Any]]) -> tuple[tuple[tuple[int, ...]
 
 def _cases() -> Iterator[tuple[str, Any]]:
     """Ways and cases, for which variants are chosen and for which none is."""
-    from dml_jax.bench import accumulate, subjects
+    from dml_jax.bench import gather_gradients, operators
 
-    far = (case for case in subjects.full(2**27) if case.operator.startswith(("gather_elements", "depth", "space")))
-    for case in (*subjects.small(), *subjects.sweep(2**20), *far):
+    far = (case for case in operators.full(2**27) if case.operator.startswith(("gather_elements", "depth", "space")))
+    for case in (*operators.small(), *operators.sweep(2**20), *far):
         yield "forward", case
     changed: dict[Any, Any] = {}
-    for case in subjects.full(2**23):
+    for case in operators.full(2**23):
         is_indexed, is_float = case.operator.startswith(("gather", "scatter")), "float" in case.detail
         ways = ("forward", "gradient")[: 1 + is_float]
         yield from ((way, case) for way in (*ways, "vmap"))
@@ -319,7 +319,7 @@ def _cases() -> Iterator[tuple[str, Any]]:
         for change in CHANGES.get(operator, ()):
             new = replace(case, detail=f"{case.detail} {change}", attributes={**case.attributes, **change})
             yield from ((way, new) for way in ways)
-    for case in (*accumulate.cases(2**23), *accumulate.cases(2**27)):
+    for case in (*gather_gradients.cases(2**23), *gather_gradients.cases(2**27)):
         if not case.name.endswith(("Zipf", "one id")):  # where indices lie makes no other program
             yield "gradient", _read_of(case)
 

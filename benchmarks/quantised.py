@@ -22,7 +22,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from dml_jax.bench.case import Arrays, Case, normal
-from dml_jax.bench.contenders import Contender, JaxRun
+from dml_jax.bench.implementations import Implementation, JaxRun
 from dml_jax.bench.measuring import Effort, Measured, measure
 from dml_jax.bench.networks import NetworkRun, RuntimeRun
 from dml_jax.bench.peers import versions
@@ -32,7 +32,7 @@ from dml_jax.onnx import to_jax
 
 from .tables import measured_on, ratios
 
-__all__ = ["SUBJECTS", "Subject", "convolutions", "dense_layers", "feed_forward", "main", "measured"]
+__all__ = ["NETWORKS", "Network", "convolutions", "dense_layers", "feed_forward", "main", "measured"]
 
 IR_VERSION, OPSET = 10, 20  # which every onnx and onnxruntime that is accepted reads
 BLOCK = 32  # weights of 4 bits that share a scale
@@ -40,7 +40,7 @@ make = helper.make_node
 
 
 @dataclass(frozen=True)
-class Subject:
+class Network:
     """A network in two files, and how it is called.
 
     Args:
@@ -151,13 +151,13 @@ def _model(nodes: Any, weights: Any, dtype: str, input: Sequence[Any], output: S
     return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION)
 
 
-def _block(dtype: str) -> Subject:
+def _block(dtype: str) -> Network:
     floats, quantised = (partial(feed_forward, 2048, 5632, dtype, is_quantised=q) for q in (False, True))
-    return Subject(f"feed-forward, 4 bits and {dtype}", floats, quantised, (2048,), (1, 512), "row", 0.05, dtype)
+    return Network(f"feed-forward, 4 bits and {dtype}", floats, quantised, (2048,), (1, 512), "row", 0.05, dtype)
 
 
-SUBJECTS = (
-    Subject(
+NETWORKS = (
+    Network(
         "convolutions, 8 bits and float32",
         partial(convolutions, (64, 128, 256)),
         None,
@@ -166,7 +166,7 @@ SUBJECTS = (
         "picture",
         0.05,
     ),
-    Subject(
+    Network(
         "dense layers, 8 bits and float32",
         partial(dense_layers, (1024, 4096) * 4 + (1024,)),
         None,
@@ -182,16 +182,16 @@ SUBJECTS = (
 # Files.
 
 
-def _files(subject: Subject, folder: Path) -> tuple[Path, Path]:
+def _files(network: Network, folder: Path) -> tuple[Path, Path]:
     """The quantised network and that of floats; a file that the folder lacks is made."""
-    stem = subject.name.replace(",", "").replace(" ", "_")
+    stem = network.name.replace(",", "").replace(" ", "_")
     quantised, floats = (folder / f"{stem}.{kind}.onnx" for kind in ("quantised", "floats"))
     if not floats.exists():
-        onnx.save(subject.floats(), floats)
-    if not quantised.exists() and subject.quantised:
-        onnx.save(subject.quantised(), quantised)
+        onnx.save(network.floats(), floats)
+    if not quantised.exists() and network.quantised:
+        onnx.save(network.quantised(), quantised)
     elif not quantised.exists():
-        _quantise(floats, quantised, *subject.input(max(subject.batches)))
+        _quantise(floats, quantised, *network.input(max(network.batches)))
     return quantised, floats
 
 
@@ -216,27 +216,27 @@ def _quantise(before: Path, after: Path, data: np.ndarray) -> None:
 # Measuring.
 
 
-def measured(subjects: Sequence[Subject], folder: Path, effort: Effort) -> Iterator[list[Measured]]:
-    """The rows of each case: every contender in turn, beside a copy of the quantised weights and of the data."""
-    for subject in subjects:
-        files = _files(subject, folder)
+def measured(networks: Sequence[Network], folder: Path, effort: Effort) -> Iterator[list[Measured]]:
+    """The rows of each case: every implementation in turn, beside a copy of the quantised weights and of the data."""
+    for network in networks:
+        files = _files(network, folder)
         weights = sum(len(tensor.raw_data) for tensor in onnx.load(files[0]).graph.initializer)
-        for batch in subject.batches:
-            make_input = partial(subject.input, batch)
-            detail = f"{subject.name}, {batch} {subject.unit}{'s' * (batch > 1)}"
+        for batch in network.batches:
+            make_input = partial(network.input, batch)
+            detail = f"{network.name}, {batch} {network.unit}{'s' * (batch > 1)}"
             moved = weights + make_input()[0].nbytes
-            case = Case("quantised", detail, {}, make_input, moved, subject.tolerance)
-            yield measure(case, list(_contenders(*files)), effort)
+            case = Case("quantised", detail, {}, make_input, moved, network.tolerance)
+            yield measure(case, list(_implementations(*files)), effort)
 
 
-def _contenders(quantised: Path, floats: Path) -> Iterator[Contender]:
+def _implementations(quantised: Path, floats: Path) -> Iterator[Implementation]:
     """This library, with weights as arguments and as `to_jax` leaves them, and on a CPU ONNX Runtime."""
-    yield Contender("dml_jax", lambda _, turns: NetworkRun(onnx.load(quantised), turns))
-    yield Contender("floats", lambda _, turns: NetworkRun(onnx.load(floats), turns))
-    yield Contender("constants", lambda _, turns: JaxRun(to_jax(onnx.load(quantised)), turns, bound=False))
+    yield Implementation("dml_jax", lambda _, turns: NetworkRun(onnx.load(quantised), turns))
+    yield Implementation("floats", lambda _, turns: NetworkRun(onnx.load(floats), turns))
+    yield Implementation("constants", lambda _, turns: JaxRun(to_jax(onnx.load(quantised)), turns, donated=False))
     if jax.default_backend() == "cpu" and find_spec("onnxruntime"):
-        yield Contender("ONNX Runtime", lambda _, turns: RuntimeRun(onnx.load(quantised), turns))
-        yield Contender("ONNX Runtime floats", lambda _, turns: RuntimeRun(onnx.load(floats), turns))
+        yield Implementation("ONNX Runtime", lambda _, turns: RuntimeRun(onnx.load(quantised), turns))
+        yield Implementation("ONNX Runtime floats", lambda _, turns: RuntimeRun(onnx.load(floats), turns))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = f"{measured_kind()}, {cores()} cores" if jax.default_backend() == "cpu" else measured_kind()
     results = Results.now(device, versions(), [])
     with nullcontext(given.models) if given.models else tempfile.TemporaryDirectory() as folder:
-        for found in measured(SUBJECTS, Path(folder), Effort(rounds=9, seconds=0.01)):
+        for found in measured(NETWORKS, Path(folder), Effort(rounds=9, seconds=0.01)):
             results = Results.now(device, results.versions, [*results.rows, *found])
             if given.json:
                 given.json.write_text(results.json())  # what there is so far, too

@@ -21,7 +21,7 @@ from dml_jax.bench.results import Results, slower
 
 __all__ = ["compared", "environment", "main", "times_of"]
 
-# A case and a contender, or "copy", to a time in units of NumPy's.
+# A case and an implementation, or "copy", to a time in units of NumPy's.
 Times = Mapping[tuple[str, str], float]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -155,16 +155,16 @@ def compared(times: Mapping[str, Times], tolerance: float) -> tuple[list[str], i
 def _in_the_mean(longer: Times) -> str:
     """What the release means for all cases, and for a copy."""
     means = {
-        name: geometric_mean([times for (_, contender), times in longer.items() if contender == name] or [1.0])
+        name: geometric_mean([times for (_, who), times in longer.items() if who == name] or [1.0])
         for name in ("dml_jax", "jnp", "copy")
     }
     return "times as long, in the mean: " + ", ".join(f"{name} {mean:.2f}" for name, mean in means.items())
 
 
-def _line(longer: Times, case: str, contender: str) -> str:
+def _line(longer: Times, case: str, implementation: str) -> str:
     """Whether it is the release, or the form that was chosen for it, says what jax.numpy lost."""
     beside = f", jnp {longer[case, 'jnp']:.2f}" if (case, "jnp") in longer else ""
-    return f"{case}, {contender}: {longer[case, contender]:.2f} times as long{beside}"
+    return f"{case}, {implementation}: {longer[case, implementation]:.2f} times as long{beside}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Markdown tables of a stored run of the benchmark: geometric means, and every case beside every contender."""
+"""Markdown tables of a stored run of the benchmark: geometric means, and every case beside every implementation."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ HEAD = """\
   Convolutions, `gemm`, `rnn` and networks are compared with one product of matrices that has as many multiplications.
 * **x NAME** is how many times as fast dml_jax is as NAME. `-`: NAME has no such case. `differs`: its result is another.
 
-[How it is measured](measuring.md) says more, and [Benchmarks](../benchmarks.md) which cases are of another day.
+[How it is measured](measuring.md) says more.
 """
 
 
@@ -119,15 +119,15 @@ def _shortened(group: str, cases: Cases) -> Cases:
     return {re.sub(rf"^{group},? |{CALL}$", "", name): case for name, case in cases.items()}
 
 
-def means(groups: Mapping[str, Cases], contenders: Iterable[str] = ()) -> Iterator[str]:
+def means(groups: Mapping[str, Cases], implementations: Iterable[str] = ()) -> Iterator[str]:
     """A row for each group: how many cases it has, and the geometric means of the fraction of a copy and beside others.
 
     Args:
       groups: cases by the name of their row; those without any have no row.
-      contenders: a column each; all that any case has if none is named.
+      implementations: a column each; all that any case has if none is named.
     """
     together = {name: case for cases in groups.values() for name, case in cases.items()}
-    names = [*contenders] or _contenders(together)
+    names = [*implementations] or _implementations(together)
     body = []
     for name, cases in groups.items():
         if cases:
@@ -145,7 +145,7 @@ def mean(cases: Cases, name: str) -> str:
 
 
 def pairs(cases: Cases, name: str) -> Iterator[tuple[Measured, Measured]]:
-    """dml_jax and another contender whose result is right; torch is the best of its ways where it has several."""
+    """dml_jax and another implementation whose result is right; torch is the best of its ways where it has several."""
     for case in cases.values():
         shown = _shown(case)
         other = shown.get(name) or (shown.get(BEST) if name == "torch" else None)
@@ -155,7 +155,7 @@ def pairs(cases: Cases, name: str) -> Iterator[tuple[Measured, Measured]]:
 
 def ratios(cases: Cases) -> Iterator[str]:
     """A row for each case: the fraction of a copy, and how many times as fast dml_jax is as others."""
-    names = _contenders(cases)
+    names = _implementations(cases)
     which = [WHICH] if BEST in names else []
     body = []
     for name, case in cases.items():
@@ -166,9 +166,9 @@ def ratios(cases: Cases) -> Iterator[str]:
     yield from rows(["case", _unit(cases), *(f"x {name}" for name in names), *which], body)
 
 
-def _contenders(cases: Cases) -> list[str]:
+def _implementations(cases: Cases) -> list[str]:
     """Whom dml_jax is compared with: first itself and jax.numpy, last the best of torch."""
-    found = {contender for case in cases.values() for contender in _shown(case)} - {"dml_jax"}
+    found = {implementation for case in cases.values() for implementation in _shown(case)} - {"dml_jax"}
     others = sorted(found.difference([*FIRST, BEST]), key=str.lower)
     return [*(name for name in FIRST if name in found), *others, *([BEST] if BEST in found else [])]
 

@@ -27,7 +27,7 @@ from jax import lax
 
 from dml_jax.atomic_write import write_whole
 from dml_jax.bench.case import Arrays, Case
-from dml_jax.bench.contenders import Contender, JaxRun
+from dml_jax.bench.implementations import Implementation, JaxRun
 from dml_jax.bench.measuring import Effort, measure
 from dml_jax.bench.random_programs import GROUPS, Program, drawn
 from dml_jax.bench.random_section import plainly
@@ -78,14 +78,14 @@ class Compiled(JaxRun):
         start = time.perf_counter()
         jax.eval_shape(function, *turns[0])
         traced = time.perf_counter() - start
-        super().__init__(function, turns, bound=True)
+        super().__init__(function, turns, donated=True)
         start, called = time.perf_counter(), self.called
         self.called = called.lower(self.out, *self.turns[0]).compile()
         self.seconds = traced + time.perf_counter() - start
 
 
 def measured(program: Program, order: random.Random, old: ModuleType | None = None) -> Measured:
-    """Compiles the contenders, runs them in turn, and compares their results."""
+    """Compiles the implementations, runs them in turn, and compares their results."""
     functions = {"chosen": program.call, "plain": plainly(program.call), **({"old": program.of(old)} if old else {})}
     runs: dict[str, Compiled] = {}
 
@@ -93,9 +93,9 @@ def measured(program: Program, order: random.Random, old: ModuleType | None = No
         runs[name] = Compiled(functions[name], turns)
         return runs[name]
 
-    found = [Contender(name, partial(start, name)) for name in order.sample(sorted(functions), len(functions))]
+    found = [Implementation(name, partial(start, name)) for name in order.sample(sorted(functions), len(functions))]
     with watch_choices() as seen:
-        rows = measure(program, [*found, Contender("plain again", lambda *_: runs["plain"])], EFFORT)
+        rows = measure(program, [*found, Implementation("plain again", lambda *_: runs["plain"])], EFFORT)
     times = {row.contender: row for row in rows}
     variants = {f"{choice.operation}: {choice.name}" for choice in seen if choice.platform == PLATFORM}
     over = {name: row.seconds / times["chosen"].seconds for name, row in times.items()}
@@ -201,11 +201,17 @@ def _draw(programs: Iterator[Program], options: argparse.Namespace) -> tuple[lis
             except Exception as error:  # the others are worth their time, too
                 _say(f"{program.name}: {type(error).__name__}: {error}")
                 status = 1
-            sys.stderr.write(f"\r{len(cases)} cases ")
+            _count(f"\r{len(cases)} cases ")
     except KeyboardInterrupt:
         status = INTERRUPTED
-    sys.stderr.write("\r")
+    _count("\r")
     return cases, int(status)
+
+
+def _count(text: str) -> None:
+    """On a terminal alone: in a file the lines would stand one behind the other."""
+    if sys.stderr.isatty():
+        sys.stderr.write(text)
 
 
 def _tell(case: Measured) -> None:

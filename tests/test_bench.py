@@ -1,4 +1,4 @@
-"""The benchmark: its cases, that all contenders agree, what it writes, and how it says what is wrong."""
+"""The benchmark: its cases, that all implementations agree, what it writes, and how it says what is wrong."""
 
 import csv
 import io
@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from checks import sampled
 from click.testing import CliRunner
+from rich.console import Group
 
 import dml_jax
 from dml_jax import ConstraintError
-from dml_jax.bench import accumulate, contenders, measuring, networks, peers, results, section, subjects
+from dml_jax.bench import gather_gradients, implementations, measuring, networks, operators, peers, results, section
 from dml_jax.bench.case import normal
-from dml_jax.bench.subjects import SUBJECTS, examples
+from dml_jax.bench.operators import OPERATORS, examples
 from dml_jax.catalogue import FUNCTIONS
 from dml_jax.command import bench as command
 from dml_jax.command import bench_run
@@ -42,26 +43,26 @@ def kept(*rows):
 
 
 def test_the_cases_are_those_of_every_operator():
-    listed = {"quick": list(subjects.quick()), "full": list(subjects.full(2**22)), "small": list(subjects.small())}
+    listed = {"quick": [*operators.quick()], "full": [*operators.full(2**22)], "small": [*operators.small()]}
     for chosen in listed.values():
         names = [case.name for case in chosen]
         assert len(names) == len(set(names))
     assert {case.operator for case in listed["quick"]} == {*FUNCTIONS}
     assert {case.operator for case in listed["full"]} == {*FUNCTIONS}
-    assert {case.operator for case in listed["small"]} == {n for n, one in SUBJECTS.items() if "small" in one.plans}
+    assert {case.operator for case in listed["small"]} == {n for n, one in OPERATORS.items() if "small" in one.plans}
     texts = " ".join(case.name for case in listed["full"])
     for part in ("uint8", "float16", "float32", "float64", "b=2", "b=3", "b=4", "b=8", "DCR", "CRD", "NCHW", "NHWC"):
         assert part in texts
-    assert {case.moved for case in subjects.sweep(2**20)} == {case.moved for case in subjects.sweep(2**21)}
+    assert {case.moved for case in operators.sweep(2**20)} == {case.moved for case in operators.sweep(2**21)}
 
 
 def test_every_row_is_of_an_operator_and_has_its_peers():
-    rows = [name for family in subjects.FAMILIES for name in family.SUBJECTS]
+    rows = [name for family in operators.FAMILIES for name in family.OPERATORS]
     assert len(rows) == len(set(rows))
-    assert {*rows} <= {*FUNCTIONS} == {*SUBJECTS}
-    assert {name for name, subject in SUBJECTS.items() if not subject.jnp} == WITHOUT_TWIN
-    assert {name for name, subject in SUBJECTS.items() if not subject.torch} == WITHOUT_TWIN
-    assert all(case.operator == name for name, one in SUBJECTS.items() for case in one.plans["quick"](2**16))
+    assert {*rows} <= {*FUNCTIONS} == {*OPERATORS}
+    assert {name for name, operator in OPERATORS.items() if not operator.jnp} == WITHOUT_TWIN
+    assert {name for name, operator in OPERATORS.items() if not operator.torch} == WITHOUT_TWIN
+    assert all(case.operator == name for name, one in OPERATORS.items() for case in one.plans["quick"](2**16))
 
 
 GROWN = [
@@ -91,7 +92,7 @@ def test_an_example_that_cannot_grow_makes_no_case(operator, monkeypatch):
 
 def test_bytes_are_what_the_arrays_need():
     """Of operators that read and write everything once; a gather also reads its indices."""
-    for case in subjects.quick():
+    for case in operators.quick():
         arrays = case.make()
         written = sum(out.size * out.dtype.itemsize for out in jax.tree.leaves(case.output(arrays)))
         if case.operator in ("depth_to_space", "space_to_depth", "join", "split", "tile", "pad"):
@@ -105,7 +106,7 @@ def test_bytes_are_what_the_arrays_need():
 def test_shapes_of_real_programs_have_names_of_their_own():
     """`-k real` takes them, and no other."""
     real, others = (
-        [case.name for case in one] for one in (subjects.real(2**26), [*subjects.full(2**26), *subjects.small()])
+        [case.name for case in one] for one in (operators.real(2**26), [*operators.full(2**26), *operators.small()])
     )
     assert len(real) == len(set(real)) >= 100
     assert all(" real " in name for name in real)
@@ -115,8 +116,8 @@ def test_shapes_of_real_programs_have_names_of_their_own():
         assert part in texts
 
 
-FULL = {case.name: case for case in [*list(subjects.full(2**16))[::9], *(case for case, _ in GROWN)]}
-REAL = {case.name: case for case in subjects.real(2**16)}
+FULL = {case.name: case for case in [*list(operators.full(2**16))[::9], *(case for case, _ in GROWN)]}
+REAL = {case.name: case for case in operators.real(2**16)}
 SMALL = [name for name in REAL if "224x224" in name or "ids" in name]
 
 
@@ -126,22 +127,22 @@ def test_all_contenders_give_the_same_bits(name):
     case = {**FULL, **REAL}[name]
     arrays = case.make()
     with jax.enable_x64(bool(arrays) and arrays[0].dtype.itemsize == 8):
-        runs = {c.name: r for c in peers.contenders(eager=False) if (r := c.start(case, [arrays, arrays]))}
+        runs = {c.name: r for c in peers.implementations(eager=False) if (r := c.start(case, [arrays, arrays]))}
         assert {"dml_jax", "fresh", *(["jnp"] if case.operator not in WITHOUT_TWIN else [])} <= set(runs)
         same = measuring._compare(runs, case.tolerance)
     assert same == dict.fromkeys(runs, True)
 
 
-TINY = {case.name: case for case in subjects.full(2**16) if "float32" in case.name}
+TINY = {case.name: case for case in operators.full(2**16) if "float32" in case.name}
 
 
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
 def test_every_way_of_torch_is_taken():
     """A form that raises counts as a type that torch lacks: each has a case that it does."""
-    for operator, subject in SUBJECTS.items():
-        cases = [case for case in TINY.values() if case.operator == operator]
-        for way in [way for way in subject.torch if way != peers.COMPILED]:
-            assert any(peers._torch(way, case, [case.make()]) for case in cases), (operator, way)
+    for name, operator in OPERATORS.items():
+        cases = [case for case in TINY.values() if case.operator == name]
+        for way in [way for way in operator.torch if way != peers.COMPILED]:
+            assert any(peers._torch(way, case, [case.make()]) for case in cases), (name, way)
 
 
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
@@ -158,7 +159,7 @@ def test_pixel_shuffle_takes_both_formats(operator, name):
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
-@pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if "compile" in subject.torch])
+@pytest.mark.parametrize("name", [name for name, operator in OPERATORS.items() if "compile" in operator.torch])
 def test_what_torch_compiles_gives_the_same_bits(name):
     case = next(case for case in TINY.values() if case.operator == name)
     arrays = case.make()
@@ -182,7 +183,7 @@ def test_what_torch_cannot_compile_is_left_out_and_told(monkeypatch):
         assert peers._compiled(case, [case.make()]) is None
 
 
-OF_CUPY = {case.name: case for case in TINY.values() if SUBJECTS[case.operator].cupy}
+OF_CUPY = {case.name: case for case in TINY.values() if OPERATORS[case.operator].cupy}
 
 
 @pytest.mark.thinned
@@ -190,9 +191,9 @@ OF_CUPY = {case.name: case for case in TINY.values() if SUBJECTS[case.operator].
 def test_what_cupy_runs_is_right_as_numpy_runs_it(name):
     case = OF_CUPY[name]
     arrays = case.make()
-    out, like = (contenders.host_arrays(case, arrays) for _ in range(2))
-    SUBJECTS[case.operator].cupy(np, case.attributes)(out, *arrays)
-    SUBJECTS[case.operator].numpy(case.attributes)(like, *arrays)
+    out, like = (implementations.host_arrays(case, arrays) for _ in range(2))
+    OPERATORS[case.operator].cupy(np, case.attributes)(out, *arrays)
+    OPERATORS[case.operator].numpy(case.attributes)(like, *arrays)
     np.testing.assert_array_equal(out, like)
 
 
@@ -204,16 +205,16 @@ class NumPyAsCuPy(SimpleNamespace):
 
 
 GRADIENTS = [
-    accumulate.of_rows(9, 4, 20, "float32", "Zipf", {}),
-    accumulate.of_elements((5, 4), 0, "float32", "uniform"),
-    accumulate.of_elements((5, 4), 1, "float32", "one id"),
+    gather_gradients.of_rows(9, 4, 20, "float32", "Zipf", {}),
+    gather_gradients.of_elements((5, 4), 0, "float32", "uniform"),
+    gather_gradients.of_elements((5, 4), 1, "float32", "one id"),
 ]
 
 
 def test_gradients_are_measured_in_every_distribution():
-    names = [case.name for case in accumulate.cases(2**20)]
+    names = [case.name for case in gather_gradients.cases(2**20)]
     for of in ("125000 of 125000x64", "8192 of 8192x4096", "256x8192 axis 1"):
-        for dtype, kind in itertools.product(accumulate.DTYPES, ("uniform", "Zipf", "one id", "permutation")):
+        for dtype, kind in itertools.product(gather_gradients.DTYPES, ("uniform", "Zipf", "one id", "permutation")):
             assert any(name.endswith(f"{of} {dtype} {kind}") for name in names), (of, dtype, kind)
     assert any("promised" in name for name in names)
     assert any("labels" in name for name in names)
@@ -221,17 +222,17 @@ def test_gradients_are_measured_in_every_distribution():
 
 def test_every_contender_of_gradients_gives_the_same_bits(monkeypatch):
     """CuPy among them where JAX has a GPU, for all types that it has."""
-    assert "CuPy" not in [contender.name for contender in accumulate.contenders(peers=False)]
+    assert "CuPy" not in [implementation.name for implementation in gather_gradients.implementations(peers=False)]
     monkeypatch.setitem(sys.modules, "cupy", NumPyAsCuPy())
-    monkeypatch.setattr(accumulate, "has_cupy", lambda: True)
-    found = accumulate.contenders(peers=True)
+    monkeypatch.setattr(gather_gradients, "has_cupy", lambda: True)
+    found = gather_gradients.implementations(peers=True)
     for case in GRADIENTS:
         runs = {c.name: run for c in found if (run := c.start(case, [case.make()]))}
         assert {"dml_jax", "deterministic", "jnp", "CuPy"} <= {*runs}
         assert not find_spec("torch") or "torch scatter_add_" in runs
         assert measuring._compare(runs, case.tolerance) == dict.fromkeys(runs, True)
     of_cupy = found[-1]
-    narrow = accumulate.of_rows(9, 4, 20, "bfloat16", "Zipf", {})
+    narrow = gather_gradients.of_rows(9, 4, 20, "bfloat16", "Zipf", {})
     assert of_cupy.name == "CuPy"
     assert of_cupy.start(narrow, [narrow.make()]) is None
 
@@ -255,8 +256,8 @@ def test_the_best_of_torch_counts_and_has_a_name():
 
 
 def test_a_case_is_measured_beside_a_copy():
-    case = next(case for case in subjects.small() if case.operator == "gather")
-    measured = measuring.measure(case, peers.contenders(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
+    case = next(case for case in operators.small() if case.operator == "gather")
+    measured = measuring.measure(case, peers.implementations(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
     assert [m.contender for m in measured] == ["dml_jax", "jnp"]
     for one in measured:
         assert 0 < one.low <= one.seconds <= one.high
@@ -293,7 +294,7 @@ def test_nobody_is_timed_while_threads_of_another_spin(monkeypatch):
         spins.append(clock.now < clock.end)
         clock.now += 1e-3
 
-    runs = {"spins": contenders.HostRun(spin, None, [()]), "works": contenders.HostRun(work, None, [()])}
+    runs = {"spins": implementations.HostRun(spin, None, [()]), "works": implementations.HostRun(work, None, [()])}
     measuring._rounds(runs, measuring.Effort(rounds=9, seconds=1e-3))
     assert len(spins) == 12
     assert not any(spins[3:])  # three calls find out how many a sample needs
@@ -309,7 +310,7 @@ def test_one_slow_call_does_not_count_for_the_others(monkeypatch):
             called[name] += 1
             clock.now += seconds if called[name] > 1 else 0.2
 
-        return contenders.HostRun(write, None, [()])
+        return implementations.HostRun(write, None, [()])
 
     runs = {"slow": take("slow", 0.2), "stumbles": take("stumbles", 1e-3)}
     samples = measuring._rounds(runs, measuring.Effort(rounds=9, seconds=1e-3))
@@ -318,7 +319,7 @@ def test_one_slow_call_does_not_count_for_the_others(monkeypatch):
 
 
 def test_samples_keep_the_order_of_the_contenders(monkeypatch):
-    """Whoever is slow does not come first: callers tell contenders by their places."""
+    """Whoever is slow does not come first: callers tell implementations by their places."""
     clock = SpinningClock()
     monkeypatch.setattr(measuring, "time", clock)
 
@@ -326,7 +327,7 @@ def test_samples_keep_the_order_of_the_contenders(monkeypatch):
         def write(_):
             clock.now += seconds
 
-        return contenders.HostRun(write, None, [()])
+        return implementations.HostRun(write, None, [()])
 
     runs = {"fast": take(1e-3), "slow": take(0.2), "faster": take(1e-4)}
     assert list(measuring._rounds(runs, measuring.Effort(rounds=3, seconds=1e-3))) == ["fast", "slow", "faster"]
@@ -341,8 +342,8 @@ def test_nobody_waits_for_ever_for_threads_that_spin(monkeypatch):
 
 
 def test_what_is_computed_has_a_product_of_matrices_as_its_ceiling():
-    case = replace(next(subjects.small()), operations=2 * 20**3)
-    run = contenders.ceiling_of(case, turns=2)
+    case = replace(next(operators.small()), operations=2 * 20**3)
+    run = implementations.ceiling_of(case, turns=2)
     run.step(0)
     run.finish()
     np.testing.assert_array_equal(run.value(10**6), np.full(20 * 20, 20, np.float32))
@@ -350,7 +351,7 @@ def test_what_is_computed_has_a_product_of_matrices_as_its_ceiling():
 
 def test_numbers_that_are_rounded_are_compared_by_the_tolerance_of_their_case():
     values = {"first": np.float32([1, -100]), "near": np.float32([1.05, -100]), "far": np.float32([1.2, -100])}
-    runs = {name: contenders.HostRun(lambda out: None, value, [()]) for name, value in values.items()}
+    runs = {name: implementations.HostRun(lambda out: None, value, [()]) for name, value in values.items()}
     assert measuring._compare(runs, 1e-3) == {"first": True, "near": True, "far": False}
     assert measuring._compare(runs, 0.0) == {"first": True, "near": False, "far": False}
 
@@ -358,18 +359,18 @@ def test_numbers_that_are_rounded_are_compared_by_the_tolerance_of_their_case():
 @pytest.mark.exhaustive
 def test_a_network_is_measured_beside_onnx_runtime():
     case = next(case for case in networks.cases() if case.detail == "squeezenet")
-    measured = measuring.measure(case, networks.contenders(peers=True), measuring.Effort(rounds=2, seconds=1e-4))
+    measured = measuring.measure(case, networks.implementations(peers=True), measuring.Effort(rounds=2, seconds=1e-4))
     assert [(m.contender, m.same_bits) for m in measured] == [("dml_jax", True), ("ONNX Runtime", True)]
 
 
 def test_indices_are_compared_as_numbers_and_beside_values_too():
     """torch and ONNX count in 64 bits."""
     values = [np.float32([1, 2]), np.uint32([3, 4])]
-    narrow, wide = (contenders.joined([values[0], values[1].astype(d)]) for d in (np.uint32, np.int64))
+    narrow, wide = (implementations.joined([values[0], values[1].astype(d)]) for d in (np.uint32, np.int64))
     assert narrow.dtype == wide.dtype == np.float64
     assert narrow.tolist() == [1, 2, 3, 4]
     assert measuring._same({"a": narrow, "b": wide, "c": narrow[::-1]}, 0.0) == {"a": True, "b": True, "c": False}
-    assert contenders.joined([values[1]]).dtype == np.uint32
+    assert implementations.joined([values[1]]).dtype == np.uint32
     found = {"a": values[1], "b": np.int64([3, 4]), "c": np.int64([3, 5]), "d": np.int32([3, 4])}
     assert measuring._same(found, 0.0) == {"a": True, "b": True, "c": False, "d": True}
 
@@ -390,10 +391,10 @@ def test_numbers_to_compute_with_are_finite_and_of_either_sign():
 
 
 def test_an_operator_that_makes_numbers_has_no_arrays():
-    made = next(one for one in subjects.quick() if one.operator == "fill_value_constant")
+    made = next(one for one in operators.quick() if one.operator == "fill_value_constant")
     assert made.make() == ()
     assert not made.needs_x64(())
-    measured = measuring.measure(made, contenders.own(eager=False), measuring.Effort(rounds=1, seconds=1e-4))
+    measured = measuring.measure(made, implementations.own(eager=False), measuring.Effort(rounds=1, seconds=1e-4))
     assert {m.contender for m in measured} >= {"dml_jax", "fresh", "jnp"}
     assert all(m.same_bits for m in measured)
 
@@ -409,11 +410,11 @@ def test_values_that_differ_are_told_and_not_compared():
 
 
 def test_samples_of_large_results_visit_every_phase():
-    taken = contenders.spread(np.arange(2**20), 1000)
+    taken = implementations.thin(np.arange(2**20), 1000)
     assert len(taken) >= 900
     assert {int(x) % 8 for x in taken} == set(range(8))
-    assert {int(x) % 9 for x in contenders.spread(np.arange(9 * 2**16), 1000)} == set(range(9))
-    assert len(contenders.spread(np.arange(100), 1000)) == 100
+    assert {int(x) % 9 for x in implementations.thin(np.arange(9 * 2**16), 1000)} == set(range(9))
+    assert len(implementations.thin(np.arange(100), 1000)) == 100
 
 
 def test_results_are_kept(tmp_path):
@@ -453,10 +454,27 @@ def test_another_jaxlib_is_told_as_its_copy_differs(jaxlib, capsys):
 def test_a_run_ends_with_a_legend_of_its_columns():
     done = run("--quick", "--rounds", 1, "--no-peers", "-k", "gather rows")
     assert done.exit_code == 0, done.output
-    assert done.output.endswith(f"\n\n{section.LEGEND}\n")
-    explained = [line[:15].strip() for line in section.LEGEND.splitlines()]
-    assert explained == [*section.columns(["dml_jax", "NAME", "fresh", "torch NAME"], peak=1.0)[1:]]
-    assert all(name in done.output.replace(section.LEGEND, "") for name in ("of copy", "spread", "x fresh"))
+    legend = done.output.rpartition("\n\n")[2]
+    assert [line[:15].strip() for line in legend.splitlines() if line[0] != " "] == OURS
+    assert all(name in done.output.replace(legend, "") for name in ("of copy", "spread", "x fresh", "x jnp"))
+
+
+OURS = ["of copy", "spread", "x NAME", "x fresh"]  # columns that every run has
+
+
+@pytest.mark.parametrize(
+    ("implementations", "peak", "explained"),
+    [
+        (["dml_jax", "fresh"], None, OURS),
+        (["dml_jax", "fresh", "torch NAME"], 1.0, [*OURS, "of peak", "x best of torch", "which is"]),
+        (["dml_jax"], None, ["of copy", "spread"]),
+    ],
+)
+def test_a_legend_explains_the_columns_of_its_tables(implementations, peak, explained):
+    tables = [section.table("", [], implementations, peak), "no table"]
+    entries = section.explained(section.LEGEND, tables).splitlines()
+    assert {line[:15].strip() for line in entries if line[0] != " "} == {*explained}
+    assert section.explained(section.LEGEND, [Group(*tables)]).splitlines() == entries
 
 
 def test_a_cpu_is_named_by_its_model(monkeypatch, tmp_path):
@@ -484,7 +502,7 @@ def test_the_quick_run_prints_writes_and_draws(tmp_path):
     wanted = ["x jnp", *(["x NumPy"] if jax.default_backend() == "cpu" else [])]
     for heading in [*wanted, *(f"x {name}" for name, found in others.items() if found)]:
         assert heading in done.output
-    assert "differs" not in done.output.replace(section.LEGEND, "")
+    assert "differs" not in done.output.rpartition("\n\n")[0]
     read = results.Results.read(files[0])
     assert read.device.startswith(measured_kind())
     assert {r.operator for r in read.rows} == {*FUNCTIONS, "ceiling"}
@@ -512,6 +530,19 @@ def test_mistakes_are_told(arguments, code, message):
     done = run(*arguments)
     assert done.exit_code == code
     assert message in done.output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(None, [("1 of 3", 2), ("3 of 3", 0)]), (180, [("1", 2), ("3", 1)])], ids=["jobs", "seconds"]
+)
+def test_where_no_terminal_shows_progress_a_line_does_now_and_then(seconds, told, monkeypatch, capsys):
+    """The second case ends 20 seconds behind the first, and is not told."""
+    clock = iter([0, 60, 80, 140])
+    monkeypatch.setattr(bench_run, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    jobs = [section.Job("a case", lambda effort: [])] * 3
+    bench_run._measured(section.Section("title", jobs, [], seconds=seconds), measuring.Effort(1, 1), [], lambda _: None)
+    lines = [f"title: {cases} cases, about {left} min left" for cases, left in told]
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 @pytest.mark.parametrize("option", ["--json", "--csv", "--picture"])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dml_jax.bench import caches, ceilings, picture, plans, results, section
+from dml_jax.bench import caches, ceilings, picture, results, section, suites
 from dml_jax.bench.measuring import Effort, Measured
 from dml_jax.command import bench as command
 
@@ -33,8 +33,8 @@ def run(*arguments):
     return CliRunner().invoke(command.bench, [str(a) for a in arguments])
 
 
-def row(case, contender, moved, seconds, operator=caches.OPERATOR):
-    return Measured(case, operator, contender, moved, seconds, 0.9 * seconds, 1.1 * seconds, 0.5, True)
+def row(case, implementation, moved, seconds, operator=caches.OPERATOR):
+    return Measured(case, operator, implementation, moved, seconds, 0.9 * seconds, 1.1 * seconds, 0.5, True)
 
 
 # Ceilings.
@@ -74,7 +74,7 @@ def test_every_kernel_is_counted_here():
     assert [*ceilings.KERNELS] == [*BY_HAND] == [*EXPECTED]
 
 
-@pytest.mark.parametrize("sections", [plans.briefly(peers=False), plans.usual(2**20, peers=False)])
+@pytest.mark.parametrize("sections", [suites.quick_suite(peers=False), suites.full_suite(2**20, peers=False)])
 def test_a_run_begins_with_its_ceilings(sections):
     assert [job.name.split()[:2] for job in sections[0].jobs] == [["ceiling", name] for name in BY_HAND]
 
@@ -131,53 +131,62 @@ def test_the_page_has_every_peak_and_its_source():
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("name", ["copy", "read"])
-def test_a_pass_moves_its_set_and_stays_in_the_loop(name, count):
-    """Each pass reads and writes the set: XLA counts one pass, as many passes as are made, and no copy of the set.
+def test_a_pass_moves_its_set_and_stays_in_the_loop(name, count, monkeypatch):
+    """Each pass reads and writes the set: XLA counts those of a step, all steps, and no copy of the set.
 
     The sums of a read are an eighth of the set, which is read and written.
     """
-    size = 2**20
+    size, passes = 2**20, 64
+    _, unroll = caches.LOOPS.get(jax.default_backend(), caches.LOOP)
+    monkeypatch.setattr(caches, "LOOPS", {jax.default_backend(): (passes * size, unroll)})
     sets = caches.Sets(caches.KERNELS[name], size, count * size)
-    compiled = sets.called.lower(sets.out, sets.x, np.int32(0), np.int32(1)).compile()
+    compiled = sets.called.lower(sets.out, np.int32(0), sets.x, np.int32(1)).compile()
     moved = size if name == "copy" else size + 2 * size // 8
-    assert sets.count == count
-    assert compiled.cost_analysis()["bytes accessed"] == pytest.approx(moved, rel=1e-2)
-    assert f'"known_trip_count":{{"n":"{sets.passes}"}}' in compiled.as_text()
+    assert (sets.count, sets.passes) == (count, passes)
+    assert compiled.cost_analysis()["bytes accessed"] == pytest.approx(unroll * moved, rel=1e-2)
+    assert f'"known_trip_count":{{"n":"{passes // unroll}"}}' in compiled.as_text()
     assert compiled.memory_analysis().temp_size_in_bytes < size / 100
-    assert compiled.memory_analysis().alias_size_in_bytes == sets.out.nbytes
+    assert compiled.memory_analysis().alias_size_in_bytes == sets.out.nbytes + 4  # and the number of the next set
+    assert caches.Sets(caches.KERNELS[name], size, size).count == 2
 
 
 def passed_over(name, x, first, step, passes):
-    """What a kernel makes of sets, in a loop of NumPy."""
+    """The output of a kernel, by a loop of NumPy."""
     out = np.zeros_like(x) if name == "copy" else np.zeros(x.shape[1] // 8, np.int32)
     for number in first + step * np.arange(passes, dtype=np.int32):
         at = number % len(x)
         if name == "copy":
-            out[at] = x[at] ^ number
+            out[at] = ~x[at]
         else:
-            out += (x[at] ^ number).reshape(8, -1).sum(axis=0, dtype=np.int32)
+            out += x[at].reshape(8, -1).sum(axis=0, dtype=np.int32)
     return out
 
 
 @pytest.mark.device
 @pytest.mark.parametrize(("first", "step"), [(0, 0), (2, 0), (0, 1), (6, 1)])
+@pytest.mark.parametrize("unroll", [1, 3])
 @pytest.mark.parametrize("name", ["copy", "read"])
-def test_warm_is_one_set_and_cold_is_every_set_in_turn(name, first, step, monkeypatch):
-    monkeypatch.setattr(caches, "CALL", 5 * 256)
+def test_warm_is_one_set_and_cold_is_every_set_in_turn(name, unroll, first, step, monkeypatch):
+    monkeypatch.setattr(caches, "LOOPS", {jax.default_backend(): (5 * 256, unroll)})
     sets = caches.Sets(caches.KERNELS[name], 256, 8 * 256)
     values = np.random.default_rng(0).integers(-100, 100, sets.x.shape, np.int32)
     sets.x = jax.numpy.asarray(values)
-    sets.call(first, step)
+    behind = sets.call(np.int32(first), np.int32(step))
     np.testing.assert_array_equal(sets.out, passed_over(name, values, first, step, 5))
+    assert behind == first + 5 * step
 
 
-@pytest.mark.parametrize(("step", "firsts"), [(0, [0, 0, 0, 0]), (1, [0, 5, 2, 7])])
+@pytest.mark.parametrize(("step", "firsts"), [(0, [0, 0, 0, 0]), (1, [0, 5, 10, 15])])
 def test_a_call_begins_behind_the_sets_of_the_last_one(step, firsts):
     called = []
-    sets = SimpleNamespace(call=lambda first, step: called.append((first, step)), passes=5, count=8)
-    made = caches.SetsRun(sets, step)
+
+    def call(first, step):
+        called.append((first, step))
+        return first + 5 * step
+
+    made = caches.SetsRun(SimpleNamespace(call=call), step)
     for turn in range(4):
         made.step(turn)
     assert called == [(first, step) for first in firsts]
@@ -192,11 +201,11 @@ def test_seconds_of_caches_are_those_of_a_pass(monkeypatch):
 
 
 PASSES = {"256 B": (256, 1e-6), "16 KiB": (2**14, 1.5e-6), "1 MiB": (2**20, 4e-6)}
-ROWS = [row(f"caches {size}", name, *found) for size, found in PASSES.items() for name in caches.CONTENDERS]
+ROWS = [row(f"caches {size}", name, *found) for size, found in PASSES.items() for name in caches.CURVES]
 
 
 def test_sets_over_which_a_pass_mostly_starts_are_told_and_not_drawn():
-    shown = [[*column.cells] for column in caches.table("title", ROWS, caches.CONTENDERS).columns]
+    shown = [[*column.cells] for column in caches.table("title", ROWS, caches.CURVES).columns]
     assert shown[0] == ["256 B", "16 KiB", "1 MiB"]
     assert shown[1] == ["0.3", "10.9", "262.1"]
     assert shown[-1] == ["100%", "67%", "25%"]
@@ -222,7 +231,7 @@ def test_caches_of_a_cpu_are_those_that_linux_lists(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (ROWS, [*caches.CONTENDERS, "L1 cache", "bytes of the working set"]),
+        (ROWS, [*caches.CURVES, "L1 cache", "bytes of the working set"]),
         ([row("ceiling read", "jax", 2**20, 1e-3, "ceiling")], ["ceiling", "bytes that have to move"]),
     ],
     ids=["caches", "ceilings"],
@@ -244,7 +253,7 @@ def test_the_command_measures_caches(tmp_path, monkeypatch):
     for word in ("working set", "16 KiB", "256 KiB", "empty pass"):
         assert word in done.output.replace(caches.LEGEND, "")
     stored = results.Results.read(tmp_path / "c.json")
-    assert [r.contender for r in stored.rows] == caches.CONTENDERS * 3
+    assert [r.contender for r in stored.rows] == caches.CURVES * 3
     assert [r.of_copy for r in stored.rows if r.contender == "copy, cold"] == [1.0] * 3
     assert caches.cache_sizes(jax.devices()[0].device_kind).items() <= stored.versions.items()
     assert "notes" in json.loads((tmp_path / "c.json").read_text())

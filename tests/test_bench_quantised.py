@@ -8,41 +8,41 @@ from checks import sampled
 from onnx_building import numpy_helper, onnx, runtime
 
 from benchmarks import quantised
-from benchmarks.quantised import Subject, convolutions, dense_layers, feed_forward, measured
+from benchmarks.quantised import Network, convolutions, dense_layers, feed_forward, measured
 from dml_jax.bench.measuring import Effort
 from dml_jax.bench.networks import NetworkRun
 from dml_jax.bench.results import Results
 from dml_jax.onnx import to_jax
 
-DENSE = Subject("dense", partial(dense_layers, (64, 128, 32)), None, (64,), (3,), "row", 0.05)
-PICTURES = Subject("convolutions", partial(convolutions, (8, 16)), None, (3, 32, 32), (1, 2), "picture", 0.05)
+DENSE = Network("dense", partial(dense_layers, (64, 128, 32)), None, (64,), (3,), "row", 0.05)
+PICTURES = Network("convolutions", partial(convolutions, (8, 16)), None, (3, 32, 32), (1, 2), "picture", 0.05)
 
 
 def block(dtype):
     files = (partial(feed_forward, 64, 96, dtype, is_quantised=q) for q in (False, True))
-    return Subject(f"block of {dtype}", *files, (64,), (3,), "row", 0.05, dtype)
+    return Network(f"block of {dtype}", *files, (64,), (3,), "row", 0.05, dtype)
 
 
 SMALL = [DENSE, block("float32"), PICTURES, block("float16")]
-CONTENDERS = ["dml_jax", "floats", "constants", "ONNX Runtime", "ONNX Runtime floats"]
+IMPLEMENTATIONS = ["dml_jax", "floats", "constants", "ONNX Runtime", "ONNX Runtime floats"]
 
 
-@pytest.mark.parametrize("subject", sampled(SMALL, SMALL[:1]), ids=lambda subject: subject.name)
-def test_a_network_is_measured_in_each_way(tmp_path, monkeypatch, subject):
+@pytest.mark.parametrize("network", sampled(SMALL, SMALL[:1]), ids=lambda network: network.name)
+def test_a_network_is_measured_in_each_way(tmp_path, monkeypatch, network):
     monkeypatch.setattr("jax.default_backend", lambda: "cpu")
-    found = list(measured([subject], tmp_path, Effort(rounds=2, seconds=1e-4)))
-    assert len(found) == len(subject.batches)
-    for batch, rows in zip(subject.batches, found, strict=True):
-        assert [row.contender for row in rows] == CONTENDERS
+    found = list(measured([network], tmp_path, Effort(rounds=2, seconds=1e-4)))
+    assert len(found) == len(network.batches)
+    for batch, rows in zip(network.batches, found, strict=True):
+        assert [row.contender for row in rows] == IMPLEMENTATIONS
         assert all(row.same_bits for row in rows)
-        assert {row.case for row in rows} == {f"quantised {subject.name}, {batch} {subject.unit}{'s' * (batch > 1)}"}
+        assert {row.case for row in rows} == {f"quantised {network.name}, {batch} {network.unit}{'s' * (batch > 1)}"}
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    assert {*quantised._files(subject, tmp_path)} == {*before}
+    assert {*quantised._files(network, tmp_path)} == {*before}
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before  # what is there is taken
 
 
 def test_the_command_stores_and_shows_each_case(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(quantised, "SUBJECTS", [block("float32")])
+    monkeypatch.setattr(quantised, "NETWORKS", [block("float32")])
     quantised.main(["--models", str(tmp_path / "models"), "--json", str(tmp_path / "found.json")])
     ((case, rows),) = Results.read(tmp_path / "found.json").by_case()
     assert {"dml_jax", "floats", "constants"} <= {*rows}

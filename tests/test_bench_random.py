@@ -1,4 +1,4 @@
-"""dml-jax bench --random and --costs: which programs a seed draws, that all contenders agree, and what is told."""
+"""dml-jax bench --random and --costs: which programs a seed draws, that all implementations agree, and what is told."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from benchmarks.page import TABLES
-from dml_jax.bench import costs, measuring, random_programs, random_section, results, subjects
+from dml_jax.bench import costs, measuring, operators, random_programs, random_section, results
 from dml_jax.bench.random_draws import Draws
 from dml_jax.bench.random_programs import GROUPS, drawn
 from dml_jax.command import bench as command
@@ -65,7 +65,7 @@ def test_all_contenders_compute_the_same(begin):
     drawn = (GROUPS[group](Draws(seed, SIZE)) for seed in range(500))
     case = next(case for case in drawn if case.name.startswith(begin))
     arrays = case.make()
-    found = random_section._contenders(peers=True)
+    found = random_section._implementations(peers=True)
     runs = {c.name: run for c in found if (run := c.start(case, [arrays, arrays]))}
     assert {"dml_jax", "plain", "jnp"} <= {*runs}
     assert any(name.startswith("torch ") for name in runs) == bool(find_spec("torch"))
@@ -122,9 +122,9 @@ def test_sums_of_few_signs_are_exact():
 def rows_of(name, **seconds):
     """A program's rows; of what is negative the bits differ."""
     return [
-        measuring.Measured(name, name.split()[0], contender.replace("_", " ", 1) if "torch" in contender else contender,
-                           2**20, abs(s), 0.9 * abs(s), abs(s), 0.5 if contender == "dml_jax" else 1.0, s > 0)
-        for contender, s in seconds.items()
+        measuring.Measured(name, name.split()[0], who.replace("_", " ", 1) if "torch" in who else who,
+                           2**20, abs(s), 0.9 * abs(s), abs(s), 0.5 if who == "dml_jax" else 1.0, s > 0)
+        for who, s in seconds.items()
     ]  # fmt: skip
 
 
@@ -286,8 +286,8 @@ def test_costs_are_printed_and_stored(tmp_path):
 
 
 def test_costs_are_of_every_operator_and_of_a_gradient():
-    *operators, gradient = (job.name for job in costs.costs_section().jobs)
-    assert [name.split()[0] for name in operators] == [*dict.fromkeys(case.operator for case in subjects.quick())]
+    *others, gradient = (job.name for job in costs.costs_section().jobs)
+    assert [name.split()[0] for name in others] == [*dict.fromkeys(case.operator for case in operators.quick())]
     assert "gather gradient" in gradient
 
 
@@ -299,7 +299,7 @@ def test_every_sample_traces_anew_and_temporary_arrays_count():
         traced.append(x)
         return jnp.sort(jnp.sort(x * 2)[::-1] * 3)
 
-    case = replace(next(subjects.quick()), make=lambda: (np.arange(1000, dtype=np.float32),))
+    case = replace(next(operators.quick()), make=lambda: (np.arange(1000, dtype=np.float32),))
     (cost,) = costs._measure(case, {"dml_jax": sorted_twice}, measuring.Effort(3, 1e-4))
     assert len(traced) == 4  # and one that does not count
     assert cost.floor == 8000
@@ -310,6 +310,6 @@ def test_medians_leave_the_first_time_out(monkeypatch):
     """Of sums 6, 12 and 30 seconds the quartiles are 6 and 30."""
     samples = iter([((99, 99, 99), 7, 7), ((1, 2, 3), 5, 4), ((2, 4, 6), 5, 4), ((5, 10, 15), 5, 4)])
     monkeypatch.setattr(costs, "_compiled", lambda *_: next(samples))
-    case = next(subjects.quick())
+    case = next(operators.quick())
     (cost,) = costs._measure(case, {"dml_jax": case.call}, measuring.Effort(3, 1e-4))
     assert cost == costs.Cost(case.name, case.operator, "dml_jax", 2, 4, 6, 1.0, 5, 4)

@@ -12,7 +12,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from dml_jax.bench import batch_cases, mesh_programs, plans, results, sharded, transfers
+from dml_jax.bench import batch_cases, mesh_programs, results, sharded, suites, transfers
 from dml_jax.bench.collectives import collectives
 from dml_jax.bench.measuring import Effort, Measured
 from dml_jax.bench.scaling import Looped
@@ -116,9 +116,9 @@ def test_the_cases_are_those_that_move():
 @pytest.mark.parametrize("name", CASES)
 def test_all_contenders_give_the_same_bits_and_every_device_has_its_part(name):
     case, arrays = CASES[name], CASES[name].make()
-    found = sharded.contenders(peers=True)
+    found = sharded.implementations(peers=True)
     assert [one.name for one in found][:2] == ["dml_jax", "one device"]
-    ours, one = (contender.start(case, [arrays]) for contender in found[:2])
+    ours, one = (implementation.start(case, [arrays]) for implementation in found[:2])
     parts = [shard.data.shape for shard in ours.out.addressable_shards]
     whole = one.out.shape
     assert parts == [(whole[0] // 8, *whole[1:])] * 8
@@ -144,8 +144,8 @@ def test_the_ceiling_is_a_copy_on_all_devices():
 
 
 def test_the_table_says_how_much_of_linear_scaling_there_is():
-    def row(contender, seconds):
-        return Measured("a case", "copy", contender, 8, seconds, seconds, seconds, 0.5, True)
+    def row(implementation, seconds):
+        return Measured("a case", "copy", implementation, 8, seconds, seconds, seconds, 0.5, True)
 
     table = sharded.table("t", [row("dml_jax", 0.25), row("one device", 1.0)], ["dml_jax", "one device"], None)
     assert [[*column.cells] for column in table.columns] == [
@@ -216,7 +216,7 @@ def test_a_run_that_is_killed_has_written_what_it_measured(tmp_path, monkeypatch
 
     jobs = [Job("a", lambda effort: [row])] * 2 + [Job("b", killed)]
     section = Section("operators", jobs, ["dml_jax"], mesh_programs.table)
-    monkeypatch.setattr(plans, "sharded", lambda size, peers: [section])
+    monkeypatch.setattr(suites, "sharded_suite", lambda size, peers: [section])
     monkeypatch.setattr(bench_run, "KEEPING", 0)
     assert isinstance(run("--cpu-devices", 8, "--json", path).exception, SystemExit)
     assert results.Results.read(path).rows[0].collectives == {"all-gather": [1, 2]}

@@ -57,8 +57,9 @@ def interrupted(draws):
 
 
 def run(capsys, *options):
-    status = variants.main([*options, "--seconds", "0", "--size", "1"])
-    return status, capsys.readouterr().out.splitlines()
+    status, told = variants.main([*options, "--seconds", "0", "--size", "1"]), capsys.readouterr()
+    assert "\r" not in told.err  # which is no terminal
+    return status, told.out.splitlines()
 
 
 @pytest.fixture

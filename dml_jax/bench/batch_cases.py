@@ -12,8 +12,8 @@ import numpy as np
 
 import dml_jax
 
-from .case import DTYPES, Arrays, Case, data, mega, random_indices
-from .subjects.pictures import copy_torch, depth_to_space, space_to_depth, with_view
+from .case import DTYPES, Arrays, Case, data, mib, random_indices
+from .operators.depth_space import copy_torch, depth_to_space, space_to_depth, with_view
 
 __all__ = ["BatchCase", "cases"]
 
@@ -66,7 +66,7 @@ def _copy(size: int, devices: int) -> BatchCase:
     shape = (_number(size, 2**16, devices), 2**14)
     return BatchCase(
         "copy",
-        f"(negation) float32 {mega(4 * prod(shape))}",
+        f"(negation) float32 {mib(4 * prod(shape))}",
         {},
         lambda: (data(shape, 4),),
         8 * prod(shape),
@@ -80,7 +80,7 @@ def _pictures(size: int, devices: int, itemsize: int) -> BatchCase:
     shape = (_number(size, itemsize * 64**3, devices), 64, 64, 64)
     return BatchCase(
         "depth_to_space",
-        f"NCHW CRD b=2 {DTYPES[itemsize].name} {mega(itemsize * prod(shape))}",
+        f"NCHW CRD b=2 {DTYPES[itemsize].name} {mib(itemsize * prod(shape))}",
         {},
         lambda: (data(shape, itemsize),),
         2 * itemsize * prod(shape),
@@ -95,7 +95,7 @@ def _patches(size: int, devices: int) -> BatchCase:
     shape = (_number(size, 2 * 3 * 224**2, devices), 3, 224, 224)
     return BatchCase(
         "space_to_depth",
-        f"NCHW DCR b=14 bfloat16 {mega(2 * prod(shape))}",
+        f"NCHW DCR b=14 bfloat16 {mib(2 * prod(shape))}",
         {},
         lambda: (data(shape, "bfloat16"),),
         4 * prod(shape),
@@ -109,7 +109,7 @@ def _rows(size: int, devices: int) -> BatchCase:
     rows = _number(size, 4 * WIDTH, devices)
     return BatchCase(
         "gather",
-        f"rows of 256 bytes float32 {mega(4 * WIDTH * rows)}, of one table",
+        f"rows of 256 bytes float32 {mib(4 * WIDTH * rows)}, of one table",
         {},
         lambda: (data((rows, WIDTH), 4), random_indices(rows, (rows,))),
         2 * 4 * WIDTH * rows + 4 * rows,
@@ -123,7 +123,7 @@ def _elements(size: int, devices: int) -> BatchCase:
     shape = (_number(size, 4 * 4096, devices), 4096)
     return BatchCase(
         "gather_elements",
-        f"last axis of 4096 float32 {mega(4 * prod(shape))}",
+        f"last axis of 4096 float32 {mib(4 * prod(shape))}",
         {},
         lambda: (data(shape, 4), random_indices(4096, shape)),
         12 * prod(shape),
@@ -142,7 +142,7 @@ def _scattered_elements(size: int, devices: int) -> BatchCase:
 
     return BatchCase(
         "scatter_elements",
-        f"an eighth along axis 1 of {ROWS}x{WIDTH} float32 {mega(4 * prod(shape))}",
+        f"an eighth along axis 1 of {ROWS}x{WIDTH} float32 {mib(4 * prod(shape))}",
         {},
         make,
         8 * prod(shape) + 8 * shape[0] * few * WIDTH,
@@ -156,7 +156,7 @@ def _scattered_rows(size: int, devices: int) -> BatchCase:
     shape, few = (_number(size, 4 * ROWS * WIDTH, devices), ROWS, WIDTH), ROWS // 8
     return BatchCase(
         "scatter_nd",
-        f"an eighth of {ROWS} rows of 256 bytes float32 {mega(4 * prod(shape))}",
+        f"an eighth of {ROWS} rows of 256 bytes float32 {mib(4 * prod(shape))}",
         {},
         lambda: (data(shape, 4), _written(shape[0], few)[..., None], _updates(shape[0], few)),
         8 * prod(shape) + 4 * shape[0] * few * (WIDTH + 1),

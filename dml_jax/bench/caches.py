@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, takewhile
+from itertools import count, starmap, takewhile
 from pathlib import Path
 
 import jax
@@ -12,25 +12,28 @@ import numpy as np
 from jax import lax
 from rich.table import Table
 
-from .case import Case, mega
+from .case import Case, mib
 from .ceilings import known_device
 from .measuring import Effort, Measured, by_case, measure_runs
-from .section import Job, Section
+from .section import Job, Section, unframed
 
-__all__ = ["CONTENDERS", "EMPTY", "KERNELS", "OPERATOR", "Kernel", "Sets", "cache_sizes", "points", "section", "table"]
+__all__ = ["CURVES", "EMPTY", "KERNELS", "OPERATOR", "Kernel", "Sets", "cache_sizes", "points", "section", "table"]
 
 OPERATOR = "caches"
 EMPTY = 2**8  # bytes: a pass over so few tells how long it takes to start one
 SMALLEST, LARGEST = 2**14, 2**30
 COLD = 2**29  # bytes, more than caches hold
-CALL, FEW, MANY = 2**26, 4, 2**12  # bytes that a call passes over, and between how many passes it makes for that
+FEW, MANY = 4, 2**12  # passes that a call makes at least, and at most
+# Bytes that a call passes over, and passes in a step of its loop, by platform; else LOOP. On a GPU a call takes 0.2 ms
+# to start, so it passes over more; and XLA makes a CUDA graph of a step, in which a kernel starts sooner.
+LOOPS, LOOP = {"cpu": (2**26, 1)}, (2**33, 16)
 SUMMED = 8  # rows: with so many XLA unrolls the sum on CPUs, and reads faster than with more
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 LEGEND = """\
 working set      bytes that a pass reads, or that it reads and writes, each half of them; a call makes many passes
-copy, read       GB/s of an exclusive or of int32, and of sums of it; those have an eighth of the set, and do not count
+copy, read       GB/s of a negation of int32, and of sums of it, which move a quarter more that does not count
 warm             the same set again and again, which lies in the smallest cache that holds it
-cold             another set in each pass, out of 512 MiB or one larger set, so that it comes from memory
+cold             another set in each pass, out of 512 MiB or of two larger sets, so that it comes from memory
 empty pass       the part of its time that a pass of 256 bytes takes, too: above half, GB/s say how fast passes start"""
 
 
@@ -41,7 +44,7 @@ class Kernel:
     Args:
       arrays: into which a set is divided; the output is one of them, or sums.
       out: the shape of the output, of the number of sets and of elements of an array of a set.
-      move: the new output, of the output, the new values of a set, and which set it is.
+      move: the new output, of the output, the values of a set, and which set it is.
     """
 
     arrays: int
@@ -50,11 +53,12 @@ class Kernel:
 
 
 def _copy(out: jax.Array, values: jax.Array, at: jax.Array) -> jax.Array:
-    return lax.dynamic_update_index_in_dim(out, values, at, 0)
+    return lax.dynamic_update_index_in_dim(out, ~values, at, 0)
 
 
 def _read(out: jax.Array, values: jax.Array, at: jax.Array) -> jax.Array:
-    return out + jnp.sum(values.reshape(SUMMED, -1), axis=0, dtype=values.dtype)
+    """Behind a barrier, as XLA would make one kernel of several passes."""
+    return lax.optimization_barrier(out) + jnp.sum(values.reshape(SUMMED, -1), axis=0, dtype=values.dtype)
 
 
 KERNELS = {
@@ -62,62 +66,59 @@ KERNELS = {
     "read": Kernel(1, lambda sets, n: (n // SUMMED,), _read),
 }
 STATES = {"warm": 0, "cold": 1}  # the step from a set to the next
-CONTENDERS = [f"{kernel}, {state}" for kernel in KERNELS for state in STATES]
+CURVES = [f"{kernel}, {state}" for kernel in KERNELS for state in STATES]
 
 
 class Sets:
     """Sets of one size in memory, and a program that passes over them with a kernel.
 
-    Which set comes next is data: warm and cold are one program. Elements are combined with the number of the set, which
-    changes in the loop for all that XLA knows: else it would pass once over a set that is alone, and not again.
+    Which set comes next is data: warm and cold are one program. There are two sets at least, as XLA would pass over one
+    that is alone once, and not again.
 
     Elements are int32, as XLA gives the sum of floats on CPUs to a library, and copies each set for that.
 
     Args:
       kernel: what a pass does.
       size: bytes of a set, a power of two.
-      memory: bytes of all sets, if one set is not larger; a power of two.
+      memory: bytes of all sets, if two sets are not larger; a power of two.
     """
 
     def __init__(self, kernel: Kernel, size: int, memory: int):
-        sets, n = max(1, memory // size), size // kernel.arrays // 4
-        passes = min(MANY, max(FEW, CALL // size))
+        sets, n = max(2, memory // size), size // kernel.arrays // 4
+        call, unroll = LOOPS.get(jax.default_backend(), LOOP)
+        passes = min(MANY, max(FEW, call // size))
         self.count, self.passes = sets, passes
         self.x = jnp.ones((sets, n), jnp.int32)
         self.out = jnp.zeros(kernel.out(sets, n), jnp.int32)
 
-        def pass_over(out: jax.Array, x: jax.Array, first: jax.Array, step: jax.Array) -> jax.Array:
+        def pass_over(out: jax.Array, first: jax.Array, x: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array]:
             def body(i: jax.Array, out: jax.Array) -> jax.Array:
-                number = first + i * step
-                at = number & (sets - 1)
-                return kernel.move(out, lax.dynamic_index_in_dim(x, at, keepdims=False) ^ number, at)
+                at = first + i * step & sets - 1
+                return kernel.move(out, lax.dynamic_index_in_dim(x, at, keepdims=False), at)
 
-            return lax.fori_loop(0, passes, body, out)
+            return lax.fori_loop(0, passes, body, out, unroll=unroll), first + passes * step
 
-        self.called = jax.jit(pass_over, donate_argnums=0)
+        self.called = jax.jit(pass_over, donate_argnums=(0, 1))
 
-    def call(self, first: int, step: int) -> None:
-        """Starts a call: `passes` passes from a set on, over every `step`-th of them; 0 stays at that set."""
-        self.out = self.called(self.out, self.x, np.int32(first), np.int32(step))
+    def call(self, first: jax.Array, step: jax.Array) -> jax.Array:
+        """Starts a call: passes from a set on, over every `step`-th of them, 0 for that one alone; returns the next."""
+        self.out, behind = self.called(self.out, first, self.x, step)
+        return behind
 
 
-@dataclass
 class SetsRun:
     """Calls one after the other, each of which begins where the last one ended.
 
     Args:
       sets: what they pass over.
       next_set: how far the next set is from the last one; 0 for the same again.
-      first: the set that the next call begins with.
     """
 
-    sets: Sets
-    next_set: int
-    first: int = 0
+    def __init__(self, sets: Sets, next_set: int):
+        self.sets, self.first, self.next_set = sets, jnp.int32(0), jnp.int32(next_set)
 
     def step(self, turn: int) -> None:
-        self.sets.call(self.first, self.next_set)
-        self.first = (self.first + self.sets.passes * self.next_set) % self.sets.count
+        self.first = self.sets.call(self.first, self.next_set)
 
     def finish(self) -> None:
         jax.block_until_ready(self.sets.out)
@@ -134,11 +135,11 @@ def section(largest: int | None = None) -> Section:
     """
     powers = takewhile(lambda size: size <= (largest or LARGEST), (SMALLEST << i for i in count()))
     jobs = [Job(case.name, partial(_measured, case)) for case in map(_case, (EMPTY, *powers))]
-    return Section("warm and cold caches, in GB/s", jobs, CONTENDERS, table, LEGEND)
+    return Section("warm and cold caches, in GB/s", jobs, CURVES, table, LEGEND)
 
 
 def _case(size: int) -> Case:
-    return Case(OPERATOR, mega(size) if size >= 2**10 else f"{size} B", {}, tuple, size)
+    return Case(OPERATOR, mib(size) if size >= 2**10 else f"{size} B", {}, tuple, size)
 
 
 def _measured(case: Case, effort: Effort) -> list[Measured]:
@@ -152,23 +153,23 @@ def _measured(case: Case, effort: Effort) -> list[Measured]:
     ]
 
 
-def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None = None) -> Table:
+def table(title: str, rows: Sequence[Measured], implementations: Sequence[str], peak: float | None = None) -> Table:
     """A line for each size: GB/s of each kernel, warm and cold, and what starting a pass takes at most."""
     cases = dict(by_case(rows))
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
     empty = cases.get(_case(EMPTY).name)
-    for heading in ("working set", *contenders, *(["empty pass"] if empty else [])):
-        result.add_column(heading, justify="right")
-    for case, found in cases.items():
-        speeds = (f"{found[name].moved / found[name].seconds / 1e9:.1f}" for name in contenders)
-        share = [f"{max(empty[name].seconds / found[name].seconds for name in contenders):.0%}"] if empty else []
-        result.add_row(case.removeprefix(f"{OPERATOR} "), *speeds, *share)
-    return result
+
+    def cells(case: str, found: dict[str, Measured]) -> list[str]:
+        speeds = (f"{found[name].moved / found[name].seconds / 1e9:.1f}" for name in implementations)
+        share = [f"{max(empty[name].seconds / found[name].seconds for name in implementations):.0%}"] if empty else []
+        return [case.removeprefix(f"{OPERATOR} "), *speeds, *share]
+
+    headings = ["working set", *implementations, *(["empty pass"] if empty else [])]
+    return unframed(title, headings, starmap(cells, cases.items()))
 
 
-def points(rows: Sequence[Measured], contender: str) -> list[tuple[int, float]]:
-    """Sizes and bytes a second of a contender; not of sets over which a pass takes less than twice an empty one."""
-    found = {row.moved: row.seconds for row in rows if row.operator == OPERATOR and row.contender == contender}
+def points(rows: Sequence[Measured], curve: str) -> list[tuple[int, float]]:
+    """Sizes and bytes a second of a curve; not of sets over which a pass takes less than twice an empty one."""
+    found = {row.moved: row.seconds for row in rows if row.operator == OPERATOR and row.contender == curve}
     start = found.pop(EMPTY, 0.0)
     return [(size, size / seconds) for size, seconds in found.items() if seconds > 2 * start]
 

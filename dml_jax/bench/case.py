@@ -12,7 +12,7 @@ import numpy as np
 
 import dml_jax
 
-__all__ = ["DTYPES", "ROUNDED", "Arrays", "Case", "data", "mega", "normal", "random_indices", "shown"]
+__all__ = ["DTYPES", "ROUNDED", "Arrays", "Case", "data", "dims", "mib", "normal", "random_indices"]
 
 # By bytes of a number: some roundings of it, as a part of the largest result.
 ROUNDED = {1: 2**-7, 2: 2**-9, 4: 2**-20}
@@ -97,11 +97,11 @@ def random_indices(n: int, shape: tuple[int, ...], order: str = "random", axis: 
     return np.sort(indices, axis=axis) if order == "sorted" else indices
 
 
-def mega(count: int) -> str:
+def mib(count: int) -> str:
     """Bytes as text."""
     return f"{count / 2**20:.0f} MiB" if count >= 2**20 else f"{count / 2**10:.0f} KiB"
 
 
-def shown(sizes: Sequence[float]) -> str:
+def dims(sizes: Sequence[float]) -> str:
     """Sizes as text: 2x3."""
     return "x".join(map(str, sizes))

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from rich.table import Table
 
-from .case import Arrays, Case, mega, normal
-from .contenders import Contender, JaxRun
+from .case import Arrays, Case, mib, normal
+from .implementations import Implementation, JaxRun
 from .measuring import Measured
-from .section import Section, of_cases, of_peak, spread_of
+from .section import Section, of_cases, of_peak, spread_of, unframed
 
 __all__ = [
     "JITTED",
@@ -130,7 +130,7 @@ KERNELS = {
     "scale": Kernel("ax", 2, lambda n, a, x: a * x),
     "triad": Kernel("axz", 3, lambda n, a, x, z: x + a * z),
 }
-JITTED = Contender("jax", lambda case, turns: JaxRun(case.call, turns, bound=True))
+JITTED = Implementation("jax", lambda case, turns: JaxRun(case.call, turns, donated=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +157,7 @@ def cases(size: int) -> Iterator[Ceiling]:
         n = max(1, size // (4 * kernel.moved * SUMS)) * SUMS
         moved = 4 * kernel.moved * n
         make, function = partial(_data, kernel.operands, n), partial(kernel.function, n)
-        yield Ceiling(OPERATOR, f"{name} float32 {mega(moved)}", {}, make, moved, function=function)
+        yield Ceiling(OPERATOR, f"{name} float32 {mib(moved)}", {}, make, moved, function=function)
 
 
 def _data(operands: str, n: int) -> Arrays:
@@ -173,14 +173,13 @@ def section(size: int) -> Section:
     return replace(of_cases("ceilings of its memory", cases(size), [JITTED]), table=table, legend=LEGEND)
 
 
-def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None) -> Table:
+def table(title: str, rows: Sequence[Measured], implementations: Sequence[str], peak: float | None) -> Table:
     """A line for each ceiling: its bandwidth, and that as a part of the peak and of the copy."""
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    result.add_column("ceiling", overflow="fold")
-    for heading in ("GB/s", *(["of peak"] if peak else []), "of copy", "spread"):
-        result.add_column(heading, justify="right")
-    for row in rows:
+
+    def cells(row: Measured) -> list[str]:
         parts = [of_peak(row, peak)] if peak else []
-        shown = (f"{row.moved / row.seconds / 1e9:.1f}", *parts, f"{row.of_copy:.2f}", spread_of(row))
-        result.add_row(row.case.removeprefix(f"{OPERATOR} "), *shown)
-    return result
+        shown = f"{row.moved / row.seconds / 1e9:.1f}", *parts, f"{row.of_copy:.2f}", spread_of(row)
+        return [row.case.removeprefix(f"{OPERATOR} "), *shown]
+
+    headings = ["ceiling", "GB/s", *(["of peak"] if peak else []), "of copy", "spread"]
+    return unframed(title, headings, map(cells, rows))

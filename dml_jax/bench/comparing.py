@@ -1,4 +1,4 @@
-"""Runs beside each other, as a table and a picture: a number is the part of a copy's bandwidth in its run."""
+"""Comparison of stored runs, as a table and a picture: a number is the part of a copy's bandwidth in its run."""
 
 import re
 import textwrap
@@ -20,7 +20,7 @@ __all__ = ["LEGEND", "Comparison", "compared", "described", "draw"]
 
 LEGEND = """\
 cases    that all runs have: of operators those that move 16 MiB and more, or all where there are none
-a run    the bandwidth of dml_jax as a part of that of a copy of as many bytes in the same run, the geometric mean of
+NAME     the bandwidth of dml_jax as a part of that of a copy of as many bytes in this run, the geometric mean of
          these cases: 1.00 is as fast as a copy; convolution, gemm, rnn and networks are beside a product of matrices
 x first  that part divided by the one of the first run: above 1.00 the run is nearer to its own copy"""
 ALL = "all operators"
@@ -153,7 +153,7 @@ WIDTH, LINE = 4.0, 0.16  # inches: of a phone, and of a line of text
 LABEL, NAME = 28, 52  # letters of a line
 SIZE = 8  # points
 TICKS = ((1.5, (1, 2, 5)), (2.5, (1, 3)), (99, (1,)))  # up to so many powers of ten, as many as have room
-UNIT = "1 is as fast as a copy, or as a product of matrices"
+UNIT = "part of the speed of a copy, or of a product of matrices"
 
 
 def draw(comparison: Comparison, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What operators cost beside running: seconds to trace, lower and compile them, and memory, beside jax.numpy."""
+"""Costs beside running: seconds to trace, lower and compile operators, and peak memory, beside jax.numpy."""
 
 import random
 import time
@@ -12,31 +12,29 @@ from typing import Any, ClassVar
 import jax
 from rich.table import Table
 
-from . import accumulate
+from . import gather_gradients
 from .case import Case
-from .contenders import plain_of
+from .implementations import jnp_of
 from .measuring import Effort, by_case
-from .section import Job, Section
-from .subjects import quick
+from .operators import quick
+from .section import Job, Section, unframed
 
 __all__ = ["LEGEND", "Cost", "costs_section", "table"]
 
 Function = Callable[..., Any]
 
-# A heading, and what of `Cost` stands below it, behind a factor.
-COLUMNS = {"ms to trace": ("tracing", 1e3), "to lower": ("lowering", 1e3), "to compile": ("compiling", 1e3)}
-MEMORY = "of floor"
+STEPS = {"trace": "tracing", "lower": "lowering", "compile": "compiling"}  # in headings, and in `Cost`
 LEGEND = """\
 ms to trace      what JAX takes to trace a call of dml_jax, in milliseconds: the median, as of all that follows
-to lower         the same for StableHLO to be made of what was traced
-to compile       the same for XLA to compile that
+ms to lower      the same for StableHLO to be made of what was traced
+ms to compile    the same for XLA to compile that
 of floor         bytes of arguments, outputs and temporary arrays, as a part of arguments and outputs alone
-x jnp            what jax.numpy's twin takes, divided by the number before it: above 1.00 dml_jax takes less"""
+x jnp            time or memory of jax.numpy's twin, divided by that of dml_jax: above 1.00 dml_jax takes less"""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One contender in one case.
+    """One implementation in one case.
 
     Args:
       case: its name.
@@ -67,9 +65,9 @@ def costs_section() -> Section:
     first: dict[str, Case] = {}
     for case in quick():
         first.setdefault(case.operator, case)
-    jobs = [_job(case, case.written(len(case.make())), plain_of(case)) for case in first.values()]
-    read = accumulate.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
-    jobs.append(_job(read, accumulate.gradient_of(read), accumulate.plain_of(read)))
+    jobs = [_job(case, case.written(len(case.make())), jnp_of(case)) for case in first.values()]
+    read = gather_gradients.of_rows(2**16, 64, 2**16, "float32", "uniform", {})
+    jobs.append(_job(read, gather_gradients.gradient_of(read), gather_gradients.plain_of(read)))
     return Section("costs beside running", jobs, ["dml_jax", "jnp"], table, LEGEND)
 
 
@@ -113,25 +111,22 @@ def _cost(case: Case, name: str, steps: Sequence[Any], peaks: Sequence[Any], flo
     return Cost(case.name, case.operator, name, tracing, lowering, compiling, spread, peaks[0], floors[0])
 
 
-def table(title: str, rows: Sequence[Cost], contenders: Sequence[str], peak: float | None) -> Table:
+def table(title: str, rows: Sequence[Cost], implementations: Sequence[str], peak: float | None) -> Table:
     """A line for each case, and the geometric means."""
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    result.add_column("case", overflow="fold")
-    for heading in (*COLUMNS, MEMORY):
-        result.add_column(heading, justify="right")
-        result.add_column(f"x {contenders[1]}", justify="right")
+    pairs = [*((f"ms to {step}", step) for step in STEPS), ("of floor", "memory")]
+    headings = [part for heading, subject in pairs for part in (heading, f"{subject} x {implementations[1]}")]
     lines = {case: [*_numbers(*measured.values())] for case, measured in by_case(rows)}
     columns = zip(*lines.values(), strict=True)
     means = [geometric_mean(filter(None, column)) if any(column) else None for column in columns]
-    for case, numbers in {**lines, "geometric mean": means}.items():
-        result.add_row(case, *("-" if number is None else f"{number:.2f}" for number in numbers))
-    return result
+    lines["geometric mean"] = means
+    words = ([case, *("-" if n is None else f"{n:.2f}" for n in numbers)] for case, numbers in lines.items())
+    return unframed(title, ["case", *headings], words)
 
 
 def _numbers(ours: Cost, other: Cost | None = None) -> Iterator[float | None]:
     """Each of ours, and how many times as much the other takes, if there is one."""
-    for name, factor in COLUMNS.values():
-        yield factor * getattr(ours, name)
+    for name in STEPS.values():
+        yield 1e3 * getattr(ours, name)
         yield getattr(other, name) / getattr(ours, name) if other else None
     yield ours.peak / ours.floor if ours.peak else None
     yield other.peak / ours.peak if ours.peak and other and other.peak else None

@@ -16,11 +16,11 @@ from ..core.tensors.tensor_desc import TensorDesc
 from ..graphs.builder import GraphBuilder
 from ..graphs.graph_desc import GraphDesc
 from ..graphs.nodes_and_edges import Constant
-from .case import DTYPES, Arrays, Case, data, random_indices, shown
-from .contenders import Contender, JaxRun, Run
+from .case import DTYPES, Arrays, Case, data, dims, random_indices
+from .implementations import Implementation, JaxRun, Run
 from .peers import torch_run
 
-__all__ = ["cases", "contenders"]
+__all__ = ["cases", "implementations"]
 
 ITEMSIZES = (4, 2, 1)
 
@@ -37,31 +37,31 @@ def cases(size: int) -> Iterator[Case]:
         yield _reads(size, itemsize)
 
 
-def contenders(*, peers: bool) -> list[Contender]:
+def implementations(*, peers: bool) -> list[Implementation]:
     """The graph, its operators one by one, and the same calls of other libraries."""
     found = [
-        Contender("dml_jax", lambda case, turns: GraphRun(case.attributes["graph"], turns)),
-        Contender("one each", lambda case, turns: EachRun(case.attributes["graph"], turns)),
-        Contender("jnp", lambda case, turns: JaxRun(_of(jnp, case), _shaped(case, turns), bound=True)),
+        Implementation("dml_jax", lambda case, turns: GraphRun(case.attributes["graph"], turns)),
+        Implementation("one each", lambda case, turns: EachRun(case.attributes["graph"], turns)),
+        Implementation("jnp", lambda case, turns: JaxRun(_of(jnp, case), _shaped(case, turns), donated=True)),
     ]
     if peers and find_spec("torch"):
-        found.append(Contender("torch", _torch))
+        found.append(Implementation("torch", _torch))
     return found
 
 
 class GraphRun(JaxRun):
-    """One executable, into bound outputs."""
+    """One executable, into preallocated outputs."""
 
     def __init__(self, graph: GraphDesc, turns: Sequence[Arrays]):
         compiled = compile_operator(graph)
-        self.bound, self.called = True, lambda out, *arrays: compiled(*arrays, out=out)
+        self.donated, self.called = True, lambda out, *arrays: compiled(*arrays, out=out)
         self.turns = [jax.block_until_ready(tuple(map(jnp.asarray, arrays))) for arrays in turns]
         (output,) = graph.outputs.values()
         self.out = jnp.zeros(output.element_span, output.dtype)
 
 
 class EachRun(GraphRun):
-    """One executable for each operator; what is between them is bound too."""
+    """One executable for each operator; intermediate arrays are preallocated too."""
 
     def __init__(self, graph: GraphDesc, turns: Sequence[Arrays]):
         super().__init__(graph, turns)
@@ -165,7 +165,7 @@ def _case(
 
     moved = sum(prod(t.sizes) * t.data_type.itemsize for t in graph.ports().values())
     attributes = {"graph": graph, "shapes": [shape for shape, _ in shapes], "of": of}
-    return Case("graph", f"{name} of {shown(shapes[0][0])} {DTYPES[itemsize]}", attributes, make, moved)
+    return Case("graph", f"{name} of {dims(shapes[0][0])} {DTYPES[itemsize]}", attributes, make, moved)
 
 
 def _tensor(sizes: tuple[int, ...], itemsize: int) -> TensorDesc:

@@ -1,4 +1,4 @@
-"""Rounds: every contender of a case in turn, again and again, so that what the machine does meanwhile hits all."""
+"""Rounds: every implementation of a case in turn, again and again, so that what the machine does meanwhile hits all."""
 
 import random
 import time
@@ -12,7 +12,7 @@ import numpy as np
 
 from .case import Arrays, Case
 from .collectives import Collectives
-from .contenders import Contender, Run, ceiling_of
+from .implementations import Implementation, Run, ceiling_of
 
 __all__ = ["COMPARED", "Effort", "Measured", "by_case", "measure", "measure_runs"]
 
@@ -30,7 +30,7 @@ class Effort:
     """How much is measured.
 
     Args:
-      rounds: samples per contender.
+      rounds: samples per implementation.
       seconds: that a sample takes at least.
     """
 
@@ -40,7 +40,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Measured:
-    """One contender in one case.
+    """One implementation in one case.
 
     Args:
       case: its name.
@@ -78,7 +78,7 @@ class Measured:
 
 
 def by_case(rows: Iterable[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each case's contenders by name, in order."""
+    """Each case's implementations by name, in order."""
     cases: dict[str, dict[str, Any]] = {}
     for row in rows:
         cases.setdefault(row.case, {})[row.contender] = row
@@ -87,17 +87,17 @@ def by_case(rows: Iterable[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def measure(
     case: Case,
-    contenders: Sequence[Contender],
+    implementations: Sequence[Implementation],
     effort: Effort,
     ceiling: Callable[[Case, int], Run] = ceiling_of,
     *,
     in_turn: bool = True,
 ) -> list[Measured]:
-    """Measures the contenders that offer the case, the first one among them, beside its ceiling.
+    """Measures the implementations that offer the case, the first one among them, beside its ceiling.
 
     Args:
       case: what is measured.
-      contenders: by whom.
+      implementations: by whom.
       effort: how often.
       ceiling: makes the run of what nobody beats, of a case and the number of turns; it runs twice in each round.
       in_turn: in the same rounds, but for products of matrices; else one after the other.
@@ -106,13 +106,13 @@ def measure(
     with jax.enable_x64(case.needs_x64(arrays)):
         turns = _rotated(case, arrays)
         if case.operations or not in_turn:
-            first, *others = contenders
+            first, *others = implementations
             copy, control = (
-                Contender(name, lambda case, turns: ceiling(case, len(turns))) for name in ("copy", "control")
+                Implementation(name, lambda case, turns: ceiling(case, len(turns))) for name in ("copy", "control")
             )
             samples, same = _one_by_one(case, [first, copy, *others, control], turns, effort)
         else:
-            runs = {c.name: run for c in contenders if (run := c.start(case, turns))}
+            runs = {c.name: run for c in implementations if (run := c.start(case, turns))}
             same = _compare(runs, case.tolerance)
             copy = _warm(ceiling(case, len(turns)))
             samples = _rounds({"copy": copy, "control": copy, **runs}, effort)
@@ -125,9 +125,9 @@ def measure_runs(case: Case, runs: Mapping[str, Run], effort: Effort, ceiling: s
 
     Args:
       case: what they are measured as.
-      runs: by contender.
+      runs: by implementation.
       effort: how often.
-      ceiling: the contender that the others are a part of; it runs twice in each round.
+      ceiling: the implementation that the others are a part of; it runs twice in each round.
     """
     warm = {name: _warm(run) for name, run in runs.items()}
     samples = _rounds({**warm, "control": warm[ceiling]}, effort)
@@ -150,15 +150,15 @@ def _compare(runs: dict[str, Run], tolerance: float) -> dict[str, bool]:
 
 
 def _one_by_one(
-    case: Case, contenders: Sequence[Contender], turns: Sequence[Arrays], effort: Effort
+    case: Case, implementations: Sequence[Implementation], turns: Sequence[Arrays], effort: Effort
 ) -> tuple[dict[str, list[float]], dict[str, bool]]:
-    """Each contender alone: idle threads of others, which spin, cost XLA a third of its speed on two cores."""
+    """Each implementation alone: idle threads of others, which spin, cost XLA a third of its speed on two cores."""
     samples, values = {}, {}
-    for contender in contenders:
-        run = contender.start(case, turns)
+    for implementation in implementations:
+        run = implementation.start(case, turns)
         if run is not None:
-            values[contender.name] = _warm(run).value(COMPARED)
-            samples |= _rounds({contender.name: run}, effort)
+            values[implementation.name] = _warm(run).value(COMPARED)
+            samples |= _rounds({implementation.name: run}, effort)
         del run
     return samples, _same(values, case.tolerance)
 

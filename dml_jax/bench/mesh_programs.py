@@ -20,7 +20,7 @@ from ..errors import ConstraintError
 from .measuring import Effort, Measured
 from .mesh_calls import MeshCall, mesh_calls, values
 from .scaling import LINEAR, Alone, Looped, alone, scaled
-from .section import Job, Section
+from .section import Job, Section, unframed
 
 __all__ = [
     "GROUP",
@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 LEGEND = """\
-of linear        the time of one device on the whole, divided by all devices' time times their number: worst, and the
-                 geometric mean of all programs of the operator
+worst, mean      the time of one device on the whole, divided by all devices' time times their number, which is 1.00 if
+                 scaling is linear: of the worst program of the operator, and the geometric mean of all
 programs         an Auto or Explicit mesh of one or two axes, forward or backward, each dimension sharded; local: those
                  without collectives
 below 0.9        how many, by what explains it: a collective, bytes that every device has whole, calls below 0.05 ms"""
@@ -205,13 +205,7 @@ def _bytes(call: MeshCall, n: int) -> int:
 
 def table(title: str, rows: Sequence[Measured], *_: Any) -> Table:
     """A line for each operator."""
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    result.add_column("operator", overflow="fold")
-    for heading in HEADINGS:
-        result.add_column(heading, justify="right")
-    for cells in lines(rows):
-        result.add_row(*cells)
-    return result
+    return unframed(title, ["operator", *HEADINGS], lines(rows))
 
 
 def lines(rows: Sequence[Measured]) -> Iterator[list[str]]:

@@ -11,9 +11,9 @@ import jax
 import numpy as np
 
 from .case import Arrays, Case
-from .contenders import Contender, JaxRun
+from .implementations import Implementation, JaxRun
 
-__all__ = ["NETWORKS", "cases", "contenders", "random_network"]
+__all__ = ["NETWORKS", "cases", "implementations", "random_network"]
 
 # Numbers of weights, and of products that convolutions and matrices need for one picture.
 NETWORKS = {
@@ -37,11 +37,11 @@ def cases() -> Iterator[Case]:
             yield Case("network", name, {}, _picture, 4 * weights, TOLERANCE, 2 * products)
 
 
-def contenders(*, peers: bool) -> list[Contender]:
+def implementations(*, peers: bool) -> list[Implementation]:
     """The network as one program whose arguments are the weights, and ONNX Runtime on all cores of the CPU."""
-    found = [Contender("dml_jax", lambda case, turns: NetworkRun(random_network(case.detail), turns))]
+    found = [Implementation("dml_jax", lambda case, turns: NetworkRun(random_network(case.detail), turns))]
     if peers and find_spec("onnxruntime"):
-        found.append(Contender("ONNX Runtime", lambda case, turns: RuntimeRun(random_network(case.detail), turns)))
+        found.append(Implementation("ONNX Runtime", lambda case, turns: RuntimeRun(random_network(case.detail), turns)))
     return found
 
 
@@ -99,7 +99,7 @@ class NetworkRun(JaxRun):
         network = to_jax(model)
         weights = jax.device_put(dict(_weights(model, network.parameters)))
         program = jax.jit(lambda p, x: network(x, parameters=p))
-        super().__init__(lambda x: program(weights, x), turns, bound=False)
+        super().__init__(lambda x: program(weights, x), turns, donated=False)
         self.called = partial(program, weights)
 
 

@@ -1,4 +1,4 @@
-"""Other libraries, where they are installed: torch with out=, ONNX Runtime with IO binding (ORT), CuPy with out=."""
+"""Peers, where they are installed: torch with out=, ONNX Runtime with IO binding (ORT), CuPy with out=."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -11,17 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from .case import Arrays, Case
-from .contenders import Contender, HostRun, Run, host_arrays, joined, own, spread
-from .subjects import SUBJECTS
-from .subjects.subject import OnnxNode
+from .implementations import HostRun, Implementation, Run, host_arrays, joined, own, thin
+from .operators import OPERATORS
+from .operators.operator import OnnxNode
 
-__all__ = ["contenders", "cupy_run", "has_cupy", "offered", "torch_run", "versions"]
+__all__ = ["cupy_run", "has_cupy", "implementations", "offered", "torch_run", "versions"]
 
 Start = Callable[[Case, Sequence[Arrays]], Run | None]
 COMPILED = "compile"  # the form of torch's that torch.compile takes
 
 
-def contenders(*, eager: bool, compiled: bool = False) -> list[Contender]:
+def implementations(*, eager: bool, compiled: bool = False) -> list[Implementation]:
     """All that are installed, this library first.
 
     Args:
@@ -29,7 +29,7 @@ def contenders(*, eager: bool, compiled: bool = False) -> list[Contender]:
       compiled: also what torch.compile makes, which takes seconds for every case.
     """
     others = {} if eager else _installed(compiled)
-    return [*own(eager=eager), *(Contender(name, start) for name, start in others.items())]
+    return [*own(eager=eager), *(Implementation(name, start) for name, start in others.items())]
 
 
 def _installed(compiled: bool) -> dict[str, Start]:
@@ -41,7 +41,7 @@ def _installed(compiled: bool) -> dict[str, Start]:
         import torch  # pyright: ignore[reportMissingImports]
 
         if on_cpu or torch.cuda.is_available():
-            names = dict.fromkeys(name for subject in SUBJECTS.values() for name in subject.torch if name != COMPILED)
+            names = dict.fromkeys(name for row in OPERATORS.values() for name in row.torch if name != COMPILED)
             found |= {f"torch {name}": partial(_torch, name) for name in names}
             if compiled:
                 found[f"torch {COMPILED}"] = _compiled
@@ -103,7 +103,7 @@ def torch_run(write: Callable[..., Any], out: Any, turns: Sequence[Arrays]) -> R
         return image.long() if image.dtype in (torch.int32, torch.uint32) else image
 
     def fetched(out: Any, most: int) -> np.ndarray:
-        some = spread(out, most).cpu()
+        some = thin(out, most).cpu()
         return some.view(torch.int16).numpy().view(jnp.bfloat16) if some.dtype == torch.bfloat16 else some.numpy()
 
     wait = (lambda: None) if device == "cpu" else torch.cuda.synchronize
@@ -174,13 +174,13 @@ def _run_of_torch(
 ) -> Run | None:
     import torch  # pyright: ignore[reportMissingImports]
 
-    form = SUBJECTS[case.operator].torch.get(name)
+    form = OPERATORS[case.operator].torch.get(name)
     write = form(torch, case.attributes) if form else None
     return torch_run(change(write), host_arrays(case, turns[0]), turns) if write else None
 
 
 def _cupy(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    form = SUBJECTS[case.operator].cupy
+    form = OPERATORS[case.operator].cupy
     return cupy_run(case, form, host_arrays(case, turns[0]), turns) if form else None
 
 
@@ -197,7 +197,7 @@ def cupy_run(
         jax.tree.map(cupy.asarray, out),
         [tuple(map(cupy.asarray, arrays)) for arrays in turns],
         cupy.cuda.get_current_stream().synchronize,
-        lambda out, most: cupy.asnumpy(spread(out, most)),
+        lambda out, most: cupy.asnumpy(thin(out, most)),
     )
     try:
         run.step(0)
@@ -210,7 +210,7 @@ def cupy_run(
 def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
     import onnxruntime
 
-    form = SUBJECTS[case.operator].onnx
+    form = OPERATORS[case.operator].onnx
     node = form(case.attributes) if form else None
     outs = [_counted(out) for out in jax.tree.leaves(host_arrays(case, turns[0]))]
     if node is None or _is_foreign((*turns[0], *outs)):
@@ -230,7 +230,7 @@ def _onnxruntime(case: Case, turns: Sequence[Arrays]) -> Run | None:
             binding.bind_ortvalue_output(f"o{i}", out)
         bindings.append((binding,))
     write = lambda _, binding: session.run_with_iobinding(binding)  # noqa: E731
-    return _DeviceRun(write, bound, bindings, lambda: None, lambda out, most: spread(out.numpy(), most))
+    return _DeviceRun(write, bound, bindings, lambda: None, lambda out, most: thin(out.numpy(), most))
 
 
 def _counted(out: np.ndarray) -> np.ndarray:

@@ -90,7 +90,7 @@ def _fill(axes: Any, results: Results) -> None:
 
 def _fill_caches(axes: Any, results: Results) -> None:
     """A line for each kernel, dashed where it is cold, and a vertical one at the size of each cache."""
-    for name in caches.CONTENDERS:
+    for name in caches.CURVES:
         kernel, state = name.split(", ")
         points = caches.points(results.rows, name)
         speeds = [speed / 1e9 for _, speed in points]

@@ -41,7 +41,7 @@ class Program(Case):
     Args:
       group: one of `GROUPS`.
       way: makes what is called of the operator's function.
-      twins: how others compute the same, where `subjects` do not say.
+      twins: how others compute the same, where `operators` do not say.
     """
 
     group: str

@@ -1,4 +1,4 @@
-"""Random programs beside jax.numpy, plain and torch: who is measured, and the table of their groups."""
+"""Random programs beside jax.numpy, plain and torch: the implementations, and a table by group of programs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,14 +12,14 @@ from rich.table import Table
 
 import dml_jax
 
-from . import accumulate
+from . import gather_gradients
 from .case import Arrays
-from .contenders import Contender, JaxRun, Run, host_arrays, own
+from .implementations import Implementation, JaxRun, Run, host_arrays, own
 from .measuring import Measured, by_case
-from .peers import contenders as usual
+from .peers import implementations as usual
 from .peers import offered, torch_run
 from .random_programs import GROUPS, drawn
-from .section import BEST, Section, of_cases, with_best
+from .section import BEST, Section, of_cases, unframed, with_best
 
 __all__ = ["LEGEND", "SLOWEST", "plainly", "random_section", "slowest", "summary"]
 
@@ -36,7 +36,7 @@ below 0.9        the share of programs in which it is less than 0.9 times as fas
 
 def random_section(seed: int, size: int, seconds: float, *, peers: bool) -> Section:
     """Programs that are drawn while they are measured, as long as there is time."""
-    found = _contenders(peers=peers)
+    found = _implementations(peers=peers)
     programs = drawn(seed, size, seconds)
     title = f"random programs, seed {seed}, {size / 2**20:g} MiB"
     return replace(of_cases(title, programs, found, seconds), table=_table, legend=LEGEND)
@@ -55,22 +55,22 @@ def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
 # Who is measured.
 
 
-def _contenders(*, peers: bool) -> list[Contender]:
+def _implementations(*, peers: bool) -> list[Implementation]:
     """This library first, plain, then jax.numpy, and torch where it is installed."""
     others = {one.name: one.start for one in (usual(eager=False) if peers else own(eager=False))}
     ways = [name for name in others if name.startswith("torch ")]
-    names = dict.fromkeys([*ways, *accumulate.TORCH, "torch autograd"] if ways else [])
+    names = dict.fromkeys([*ways, *gather_gradients.TORCH, "torch autograd"] if ways else [])
     return [
-        Contender("dml_jax", lambda program, turns: JaxRun(program.call, turns, bound=True)),
-        Contender("plain", lambda program, turns: JaxRun(plainly(program.call), turns, bound=True)),
-        Contender("jnp", partial(_jnp, others["jnp"])),
-        *(Contender(name, partial(_torch, name, others.get(name))) for name in names),
+        Implementation("dml_jax", lambda program, turns: JaxRun(program.call, turns, donated=True)),
+        Implementation("plain", lambda program, turns: JaxRun(plainly(program.call), turns, donated=True)),
+        Implementation("jnp", partial(_jnp, others["jnp"])),
+        *(Implementation(name, partial(_torch, name, others.get(name))) for name in names),
     ]
 
 
 def _jnp(start: Any, program: Any, turns: Sequence[Arrays]) -> Run:
     form = program.twins.jnp
-    return JaxRun(program.way(form), turns, bound=True) if form else start(program, turns)
+    return JaxRun(program.way(form), turns, donated=True) if form else start(program, turns)
 
 
 def _torch(name: str, start: Any, program: Any, turns: Sequence[Arrays]) -> Run | None:
@@ -128,15 +128,10 @@ def _cells(programs: Sequence[dict[str, Measured]]) -> list[str]:
     return [str(len(programs)), f"{of_copy:.2f}", *means, f"{min(worst):.2f}" if worst else "-", f"{share:.0%}"]
 
 
-def _table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None) -> Group:
+def _table(title: str, rows: Sequence[Measured], implementations: Sequence[str], peak: float | None) -> Group:
     """The summary, the slowest programs, and those whose bits are not those of plain."""
     head, body = summary(rows)
-    means, named = (Table(title=of, title_justify="left", box=None, pad_edge=False) for of in (title, SLOWEST))
-    for column in head:
-        means.add_column(column, justify="left" if column == head[0] else "right")
-    for line in body:
-        means.add_row(*line)
-    named.show_header = False
+    named = Table(title=SLOWEST, title_justify="left", box=None, pad_edge=False, show_header=False)
     for column in range(3):
         named.add_column(overflow="fold", no_wrap=column < 2)
     for line in slowest(rows):
@@ -144,4 +139,4 @@ def _table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak
     for name, measured in by_case(rows):
         if "plain" in measured and not measured["plain"].same_bits:
             named.add_row("differs", "from plain", name)
-    return Group(means, "", named)
+    return Group(unframed(title, head, body), "", named)

@@ -1,4 +1,4 @@
-"""How jax.numpy and torch compute the random programs and their gradients, where `subjects` do not say."""
+"""How jax.numpy and torch compute the random programs and their gradients, where `operators` do not say."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from . import accumulate
-from .subjects import SUBJECTS
+from . import gather_gradients
+from .operators import OPERATORS
 
 __all__ = [
     "USUAL",
@@ -30,12 +30,12 @@ Torch = Mapping[str, Callable[[Any], Function]]
 
 
 class Twins(NamedTuple):
-    """What others call; None for what `subjects` say of the operator.
+    """What others call; None for what `operators` say of the operator.
 
     Args:
       jnp: a function of the operator's arrays, of which the gradient is taken where the program is one.
-      torch: the whole program by the contender's name: of torch, a function that writes into its first argument, or
-        that returns what holds the result.
+      torch: the whole program by the implementation's name: of torch, a function that writes into its first argument,
+        or that returns what holds the result.
     """
 
     jnp: Function | None = None
@@ -102,14 +102,14 @@ def view(shape: Sequence[int], order: Sequence[int], sizes: Sequence[int]) -> Tw
 def reads(operator: str, axis: int) -> Twins:
     """Gradients of reads; jax.numpy has its best form if it adds in float32."""
     read: Function = {"gather": jnp.take, "gather_elements": jnp.take_along_axis}[operator]
-    names = [name for name in accumulate.TORCH if operator == "gather" or "scatter" in name]
+    names = [name for name in gather_gradients.TORCH if operator == "gather" or "scatter" in name]
 
     def form(write: Function) -> Callable[[Any], Function]:
         return lambda torch: lambda out, updates, indices: write(out, updates, indices, axis)
 
     return Twins(
         lambda table, at: read(table.astype(jnp.float32), at, axis=axis, mode="clip").astype(table.dtype),
-        {name: form(accumulate.TORCH[name]) for name in names},
+        {name: form(gather_gradients.TORCH[name]) for name in names},
     )
 
 
@@ -151,7 +151,7 @@ def windows(operator: str, way: Way, attributes: Mapping[str, Any]) -> Twins:
         "unfold": lambda torch: lambda x: torch.nn.functional.unfold(x, side, stride=step),
         "convolution": lambda torch: lambda x, w: torch.nn.functional.conv2d(x, w, stride=step),
     }
-    form = SUBJECTS[operator].jnp
+    form = OPERATORS[operator].jnp
     assert form  # all windows have one
     usual = form(attributes)
 

@@ -1,4 +1,4 @@
-"""What was measured, kept: JSON and CSV with versions and device; which cases stand together; and regressions."""
+"""Stored results: JSON and CSV with versions and device; the grouping of cases; and regressions."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ __all__ = [
 FORMAT, VERSION = "dml-jax bench", 2  # version 1 said neither, and had no notes, peak and control
 OLD = "An older format of results does not say whether the machine was busy: measure again to know."
 
-Key = tuple[str, str]  # a case and a contender
+Key = tuple[str, str]  # a case and an implementation
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Results:
       device: what it ran on.
       date: when it ended, UTC.
       versions: of what was compared.
-      rows: one per case and contender.
+      rows: one per case and implementation.
       peak: bytes a second that the memory of the device moves by its data sheet; None where it is not known.
       notes: sentences that say what makes the numbers uncertain, such as a machine that was busy.
       costs: the same as rows, of what operators cost beside running.
@@ -107,7 +107,7 @@ class Results:
         return content.getvalue()
 
     def by_case(self) -> Iterator[tuple[str, dict[str, Measured]]]:
-        """Each case's contenders by name, in order."""
+        """Each case's implementations by name, in order."""
         return by_case(self.rows)
 
 
@@ -132,7 +132,7 @@ def slower(old: Mapping[Key, float], new: Mapping[Key, float], tolerance: float)
     """The measurements of dml_jax that both runs have, and those of them that lost more than a part of their speed.
 
     Args:
-      old: speeds by case and contender.
+      old: speeds by case and implementation.
       new: the same of a later run.
       tolerance: the part that may be lost.
     """
@@ -140,7 +140,7 @@ def slower(old: Mapping[Key, float], new: Mapping[Key, float], tolerance: float)
     return shared, [one for one in shared if new[one] < old[one] * (1 - tolerance)]
 
 
-# One case: the contenders by name.
+# One case: the implementations by name.
 Case = Mapping[str, Measured]
 Cases = Mapping[str, Case]
 

@@ -15,7 +15,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jax.sharding import NamedSharding, PartitionSpec
 
 from .collectives import collectives, worded
-from .contenders import Run, joined, spread
+from .implementations import Run, joined, thin
 from .measuring import COMPARED, Effort, Measured
 
 __all__ = ["LINEAR", "Alone", "Looped", "alone", "quartiles", "sampled", "scaled"]
@@ -78,7 +78,7 @@ class Looped:
         return self._loops[times]
 
     def value(self, most: int) -> np.ndarray:
-        return joined([spread(np.asarray(one), most) for one in jax.tree.leaves(self.out)])
+        return joined([thin(np.asarray(one), most) for one in jax.tree.leaves(self.out)])
 
 
 def _shardings(arrays: Any) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from itertools import starmap
 from statistics import median
 from typing import Any
 
@@ -15,13 +16,13 @@ from rich.table import Table
 from ..batch.batch_function import replicated
 from .batch_cases import BatchCase, cases
 from .case import Arrays, Case
-from .contenders import Contender, Run
+from .implementations import Implementation, Run
 from .measuring import COMPARED, Effort, Measured, by_case
 from .peers import torch_run
 from .scaling import LINEAR, Looped, quartiles, sampled
-from .section import Job, Section, ratio
+from .section import Job, Section, ratio, unframed
 
-__all__ = ["contenders", "copied_by_all", "measured", "of_linear", "section", "torch_threads"]
+__all__ = ["copied_by_all", "implementations", "measured", "of_linear", "section", "torch_threads"]
 
 LEGEND = """\
 of copy          the bandwidth as a part of that of a copy of as many bytes on all devices
@@ -51,25 +52,24 @@ def section(size: int, *, peers: bool) -> Section:
       size: bytes of the data, about.
       peers: whether torch is measured, on CPUs.
     """
-    found = contenders(peers=peers)
+    found = implementations(peers=peers)
     jobs = [Job(case.name, partial(measured, case, found)) for case in cases(size, jax.local_device_count())]
     return Section("batches sharded over all, beside a copy that is", jobs, [one.name for one in found], table, LEGEND)
 
 
-def measured(case: BatchCase, found: Sequence[Contender], effort: Effort) -> list[Measured]:
-    """A row for each contender, one after the other; idle threads of others, which spin, would slow XLA down."""
+def measured(case: BatchCase, found: Sequence[Implementation], effort: Effort) -> list[Measured]:
+    """A row for each implementation, one after the other; idle threads of others, which spin, would slow XLA down."""
     arrays, rows = case.make(), []
     copied = median(sampled(copied_by_all(case), effort))
     first = np.empty(0)
-    for contender in found:
-        run: Any = contender.start(case, [arrays])
+    for implementation in found:
+        run: Any = implementation.start(case, [arrays])
         low, middle, high = quartiles(sampled(run, effort))
         value = run.value(COMPARED)
         first = first if rows else value
         is_same = value.shape == first.shape and value.tobytes() == first.tobytes()
-        rows.append(
-            Measured(case.name, case.operator, contender.name, case.moved, middle, low, high, copied / middle, is_same)
-        )
+        times = middle, low, high, copied / middle
+        rows.append(Measured(case.name, case.operator, implementation.name, case.moved, *times, is_same))
         del run
     return rows
 
@@ -79,25 +79,24 @@ def of_linear(measured: Mapping[str, Measured], devices: int) -> float:
     return measured["one device"].seconds / (devices * measured["dml_jax"].seconds)
 
 
-def table(title: str, rows: Sequence[Measured], contenders: Sequence[str], peak: float | None) -> Table:
+def table(title: str, rows: Sequence[Measured], implementations: Sequence[str], peak: float | None) -> Table:
     """A line for each case."""
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    result.add_column("case", overflow="fold")
-    for heading in ("of copy", "of linear", *(f"x {name}" for name in contenders[1:]), "below 0.9"):
-        result.add_column(heading, justify="right")
-    for case, by_name in by_case(rows):
+
+    def cells(case: str, by_name: Mapping[str, Measured]) -> list[str]:
         ours, linear = by_name["dml_jax"], of_linear(by_name, jax.local_device_count())
         why = "" if linear >= LINEAR else ours.why or f"{ours.seconds * 1e3:.3g} ms a call"
-        others = [ratio(ours, by_name.get(name)) for name in contenders[1:]]
-        result.add_row(case, f"{ours.of_copy:.2f}", f"{linear:.2f}", *others, why or "-")
-    return result
+        others = [ratio(ours, by_name.get(name)) for name in implementations[1:]]
+        return [case, f"{ours.of_copy:.2f}", f"{linear:.2f}", *others, why or "-"]
+
+    headings = ["case", "of copy", "of linear", *(f"x {name}" for name in implementations[1:]), "below 0.9"]
+    return unframed(title, headings, starmap(cells, by_case(rows)))
 
 
-def contenders(*, peers: bool) -> list[Contender]:
+def implementations(*, peers: bool) -> list[Implementation]:
     """This library on all devices first, then on one, then on a CPU torch with a thread per core."""
     peers = peers and jax.default_backend() == "cpu"
-    found = [Contender("dml_jax", _sharded), Contender("one device", _on_one)]
-    return [*found, Contender("torch", _torch)] if peers and find_spec("torch") else found
+    found = [Implementation("dml_jax", _sharded), Implementation("one device", _on_one)]
+    return [*found, Implementation("torch", _torch)] if peers and find_spec("torch") else found
 
 
 def copied_by_all(case: Case) -> Run:

@@ -115,7 +115,7 @@ def _seconds(run: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _row(case: str, contender: str, moved: int, seconds: list[float], copy: float, is_right: bool) -> Measured:
+def _row(case: str, implementation: str, moved: int, seconds: list[float], copy: float, is_right: bool) -> Measured:
     low, _, high = quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
     middle = median(seconds)
-    return Measured(case, "depth_to_space", contender, moved, middle, low, high, copy / middle, is_right)
+    return Measured(case, "depth_to_space", implementation, moved, middle, low, high, copy / middle, is_right)

@@ -17,7 +17,7 @@ from .collectives import worded
 from .measuring import Effort, Measured
 from .mesh_calls import values
 from .scaling import Looped, alone, scaled
-from .section import Job, Section
+from .section import Job, Section, unframed
 from .streaming import over_devices
 
 __all__ = ["LEGEND", "OPERATOR", "section"]
@@ -183,9 +183,4 @@ def lines(rows: Sequence[Measured]) -> Iterator[list[str]]:
 
 def table(title: str, rows: Sequence[Measured], *_: Any) -> Table:
     """A line for each program."""
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for heading in ("step", "ms", "of linear", "collectives"):
-        result.add_column(heading, justify="left" if heading == "step" else "right")
-    for cells in lines(rows):
-        result.add_row(*cells)
-    return result
+    return unframed(title, ["step", "ms", "of linear", "collectives"], lines(rows))

@@ -16,7 +16,7 @@ from .collectives import worded
 from .measuring import Effort, Measured
 from .mesh_calls import values
 from .scaling import Looped, quartiles, sampled
-from .section import Job, Section
+from .section import Job, Section, unframed
 
 __all__ = ["HEADINGS", "LEGEND", "OPERATOR", "lines", "section"]
 
@@ -182,9 +182,4 @@ def _cells(name: str, row: Measured) -> list[str]:
 
 def table(title: str, rows: Sequence[Measured], *_: Any) -> Table:
     """A line for each transfer."""
-    result = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for heading in ("transfer", *HEADINGS):
-        result.add_column(heading, justify="left" if heading == "transfer" else "right")
-    for cells in lines(rows):
-        result.add_row(*cells)
-    return result
+    return unframed(title, ["transfer", *HEADINGS], lines(rows))

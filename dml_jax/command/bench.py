@@ -47,7 +47,7 @@ Examples:
     type=click.IntRange(1),
     metavar="N",
     show_default="9, with --quick 3",
-    help="Samples of each contender, taken in turn.",
+    help="Samples of each implementation, taken in turn.",
 )
 @click.option(
     "--cpu-devices",
@@ -107,7 +107,7 @@ Examples:
     multiple=True,
     type=FILE,
     metavar="OLD.json",
-    help="Compare with what an earlier --json wrote; exit 1 if dml_jax, into a bound output or fresh, is slower."
+    help="Compare with what an earlier --json wrote; exit 1 if dml_jax, into a preallocated output or fresh, is slower."
     " Repeated: show a table of all these runs and the new one; exit 1 if it is slower than one of the same device.",
 )
 @click.option(
@@ -147,12 +147,12 @@ def bench(
     """Measure every operator beside a copy of as many bytes, plain jax.numpy and other libraries.
 
     A run begins with ceilings: how fast the memory of the device is read, written and copied; with -k it has what
-    -k names alone, such as `-k ceiling -k gather`. Then all contenders take turns on the same data, into bound
-    outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and `of peak` by that on the data sheet
-    of the device, where it is known. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh` how many
-    times as fast as without a bound output. A note before the table says what makes its numbers uncertain: samples
-    that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C ends it after the current
-    case and prints the results so far.
+    -k names alone, such as `-k ceiling -k gather`. Then all implementations take turns on the same data, into
+    preallocated outputs. `of copy` is dml_jax's bandwidth divided by that of the copy, and `of peak` by that on the
+    data sheet of the device, where it is known. `x NAME` is how many times as fast as NAME dml_jax is, and `x fresh`
+    how many times as fast as without a preallocated output. A note before the table says what makes its numbers
+    uncertain: samples that differ, a copy that is not as fast as itself, other work on the device. Ctrl-C ends it
+    after the current case and prints the results so far.
 
     Runs of several devices or releases are compared by operator: how near each comes to its own copy, in the cases
     that all of them have.
@@ -211,7 +211,7 @@ def _planned(
         raise click.UsageError(f"--cpu-devices needs JAX to run on a CPU, not on {platform}: set JAX_PLATFORMS=cpu")
     if is_sharded and count == 1:
         raise click.UsageError("--sharded needs several devices, but JAX has 1; on a CPU --cpu-devices makes some")
-    from ..bench import plans
+    from ..bench import suites
     from ..bench.caches import cache_sizes
     from ..bench.ceilings import peak_of
     from ..bench.peers import versions
@@ -222,15 +222,15 @@ def _planned(
     is_whole = bool(cpu_devices) or is_sharded
     device = f"{measured_kind()}, {count} devices on {cores()} cores" if is_whole else measured_kind()
     if is_whole:
-        sections, extra = plans.sharded(size, peers=peers), torch_threads(cores())
+        sections, extra = suites.sharded_suite(size, peers=peers), torch_threads(cores())
     elif is_caches:
-        sections, extra = plans.warm_and_cold(size), cache_sizes(kind)
+        sections, extra = suites.cache_suite(size), cache_sizes(kind)
     elif drawn:
-        sections = plans.drawn(*drawn, size, peers=peers)
+        sections = suites.random_suite(*drawn, size, peers=peers)
     elif is_costs:
-        sections = plans.costs()
+        sections = suites.cost_suite()
     else:
-        sections = plans.briefly(peers=peers) if is_quick else plans.usual(size, peers=peers)
+        sections = suites.quick_suite(peers=peers) if is_quick else suites.full_suite(size, peers=peers)
     if platform == "cpu" and not is_whole:
         device = f"{device}, {cores()} cores"
     peak = peak_of(kind, count if is_whole else 1)

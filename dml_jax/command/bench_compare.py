@@ -52,6 +52,7 @@ def show(runs: Sequence[Results], picture: Path | None) -> None:
 
     from ..bench import comparing
     from ..bench.comparing import LEGEND, compared
+    from ..bench.section import explained
 
     comparison = compared(runs)
     (heading, *others), body = comparison.table()
@@ -63,6 +64,6 @@ def show(runs: Sequence[Results], picture: Path | None) -> None:
         table.add_row(*cells)
     console = Console()
     (console if console.is_terminal else Console(width=200)).print(table)
-    click.echo("\n".join(["", LEGEND, *(f"Note: {note}" for note in comparison.notes)]))
+    click.echo("\n".join(["", explained(LEGEND, [table]), *(f"Note: {note}" for note in comparison.notes)]))
     if picture:
         comparing.draw(comparison, picture)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ __all__ = ["Files", "run"]
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
 KEEPING = 10  # seconds until what was measured is written again, for a run that is killed
+TELLING = 30  # seconds until a line says again how far it is, where no terminal shows it
 
 
 @dataclass(frozen=True)
@@ -142,20 +144,23 @@ def _shown(
     """
     from rich.console import Console
 
-    from ..bench.trust import Load, busy_gpu, doubts
+    from ..bench import noise
+    from ..bench.section import explained
 
-    shown, notes, legends, console = [], _told(busy_gpu()), {}, Console()
+    tables: dict[str, list[Any]] = {}  # by legend
+    shown, notes, console = [], _told(noise.busy_gpu()), Console()
     for section in sections:
-        load = Load()
+        load = noise.Load()
         rows = _measured(section, effort, failures, lambda rows, before=tuple(shown): keep([*before, *rows]))
         if rows:
-            notes += _told(chain(load.doubt(), doubts(rows)))
+            notes += _told(chain(load.note(), noise.notes(rows)))
             wide = console if console.is_terminal else Console(width=200)
-            wide.print(section.table(f"{head.device}, {section.title}", rows, section.contenders, head.peak))
-            legends[section.legend] = None
+            table = section.table(f"{head.device}, {section.title}", rows, section.implementations, head.peak)
+            wide.print(table)
+            tables.setdefault(section.legend, []).append(table)
         shown += rows
-    for legend in legends:
-        click.echo(f"\n{legend}")
+    for legend, shown_with in tables.items():
+        click.echo(f"\n{explained(legend, shown_with)}")
     return shown, [*notes, *(["The run was interrupted, and has not all cases."] if _interrupted else [])]
 
 
@@ -172,7 +177,7 @@ def _measured(
     """The rows of all jobs; the names of those that fail, as of one that needs too much memory, go to `failures`."""
     rows: list[Measured] = []
     start, total = time.monotonic(), section.seconds or len([*section.jobs])
-    kept = start
+    kept = said = start
     with _progress() as progress:
         task = progress.add_task("", total=total)
         for number, job in enumerate(section.jobs, 1):
@@ -185,10 +190,17 @@ def _measured(
                 failures.append(job.name)
                 told = f"error: {job.name}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
                 progress.console.print(told, markup=False, highlight=False, soft_wrap=True)
-            progress.update(task, completed=time.monotonic() - start if section.seconds else number)
-            if time.monotonic() > kept + KEEPING:
+            now = time.monotonic()
+            done = now - start if section.seconds else number
+            progress.update(task, completed=done)
+            if now > kept + KEEPING:
                 keep(rows)
-                kept = time.monotonic()
+                kept = now
+            if progress.disable and now > said + TELLING:
+                left = (now - start) * max(0, total / done - 1) / 60
+                cases = f"{number} cases" if section.seconds else f"{number} of {total} cases"
+                click.echo(f"{section.title}: {cases}, about {ceil(left)} min left", err=True)
+                said = now
     return rows
 
 

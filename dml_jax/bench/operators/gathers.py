@@ -9,10 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Arrays, Case, data, mega, random_indices, shown
-from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
+from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
+from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 TABLES = ((32000, 4096, "bfloat16"), (32000, 4096, "float32"), (50257, 768, "float32"), (128256, 4096, "bfloat16"))
 
@@ -27,7 +27,7 @@ def _gathers(size: int) -> Iterator[Case]:
 
 
 def _rows(size: int, row: int, itemsize: int = 4, order: str = "random") -> Case:
-    width, count, detail = row // itemsize, size // row, f"rows of {row} bytes {DTYPES[itemsize]} {order} {mega(size)}"
+    width, count, detail = row // itemsize, size // row, f"rows of {row} bytes {DTYPES[itemsize]} {order} {mib(size)}"
 
     def make() -> Arrays:
         return data((count, width), itemsize), random_indices(count, (count,), order)
@@ -40,7 +40,7 @@ def _axes(size: int, itemsize: int) -> Iterator[Case]:
     for axis, n in enumerate(shape):
         yield Case(
             "gather",
-            f"axis {axis} of 3 {DTYPES[itemsize]} {mega(size)}",
+            f"axis {axis} of 3 {DTYPES[itemsize]} {mib(size)}",
             {"axis": axis},
             lambda n=n: (data(shape, itemsize), random_indices(n, (n,))),
             2 * size + 4 * n,
@@ -55,7 +55,7 @@ def _embeddings(size: int) -> Iterator[Case]:
         ids = random_indices(shape[0], (max(1, size // row_bytes),), "Zipf")
         yield Case(
             "gather",
-            f"real embedding of {len(ids)} ids, {shown(shape)} {dtype} Zipf",
+            f"real embedding of {len(ids)} ids, {dims(shape)} {dtype} Zipf",
             {"axis": 0},
             lambda shape=shape, dtype=dtype, ids=ids: (data(shape, dtype), ids),
             (len(np.unique(ids)) + len(ids)) * row_bytes + ids.nbytes,
@@ -100,7 +100,7 @@ def _along(shape: tuple[int, ...], itemsize: int, axis: int, order: str = "rando
     is_sorted = {"indices_are_sorted": True} if order == "sorted" else {}
     return Case(
         "gather_elements",
-        f"{real}axis {axis} of {shown(shape)} {DTYPES[itemsize]} {order}",
+        f"{real}axis {axis} of {dims(shape)} {DTYPES[itemsize]} {order}",
         {"axis": axis, **is_sorted},
         lambda: (data(shape, itemsize), random_indices(shape[axis], shape, order, axis)),
         prod(shape) * (2 * itemsize + 4),
@@ -118,7 +118,7 @@ def _pairs(size: int, itemsize: int) -> Iterator[Case]:
     def make() -> Arrays:
         return data(shape, itemsize), np.stack([random_indices(n, (count,)) for n in shape[:2]], -1)
 
-    detail = f"pairs, rows of {width * itemsize} bytes {DTYPES[itemsize]} {mega(size)}"
+    detail = f"pairs, rows of {width * itemsize} bytes {DTYPES[itemsize]} {mib(size)}"
     yield Case("gather_nd", detail, {}, make, count * (2 * width * itemsize + 8))
 
 
@@ -142,7 +142,7 @@ def _reversal(shape: tuple[int, ...], axis: int, itemsize: int) -> Case:
         lengths = np.random.default_rng(2).integers(0, shape[axis] + 1, ends, dtype=np.int32)
         return data(shape, itemsize), lengths
 
-    detail, moved = f"axis {axis} of {shown(shape)} {DTYPES[itemsize]}", 2 * prod(shape) * itemsize + 4 * prod(ends)
+    detail, moved = f"axis {axis} of {dims(shape)} {DTYPES[itemsize]}", 2 * prod(shape) * itemsize + 4 * prod(ends)
     return Case("reverse_subsequences", detail, {"axis": axis}, make, moved)
 
 
@@ -165,8 +165,8 @@ def _reversed_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("ReverseSequence", axes, arrays=lambda arrays: (arrays[0], arrays[1].ravel().astype(np.int64)))
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "gather": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "gather": Operator(
         plans={
             "quick": lambda size: [_rows(size, 512)],
             "full": _gathers,
@@ -186,7 +186,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, a: lambda out, x, i: cupy.take(x, i, axis=a["axis"], out=out),
         onnx=lambda a: OnnxNode("Gather", {"axis": a["axis"]}),
     ),
-    "gather_elements": Subject(
+    "gather_elements": Operator(
         plans={
             "quick": partial(_cube, axes=(0, 2)),
             "full": _elements,
@@ -203,7 +203,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, a: lambda out, x, i: cupy.copyto(out, cupy.take_along_axis(x, i, a["axis"])),
         onnx=lambda a: OnnxNode("GatherElements", {"axis": a["axis"]}),
     ),
-    "gather_nd": Subject(
+    "gather_nd": Operator(
         plans=by_type(_pairs, ALL_SIZES, small=partial(_pairs, itemsize=4)),
         jnp=lambda _: lambda x, i: x.at[tuple(jnp.moveaxis(i, -1, 0))].get(mode="clip"),
         numpy=lambda _: lambda out, x, i: np.copyto(out, x[tuple(np.moveaxis(i, -1, 0))]),
@@ -215,7 +215,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, _: lambda out, x, i: cupy.take(_flat(x, i)[0], _flat(x, i)[2], 0, out=out),
         onnx=lambda _: OnnxNode("GatherND", arrays=lambda arrays: (arrays[0], arrays[1].astype(np.int64))),
     ),
-    "reverse_subsequences": Subject(
+    "reverse_subsequences": Operator(
         plans=by_type(_reversals, ALL_SIZES, quick=None, small=lambda size: [_reversal((16, size // 64), 1, 4)]),
         jnp=lambda a: lambda x, n: _along_sources(jnp, x, n, a),
         numpy=lambda a: lambda out, x, n: np.copyto(out, _along_sources(np, x, n, a)),

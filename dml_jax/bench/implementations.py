@@ -1,4 +1,4 @@
-"""Who is measured first: dml_jax, plain jax.numpy and NumPy, each in its best form and into a bound output."""
+"""Implementations of an operator: dml_jax, plain jax.numpy and NumPy, each at its best, into a preallocated output."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from .case import Arrays, Case
-from .subjects import SUBJECTS
+from .operators import OPERATORS
 
-__all__ = ["Contender", "HostRun", "JaxRun", "Run", "ceiling_of", "host_arrays", "joined", "own", "plain_of", "spread"]
+__all__ = ["HostRun", "Implementation", "JaxRun", "Run", "ceiling_of", "host_arrays", "jnp_of", "joined", "own", "thin"]
 
 
 class Run(Protocol):
-    """A contender with one case's data in place."""
+    """An implementation with one case's data in place."""
 
     def step(self, turn: int) -> None:
         """Starts one call, on the inputs of that turn."""
@@ -31,7 +31,7 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True)
-class Contender:
+class Implementation:
     """A library, or a way to call it.
 
     Args:
@@ -44,31 +44,31 @@ class Contender:
 
 
 class JaxRun:
-    """Calls of a jitted function, into donated outputs if `bound`."""
+    """Calls of a jitted function, into donated outputs if `donated`."""
 
-    def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays], *, bound: bool):
+    def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays], *, donated: bool):
         self.turns = [jax.block_until_ready(tuple(map(jnp.asarray, arrays))) for arrays in turns]
-        self.bound, self.called = bound, jax.jit(function)
-        if bound:
+        self.donated, self.called = donated, jax.jit(function)
+        if donated:
             self.called = jax.jit(lambda out, *arrays: function(*arrays), donate_argnums=0, keep_unused=True)
         self.out = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(function, *self.turns[0]))
 
     def step(self, turn: int) -> None:
         arrays = self.turns[turn % len(self.turns)]
-        self.out = self.called(self.out, *arrays) if self.bound else self.called(*arrays)
+        self.out = self.called(self.out, *arrays) if self.donated else self.called(*arrays)
 
     def finish(self) -> None:
         jax.block_until_ready(self.out)
 
     def value(self, most: int) -> np.ndarray:
-        return joined([np.asarray(spread(one, most)) for one in jax.tree.leaves(self.out)])
+        return joined([np.asarray(thin(one, most)) for one in jax.tree.leaves(self.out)])
 
 
 class EagerRun(JaxRun):
     """Calls of a function as users write them, not jitted by the caller."""
 
     def __init__(self, function: Callable[..., Any], turns: Sequence[Arrays]):
-        super().__init__(function, turns, bound=False)
+        super().__init__(function, turns, donated=False)
         self.called = function
 
 
@@ -85,10 +85,10 @@ class HostRun:
         pass
 
     def value(self, most: int) -> np.ndarray:
-        return joined([spread(one, most) for one in jax.tree.leaves(self.out)])
+        return joined([thin(one, most) for one in jax.tree.leaves(self.out)])
 
 
-def spread(array: Any, most: int) -> Any:
+def thin(array: Any, most: int) -> Any:
     """Elements of a flattened array, in steps that share no factor with their number."""
     flat = array.reshape(-1)
     step = max(1, flat.shape[0] // most)
@@ -104,9 +104,9 @@ def joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def copy_of(moved: int, turns: int) -> Run:
-    """The ceiling: a negation that reads and writes half of `moved` bytes each, into a bound output."""
+    """The ceiling: a negation that reads and writes half of `moved` bytes each, into a preallocated output."""
     arrays = [(np.ones(max(1, moved // 8), np.float32),) for _ in range(turns)]
-    return JaxRun(jnp.negative, arrays, bound=True)
+    return JaxRun(jnp.negative, arrays, donated=True)
 
 
 def ceiling_of(case: Case, turns: int) -> Run:
@@ -114,33 +114,33 @@ def ceiling_of(case: Case, turns: int) -> Run:
     if not case.operations:
         return copy_of(case.moved, turns)
     n = max(1, round((case.operations / 2) ** (1 / 3)))
-    return JaxRun(jnp.matmul, [(np.ones((n, n), np.float32),) * 2] * turns, bound=True)
+    return JaxRun(jnp.matmul, [(np.ones((n, n), np.float32),) * 2] * turns, donated=True)
 
 
-def own(*, eager: bool) -> list[Contender]:
+def own(*, eager: bool) -> list[Implementation]:
     """This library first, then jax.numpy and NumPy; `eager` for calls of small arrays."""
     if eager:
         return [
-            Contender("dml_jax", lambda case, turns: EagerRun(case.written(len(turns[0])), turns)),
-            Contender("jnp", partial(_plain, bound=False)),
+            Implementation("dml_jax", lambda case, turns: EagerRun(case.written(len(turns[0])), turns)),
+            Implementation("jnp", partial(_plain, donated=False)),
         ]
     found = [
-        Contender("dml_jax", lambda case, turns: JaxRun(case.call, turns, bound=True)),
-        Contender("fresh", lambda case, turns: JaxRun(case.call, turns, bound=False)),
-        Contender("jnp", partial(_plain, bound=True)),
+        Implementation("dml_jax", lambda case, turns: JaxRun(case.call, turns, donated=True)),
+        Implementation("fresh", lambda case, turns: JaxRun(case.call, turns, donated=False)),
+        Implementation("jnp", partial(_plain, donated=True)),
     ]
     # Elsewhere NumPy does not work on the same device.
-    return [*found, Contender("NumPy", _numpy)] if jax.default_backend() == "cpu" else found
+    return [*found, Implementation("NumPy", _numpy)] if jax.default_backend() == "cpu" else found
 
 
-def _plain(case: Case, turns: Sequence[Arrays], *, bound: bool) -> Run | None:
-    function = plain_of(case)
-    return JaxRun(function, turns, bound=bound) if function else None
+def _plain(case: Case, turns: Sequence[Arrays], *, donated: bool) -> Run | None:
+    function = jnp_of(case)
+    return JaxRun(function, turns, donated=donated) if function else None
 
 
-def plain_of(case: Case) -> Callable[..., Any] | None:
+def jnp_of(case: Case) -> Callable[..., Any] | None:
     """What users of jax.numpy write; None where they have no such operator."""
-    form = SUBJECTS[case.operator].jnp
+    form = OPERATORS[case.operator].jnp
     return form(case.attributes) if form else None
 
 
@@ -150,5 +150,5 @@ def host_arrays(case: Case, arrays: Arrays) -> Any:
 
 
 def _numpy(case: Case, turns: Sequence[Arrays]) -> Run | None:
-    form = SUBJECTS[case.operator].numpy
+    form = OPERATORS[case.operator].numpy
     return HostRun(form(case.attributes), host_arrays(case, turns[0]), turns) if form else None

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, ROUNDED, Case, data, normal, shown
-from .subject import Attributes, OnnxNode, Subject, by_type
+from ..case import DTYPES, ROUNDED, Case, data, dims, normal
+from .operator import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 class _Window(NamedTuple):
@@ -49,7 +49,7 @@ def _unfolds(size: int, itemsize: int) -> Iterator[Case]:
     """unfold: windows that overlap, and patches side by side."""
     for window in WINDOWS:
         shape, columns = window.shapes(size, itemsize)
-        detail, moved = f"{window.name} of {shown(shape)} {DTYPES[itemsize]}", (prod(shape) + prod(columns)) * itemsize
+        detail, moved = f"{window.name} of {dims(shape)} {DTYPES[itemsize]}", (prod(shape) + prod(columns)) * itemsize
         yield Case("unfold", detail, window.attributes, lambda shape=shape: (data(shape, itemsize),), moved)
 
 
@@ -95,7 +95,7 @@ def _folds(size: int, itemsize: int) -> Iterator[Case]:
         made, columns = window.shapes(size, itemsize)
         yield Case(
             "fold",
-            f"{window.name} to {shown(made)} {DTYPES[itemsize]}",
+            f"{window.name} to {dims(made)} {DTYPES[itemsize]}",
             {**window.attributes, "output_sizes": made[2:]},
             lambda columns=columns: (normal(columns, itemsize),),
             (prod(columns) + prod(made)) * itemsize,
@@ -156,14 +156,14 @@ def _folded_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("Col2Im", {"strides": a["strides"], "pads": [*a["start_padding"], *a["end_padding"]]}, (*sizes,))
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "unfold": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "unfold": Operator(
         plans=by_type(_unfolds, (1, 2, 4)),
         jnp=_unfolded_by_jnp,
         numpy=lambda a: partial(_unfolded_by_numpy, a),
         torch={"im2col": _im2col, "copy_": lambda torch, a: partial(_unfolded_by_torch, torch, a)},
     ),
-    "fold": Subject(
+    "fold": Operator(
         plans=by_type(_folds, (2, 4)),
         jnp=_folded_by_jnp,
         numpy=lambda a: partial(_folded_by_numpy, a),

@@ -1,4 +1,4 @@
-"""How an operator is measured: on which data, and how other libraries do the same."""
+"""The benchmark of one operator: its cases, and how other libraries compute the same."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import numpy as np
 
 from ..case import Arrays, Case
 
-__all__ = ["ALL_SIZES", "Attributes", "OnnxNode", "Plan", "Subject", "by_type"]
+__all__ = ["ALL_SIZES", "Attributes", "OnnxNode", "Operator", "Plan", "by_type"]
 
 Attributes = Mapping[str, Any]
 # Takes about how many bytes the data has.
@@ -39,7 +39,7 @@ class OnnxNode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class Operator:
     """An operator: its cases, and the best form of each peer, made of a case's attributes.
 
     Args:

@@ -1,4 +1,4 @@
-"""Whether numbers can be trusted: sentences on what was uneven, and on what else the machine did meanwhile."""
+"""Measurement noise: notes on samples that vary, and on what else the machine did meanwhile."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .measuring import Measured, by_case
 
-__all__ = ["Load", "busy_gpu", "doubts"]
+__all__ = ["Load", "busy_gpu", "notes"]
 
 SPREAD = 0.2  # half the distance of the quartiles, as a part of the median; a quiet machine has 0.01 to 0.1
 CONTROL = 0.1  # what a copy may be faster or slower than itself; a quiet machine has 0.01 to 0.05
@@ -25,7 +25,7 @@ class Load:
         self.cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         self.start, self.others = time.monotonic(), self._others()
 
-    def doubt(self) -> Iterator[str]:
+    def note(self) -> Iterator[str]:
         """A sentence if others used much."""
         others, seconds = self._others(), time.monotonic() - self.start
         if others is None or self.others is None or not seconds:
@@ -58,7 +58,7 @@ def busy_gpu() -> Iterator[str]:
         yield f"A GPU was busy for {busiest} % of the time before anything was measured: another process uses it."
 
 
-def doubts(rows: Sequence[Measured]) -> Iterator[str]:
+def notes(rows: Sequence[Measured]) -> Iterator[str]:
     """Sentences on cases whose samples differ, and on copies that were not as fast as themselves."""
     first = [next(iter(measured.values())) for _, measured in by_case(rows)]
     uneven = [row for row in first if row.spread > SPREAD]

@@ -10,45 +10,45 @@ from functools import partial
 from ...catalogue import FUNCTIONS
 from ..case import Case
 from . import (
+    depth_space,
     elementwise,
     fills,
     gathers,
     layers,
     layouts,
-    pictures,
     pooling,
     reductions,
     resizing,
     scatters,
     strided,
-    windows,
+    unfold,
 )
 from .examples import grown
-from .subject import Subject
+from .operator import Operator
 
-__all__ = ["FAMILIES", "SUBJECTS", "full", "quick", "real", "small", "sweep"]
+__all__ = ["FAMILIES", "OPERATORS", "full", "quick", "real", "small", "sweep"]
 
 FAMILIES = (
+    depth_space,
     elementwise,
     fills,
     gathers,
     layers,
     layouts,
-    pictures,
     pooling,
     reductions,
     resizing,
     scatters,
     strided,
-    windows,
+    unfold,
 )
-_ROWS = {name: subject for family in FAMILIES for name, subject in family.SUBJECTS.items()}
-SUBJECTS: Mapping[str, Subject] = {name: _ROWS.get(name) or Subject(plans=grown(name)) for name in FUNCTIONS}
+_ROWS = {name: operator for family in FAMILIES for name, operator in family.OPERATORS.items()}
+OPERATORS: Mapping[str, Operator] = {name: _ROWS.get(name) or Operator(plans=grown(name)) for name in FUNCTIONS}
 
 
 def _of_all(plan: str, size: int) -> Iterator[Case]:
-    for subject in SUBJECTS.values():
-        yield from subject.plans[plan](size) if plan in subject.plans else ()
+    for operator in OPERATORS.values():
+        yield from operator.plans[plan](size) if plan in operator.plans else ()
 
 
 # A few cases of every operator, 4 MB each.

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, ROUNDED, Case, data, normal, shown
+from ..case import DTYPES, ROUNDED, Case, data, dims, normal
 from .examples import grown
-from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
+from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 def _upsamplings(size: int, itemsize: int) -> Iterator[Case]:
@@ -26,7 +26,7 @@ def _upsamplings(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _upsampling(shape: tuple[int, ...], scale: tuple[int, int], itemsize: int) -> Case:
-    detail, moved = f"{shown(scale)} of {shown(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * (1 + prod(scale))
+    detail, moved = f"{dims(scale)} of {dims(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * (1 + prod(scale))
     return Case("upsample_2d", detail, {"scale_size": scale}, lambda: (data(shape, itemsize),), moved)
 
 
@@ -65,7 +65,7 @@ def _resampling(mode: str, picture: tuple[int, ...], scales: tuple[float, ...], 
     is_copy = mode == "nearest"
     return Case(
         "resample",
-        f"{mode} {shown(scales)} of {shown(shape)} {DTYPES[itemsize]}",
+        f"{mode} {dims(scales)} of {dims(shape)} {DTYPES[itemsize]}",
         {"sizes": sizes, "scales": (1, *scales), "mode": mode},
         lambda: (data(shape, itemsize) if is_copy or itemsize == 1 else normal(shape, itemsize),),
         (min(prod(shape), prod(sizes)) + prod(sizes)) * itemsize,
@@ -127,8 +127,8 @@ def _sampled_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
     return lambda out, x, grid: torch.nn.functional.grid_sample(x, grid, align_corners=a["align_corners"])
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "upsample_2d": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "upsample_2d": Operator(
         plans=by_type(
             _upsamplings, ALL_SIZES, quick=None, small=lambda size: [_upsampling((1, 1, 8, size // 128), (2, 2), 4)]
         ),
@@ -143,14 +143,14 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, a: partial(_repeated, cupy.copyto, a),
         onnx=_repeated_by_onnx,
     ),
-    "resample": Subject(
+    "resample": Operator(
         plans=by_type(_resamplings, (1, 2, 4)),
         jnp=lambda a: lambda x: jax.image.resize(x, a["sizes"], a["mode"], antialias=False),
         numpy=lambda a: partial(_resampled_by_numpy, a),
         torch={"upsample": _resampled_by_torch},
         onnx=_resampled_by_onnx,
     ),
-    "grid_sample": Subject(
+    "grid_sample": Operator(
         plans=grown("grid_sample", (2, 4)),
         jnp=_sampled_by_jnp,
         torch={"grid_sample": _sampled_by_torch},

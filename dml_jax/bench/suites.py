@@ -1,33 +1,32 @@
-"""What a run measures: the sections of each kind of run."""
+"""Benchmark suites: the sections of a quick, full, sharded or random run, of caches, and of costs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import jax
 
-from . import accumulate, caches, ceilings, graphs, mesh_programs, networks, training, transfers
-from . import sharded as batches
-from .contenders import own
+from . import caches, ceilings, gather_gradients, graphs, mesh_programs, networks, sharded, training, transfers
 from .costs import costs_section
+from .implementations import own
 from .measuring import Effort, Measured
-from .peers import contenders
+from .operators import full, quick, real, small, sweep
+from .peers import implementations
 from .random_section import random_section
 from .section import Job, Section, of_cases
 from .streaming import name_of, streamed
-from .subjects import full, quick, real, small, sweep
 
-__all__ = ["briefly", "costs", "drawn", "sharded", "usual", "warm_and_cold"]
+__all__ = ["cache_suite", "cost_suite", "full_suite", "quick_suite", "random_suite", "sharded_suite"]
 
 MOVED = "beside a copy of what has to move"
 
 
-def briefly(*, peers: bool) -> list[Section]:
+def quick_suite(*, peers: bool) -> list[Section]:
     """A few cases of every operator, and a small file."""
-    found = contenders(eager=False) if peers else own(eager=False)
-    return [ceilings.section(_bytes(None)), of_cases("into bound outputs", quick(), found), _files(2**26)]
+    found = implementations(eager=False) if peers else own(eager=False)
+    return [ceilings.section(_bytes(None)), of_cases("into preallocated outputs", quick(), found), _files(2**26)]
 
 
-def usual(size: int | None, *, peers: bool) -> list[Section]:
+def full_suite(size: int | None, *, peers: bool) -> list[Section]:
     """All cases, on one device.
 
     Args:
@@ -36,23 +35,23 @@ def usual(size: int | None, *, peers: bool) -> list[Section]:
     """
     count = _bytes(size)
     cases = {case.name: case for case in (*full(count), *real(count), *sweep(count))}
-    bound, eager = (
-        contenders(eager=is_eager, compiled=not is_eager) if peers else own(eager=is_eager)
+    jitted, eager = (
+        implementations(eager=is_eager, compiled=not is_eager) if peers else own(eager=is_eager)
         for is_eager in (False, True)
     )
     calls = of_cases("calls of small arrays, eager against jitted", small(), eager)
     return [
         ceilings.section(count),
-        of_cases("into bound outputs", cases.values(), bound),
+        of_cases("into preallocated outputs", cases.values(), jitted),
         replace(calls, jobs=[*map(_call, calls.jobs)]),
-        of_cases(f"gradients, {MOVED}", accumulate.cases(count), accumulate.contenders(peers=peers)),
-        of_cases(f"graphs, {MOVED}", graphs.cases(count), graphs.contenders(peers=peers)),
-        of_cases("networks, beside a product of matrices", networks.cases(), networks.contenders(peers=peers)),
+        of_cases(f"gradients, {MOVED}", gather_gradients.cases(count), gather_gradients.implementations(peers=peers)),
+        of_cases(f"graphs, {MOVED}", graphs.cases(count), graphs.implementations(peers=peers)),
+        of_cases("networks, beside a product of matrices", networks.cases(), networks.implementations(peers=peers)),
         _files(16 * size if size else 2**30),
     ]
 
 
-def warm_and_cold(size: int | None) -> list[Section]:
+def cache_suite(size: int | None) -> list[Section]:
     """The caches of one device.
 
     Args:
@@ -61,23 +60,23 @@ def warm_and_cold(size: int | None) -> list[Section]:
     return [caches.section(size)]
 
 
-def sharded(size: int | None, *, peers: bool) -> list[Section]:
+def sharded_suite(size: int | None, *, peers: bool) -> list[Section]:
     """All devices beside one of them; operators last, as they take longest, and none of the others is left out then."""
     size = size or (2**26 if jax.default_backend() == "cpu" else 2**29 * jax.local_device_count())
     return [
-        batches.section(size, peers=peers),
+        sharded.section(size, peers=peers),
         transfers.section(size // jax.local_device_count()),
         training.section(size),
         mesh_programs.section(size),
     ]
 
 
-def drawn(seed: int, seconds: float, size: int | None, *, peers: bool) -> list[Section]:
+def random_suite(seed: int, seconds: float, size: int | None, *, peers: bool) -> list[Section]:
     """Random programs, as many as there is time for."""
     return [random_section(seed, _bytes(size), seconds, peers=peers)]
 
 
-def costs() -> list[Section]:
+def cost_suite() -> list[Section]:
     """What operators cost beside running."""
     return [costs_section()]
 
@@ -93,7 +92,7 @@ def _files(size: int) -> Section:
 
 
 def _call(job: Job) -> Job:
-    """The same under another name, as an operator has cases of the same shapes into bound outputs."""
+    """The same under another name, as an operator has cases of the same shapes into preallocated outputs."""
 
     def measured(effort: Effort) -> Sequence[Measured]:
         return [replace(row, case=f"{row.case}, call") for row in job.measure(effort)]

@@ -8,16 +8,16 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega, shown
-from .subject import Attributes, OnnxNode, Subject, by_type
+from ..case import DTYPES, Case, data, dims, mib
+from .operator import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 def _constants(size: int, itemsize: int) -> Iterator[Case]:
     dtype = DTYPES[itemsize]
     attributes = {"sizes": (size // itemsize,), "value": 7, "dtype": dtype}
-    yield Case("fill_value_constant", f"{dtype} {mega(size)}", attributes, tuple, size)
+    yield Case("fill_value_constant", f"{dtype} {mib(size)}", attributes, tuple, size)
 
 
 def _constant_by_onnx(a: Attributes) -> OnnxNode:
@@ -33,7 +33,7 @@ def _sequences(size: int, itemsize: int) -> Iterator[Case]:
     if itemsize == 4:
         delta, tolerance = 0.25, 2**-20  # products are rounded, or fused with the sum
     attributes = {"sizes": (size // itemsize,), "start": 3, "delta": delta, "dtype": dtype}
-    yield Case("fill_value_sequence", f"{delta} apart {dtype} {mega(size)}", attributes, tuple, size, tolerance)
+    yield Case("fill_value_sequence", f"{delta} apart {dtype} {mib(size)}", attributes, tuple, size, tolerance)
 
 
 def _sequence_by_jnp(a: Attributes) -> Callable[..., Any]:
@@ -64,7 +64,7 @@ def _sequence_by_onnx(a: Attributes) -> OnnxNode | None:
 
 def _bits(size: int) -> Iterator[Case]:
     """No other library has this generator."""
-    yield Case("random_bits", f"uint32 {mega(size)}", {"sizes": (size // 4,)}, lambda: (np.zeros(6, np.uint32),), size)
+    yield Case("random_bits", f"uint32 {mib(size)}", {"sizes": (size // 4,)}, lambda: (np.zeros(6, np.uint32),), size)
 
 
 def _units(size: int, itemsize: int) -> Iterator[Case]:
@@ -88,34 +88,34 @@ def _triangles(size: int, itemsize: int) -> Iterator[Case]:
     side = 512 if size >= 2**21 else 64
     shape = (max(1, size // itemsize // side**2), side, side)
     attributes = {"begin": 1, "end": side, "value": 0}
-    detail, moved = f"above the main one, {shown(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * 3 // 2
+    detail, moved = f"above the main one, {dims(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize * 3 // 2
     yield Case("fill_diagonals", detail, attributes, lambda: (data(shape, itemsize),), moved)
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "fill_value_constant": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "fill_value_constant": Operator(
         plans=by_type(_constants, (1, 2, 4)),
         jnp=lambda a: lambda: jnp.full(a["sizes"], a["value"], a["dtype"]),
         numpy=lambda a: lambda out: out.fill(a["value"]),
         torch={"fill_": lambda _, a: lambda out: out.fill_(a["value"])},
         onnx=_constant_by_onnx,
     ),
-    "fill_value_sequence": Subject(
+    "fill_value_sequence": Operator(
         plans=by_type(_sequences, (4, 1)),
         jnp=_sequence_by_jnp,
         numpy=_sequence_by_numpy,
         torch={"arange": _sequence_by_torch},
         onnx=_sequence_by_onnx,
     ),
-    "random_bits": Subject(plans={"quick": _bits, "full": _bits}),
-    "diagonal_matrix": Subject(
+    "random_bits": Operator(plans={"quick": _bits, "full": _bits}),
+    "diagonal_matrix": Operator(
         plans=by_type(_units, (1, 2, 4)),
         jnp=lambda a: lambda: jnp.eye(*a["sizes"], k=a["offset"], dtype=a["dtype"]),
         numpy=lambda a: lambda out: (out.fill(0), out.reshape(-1)[a["offset"] :: len(out) + 1].fill(1)),
         torch={"fill_": lambda _, a: partial(_unit_by_torch, a)},
         onnx=_unit_by_onnx,
     ),
-    "fill_diagonals": Subject(
+    "fill_diagonals": Operator(
         plans=by_type(_triangles, (1, 2, 4)),
         jnp=lambda _: jnp.tril,
         numpy=lambda _: lambda out, x: (out.fill(0), np.copyto(out, x, where=np.tri(*x.shape[-2:], dtype=bool))),

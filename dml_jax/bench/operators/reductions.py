@@ -1,4 +1,4 @@
-"""Reductions, running sums and products, the greatest of rows, and where masks are set."""
+"""Reductions, cumulative sums and products, top_k, and nonzero."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Arrays, Case, normal, shown
-from .subject import Attributes, OnnxNode, Subject, by_type
+from ..case import DTYPES, Arrays, Case, dims, normal
+from .operator import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 def _reductions(size: int, itemsize: int) -> Iterator[Case]:
@@ -25,7 +25,7 @@ def _reductions(size: int, itemsize: int) -> Iterator[Case]:
         made = prod(n for d, n in enumerate(shape) if d not in axes) * (4 if function == "argmax" else itemsize)
         yield Case(
             "reduce",
-            f"{function}, axes {','.join(map(str, axes))} of {shown(shape)} {DTYPES[itemsize]}",
+            f"{function}, axes {','.join(map(str, axes))} of {dims(shape)} {DTYPES[itemsize]}",
             {"function": function, "axes": axes},
             lambda shape=shape: (normal(shape, itemsize),),
             prod(shape) * itemsize + made,
@@ -108,7 +108,7 @@ def _masks(size: int, itemsize: int) -> Iterator[Case]:
     width, dtype = 256 if size >= 2**21 else 16, DTYPES[itemsize]
     shape = (max(1, size // (8 * width)), width)
     for part in (0.5, 0.1, 0.01):
-        detail, moved = f"{part:.0%} of {shown(shape)} {dtype}", prod(shape) * (itemsize + 8)
+        detail, moved = f"{part:.0%} of {dims(shape)} {dtype}", prod(shape) * (itemsize + 8)
         make = lambda part=part: ((np.random.default_rng(6).random(shape) < part).astype(dtype),)  # noqa: E731
         yield Case("nonzero_coordinates", detail, {}, make, moved)
 
@@ -184,15 +184,15 @@ def _near_one(side: int, itemsize: int) -> Arrays:
     return ((1 + 0.01 * normal((side, side), 4)).astype(DTYPES[itemsize]),)
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "reduce": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "reduce": Operator(
         plans=by_type(_reductions, (2, 4)),
         jnp=_reduced_by_jnp,
         numpy=_reduced_by_numpy,
         torch={"out": _reduced_by_torch},
         onnx=_reduced_by_onnx,
     ),
-    "top_k": Subject(
+    "top_k": Operator(
         plans={
             "quick": lambda size: islice(_candidates(size, "float32"), 1),
             "full": lambda size: (case for dtype in ("bfloat16", "float32") for case in _candidates(size, dtype)),
@@ -202,20 +202,20 @@ SUBJECTS: Mapping[str, Subject] = {
         torch={"topk": lambda torch, a: lambda outs, x: torch.topk(x, a["k"], 1, out=outs)},
         onnx=lambda a: OnnxNode("TopK", {"axis": 1}, (np.array([a["k"]], np.int64),)),
     ),
-    "nonzero_coordinates": Subject(
+    "nonzero_coordinates": Operator(
         plans=by_type(_masks, (1, 4)),
         jnp=_found_by_jnp,
         numpy=lambda _: partial(_found, np.argwhere),
         torch={"nonzero": lambda torch, _: partial(_found, torch.nonzero)},
     ),
-    "cumulative_summation": Subject(
+    "cumulative_summation": Operator(
         plans=by_type(partial(_cumulations, "cumulative_summation"), (2, 4)),
         jnp=partial(_cumulated_by_jnp, jnp.cumsum),
         numpy=lambda a: partial(_cumulated_by_numpy, np.cumsum, a),
         torch={"cumsum": partial(_cumulated_by_torch, "cumsum")},
         onnx=_cumulated_by_onnx,
     ),
-    "cumulative_product": Subject(
+    "cumulative_product": Operator(
         plans=by_type(partial(_cumulations, "cumulative_product"), (2, 4)),
         jnp=partial(_cumulated_by_jnp, jnp.cumprod),
         numpy=lambda a: partial(_cumulated_by_numpy, np.cumprod, a),

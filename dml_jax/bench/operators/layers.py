@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, Case, normal, shown
-from .subject import Attributes, OnnxNode, Subject, by_type
+from ..case import DTYPES, Case, dims, normal
+from .operator import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 def _products(size: int) -> Iterator[Case]:
@@ -68,7 +68,7 @@ def _convolution(name: str, batch: int) -> Case:
     made = batch * layer.outputs * count**2
     return Case(
         "convolution",
-        f"{name}, {layer.inputs} to {layer.outputs} channels, of {shown(shape)} float32",
+        f"{name}, {layer.inputs} to {layer.outputs} channels, of {dims(shape)} float32",
         {"strides": (step, step), "start_padding": pads, "end_padding": pads, "group_count": layer.groups},
         lambda: (normal(shape, 4), normal(weights, 4)),
         4 * (prod(shape) + prod(weights) + made),
@@ -139,7 +139,7 @@ def _normalizations(size: int, itemsize: int) -> Iterator[Case]:
     shape = (max(1, size // itemsize // (96 * side**2)), 96, side, side)
     yield Case(
         "local_response_normalization",
-        f"{shown(shape)} {DTYPES[itemsize]}",
+        f"{dims(shape)} {DTYPES[itemsize]}",
         {"local_size": 5, "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
         lambda: (normal(shape, itemsize),),
         2 * prod(shape) * itemsize,
@@ -159,15 +159,15 @@ def _numbers(a: Attributes) -> Attributes:
     return {"size": a["local_size"], "alpha": a["alpha"], "beta": a["beta"]}
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "gemm": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "gemm": Operator(
         plans={"quick": lambda _: [_product(256, 256, 256)], "full": _products},
         jnp=lambda _: lambda x, w, c: x @ w.T + c,
         numpy=lambda _: lambda out, x, w, c: np.add(np.matmul(x, w.T, out=out), c, out=out),
         torch={"addmm": lambda torch, _: lambda out, x, w, c: torch.addmm(c, x, w.T, out=out)},
         onnx=lambda _: OnnxNode("Gemm", {"transB": 1}),
     ),
-    "local_response_normalization": Subject(
+    "local_response_normalization": Operator(
         plans=by_type(_normalizations, (4,)),
         jnp=lambda a: lambda x: x / _denominator(jnp, x, a),
         numpy=lambda a: lambda out, x: np.divide(x, _denominator(np, x, a), out=out),
@@ -178,13 +178,13 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=lambda a: OnnxNode("LRN", {**_numbers(a), "bias": a["bias"]}),
     ),
-    "convolution": Subject(
+    "convolution": Operator(
         plans={"quick": lambda _: [_convolution("3x3", 1)], "full": _convolutions},
         jnp=_convolved_by_jnp,
         torch={"conv2d": _convolved_by_torch},
         onnx=_convolved_by_onnx,
     ),
-    "rnn": Subject(
+    "rnn": Operator(
         plans={"quick": lambda _: [_recurrence(32, 8, 128)], "full": lambda _: [_recurrence(128, 32, 256)]},
         jnp=_run_by_jnp,
         numpy=lambda _: _run_by_numpy,

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega, shown
-from .subject import Attributes, OnnxNode, Subject
+from ..case import DTYPES, Case, data, dims, mib
+from .operator import Attributes, OnnxNode, Operator
 
-__all__ = ["SUBJECTS", "copy_torch", "depth_to_space", "space_to_depth", "with_view"]
+__all__ = ["OPERATORS", "copy_torch", "depth_to_space", "space_to_depth", "with_view"]
 
 # What a library gets: the array, attributes, and whether the last reshape is made.
 Rearranged = Callable[..., Any]
@@ -90,7 +90,7 @@ def _case(
     detail = f"{data_format} {order} b={b}"
     return Case(
         operator,
-        f"real {real}, {detail} of {shown(laid)} {dtype}" if real else f"{detail} {dtype} {mega(count)}",
+        f"real {real}, {detail} of {dims(laid)} {dtype}" if real else f"{detail} {dtype} {mib(count)}",
         {"block_size": b, "order": order, "data_format": data_format},
         lambda: (data(laid, dtype),),
         2 * count,
@@ -162,13 +162,13 @@ def _channels_first(function: Callable[[Any, int], Any], attributes: Attributes)
 
 def _rearranging(
     operator: str, function: Rearranged, of_torch: str, onnx: Callable[[Attributes], OnnxNode | None]
-) -> Subject:
+) -> Operator:
     def of_view(_: Any, a: Attributes) -> Callable[..., Any]:
         return with_view(function, a, copy_torch)
 
     small = partial(_pictures, operator, itemsizes=(4,))
     quick, full, real = partial(small, itemsizes=(1, 4)), partial(_every, operator), partial(_real, operator)
-    return Subject(
+    return Operator(
         plans={"quick": quick, "full": full, "real": real, "small": small, "sweep": small},
         jnp=lambda a: lambda x: function(x, **a),
         numpy=lambda a: with_view(function, a, np.copyto),
@@ -192,7 +192,7 @@ def _to_depth(a: Attributes) -> OnnxNode | None:
     return OnnxNode("SpaceToDepth", {"blocksize": a["block_size"]}) if is_usual else None
 
 
-SUBJECTS: Mapping[str, Subject] = {
+OPERATORS: Mapping[str, Operator] = {
     "depth_to_space": _rearranging("depth_to_space", depth_to_space, "pixel_shuffle", _to_space),
     "space_to_depth": _rearranging("space_to_depth", space_to_depth, "pixel_unshuffle", _to_depth),
 }

@@ -1,4 +1,4 @@
-"""Gradients of gathers: tables and indices of real programs, four distributions of indices each, and who is beside."""
+"""Gradients of gathers (embeddings): tables and indices of real programs, with four distributions of the indices."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -12,11 +12,11 @@ import numpy as np
 
 import dml_jax
 
-from .case import Arrays, Case, shown
-from .contenders import Contender, JaxRun, Run
+from .case import Arrays, Case, dims
+from .implementations import Implementation, JaxRun, Run
 from .peers import cupy_run, has_cupy, torch_run
 
-__all__ = ["cases", "contenders", "gradient_of", "of_elements", "of_rows", "plain_of"]
+__all__ = ["cases", "gradient_of", "implementations", "of_elements", "of_rows", "plain_of"]
 
 DISTRIBUTIONS = ("uniform", "Zipf", "one id", "permutation")
 DTYPES = ("float32", "bfloat16")
@@ -54,18 +54,18 @@ def cases(size: int) -> Iterator[Case]:
         yield of_rows(rows // part, width, rows // part, dtype, "permutation", {"unique_indices": True})
 
 
-def contenders(*, peers: bool) -> list[Contender]:
+def implementations(*, peers: bool) -> list[Implementation]:
     """This library first; peers in their best form, which for jax.numpy is to add in float32."""
     found = [
-        Contender("dml_jax", lambda case, turns: JaxRun(gradient_of(case), turns, bound=True)),
-        Contender(
-            "deterministic", lambda case, turns: JaxRun(gradient_of(case, deterministic=True), turns, bound=True)
+        Implementation("dml_jax", lambda case, turns: JaxRun(gradient_of(case), turns, donated=True)),
+        Implementation(
+            "deterministic", lambda case, turns: JaxRun(gradient_of(case, deterministic=True), turns, donated=True)
         ),
-        Contender("jnp", lambda case, turns: JaxRun(plain_of(case), turns, bound=True)),
+        Implementation("jnp", lambda case, turns: JaxRun(plain_of(case), turns, donated=True)),
     ]
     if peers and find_spec("torch"):
-        found += [Contender(name, _torch(name)) for name in TORCH]
-    return [*found, Contender("CuPy", _cupy)] if peers and has_cupy() else found
+        found += [Implementation(name, _torch(name)) for name in TORCH]
+    return [*found, Implementation("CuPy", _cupy)] if peers and has_cupy() else found
 
 
 def _each(of: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
@@ -87,7 +87,7 @@ def of_elements(shape: tuple[int, int], axis: int, dtype: str, kind: str) -> Cas
     """The gradient of as many elements as a matrix has, gathered along an axis, whose indices have a distribution."""
     return Case(
         "gather_elements",
-        f"gradient, {shown(shape)} axis {axis} {dtype} {kind}",
+        f"gradient, {dims(shape)} axis {axis} {dtype} {kind}",
         {"axis": axis, "shape": shape},
         lambda: (_updates(shape, dtype), _indices(kind, shape[axis], shape, axis)),
         prod(shape) * (2 * jnp.dtype(dtype).itemsize + 4),

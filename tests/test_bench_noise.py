@@ -1,4 +1,4 @@
-"""What makes numbers of the benchmark uncertain is said before the table, and `--strict` fails then."""
+"""Notes on noise stand before the table, and `--strict` fails then."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from dml_jax.bench import measuring, peers, subjects, trust
+from dml_jax.bench import measuring, noise, operators, peers
 from dml_jax.bench.results import Results
 from dml_jax.command import bench
 
@@ -26,7 +26,7 @@ QUIET = measuring.Measured("a case", "gather", "dml_jax", 2**20, 1.0, 0.95, 1.05
 )
 def test_cases_that_are_uneven_are_counted(changes, said):
     rows = [QUIET, replace(QUIET, contender="jnp", high=9.0), replace(QUIET, case="another", **changes)]
-    found = [*trust.doubts(rows)]
+    found = [*noise.notes(rows)]
     assert len(found) == len(said)
     assert all(sentence.startswith(start) for sentence, start in zip(found, said, strict=True))
 
@@ -41,23 +41,23 @@ def stat(busy, idle):
 def test_what_others_use_of_the_cores_is_told(monkeypatch, tmp_path, used, own, said):
     """In 10 seconds each core was busy for `used` hundredths of a second, of which this process had `own` seconds."""
     file, times = tmp_path / "stat", iter([0.0, 10.0])
-    monkeypatch.setattr(trust, "_STAT", file)
-    monkeypatch.setattr(trust.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    monkeypatch.setattr(trust.os, "sysconf", lambda _: 100)
-    monkeypatch.setattr(trust.time, "monotonic", lambda: next(times))
-    monkeypatch.setattr(trust.time, "process_time", iter([0.0, own]).__next__)
+    monkeypatch.setattr(noise, "_STAT", file)
+    monkeypatch.setattr(noise.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(noise.os, "sysconf", lambda _: 100)
+    monkeypatch.setattr(noise.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(noise.time, "process_time", iter([0.0, own]).__next__)
     file.write_text(stat(busy=1000, idle=1000))
-    load = trust.Load()
+    load = noise.Load()
     file.write_text(stat(busy=1000 + used, idle=2000))
-    assert [*load.doubt()] == [f"Other processes kept {said} cores busy while this was measured."] * bool(said)
+    assert [*load.note()] == [f"Other processes kept {said} cores busy while this was measured."] * bool(said)
 
 
 def test_a_system_that_tells_nothing_of_its_cores_gives_no_note(monkeypatch, tmp_path):
     for content in (None, "", "cpu0 0 0 0 0 0 0 0 0 0 0\n"):
-        monkeypatch.setattr(trust, "_STAT", tmp_path / "stat")
+        monkeypatch.setattr(noise, "_STAT", tmp_path / "stat")
         if content is not None:
             (tmp_path / "stat").write_text(content)
-        assert [*trust.Load().doubt()] == []
+        assert [*noise.Load().note()] == []
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_a_gpu_that_another_process_uses_is_told(monkeypatch, told, said):
             raise told
         return subprocess.CompletedProcess((), 0, told)
 
-    monkeypatch.setattr(trust.subprocess, "run", run)
-    assert [*trust.busy_gpu()] == [
+    monkeypatch.setattr(noise.subprocess, "run", run)
+    assert [*noise.busy_gpu()] == [
         f"A GPU was busy for {said} of the time before anything was measured: another process uses it."
     ] * bool(said)
 
 
 def test_the_control_is_the_copy_itself_in_the_same_rounds(monkeypatch):
-    case = next(case for case in subjects.small() if case.operator == "gather")
+    case = next(case for case in operators.small() if case.operator == "gather")
     seen = []
     rounds = measuring._rounds
     monkeypatch.setattr(measuring, "_rounds", lambda runs, effort: seen.append(runs) or rounds(runs, effort))
-    found = measuring.measure(case, peers.contenders(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
+    found = measuring.measure(case, peers.implementations(eager=True), measuring.Effort(rounds=3, seconds=1e-4))
     (runs,) = seen
     assert runs["control"] is runs["copy"]
     assert "control" not in [row.contender for row in found]
@@ -92,8 +92,8 @@ def test_the_control_is_the_copy_itself_in_the_same_rounds(monkeypatch):
 @pytest.mark.parametrize("note", [None, "the machine was asleep"])
 @pytest.mark.parametrize("options", [[], ["--strict"]])
 def test_a_note_stands_before_the_table_and_strict_fails(monkeypatch, tmp_path, note, options):
-    monkeypatch.setattr(trust, "doubts", lambda _: [note] if note else [])
-    monkeypatch.setattr(trust.Load, "doubt", lambda _: [])
+    monkeypatch.setattr(noise, "notes", lambda _: [note] if note else [])
+    monkeypatch.setattr(noise.Load, "note", lambda _: [])
     file = tmp_path / "r.json"
     chosen = ["--quick", "-k", "gather rows", "--rounds", "1", "--no-peers", "--json", str(file), *options]
     done = CliRunner().invoke(bench.bench, chosen)
@@ -113,7 +113,7 @@ def test_one_sample_has_no_spread():
 @pytest.mark.exhaustive
 def test_a_machine_made_busy_is_reported():
     """Three processes for every core that do nothing but count."""
-    count = 3 * max(1, len(trust.Load().cores))
+    count = 3 * max(1, len(noise.Load().cores))
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         line = [sys.executable, "-m", "dml_jax", "bench", "--quick", "-k", "gather rows", "--no-peers", "--strict"]

@@ -1,4 +1,4 @@
-"""Element by element: scaled and shifted, converted, chosen, bounded, added, and activations of networks."""
+"""Elementwise operators: scale and shift, cast, select, clip, add, and activations of networks."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...core.structs.activation import Activation
-from ..case import DTYPES, ROUNDED, Case, data, mega, normal, shown
+from ..case import DTYPES, ROUNDED, Case, data, dims, mib, normal
 from .examples import grown
-from .subject import Attributes, OnnxNode, Subject, by_type
+from .operator import Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 # cast: mixed precision there and back, and pixels that become numbers. The type that is read, and that is written.
@@ -36,7 +36,7 @@ def _casts(size: int) -> Iterator[Case]:
         count = size // max(sizes)
         yield Case(
             "cast",
-            f"{dtype} to {other} {mega(size)}",
+            f"{dtype} to {other} {mib(size)}",
             {"dtype": jnp.dtype(other)},
             lambda dtype=dtype, n=count: (np.resize((np.arange(2**16 + 1) * 0.37 % 100).astype(jnp.dtype(dtype)), n),),
             count * sum(sizes),
@@ -56,7 +56,7 @@ def _selections(size: int, itemsize: int) -> Iterator[Case]:
     for name, mask in _MASKS.items():
         yield Case(
             "select",
-            f"{name} mask of {shown(shape)} {DTYPES[itemsize]}",
+            f"{name} mask of {dims(shape)} {DTYPES[itemsize]}",
             {},
             lambda mask=mask: (mask(shape), data(shape, itemsize), data(shape, itemsize)[::-1]),
             prod(shape) * (1 + 3 * itemsize),
@@ -78,7 +78,7 @@ def _clips(size: int, itemsize: int) -> Iterator[Case]:
     """clip, of bytes and of numbers of either sign."""
     (low, high), make = ((16, 40), data) if itemsize == 1 else ((-0.5, 1.0), normal)
     attributes, shape = {"min": low, "max": high}, (size // itemsize,)
-    yield Case("clip", f"{DTYPES[itemsize]} {mega(size)}", attributes, lambda: (make(shape, itemsize),), 2 * size)
+    yield Case("clip", f"{DTYPES[itemsize]} {mib(size)}", attributes, lambda: (make(shape, itemsize),), 2 * size)
 
 
 def _clipped_by_onnx(a: Attributes) -> OnnxNode:
@@ -92,7 +92,7 @@ def _pictures(size: int, itemsize: int) -> Iterator[Case]:
     shape = (max(1, size // itemsize // (3 * side**2)), 3, side, side)
     yield Case(
         "value_scale_2d",
-        f"{shown(shape)} {DTYPES[itemsize]}",
+        f"{dims(shape)} {DTYPES[itemsize]}",
         {"scale": 0.017, "bias": (-2.1, -2.0, -1.8)},
         lambda: (normal(shape, itemsize),),
         2 * prod(shape) * itemsize,
@@ -117,7 +117,7 @@ def _activations(size: int, itemsize: int) -> Iterator[Case]:
     for name in ("RELU", "SIGMOID", "TANH", "GELU", "SOFTMAX"):
         yield Case(
             "activate",
-            f"{name.lower()} of {shown(shape)} {DTYPES[itemsize]}",
+            f"{name.lower()} of {dims(shape)} {DTYPES[itemsize]}",
             {"activation": Activation(f"ACTIVATION_{name}")},
             lambda: (normal(shape, itemsize),),
             2 * size,
@@ -165,8 +165,8 @@ def _activated_by_torch(torch: Any, a: Attributes) -> Callable[..., Any]:
     return forms[_name(a)]
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "identity": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "identity": Operator(
         plans=grown("identity", (2, 4)),
         jnp=lambda a: lambda x: x * a["scale"] + a["bias"],
         numpy=lambda a: lambda out, x: _scaled(x, a, out),
@@ -177,21 +177,21 @@ SUBJECTS: Mapping[str, Subject] = {
             "mul": lambda torch, a: lambda out, x: torch.mul(x, a["scale"], out=out).add_(a["bias"]),
         },
     ),
-    "cast": Subject(
+    "cast": Operator(
         plans={"quick": lambda size: islice(_casts(size), 1), "full": _casts},
         jnp=lambda a: lambda x: x.astype(a["dtype"]),
         numpy=lambda _: lambda out, x: np.copyto(out, x, casting="unsafe"),
         torch={"copy_": lambda torch, _: lambda out, x: out.copy_(x)},
         onnx=_cast_by_onnx,
     ),
-    "select": Subject(
+    "select": Operator(
         plans=by_type(_selections, (1, 2, 4)),
         jnp=lambda _: jnp.where,
         numpy=lambda _: lambda out, mask, a, b: (np.copyto(out, b), np.copyto(out, a, where=mask)),
         torch={"where": lambda torch, _: lambda out, mask, a, b: torch.where(mask, a, b, out=out)},
         onnx=lambda _: OnnxNode("Where"),
     ),
-    "value_scale_2d": Subject(
+    "value_scale_2d": Operator(
         plans=by_type(_pictures, (2, 4)),
         jnp=lambda a: (
             lambda x: x * jnp.asarray(a["scale"], x.dtype) + jnp.asarray(a["bias"], x.dtype)[None, :, None, None]
@@ -199,7 +199,7 @@ SUBJECTS: Mapping[str, Subject] = {
         numpy=lambda a: lambda out, x: _scaled(x, a, out),
         torch={"add": _pictures_by_torch},
     ),
-    "add": Subject(
+    "add": Operator(
         plans=grown("add", (2, 4)),
         jnp=lambda a: (lambda x, y: jax.nn.relu(x + y)) if a else jnp.add,
         numpy=lambda a: (
@@ -216,14 +216,14 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=lambda a: None if a else OnnxNode("Add"),
     ),
-    "clip": Subject(
+    "clip": Operator(
         plans=by_type(_clips, (1, 2, 4), small=lambda size: _clips(size, 4)),
         jnp=lambda a: lambda x: jnp.clip(x, a["min"], a["max"]),
         numpy=lambda a: lambda out, x: np.clip(x, a["min"], a["max"], out=out),
         torch={"clamp": lambda torch, a: lambda out, x: torch.clamp(x, a["min"], a["max"], out=out)},
         onnx=_clipped_by_onnx,
     ),
-    "activate": Subject(
+    "activate": Operator(
         plans=by_type(_activations, (2, 4)),
         jnp=lambda a: _BY_JNP[_name(a)],
         numpy=lambda a: _BY_NUMPY[_name(a)],

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, Arrays, Case, data, mega, random_indices, shown
-from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
+from ..case import DTYPES, Arrays, Case, data, dims, mib, random_indices
+from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 def _table(size: int, itemsize: int) -> tuple[tuple[int, int], int]:
@@ -33,13 +33,13 @@ def _scattered_elements(size: int, itemsize: int) -> Iterator[Case]:
     """scatter_elements: those of an eighth of the rows, and an eighth of each long row, such as those of a mask."""
     (table, few), dtype = _table(size, itemsize), DTYPES[itemsize]
     moved = 2 * prod(table) * itemsize + few * table[1] * (itemsize + 4)
-    detail = f"an eighth along axis 0 {dtype} {mega(size)}"
+    detail = f"an eighth along axis 0 {dtype} {mib(size)}"
     yield Case("scatter_elements", detail, {"axis": 0}, partial(_written, table, few, table[1], itemsize), moved)
     length = max(8, min(2**13, size // 64) // itemsize)
     rows, few = max(1, size // itemsize // length), length // 8
     yield Case(
         "scatter_elements",
-        f"an eighth of rows of {length} {dtype} {mega(size)}",
+        f"an eighth of rows of {length} {dtype} {mib(size)}",
         {"axis": 1},
         lambda: (
             data((rows, length), itemsize),
@@ -53,7 +53,7 @@ def _scattered_elements(size: int, itemsize: int) -> Iterator[Case]:
 def _scattered_rows(size: int, itemsize: int) -> Iterator[Case]:
     """scatter_nd: whole rows of a table."""
     table, few = _table(size, itemsize)
-    detail = f"an eighth of rows of {table[1] * itemsize} bytes {DTYPES[itemsize]} {mega(size)}"
+    detail = f"an eighth of rows of {table[1] * itemsize} bytes {DTYPES[itemsize]} {mib(size)}"
     moved = 2 * prod(table) * itemsize + few * (table[1] * itemsize + 4)
     yield Case("scatter_nd", detail, {}, partial(_written, table, few, 1, itemsize), moved)
 
@@ -75,7 +75,7 @@ def _unpoolings(size: int, itemsize: int) -> Iterator[Case]:
         return data(shape, itemsize), np.take_along_axis(at.reshape(-1, 4), chosen, 1).reshape(shape)
 
     moved = prod(shape) * (itemsize + 4) + prod(made) * itemsize
-    yield Case("max_unpooling", f"2x2 to {shown(made)} {DTYPES[itemsize]}", {"output_sizes": made}, make, moved)
+    yield Case("max_unpooling", f"2x2 to {dims(made)} {DTYPES[itemsize]}", {"output_sizes": made}, make, moved)
 
 
 def _unpooled_by_jnp(a: Attributes) -> Callable[..., Any]:
@@ -110,7 +110,7 @@ def _columns(size: int, itemsize: int) -> Iterator[Case]:
         shape, few = (size // itemsize // width, width), (size // itemsize // width, columns)
         yield Case(
             "as_strided_scatter",
-            f"{name} of {shown(shape)} {DTYPES[itemsize]}",
+            f"{name} of {dims(shape)} {DTYPES[itemsize]}",
             {"strides": (width, 1), "offset": offset},
             lambda shape=shape, few=few: (data((prod(shape),), itemsize), data(few, itemsize)[::-1]),
             2 * prod(shape) * itemsize,
@@ -152,8 +152,8 @@ def _one_hot_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("OneHot", arrays=lambda arrays: (arrays[0][:, 0].astype(np.int64), size, arrays[1]))
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "scatter_elements": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "scatter_elements": Operator(
         plans=by_type(_scattered_elements, ALL_SIZES, small=partial(_scattered_elements, itemsize=4)),
         jnp=lambda a: lambda x, i, u: jnp.put_along_axis(x, i, u, axis=a["axis"], inplace=False, mode="drop"),
         numpy=lambda a: lambda out, x, i, u: (np.copyto(out, x), np.put_along_axis(out, i, u, a["axis"])),
@@ -163,7 +163,7 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=lambda a: OnnxNode("ScatterElements", {"axis": a["axis"]}),
     ),
-    "scatter_nd": Subject(
+    "scatter_nd": Operator(
         plans=by_type(_scattered_rows, ALL_SIZES, small=partial(_scattered_rows, itemsize=4)),
         jnp=lambda _: lambda x, i, u: x.at[tuple(jnp.moveaxis(i, -1, 0))].set(u, mode="drop"),
         numpy=lambda _: partial(_rows_written, np.copyto),
@@ -174,7 +174,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, _: partial(_rows_written, cupy.copyto),
         onnx=lambda _: OnnxNode("ScatterND", arrays=lambda arrays: (arrays[0], arrays[1].astype(np.int64), arrays[2])),
     ),
-    "as_strided_scatter": Subject(
+    "as_strided_scatter": Operator(
         plans=by_type(_columns, (1, 2, 4)),
         jnp=_columns_by_jnp,
         numpy=_columns_by_numpy,
@@ -185,7 +185,7 @@ SUBJECTS: Mapping[str, Subject] = {
             ),
         },
     ),
-    "max_unpooling": Subject(
+    "max_unpooling": Operator(
         plans=by_type(_unpoolings, (1, 2, 4)),
         jnp=_unpooled_by_jnp,
         numpy=lambda _: _unpooled_by_numpy,
@@ -197,7 +197,7 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=_unpooled_by_onnx,
     ),
-    "one_hot": Subject(
+    "one_hot": Operator(
         plans=by_type(_labels, (1, 2, 4)),
         jnp=lambda a: lambda i, values: jax.nn.one_hot(i[:, 0], a["size"], dtype=values.dtype),
         numpy=lambda _: lambda out, i, values: (out.fill(0), np.put_along_axis(out, i, 1, 1)),

@@ -9,10 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from ..case import DTYPES, Case, data, mega, shown
-from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
+from ..case import DTYPES, Case, data, dims, mib
+from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 Sizes = Sequence[int]
 
@@ -32,7 +32,7 @@ def _joins(size: int, itemsize: int) -> Iterator[Case]:
 
 def _join(name: str, shapes: Sequence[tuple[int, ...]], axis: int, itemsize: int) -> Case:
     total = sum(map(prod, shapes)) * itemsize
-    detail = f"{name} {'+'.join(str(shape[axis]) for shape in shapes)} {DTYPES[itemsize]} {mega(total)}"
+    detail = f"{name} {'+'.join(str(shape[axis]) for shape in shapes)} {DTYPES[itemsize]} {mib(total)}"
     return Case("join", detail, {"axis": axis}, lambda: tuple(data(shape, itemsize) for shape in shapes), 2 * total)
 
 
@@ -48,7 +48,7 @@ def _splits(size: int, itemsize: int) -> Iterator[Case]:
 
 def _split(name: str, shape: Sequence[int], axis: int, sizes: Sequence[int], itemsize: int) -> Case:
     total = prod(shape) * itemsize
-    detail = f"{name} {'+'.join(map(str, sizes))} {DTYPES[itemsize]} {mega(total)}"
+    detail = f"{name} {'+'.join(map(str, sizes))} {DTYPES[itemsize]} {mib(total)}"
     return Case("split", detail, {"sizes": sizes, "axis": axis}, lambda: (data(shape, itemsize),), 2 * total)
 
 
@@ -76,7 +76,7 @@ def _tiles(size: int, itemsize: int) -> Iterator[Case]:
 
 
 def _tile(name: str, shape: tuple[int, ...], repeats: tuple[int, ...], itemsize: int) -> Case:
-    detail, moved = f"{name} {repeats} of {shown(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize
+    detail, moved = f"{name} {repeats} of {dims(shape)} {DTYPES[itemsize]}", prod(shape) * itemsize
     moved += moved * prod(repeats)
     return Case("tile", detail, {"repeats": repeats}, lambda: (data(shape, itemsize),), moved)
 
@@ -125,7 +125,7 @@ def _pad(mode: str, shape: Sizes, start: Sizes, end: Sizes, itemsize: int, value
     made = prod(s + n + e for s, n, e in zip(start, shape, end, strict=True))
     return Case(
         "pad",
-        f"{mode}{f' {value},' if value else ''} {widths} of {shown(shape)} {DTYPES[itemsize]}",
+        f"{mode}{f' {value},' if value else ''} {widths} of {dims(shape)} {DTYPES[itemsize]}",
         {"start_padding": start, "end_padding": end, "mode": mode} | ({"value": value} if mode == "constant" else {}),
         lambda: (data(shape, itemsize),),
         (prod(shape) + made) * itemsize,
@@ -192,8 +192,8 @@ def _padded_by_onnx(a: Attributes) -> OnnxNode | None:
     return OnnxNode("Pad", {}, arrays=lambda arrays: (arrays[0], ends, np.asarray(a["value"], arrays[0].dtype)))
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "join": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "join": Operator(
         plans=by_type(
             _joins, ALL_SIZES, quick=None, small=lambda size: [_join("features", [(16, size // 128)] * 2, 1, 4)]
         ),
@@ -203,7 +203,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=lambda cupy, a: lambda out, *arrays: cupy.concatenate(arrays, a["axis"], out=out),
         onnx=lambda a: OnnxNode("Concat", {"axis": a["axis"]}),
     ),
-    "split": Subject(
+    "split": Operator(
         plans=by_type(
             _splits,
             ALL_SIZES,
@@ -222,7 +222,7 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=lambda a: OnnxNode("Split", {"axis": a["axis"]}, (np.array(a["sizes"], np.int64),)),
     ),
-    "tile": Subject(
+    "tile": Operator(
         plans=by_type(_tiles, ALL_SIZES, quick=None, small=lambda size: [_tile("both", (8, size // 128), (2, 2), 4)]),
         jnp=lambda a: lambda x: jnp.tile(x, a["repeats"]),
         numpy=lambda a: partial(_tiled, np.copyto, a),
@@ -232,7 +232,7 @@ SUBJECTS: Mapping[str, Subject] = {
         },
         onnx=lambda a: OnnxNode("Tile", constants=(np.array(a["repeats"], np.int64),)),
     ),
-    "pad": Subject(
+    "pad": Operator(
         plans=by_type(_pads, ALL_SIZES, quick=None, small=_small_pads),
         jnp=_padded_by_jnp,
         numpy=_padded_by_numpy,

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, Case, data, mega, shown
-from .subject import ALL_SIZES, Attributes, OnnxNode, Subject, by_type
+from ..case import DTYPES, Case, data, dims, mib
+from .operator import ALL_SIZES, Attributes, OnnxNode, Operator, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 Sizes = Sequence[int]
 # What is seen in another order, behind the batch: the order and the sizes.
@@ -36,8 +36,8 @@ def _views(size: int, itemsize: int) -> Iterator[Case]:
         "padded rows": ((n * h, w * c), (w * c + 32, 1), n * h * (w * c + 32)),
     }
     for name, (sizes, strides, length) in layouts.items():
-        yield _view(f"{name} {dtype} {mega(size)}", sizes, strides, length, dtype, 2 * buffer * itemsize)
-    detail = f"broadcast rows {dtype} {mega(size)}"
+        yield _view(f"{name} {dtype} {mib(size)}", sizes, strides, length, dtype, 2 * buffer * itemsize)
+    detail = f"broadcast rows {dtype} {mib(size)}"
     yield _view(detail, (h * w, n * c), (0, 1), n * c, dtype, buffer * itemsize)
 
 
@@ -47,7 +47,7 @@ def _real_views(size: int) -> Iterator[Case]:
             itemsize = jnp.dtype(dtype).itemsize
             shape = (max(1, round(size / (prod(sizes) * itemsize))), *sizes)
             strides = [prod(shape[d + 1 :]) for d in (0, *order)]
-            detail, moved = f"real {what}, {shown(shape)} {dtype}", 2 * prod(shape) * itemsize
+            detail, moved = f"real {what}, {dims(shape)} {dtype}", 2 * prod(shape) * itemsize
             yield _view(detail, [shape[d] for d in (0, *order)], strides, prod(shape), dtype, moved)
 
 
@@ -90,7 +90,7 @@ def _small_slice(size: int) -> Iterator[Case]:
 
 
 def _slice(name: str, shape: Sizes, offsets: Sizes, sizes: Sizes, strides: Sizes, itemsize: int) -> Case:
-    detail, moved = f"{name} of {shown(shape)} {DTYPES[itemsize]}", 2 * prod(_counts(sizes, strides)) * itemsize
+    detail, moved = f"{name} of {dims(shape)} {DTYPES[itemsize]}", 2 * prod(_counts(sizes, strides)) * itemsize
     attributes = {"input_window_offsets": offsets, "input_window_sizes": sizes, "input_window_strides": strides}
     return Case("slice", detail, attributes, lambda: (data(shape, itemsize),), moved)
 
@@ -144,7 +144,7 @@ def _slice_grads(size: int, itemsize: int) -> Iterator[Case]:
         shape = _counts(window, strides)
         yield Case(
             "slice_grad",
-            f"{name} of {shown(sizes)} {DTYPES[itemsize]}",
+            f"{name} of {dims(sizes)} {DTYPES[itemsize]}",
             {"sizes": sizes, "offsets": offsets, "window_sizes": window, "strides": strides},
             lambda shape=shape: (data(shape, itemsize),),
             (prod(shape) + prod(sizes)) * itemsize,
@@ -171,15 +171,15 @@ def _put_back(zero: Callable[[Any], Any], copy: Callable[[Any, Any], Any], a: At
     return write
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "as_strided": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "as_strided": Operator(
         plans=by_type(_views, ALL_SIZES, quick=None, real=_real_views),
         jnp=lambda a: lambda x: x[_offsets(a)],
         numpy=lambda a: partial(_view_copied, np, a),
         torch={"copy_": lambda _, a: lambda out, x: out.copy_(x.as_strided(a["sizes"], a["strides"]))},
         cupy=lambda cupy, a: partial(_view_copied, cupy, a),
     ),
-    "slice": Subject(
+    "slice": Operator(
         plans=by_type(_slices, ALL_SIZES, quick=None, small=_small_slice),
         jnp=lambda a: lambda x: x[_window(a)],
         numpy=lambda a: _window_copied(np, a),
@@ -187,7 +187,7 @@ SUBJECTS: Mapping[str, Subject] = {
         cupy=_window_copied,
         onnx=_window_by_onnx,
     ),
-    "slice_grad": Subject(
+    "slice_grad": Operator(
         plans=by_type(_slice_grads, (1, 2, 4)),
         jnp=_put_back_by_jnp,
         numpy=lambda a: _put_back(lambda out: out.fill(0), np.copyto, a),

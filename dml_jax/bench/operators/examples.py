@@ -23,8 +23,8 @@ import numpy as np
 from ...catalogue import FUNCTIONS
 from ...core.sharding import Dims
 from ...core.structs.activation import Activation
-from ..case import DTYPES, ROUNDED, Case, mega, shown
-from .subject import Attributes, Plan, by_type
+from ..case import DTYPES, ROUNDED, Case, dims, mib
+from .operator import Attributes, Plan, by_type
 
 __all__ = ["grown"]
 
@@ -61,20 +61,20 @@ def _dims(function: Any, given: Attributes) -> Dims:
 
 def _grown(operator: str, arrays: Mapping[str, np.ndarray], attributes: Attributes, size: int) -> Iterator[Case]:
     """The call on arrays of which the largest, or the output, has about so many bytes."""
-    function, dims = FUNCTIONS[operator], _dims(FUNCTIONS[operator], {**arrays, **attributes})
-    shared = {name for names in dims.operands.values() for name in names} & {*dims.output}
+    function, letters = FUNCTIONS[operator], _dims(FUNCTIONS[operator], {**arrays, **attributes})
+    shared = {name for names in letters.operands.values() for name in names} & {*letters.output}
     if not shared:
         return
     output = jax.tree.leaves(jax.eval_shape(partial(function, **attributes), *arrays.values()))[0]
-    operands = [(x, [name in shared for name in dims.operands.get(p, ())]) for p, x in arrays.items()]
-    named = [*operands, (output, [name in shared for name in dims.output])]
+    operands = [(x, [name in shared for name in letters.operands.get(p, ())]) for p, x in arrays.items()]
+    named = [*operands, (output, [name in shared for name in letters.output])]
     shares = [(x.size * x.dtype.itemsize, sum(grows)) for x, grows in named]
     times = max(1, min(int((size / count) ** (1 / share)) for count, share in shares if share))
     tiles = [(x, [times if grow else 1 for grow in grows]) for x, grows in operands]
     dtype = tiles[0][0].dtype
     yield Case(
         operator,
-        f"{_worded(attributes, tiles)}{dtype} {mega(size)}",
+        f"{_worded(attributes, tiles)}{dtype} {mib(size)}",
         attributes,
         lambda: tuple(np.tile(x, tile) for x, tile in tiles),
         sum(count * times**share for count, share in shares),
@@ -85,7 +85,7 @@ def _grown(operator: str, arrays: Mapping[str, np.ndarray], attributes: Attribut
 def _worded(attributes: Attributes, tiles: Sequence[tuple[np.ndarray, list[int]]]) -> str:
     """Attributes, and the sizes of arrays of more than one dimension."""
     words = [f"{name}={getattr(value, 'operator_type', value)}" for name, value in attributes.items()]
-    sizes = [shown([n * times for n, times in zip(x.shape, tile, strict=True)]) for x, tile in tiles if len(tile) > 1]
+    sizes = [dims([n * times for n, times in zip(x.shape, tile, strict=True)]) for x, tile in tiles if len(tile) > 1]
     return "".join(f"{word}, " for word in (*words, *([f"of {' and '.join(sizes)}"] if sizes else [])))
 
 

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..case import DTYPES, ROUNDED, Case, normal, shown
+from ..case import DTYPES, ROUNDED, Case, dims, normal
 from .examples import grown
-from .subject import Attributes, OnnxNode, Plan, Subject, by_type
+from .operator import Attributes, OnnxNode, Operator, Plan, by_type
 
-__all__ = ["SUBJECTS"]
+__all__ = ["OPERATORS"]
 
 
 def _windows(operator: str, size: int, itemsize: int) -> Iterator[Case]:
@@ -26,7 +26,7 @@ def _windows(operator: str, size: int, itemsize: int) -> Iterator[Case]:
         pairs = {"window_sizes": sides, "strides": step, "start_padding": pad, "end_padding": pad}
         yield Case(
             operator,
-            f"{sides}x{sides}, {step} apart, of {shown(shape)} {DTYPES[itemsize]}",
+            f"{sides}x{sides}, {step} apart, of {dims(shape)} {DTYPES[itemsize]}",
             {name: (n, n) for name, n in pairs.items()},
             lambda: (normal(shape, itemsize),),
             prod(shape) * itemsize + prod(shape[:2]) * count**2 * (itemsize + 4 * is_max),
@@ -133,31 +133,31 @@ def _aligned_by_onnx(a: Attributes) -> OnnxNode:
     return OnnxNode("RoiAlign", {**numbers, **how}, arrays=lambda x: (*x[:2], x[2].astype(np.int64)))
 
 
-SUBJECTS: Mapping[str, Subject] = {
-    "max_pooling": Subject(
+OPERATORS: Mapping[str, Operator] = {
+    "max_pooling": Operator(
         plans=_plans("max_pooling"),
         jnp=_greatest_by_jnp,
         numpy=lambda a: partial(_greatest_by_numpy, a),
         torch={"max_pool2d_with_indices": lambda torch, a: partial(_greatest_by_torch, torch, a)},
         onnx=partial(_node, "MaxPool"),
     ),
-    "average_pooling": Subject(
+    "average_pooling": Operator(
         plans=_plans("average_pooling"),
         jnp=_means_by_jnp,
         numpy=lambda a: partial(_means_by_numpy, a),
         torch={"avg_pool2d": _means_by_torch},
         onnx=partial(_node, "AveragePool"),
     ),
-    "lp_pooling": Subject(
+    "lp_pooling": Operator(
         plans=_plans("lp_pooling"),
         jnp=lambda a: lambda x: jnp.sqrt(_total(a, jnp.square(x.astype(np.float32)))).astype(x.dtype),
         numpy=lambda a: partial(_norms_by_numpy, a),
         torch={"lp_pool2d": lambda torch, a: partial(_norms_by_torch, torch, a)},
         onnx=partial(_node, "LpPool", p=2),
     ),
-    "roi_pooling": Subject(
+    "roi_pooling": Operator(
         plans=grown("roi_pooling", (2, 4)),
         onnx=lambda a: OnnxNode("MaxRoiPool", {"pooled_shape": a["output_sizes"]}),
     ),
-    "roi_align": Subject(plans=grown("roi_align", (2, 4)), onnx=_aligned_by_onnx),
+    "roi_align": Operator(plans=grown("roi_align", (2, 4)), onnx=_aligned_by_onnx),
 }

@@ -140,7 +140,7 @@ def _struct(json: Any) -> tuple[type[OperatorDesc[Any]], Mapping[str, Any]]:
     if name.lower() == "hlsl":
         raise ConstraintError("dispatchables of type 'hlsl' are not supported: shaders are programs for Direct3D 12")
     if name.lower() in IN_FILES:
-        raise ConstraintError(f"a dispatchable of type {name!r} stands in a model file, and is no operator")
+        raise ConstraintError(f"a dispatchable of type {name!r} is not an operator: it belongs into a model file")
     suffix = name.removeprefix("DML_OPERATOR_")
     if suffix not in STRUCTS:
         raise ConstraintError(f"unknown operator {suffix!r:.60}; {suggestion(suffix, STRUCTS)}")

@@ -113,7 +113,7 @@ def read_bindings(desc: Computation[Any], json: Any, buffers: Buffers, owned: bo
 
 
 def _one_by_one(name: str, ports: str | tuple[str, ...], json: Any, faults: Faults) -> dict[str, Any]:
-    """Returns what is bound to each port of a field."""
+    """Returns the binding of each port of a field."""
     if isinstance(ports, str):
         return {ports: json}
     given = [None] * len(ports) if json is None else json if isinstance(json, list) else [json]
@@ -161,7 +161,7 @@ def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
     return bound
 
 
-# What DxDispatch reads for HLSL and ONNX, and not for operators.
+# Fields that DxDispatch reads for HLSL and ONNX, and not for operators.
 _OF_OTHERS = ("format", "counter", "counterOffsetBytes", "elementStride", "shape")
 
 
@@ -169,8 +169,8 @@ def read_command(json: Any, buffers: Buffers, dispatchables: Dispatchables) -> C
     """Reads one entry of `commands`.
 
     Raises:
-      ConstraintError: the first thing wrong with it.
-      SkippedError: what it refers to is at fault.
+      ConstraintError: its first fault.
+      SkippedError: it refers to a part of the model that is at fault.
     """
     json = as_object("a command", json)
     kind = get(json, "type", str)

@@ -19,7 +19,7 @@ __all__ = ["Initial", "constant", "copied", "listed", "mixed", "sequence"]
 
 @dataclass(frozen=True)
 class Initial:
-    """What a buffer starts with.
+    """The initial values of a buffer.
 
     Args:
       count: how many elements.

@@ -134,7 +134,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise ConstraintError(f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ConstraintError("not JSON: it is no UTF-8 text") from None
+        raise ConstraintError("not JSON: it is not UTF-8 text") from None
 
 
 def _place(i: int, json: Any) -> str:

@@ -59,7 +59,7 @@ class BoundOutput:
         """
         data_type, shape = _stored(result.dtype), tuple(result.shape)
         if self.shape and shape != self.shape:
-            raise ConstraintError(f"'shape' must be what the model gives, {list(shape)}, but it is {list(self.shape)}")
+            raise ConstraintError(f"'shape' must equal that of the model, {list(shape)}, but it is {list(self.shape)}")
         needed = data_type.byte_count(prod(shape))
         if not buffer.is_deferred and needed > buffer.size:
             raise ConstraintError(

@@ -70,7 +70,7 @@ def _opened(path: Path) -> Iterator[Any]:
         except ConstraintError:
             raise
         except Exception as error:  # damaged pictures fail in many ways
-            raise ConstraintError(f"{path.name!r} is no PNG or JPEG picture that can be read: {error}") from None
+            raise ConstraintError(f"{path.name!r} is not a readable PNG or JPEG picture: {error}") from None
 
 
 def _target(image: Any, options: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -33,7 +33,7 @@ class MultiheadAttentionMaskType(enum.IntEnum):
     BOOLEAN = 4
 
 
-# What each of these tensors holds; a stacked one holds several matrices for every head, in this order.
+# The contents of these tensors; a stacked one holds several matrices for every head, in this order.
 HOLDS: Mapping[str, tuple[str, ...]] = {
     "query": ("query",),
     "key": ("key",),
@@ -53,7 +53,7 @@ def source_of(part: str, x: Operands) -> str | None:
 
 @dataclass(frozen=True)
 class Counts:
-    """What sizes are made of.
+    """The counts that make up sizes.
 
     Args:
       batch: B.
@@ -133,7 +133,7 @@ _MASKS: Mapping[int, Callable[[Counts], Sizes]] = {
 
 @dataclass(frozen=True)
 class _Tensor:
-    """What a tensor must be: its least and greatest rank, and its sizes, in words and by the counts."""
+    """The demands on a tensor: its least and greatest rank, and its sizes, in words and by the counts."""
 
     ranks: tuple[int, int]
     formula: str
@@ -272,7 +272,7 @@ _COMMON = (
     *_of_tensors(*_NAMES),
     *map(_one_source, SOURCES),
     custom("both(past)", "{past_key} and {past_value} must be given together", _one_past),
-    custom("given(mask)", "{mask} must be given if {mask_type} is not NONE, and else not", _other_mask),
+    custom("given(mask)", "{mask} must be given if {mask_type} is not NONE, and only then", _other_mask),
     *map(_sizes_of, _NAMES),
 )
 # The tensors whose ranks and types rules of their own compare with those of the output.
@@ -283,7 +283,9 @@ RULES_OF_1 = (
     at_least("query_head_count", 1),
     at_least("key_value_head_count", 1),
     custom("grouped", "{query_head_count} must be a multiple of {key_value_head_count}", _ungrouped),
-    custom("stacked_heads", "of stacked queries {query_head_count} must equal {key_value_head_count}", _stacked_groups),
+    custom(
+        "stacked_heads", "with stacked queries {query_head_count} must equal {key_value_head_count}", _stacked_groups
+    ),
     *_of_tensors(_OF_1),
     *_COMMON,
     _sizes_of(_OF_1),

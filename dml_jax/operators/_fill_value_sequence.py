@@ -75,7 +75,7 @@ def fill_value_sequence(
       sizes: of the output; integers, at least 0.
       start: the first number, one that `dtype` holds, or a traced scalar of `dtype`. Another one compiles nothing new.
       delta: from each number to the next, likewise; of an unsigned type it may be negative, unless it is traced.
-      dtype: of the output, integers or floats: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      dtype: of the output, integers or floats: an argument of numpy.dtype, such as jnp.bfloat16 or "uint8".
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that
         jax.set_mesh has set has all of it.
 
@@ -93,7 +93,7 @@ def fill_value_sequence(
       [[10  8]
        [ 6  4]]
 
-    Source: DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC. It does not say what becomes of integers beyond the type.
+    Source: DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC. It says nothing of integers beyond the type.
     """
     wide = _computed_in(dtype)
     start, delta = (jnp.asarray(number).astype(wide) for number in (start, delta))

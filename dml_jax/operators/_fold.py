@@ -1,4 +1,4 @@
-"""FOLD: columns added up at the windows that they come from (col2im)."""
+"""FOLD: adds columns to the windows that they come from (col2im)."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def lp_pooling(
 
 
 def norm(x: jax.Array, p: float, total: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """The p-norm of what `total` adds up; where all of it is 0, its derivative is 0."""
+    """The p-norm of the elements that `total` adds up; where all are 0, its derivative is 0."""
     added = total(jnp.power(absolute(x), int(p) if int(p) == p else p))
     if p == 1:
         return added

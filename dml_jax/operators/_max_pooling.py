@@ -1,4 +1,4 @@
-"""MAX_POOLING, MAX_POOLING1 and MAX_POOLING2: the greatest element of each window, and where it lies."""
+"""MAX_POOLING, MAX_POOLING1 and MAX_POOLING2: the greatest element of each window, and its index."""
 
 from __future__ import annotations
 

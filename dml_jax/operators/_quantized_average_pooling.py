@@ -40,7 +40,7 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC: makes the mean of each window of quantised numbers.
 
     output = quantize(the sum of (input - input_zero_point) in a window * input_scale / the count of its elements); the
-    sum is exact in 32 bits, what follows is float32. Padding is the number 0.
+    sum is exact in 32 bits, and the rest is float32. Padding is the number 0.
 
     Args:
       input: (N, C, H, W), or (N, C, D, H, W).

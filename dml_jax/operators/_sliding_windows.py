@@ -15,7 +15,7 @@ from ..lowering.plain.windows import Windows
 
 __all__ = ["FieldInts", "PerWindow", "columns_of", "function_rules", "judged", "sliding", "struct_rules", "support_of"]
 
-# Of each attribute the least number, which is what it is where it is not given.
+# The least number of each attribute, which is its default.
 _LEAST = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
 _SIZES, *_OTHERS = _LEAST
 

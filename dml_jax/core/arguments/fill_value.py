@@ -1,4 +1,4 @@
-"""Readers of numbers that the dtype of an array must hold, such as a fill value, and the few that programs know."""
+"""Readers of numbers that the dtype of an array must hold, such as a fill value."""
 
 import warnings
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Readers of static values that a caller gives: integers, reals, flags, names and types.
+"""Readers of static arguments: integers, reals, flags, names and types.
 
 Arguments of functions and fields of structs are read by the same readers. Two reals are equal only if their bits are:
 compiled programs are cached by attributes, and -0.0 == 0.0.
@@ -175,7 +175,7 @@ def as_real_or_reals(operator: str, name: str, value: Any) -> Any:
 
 
 def as_row(operator: str, name: str, value: Any, read: Callable[[str, str, Any], Any], what: str) -> tuple[Any, ...]:
-    """Returns a static tuple of what a sequence holds, each read by `read`; messages call them `what`.
+    """Returns the entries of a sequence as a static tuple, each read by `read`; messages call them `what`.
 
     Raises:
       DataTypeError: no sequence; a string, a set and a dict are none.

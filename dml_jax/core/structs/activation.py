@@ -69,7 +69,7 @@ class Activation:
 
     @property
     def row(self) -> Row:
-        """What DirectML says of it."""
+        """Its row in the table of DirectML's activations."""
         return ACTIVATIONS[self.operator_type]
 
     @property

@@ -1,4 +1,4 @@
-"""`Computation`: the base of what can be compiled, which is a descriptor of an operator or a graph of operators."""
+"""`Computation`: the base of descriptors and of graphs, both of which can be compiled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Computation(Generic[R]):
     left out has none.
     """
 
-    # What messages call it.
+    # Its name in messages.
     operator_type: ClassVar[str]
     # The input of which the output is a copy, some elements of it replaced.
     replaces_in: ClassVar[str | None] = None

@@ -69,7 +69,7 @@ def interpolable(operand: str) -> Rule:
             return None
         return f"it is {array.dtype}"
 
-    text = f"{{{operand}}}.{{dtype}} must be one of floats, or of integers of 16 bits at most, to be interpolated"
+    text = f"{{{operand}}}.{{dtype}} must be a floating-point type, or integers of at most 16 bits, to be interpolated"
     return Rule(f"interpolable({operand})", text, broken_by, DataTypeError)
 
 

@@ -54,7 +54,7 @@ class Field:
     """The kind of a field.
 
     Args:
-      kind: what DirectML's schema calls it: "input tensor", "uint array".
+      kind: its name in DirectML's schema: "input tensor", "uint array".
       read: takes the name of the struct, DirectML's name of the field, and the value given; returns the value that the
         descriptor keeps, or raises an error.
       from_json: takes the JSON form; returns a value that `read` takes.
@@ -213,7 +213,7 @@ def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntE
 
     Args:
       names: the enumeration.
-      prefix: what DirectML's full names begin with.
+      prefix: the beginning of DirectML's full names.
       others: more names of members, such as ONNX's, which Python programs may use and model files may not.
     """
     values, elsewhere = tuple(names.__members__), others or {}

@@ -105,7 +105,7 @@ class OperatorDesc(Computation[R]):
 
     @classmethod
     def summary(cls) -> str:
-        """Returns what the operator does: the first line of its docstring, without the name."""
+        """Returns a summary of the operator: the first line of its docstring, without the name."""
         return (cls.__doc__ or "").splitlines()[0].split(": ", 1)[1].replace("`", "")
 
     @classmethod
@@ -251,5 +251,5 @@ def set_fields(desc: OperatorDesc[Any], *values: Any) -> None:
     desc.__post_init__()
 
 
-# What the rules call a tensor's properties, in DirectML's words.
+# DirectML's words for the properties of a tensor, which rules use.
 VOCABULARY = {"sizes": "Sizes", "rank": "DimensionCount", "dtype": "DataType", "strides": "Strides", "flags": "Flags"}

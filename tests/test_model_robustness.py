@@ -172,7 +172,7 @@ def test_no_program_is_started_for_a_picture(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n")
-    assert "no PNG or JPEG picture" in faults(tmp_path, model(show(), p=picture("p.png")))[0]
+    assert "not a readable PNG or JPEG picture" in faults(tmp_path, model(show(), p=picture("p.png")))[0]
     assert not (tmp_path / "ran").exists()
 
 
@@ -190,7 +190,7 @@ def test_deeper_and_damaged_pictures_are_refused(tmp_path):
         Image.effect_noise((64, 64), 50).save(tmp_path / name)
         content = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(content[: len(content) // 2])
-        assert "no PNG or JPEG picture" in faults(tmp_path, model(show(), p=picture(name)))[0]
+        assert "not a readable PNG or JPEG picture" in faults(tmp_path, model(show(), p=picture(name)))[0]
 
 
 def test_a_picture_is_not_made_before_memory_is_checked(tmp_path, monkeypatch):

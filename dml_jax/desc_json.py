@@ -104,13 +104,13 @@ def nodes_of(json: Any) -> Iterator[str]:
 
 
 def _read_operator(json: Any, faults: Faults, level: FeatureLevel) -> OperatorDesc[Any] | None:
-    found = len(faults.errors)
+    count = len(faults.errors)
     cls, form = _struct(json)
     values = _read_fields(cls, form, faults)
-    if len(faults.errors) == found:
+    if len(faults.errors) == count:
         for error in cls.faults(values, level):
             faults.add(error)
-    return cls.of_judged(values) if len(faults.errors) == found else None
+    return cls.of_judged(values) if len(faults.errors) == count else None
 
 
 def _read_node(
@@ -192,10 +192,10 @@ def _read_field(
     cls: type[OperatorDesc[Any]], name: str, form: Mapping[str, Any], values: dict[str, Any], faults: Faults
 ) -> None:
     field, shown = cls.fields()[name], cls.directml_names()[name]
-    found = len(faults.errors)
+    errors_before = len(faults.errors)
     with faults.at(cls.operator_type, shown):
         values[name] = field.from_json(form[shown])
-    if len(faults.errors) > found:
+    if len(faults.errors) > errors_before:
         return
     with faults.at():
         values[name] = field.kept(cls.operator_type, shown, values[name])

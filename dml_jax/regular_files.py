@@ -1,4 +1,4 @@
-"""Opens regular files only: no pipe or device, at which a program would wait, and where asked no symbolic link."""
+"""Opens regular files only: no pipe or device, for which a program would wait, and no symbolic link on request."""
 
 import errno
 import os

@@ -38,7 +38,7 @@ class Dispatchable:
     """An operator or a graph.
 
     Args:
-      desc: what it computes.
+      desc: its computation.
       owned: the ranges of its inputs that are handed over when it is initialised.
       is_node: whether it is named by graphs and dispatched by no command: nothing of it is initialised.
       source: the file that it comes from.
@@ -116,11 +116,11 @@ def _one_by_one(name: str, ports: str | tuple[str, ...], json: Any, faults: Faul
     """Returns the binding of each port of a field."""
     if isinstance(ports, str):
         return {ports: json}
-    given = [None] * len(ports) if json is None else json if isinstance(json, list) else [json]
-    if len(given) != len(ports):
-        faults.add(ConstraintError(f"a list of {len(ports)} must be bound, but there are {len(given)}", (name,)))
+    bindings = [None] * len(ports) if json is None else json if isinstance(json, list) else [json]
+    if len(bindings) != len(ports):
+        faults.add(ConstraintError(f"a list of {len(ports)} must be bound, but there are {len(bindings)}", (name,)))
         return {}
-    return dict(zip(ports, given, strict=True))
+    return dict(zip(ports, bindings, strict=True))
 
 
 _MISPLACED = {

@@ -1,4 +1,4 @@
-"""Reads the initial values of a buffer that stand in a model file: lists, constants, sequences, mixed types."""
+"""Initial values of a buffer inside of a model file: lists, constants, sequences, mixed types."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""JSON as model files write it: comments, trailing commas and text behind it are allowed, repeated names are not."""
+"""Parses the JSON of model files: comments, trailing commas and text behind it are allowed, repeated names are not."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from ..errors import ConstraintError
 
 __all__ = ["blanked", "parse"]
 
-# Strings come first, so that what looks like a comment or a trailing comma inside one is left alone.
+# Strings come first, so that a comment or a trailing comma inside one is left alone.
 # A string that is never closed ends with its line, so that the search does not start again inside it.
 _STRING = r'"(?:[^"\\\n]|\\.)*"?'
 _COMMENTS = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)

@@ -50,7 +50,7 @@ class BoundOutput:
         """The type that the elements of a result have in the buffer.
 
         Args:
-          result: the array, or what is known of it: its shape and dtype.
+          result: the array, or its shape and dtype.
           buffer: which.
 
         Raises:
@@ -78,7 +78,7 @@ class OnnxDispatch:
 
 
 def read_onnx_dispatch(name: str, model: OnnxModel, json: Any, buffers: Buffers) -> OnnxDispatch:
-    """Reads what a dispatch binds to the tensors of a model.
+    """Reads the bindings of a dispatch to the tensors of a model.
 
     Args:
       name: of the dispatchable.

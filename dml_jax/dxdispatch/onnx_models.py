@@ -19,7 +19,7 @@ __all__ = ["OnnxModel", "read_onnx"]
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """An ONNX model that is read; a dispatch chooses its free sizes.
+    """An ONNX model in memory; a dispatch chooses its free sizes.
 
     Args:
       files: that it is read from.

@@ -58,7 +58,7 @@ def _fill(path: Path, shape: tuple[int, int, int], out: np.ndarray) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """The picture, for reading it; what Pillow says of a bad one becomes a fault."""
+    """The open picture; an error of Pillow becomes a fault."""
     from PIL import Image
 
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The files that a run writes: all of them inside of one folder."""
+"""The output files of a run, all inside of one folder."""
 
 import os
 from collections.abc import Iterable, Sequence

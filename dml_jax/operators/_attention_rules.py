@@ -220,9 +220,9 @@ def _without_ones(sizes: Sizes) -> Sizes:
 
 
 def _sources(part: str, x: Operands) -> Fact:
-    given = [name for name in SOURCES[part] if x[name] is not None]
+    present = [name for name in SOURCES[part] if x[name] is not None]
     is_past = part in PAST and all(x[past] is not None and source_of(of, x) is None for of, past in PAST.items())
-    return None if len(given) == 1 or is_past else f"{len(given)} of them are given"
+    return None if len(present) == 1 or is_past else f"{len(present)} of them are given"
 
 
 def _one_source(part: str) -> Rule:
@@ -232,8 +232,8 @@ def _one_source(part: str) -> Rule:
 
 
 def _one_past(x: Operands) -> Fact:
-    given = [name for name in PAST.values() if x[name] is not None]
-    return "one of them is" if len(given) == 1 else None
+    present = [name for name in PAST.values() if x[name] is not None]
+    return "one of them is" if len(present) == 1 else None
 
 
 def _other_mask(x: Operands) -> Fact:

@@ -85,11 +85,11 @@ def windows_of(x: Operands) -> list[Windows]:
 def _sums(x: Operands) -> list[range]:
     """Returns the sizes that the sums may have, per spatial dimension: one, or all that FORWARD maps to the input."""
 
-    def sizes(one: Windows) -> range:
+    def sizes(window: Windows) -> range:
         if not _is_backward(x):
-            return range(max(1, one.count), one.count + 1)
-        least = one.stride * (one.size - 1) + one.span - one.start - one.end
-        return range(max(1, least), least + one.stride)
+            return range(max(1, window.count), window.count + 1)
+        least = window.stride * (window.size - 1) + window.span - window.start - window.end
+        return range(max(1, least), least + window.stride)
 
     return [sizes(w) for w in windows_of(x)]
 
@@ -170,11 +170,11 @@ def _out_channels(x: Operands) -> Any:
 
 
 def _no_output_sizes(x: Operands) -> str | None:
-    spatial, given = _spatial(x), x["output_sizes"]
-    if not spatial or given is None:
+    spatial, asked = _spatial(x), x["output_sizes"]
+    if not spatial or asked is None:
         return None
-    fits = len(spatial) == len(given) and all(n in sizes for n, sizes in zip(given, spatial, strict=True))
-    return None if fits else f"they are {tuple(given)}, not {_shown(spatial)}"
+    fits = len(spatial) == len(asked) and all(n in sizes for n, sizes in zip(asked, spatial, strict=True))
+    return None if fits else f"they are {tuple(asked)}, not {_shown(spatial)}"
 
 
 def _shown(spatial: Sequence[range]) -> str:

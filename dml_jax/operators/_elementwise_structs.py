@@ -75,12 +75,12 @@ class _RowDesc(OperatorDesc):
         return other in self.row.in_place and super().may_share(output, other)
 
     def compute_checked(self, **arrays: jax.Array) -> jax.Array:
-        row, given = self.row, self.operands()
+        row, operands = self.row, self.operands()
         first, *others = (row.read(arrays[name]) for name in row.inputs)
-        if pair := given.get("scale_bias"):
+        if pair := operands.get("scale_bias"):
             first = identity(first, pair.scale, pair.bias)
-        result = row.formula(first, *others, *(given[name] for name in row.fields))
-        return row.write(result, given[row.output].dtype)
+        result = row.formula(first, *others, *(operands[name] for name in row.fields))
+        return row.write(result, operands[row.output].dtype)
 
 
 def _class_name(operator_type: str) -> str:

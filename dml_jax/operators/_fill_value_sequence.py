@@ -32,13 +32,13 @@ from ..lowering.values.bits import index_dtype
 __all__ = ["FillValueSequenceDesc", "fill_value_sequence"]
 
 
-def _as_delta(operator: str, name: str, given: Any, dtype: Any) -> Any:
+def _as_delta(operator: str, name: str, value: Any, dtype: Any) -> Any:
     """Reads a number that the type holds; an unsigned type also takes a negative number, modulo 2**bits."""
-    if jnp.issubdtype(dtype, jnp.unsignedinteger) and not isinstance(given, Tracer):
+    if jnp.issubdtype(dtype, jnp.unsignedinteger) and not isinstance(value, Tracer):
         signed = jnp.dtype(dtype.name.removeprefix("u"))
         with suppress(DataTypeError):
-            given = int(as_number(operator, name, given, signed)) % 2 ** jnp.iinfo(dtype).bits
-    return as_number(operator, name, given, dtype)
+            value = int(as_number(operator, name, value, signed)) % 2 ** jnp.iinfo(dtype).bits
+    return as_number(operator, name, value, dtype)
 
 
 Delta = Annotated[Number, replace(number_of("dtype"), read=_as_delta)]

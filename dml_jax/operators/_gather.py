@@ -33,9 +33,13 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    kept, picked = ([f"{name} {d}" for d in range(x[name].ndim)] for name in ("input", "indices"))
-    axis = x["axis"] % len(kept)
-    return Dims({"input": kept, "indices": picked}, [*kept[:axis], *picked, *kept[axis + 1 :]], [*kept, *picked])
+    input_dims, indices_dims = ([f"{name} {d}" for d in range(x[name].ndim)] for name in ("input", "indices"))
+    axis = x["axis"] % len(input_dims)
+    return Dims(
+        {"input": input_dims, "indices": indices_dims},
+        [*input_dims[:axis], *indices_dims, *input_dims[axis + 1 :]],
+        [*input_dims, *indices_dims],
+    )
 
 
 @operator(*RULES, dims=_dims)

@@ -22,13 +22,13 @@ PaddingMode = Literal["zeros", "border", "reflection"]
 
 
 def _other_batch(x: Operands) -> str | None:
-    one, other = x["input"].shape[0], x["grid"].shape[0]
-    return None if one == other else f"they are {one} and {other}"
+    batch, grid_batch = x["input"].shape[0], x["grid"].shape[0]
+    return None if batch == grid_batch else f"they are {batch} and {grid_batch}"
 
 
 def _other_coordinates(x: Operands) -> str | None:
-    wanted, given = x["input"].ndim - 2, x["grid"].shape[-1]
-    return None if wanted == given else f"there are {given} for {wanted}"
+    wanted, coordinates = x["input"].ndim - 2, x["grid"].shape[-1]
+    return None if wanted == coordinates else f"there are {coordinates} for {wanted}"
 
 
 def _unweighable(x: Operands) -> str | None:

@@ -129,8 +129,8 @@ def convolve_quantized(
 
 
 def _windows_and_groups(desc: OperatorDesc) -> dict[str, Any]:
-    given = {**desc.operands(), **_FORWARD}
-    return {"windows": windows_of(given), "groups": given["group_count"]}
+    operands = {**desc.operands(), **_FORWARD}
+    return {"windows": windows_of(operands), "groups": operands["group_count"]}
 
 
 @dataclass(frozen=True)

@@ -82,15 +82,15 @@ def lp_pooling(
 
     Source: DML_LP_POOLING1_OPERATOR_DESC, whose formula has no absolute value: that of ONNX's LpPool is taken.
     """
-    given: Operands = {
+    operands: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,
         "start_padding": start_padding,
         "end_padding": end_padding,
     }
-    axes = range(input.ndim - len(given["window_sizes"]), input.ndim)
-    windows = sliding(given, input.shape[axes[0] :])
+    axes = range(input.ndim - len(operands["window_sizes"]), input.ndim)
+    windows = sliding(operands, input.shape[axes[0] :])
     wide = jnp.asarray(input, wide_type(input.dtype))
     return narrow_apart(norm(wide, p, lambda powers: sum_windows(powers, axes, windows)), input.dtype)
 

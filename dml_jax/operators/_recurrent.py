@@ -112,8 +112,8 @@ def _long_short_term(
     (h, c), (f, g, of_cell) = states, functions
     i, o, forget, new = jnp.split(driven + weights.recurrent(h), 4, axis=-1)
     i = f(i + weights.peephole(0, c))
-    kept = 1 - i if couples else f(forget + weights.peephole(2, c))
-    c = kept * c + i * g(new)
+    forget_gate = 1 - i if couples else f(forget + weights.peephole(2, c))
+    c = forget_gate * c + i * g(new)
     return f(o + weights.peephole(1, c)) * of_cell(c), c
 
 

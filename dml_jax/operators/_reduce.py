@@ -259,8 +259,8 @@ def _several_axes(x: Operands) -> str | None:
 
 
 def _other_type(x: Operands) -> str | None:
-    one, other = x["output"].data_type, x["input"].data_type
-    return None if one == other or x["function"] in _ARGUMENTS else f"they are {one.name} and {other.name}"
+    output, input = x["output"].data_type, x["input"].data_type
+    return None if output == input or x["function"] in _ARGUMENTS else f"they are {output.name} and {input.name}"
 
 
 def _type_made(x: Operands) -> DataType:

@@ -84,8 +84,8 @@ def _dims(x: Operands) -> Dims:
         "hidden_init": ["direction", "batch", "hidden"],
         "sequence_lengths": ["batch"],
     }
-    given = {name: names for name, names in operands.items() if x[name] is not None}
-    return Dims(given, ["output step", "output direction", "batch", "output hidden"])
+    present = {name: names for name, names in operands.items() if x[name] is not None}
+    return Dims(present, ["output step", "output direction", "batch", "output hidden"])
 
 
 @operator(*RULES, dims=_dims)

@@ -27,8 +27,8 @@ SizesOf = Callable[[Operands], Sequence[Any] | None]
 
 def sliding(x: Operands, sizes: Sequence[Any]) -> list[Windows]:
     """Returns the windows along each spatial dimension, where `sizes` are those of the image."""
-    given = [[least] * len(x[_SIZES]) if x[name] is None else x[name] for name, least in _LEAST.items()]
-    return [Windows(*w) for w in zip(sizes, *given, strict=True)]
+    attributes = [[least] * len(x[_SIZES]) if x[name] is None else x[name] for name, least in _LEAST.items()]
+    return [Windows(*w) for w in zip(sizes, *attributes, strict=True)]
 
 
 def columns_of(windows: Sequence[Windows]) -> tuple[int, int]:

@@ -111,13 +111,13 @@ def as_dims(operator: str, name: str, value: Any) -> tuple[int, ...]:
     Raises:
       DataTypeError: no sequence, or one of anything that `as_dim` refuses.
     """
-    given = type(value)
-    if given is tuple or given is list:
+    kind = type(value)
+    if kind is tuple or kind is list:
         for item in value:
             if type(item) is not int:
                 break
         else:
-            return value if given is tuple else tuple(value)
+            return value if kind is tuple else tuple(value)
     return as_row(operator, name, value, as_dim, "integers")
 
 

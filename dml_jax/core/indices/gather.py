@@ -70,7 +70,7 @@ def read(
     if mode != "fill":
         return values
     inside = jnp.all((indices >= 0) & (indices < sizes_row(sizes, indices)), axis=-1)
-    kept = [d for d in range(values.ndim) if d not in slices.placed]
-    inside = lax.broadcast_in_dim(inside, values.shape, kept)
+    slice_dims = [d for d in range(values.ndim) if d not in slices.placed]
+    inside = lax.broadcast_in_dim(inside, values.shape, slice_dims)
     filling = jnp.zeros((), input.dtype) if fill_value is None else jnp.asarray(fill_value)
     return carry_bits(jnp.where, inside, values, filling, back=back_with_number(jnp.where))

@@ -74,8 +74,8 @@ def supported_activation(name: str, host: str, level: FeatureLevel) -> Rule:
     """Returns the rule of the activations that an operator can be fused with, once or several times, at a level."""
 
     def broken_by(x: Operands) -> Fact:
-        given = x[name] if isinstance(x[name], tuple) else () if x[name] is None else (x[name],)
-        return next(filter(None, (_unfit(activation, host, level) for activation in given)), None)
+        activations = x[name] if isinstance(x[name], tuple) else () if x[name] is None else (x[name],)
+        return next(filter(None, (_unfit(activation, host, level) for activation in activations)), None)
 
     text = f"{{{name}}} must be one that the operator can be fused with at feature level {level}"
     return Rule(f"supported_activation({name})", text, broken_by)

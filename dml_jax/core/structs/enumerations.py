@@ -43,7 +43,7 @@ def direction_of(direction: AxisDirection) -> DirectionName:
 
 
 class InterpolationMode(enum.IntEnum):
-    """DML_INTERPOLATION_MODE: the nearest element, or of its two neighbours along each dimension by distance."""
+    """DML_INTERPOLATION_MODE: the nearest element, or linear interpolation of two neighbours along each dimension."""
 
     NEAREST_NEIGHBOR = 0
     LINEAR = 1
@@ -61,7 +61,7 @@ def mode_of(mode: InterpolationMode) -> Mode:
 
 
 def interpolable(operand: str) -> Rule:
-    """All but the nearest elements takes floats, and integers that float32 holds exactly."""
+    """Interpolation other than "nearest" takes floats, and integers that float32 holds exactly."""
 
     def broken_by(x: Operands) -> str | None:
         array = x[operand]

@@ -141,7 +141,7 @@ def _elements(field: Field, json: Sequence[Any]) -> list[Any]:
 
 
 def _array_of(field: Field, what: str, count: str) -> Field:
-    """Returns the kind of an array of these; messages call them `what`, and `count` is the field of its length."""
+    """Returns the kind of an array of such; messages call them `what`, and `count` is the field of the length."""
     return replace(
         field,
         kind=f"{field.kind} array",
@@ -209,7 +209,7 @@ Axes = Annotated[tuple[int, ...], counted_by("AxisCount")]
 
 
 def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntEnum] | None = None) -> Field:
-    """A member of an enumeration: itself, its number, or its DirectML name, in full with `prefix` or as suffix.
+    """Returns the kind of a member of an enumeration: itself, its number, or its DirectML name, in full or as suffix.
 
     Args:
       names: the enumeration.

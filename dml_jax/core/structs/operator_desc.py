@@ -53,13 +53,13 @@ class OperatorDesc(Computation[R]):
 
     def __post_init__(self) -> None:
         names = self.directml_names()
-        kept = {
+        values = {
             name: field.kept(self.operator_type, names[name], getattr(self, name))
             for name, field in self.fields().items()
         }
-        for error in self.faults(kept):
+        for error in self.faults(values):
             raise error
-        for name, value in kept.items():
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -167,8 +167,8 @@ class OperatorDesc(Computation[R]):
         return self.fields()[argument_of(port)].is_index
 
     def _ports(self, names: Sequence[str]) -> dict[str, TensorDesc]:
-        given = {name: getattr(self, name) for name in names}
-        return ports_of({name: value for name, value in given.items() if value is not None})
+        tensors = {name: getattr(self, name) for name in names}
+        return ports_of({name: value for name, value in tensors.items() if value is not None})
 
     def fields_bound(self) -> dict[str, str | tuple[str, ...]]:
         names, bound = self.directml_names(), {}

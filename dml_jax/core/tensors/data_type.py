@@ -55,7 +55,7 @@ class DataType(enum.IntEnum):
 
     @property
     def integers(self) -> range:
-        """The integers that it holds; of a type of floats none."""
+        """The integers that it holds; none for floats."""
         if self.name.startswith("FLOAT"):
             return range(0)
         return (

@@ -22,7 +22,7 @@ Dispatchables = Mapping[str, Dispatchable | OnnxModel | None]
 def check_memory(
     buffers: Buffers, dispatchables: Dispatchables, commands: Sequence[Command] = (), limit: int | None = None
 ) -> None:
-    """Compares the machine's memory with the bytes that a run holds throughout, plus the most that it takes for a while.
+    """Compares the machine's memory with the bytes that a run holds throughout, plus the most of one dispatch.
 
     Args:
       buffers: by name; None for one that is at fault and not counted.

@@ -13,11 +13,11 @@ def main() -> None:
     try:
         _run()
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, but for what Python does when it ends
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, but for Python's own shutdown
 
 
 def _open_standard_streams() -> None:
-    """Opens what the caller closed, as by `>&-`: else the next file that is opened gets its number, and its text."""
+    """Opens streams that the caller closed, as by `>&-`: else the next open file gets their number, and their text."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -28,7 +28,7 @@ def _open_standard_streams() -> None:
 
 
 class _ClosedOutput(io.StringIO):
-    """A standard output that the caller closed: that text is lost is an error, but only when all work is done."""
+    """A standard output that the caller closed: lost text is an error, but only when all work is done."""
 
     has_lost = False
 

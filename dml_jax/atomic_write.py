@@ -40,7 +40,7 @@ _unfinished: set[str] = set()
 
 
 def discard_unfinished() -> None:
-    """Removes what an interrupted write would leave behind."""
+    """Removes the temporary files of an interrupted write."""
     for name in _unfinished:
         Path(name).unlink(missing_ok=True)
 

@@ -40,6 +40,6 @@ PAGES = tuple(dict.fromkeys(page_of(value) for value in _PUBLIC.values() if valu
 
 
 def computed_by(cls: type[OperatorDesc]) -> str:
-    """The function that computes what a struct does: one of JAX, or that of its file."""
+    """The function that computes a struct: one of JAX, or that of its file."""
     here = (f"dml_jax.{name}" for name, value in FUNCTIONS.items() if page_of(value) == page_of(cls))
     return cls.in_jax or next(here, "")

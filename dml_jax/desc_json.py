@@ -104,13 +104,13 @@ def nodes_of(json: Any) -> Iterator[str]:
 
 
 def _read_operator(json: Any, faults: Faults, level: FeatureLevel) -> OperatorDesc[Any] | None:
-    found = len(faults.errors)
+    count = len(faults.errors)
     cls, form = _struct(json)
     values = _read_fields(cls, form, faults)
-    if len(faults.errors) == found:
+    if len(faults.errors) == count:
         for error in cls.faults(values, level):
             faults.add(error)
-    return cls.of_judged(values) if len(faults.errors) == found else None
+    return cls.of_judged(values) if len(faults.errors) == count else None
 
 
 def _read_node(
@@ -140,7 +140,7 @@ def _struct(json: Any) -> tuple[type[OperatorDesc[Any]], Mapping[str, Any]]:
     if name.lower() == "hlsl":
         raise ConstraintError("dispatchables of type 'hlsl' are not supported: shaders are programs for Direct3D 12")
     if name.lower() in IN_FILES:
-        raise ConstraintError(f"a dispatchable of type {name!r} stands in a model file, and is no operator")
+        raise ConstraintError(f"a dispatchable of type {name!r} is not an operator: it belongs into a model file")
     suffix = name.removeprefix("DML_OPERATOR_")
     if suffix not in STRUCTS:
         raise ConstraintError(f"unknown operator {suffix!r:.60}; {suggestion(suffix, STRUCTS)}")
@@ -192,10 +192,10 @@ def _read_field(
     cls: type[OperatorDesc[Any]], name: str, form: Mapping[str, Any], values: dict[str, Any], faults: Faults
 ) -> None:
     field, shown = cls.fields()[name], cls.directml_names()[name]
-    found = len(faults.errors)
+    errors_before = len(faults.errors)
     with faults.at(cls.operator_type, shown):
         values[name] = field.from_json(form[shown])
-    if len(faults.errors) > found:
+    if len(faults.errors) > errors_before:
         return
     with faults.at():
         values[name] = field.kept(cls.operator_type, shown, values[name])

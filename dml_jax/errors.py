@@ -1,4 +1,4 @@
-"""The errors that dml_jax raises for a caller's mistake, how their messages are worded, and how many are collected."""
+"""The errors for a caller's mistakes, the wording of their messages, and `Faults`, which collects several."""
 
 import difflib
 import enum
@@ -46,7 +46,7 @@ class ConstraintError(ValueError):
 
 
 def escaped(name: str) -> str:
-    """Returns a name of a file as a terminal may show it: what is not printable becomes an escape, such as "\\x1b"."""
+    """Returns a name of a file for a terminal: characters that are not printable become escapes, such as "\\x1b"."""
     return name if name.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
@@ -64,7 +64,7 @@ def located(what: str, where: Sequence[str]) -> str:
 
 
 class DataTypeError(ConstraintError, TypeError):
-    """An operand has a data type that the operator does not take."""
+    """An operand has a data type that the operator does not accept."""
 
 
 class SeveralErrors(ConstraintError):  # noqa: N818  # it is several
@@ -82,7 +82,7 @@ class SeveralErrors(ConstraintError):  # noqa: N818  # it is several
 
 
 class SkippedError(Exception):
-    """Something cannot be judged, because it depends on something else that has a fault of its own."""
+    """A part cannot be checked, because it depends on another part that has a fault."""
 
 
 class Faults:
@@ -103,7 +103,7 @@ class Faults:
 
     @contextmanager
     def at(self, *where: str) -> Iterator[None]:
-        """Collects what the block raises, with the places `where` before its own."""
+        """Collects the errors that the block raises, with the places `where` before their own."""
         try:
             yield
         except ConstraintError as error:
@@ -116,7 +116,7 @@ class Faults:
         self.errors += getattr(error.at(*where), "errors", [error.at(*where)])
 
     def finish(self) -> None:
-        """Raises the errors that were collected; SkippedError if there are none, but something could not be judged."""
+        """Raises the collected errors; SkippedError if there are none, but a part could not be checked."""
         if self.errors:
             raise self.errors[0] if len(self.errors) == 1 else SeveralErrors(self.errors)
         if self.skipped:

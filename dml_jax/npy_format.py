@@ -1,4 +1,4 @@
-"""Reader and writer of .npy files: a header is checked, also against the size of its file, before data are mapped."""
+"""Reads and writes .npy files; checks the header, also against the size of the file, before data are mapped."""
 
 import io
 import os
@@ -109,7 +109,7 @@ def read_header(file: BinaryIO) -> NpyHeader:
 
 
 def _parsed(start: BinaryIO) -> tuple[Any, bool, np.dtype[Any]]:
-    """Returns what NumPy reads; the header is a literal of Python's, which it fails to evaluate in many ways."""
+    """Returns NumPy's reading of a header; this is a literal of Python, which it fails to evaluate in many ways."""
     if start.read(4) == b"PK\x03\x04":
         _refuse("it is an archive of several; unpack it")
     start.seek(0)
@@ -129,7 +129,7 @@ def _check_type(dtype: np.dtype[Any]) -> None:
 
 
 def _check_shape(shape: Any, itemsize: int) -> None:
-    """NumPy limits the bytes of an array also where some size is 0."""
+    """NumPy limits the bytes of an array even where some size is 0."""
     is_shape = len(shape) <= MOST_DIMENSIONS and all(type(n) is int and n >= 0 for n in shape)
     if not is_shape or itemsize * prod(max(n, 1) for n in shape) >= 2**63:
         _refuse(f"its header is wrong: no array has the shape {describe(shape)}")
@@ -152,6 +152,6 @@ def header_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def npy_pieces(array: np.ndarray) -> tuple[bytes, memoryview]:
-    """Returns what `numpy.save` writes of an array, the header and the elements; those of a C-ordered one in place."""
+    """Returns the header and the elements as `numpy.save` writes them; those of a C-ordered array are no copy."""
     elements = np.asarray(array, order="C").reshape(-1).view(np.uint8)
     return header_bytes(array.dtype, array.shape), elements.data

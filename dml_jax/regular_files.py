@@ -1,4 +1,4 @@
-"""Opens regular files only: no pipe or device, at which a program would wait, and where asked no symbolic link."""
+"""Opens regular files only: no pipe or device, for which a program would wait, and no symbolic link on request."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
       flags: those of `os.open`; with O_NOFOLLOW the file may be no symbolic link.
 
     Raises:
-      OSError: it cannot be opened, is no regular file, or no file can have such a name.
+      OSError: it cannot be opened, is not a regular file, or has an impossible name.
     """
     try:
         file = os.open(path, flags | _FLAGS, 0o666)
@@ -32,7 +32,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     try:
         mode = os.fstat(file).st_mode
         if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "Is no regular file")
+            raise OSError(errno.EINVAL, os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "Not a regular file")
     except BaseException:
         os.close(file)
         raise

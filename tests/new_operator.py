@@ -1,6 +1,7 @@
-"""The example of a new operator in docs/contributing.md, and copies of this clone that have it."""
+"""The examples of new operators in docs/contributing.md, and copies of this clone that have them."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,16 +9,17 @@ from pathlib import Path
 
 from test_code_blocks import blocks_of
 
-__all__ = ["GUIDE", "add_operator", "copy_clone", "new_operator", "python"]
+__all__ = ["GUIDE", "GUIDE_TO_ROWS", "add_operator", "add_row", "blocks_to_paste", "copy_clone", "python"]
 
 ROOT = Path(__file__).parents[1]
 PAGE = "docs/contributing.md"
-GUIDE = (ROOT / PAGE).read_text().partition("\n## A new operator\n")[2].partition("\n## A new form")[0]
+_FUNCTIONS_AND_ROWS = (ROOT / PAGE).read_text().partition("\n## A new operator\n")[2].partition("\n### The parts of")[0]
+GUIDE, _, GUIDE_TO_ROWS = _FUNCTIONS_AND_ROWS.partition("\n### A row of a table\n")
 
 
-def new_operator():
-    """The source, the test and the page of the example."""
-    return [block.code for block in blocks_of(GUIDE, PAGE) if block.language == "{code-block}"]
+def blocks_to_paste(guide):
+    """The files of an example in their order, or the rows: the source, the test and, for a function, the page."""
+    return [block.code for block in blocks_of(guide, PAGE) if block.language == "{code-block}"]
 
 
 def copy_clone(clone, *folders):
@@ -30,6 +32,11 @@ def add_operator(clone, name, source, page):
     (clone / f"docs/operators/{name}.md").write_text(page)
     with open(clone / "dml_jax/operators/__init__.py", "a") as lines:
         lines.write(f"from ._{name} import *\n")
+
+
+def add_row(path, row):
+    """Adds a row to the table ROWS of a file, as the first one."""
+    path.write_text(re.sub(r"^ROWS\b.* = \{\n", lambda head: head[0] + row, path.read_text(), flags=re.MULTILINE))
 
 
 def python(root, *arguments):

@@ -215,7 +215,7 @@ def dangling(path):
 PLANTED = {
     "a link": (link, "Is a symbolic link; remove it"),
     "a link to nothing": (dangling, "Is a symbolic link; remove it"),
-    "a pipe": (os.mkfifo, "Is no regular file"),
+    "a pipe": (os.mkfifo, "Not a regular file"),
     "a folder": (Path.mkdir, "Is a directory"),
 }
 
@@ -242,7 +242,7 @@ def test_progress_of_another_process_that_is_no_file_is_refused(tmp_path):
     array = random_rows(ROWS)
     path, out = saved(tmp_path / "in.npy", array), tmp_path / "o.npy"
     os.mkfifo(beside(out, "progress.1"))
-    with pytest.raises(BatchError, match=r"progress.1: the progress cannot be read: Is no regular file"):
+    with pytest.raises(BatchError, match=r"progress.1: the progress cannot be read: Not a regular file"):
         map_batches(blocks, path, out, batch_size=16, share=(0, 2))
 
 

@@ -159,7 +159,7 @@ def test_a_sharded_axis_needs_an_out_sharding(function):
         (
             {"input": random_keys(1)},
             DataTypeError,
-            "must be a type of numbers.* key<fry>, which are no numbers",
+            "must be a numeric type.* key<fry>, whose elements are not numbers",
         ),
         ({"input": X.astype(jnp.float8_e8m0fnu)}, DataTypeError, "it is float8_e8m0fnu, which has no 0"),
         ({"axis": 2**63}, ConstraintError, r"axis must be in \[-input.rank, input.rank\), but it is 92233720"),

@@ -34,7 +34,7 @@ def with_zero(names):
     return [name for name in names if name != "float8_e8m0fnu"]
 
 
-# What the docstrings say, the longest first, and the types that this means.
+# Phrases of the docstrings, the longest first, and the types that they mean.
 PROMISES = {
     "floats of any width, with 0 among them": with_zero(FLOATS),
     "floats of any width": FLOATS,
@@ -47,7 +47,7 @@ PROMISES = {
     "dtype that JAX moves": NUMBERS,
     "of the output, integers or floats": REALS,
     "of the output, with 0 among its numbers": with_zero(NUMBERS),
-    "of the output: what numpy.dtype takes": NUMBERS,
+    "of the output: an argument of numpy.dtype": NUMBERS,
     "(6,) of uint32": ["uint32"],
 }
 

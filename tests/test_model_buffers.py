@@ -210,7 +210,7 @@ def test_bad_files_are_refused(tmp_path):
         "text.npy": "its header is wrong: .*magic string",
         "odd.dat": "must hold whole elements of FLOAT32, but it has 5 bytes",
         "none.dat": "it has 0 bytes",
-        "text.png": "no PNG or JPEG picture that can be read",
+        "text.png": "is not a readable PNG or JPEG picture",
         "gone.npy": 'no file "gone.npy" in the model.s folder or the current one',
         "a.txt": "no file",
     }

@@ -59,7 +59,7 @@ def test_comments_and_trailing_commas(tmp_path):
         ("{'a': 1}", "not JSON"),
         ('{"commands": [NaN]}', 'write the string "nan"'),
         ('{"commands": [-Infinity]}', 'write the string "-inf"'),
-        ('{"commands": [], "commands": []}', "'commands' stands twice"),
+        ('{"commands": [], "commands": []}', "'commands' appears twice"),
         ('{"commands": [' + "9" * 5000 + "]}", "not JSON: Exceeds the limit"),
         ("[" * 100_000, "nested too deeply|not JSON"),
         ("[]", "a model must be a JSON object"),
@@ -80,7 +80,7 @@ def test_unreadable_files(tmp_path):
     with pytest.raises(ModelError, match="cannot be read: Is a directory"):
         read_model(tmp_path)
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00{")
-    with pytest.raises(ModelError, match="it is no UTF-8 text"):
+    with pytest.raises(ModelError, match="it is not UTF-8 text"):
         read_model(tmp_path / "binary.json")
 
 

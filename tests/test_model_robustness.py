@@ -172,7 +172,7 @@ def test_no_program_is_started_for_a_picture(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n")
-    assert "no PNG or JPEG picture" in faults(tmp_path, model(show(), p=picture("p.png")))[0]
+    assert "not a readable PNG or JPEG picture" in faults(tmp_path, model(show(), p=picture("p.png")))[0]
     assert not (tmp_path / "ran").exists()
 
 
@@ -190,7 +190,7 @@ def test_deeper_and_damaged_pictures_are_refused(tmp_path):
         Image.effect_noise((64, 64), 50).save(tmp_path / name)
         content = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(content[: len(content) // 2])
-        assert "no PNG or JPEG picture" in faults(tmp_path, model(show(), p=picture(name)))[0]
+        assert "not a readable PNG or JPEG picture" in faults(tmp_path, model(show(), p=picture(name)))[0]
 
 
 def test_a_picture_is_not_made_before_memory_is_checked(tmp_path, monkeypatch):
@@ -260,7 +260,7 @@ def test_targets_that_no_file_can_be(tmp_path, name):
 
 
 def test_targets_are_checked_against_each_other(tmp_path):
-    assert "is no folder" in faults(tmp_path, model(write("a.npy"), write("a.npy/b.npy")))[0]
+    assert "is not a folder" in faults(tmp_path, model(write("a.npy"), write("a.npy/b.npy")))[0]
     assert "is a folder" in faults(tmp_path, model(write("a.npy/b.npy"), write("a.npy")))[0]
     longest = "x" * 248 + ".npy"
     assert lines_of(tmp_path, model(write(longest))) == [f"Resource 'y' written to {str(tmp_path / longest)!r}"]
@@ -383,7 +383,7 @@ def test_long_texts_are_parsed():
     """In proportion to their length: by the square of it this would not end."""
     with pytest.raises(ValueError, match="not JSON"):
         text.parse('{"a":"' + '\\"' * 200_000)
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="appears twice"):
         text.parse("{" + ", ".join(f'"{i}": 0' for i in range(100_000)) + ', "0": 1}')
 
 

@@ -1,16 +1,21 @@
-"""The guide to a new operator, docs/contributing.md: in a copy of this clone its example passes the tests it names."""
+"""The guide to a new operator, docs/contributing.md: in a copy of this clone both examples pass the tests it names."""
 
 import re
 import shlex
 import shutil
 
 import pytest
-from new_operator import GUIDE, ROOT, add_operator, copy_clone, new_operator, python
+from new_operator import GUIDE, GUIDE_TO_ROWS, ROOT, add_operator, add_row, blocks_to_paste, copy_clone, python
 
 from dml_jax.catalogue import FUNCTIONS
 
-SOURCE, TEST, PAGE = new_operator()
-COMMANDS = re.findall(r"^\| `pytest (.+?)` \|", GUIDE, re.MULTILINE)
+SOURCE, TEST, PAGE = blocks_to_paste(GUIDE)
+COMMANDS, COMMANDS_OF_ROWS = (
+    re.findall(r"^\| `pytest (.+?)` \|", guide, re.MULTILINE) for guide in (GUIDE, GUIDE_TO_ROWS)
+)
+
+
+ROWS = blocks_to_paste(GUIDE_TO_ROWS)
 
 
 def headings(page):
@@ -33,7 +38,7 @@ def test_a_page_has_the_sections_of_the_example_in_their_order(name):
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """A copy of this clone in which the steps before the tests were done."""
+    """A copy of this clone in which the steps before the tests were done: it has ROLL and the row TRUNC."""
     clone = tmp_path_factory.mktemp("clone")
     copy_clone(clone, "dml_jax", "docs", "tests", "benchmarks")
     for file in ("pyproject.toml", "README.md"):
@@ -43,8 +48,11 @@ def clone(tmp_path_factory):
     (reason,) = re.findall(r'`("roll": ".+",)`', GUIDE)
     pictures = clone / "tests/test_pictures.py"
     pictures.write_text(pictures.read_text().replace("WITHOUT = {\n", f"WITHOUT = {{\n    {reason}\n"))
+    for file, row in zip(("dml_jax/operators/_unary.py", "tests/operators/test_unary.py"), ROWS, strict=True):
+        add_row(clone / file, row)
     wrote = python(clone, "tests/example_models.py")
-    assert f"wrote {clone / 'docs/models/roll.json'}" in wrote.stdout, wrote.stderr
+    for name in ("roll", "element_wise_trunc"):
+        assert f"wrote {clone / 'docs/models' / name}.json" in wrote.stdout, wrote.stderr
     return clone
 
 
@@ -56,11 +64,15 @@ def passed(clone, command):
     return int(re.search(r"(\d+) passed", done.stdout)[1])
 
 
-def test_the_guide_names_three_commands():
+def test_the_guide_names_five_commands():
     assert [*map(shlex.split, COMMANDS)] == [
         ["-n", "0", "tests/operators/test_roll.py"],
         ["--exhaustive", "-n", "auto", "-k", "roll or test_pictures or test_site"],
         ["-n", "auto"],  # all tests, which would run this one again
+    ]
+    assert [*map(shlex.split, COMMANDS_OF_ROWS)] == [
+        ["-n", "0", "tests/test_elementwise.py"],
+        ["--exhaustive", "-n", "auto", "-k", "trunc or test_site"],
     ]
 
 
@@ -78,3 +90,13 @@ def test_the_model_of_the_example_prints_what_the_guide_says(clone):
 @pytest.mark.exhaustive
 def test_the_example_passes_the_tests_of_all_operators(clone):
     assert passed(clone, COMMANDS[1]) > 300
+
+
+def test_the_row_passes_the_tests_of_rows(clone):
+    assert passed(clone, f"{COMMANDS_OF_ROWS[0]} -k 'trunc or FLOAT32'") > 1
+
+
+@pytest.mark.exhaustive
+def test_the_row_passes_the_tests_of_all_operators(clone):
+    assert passed(clone, COMMANDS_OF_ROWS[0]) > 30
+    assert passed(clone, COMMANDS_OF_ROWS[1]) > 100

@@ -190,7 +190,7 @@ def test_outputs_that_are_not_bound_are_not_kept(tmp_path):
         ({"a": {"name": "a", "shape": [0, 2]}}, "input 'a': 'shape' must be at most 32 sizes of at least 1"),
         ({"a": {"name": "a", "counter": "b"}}, "input 'a': unknown field 'counter'"),
         ({"x": "a"}, "unknown field 'x'; known are a, b, y"),
-        ({"y": {"name": "c", "shape": [3, 2]}}, "output 'y': 'shape' must be what the model gives, [2, 2], but it is"),
+        ({"y": {"name": "c", "shape": [3, 2]}}, "output 'y': 'shape' must equal that of the model, [2, 2], but it is"),
         ({"a": {"name": "a", "shape": [3, 2]}}, "output 'y': FLOAT32[4, 2] needs 32 bytes, but 'c' has 24"),
     ],
 )

@@ -76,7 +76,7 @@ def test_grid_sample_moves_other_types_to_the_nearest():
 def test_numbers_between_integers_are_refused():
     x, grid = np.zeros((1, 1, 3, 4), np.int8), np.zeros((1, 1, 1, 2), np.float32)
     with pytest.raises(
-        DataTypeError, match=r'input.dtype must be one of floats unless mode is "nearest", but it is int8'
+        DataTypeError, match=r'input.dtype must be a floating-point type unless mode is "nearest", but it is int8'
     ):
         run_node(helper.make_node("GridSample", ["x", "grid"], ["y"]), [x, grid])
 

@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from new_operator import add_operator, copy_clone, new_operator, python
+from new_operator import GUIDE, add_operator, blocks_to_paste, copy_clone, python
 
 from dml_jax import descs
 from dml_jax.bench.results import Results
@@ -268,7 +268,7 @@ TOY_PAGE = """
 def enlarge(clone):
     """Copies this clone, adds both operators, and builds the site."""
     copy_clone(clone, "dml_jax", "docs", "benchmarks")
-    source, _, page = new_operator()
+    source, _, page = blocks_to_paste(GUIDE)
     add_operator(clone, "roll", source, page)
     add_operator(clone, "toy", TOY, TOY_PAGE)
     (clone / "failure").write_text(build(clone, clone / "site"))

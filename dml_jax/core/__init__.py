@@ -1,1 +1,1 @@
-"""Parts that every operator is made of; no operator's name occurs here."""
+"""The parts that operators share: arguments, rules, structs, tensors, indices. No operator's name occurs here."""

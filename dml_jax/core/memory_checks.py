@@ -1,4 +1,4 @@
-"""Checks, before memory is taken, that there is as much of it: in the machine, a container, or the device."""
+"""Memory checks: compares the bytes that a program needs with the memory of the machine, container or device."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -17,12 +17,12 @@ CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def check_bytes(needed: Mapping[str, int], what: str, limit: int | None = None, where: str = "the machine") -> None:
-    """Compares what a model needs for something with the memory of `where`.
+    """Compares the bytes that a model needs with the memory of `where`.
 
     Args:
-      needed: bytes, by what takes them.
-      what: needs all of them.
-      limit: bytes; what the machine or container has by default, and nothing is checked where that is unknown.
+      needed: bytes, by the name of the part that takes them.
+      what: the name of the whole, for the message.
+      limit: bytes; by default the memory of the machine or container. Nothing is checked where that is unknown.
       where: they are.
 
     Raises:
@@ -36,10 +36,10 @@ def check_bytes(needed: Mapping[str, int], what: str, limit: int | None = None, 
 
 
 def check_program(program: Any) -> None:
-    """Compares what a compiled program holds while it runs with the memory of its device, or of the machine.
+    """Compares the bytes of a compiled program while it runs with the memory of its device, or of the machine.
 
     Args:
-      program: what jax.jit compiled, for one device.
+      program: compiled by jax.jit for one device.
 
     Raises:
       ConstraintError: it holds more.
@@ -50,7 +50,7 @@ def check_program(program: Any) -> None:
 
 
 def _program_bytes(program: Any) -> dict[str, int]:
-    """Returns the bytes of a compiled program by what takes them; none where the platform does not tell."""
+    """Returns the bytes of a compiled program by purpose; none where the platform does not tell."""
     parts = program.memory_analysis()
     if parts is None:
         return {}
@@ -72,7 +72,7 @@ def gib(count: int) -> str:
 
 
 def _available() -> int | None:
-    """The machine's memory, or what a container may use of it."""
+    """The machine's memory, or the limit of a container."""
     limits = []
     with suppress(AttributeError, ValueError, OSError):  # no POSIX
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -23,11 +23,11 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Law:
-    """What follows from a rule for a tensor that is left out, such as the output of a node in `GraphBuilder`.
+    """A consequence of a rule: the sizes or data type of a tensor left out, such as a node's output in `GraphBuilder`.
 
     Args:
       operand: the name of the tensor.
-      what: the property that follows: "sizes" or "data_type".
+      what: the property, "sizes" or "data_type".
       of: takes the other operands; returns the property, or None if it does not follow or another rule is broken.
     """
 
@@ -44,8 +44,8 @@ class Rule:
       name: identifies the rule in tables and tests, `same_sizes(updates, indices)`.
       text: the rule in words, operands in braces.
       broken_by: takes the operands by name; returns the fact that breaks the rule, or None.
-      error: what to raise.
-      law: what follows from the rule for a tensor that is left out, if anything does.
+      error: the class of the exception to raise.
+      law: the consequence for a tensor that is left out, if there is one.
     """
 
     name: str
@@ -113,11 +113,11 @@ def numbers(operand: str, *, with_zero: bool = False) -> Rule:
     def broken_by(x: Operands) -> Fact:
         dtype = getattr(x[operand], "dtype", x[operand])
         if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-            return f"it is {dtype}, which are no numbers"
+            return f"it is {dtype}, whose elements are not numbers"
         return f"it is {dtype}, which has no 0" if with_zero and dtype == jnp.float8_e8m0fnu else None
 
     shown = "{dtype}" if operand == "dtype" else f"{{{operand}}}.{{dtype}}"
-    text = f"{shown} must be a type of numbers{', with 0 among them' if with_zero else ''}"
+    text = f"{shown} must be a numeric type{' that has 0' if with_zero else ''}"
     return Rule(f"numbers({operand})", text, broken_by, DataTypeError)
 
 
@@ -127,11 +127,11 @@ def ordered(operand: str) -> Rule:
     def broken_by(x: Operands) -> Fact:
         dtype = x[operand].dtype
         if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-            return f"it is {dtype}, which are no numbers"
+            return f"it is {dtype}, whose elements are not numbers"
         is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
         return f"it is {dtype}, whose numbers have no order" if is_complex else None
 
-    text = f"{{{operand}}}.{{dtype}} must have numbers that have an order"
+    text = f"{{{operand}}}.{{dtype}} must be a numeric type that has an order"
     return Rule(f"ordered({operand})", text, broken_by, DataTypeError)
 
 
@@ -143,7 +143,7 @@ def floats(operand: str) -> Rule:
         is_float = not jnp.issubdtype(dtype, jax.dtypes.prng_key) and jnp.issubdtype(dtype, jnp.floating)
         return None if is_float else f"it is {dtype}"
 
-    return Rule(f"float({operand})", f"{{{operand}}}.{{dtype}} must be one of floats", broken_by, DataTypeError)
+    return Rule(f"float({operand})", f"{{{operand}}}.{{dtype}} must be a floating-point type", broken_by, DataTypeError)
 
 
 # Ranks and sizes.
@@ -270,7 +270,7 @@ def representable(attribute: str, law: Callable[[Operands], Sequence[Any] | None
         itemsize = getattr(x[of], "dtype", x[of]).itemsize
         return f"the sizes are {tuple(sizes)}" if prod(known) * itemsize >= 2**63 else None
 
-    return Rule("representable", f"{{{attribute}}} must give fewer than 2**63 bytes", broken_by)
+    return Rule("representable", f"{{{attribute}}} must give an array of fewer than 2**63 bytes", broken_by)
 
 
 def if_given(operand: str, rule: Rule) -> Rule:

@@ -1,4 +1,4 @@
-"""Meshes: the sharding of an output follows from those of the operands, or the caller gives `out_sharding`."""
+"""Sharding on meshes: an output's sharding follows from the operands, or is the caller's `out_sharding`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""DxDispatch model files: reading and checking one, and running it on whatever device JAX has."""
+"""DxDispatch model files: reading, checking and running one on a device of JAX."""

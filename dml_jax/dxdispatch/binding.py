@@ -1,4 +1,4 @@
-"""Binds a model to memory: its buffers on the host, and its operators, initialised with the inputs that they own."""
+"""Binds a model to memory: buffers on the host, and operators initialised with the inputs that they own."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ __all__ = ["BoundModel", "HostBuffers", "bound_to"]
 
 
 class HostBuffers:
-    """The buffers of a model in host memory, read and written by what is bound to them.
+    """The buffers of a model in host memory, which operators and ONNX models read and write.
 
     Args:
       buffers: by name, with their initial values.
@@ -111,7 +111,7 @@ def bound_to(device: Any, model: Model) -> Iterator[BoundModel]:
 
 
 def _initialised(model: Model, buffers: HostBuffers, device: Any) -> Iterator[tuple[str, CompiledOperator]]:
-    """Yields the operators, compiled before any dispatch is timed, with their own copies of what they own."""
+    """Yields the operators with copies of the inputs that they own, compiled before any dispatch is timed."""
     for name, dispatchable in model.dispatchables.items():
         if isinstance(dispatchable, Dispatchable) and not dispatchable.is_node:
             desc, tensors = dispatchable.desc, dispatchable.desc.input_ports()

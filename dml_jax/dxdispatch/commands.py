@@ -38,7 +38,7 @@ class Dispatchable:
     """An operator or a graph.
 
     Args:
-      desc: what it computes.
+      desc: its computation.
       owned: the ranges of its inputs that are handed over when it is initialised.
       is_node: whether it is named by graphs and dispatched by no command: nothing of it is initialised.
       source: the file that it comes from.
@@ -113,14 +113,14 @@ def read_bindings(desc: Computation[Any], json: Any, buffers: Buffers, owned: bo
 
 
 def _one_by_one(name: str, ports: str | tuple[str, ...], json: Any, faults: Faults) -> dict[str, Any]:
-    """Returns what is bound to each port of a field."""
+    """Returns the binding of each port of a field."""
     if isinstance(ports, str):
         return {ports: json}
-    given = [None] * len(ports) if json is None else json if isinstance(json, list) else [json]
-    if len(given) != len(ports):
-        faults.add(ConstraintError(f"a list of {len(ports)} must be bound, but there are {len(given)}", (name,)))
+    bindings = [None] * len(ports) if json is None else json if isinstance(json, list) else [json]
+    if len(bindings) != len(ports):
+        faults.add(ConstraintError(f"a list of {len(ports)} must be bound, but there are {len(bindings)}", (name,)))
         return {}
-    return dict(zip(ports, given, strict=True))
+    return dict(zip(ports, bindings, strict=True))
 
 
 _MISPLACED = {
@@ -161,7 +161,7 @@ def _read_range(json: Any, tensor: TensorDesc, buffers: Buffers) -> Range:
     return bound
 
 
-# What DxDispatch reads for HLSL and ONNX, and not for operators.
+# Fields that DxDispatch reads for HLSL and ONNX, and not for operators.
 _OF_OTHERS = ("format", "counter", "counterOffsetBytes", "elementStride", "shape")
 
 
@@ -169,8 +169,8 @@ def read_command(json: Any, buffers: Buffers, dispatchables: Dispatchables) -> C
     """Reads one entry of `commands`.
 
     Raises:
-      ConstraintError: the first thing wrong with it.
-      SkippedError: what it refers to is at fault.
+      ConstraintError: its first fault.
+      SkippedError: it refers to a part of the model that is at fault.
     """
     json = as_object("a command", json)
     kind = get(json, "type", str)

@@ -21,7 +21,7 @@ __all__ = ["Dispatched", "dispatch"]
 
 @dataclass(frozen=True)
 class Dispatched:
-    """A dispatch that is done.
+    """The result of a dispatch.
 
     Args:
       dispatchable: its name.
@@ -37,7 +37,7 @@ class Dispatched:
 
 
 def dispatch(command: Dispatch | OnnxDispatch, bound: BoundModel, timing: Timing) -> Dispatched:
-    """Dispatches what a command names on its buffers, and stores the outputs there.
+    """Dispatches the operator or model of a command on its buffers, and stores the outputs there.
 
     Raises:
       ConstraintError: an output of an ONNX model does not fit its buffer.

@@ -13,11 +13,11 @@ __all__ = ["Fault", "ModelError", "placed"]
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with a model.
+    """One fault of a model.
 
     Args:
       where: such as "dispatchable 'depth'".
-      what: is wrong.
+      what: the message.
       line: of the file, from 1; None of the file as a whole.
     """
 

@@ -1,4 +1,4 @@
-"""Reads the initial values of a buffer that stand in a model file: lists, constants, sequences, mixed types."""
+"""Initial values of a buffer inside of a model file: lists, constants, sequences, mixed types."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["Initial", "constant", "copied", "listed", "mixed", "sequence"]
 
 @dataclass(frozen=True)
 class Initial:
-    """What a buffer starts with.
+    """The initial values of a buffer.
 
     Args:
       count: how many elements.

@@ -1,4 +1,4 @@
-"""Reads fields of JSON objects; an error says which field is unknown, missing or mistyped, and what is accepted."""
+"""Reads fields of JSON objects; errors name the unknown, missing or mistyped field, and the accepted values."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -12,7 +12,7 @@ UINT64_MAX = 2**64 - 1
 
 
 def as_object(what: str, value: Any) -> Mapping[str, Any]:
-    """Returns what is a JSON object; the error for anything else calls it `what`."""
+    """Returns a value that must be a JSON object; the error for anything else calls it `what`."""
     if isinstance(value, Mapping):
         return value
     raise ConstraintError(f"{what} must be a JSON object, but it is {shown(value)}")
@@ -55,7 +55,7 @@ def integer(fields: Mapping[str, Any], field: str, default: Any = ..., least: in
 
 
 def defined(what: str, name: Any, known: Mapping[str, Any]) -> Any:
-    """What a name stands for elsewhere in the model; None there means that it is at fault itself.
+    """Returns the part of the model that has a name; None stands for a part that is at fault itself.
 
     Raises:
       ConstraintError: no such name.

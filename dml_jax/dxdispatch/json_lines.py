@@ -1,4 +1,4 @@
-"""Finds the line of a model file that a fault is about."""
+"""Finds the line of a fault in a model file."""
 
 import json
 import re
@@ -11,7 +11,7 @@ __all__ = ["line_of", "lines_of"]
 Path = tuple[str | int, ...]
 
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')
-# The name of a field in what is wrong.
+# The name of a field in a message.
 _UNKNOWN = re.compile(r"unknown field '([^']+)'")
 
 
@@ -54,7 +54,7 @@ def line_of(lines: Mapping[Path, int], start: Path, where: Sequence[str], what: 
       lines: of the file.
       start: the path of the outermost thing.
       where: the places inside of it, such as "GATHER", "node 'blur'" and "InputTensors[1]".
-      what: is wrong.
+      what: the message.
     """
     path = start
     for part in (*where, *_UNKNOWN.findall(what)):

@@ -1,4 +1,4 @@
-"""JSON as model files write it: comments, trailing commas and text behind it are allowed, repeated names are not."""
+"""Parses the JSON of model files: comments, trailing commas and text behind it are allowed, repeated names are not."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from ..errors import ConstraintError
 
 __all__ = ["blanked", "parse"]
 
-# Strings come first, so that what looks like a comment or a trailing comma inside one is left alone.
+# Strings come first, so that a comment or a trailing comma inside one is left alone.
 # A string that is never closed ends with its line, so that the search does not start again inside it.
 _STRING = r'"(?:[^"\\\n]|\\.)*"?'
 _COMMENTS = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -19,7 +19,7 @@ def parse(text: str) -> Any:
     """Parses the text of a model file.
 
     Raises:
-      ConstraintError: not JSON, with line and column; or a name that stands twice in one object.
+      ConstraintError: not JSON, with line and column; or a name that appears twice in one object.
     """
     text = blanked(text)
     try:
@@ -57,14 +57,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name in fields:
-            raise ConstraintError(f"{name!r} stands twice in one object; only one of them can be meant")
+            raise ConstraintError(f"{name!r} appears twice in one object, where only one is allowed")
         fields[name] = value
     return fields
 
 
 def _constant(name: str) -> Any:
     raise ConstraintError(
-        f'not JSON: {name} is no number there; write the string "{name.lower().replace("inity", "")}"'
+        f'not JSON: JSON has no number {name}; write the string "{name.lower().replace("inity", "")}"'
     )
 
 

@@ -1,4 +1,4 @@
-"""Checks, before anything is made or run, that a model fits into the memory of the machine and of the device."""
+"""Memory checks of a model before it runs: that it fits into the memory of the machine and of the device."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,13 +22,13 @@ Dispatchables = Mapping[str, Dispatchable | OnnxModel | None]
 def check_memory(
     buffers: Buffers, dispatchables: Dispatchables, commands: Sequence[Command] = (), limit: int | None = None
 ) -> None:
-    """Compares with the machine's memory what a run holds from start to end, and the most that it takes meanwhile.
+    """Compares the machine's memory with the bytes that a run holds throughout, plus the most of one dispatch.
 
     Args:
       buffers: by name; None for one that is at fault and not counted.
       dispatchables: by name; None for one that is at fault and not counted.
       commands: those that are not at fault.
-      limit: bytes; what the machine or container has by default, and nothing is checked where that is unknown.
+      limit: bytes; by default the memory of the machine or container. Nothing is checked where that is unknown.
 
     Raises:
       ConstraintError: they need more.
@@ -40,7 +40,7 @@ def check_memory(
 def check_operator(
     name: str, operator: CompiledOperator, buffers: Buffers, dispatchables: Dispatchables, device: Any
 ) -> None:
-    """Compares what a compiled operator takes, as XLA says, with the memory of the device, or of the machine.
+    """Compares the bytes of a compiled operator, as XLA counts them, with the memory of the device or the machine.
 
     Args:
       name: of its dispatchable.
@@ -85,7 +85,7 @@ def _held(buffers: Buffers) -> dict[str, int]:
 
 
 def _owned(dispatchables: Dispatchables) -> dict[str, int]:
-    """Each dispatchable has a copy of what it owns, also where several own the same buffer."""
+    """Each dispatchable has a copy of the inputs that it owns, even if several own the same buffer."""
     return {_owner(name): _copied(d, d.owned) + _copied(d, d.constants) for name, d in _described(dispatchables)}
 
 
@@ -99,14 +99,14 @@ def _copied(dispatchable: Dispatchable, ports: Mapping[str, Any]) -> int:
 
 
 def _described(dispatchables: Dispatchables) -> Iterator[tuple[str, Dispatchable]]:
-    """Yields what runs. Of an ONNX model the inputs are as large as their buffers, and the rest the run decides."""
+    """Yields the dispatched computations. Inputs of an ONNX model have their buffers' sizes; the run decides others."""
     for name, dispatchable in dispatchables.items():
         if isinstance(dispatchable, Dispatchable) and not dispatchable.is_node:
             yield name, dispatchable
 
 
 def _meanwhile(buffers: Buffers, dispatchables: Dispatchables, commands: Sequence[Command]) -> Iterator[dict[str, int]]:
-    """Yields what is taken at one time and given back, by what takes it."""
+    """Yields the bytes that are taken for a while and given back, by purpose."""
     for name, buffer in buffers.items():
         if buffer:
             yield {f"reading resource {name!r}": buffer.initial.temporary}

@@ -88,7 +88,7 @@ def read_model(
 
 
 def _read_root(path: Path, faults: Faults) -> dict[str, Any]:
-    """The sections of the file; one that is missing or at fault is empty."""
+    """The sections of the file; a missing or faulty one is empty."""
     root: dict[str, Any] = {"resources": {}, "dispatchables": {}, "commands": []}
     json: Mapping[str, Any] = {}
     with faults.at():
@@ -108,7 +108,7 @@ def _read_root(path: Path, faults: Faults) -> dict[str, Any]:
 
 
 def _with_lines(path: Path, root: Mapping[str, Any], errors: Sequence[ConstraintError]) -> list[Fault]:
-    """The faults, each with the line of what it is about."""
+    """The faults, each with the line of its place."""
     starts: dict[str, tuple[str | int, ...]] = {
         **{f"resource {name!r}": ("resources", name) for name in root["resources"]},
         **{f"dispatchable {name!r}": ("dispatchables", name) for name in root["dispatchables"]},
@@ -134,7 +134,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise ConstraintError(f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ConstraintError("not JSON: it is no UTF-8 text") from None
+        raise ConstraintError("not JSON: it is not UTF-8 text") from None
 
 
 def _place(i: int, json: Any) -> str:

@@ -50,7 +50,7 @@ class BoundOutput:
         """The type that the elements of a result have in the buffer.
 
         Args:
-          result: the array, or what is known of it: its shape and dtype.
+          result: the array, or its shape and dtype.
           buffer: which.
 
         Raises:
@@ -59,7 +59,7 @@ class BoundOutput:
         """
         data_type, shape = _stored(result.dtype), tuple(result.shape)
         if self.shape and shape != self.shape:
-            raise ConstraintError(f"'shape' must be what the model gives, {list(shape)}, but it is {list(self.shape)}")
+            raise ConstraintError(f"'shape' must equal that of the model, {list(shape)}, but it is {list(self.shape)}")
         needed = data_type.byte_count(prod(shape))
         if not buffer.is_deferred and needed > buffer.size:
             raise ConstraintError(
@@ -78,7 +78,7 @@ class OnnxDispatch:
 
 
 def read_onnx_dispatch(name: str, model: OnnxModel, json: Any, buffers: Buffers) -> OnnxDispatch:
-    """Reads what a dispatch binds to the tensors of a model.
+    """Reads the bindings of a dispatch to the tensors of a model.
 
     Args:
       name: of the dispatchable.

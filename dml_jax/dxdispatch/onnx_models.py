@@ -19,7 +19,7 @@ __all__ = ["OnnxModel", "read_onnx"]
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """An ONNX model that is read; a dispatch chooses its free sizes.
+    """An ONNX model in memory; a dispatch chooses its free sizes.
 
     Args:
       files: that it is read from.
@@ -63,7 +63,7 @@ def read_onnx(json: Mapping[str, Any], folder: Path, _: Any) -> OnnxModel:
         raise of_file.at(repr(path.name)) from None
 
 
-# What a free size is found by: its name, or what it means.
+# The key of a free size: its name, or its denotation.
 _OVERRIDES: dict[str, Literal["dim_param", "denotation"]] = {
     "freeDimensionNameOverrides": "dim_param",
     "freeDimensionDenotationOverrides": "denotation",

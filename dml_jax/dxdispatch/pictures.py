@@ -58,7 +58,7 @@ def _fill(path: Path, shape: tuple[int, int, int], out: np.ndarray) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """The picture, for reading it; what Pillow says of a bad one becomes a fault."""
+    """The open picture; an error of Pillow becomes a fault."""
     from PIL import Image
 
     with warnings.catch_warnings():
@@ -70,7 +70,7 @@ def _opened(path: Path) -> Iterator[Any]:
         except ConstraintError:
             raise
         except Exception as error:  # damaged pictures fail in many ways
-            raise ConstraintError(f"{path.name!r} is no PNG or JPEG picture that can be read: {error}") from None
+            raise ConstraintError(f"{path.name!r} is not a readable PNG or JPEG picture: {error}") from None
 
 
 def _target(image: Any, options: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Reports what a model does: buffers that are printed or written to files, and the times of dispatches."""
+"""Reports of a run: buffers that are printed or written to files, and the times of dispatches."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext

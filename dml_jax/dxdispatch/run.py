@@ -26,16 +26,16 @@ def run_model(
     show: Callable[[str], None] | None = None,
     tells_commands: bool = False,
 ) -> None:
-    """Executes the commands of a model, in order; what they do to buffers stays.
+    """Executes the commands of a model, in order; buffers keep their changes.
 
     Args:
       model: without faults.
       device: where the operators run.
       say: takes each line that DxDispatch would print.
-      timing: how often dispatches are repeated, and what is said about it.
+      timing: how often dispatches are repeated, and the lines about their times.
       output: the folder that files go to; the model's own by default.
       record: takes the dispatchable of every dispatch, and the milliseconds of each iteration.
-      show: takes what is printed of buffers, in pieces with their line ends; by default `say` takes it line by line.
+      show: takes the printed text of buffers, in pieces with their line ends; by default `say` takes it line by line.
       tells_commands: whether a line before each command, and one after it, say which it is.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The initial values of a buffer that a model file takes from another file: .npy, raw bytes, pictures."""
+"""Initial values of a buffer from another file: .npy, raw bytes, pictures."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The files that a run writes: all of them inside of one folder."""
+"""The output files of a run, all inside of one folder."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ class Targets:
         if path.is_dir() or any(path in file.parents for file in self.files):
             raise ConstraintError(f"{shown} is a folder")
         if not parents[0].is_dir() or self.files.intersection(path.parents):
-            raise ConstraintError(f"{shown} lies in something that is no folder")
+            raise ConstraintError(f"{shown} lies below a file that is not a folder")
         if not os.access(parents[0], os.W_OK):
             raise ConstraintError(f"{shown} cannot be written: no permission in {str(parents[0])!r}")
         self.files.add(path)

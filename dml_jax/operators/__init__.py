@@ -1,4 +1,4 @@
-"""The catalogue, in teaching order: one operator, one file, with its rules, its function and its structs."""
+"""The operators, in teaching order: a file for each has its rules, its function and its structs."""
 
 from ._gather import *
 from ._gather_elements import *

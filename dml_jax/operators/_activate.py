@@ -1,4 +1,4 @@
-"""The ACTIVATION operators: an activation of every element, or along dimensions; each has a short class."""
+"""The ACTIVATION operators: activations of elements, such as ReLU, or along dimensions, such as softmax."""
 
 from __future__ import annotations
 

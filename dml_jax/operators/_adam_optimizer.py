@@ -43,7 +43,7 @@ def _within_1(name: str) -> Rule:
 
 
 def _correction(rate: np.floating, step: jax.Array) -> jax.Array:
-    """Returns 1 - rate ** step, without subtracting what is near 1."""
+    """Returns 1 - rate ** step, without subtracting a number near 1."""
     with np.errstate(divide="ignore"):
         exponent = np.log(np.float64(rate)).astype(step.dtype)
     return -jnp.expm1(step * exponent)

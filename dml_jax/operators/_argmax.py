@@ -25,7 +25,7 @@ def _reduced(x: Operands) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _PlaceDesc(OperatorDesc):
-    """The base of both: `end` is what they look for."""
+    """The base of both: `end` is the extreme that they look for."""
 
     input: Input
     output: Output

@@ -1,4 +1,4 @@
-"""A flat buffer seen through sizes and strides, as DirectML sees every tensor."""
+"""as_strided: a flat buffer seen through sizes and strides, as DirectML sees every tensor."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def as_strided(
 
     output[c] = buffer[offset + sum(c * strides)]
 
-    What can be split, sliced, transposed or broadcast is, and XLA fuses it into its consumer. Only dimensions that
-    overlap or interleave are read through computed indices.
+    Views that slices, transposes, reshapes and broadcasts can express are computed by these, and XLA fuses them into
+    their consumer. Only dimensions that overlap or interleave are read through computed indices.
 
     Args:
       buffer: 1-D, of any dtype that JAX moves.

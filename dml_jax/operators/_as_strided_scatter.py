@@ -1,4 +1,4 @@
-"""Writes a flat buffer through strides: the inverse of a strided view."""
+"""as_strided_scatter: writes a flat buffer through strides, the inverse of a strided view."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def as_strided_scatter(
 
     Args:
       buffer: 1-D, of any dtype that JAX moves.
-      updates: what is written, of any shape and the dtype of `buffer`.
+      updates: the elements to write, of any shape and the dtype of `buffer`.
       strides: elements, not bytes, from one coordinate to the next, one per dimension of `updates`; every coordinate
         has an element of its own.
       offset: of the first element.
@@ -76,7 +76,7 @@ def as_strided_scatter(
       >>> print(dml_jax.as_strided_scatter(np.full(10, -1, np.int32), rows, (5, 1)))
       [ 1  2  3 -1 -1  4  5  6 -1 -1]
 
-    Source: an output tensor with the strides of DML_BUFFER_TENSOR_DESC. DirectML does not say what becomes of
+    Source: an output tensor with the strides of DML_BUFFER_TENSOR_DESC. DirectML says nothing of the
       elements between; they keep their content here. Overlapping outputs, which it leaves open, are refused.
     """
     return update(buffer, updates, Layout(updates.shape, tuple(strides), offset))

@@ -111,7 +111,7 @@ def numbered(count: int) -> jax.Array:
 
 
 def _by_group(equation: str, x: jax.Array, shared: jax.Array) -> jax.Array:
-    """A product of what each head of queries has with the keys or values that its group of heads shares."""
+    """A product of each head of queries with the keys or values that its group of heads shares."""
     groups = x.reshape(x.shape[0], shared.shape[1], x.shape[1] // shared.shape[1], *x.shape[2:])
     return jnp.einsum(equation, groups, shared, precision=lax.Precision.HIGHEST)
 

@@ -33,7 +33,7 @@ class MultiheadAttentionMaskType(enum.IntEnum):
     BOOLEAN = 4
 
 
-# What each of these tensors holds; a stacked one holds several matrices for every head, in this order.
+# The contents of these tensors; a stacked one holds several matrices for every head, in this order.
 HOLDS: Mapping[str, tuple[str, ...]] = {
     "query": ("query",),
     "key": ("key",),
@@ -53,7 +53,7 @@ def source_of(part: str, x: Operands) -> str | None:
 
 @dataclass(frozen=True)
 class Counts:
-    """What sizes are made of.
+    """The counts that make up sizes.
 
     Args:
       batch: B.
@@ -133,7 +133,7 @@ _MASKS: Mapping[int, Callable[[Counts], Sizes]] = {
 
 @dataclass(frozen=True)
 class _Tensor:
-    """What a tensor must be: its least and greatest rank, and its sizes, in words and by the counts."""
+    """The demands on a tensor: its least and greatest rank, and its sizes, in words and by the counts."""
 
     ranks: tuple[int, int]
     formula: str
@@ -220,9 +220,9 @@ def _without_ones(sizes: Sizes) -> Sizes:
 
 
 def _sources(part: str, x: Operands) -> Fact:
-    given = [name for name in SOURCES[part] if x[name] is not None]
+    present = [name for name in SOURCES[part] if x[name] is not None]
     is_past = part in PAST and all(x[past] is not None and source_of(of, x) is None for of, past in PAST.items())
-    return None if len(given) == 1 or is_past else f"{len(given)} of them are given"
+    return None if len(present) == 1 or is_past else f"{len(present)} of them are given"
 
 
 def _one_source(part: str) -> Rule:
@@ -232,8 +232,8 @@ def _one_source(part: str) -> Rule:
 
 
 def _one_past(x: Operands) -> Fact:
-    given = [name for name in PAST.values() if x[name] is not None]
-    return "one of them is" if len(given) == 1 else None
+    present = [name for name in PAST.values() if x[name] is not None]
+    return "one of them is" if len(present) == 1 else None
 
 
 def _other_mask(x: Operands) -> Fact:
@@ -272,7 +272,7 @@ _COMMON = (
     *_of_tensors(*_NAMES),
     *map(_one_source, SOURCES),
     custom("both(past)", "{past_key} and {past_value} must be given together", _one_past),
-    custom("given(mask)", "{mask} must be given if {mask_type} is not NONE, and else not", _other_mask),
+    custom("given(mask)", "{mask} must be given if {mask_type} is not NONE, and only then", _other_mask),
     *map(_sizes_of, _NAMES),
 )
 # The tensors whose ranks and types rules of their own compare with those of the output.
@@ -283,7 +283,9 @@ RULES_OF_1 = (
     at_least("query_head_count", 1),
     at_least("key_value_head_count", 1),
     custom("grouped", "{query_head_count} must be a multiple of {key_value_head_count}", _ungrouped),
-    custom("stacked_heads", "of stacked queries {query_head_count} must equal {key_value_head_count}", _stacked_groups),
+    custom(
+        "stacked_heads", "with stacked queries {query_head_count} must equal {key_value_head_count}", _stacked_groups
+    ),
     *_of_tensors(_OF_1),
     *_COMMON,
     _sizes_of(_OF_1),

@@ -76,14 +76,14 @@ def average_pooling(
     Source: DML_AVERAGE_POOLING1_OPERATOR_DESC, which says nothing of the width in which FLOAT16 is added up, nor of
       windows in the padding alone.
     """
-    given: Operands = {
+    operands: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,
         "start_padding": start_padding,
         "end_padding": end_padding,
     }
-    total, count = sums_and_counts(jnp.asarray(input, wide_type(input.dtype)), given, include_padding)
+    total, count = sums_and_counts(jnp.asarray(input, wide_type(input.dtype)), operands, include_padding)
     return narrow_apart(total / count, input.dtype)
 
 

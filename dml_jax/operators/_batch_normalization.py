@@ -1,4 +1,4 @@
-"""BATCH_NORMALIZATION by a mean and a variance that are given, BATCH_NORMALIZATION_TRAINING by those of the input."""
+"""BATCH_NORMALIZATION with a given mean and variance, and BATCH_NORMALIZATION_TRAINING with those of the input."""
 
 from __future__ import annotations
 

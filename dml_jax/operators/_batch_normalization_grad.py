@@ -133,8 +133,8 @@ class BatchNormalizationTrainingGradDesc(_GradientsDesc):
     Args:
       input: any sizes.
       input_gradient: the gradient of the output of BATCH_NORMALIZATION_TRAINING, of the sizes of `input`.
-      mean: what that returned; of each dimension 1 or the size of `input`.
-      variance: what that returned, of the sizes of `mean`.
+      mean: that operator's mean; of each dimension 1 or the size of `input`.
+      variance: that operator's variance, of the sizes of `mean`.
       scale: the sizes of `mean`.
       output_gradient: the gradient of `input`, of its sizes.
       output_scale_gradient: the sizes of `mean`.

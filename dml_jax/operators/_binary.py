@@ -68,7 +68,7 @@ def _arithmetic(*newest: tuple[str, range, tuple[DataType, ...]], older: range =
 
 
 def _compared(*older: tuple[str, tuple[DataType, ...], tuple[DataType, ...]]) -> tuple[Support, ...]:
-    """Of what compares numbers: rows below 3_0 of level, types, and types of the output."""
+    """The table of a comparison, from its rows below 3_0: level, types, and types of the output."""
     newest = ("4_1", ALL_BUT_FLOAT64, LOGICAL_TYPES), ("3_0", UP_TO_32_BITS, LOGICAL_TYPES)
     return (
         *(Support.of(since, RANKS_1_TO_8, a=types, output=output) for since, types, output in newest),

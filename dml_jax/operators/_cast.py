@@ -30,7 +30,7 @@ def _no_number(x: Operands) -> str | None:
     """Returns why there is no such conversion, or None if there is one."""
     source, target = x["input"].dtype, x["dtype"]
     if is_key(x["input"]):
-        return f"it is {source}, which are no numbers"
+        return f"it is {source}, whose elements are not numbers"
     narrows = jnp.issubdtype(source, jnp.complexfloating) and not jnp.issubdtype(target, jnp.complexfloating)
     return f"it is {source}, whose imaginary part {target} cannot hold" if narrows else None
 
@@ -58,7 +58,7 @@ def cast(
 
     Args:
       input: any rank, any dtype of numbers; a complex one becomes a complex one only.
-      dtype: of the output: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      dtype: of the output: an argument of numpy.dtype, such as jnp.bfloat16 or "uint8".
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
@@ -99,9 +99,9 @@ def _bits(floats: jax.Array) -> int:
 
 
 def _kept(narrow: jax.Array) -> jax.Array:
-    """Numbers that are rounded: XLA:GPU leaves out a cast to a narrower float and back, but for what changes its bits.
+    """Keeps a rounding: XLA:GPU leaves out a cast to a narrower float and back, unless its bits change in between.
 
-    Nothing is changed here, which XLA cannot know.
+    Nothing changes here, but XLA cannot know.
     """
     image = jnp.dtype(f"uint{8 * narrow.dtype.itemsize}")
     bits = lax.bitcast_convert_type(narrow, image)

@@ -1,4 +1,4 @@
-"""ELEMENT_WISE_CLIP and ELEMENT_WISE_CLIP1: numbers brought between two bounds, scaled and shifted before."""
+"""ELEMENT_WISE_CLIP and ELEMENT_WISE_CLIP1: clamps numbers between two bounds, after ScaleBias."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _unordered(x: Operands) -> str | None:
     return None if is_real else f"it is {dtype}"
 
 
-RULES = (Rule("real(input)", "{input}.{dtype} must be one of real numbers", _unordered, DataTypeError),)
+RULES = (Rule("real(input)", "{input}.{dtype} must be an integer or floating-point type", _unordered, DataTypeError),)
 
 
 def _dims(x: Operands) -> Dims:

@@ -1,4 +1,4 @@
-"""CONVOLUTION: a filter at every place of an array, or the transpose of that; a bias, and an activation."""
+"""CONVOLUTION: convolution and transposed convolution, with a bias and an activation."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ FieldMode = Annotated[ConvolutionMode, named(ConvolutionMode, "DML_CONVOLUTION_M
 FieldDirection = Annotated[ConvolutionDirection, named(ConvolutionDirection, "DML_CONVOLUTION_DIRECTION_")]
 FieldInts = Annotated[tuple[int, ...], counted_by("DimensionCount")]
 
-# Of what has a number per spatial dimension the least one, which is what it is where it is not given.
+# The least number of each attribute per spatial dimension, which is its default.
 LEAST = {"strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0, "output_padding": 0}
 
 
@@ -85,11 +85,11 @@ def windows_of(x: Operands) -> list[Windows]:
 def _sums(x: Operands) -> list[range]:
     """Returns the sizes that the sums may have, per spatial dimension: one, or all that FORWARD maps to the input."""
 
-    def sizes(one: Windows) -> range:
+    def sizes(window: Windows) -> range:
         if not _is_backward(x):
-            return range(max(1, one.count), one.count + 1)
-        least = one.stride * (one.size - 1) + one.span - one.start - one.end
-        return range(max(1, least), least + one.stride)
+            return range(max(1, window.count), window.count + 1)
+        least = window.stride * (window.size - 1) + window.span - window.start - window.end
+        return range(max(1, least), least + window.stride)
 
     return [sizes(w) for w in windows_of(x)]
 
@@ -126,10 +126,10 @@ def _other_channels(x: Operands) -> str | None:
 
 COUNTS = tuple(map(_one_per_spatial_dimension, LEAST))
 NUMBERS = tuple(map(_least, LEAST))
-GROUPS = custom("groups", "{group_count} must divide the first of {filter}.{sizes}", _no_group_count)
+GROUPS = custom("groups", "{group_count} must divide {filter}.{sizes}[0]", _no_group_count)
 CHANNELS = custom(
     "channels",
-    "the channels of {input} must be the second of {filter}.{sizes} times {group_count}, backward the first of them",
+    "the channels of {input} must equal {filter}.{sizes}[1] * {group_count}, or backward {filter}.{sizes}[0]",
     _other_channels,
 )
 _BEFORE = (same_rank("filter", "input"), *COUNTS, *NUMBERS, at_least("group_count", 1), GROUPS, CHANNELS)
@@ -170,11 +170,11 @@ def _out_channels(x: Operands) -> Any:
 
 
 def _no_output_sizes(x: Operands) -> str | None:
-    spatial, given = _spatial(x), x["output_sizes"]
-    if not spatial or given is None:
+    spatial, asked = _spatial(x), x["output_sizes"]
+    if not spatial or asked is None:
         return None
-    fits = len(spatial) == len(given) and all(n in sizes for n, sizes in zip(given, spatial, strict=True))
-    return None if fits else f"they are {tuple(given)}, not {_shown(spatial)}"
+    fits = len(spatial) == len(asked) and all(n in sizes for n, sizes in zip(asked, spatial, strict=True))
+    return None if fits else f"they are {tuple(asked)}, not {_shown(spatial)}"
 
 
 def _shown(spatial: Sequence[range]) -> str:
@@ -257,7 +257,7 @@ def convolution(
     forward: sums[n, o, p] = the sum over c and k of input[n, c, q] * filter[o, c, k]
     backward: sums[n, o, q] = the sum over c, p and k of input[n, c, p] * filter[c, o, k]
 
-    with q = p * strides + k * dilations - start_padding, per spatial dimension; what lies outside counts as 0. Then
+    with q = p * strides + k * dilations - start_padding, per spatial dimension; elements outside count as 0. Then
     output = activation(sums + bias). Groups of channels are convolved each on its own.
 
     Floats of 8 and 16 bits are computed in float32 and rounded once, at the end. Products are as exact as the type:
@@ -284,7 +284,7 @@ def convolution(
       group_count: how many groups there are; at least 1, by which C and O can be divided.
       activation: an `Activation`, or None.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
-        Where what is added up is sharded it must be given.
+        It must be given where a dimension of the sums is sharded.
 
     Returns:
       An array of [N, O, spatial sizes] and the dtype of `input`. With D = dilations * (K - 1) + 1 the sizes are, and

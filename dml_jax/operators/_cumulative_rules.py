@@ -23,7 +23,7 @@ RULES = (
 
 
 def dims_of(x: Operands) -> Dims:
-    """Every dimension but the axis keeps its sharding: there a device would need what others have."""
+    """Every dimension but the axis keeps its sharding: along the axis a device would need elements of others."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
     axis = x["axis"] % len(names)
     return Dims({"input": names}, [*names[:axis], "accumulated", *names[axis + 1 :]])

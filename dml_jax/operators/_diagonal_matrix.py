@@ -48,7 +48,7 @@ def diagonal_matrix(
 
     Args:
       sizes: of the output, two or more; integers, at least 0. The last two are those of each matrix.
-      dtype: of the output, with 0 among its numbers: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      dtype: of the output, with 0 among its numbers: an argument of numpy.dtype, such as jnp.bfloat16 or "uint8".
       offset: of the diagonal: 0 is the main one, positive ones are above it. One may lie outside of the matrix.
       value: a number that `dtype` holds, to which floats are rounded, or a traced scalar of `dtype`. Another one
         compiles nothing new.
@@ -94,7 +94,7 @@ class DiagonalMatrixDesc(OperatorDesc):
       Array([[0, 2, 0],
              [0, 0, 2]], dtype=int8)
 
-    Source: DML_DIAGONAL_MATRIX_OPERATOR_DESC. It does not say what becomes of numbers beyond an integer type.
+    Source: DML_DIAGONAL_MATRIX_OPERATOR_DESC. It says nothing of numbers beyond an integer type.
     """
 
     output: Output

@@ -1,4 +1,4 @@
-"""The sharding of operators that compute each element from the elements at its place."""
+"""The sharding of elementwise operators."""
 
 from __future__ import annotations
 

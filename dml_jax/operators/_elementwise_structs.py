@@ -25,7 +25,7 @@ def _widened(array: jax.Array) -> jax.Array:
 
 
 def unchanged(array: jax.Array) -> jax.Array:
-    """For `Row.read`, of what chooses elements, or compares them with numbers of their type."""
+    """For `Row.read` of formulas that choose elements, or compare them with numbers of their type."""
     return array
 
 
@@ -34,20 +34,20 @@ class Row:
     """One operator of a table.
 
     Args:
-      does: what it does, in a line that says x of an input that is scaled and shifted. It is the first argument, a
-        single string: completion and help find it there without importing the file.
+      does: a line of help, in which x is the input after ScaleBias. It is the first argument, a single string:
+        completion and help find it there without importing the file.
       formula: takes an array per input, and the values of `fields`; returns the output, in `write`'s types.
       in_jax: the function of JAX that does the same, or an expression of the inputs.
       support: the data types by feature level.
       inputs: the fields of the tensors that it reads.
       output: the field of the tensor that it writes.
       has_scale_bias: whether the first input can be scaled and shifted before.
-      fields: its other fields: the annotation, and what help says of it.
+      fields: its other fields: the annotation, and a line of help.
       in_place: the inputs whose buffer the output may be bound to.
       constraints: its rules, beside equal sizes.
       lifted: its rules below a feature level.
-      read: what the formula sees of an input: by default narrow floats are float32.
-      write: takes what the formula returns and the output's dtype; returns the output.
+      read: prepares an input for the formula: by default, narrow floats become float32.
+      write: takes the result of the formula and the output's dtype; returns the output.
     """
 
     does: str
@@ -75,12 +75,12 @@ class _RowDesc(OperatorDesc):
         return other in self.row.in_place and super().may_share(output, other)
 
     def compute_checked(self, **arrays: jax.Array) -> jax.Array:
-        row, given = self.row, self.operands()
+        row, operands = self.row, self.operands()
         first, *others = (row.read(arrays[name]) for name in row.inputs)
-        if pair := given.get("scale_bias"):
+        if pair := operands.get("scale_bias"):
             first = identity(first, pair.scale, pair.bias)
-        result = row.formula(first, *others, *(given[name] for name in row.fields))
-        return row.write(result, given[row.output].dtype)
+        result = row.formula(first, *others, *(operands[name] for name in row.fields))
+        return row.write(result, operands[row.output].dtype)
 
 
 def _class_name(operator_type: str) -> str:
@@ -118,7 +118,7 @@ def _struct(operator_type: str, row: Row, module: str) -> type[OperatorDesc]:
         },
     )
     cls.__module__ = module
-    cls.__init__.__annotations__ = get_type_hints(cls.__init__)  # as help() shows them, without what fields hold
+    cls.__init__.__annotations__ = get_type_hints(cls.__init__)  # as help() shows them, without the kinds of fields
     return cls
 
 

@@ -1,4 +1,4 @@
-"""DIAGONAL_MATRIX1: matrices with one number on some of their diagonals."""
+"""DIAGONAL_MATRIX1: writes one number to some diagonals of matrices."""
 
 from __future__ import annotations
 

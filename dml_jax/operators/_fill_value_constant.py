@@ -1,4 +1,4 @@
-"""FILL_VALUE_CONSTANT: one number everywhere."""
+"""FILL_VALUE_CONSTANT: an array of one number."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fill_value_constant(
       sizes: of the output; integers, at least 0.
       value: a number that `dtype` holds, to which floats are rounded, or a traced scalar of `dtype`. Another one
         compiles nothing new.
-      dtype: of the output: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      dtype: of the output: an argument of numpy.dtype, such as jnp.bfloat16 or "uint8".
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that
         jax.set_mesh has set has all of it.
 

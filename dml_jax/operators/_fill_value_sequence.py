@@ -32,13 +32,13 @@ from ..lowering.values.bits import index_dtype
 __all__ = ["FillValueSequenceDesc", "fill_value_sequence"]
 
 
-def _as_delta(operator: str, name: str, given: Any, dtype: Any) -> Any:
+def _as_delta(operator: str, name: str, value: Any, dtype: Any) -> Any:
     """Reads a number that the type holds; an unsigned type also takes a negative number, modulo 2**bits."""
-    if jnp.issubdtype(dtype, jnp.unsignedinteger) and not isinstance(given, Tracer):
+    if jnp.issubdtype(dtype, jnp.unsignedinteger) and not isinstance(value, Tracer):
         signed = jnp.dtype(dtype.name.removeprefix("u"))
         with suppress(DataTypeError):
-            given = int(as_number(operator, name, given, signed)) % 2 ** jnp.iinfo(dtype).bits
-    return as_number(operator, name, given, dtype)
+            value = int(as_number(operator, name, value, signed)) % 2 ** jnp.iinfo(dtype).bits
+    return as_number(operator, name, value, dtype)
 
 
 Delta = Annotated[Number, replace(number_of("dtype"), read=_as_delta)]
@@ -75,7 +75,7 @@ def fill_value_sequence(
       sizes: of the output; integers, at least 0.
       start: the first number, one that `dtype` holds, or a traced scalar of `dtype`. Another one compiles nothing new.
       delta: from each number to the next, likewise; of an unsigned type it may be negative, unless it is traced.
-      dtype: of the output, integers or floats: what numpy.dtype takes, such as jnp.bfloat16 or "uint8".
+      dtype: of the output, integers or floats: an argument of numpy.dtype, such as jnp.bfloat16 or "uint8".
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; by default every device of the mesh that
         jax.set_mesh has set has all of it.
 
@@ -93,7 +93,7 @@ def fill_value_sequence(
       [[10  8]
        [ 6  4]]
 
-    Source: DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC. It does not say what becomes of integers beyond the type.
+    Source: DML_FILL_VALUE_SEQUENCE_OPERATOR_DESC. It says nothing of integers beyond the type.
     """
     wide = _computed_in(dtype)
     start, delta = (jnp.asarray(number).astype(wide) for number in (start, delta))

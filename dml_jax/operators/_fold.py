@@ -1,4 +1,4 @@
-"""FOLD: columns added up at the windows that they come from (col2im)."""
+"""FOLD: adds columns to the windows that they come from (col2im)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def fold(
 
     Source: DML_FOLD_OPERATOR_DESC, whose page leaves its data types out: all that DirectML has are taken here.
     """
-    given: Operands = {
+    operands: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,
@@ -134,9 +134,9 @@ def fold(
     array = jnp.asarray(input)
     if array.dtype == jnp.bool_:
         array = array.astype(jnp.int32)
-    windows = sliding(given, output_sizes)
+    windows = sliding(operands, output_sizes)
     *lead, rows, _ = array.shape
-    shape = (*lead, rows // prod(given["window_sizes"]), *given["window_sizes"], *(w.count for w in windows))
+    shape = (*lead, rows // prod(operands["window_sizes"]), *operands["window_sizes"], *(w.count for w in windows))
     return fold_windows(array.reshape(shape), windows).astype(input.dtype)
 
 

@@ -1,4 +1,4 @@
-"""GATHER: whole slices of a tensor, read along one axis."""
+"""GATHER: reads whole slices of an array along one axis."""
 
 from __future__ import annotations
 
@@ -33,9 +33,13 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    kept, picked = ([f"{name} {d}" for d in range(x[name].ndim)] for name in ("input", "indices"))
-    axis = x["axis"] % len(kept)
-    return Dims({"input": kept, "indices": picked}, [*kept[:axis], *picked, *kept[axis + 1 :]], [*kept, *picked])
+    input_dims, indices_dims = ([f"{name} {d}" for d in range(x[name].ndim)] for name in ("input", "indices"))
+    axis = x["axis"] % len(input_dims)
+    return Dims(
+        {"input": input_dims, "indices": indices_dims},
+        [*input_dims[:axis], *indices_dims, *input_dims[axis + 1 :]],
+        [*input_dims, *indices_dims],
+    )
 
 
 @operator(*RULES, dims=_dims)
@@ -65,8 +69,8 @@ def gather(
       fill_value: a number that the dtype of `input` holds, or a traced scalar of this dtype; 0 by default. For
         mode="fill" only.
       indices_are_sorted: a promise that `indices` ascend in row-major order and none is negative.
-      unique_indices: a promise that no two indices, after wrapping and clamping, address one slice; what is out of
-        range under "fill" is exempt. The gradient then stores instead of adding up.
+      unique_indices: a promise that no two indices, after wrapping and clamping, address one slice. Indices out
+        of range under "fill" are exempt. The gradient then stores instead of adding up.
       deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
         the indices; without it sums of floats may differ in their last bits on a GPU. For known sizes and fewer than
         2**31 elements; others are refused.

@@ -1,4 +1,4 @@
-"""GATHER_ELEMENTS: one element per index, read along one axis."""
+"""GATHER_ELEMENTS: reads one element per index along one axis."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def gather_elements(
         mode="fill" only.
       indices_are_sorted: a promise that `indices` ascend along `axis` and none is negative, which lets XLA read
         faster on some devices.
-      unique_indices: a promise that no two indices, after wrapping and clamping, address one element; what is out of
-        range under "fill" is exempt. The gradient then stores instead of adding up.
+      unique_indices: a promise that no two indices, after wrapping and clamping, address one element. Indices out
+        of range under "fill" are exempt. The gradient then stores instead of adding up.
       deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
         the indices; without it sums of floats may differ in their last bits on a GPU. For known sizes and fewer than
         2**31 elements; others are refused.

@@ -1,4 +1,4 @@
-"""GATHER_ND and GATHER_ND1: the slices that tuples of coordinates address."""
+"""GATHER_ND and GATHER_ND1: reads the slices that tuples of coordinates address."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def gather_nd(
         mode="fill" only.
       indices_are_sorted: a promise that the tuples ascend, compared coordinate by coordinate, in row-major order (of
         each batch) and no coordinate is negative.
-      unique_indices: a promise that no two tuples, after wrapping and clamping, address one slice; what is out of
-        range under "fill" is exempt. The gradient then stores instead of adding up.
+      unique_indices: a promise that no two tuples, after wrapping and clamping, address one slice. Tuples out of
+        range under "fill" are exempt. The gradient then stores instead of adding up.
       deterministic: whether the gradient has the same bits in every run of a program on one kind of device, whatever
         the indices; without it sums of floats may differ in their last bits on a GPU. For known sizes and fewer than
         2**31 elements; others are refused.

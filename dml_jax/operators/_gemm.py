@@ -1,4 +1,4 @@
-"""GEMM: products of matrices, scaled, with another matrix added, and an activation."""
+"""GEMM: matrix products, scaled, plus another matrix, and an activation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["GemmDesc", "MatrixTransform", "gemm"]
 
 
 class MatrixTransform(enum.IntEnum):
-    """DML_MATRIX_TRANSFORM: what is done to a matrix before it is multiplied."""
+    """DML_MATRIX_TRANSFORM: the transform of a matrix before it is multiplied."""
 
     NONE = 0
     TRANSPOSE = 1
@@ -132,7 +132,7 @@ def gemm(
       beta: the same. If it is 0, `c` is not read: its infinities and NaNs do no harm.
       activation: an `Activation`, or None.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
-        Where what is added up is sharded it must be given.
+        It must be given where the dimension of the sums is sharded.
 
     Returns:
       An array of [..., M, N] and the dtype of `a`.

@@ -1,4 +1,4 @@
-"""Pictures read at positions that are data: `grid_sample`, as torch and ONNX have it. DirectML has none."""
+"""grid_sample: pictures sampled at positions that are data, as in torch and ONNX. DirectML has none."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PaddingMode = Literal["zeros", "border", "reflection"]
 
 
 def _other_batch(x: Operands) -> str | None:
-    one, other = x["input"].shape[0], x["grid"].shape[0]
-    return None if one == other else f"they are {one} and {other}"
+    batch, grid_batch = x["input"].shape[0], x["grid"].shape[0]
+    return None if batch == grid_batch else f"they are {batch} and {grid_batch}"
 
 
 def _other_coordinates(x: Operands) -> str | None:
-    wanted, given = x["input"].ndim - 2, x["grid"].shape[-1]
-    return None if wanted == given else f"there are {given} for {wanted}"
+    wanted, coordinates = x["input"].ndim - 2, x["grid"].shape[-1]
+    return None if wanted == coordinates else f"there are {coordinates} for {wanted}"
 
 
 def _unweighable(x: Operands) -> str | None:
@@ -45,7 +45,7 @@ RULES = (
     numbers("input", with_zero=True),
     Rule(
         "weighable(input)",
-        '{input}.{dtype} must be one of floats unless {mode} is "nearest"',
+        '{input}.{dtype} must be a floating-point type unless {mode} is "nearest"',
         _unweighable,
         DataTypeError,
     ),
@@ -97,8 +97,8 @@ def grid_sample(
         first one is that along S_d.
       mode: how neighbours count: "bilinear" weighs two along each dimension by distance, "bicubic" four by cubic
         convolution with the coefficient -0.75, and "nearest" copies the bits of one, halfway the one of even index.
-      padding_mode: what lies beyond the ends: "zeros" are there, "border" is the outermost element, "reflection" throws
-        positions back at the ends as often as needed.
+      padding_mode: the elements beyond the ends: "zeros", "border" for the outermost element, "reflection", which
+        throws positions back at the ends as often as needed.
       align_corners: whether -1 and 1 are the centres of the outermost elements.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 

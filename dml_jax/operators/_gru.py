@@ -46,7 +46,7 @@ class GruDesc(OperatorDesc[Any]):
       output_single: (1, D, B, H), the last state that each direction came to; or None. One output at least is given.
       activation_descs: of each direction an `Activation` for f, and one for g.
       direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
-      linear_before_reset: whether the reset gate is applied to what the state gives, rather than to the state.
+      linear_before_reset: whether the reset gate multiplies the state's product with its weights, not the state.
 
     Raises:
       ConstraintError: a rule of `GruDesc.wordings()` is broken, or an unknown direction.

@@ -1,4 +1,4 @@
-"""Convolutions of integers: as integers, and as integers of another scale."""
+"""CONVOLUTION_INTEGER and QUANTIZED_LINEAR_CONVOLUTION: convolutions of integers, requantised or not."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = ["ConvolutionIntegerDesc", "QuantizedLinearConvolutionDesc"]
 _RANKS = range(3, 5)
 # The fields that only CONVOLUTION has.
 _FORWARD = {"direction": ConvolutionDirection.FORWARD, "output_padding": None}
-_TEXTS = {CHANNELS.name: "the channels of {input} must be the second of {filter}.{sizes} times {group_count}"}
+_TEXTS = {CHANNELS.name: "the channels of {input} must equal {filter}.{sizes}[1] * {group_count}"}
 _AXES = {"input": None, "filter": PerAxis(1, "filter", 0, "filters"), "output": None}
 _INPUTS, _ALL = ("input", "filter"), ("input", "filter", "output")
 
@@ -85,7 +85,7 @@ def convolve_integers(
     windows: Sequence[Windows],
     groups: int,
 ) -> jax.Array:
-    """Sums of products in int32: of what lies under each place of a filter, as no GPU convolves integers of 32 bits.
+    """Sums of products in int32, as matrix products of windows (im2col): no GPU convolves integers of 32 bits.
 
     The zero point of the input has one element, that of the filter one, or one for each filter, (1, O, 1, 1).
     """
@@ -122,15 +122,15 @@ def convolve_quantized(
     groups: int,
     dtype: Any,
 ) -> jax.Array:
-    """The convolution of what integers stand for, in integers of `dtype`; the bias is (1, O, 1, 1)."""
+    """The convolution of quantised numbers, requantised to integers of `dtype`; the bias is (1, O, 1, 1)."""
     sums = convolve_integers(input, input_zero_point, filter, filter_zero_point, windows, groups)
     sums = sums if bias is None else sums + bias
     return rescale(sums, input_scale, filter_scale, output_scale, output_zero_point, dtype)
 
 
 def _windows_and_groups(desc: OperatorDesc) -> dict[str, Any]:
-    given = {**desc.operands(), **_FORWARD}
-    return {"windows": windows_of(given), "groups": given["group_count"]}
+    operands = {**desc.operands(), **_FORWARD}
+    return {"windows": windows_of(operands), "groups": operands["group_count"]}
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC: convolves quantised numbers.
 
     output = quantize((sums + bias) * (input_scale * filter_scale)), with the sums of CONVOLUTION_INTEGER, to which the
-    bias is added in 32 bits; what follows is float32.
+    bias is added in 32 bits; the rest is float32.
 
     Args:
       input: (N, C, W) or (N, C, H, W).

@@ -1,4 +1,4 @@
-"""Products of matrices of integers: as integers, as integers of another scale, as floats."""
+"""Matrix products of integers, with results in integers, requantised integers or floats."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def multiply_quantized(
     *,
     dtype: Any,
 ) -> jax.Array:
-    """The product of what two matrices of integers stand for, in integers of `dtype`."""
+    """The product of two quantised matrices, requantised to integers of `dtype`."""
     product = multiply_integers(a, a_zero_point, b, b_zero_point)
     return rescale(product, a_scale, b_scale, output_scale, output_zero_point, dtype)
 
@@ -74,7 +74,7 @@ def multiply_to_floats(
     b_zero_point: jax.Array | None,
     bias: jax.Array | None,
 ) -> jax.Array:
-    """The product of what two matrices of integers stand for, and a bias, in the type of `a_scale`."""
+    """The product of two quantised matrices, and a bias, in the type of `a_scale`."""
     real = multiply_integers(a, a_zero_point, b, b_zero_point).astype(jnp.float32)
     for scale in (a_scale, b_scale):
         real = unfused(real * spread(scale.astype(jnp.float32), real.shape))
@@ -166,7 +166,7 @@ class QuantizedLinearMatrixMultiplyDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_MATRIX_MULTIPLY_OPERATOR_DESC: multiplies matrices of quantised numbers.
 
     output = quantize(((a - a_zero_point) @ (b - b_zero_point)) * (a_scale * b_scale)), where the product is exact in
-    32 bits, and what follows is float32.
+    32 bits, and the rest is float32.
 
     Args:
       a: (..., M, K).
@@ -228,7 +228,7 @@ class MatrixMultiplyIntegerToFloatDesc(OperatorDesc):
     """DML_MATRIX_MULTIPLY_INTEGER_TO_FLOAT_OPERATOR_DESC: multiplies matrices of quantised numbers, as floats.
 
     output = ((a - a_zero_point) @ (b - b_zero_point)) * a_scale * b_scale + bias, where the product is exact in 32
-    bits, which wrap, and what follows is float32, rounded once at the end.
+    bits, which wrap, and the rest is float32, rounded once at the end.
 
     Args:
       a: (..., M, K).

@@ -50,8 +50,8 @@ def _no_axis(x: Operands) -> str | None:
 def _sizes_differ(x: Operands) -> str | None:
     if not x["inputs"] or _no_axis(x):
         return None
-    kept = [_beside(tensor.shape, x["axis"]) for tensor in x["inputs"]]
-    other = next((i for i, sizes in enumerate(kept) if sizes != kept[0]), None)
+    other_sizes = [_beside(tensor.shape, x["axis"]) for tensor in x["inputs"]]
+    other = next((i for i, sizes in enumerate(other_sizes) if sizes != other_sizes[0]), None)
     return None if other is None else f"{tuple(x['inputs'][other].shape)} and {tuple(x['inputs'][0].shape)} differ"
 
 

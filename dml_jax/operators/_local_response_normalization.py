@@ -1,4 +1,4 @@
-"""LOCAL_RESPONSE_NORMALIZATION: elements divided by a power of the sum of squares around them."""
+"""LOCAL_RESPONSE_NORMALIZATION: elements divided by a power of the sum of their neighbours' squares."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def local_response_normalization(
     output = input / (bias + alpha / local_size * the sum of input ** 2 over the region) ** beta
 
     The region of an element has `local_size` channels, of which (local_size - 1) // 2 come before it; or, without
-    `cross_channel`, as many rows and columns of its own channel. What would lie outside is left out, and `local_size`
-    stays what it is.
+    `cross_channel`, as many rows and columns of its own channel. Elements outside of the input count as 0, and the
+    divisor `local_size` stays the same.
 
     Args:
       input: [..., C, H, W], floats of any width, with 0 among them.

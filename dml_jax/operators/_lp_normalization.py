@@ -1,4 +1,4 @@
-"""LP_NORMALIZATION: elements divided by the norm of all that lie along a dimension."""
+"""LP_NORMALIZATION: elements divided by their norm along a dimension."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LpNormalizationDesc(OperatorDesc):
       input: any sizes.
       output: the sizes of `input`.
       axis: the dimension, in [0, DimensionCount).
-      epsilon: what is divided by where the norm is less.
+      epsilon: the least divisor, in place of a smaller norm.
       p: the order of the norm: 1 for the sum of absolute values, 2 for the root of the sum of squares.
 
     Raises:

@@ -82,21 +82,21 @@ def lp_pooling(
 
     Source: DML_LP_POOLING1_OPERATOR_DESC, whose formula has no absolute value: that of ONNX's LpPool is taken.
     """
-    given: Operands = {
+    operands: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,
         "start_padding": start_padding,
         "end_padding": end_padding,
     }
-    axes = range(input.ndim - len(given["window_sizes"]), input.ndim)
-    windows = sliding(given, input.shape[axes[0] :])
+    axes = range(input.ndim - len(operands["window_sizes"]), input.ndim)
+    windows = sliding(operands, input.shape[axes[0] :])
     wide = jnp.asarray(input, wide_type(input.dtype))
     return narrow_apart(norm(wide, p, lambda powers: sum_windows(powers, axes, windows)), input.dtype)
 
 
 def norm(x: jax.Array, p: float, total: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """The p-norm of what `total` adds up; where all of it is 0, its derivative is 0."""
+    """The p-norm of the elements that `total` adds up; where all are 0, its derivative is 0."""
     added = total(jnp.power(absolute(x), int(p) if int(p) == p else p))
     if p == 1:
         return added

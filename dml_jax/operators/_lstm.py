@@ -52,7 +52,7 @@ class LstmDesc(OperatorDesc[Any]):
       output_cell_single: (1, D, B, H), the last c that each direction came to; or None. One output at least is given.
       activation_descs: of each direction an `Activation` for f, one for g, and one for of_cell.
       direction: a `RecurrentNetworkDirection`, or its DirectML name in full or as suffix.
-      clip_threshold: what f and g are applied to is first bounded to [-clip_threshold, clip_threshold].
+      clip_threshold: the operands of f and g are first bounded to [-clip_threshold, clip_threshold].
       use_clip_threshold: whether it is.
       couple_input_forget: whether forget is 1 - i.
 

@@ -1,4 +1,4 @@
-"""MAX_POOLING, MAX_POOLING1 and MAX_POOLING2: the greatest element of each window, and where it lies."""
+"""MAX_POOLING, MAX_POOLING1 and MAX_POOLING2: the greatest element of each window, and its index."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ def max_pooling(
 
     Source: DML_MAX_POOLING2_OPERATOR_DESC, which says nothing of NaN, nor of windows in the padding alone.
     """
-    given: Operands = {
+    operands: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,
         "start_padding": start_padding,
         "end_padding": end_padding,
     }
-    array, count = jnp.asarray(input), len(given["window_sizes"])
-    windows = sliding(given, array.shape[-count:])
+    array, count = jnp.asarray(input), len(operands["window_sizes"])
+    windows = sliding(operands, array.shape[-count:])
     lead, spatial = array.shape[:-count], array.shape[-count:]
     if 0 in spatial:
         shape = (*lead, *(w.count for w in windows))

@@ -1,4 +1,4 @@
-"""MAX_UNPOOLING: numbers put back to where max-pooling found them, among zeros."""
+"""MAX_UNPOOLING: writes numbers to the places of the maxima that max-pooling found, among zeros."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def max_unpooling(
     Args:
       input: any rank, any dtype of numbers with 0 among them.
       indices: the shape of `input`; any integer dtype, or lists of Python integers. They count the elements of the
-        whole output. A negative index counts from the end, once; an unsigned one never does. What points out of range
-        is not written; where two point to one element, either may win.
+        whole output. A negative index counts from the end, once; an unsigned one never does. Elements with an index
+        out of range are not written; of two with the same index, either may win.
       output_sizes: of the output, of any rank; integers, at least 0.
       out_sharding: of the output on a mesh, a NamedSharding or PartitionSpec; needed where an operand is sharded.
 

@@ -1,4 +1,4 @@
-"""MEAN_VARIANCE_NORMALIZATION, 1 and 2: elements less their mean, divided by their deviation, along some dimensions."""
+"""MEAN_VARIANCE_NORMALIZATION, 1 and 2: subtracts the mean and divides by the deviation, along some dimensions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _standardize(
     use_variance: bool,
     use_mean: bool = True,
 ) -> jax.Array:
-    """Computes what a struct says of its input, scale and bias; without the mean, the variance is that about 0."""
+    """Normalizes an input, with a scale and a bias; without the mean, the variance is that about 0."""
     input, *numbers = arrays
     (wide,) = widened(input)
     mean, variance = moments(wide, axes) if use_mean else (None, mean_of_squares(wide, axes))

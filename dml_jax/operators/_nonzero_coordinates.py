@@ -1,4 +1,4 @@
-"""NONZERO_COORDINATES: the coordinates of the elements that are not zero, and how many there are."""
+"""NONZERO_COORDINATES: the coordinates of the nonzero elements, and their count."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def normalize(
 
     Args:
       input: floats; those of 8 and 16 bits are computed in float32 and rounded once, at the end.
-      mean: an array that broadcasts against `input`, as the next four do; what is None is left out of the formula.
+      mean: an array that broadcasts against `input`, as the next four do; None leaves it out of the formula.
       variance: the same; without it nothing is divided.
       scale: the same.
       bias: the same.

@@ -89,7 +89,7 @@ def one_hot(indices: Indices, values: Data, size: int, axis: int, *, out_shardin
     Args:
       indices: rank >= 1, of size 1 along `axis`; any integer dtype, or lists of Python integers. A negative index
         counts from the end, once; an unsigned one never does. One that is out of range points nowhere.
-      values: two elements, what is off and what is on, of any dtype that JAX moves.
+      values: two elements, the value off and the value on, of any dtype that JAX moves.
       size: of the output along `axis`, at least 0.
       axis: -rank <= axis < rank of `indices`.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
@@ -131,7 +131,7 @@ class OneHotDesc(OperatorDesc):
 
     Args:
       indices: the sizes of `output`, but 1 along `axis`.
-      values: any sizes of two elements or more, in row-major order: what is off, what is on, and others without effect.
+      values: any sizes of two elements or more, in row-major order: off, on, and others without effect.
       output: any sizes.
       axis: in [0, DimensionCount).
 

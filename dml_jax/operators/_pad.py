@@ -52,7 +52,7 @@ PaddingValue = Annotated[Number | None, fill_in("constant", "Number | None")]
 
 
 class PaddingMode(enum.IntEnum):
-    """DML_PADDING_MODE: what a border is made of."""
+    """DML_PADDING_MODE: the contents of a border."""
 
     CONSTANT = 0
     EDGE = 1
@@ -135,7 +135,7 @@ def pad(
       input: any rank, any dtype that JAX moves; of numbers for a constant border.
       start_padding: how many elements come before, per dimension; integers, at least 0, as large as you like.
       end_padding: how many come behind, per dimension.
-      mode: what the border is: "constant", "edge", "reflection" or "reflect", "symmetric" or "wrap".
+      mode: the contents of the border: "constant", "edge", "reflection" or "reflect", "symmetric" or "wrap".
       value: of a constant border: a number that the dtype of `input` holds, or a traced scalar of this dtype; 0 by
         default. For mode="constant" only.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.

@@ -57,9 +57,9 @@ def pooling_struct_rules(*, dilated: bool, image: str = "input", windowed: str =
 
 def pooled(pool: Callable[..., Any], desc: OperatorDesc[Any], input: jax.Array, **others: Any) -> Any:
     """Calls a function of pooling with the windows of a struct."""
-    given = desc.operands()
+    operands = desc.operands()
     names = ("strides", "dilations", "start_padding", "end_padding")
-    return pool(input, given[_FIELD], **{name: given.get(name) for name in names}, **others)
+    return pool(input, operands[_FIELD], **{name: operands.get(name) for name in names}, **others)
 
 
 def _in_struct(rule: Rule) -> Rule:

@@ -1,4 +1,4 @@
-"""Powers: of floats, and of integers, which wrap."""
+"""Powers of floats and of integers, which wrap."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def nearly_whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
 
 
 def whole_power(base: jax.Array, exponent: jax.Array) -> jax.Array:
-    """Integers to the power of integers by squaring, bit by bit; they wrap, and what is below 1 is cut off to 0."""
+    """Integers to the power of integers by squaring, bit by bit; they wrap, and results below 1 are cut off to 0."""
     power, factor = jnp.ones_like(base), base
     for bit in range(8 * exponent.dtype.itemsize):  # no loop of XLA's, which would write to memory at every step
         is_set = (exponent >> np.asarray(bit, exponent.dtype)) & 1 == 1

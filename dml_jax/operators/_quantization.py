@@ -1,4 +1,4 @@
-"""Quantised numbers, where q stands for (q - zero point) * scale: arithmetic, and rules of scales and zero points."""
+"""Arithmetic of quantised numbers, (q - zero point) * scale, and rules of scales and zero points."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def widened(q: jax.Array, kind: Any) -> jax.Array:
 
 
 def dequantize(q: jax.Array, scale: jax.Array, zero_point: jax.Array | None = None) -> jax.Array:
-    """(q - zero_point) * scale, in float32; what is subtracted from integers wraps in int32."""
+    """(q - zero_point) * scale, in float32; the difference of integers wraps in int32."""
     return centred(q, zero_point).astype(jnp.float32) * spread(scale.astype(jnp.float32), q.shape)
 
 
 def quantize(x: jax.Array, scale: jax.Array, zero_point: jax.Array | None, dtype: Any) -> jax.Array:
-    """round(x / scale) + zero_point, in float32; halves become even, and what `dtype` does not hold its limit."""
+    """round(x / scale) + zero_point, in float32, halves to even, clamped to the limits of `dtype`."""
     return cast(shifted(jnp.round(quotient(x, scale)), zero_point), dtype)
 
 
@@ -133,7 +133,7 @@ def add_quantized(
     *,
     dtype: Any,
 ) -> jax.Array:
-    """The sum of what two arrays of integers stand for, of sizes that broadcast, in integers of `dtype`."""
+    """The sum of two quantised arrays of sizes that broadcast, requantised to integers of `dtype`."""
     total = unfused(dequantize(a, a_scale, a_zero_point)) + unfused(dequantize(b, b_scale, b_zero_point))
     return quantize(total, output_scale, output_zero_point, dtype)
 
@@ -184,7 +184,7 @@ class PerAxis:
       axis: the dimension of the scale, counted from the last one, or at the rank of its tensor from the first one.
       of: the tensor that has so many.
       dimension: along this dimension.
-      named: what is counted, in words.
+      named: the entries, in words.
     """
 
     axis: int

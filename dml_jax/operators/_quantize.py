@@ -1,4 +1,4 @@
-"""QUANTIZE and DEQUANTIZE: blocks of numbers by a scale and a zero point each, in integers of 4 bits and more."""
+"""QUANTIZE and DEQUANTIZE: quantisation by blocks, each with a scale and a zero point, to 4 bits and more."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _given(quantizations: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array | N
 class QuantizeDesc(OperatorDesc):
     """DML_QUANTIZE_OPERATOR_DESC: makes integers of 4 or 8 bits of numbers, by blocks that have a scale each.
 
-    output = clamp(round(input / scale) + zero_point), to what the data type of `output` holds
+    output = clamp(round(input / scale) + zero_point), to the limits of the data type of `output`
 
     Args:
       input: any sizes.

@@ -1,4 +1,4 @@
-"""QUANTIZE_LINEAR and its kin, element by element: to integers, back to floats, by a range of their own, and sums."""
+"""ELEMENT_WISE_QUANTIZE_LINEAR, DEQUANTIZE_LINEAR and QUANTIZED_LINEAR_ADD, and DYNAMIC_QUANTIZE_LINEAR."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _NEEDS_ZERO_POINT = below(
 class ElementWiseQuantizeLinearDesc(OperatorDesc):
     """DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC: makes integers of numbers, as multiples of a scale.
 
-    output = clamp(round(input / scale) + zero_point), to what the data type of `output` holds
+    output = clamp(round(input / scale) + zero_point), to the limits of the data type of `output`
 
     Args:
       input: any sizes.
@@ -224,7 +224,7 @@ _TERMS = ("a", "b", "output")
 
 @dataclass(frozen=True)
 class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
-    """DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC: adds up what two arrays of integers stand for.
+    """DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC: adds two arrays of quantised numbers.
 
     output = quantize((a - a_zero_point) * a_scale + (b - b_zero_point) * b_scale), by the scale and the zero point of
     the output, as ELEMENT_WISE_QUANTIZE_LINEAR has it.

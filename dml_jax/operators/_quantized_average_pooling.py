@@ -40,7 +40,7 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC: makes the mean of each window of quantised numbers.
 
     output = quantize(the sum of (input - input_zero_point) in a window * input_scale / the count of its elements); the
-    sum is exact in 32 bits, what follows is float32. Padding is the number 0.
+    sum is exact in 32 bits, and the rest is float32. Padding is the number 0.
 
     Args:
       input: (N, C, H, W), or (N, C, D, H, W).
@@ -111,9 +111,9 @@ class QuantizedLinearAveragePoolingDesc(OperatorDesc):
         output_scale: jax.Array,
         output_zero_point: jax.Array | None,
     ) -> jax.Array:
-        given = {**self.operands(), "window_sizes": self.window_size}
+        operands = {**self.operands(), "window_sizes": self.window_size}
         whole = centred(input, input_zero_point)
-        total, count = sums_and_counts(whole, given, self.include_padding)
+        total, count = sums_and_counts(whole, operands, self.include_padding)
         real = total.astype(jnp.float32) * spread(input_scale, total.shape)
         mean = unfused(divide(real, count.astype(jnp.float32)))
         return quantize(mean, output_scale, output_zero_point, self.output.dtype)

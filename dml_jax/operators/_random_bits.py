@@ -1,4 +1,4 @@
-"""RANDOM_GENERATOR: the random bits of Philox 4x32-10, of a counter and a key.
+"""RANDOM_GENERATOR: random bits of Philox 4x32-10, from a counter and a key.
 
 Philox (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) encrypts a counter of 128 bits with a key of
 64 bits, which gives a block of four words of 32 bits. The next block is that of the next counter, so all blocks can be
@@ -94,7 +94,7 @@ def random_bits(state: Data, sizes: Sequence[int], *, out_sharding: OutSharding 
       [2 0 0 0 0 0]
 
     Source: DML_RANDOM_GENERATOR_OPERATOR_DESC, and the paper that it names. That the first word of the counter is the
-      lowest is what programs of DirectML rely on; the page does not say it.
+      lowest; programs of DirectML rely on this, though the page does not say it.
     """
     counter, key = [state[i] for i in range(4)], (state[4], state[5])
     count = prod(sizes)

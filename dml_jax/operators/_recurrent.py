@@ -1,4 +1,4 @@
-"""Recurrent layers, RNN, GRU and LSTM: the products of all inputs at once, then a scan over the steps.
+"""Recurrent layers, RNN, GRU and LSTM: one matrix product of all inputs, then a scan over the steps.
 
 The gates of all units lie beside each other, [..., gates * H]: those of GRU in the order z, r, h (update, reset, new
 state), those of LSTM in the order i, o, f, c (input, output, forget, new cell). Floats of 8 and 16 bits are computed in
@@ -31,11 +31,11 @@ Step = Callable[[jax.Array, States, "_Weights", Sequence[Function]], States]
 
 @dataclass(frozen=True)
 class Cell:
-    """What is computed at a step.
+    """The arithmetic of one step.
 
     Args:
       gates: how many there are.
-      activations: how many a direction has. Clipping bounds what the first two are applied to, as in ONNX Runtime.
+      activations: how many a direction has. Clipping bounds the operands of the first two, as in ONNX Runtime.
       states: how many go from step to step.
       step: computes the states.
     """
@@ -49,7 +49,7 @@ class Cell:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Weights:
-    """Those of one direction that every step needs.
+    """The weights of one direction that every step needs.
 
     Args:
       recurrence: [gates * H, H]; or a tree of arrays that `product` takes as a matrix, each of as many rows.
@@ -64,7 +64,7 @@ class _Weights:
     product: Product = field(metadata={"static": True})
 
     def recurrent(self, h: jax.Array, start: int = 0, stop: int | None = None) -> jax.Array:
-        """What a state gives the gates from row `start` on up to row `stop`."""
+        """The product of a state and the rows from `start` to `stop` of the recurrence, for the gates."""
         product = self.product(h, jax.tree.map(lambda rows: rows[start:stop], self.recurrence))
         return product if self.bias is None else product + self.bias[:, start:stop]
 
@@ -89,7 +89,7 @@ def _gru_step(driven: jax.Array, states: States, weights: _Weights, functions: S
 def _gru_step_linear_before_reset(
     driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function]
 ) -> States:
-    """The reset gate is applied to what the state gives, with its bias."""
+    """The reset gate is applied to the product of the state and the recurrence, with its bias."""
     (h,), (f, g) = states, functions
     two, recurrent = 2 * h.shape[-1], weights.recurrent(h)
     update, reset = jnp.split(f(driven[:, :two] + recurrent[:, :two]), 2, axis=-1)
@@ -108,12 +108,12 @@ def _lstm_step_coupled(driven: jax.Array, states: States, weights: _Weights, fun
 def _long_short_term(
     driven: jax.Array, states: States, weights: _Weights, functions: Sequence[Function], *, couples: bool
 ) -> States:
-    """`couples`: the input gate decides alone; the cell keeps what this gate does not replace."""
+    """`couples`: the input gate decides alone; the forget gate is 1 less the input gate."""
     (h, c), (f, g, of_cell) = states, functions
     i, o, forget, new = jnp.split(driven + weights.recurrent(h), 4, axis=-1)
     i = f(i + weights.peephole(0, c))
-    kept = 1 - i if couples else f(forget + weights.peephole(2, c))
-    c = kept * c + i * g(new)
+    forget_gate = 1 - i if couples else f(forget + weights.peephole(2, c))
+    c = forget_gate * c + i * g(new)
     return f(o + weights.peephole(1, c)) * of_cell(c), c
 
 
@@ -152,7 +152,7 @@ def recurrent_layer(
       peephole: [D, 3 * H], by which the cell is multiplied for the gates i, o and f; or None, 0.
       activations: those of the first direction, then those of the second.
       is_backward: of each direction, whether it runs from the last step of a row to the first.
-      clip: the bound of what gates are applied to; None if there is none.
+      clip: the bound of the operands of activations; None if there is none.
       product: multiplies by the transpose of a matrix; `weight` and `recurrence` may then be trees of arrays, each
         with the dimensions D and gates * H first. None for floats.
     """
@@ -167,7 +167,7 @@ def recurrent_layer(
     is_step = None
     if sequence_lengths is not None:
         is_step = jnp.arange(steps, dtype=np.int32)[:, None, None] < _within(sequence_lengths, steps)[None, :, None]
-        input = jnp.where(is_step, input, 0)  # not even a derivative reads what lies behind the end
+        input = jnp.where(is_step, input, 0)  # not even a derivative reads steps behind the end
     of_input, of_recurrence = (None, None) if bias is None else jnp.split(bias, 2, axis=-1)
     outputs, lasts = [], []
     for d, backward in enumerate(is_backward):

@@ -49,7 +49,7 @@ LEVELS = (Support.of("1_0", RANK_4, input=FLOATS, sequence_lengths=(DataType.UIN
 
 @dataclass(frozen=True)
 class Counts:
-    """What sizes are made of."""
+    """The counts that make up sizes."""
 
     steps: Any
     batch: Any

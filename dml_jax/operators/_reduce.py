@@ -1,4 +1,4 @@
-"""REDUCE: sums, products, extremes and norms along some dimensions, and where extremes lie."""
+"""REDUCE: sums, products, norms, min, max, argmin and argmax along some dimensions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["ReduceDesc", "ReduceFunction", "reduce"]
 
 
 class ReduceFunction(enum.IntEnum):
-    """DML_REDUCE_FUNCTION: what is made of several elements."""
+    """DML_REDUCE_FUNCTION: the function that reduces several elements to one."""
 
     ARGMAX = 0
     ARGMIN = 1
@@ -80,7 +80,7 @@ _OF_COMPLEX = ("multiply", "sum")
 def _irreducible(x: Operands) -> str | None:
     dtype, function = x["input"].dtype, x["function"]
     if is_key(x["input"]):
-        return f"it is {dtype}, which are no numbers"
+        return f"it is {dtype}, whose elements are not numbers"
     if dtype == jnp.float8_e8m0fnu:
         return f"it is {dtype}, which has no 0"
     if function in _OF_FLOATS and not jnp.issubdtype(dtype, jnp.floating):
@@ -136,7 +136,7 @@ RULES = (
     Rule("reducible(input)", "{input}.{dtype} must have numbers that {function} takes", _irreducible, DataTypeError),
     custom("axes_of(input)", "every one of {axes} must be in [-{input}.{rank}, {input}.{rank})", _out_of_range),
     DISTINCT,
-    custom("one_axis(axes)", "{axes} must be one for argmax and argmin", _not_one_axis),
+    custom("one_axis(axes)", "{axes} must be a single axis for argmax and argmin", _not_one_axis),
     custom("not_empty(input)", "{input} must have elements along {axes} where {function} chooses one", _chooses_none),
     custom("representable", "{input} must give fewer than 2**63 bytes of indices", _too_many_indices),
 )
@@ -171,7 +171,7 @@ def reduce(
       input: any rank, any dtype of numbers with 0 among them; floats for "average", "l2", "log_sum" and
         "log_sum_exp". Of complex numbers there are "sum" and "multiply" only. Of bools "or" is the sum and "and" the
         product.
-      function: the name of what is computed.
+      function: the name of the reduction.
       axes: dimensions, -rank <= axis < rank, each once; one for "argmax" and "argmin". All by default.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
         Where a dimension of `axes` is sharded it must be given.
@@ -259,8 +259,8 @@ def _several_axes(x: Operands) -> str | None:
 
 
 def _other_type(x: Operands) -> str | None:
-    one, other = x["output"].data_type, x["input"].data_type
-    return None if one == other or x["function"] in _ARGUMENTS else f"they are {one.name} and {other.name}"
+    output, input = x["output"].data_type, x["input"].data_type
+    return None if output == input or x["function"] in _ARGUMENTS else f"they are {output.name} and {input.name}"
 
 
 def _type_made(x: Operands) -> DataType:
@@ -307,7 +307,7 @@ class ReduceDesc(OperatorDesc):
     constraints: ClassVar[tuple[Rule, ...]] = (
         custom("below_rank(axes)", "every one of {axes} must be in [0, {input}.{rank})", _beyond_rank),
         DISTINCT,
-        custom("one_axis(axes)", "{axes} must be one where {function} is ARGMAX or ARGMIN", _several_axes),
+        custom("one_axis(axes)", "{axes} must be a single axis if {function} is ARGMAX or ARGMIN", _several_axes),
         sizes_follow("output", _reduced, "{input}.{sizes}, but 1 along {axes}"),
         Rule(
             "same_type(output)",

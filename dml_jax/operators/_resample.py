@@ -1,4 +1,4 @@
-"""RESAMPLE, RESAMPLE1, RESAMPLE2 and RESAMPLE3: an array of other sizes, by nearest elements, linearly or cubically."""
+"""RESAMPLE, RESAMPLE1, RESAMPLE2 and RESAMPLE3: resizes an array by nearest, linear or cubic interpolation."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ SCALES = one_per_dimension("scales", "input")
 # Of DirectML's struct: its weights are published nowhere.
 UNFILTERED = custom(
     "unfiltered(antialiased)",
-    "{antialiased} must be False to make less than half of a dimension linearly, by a scale below 0.5",
+    "{antialiased} must be False if a scale below 0.5 shrinks a dimension linearly",
     _filtered,
 )
 ROUNDING = (None, *get_args(DirectionName))
@@ -238,12 +238,12 @@ def resample(
     `input`, computed in float32, or exactly where no `scales` are given. "nearest" copies the element at
     floor(x + 0.5), or at x rounded as `rounding` says. "linear" takes (1 - w) of the element at i = floor(x) and
     w = x - i of the next. "cubic" takes four, by cubic convolution: (1 - d) * (1 + d - (a + 2) * d**2) of those at a
-    distance d up to 1, and a * (d - 1) * (2 - d)**2 of those up to 2, for the coefficient a. Beyond an edge lies what
-    is at it.
+    distance d up to 1, and a * (d - 1) * (2 - d)**2 of those up to 2, for the coefficient a. The edge is
+    repeated beyond it.
 
     Args:
       input: any rank; any dtype that JAX moves for "nearest", floats or integers of up to 16 bits for the others.
-      sizes: of the output, any: what `scales` would make beyond them is cut off, and what is missing repeats the edge.
+      sizes: of the output, any: `scales` that make more are cut off at them, and missing elements repeat the edge.
       scales: one per dimension, positive; they may be infinite. Of 1, nothing is done to a dimension whose size stays.
         By default those of the sizes, sizes / input.sizes, exactly.
       mode: how elements are made: "nearest" copies bits; "linear" and "cubic" compute narrow types in float32 and round
@@ -254,7 +254,7 @@ def resample(
       antialias: whether "linear" and "cubic" divide distances by 1 / scale where a scale is below 1, and the weights by
         their sum, so that every element of `input` counts.
       cubic_coefficient: of "cubic", finite: -0.75 in torch, OpenCV and ONNX, -0.5 in JAX, PIL and TensorFlow.
-      exclude_outside: whether "cubic" and what is antialiased leave out what lies beyond the edges and divide the other
+      exclude_outside: whether "cubic" and antialiased modes leave out elements beyond the edges and divide the other
         weights by their sum, instead of repeating the edge.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operand.
 
@@ -277,8 +277,8 @@ def resample(
       >>> print(dml_jax.resample(np.float32([0, 0, 8, 0]), (2,), mode="linear", antialias=True))
       [1. 3.]
 
-    Source: DML_RESAMPLE3_OPERATOR_DESC, and those before it. RESAMPLE and RESAMPLE1 do not say what becomes of halves;
-      up is what devices do. Cubic convolution, its coefficient, antialiasing and `exclude_outside` are those of ONNX's
+    Source: DML_RESAMPLE3_OPERATOR_DESC, and those before it. RESAMPLE and RESAMPLE1 say nothing of halves, which
+      devices round up. Cubic convolution, its coefficient, antialiasing and `exclude_outside` are those of ONNX's
       Resize: the numbers of DirectML's own filter are not known.
     """
     operands = {
@@ -323,7 +323,7 @@ class ResampleDesc(OperatorDesc):
 
     Args:
       input: any sizes.
-      output: any sizes: what the scales would make beyond them is cut off, and what is missing repeats the edge.
+      output: any sizes: scales that make more are cut off at them, and missing elements repeat the edge.
       interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
       scales: a positive number per dimension.
 
@@ -338,7 +338,7 @@ class ResampleDesc(OperatorDesc):
       >>> print(desc.compute(np.float32([1, 2])))
       [1.   1.25 1.75 2.  ]
 
-    Source: DML_RESAMPLE_OPERATOR_DESC. Of what lies halfway between two elements it says nothing; see `resample`.
+    Source: DML_RESAMPLE_OPERATOR_DESC. It says nothing of points halfway between two elements; see `resample`.
     """
 
     input: Input
@@ -369,7 +369,7 @@ class Resample1Desc(OperatorDesc):
 
     Args:
       input: any sizes.
-      output: any sizes: what the scales would make beyond them is cut off, and what is missing repeats the edge.
+      output: any sizes: scales that make more are cut off at them, and missing elements repeat the edge.
       interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
       scales: a positive number per dimension.
       input_pixel_offsets: a finite number per dimension.
@@ -386,7 +386,7 @@ class Resample1Desc(OperatorDesc):
       >>> print(Resample1Desc(short, long, "LINEAR", (3,), (0,), (0,)).compute(np.float32([1, 4])))
       [1. 2. 3. 4.]
 
-    Source: DML_RESAMPLE1_OPERATOR_DESC. Of what lies halfway between two elements it says nothing; see `resample`.
+    Source: DML_RESAMPLE1_OPERATOR_DESC. It says nothing of points halfway between two elements; see `resample`.
     """
 
     input: Input
@@ -421,7 +421,7 @@ class Resample2Desc(OperatorDesc):
 
     Args:
       input: any sizes.
-      output: any sizes: what the scales would make beyond them is cut off, and what is missing repeats the edge.
+      output: any sizes: scales that make more are cut off at them, and missing elements repeat the edge.
       interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
       rounding_direction: of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix.
       scales: a positive number per dimension.
@@ -480,7 +480,7 @@ class Resample3Desc(OperatorDesc):
 
     Args:
       input: any sizes.
-      output: any sizes: what the scales would make beyond them is cut off, and what is missing repeats the edge.
+      output: any sizes: scales that make more are cut off at them, and missing elements repeat the edge.
       interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
       rounding_direction: of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix.
       scales: a positive number per dimension.

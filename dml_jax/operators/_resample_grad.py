@@ -1,4 +1,4 @@
-"""RESAMPLE_GRAD and RESAMPLE_GRAD1: the gradients of resampling, which add up what was taken several times."""
+"""RESAMPLE_GRAD and RESAMPLE_GRAD1: the gradients of resampling."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RANKS = range(1, 5)
 def _transposed(
     desc: ResampleGradDesc | ResampleGrad1Desc, gradient: jax.Array, direction: AxisDirection | None = None
 ) -> jax.Array:
-    """Transposes what RESAMPLE1 or RESAMPLE2 makes of the sizes of the output into those of the input."""
+    """Transposes RESAMPLE1 or RESAMPLE2 from the sizes of the output to those of the input."""
     forward = partial(
         resample,
         sizes=desc.input_gradient.sizes,
@@ -54,7 +54,7 @@ class ResampleGradDesc(OperatorDesc):
 
     Args:
       input_gradient: the gradient of the output of RESAMPLE1; any sizes.
-      output_gradient: the gradient of its input; any sizes. What was taken for no element is 0.
+      output_gradient: the gradient of its input; any sizes. Elements that the output does not use have 0.
       interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
       scales: a positive number per dimension: how many elements of `input_gradient` there are for one.
       input_pixel_offsets: a finite number per dimension.
@@ -113,7 +113,7 @@ class ResampleGrad1Desc(OperatorDesc):
 
     Args:
       input_gradient: the gradient of the output of RESAMPLE2; any sizes.
-      output_gradient: the gradient of its input; any sizes. What was taken for no element is 0.
+      output_gradient: the gradient of its input; any sizes. Elements that the output does not use have 0.
       interpolation_mode: an `InterpolationMode`, or its DirectML name in full or as suffix.
       rounding_direction: of the nearest element, an `AxisDirection`, or its DirectML name in full or as suffix.
       scales: a positive number per dimension: how many elements of `input_gradient` there are for one.

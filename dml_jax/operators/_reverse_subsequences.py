@@ -1,4 +1,4 @@
-"""REVERSE_SUBSEQUENCES: the first elements along an axis in reverse order, as many as each sequence is long."""
+"""REVERSE_SUBSEQUENCES: reverses the first elements along an axis, by a length for each sequence."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def reverse_subsequences(
 
     Args:
       input: rank >= 1, any dtype that JAX moves.
-      sequence_lengths: the sizes of `input`, but 1 along `axis`; any integer dtype, or lists of Python integers. What
-        is longer than the axis counts as long as it, a negative number as 0.
+      sequence_lengths: the sizes of `input`, but 1 along `axis`; any integer dtype, or lists of Python integers. A
+        length beyond the axis counts as the size of the axis, a negative one as 0.
       axis: -rank <= axis < rank of `input`.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
@@ -101,7 +101,7 @@ def reverse_subsequences(
     read = reading(how)
 
     def back(indices: jax.Array, cotangent: jax.Array, _: Sequence[jax.Array]) -> list[jax.Array]:
-        return [read(indices, cotangent)]  # what is reversed twice is what it was
+        return [read(indices, cotangent)]  # reversing twice gives the input
 
     return linear(read, back)(_sources(sequence_lengths, array.shape, axis)[..., None], array)
 

@@ -84,8 +84,8 @@ def _dims(x: Operands) -> Dims:
         "hidden_init": ["direction", "batch", "hidden"],
         "sequence_lengths": ["batch"],
     }
-    given = {name: names for name, names in operands.items() if x[name] is not None}
-    return Dims(given, ["output step", "output direction", "batch", "output hidden"])
+    present = {name: names for name, names in operands.items() if x[name] is not None}
+    return Dims(present, ["output step", "output direction", "batch", "output hidden"])
 
 
 @operator(*RULES, dims=_dims)
@@ -117,7 +117,7 @@ def rnn(
       bias: [D, 2 * H]: that of `weight`, then that of `recurrence`, which are added up; or None, 0.
       hidden_init: [D, B, H], the dtype of `input`; or None, 0.
       sequence_lengths: [B], integers or a list of them: how many steps each row of the batch has, of those of `input`;
-        a number out of [0, S] counts as the nearest one. None if all have S. What lies behind is not read, and 0 in
+        a number out of [0, S] counts as the nearest one. None if all have S. Later steps are not read, and are 0 in
         `sequence`.
       direction: whether it runs "forward", "backward" from the last step of a row to the first, or "bidirectional",
         both beside each other.

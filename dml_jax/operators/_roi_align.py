@@ -103,7 +103,7 @@ def roi_align(
       output_sizes: height and width of the output, at least 1.
       function: of the samples of an element: "average" or "max".
       mode: how samples are read: "linear" between four pixels, or "nearest", of two as near the one before.
-      spatial_scales: of y and of x: what coordinates are multiplied by.
+      spatial_scales: the factors of y and of x coordinates.
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.
       out_of_bounds_value: of a sample more than 1 before the first pixel or behind the last one; others read that.
@@ -211,8 +211,8 @@ class RoiAlignDesc(OperatorDesc):
       output: (R, C, height, width).
       reduction_function: AVERAGE or MAX, a `ReduceFunction`: of the samples of an element.
       interpolation_mode: an `InterpolationMode`.
-      spatial_scale_x: what x coordinates are multiplied by.
-      spatial_scale_y: what y coordinates are multiplied by.
+      spatial_scale_x: the factor of x coordinates.
+      spatial_scale_y: the factor of y coordinates.
       out_of_bounds_input_value: of a sample more than 1 away from the pixels.
       minimum_samples_per_output: of an element along each dimension; at least 1.
       maximum_samples_per_output: likewise; never more than a region as large as the picture needs.
@@ -257,8 +257,8 @@ class RoiAlign1Desc(OperatorDesc):
       output: (R, C, height, width).
       reduction_function: AVERAGE or MAX, a `ReduceFunction`: of the samples of an element.
       interpolation_mode: an `InterpolationMode`.
-      spatial_scale_x: what x coordinates are multiplied by.
-      spatial_scale_y: what y coordinates are multiplied by.
+      spatial_scale_x: the factor of x coordinates.
+      spatial_scale_y: the factor of y coordinates.
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.
       out_of_bounds_input_value: of a sample more than 1 away from the pixels.

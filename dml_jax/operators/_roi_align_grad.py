@@ -49,8 +49,8 @@ class RoiAlignGradDesc(OneOrSeveralOutputs):
       output_roi_gradient: the sizes of `roi`, the gradient of the corners; or None.
       reduction_function: AVERAGE or MAX, a `ReduceFunction`: of the samples of an element.
       interpolation_mode: an `InterpolationMode`.
-      spatial_scale_x: what x coordinates are multiplied by.
-      spatial_scale_y: what y coordinates are multiplied by.
+      spatial_scale_x: the factor of x coordinates.
+      spatial_scale_y: the factor of y coordinates.
       input_pixel_offset: where the first pixel lies from the edge of the picture.
       output_pixel_offset: how far samples lie before the start of their part of the region.
       minimum_samples_per_output: of an element along each dimension; at least 1.

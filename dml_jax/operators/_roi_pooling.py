@@ -70,7 +70,7 @@ def roi_pooling(
       rois: (R, 5), the dtype of `input`: the picture of each region, in [0, N), and x1, y1, x2, y2. Other pictures are
         undefined.
       output_sizes: height and width of the grid, at least 1.
-      spatial_scale: what coordinates are multiplied by.
+      spatial_scale: the factor of coordinates.
       out_sharding: sharding of the output on a mesh: NamedSharding or PartitionSpec; by default from the operands.
 
     Returns:
@@ -148,7 +148,7 @@ class RoiPoolingDesc(OperatorDesc):
       input: (N, C, H, W).
       roi: (1, 1, R, 5): the picture of each region, and x1, y1, x2, y2, both corners included.
       output: (R, C, height, width).
-      spatial_scale: what coordinates are multiplied by.
+      spatial_scale: the factor of coordinates.
       pooled_size: the width and the height of the grid, in DirectML's order.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Rules and feature levels that the operators of regions of pictures share."""
+"""Rules and feature levels of the operators of regions of interest (ROI)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _no_pictures(x: Operands) -> str | None:
 
 
 PICTURES = custom(
-    "pictures(input)", "{input}.{sizes} must be (N, C, H, W), with elements, and H and W known", _no_pictures
+    "pictures(input)", "{input}.{sizes} must be (N, C, H, W), not empty, with H and W known while tracing", _no_pictures
 )
 
 

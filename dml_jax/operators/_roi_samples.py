@@ -1,4 +1,4 @@
-"""Samples of regions: how many there are and where they lie along a dimension, and how they are read from pixels."""
+"""Sample points of regions (ROI): their count and positions along a dimension, and their interpolation from pixels."""
 
 from __future__ import annotations
 

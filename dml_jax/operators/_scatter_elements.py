@@ -1,4 +1,4 @@
-"""SCATTER, also called SCATTER_ELEMENTS: one element per index, written or combined along one axis."""
+"""SCATTER, also called SCATTER_ELEMENTS: writes or combines one element per index along one axis."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ def scatter_elements(
         does. If two address one element and nothing is reduced, either update may win.
       updates: the shape of `indices` and the dtype of `input`.
       axis: -rank <= axis < rank of `input`.
-      reduction: None replaces what is there; "add", "mul", "min", "max" and "mean" combine it with all updates that
+      reduction: None replaces an element; "add", "mul", "min", "max" and "mean" combine it with all updates that
         address it. 8- and 16-bit floats are added and multiplied as float32 and rounded once; integers wrap; a NaN is
         both least and greatest, and -0.0 is less than 0.0; of bools "add" is or and "mul" is and. "mean" adds integers
         in 32 bits at least, and rounds the quotient towards minus infinity.
-      include_self: whether an element takes part in its own reduction. If not, it becomes what its updates alone make,
+      include_self: whether an element takes part in its own reduction. If not, it becomes the reduction of its updates,
         and keeps its value where there are none.
       mode: "drop" ignores an update whose index is out of range, "clip" writes the nearest element,
         "promise_in_bounds" leaves it undefined.
-      unique_indices: a promise that no two updates, after wrapping and clamping, address one element; what is dropped
-        is exempt.
+      unique_indices: a promise that no two updates, after wrapping and clamping, address one element. Dropped ones
+        are exempt.
       indices_are_sorted: a promise that `indices` ascend along `axis` and none is negative.
       deterministic: whether sums and products of floats, and gradients, have the same bits in every run of a program on
         one kind of device, whatever the indices. For known sizes and fewer than 2**31 elements, as is the derivative of

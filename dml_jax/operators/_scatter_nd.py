@@ -1,4 +1,4 @@
-"""SCATTER_ND: slices that are written or combined where tuples of coordinates point."""
+"""SCATTER_ND: writes or combines the slices that tuples of coordinates address."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ def scatter_nd(
         lists of Python integers. A negative index counts from the end, once; an unsigned one never does. If two tuples
         address one slice and nothing is reduced, either update may win.
       updates: of shape indices.shape[:-1] + input.shape[t:] and the dtype of `input`.
-      reduction: None replaces what is there; "add", "mul", "min", "max" and "mean" combine it with all updates that
+      reduction: None replaces an element; "add", "mul", "min", "max" and "mean" combine it with all updates that
         address it. 8- and 16-bit floats are added and multiplied as float32 and rounded once; integers wrap; a NaN is
         both least and greatest, and -0.0 is less than 0.0; of bools "add" is or and "mul" is and. "mean" adds integers
         in 32 bits at least, and rounds the quotient towards minus infinity.
-      include_self: whether an element takes part in its own reduction. If not, it becomes what its updates alone make,
+      include_self: whether an element takes part in its own reduction. If not, it becomes the reduction of its updates,
         and keeps its value where there are none.
       mode: "drop" ignores an update if any of its coordinates is out of range, "clip" moves each such coordinate to
         the nearest one in range, "promise_in_bounds" leaves it undefined.
-      unique_indices: a promise that no two updates, after wrapping and clamping, address one slice; what is dropped
-        is exempt.
+      unique_indices: a promise that no two updates, after wrapping and clamping, address one slice. Dropped ones
+        are exempt.
       indices_are_sorted: a promise that the tuples ascend, compared coordinate by coordinate, and no coordinate is
         negative.
       deterministic: whether sums and products of floats, and gradients, have the same bits in every run of a program on

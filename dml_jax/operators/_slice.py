@@ -80,7 +80,7 @@ def slice(
        [ 6  8]]
 
     Source: DML_SLICE1_OPERATOR_DESC (and DML_SLICE_OPERATOR_DESC for positive strides). Its output may be smaller than
-      what the window reaches; here it is all of it. Its page counts with the stride where its example needs the
+      the elements of the window; here it has all of them. Its page counts with the stride where its example needs the
       stride without its sign; the example is followed here.
     """
     offsets, strides = tuple(input_window_offsets), tuple(input_window_strides)
@@ -176,7 +176,7 @@ class Slice1Desc(OperatorDesc):
 
     Args:
       input: any sizes.
-      output: at most what the strides reach in the window, 1 + (size - 1) / abs(stride); what is more is left out.
+      output: at most the elements that the strides reach in the window, 1 + (size - 1) / abs(stride); fewer are a part.
       input_window_offsets: first element of the window, per dimension.
       input_window_sizes: length of the window, at least 1; it lies inside `input`.
       input_window_strides: elements from one that is copied to the next; not 0. A negative one starts at the end.

@@ -1,4 +1,4 @@
-"""SLICE_GRAD: the transpose of a slice, which puts elements where it reads them, and zeros elsewhere."""
+"""SLICE_GRAD: the gradient of a slice, which writes elements to the places that it reads, among zeros."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class SliceGradDesc(OperatorDesc):
     """DML_SLICE_GRAD_OPERATOR_DESC: puts a gradient where SLICE1 read its elements, and 0 elsewhere.
 
     Args:
-      input_gradient: at most what the strides reach in the window, 1 + (size - 1) / abs(stride).
+      input_gradient: at most the elements that the strides reach in the window, 1 + (size - 1) / abs(stride).
       output_gradient: any sizes.
       input_window_offsets: first element of the window in `output_gradient`, per dimension.
       input_window_sizes: length of the window, at least 1; it lies inside `output_gradient`.

@@ -15,7 +15,7 @@ from ..lowering.plain.windows import Windows
 
 __all__ = ["FieldInts", "PerWindow", "columns_of", "function_rules", "judged", "sliding", "struct_rules", "support_of"]
 
-# Of each attribute the least number, which is what it is where it is not given.
+# The least number of each attribute, which is its default.
 _LEAST = {"window_sizes": 1, "strides": 1, "dilations": 1, "start_padding": 0, "end_padding": 0}
 _SIZES, *_OTHERS = _LEAST
 
@@ -27,8 +27,8 @@ SizesOf = Callable[[Operands], Sequence[Any] | None]
 
 def sliding(x: Operands, sizes: Sequence[Any]) -> list[Windows]:
     """Returns the windows along each spatial dimension, where `sizes` are those of the image."""
-    given = [[least] * len(x[_SIZES]) if x[name] is None else x[name] for name, least in _LEAST.items()]
-    return [Windows(*w) for w in zip(sizes, *given, strict=True)]
+    attributes = [[least] * len(x[_SIZES]) if x[name] is None else x[name] for name, least in _LEAST.items()]
+    return [Windows(*w) for w in zip(sizes, *attributes, strict=True)]
 
 
 def columns_of(windows: Sequence[Windows]) -> tuple[int, int]:

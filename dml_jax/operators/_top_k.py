@@ -1,4 +1,4 @@
-"""TOP_K and TOP_K1: the greatest or least elements along an axis, in order, and where they lie."""
+"""TOP_K and TOP_K1: the greatest or least elements along an axis, in order, and their indices."""
 
 from __future__ import annotations
 

@@ -97,16 +97,16 @@ def unfold(
 
     Source: DML_UNFOLD_OPERATOR_DESC, whose page leaves its data types out: all that DirectML has are taken here.
     """
-    given: Operands = {
+    operands: Operands = {
         "window_sizes": window_sizes,
         "strides": strides,
         "dilations": dilations,
         "start_padding": start_padding,
         "end_padding": end_padding,
     }
-    array, count = jnp.asarray(input), len(given["window_sizes"])
+    array, count = jnp.asarray(input), len(operands["window_sizes"])
     *lead, channels = array.shape[:-count]
-    windows = sliding(given, array.shape[-count:])
+    windows = sliding(operands, array.shape[-count:])
     rows, columns = columns_of(windows)
     return unfold_windows(array, windows).reshape(*lead, channels * rows, columns)
 

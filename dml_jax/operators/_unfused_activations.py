@@ -1,4 +1,4 @@
-"""The ACTIVATION operators that nothing is fused with: logarithm of softmax, hardmax, and swish."""
+"""The ACTIVATION operators that no operator is fused with: log softmax, hardmax, and swish."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ RULES = (
 
 
 def _dims(x: Operands) -> Dims:
-    """A dimension whose elements are repeated keeps its sharding: every device has what its part is made of."""
+    """A dimension whose elements are repeated keeps its sharding: every device has the elements of its part."""
     names = [f"input {d}" for d in range(x["input"].ndim)]
     mixed = {d for d, _ in _grown(x)} if x["mode"] == "linear" else set()
     enlarged = [f"enlarged {name}" if d in mixed else name for d, name in enumerate(names)]

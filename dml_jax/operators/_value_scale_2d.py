@@ -45,7 +45,7 @@ def _neither_grey_nor_colour(x: Operands) -> str | None:
 PER_CHANNEL = custom("one_per_channel(bias)", "{bias} must have one number per channel of {input}", _other_count)
 RULES = (
     minimum_rank("input", 3),
-    Rule("float(input)", "{input}.{dtype} must be one of floats", _no_float, DataTypeError),
+    Rule("float(input)", "{input}.{dtype} must be a floating-point type", _no_float, DataTypeError),
     PER_CHANNEL,
 )
 
@@ -117,7 +117,7 @@ class ValueScale2DDesc(OperatorDesc):
       >>> print(desc.compute(np.float32([1, 2, 3]).reshape(1, 3, 1, 1)).ravel())
       [12. 24. 36.]
 
-    Source: DML_VALUE_SCALE_2D_OPERATOR_DESC. Its page has a bias per dimension; per channel is what it means.
+    Source: DML_VALUE_SCALE_2D_OPERATOR_DESC. Its page has a bias per dimension, and means one per channel.
     """
 
     input: Input
@@ -129,7 +129,7 @@ class ValueScale2DDesc(OperatorDesc):
     support: ClassVar[tuple[Support, ...]] = levels(("1_0", RANK_4, FLOATS))
     constraints: ClassVar[tuple[Rule, ...]] = (
         PER_CHANNEL,
-        custom("grey_or_colour", "there must be 1 or 3 of {bias}", _neither_grey_nor_colour),
+        custom("grey_or_colour", "{bias} must have 1 or 3 entries", _neither_grey_nor_colour),
         same_sizes("output", "input"),
     )
 

@@ -1,1 +1,1 @@
-"""Computes with sizes and strides alone; no file here knows arrays."""
+"""Arithmetic of sizes and strides; no file here knows arrays."""

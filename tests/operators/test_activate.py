@@ -333,7 +333,7 @@ def test_softmax_along_what_is_sharded_keeps_its_sharding():
         ((X, "RELU"), DataTypeError, "activation must be an Activation, but it is str"),
         ((X, None), DataTypeError, "activation must be an Activation, but it is NoneType"),
         ((X, jax.nn.relu), DataTypeError, "activation must be an Activation"),
-        ((X > 0, RELU), DataTypeError, "one of floats, or of integers if activation takes them, but it is bool"),
+        ((X > 0, RELU), DataTypeError, "or an integer type if activation takes it, but it is bool"),
         ((X.astype(np.complex64), RELU), DataTypeError, "it is complex64, and the activation ACTIVATION_RELU"),
         ((random_keys(2), RELU), DataTypeError, "it is key<fry>"),
         ((X.astype(np.int8), Activation("ACTIVATION_ELU")), DataTypeError, r"activation ACTIVATION_ELU\(Alpha=1\.0\)"),

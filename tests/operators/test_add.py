@@ -313,7 +313,7 @@ def test_softmax_along_what_is_sharded_keeps_its_sharding():
         (
             {"a": A > 0, "b": A > 0, "activation": RELU},
             DataTypeError,
-            "a.dtype must be one of floats, or of integers if activation takes them, but it is bool, and the",
+            "a.dtype must be a floating-point type, or an integer type if activation takes it, but it is bool, and the",
         ),
         (
             {"a": np.float32(1), "b": np.float32(1), "activation": Activation("ACTIVATION_SOFTMAX")},

@@ -50,7 +50,7 @@ STRUCTS = ()  # DirectML has no such operator: its tensors have strides
         ({"offset": 0.5}, DataTypeError, "offset must be an integer"),
         ({"buffer": [1, 2]}, DataTypeError, "buffer must be an array"),
         ({"buffer": np.arange(6)}, DataTypeError, "buffer of type int64 needs 64-bit types"),
-        ({"sizes": (0, 2**63)}, ConstraintError, r"sizes must give fewer than 2\*\*63 bytes"),
+        ({"sizes": (0, 2**63)}, ConstraintError, r"sizes must give an array of fewer than 2\*\*63 bytes"),
         ({"strides": (4, 1)}, ConstraintError, "the last coordinate is element 6 and there are 6"),
     ],
 )

@@ -274,7 +274,7 @@ def test_a_sharded_spatial_dimension_needs_an_out_sharding():
     ("change", "error", "match"),
     [
         ({"input": 3}, DataTypeError, "input must be an array"),
-        ({"input": X > 3}, DataTypeError, "input.dtype must be one of floats, but it is bool"),
+        ({"input": X > 3}, DataTypeError, "input.dtype must be a floating-point type, but it is bool"),
         (
             {"window_sizes": 2.0},
             DataTypeError,

@@ -363,7 +363,7 @@ def test_what_is_no_type_is_refused(dtype):
         ({"input": [1.5]}, "input must be an array"),
         ({"dtype": np.int64}, "dtype of 64 bits needs 64-bit types"),
         ({"input": np.arange(3)}, "input of type int64 needs 64-bit types"),
-        ({"input": random_keys()}, r"input.dtype must have numbers .* it is key<fry>, which are no numbers"),
+        ({"input": random_keys()}, r"input.dtype must have numbers .* it is key<fry>, whose elements are not numbers"),
     ],
 )
 def test_mistakes_are_named(change, match):

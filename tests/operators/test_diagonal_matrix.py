@@ -221,7 +221,7 @@ def test_on_a_mesh_every_device_has_it_or_its_part(kind, dtype):
         ({"sizes": 2}, DataTypeError, "sizes must be a sequence of integers, but it is 2"),
         ({"sizes": ()}, ConstraintError, r"sizes must hold at least two sizes, but there are 0"),
         ({"sizes": (2, -1)}, ConstraintError, r"every one of sizes must be at least 0, but they are \(2, -1\)"),
-        ({"sizes": (2**31, 2**30)}, ConstraintError, r"sizes must give fewer than 2\*\*63 bytes"),
+        ({"sizes": (2**31, 2**30)}, ConstraintError, r"sizes must give an array of fewer than 2\*\*63 bytes"),
         ({"offset": 0.5}, DataTypeError, "offset must be an integer, but it is 0.5"),
         ({"offset": True}, DataTypeError, "offset must be an integer, but it is True"),
         ({"value": "7"}, DataTypeError, r"value must be a number, known while tracing, that float32 holds"),

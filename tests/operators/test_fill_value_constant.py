@@ -279,7 +279,7 @@ def test_on_a_mesh_every_device_has_it_or_its_part(kind, dtype):
         (
             {"sizes": (2**61,)},
             ConstraintError,
-            r"sizes must give fewer than 2\*\*63 bytes",
+            r"sizes must give an array of fewer than 2\*\*63 bytes",
         ),
         ({"sizes": (2**62, 4, 0)}, ConstraintError, r"the sizes are \(4611686018427387904, 4, 0\)"),
         ({"sizes": (2**63,), "value": 7, "dtype": np.uint8}, ConstraintError, r"fewer than 2\*\*63 bytes"),

@@ -265,7 +265,7 @@ def test_on_a_mesh_every_device_has_it_or_its_part(kind):
         ({"sizes": 2}, DataTypeError, "sizes must be a sequence of integers, but it is 2"),
         ({"sizes": (2, 1.5)}, DataTypeError, r"sizes\[1\] must be an integer, but it is 1.5"),
         ({"sizes": (2, -1)}, ConstraintError, r"every one of sizes must be at least 0, but they are \(2, -1\)"),
-        ({"sizes": (2**31, 2**30)}, ConstraintError, r"sizes must give fewer than 2\*\*63 bytes"),
+        ({"sizes": (2**31, 2**30)}, ConstraintError, r"sizes must give an array of fewer than 2\*\*63 bytes"),
         ({"start": "7"}, DataTypeError, r"start must be a number, known while tracing, that float32 holds"),
         ({"delta": None}, DataTypeError, r"delta must be a number"),
         ({"start": -1, "dtype": np.uint8}, DataTypeError, r"start must be .* that uint8 holds, but it is -1"),

@@ -317,7 +317,7 @@ def test_sharded_columns_need_an_out_sharding():
     ("change", "error", "match"),
     [
         ({"input": [1.0]}, DataTypeError, "input must be an array"),
-        ({"input": random_keys(2, 3)}, DataTypeError, "which are no numbers"),
+        ({"input": random_keys(2, 3)}, DataTypeError, "whose elements are not numbers"),
         ({"output_sizes": 4}, DataTypeError, "output_sizes must be a sequence of integers, but it is 4"),
         ({"output_sizes": ()}, ConstraintError, "one entry per output size, at least one, but there are 2 for 0 sizes"),
         ({"output_sizes": (4, 2**63)}, ConstraintError, r"must be fewer than 2\*\*63, but one would be"),

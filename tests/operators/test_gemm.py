@@ -402,7 +402,7 @@ def test_rows_and_columns_cannot_share_a_mesh_axis():
     [
         ({"a": 3}, DataTypeError, "a must be an array"),
         ({"b": None}, DataTypeError, "b must be an array"),
-        ({"a": A > 3}, DataTypeError, "a.dtype must be one of floats, but it is bool"),
+        ({"a": A > 3}, DataTypeError, "a.dtype must be a floating-point type, but it is bool"),
         ({"a": A.astype(np.complex64)}, DataTypeError, "it is complex64"),
         ({"a": random_keys(2, 3)}, DataTypeError, "it is key<fry>"),
         ({"b": B.astype(np.float16)}, DataTypeError, "b.dtype must equal a.dtype, but they are float16 and float32"),

@@ -247,6 +247,6 @@ def test_positions_that_are_no_numbers_read_nothing_outside():
 
 def test_numbers_that_cannot_be_weighed_are_refused():
     with pytest.raises(
-        DataTypeError, match=r'input.dtype must be one of floats unless mode is "nearest", but it is int8'
+        DataTypeError, match=r'input.dtype must be a floating-point type unless mode is "nearest", but it is int8'
     ):
         grid_sample(X.astype(np.int8), GRID)

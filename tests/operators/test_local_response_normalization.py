@@ -250,7 +250,7 @@ def test_sharded_channels_need_an_out_sharding():
     ("change", "error", "match"),
     [
         ({"input": 3}, DataTypeError, "input must be an array"),
-        ({"input": X > 1}, DataTypeError, "input.dtype must be one of floats, but it is bool"),
+        ({"input": X > 1}, DataTypeError, "input.dtype must be a floating-point type, but it is bool"),
         ({"input": X[0]}, ConstraintError, "input.rank must be at least 3, but it is 2"),
         ({"local_size": 2.0}, DataTypeError, "local_size must be an integer"),
         ({"local_size": -1}, ConstraintError, r"local_size must be in \[1, 2\*\*32\), but it is -1"),

@@ -227,7 +227,7 @@ def test_sharded_operands_need_an_out_sharding():
     ("change", "error", "match"),
     [
         ({"input": [1, 2]}, DataTypeError, "input must be an array"),
-        ({"input": random_keys(2, 3)}, DataTypeError, "with 0 among them, but it is key"),
+        ({"input": random_keys(2, 3)}, DataTypeError, "that has 0, but it is key"),
         ({"indices": AT > 0}, DataTypeError, "indices.dtype must be an integer type, but it is bool"),
         ({"indices": AT[:1]}, ConstraintError, r"\(1, 3\) and \(2, 3\) differ in dimension 0"),
         ({"indices": AT[0]}, ConstraintError, r"they are \(3,\) and \(2, 3\)"),

@@ -268,7 +268,7 @@ def test_a_sharded_input_needs_an_out_sharding():
     ("input", "error", "match"),
     [
         ([1, 0], DataTypeError, "input must be an array"),
-        (random_keys(), DataTypeError, "input.dtype must be a type of numbers, but it is key<fry>"),
+        (random_keys(), DataTypeError, "input.dtype must be a numeric type, but it is key<fry>"),
         (np.array(["a"]), DataTypeError, "input.dtype must be a type that JAX has"),
         (
             np.broadcast_to(np.int8(0), (2**32,)),

@@ -511,7 +511,7 @@ def test_a_sharded_dimension_with_a_border_keeps_its_sharding():
         ({"end_padding": (1, np.nan)}, DataTypeError, r"end_padding\[1\] must be an integer"),
         ({"end_padding": (1,)}, ConstraintError, "one entry per dimension of input, but there are 1 for 2"),
         ({"start_padding": (-1, 0)}, ConstraintError, r"every one of start_padding must be at least 0"),
-        ({"start_padding": (2**63, 0)}, ConstraintError, r"must give fewer than 2\*\*63 bytes"),
+        ({"start_padding": (2**63, 0)}, ConstraintError, r"must give an array of fewer than 2\*\*63 bytes"),
         ({"start_padding": (2**40, 0), "end_padding": (0, 2**40)}, ConstraintError, r"fewer than 2\*\*63 bytes"),
         (
             {"mode": "mirror"},

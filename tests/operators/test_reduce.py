@@ -217,7 +217,9 @@ def test_levels_of_the_other_functions(functions):
                     tensor = TensorDesc(of, sizes)
                     fields = {"function": ReduceFunction[function], "input": tensor, "output": tensor, "axes": (0,)}
                     errors = [str(error) for error in ReduceDesc.faults(fields, since)]
-                    assert all(f"must be what Function takes at feature level {since}, but" in one for one in errors)
+                    assert all(
+                        f"must be one that Function accepts at feature level {since}, but" in one for one in errors
+                    )
                     assert (not errors) == (of in accepted and len(sizes) <= most), (function, since, of, sizes)
 
 
@@ -488,7 +490,7 @@ def test_empty_arrays():
 
 def test_scalars():
     assert_same_bits(reduce(np.float32(-3), "l1"), np.float32(3))
-    with pytest.raises(ConstraintError, match="axes must be one for argmax and argmin, but there are 0"):
+    with pytest.raises(ConstraintError, match="axes must be a single axis for argmax and argmin, but there are 0"):
         reduce(np.float32(3), "argmax")
 
 
@@ -569,7 +571,7 @@ def test_what_is_reduced_is_sharded_only_if_the_output_says_how():
     ("change", "error", "match"),
     [
         ({"input": [1.5]}, DataTypeError, "input must be an array"),
-        ({"input": random_keys(3)}, DataTypeError, "it is key<fry>, which are no numbers"),
+        ({"input": random_keys(3)}, DataTypeError, "it is key<fry>, whose elements are not numbers"),
         (
             {"input": X.astype(int).astype(np.int32), "function": "l2"},
             DataTypeError,
@@ -585,7 +587,7 @@ def test_what_is_reduced_is_sharded_only_if_the_output_says_how():
         ({"axes": (0, 3)}, ConstraintError, r"in \[-input.rank, input.rank\), but they are \(0, 3\) and the rank is 3"),
         ({"axes": (2**63,)}, ConstraintError, "they are .9223372036854775808,. and the rank is 3"),
         ({"axes": (1, 1)}, ConstraintError, r"axes must name no dimension twice, but they are \(1, 1\)"),
-        ({"axes": None, "function": "argmin"}, ConstraintError, "axes must be one for argmax and argmin, .* are 3"),
+        ({"axes": None, "function": "argmin"}, ConstraintError, "axes must be a single axis .* are 3"),
         ({"axes": (), "function": "argmin"}, ConstraintError, "there are 0"),
     ],
 )

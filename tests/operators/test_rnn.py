@@ -462,7 +462,7 @@ def test_other_dimensions_are_sharded_only_if_the_output_says_how():
     [
         ({"input": 3}, DataTypeError, "input must be an array"),
         ({"recurrence": None}, DataTypeError, "recurrence must be an array"),
-        ({"input": INPUT > 3}, DataTypeError, "input.dtype must be one of floats, but it is bool"),
+        ({"input": INPUT > 3}, DataTypeError, "input.dtype must be a floating-point type, but it is bool"),
         ({"input": np.float32(3)}, ConstraintError, r"input.rank must be 3, \(S, B, I\), but it is 0"),
         ({"recurrence": np.float32(3)}, ConstraintError, r"recurrence.rank must be 3, \(D, H, H\), but it is 0"),
         ({"weight": np.float32(3)}, ConstraintError, r"weight.sizes must be \(D, H, I\), but \(\) is not \(2, 3, 2\)"),

@@ -218,7 +218,7 @@ def test_channels_keep_their_sharding():
 def test_sizes_of_pictures_are_known():
     (h,) = jax.export.symbolic_shape("h")
     shape = jax.ShapeDtypeStruct((1, 1, h, 4), np.float32)
-    with pytest.raises(ConstraintError, match="and H and W known"):
+    with pytest.raises(ConstraintError, match="with H and W known"):
         jax.export.export(jax.jit(lambda x: roi_align(x, REGIONS, np.int32([0, 0, 0]), (2, 2))))(shape)
 
 

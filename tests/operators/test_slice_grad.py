@@ -296,7 +296,11 @@ def test_a_sharded_dimension_that_becomes_uneven_needs_an_out_sharding():
         ({"strides": (True, 1)}, DataTypeError, r"strides\[0\] must be an integer, but it is True"),
         ({"sizes": (4, 0)}, ConstraintError, r"that of dimension 1 is \[1, 6\) of 0"),
         ({"sizes": (-4, 7)}, ConstraintError, r"that of dimension 0 is \[0, 4\) of -4"),
-        ({"sizes": (2**63, 7)}, ConstraintError, r"sizes must give fewer than 2\*\*63 bytes, but the sizes are"),
+        (
+            {"sizes": (2**63, 7)},
+            ConstraintError,
+            r"sizes must give an array of fewer than 2\*\*63 bytes, but the sizes are",
+        ),
         ({"offsets": (-1, 1)}, ConstraintError, r"in sizes, but that of dimension 0 is \[-1, 3\) of 4"),
         ({"window_sizes": (4, 0)}, ConstraintError, r"every window must have elements, .* \[1, 1\) of 7"),
         ({"window_sizes": (4, 2**70)}, ConstraintError, "that of dimension 1 is"),

@@ -402,7 +402,7 @@ def test_a_sharded_axis_needs_an_out_sharding():
     ("change", "error", "match"),
     [
         ({"input": [1.5]}, DataTypeError, "input must be an array"),
-        ({"input": random_keys(1)}, DataTypeError, "it is key<fry>, which are no numbers"),
+        ({"input": random_keys(1)}, DataTypeError, "it is key<fry>, whose elements are not numbers"),
         ({"input": X.astype(np.complex64)}, DataTypeError, "it is complex64, whose numbers have no order"),
         ({"axis": 1.0}, DataTypeError, "axis must be an integer"),
         ({"axis": -3}, ConstraintError, "it is -3 and the rank is 2"),

@@ -307,7 +307,7 @@ def test_a_sharded_spatial_dimension_needs_an_out_sharding():
     ("change", "error", "match"),
     [
         ({"input": 3}, DataTypeError, "input must be an array"),
-        ({"input": random_keys(1, 2, 3)}, DataTypeError, "which are no numbers"),
+        ({"input": random_keys(1, 2, 3)}, DataTypeError, "whose elements are not numbers"),
         (
             {"window_sizes": "2"},
             DataTypeError,

@@ -95,7 +95,7 @@ STRUCTS = (
         (
             {"input": f32(1, 2, 1, 2), "output": f32(1, 2, 1, 2), "bias": (1, 2)},
             ConstraintError,
-            "there must be 1 or 3 of Bias, but there are 2",
+            "Bias must have 1 or 3 entries, but there are 2",
         ),
         ({"output": f32(1, 3, 2, 1)}, ConstraintError, r"differ in dimension 2"),
     ],
@@ -204,7 +204,7 @@ def test_sharded_channels_have_their_own_bias():
     ("change", "error", "match"),
     [
         ({"input": 3}, DataTypeError, "input must be an array"),
-        ({"input": X > 3}, DataTypeError, "input.dtype must be one of floats, but it is bool"),
+        ({"input": X > 3}, DataTypeError, "input.dtype must be a floating-point type, but it is bool"),
         ({"input": X.astype(np.complex64)}, DataTypeError, "it is complex64"),
         ({"input": random_keys(3, 1, 1)}, DataTypeError, "it is key<fry>"),
         ({"input": X[0, 0]}, ConstraintError, "input.rank must be at least 3, but it is 2"),

@@ -1,4 +1,4 @@
-"""Readers of arrays that a caller gives, before JAX could narrow them by tracing."""
+"""Readers of array arguments, before JAX could narrow them by tracing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,8 +29,8 @@ __all__ = [
 # 0.10 to 0.12).
 UNCOMPILED = {"int1", "uint1", "float6_e2m3fn", "float6_e3m2fn"}
 
-# The types of arrays that are no tracers, as they are met: isinstance of jax.Array takes four times as long. What they
-# hold in less than 64 bits needs no reading, which `public_function` asks without a call.
+# The types of arrays that are no tracers, as they are met: isinstance of jax.Array takes four times as long. Arrays of
+# these types with elements below 64 bits need no reading; `public_function` tests that without a call.
 CONCRETE: set[type] = set()
 
 
@@ -93,7 +93,7 @@ def is_of_jax(dtype: np.dtype[Any]) -> bool:
 
 
 def check_compiled(operator: str, types: Mapping[str, Any]) -> None:
-    """Checks that XLA compiles programs of types, given by what messages call them.
+    """Checks that XLA compiles programs of types, given by their names in messages.
 
     Raises:
       DataTypeError: it does not.

@@ -1,4 +1,4 @@
-"""Readers of numbers that the dtype of an array must hold, such as a fill value, and the few that programs know."""
+"""Readers of numbers that the dtype of an array must hold, such as a fill value."""
 
 import warnings
 from collections.abc import Callable
@@ -37,10 +37,10 @@ def fill_reader(needed: str) -> Callable[[str, str, Any, Any, str], Any]:
           DataTypeError: no number, or one that the dtype of `input` cannot hold.
         """
         if mode == needed:
-            given = 0 if fill_value is None else fill_value
-            if type(given) is int and not given and _kept(given, input.dtype) is not None:
+            value = 0 if fill_value is None else fill_value
+            if type(value) is int and not value and _held_cached(value, input.dtype) is not None:
                 return None
-            return as_known_number(operator, name, given, input, "a number (0 if not given)")
+            return as_known_number(operator, name, value, input, "a number (0 if not given)")
         is_zero = isinstance(fill_value, int | float | np.number) and fill_value == 0
         if fill_value is None or (is_zero and needed != "fill"):
             return None
@@ -50,45 +50,45 @@ def fill_reader(needed: str) -> Callable[[str, str, Any, Any, str], Any]:
     return as_fill
 
 
-def as_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:
+def as_number(operator: str, name: str, value: Any, like: Any, what: str = "a number") -> Any:
     """Returns a number as a 0-d array of a dtype, or of that of an array; a traced one as it is.
 
     Raises:
       DataTypeError: no number, or one that the dtype cannot hold, or a traced one of another dtype.
     """
     dtype = getattr(like, "dtype", like)
-    if _is_traced(given, dtype):
-        return lax.convert_element_type(given, dtype)  # what JAX makes of a Python number is no longer a weak type
-    number = _kept(given, dtype) if _is_plain(given) else _held(given, dtype)
+    if _is_traced(value, dtype):
+        return lax.convert_element_type(value, dtype)  # a traced Python number has a weak type, the result has none
+    number = _held_cached(value, dtype) if _is_plain(value) else _held(value, dtype)
     if number is not None:
         return number
     rule = f"{name} must be {what}, known while tracing, that {dtype} holds"
-    operands = {name: given} if like is dtype else {"input": like, name: given}
+    operands = {name: value} if like is dtype else {"input": like, name: value}
     fact = (
-        f"it is traced, {describe(given)}, and no scalar of {dtype}"
-        if isinstance(given, Tracer)
-        else f"it is {describe(given)}"
+        f"it is traced, {describe(value)}, and no scalar of {dtype}"
+        if isinstance(value, Tracer)
+        else f"it is {describe(value)}"
     )
     raise DataTypeError(message(operator, rule, fact, operands))
 
 
-def _is_traced(given: Any, dtype: Any) -> bool:
+def _is_traced(value: Any, dtype: Any) -> bool:
     """Whether it is a traced scalar of a dtype, which has numbers."""
-    return isinstance(given, Tracer) and given.ndim == 0 and given.dtype == dtype and not is_key(given)
+    return isinstance(value, Tracer) and value.ndim == 0 and value.dtype == dtype and not is_key(value)
 
 
-def as_known_number(operator: str, name: str, given: Any, like: Any, what: str = "a number") -> Any:
+def as_known_number(operator: str, name: str, value: Any, like: Any, what: str = "a number") -> Any:
     """Returns a number as `as_number` does, but as a `KnownNumber` if it is one of the first few beside arrays.
 
     These are no operands of programs, which costs a small call less. A new number compiles a program as long as there
     are few, and none later on.
     """
-    if type(like) in CONCRETE and type(given) in _REAL:
-        key = operator, name, type(given), given or str(given), like.dtype  # -0.0 equals 0.0
-        known = _KNOWN.get(key) or _know(key, given)
+    if type(like) in CONCRETE and type(value) in _REAL:
+        key = operator, name, type(value), value or str(value), like.dtype  # -0.0 equals 0.0
+        known = _KNOWN.get(key) or _know(key, value)
         if known is not None:
             return known
-    return as_number(operator, name, given, like, what)
+    return as_number(operator, name, value, like, what)
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["data", "dtype"])
@@ -114,31 +114,31 @@ _KNOWN: dict[tuple[Any, ...], KnownNumber] = {}
 FEW = 8
 
 
-def _know(key: tuple[Any, ...], given: Any) -> KnownNumber | None:
+def _know(key: tuple[Any, ...], value: Any) -> KnownNumber | None:
     """Keeps a number; returns None for one that the dtype does not hold, for NaN, and if there are a few already."""
     dtype, count = key[-1], sum(other[:2] == key[:2] for other in tuple(_KNOWN))
-    number = _held(given, dtype) if count < FEW and given == given else None
+    number = _held(value, dtype) if count < FEW and value == value else None
     return None if number is None else _KNOWN.setdefault(key, KnownNumber(number.tobytes(), dtype))
 
 
-def _is_plain(given: Any) -> bool:
+def _is_plain(value: Any) -> bool:
     """Whether a number can be found again by its value: a zero can only if it is an integer."""
-    return type(given) in _REAL and bool(given or type(given) is int)
+    return type(value) in _REAL and bool(value or type(value) is int)
 
 
-def _held(given: Any, dtype: Any) -> np.ndarray | None:
+def _held(value: Any, dtype: Any) -> np.ndarray | None:
     """Returns a number as a 0-d array of a dtype, or None if the dtype cannot hold it."""
-    if type(given) is int and not -(2**63) <= given < 2**64:  # of which NumPy makes no number
-        given = float(given) if jnp.issubdtype(dtype, jnp.inexact) and abs(given) < 2**1023 else None
-    value = _as_number(given)
-    if value is None or jnp.issubdtype(dtype, jax.dtypes.prng_key):
+    if type(value) is int and not -(2**63) <= value < 2**64:  # of which NumPy makes no number
+        value = float(value) if jnp.issubdtype(dtype, jnp.inexact) and abs(value) < 2**1023 else None
+    number = _as_number(value)
+    if number is None or jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return None
-    converted = _converted(value, dtype)
-    return converted if _holds(converted, value) else None
+    converted = _converted(number, dtype)
+    return converted if _holds(converted, number) else None
 
 
 # The same number is given again and again, to small calls.
-_kept = lru_cache(maxsize=1024, typed=True)(_held)
+_held_cached = lru_cache(maxsize=1024, typed=True)(_held)
 
 
 def _as_number(value: Any) -> np.ndarray | None:

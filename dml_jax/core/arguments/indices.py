@@ -1,4 +1,4 @@
-"""The reader of indices: arrays of integers, or lists of Python integers, none of which loses its meaning."""
+"""The reader of indices: arrays of integers, or lists of Python integers, whose numbers stay the same."""
 
 from collections.abc import Sequence
 from typing import Any

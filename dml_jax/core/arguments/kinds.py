@@ -58,7 +58,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kind:
-    """What an argument holds, and how it is read.
+    """The kind of an argument: an array or a static value, and its reader.
 
     Args:
       read: takes the name of the function, the name of the argument, the value given, and the arguments that `needs`
@@ -107,7 +107,7 @@ class _OneOrSeveral:
 
 
 def attribute(read: Callable[[str, str, Any], Any], *names: str, shown: str | None = None) -> Kind:
-    """Returns the kind of a static argument; `read` converts what callers may give to one form."""
+    """Returns the kind of a static argument; `read` converts the accepted values to one form."""
     return Kind(read, names=names, shown=shown)
 
 

@@ -29,7 +29,7 @@ def operator(*rules: Rule, dims: Callable[[Operands], Dims]) -> Callable[[Callab
     checks the rules and shards, inside of one `jax.jit`; the decorated function computes.
 
     Args:
-      rules: what the operands must satisfy, in the order in which they are checked; the first one broken is raised.
+      rules: the constraints of the operands, in the order in which they are checked; the first one broken is raised.
       dims: takes the operands; returns the names of the dimensions of operands and output. Dimensions of the same name
         are sharded in the same way.
     """

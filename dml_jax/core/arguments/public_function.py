@@ -1,4 +1,4 @@
-"""`public_function`: writes the function that callers call, which reads each argument by its kind.
+"""`public_function`: writes the public function of an operator, which reads each argument by its kind.
 
 Its source is generated, as `dataclasses` generates `__init__`, because a loop over arguments takes a fifth of the time
 of a small call. For a function
@@ -39,7 +39,7 @@ SHARDING = "out_sharding"
 def public_function(
     function: Callable[..., Any], kinds: Mapping[str, Kind], jitted: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Returns what callers call: it reads each argument by its kind, and calls `jitted`.
+    """Returns the public function: it reads each argument by its kind, and calls `jitted`.
 
     It has the globals of `function`, as doctest takes no others, its docstring, and its signature with the types that
     help() shows.
@@ -110,7 +110,7 @@ def _reading(name: str, p: str, kind: Kind, parameters: Mapping[str, Parameter])
 
 
 def _refusal(function: Callable[..., Any]) -> Callable[[int], None]:
-    """Returns what raises TypeError for more positional arguments than a function takes, with those that have names."""
+    """Returns a function that raises TypeError for too many positional arguments; it lists the keyword-only ones."""
     parameters = signature(function).parameters.values()
     by_name = [x.name for x in parameters if x.kind is Parameter.KEYWORD_ONLY]
     most = len(parameters) - len(by_name)

@@ -1,4 +1,4 @@
-"""Readers of static values that a caller gives: integers, reals, flags, names and types.
+"""Readers of static arguments: integers, reals, flags, names and types.
 
 Arguments of functions and fields of structs are read by the same readers. Two reals are equal only if their bits are:
 compiled programs are cached by attributes, and -0.0 == 0.0.
@@ -111,13 +111,13 @@ def as_dims(operator: str, name: str, value: Any) -> tuple[int, ...]:
     Raises:
       DataTypeError: no sequence, or one of anything that `as_dim` refuses.
     """
-    given = type(value)
-    if given is tuple or given is list:
+    kind = type(value)
+    if kind is tuple or kind is list:
         for item in value:
             if type(item) is not int:
                 break
         else:
-            return value if given is tuple else tuple(value)
+            return value if kind is tuple else tuple(value)
     return as_row(operator, name, value, as_dim, "integers")
 
 
@@ -175,7 +175,7 @@ def as_real_or_reals(operator: str, name: str, value: Any) -> Any:
 
 
 def as_row(operator: str, name: str, value: Any, read: Callable[[str, str, Any], Any], what: str) -> tuple[Any, ...]:
-    """Returns a static tuple of what a sequence holds, each read by `read`; messages call them `what`.
+    """Returns the entries of a sequence as a static tuple, each read by `read`; messages call them `what`.
 
     Raises:
       DataTypeError: no sequence; a string, a set and a dict are none.

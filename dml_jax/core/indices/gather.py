@@ -39,9 +39,9 @@ def read(
       input: the array to read.
       indices: integers [..., coordinates of a tuple]; they may be negative or out of range.
       slices: which dimensions of `input` the tuples address, and where the slices stand in the output.
-      mode: a `ReadMode`: what an index out of range reads.
-      fill_value: what `mode="fill"` reads there, of the dtype of `input`; None for zero.
-      promises: what the caller promises about the indices.
+      mode: a `ReadMode`: the element that an index out of range reads.
+      fill_value: the number that `mode="fill"` reads there, of the dtype of `input`; None for zero.
+      promises: the caller's promises about the indices.
       sorted_along_axis: whether the indices ascend along the axis that they replace.
     """
     sizes, shape = [input.shape[axis] for axis in slices.indexed], slices.shape(input.shape, indices.shape)
@@ -62,7 +62,7 @@ def read(
         indices = indices + hide_constant(np.zeros((), indices.dtype))
     if shards := known_shards():
         of = shards.operands
-        computed = shards.output  # indices that are no operand lie as what they read
+        computed = shards.output  # indices that are no operand are sharded as the elements that they read
         how = replace(how, shards=TableShards(of["input"], of.get("indices", computed), shards.output))
     check_order(indices, input, how.transpose)
     indices = show_indices(indices, input.shape, how.transpose)
@@ -70,7 +70,7 @@ def read(
     if mode != "fill":
         return values
     inside = jnp.all((indices >= 0) & (indices < sizes_row(sizes, indices)), axis=-1)
-    kept = [d for d in range(values.ndim) if d not in slices.placed]
-    inside = lax.broadcast_in_dim(inside, values.shape, kept)
+    slice_dims = [d for d in range(values.ndim) if d not in slices.placed]
+    inside = lax.broadcast_in_dim(inside, values.shape, slice_dims)
     filling = jnp.zeros((), input.dtype) if fill_value is None else jnp.asarray(fill_value)
     return carry_bits(jnp.where, inside, values, filling, back=back_with_number(jnp.where))

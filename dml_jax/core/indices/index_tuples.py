@@ -97,8 +97,8 @@ def _batch_too_long(x: Operands) -> Fact:
 def _batches_differ(x: Operands) -> Fact:
     if not _ranks_hold(x):
         return None
-    one, other = (sizes[: _batch(x)] for sizes in _real(x))
-    return None if one == other else f"the leading sizes are {one} and {other}"
+    batch, indices_batch = (sizes[: _batch(x)] for sizes in _real(x))
+    return None if batch == indices_batch else f"the leading sizes are {batch} and {indices_batch}"
 
 
 def batch_rules(words: Words) -> tuple[Rule, Rule]:

@@ -36,7 +36,7 @@ def show_indices(indices: jax.Array, shape: tuple[int, ...], write: Write) -> ja
     Args:
       indices: not negative unless out of range, as lax.scatter takes them.
       shape: of the array that they address.
-      write: what lax.scatter is told.
+      write: the arguments of lax.scatter.
     """
 
     def check(indices: jax.Array) -> None:

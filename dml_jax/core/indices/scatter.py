@@ -1,4 +1,4 @@
-"""Scatters by DirectML's index rule, and their reductions: how an update is combined with the element that is there."""
+"""Scatters by DirectML's index rule, and their reductions, which combine updates with the elements of the table."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
@@ -37,7 +37,7 @@ def _irreducible(x: Operands) -> str | None:
     if reduction is None:
         return None
     if is_key(x["input"]):
-        return f"it is {dtype}, which are no numbers"
+        return f"it is {dtype}, whose elements are not numbers"
     if reduction in ("min", "max") and jnp.issubdtype(dtype, jnp.complexfloating):
         return f"it is {dtype}, whose numbers have no order"
     if reduction == "mean" and dtype == jnp.bool_:
@@ -74,14 +74,14 @@ def write(
       mode: a `WriteMode`: where an index out of range writes.
       reduction: how an update is combined with the element; None replaces the element.
       include_self: whether an element that is reduced takes part itself.
-      promises: what the caller promises about the indices.
+      promises: the caller's promises about the indices.
     """
     if 0 in updates.shape:
         return jnp.asarray(input)
     sizes = [input.shape[axis] for axis in slices.indexed]
     is_wide = indices.dtype == np.uint32 and index_dtype(sizes) == np.int32
     if mode == "drop" and is_wide and not promises.indices_are_sorted:
-        # What 31 bits cannot hold becomes negative, which XLA drops too: so no index is stored a second time.
+        # Indices beyond 31 bits become negative, and XLA drops these too. So the indices are not stored a second time.
         indices = lax.bitcast_convert_type(indices, jnp.int32)
     else:
         indices = resolve(indices, sizes)

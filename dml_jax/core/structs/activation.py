@@ -41,10 +41,10 @@ class Activation:
             near = suggestion(str(self.operator_type), ACTIVATIONS)
             raise ConstraintError(f"unknown activation {self.operator_type!r}; {near}")
         names, fields, given = self.row.parameters, self.row.fields, self.parameters
-        kept = (*given, *[*names.values()][len(given) :]) if isinstance(given, tuple) else ()
-        named = dict(zip(names, kept, strict=False))
+        padded = (*given, *[*names.values()][len(given) :]) if isinstance(given, tuple) else ()
+        named = dict(zip(names, padded, strict=False))
         lacks = any(named.get(name) is None for name in self.row.required)
-        if not isinstance(given, tuple) or len(kept) != len(names) or lacks:
+        if not isinstance(given, tuple) or len(padded) != len(names) or lacks:
             wanted = ", ".join(names) or "none"
             raise ConstraintError(f"{self.operator_type}: the parameters are {wanted}, but {given} are given")
         values = tuple(fields[name].kept(self.operator_type, name, value) for name, value in named.items())
@@ -69,7 +69,7 @@ class Activation:
 
     @property
     def row(self) -> Row:
-        """What DirectML says of it."""
+        """Its row in the table of DirectML's activations."""
         return ACTIVATIONS[self.operator_type]
 
     @property
@@ -83,7 +83,7 @@ class Activation:
         return self.by_name.get("Axes", self.row.axes or None)
 
     def describe(self) -> str:
-        """As messages show it."""
+        """Returns its form in messages."""
         return f"{self.operator_type}({', '.join(f'{name}={value}' for name, value in self.by_name.items())})"
 
     def __call__(self, x: jax.Array) -> jax.Array:

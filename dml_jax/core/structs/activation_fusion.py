@@ -1,4 +1,4 @@
-"""Fusion with an activation: how a struct's field and a function's argument hold it, and the rules for it."""
+"""Fusion with an activation: the kinds of a struct's field and of a function's argument, and their rules."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ Fusions = Annotated[Sequence[Activation], attribute(_EACH.read, shown="Sequence[
 
 
 def supported_activation(name: str, host: str, level: FeatureLevel) -> Rule:
-    """What an operator can be fused with, once or several times, at one feature level."""
+    """Returns the rule of the activations that an operator can be fused with, once or several times, at a level."""
 
     def broken_by(x: Operands) -> Fact:
-        given = x[name] if isinstance(x[name], tuple) else () if x[name] is None else (x[name],)
-        return next(filter(None, (_unfit(activation, host, level) for activation in given)), None)
+        activations = x[name] if isinstance(x[name], tuple) else () if x[name] is None else (x[name],)
+        return next(filter(None, (_unfit(activation, host, level) for activation in activations)), None)
 
     text = f"{{{name}}} must be one that the operator can be fused with at feature level {level}"
     return Rule(f"supported_activation({name})", text, broken_by)
@@ -117,5 +117,5 @@ def computed_by(activation: str, operand: str) -> Rule:
         is_taken = jnp.issubdtype(dtype, jnp.floating) or (of_integers and jnp.issubdtype(dtype, jnp.integer))
         return None if is_taken else f"it is {dtype}, and the activation {x[activation].describe()}"
 
-    text = f"{{{operand}}}.{{dtype}} must be one of floats, or of integers if {{{activation}}} takes them"
+    text = f"{{{operand}}}.{{dtype}} must be a floating-point type, or an integer type if {{{activation}}} takes it"
     return Rule(f"computed_by({activation})", text, broken_by, DataTypeError)

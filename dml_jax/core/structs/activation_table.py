@@ -44,7 +44,7 @@ class Row:
 
     @property
     def fields(self) -> Mapping[str, Field]:
-        """What each parameter holds."""
+        """The kind of each parameter."""
         return {name: field_of(name) for name in self.parameters}
 
     @property
@@ -54,11 +54,11 @@ class Row:
 
 
 def field_of(parameter: str) -> Field:
-    """What a parameter holds, by DirectML's name of it: a FLOAT, of most."""
+    """The kind of a parameter, by its name in DirectML: FLOAT for most."""
     return _FIELDS.get(parameter, FLOAT)
 
 
-# What parameters hold that are no FLOAT.
+# The kinds of the parameters that are no FLOAT.
 _FIELDS = {"Axes": counted_by("AxisCount"), "ScaleBias": SCALE_BIAS}
 
 
@@ -77,7 +77,7 @@ def in_type_of(x: jax.Array, value: Any) -> Any:
 
 
 def _exponential(x: jax.Array, scale: Any = 1) -> jax.Array:
-    """exp(x / scale) - 1 of what is not positive."""
+    """exp(x / scale) - 1 of numbers that are not positive."""
     return jnp.expm1(jnp.minimum(x, 0) / scale)
 
 

@@ -1,4 +1,4 @@
-"""`Computation`: the base of what can be compiled, which is a descriptor of an operator or a graph of operators."""
+"""`Computation`: the base of descriptors and of graphs, both of which can be compiled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Computation(Generic[R]):
     left out has none.
     """
 
-    # What messages call it.
+    # Its name in messages.
     operator_type: ClassVar[str]
     # The input of which the output is a copy, some elements of it replaced.
     replaces_in: ClassVar[str | None] = None
@@ -110,12 +110,12 @@ class Computation(Generic[R]):
         if len(arrays) != len(ports):
             wanted = ", ".join(map(self.shown, ports)) or "nothing"
             raise ConstraintError(f"{self.operator_type}: takes arrays for {wanted}, but there are {len(arrays)}.")
-        given = {port: self._as_input(port, array) for port, array in zip(ports, arrays, strict=True)}
+        inputs = {port: self._as_input(port, array) for port, array in zip(ports, arrays, strict=True)}
         for port, tensor in self.output_ports().items():
             if jax.dtypes.canonicalize_dtype(tensor.dtype) != tensor.dtype:
                 rule = f"{self.shown(port)} of 64 bits needs 64-bit types: enable jax_enable_x64 around the call"
                 raise DataTypeError(message(self.operator_type, rule, "jax_enable_x64 is off", {port: tensor}))
-        return self.compute_ports(given)
+        return self.compute_ports(inputs)
 
     def compute_ports(self, arrays: Mapping[str, jax.Array]) -> R:
         """Computes it on arrays by port that are known to fit; 64-bit indices are 32-bit ones while x64 is off."""
@@ -146,10 +146,10 @@ class Computation(Generic[R]):
         shown, tensor = self.shown(port), self.input_ports()[port]
         of_indices = self.is_index(port)
         array = as_indices(self.operator_type, port, value) if of_indices else as_data(self.operator_type, shown, value)
-        given = getattr(value, "dtype", array.dtype)
-        if given != tensor.dtype:
+        dtype = getattr(value, "dtype", array.dtype)
+        if dtype != tensor.dtype:
             rule = f"the array of {shown} must have elements of {tensor.dtype}"
-            raise DataTypeError(message(self.operator_type, rule, f"they are {given}", {shown: value}))
+            raise DataTypeError(message(self.operator_type, rule, f"they are {dtype}", {shown: value}))
         return array
 
     def _as_input(self, port: str, value: Any) -> jax.Array:

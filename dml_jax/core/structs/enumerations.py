@@ -43,7 +43,7 @@ def direction_of(direction: AxisDirection) -> DirectionName:
 
 
 class InterpolationMode(enum.IntEnum):
-    """DML_INTERPOLATION_MODE: the nearest element, or of its two neighbours along each dimension by distance."""
+    """DML_INTERPOLATION_MODE: the nearest element, or linear interpolation of two neighbours along each dimension."""
 
     NEAREST_NEIGHBOR = 0
     LINEAR = 1
@@ -61,7 +61,7 @@ def mode_of(mode: InterpolationMode) -> Mode:
 
 
 def interpolable(operand: str) -> Rule:
-    """All but the nearest elements takes floats, and integers that float32 holds exactly."""
+    """Interpolation other than "nearest" takes floats, and integers that float32 holds exactly."""
 
     def broken_by(x: Operands) -> str | None:
         array = x[operand]
@@ -69,7 +69,7 @@ def interpolable(operand: str) -> Rule:
             return None
         return f"it is {array.dtype}"
 
-    text = f"{{{operand}}}.{{dtype}} must be one of floats, or of integers of 16 bits at most, to be interpolated"
+    text = f"{{{operand}}}.{{dtype}} must be a floating-point type, or integers of at most 16 bits, to be interpolated"
     return Rule(f"interpolable({operand})", text, broken_by, DataTypeError)
 
 

@@ -51,7 +51,7 @@ RANKS_1_TO_8 = range(1, 9)
 
 @dataclass(frozen=True)
 class Support:
-    """One row of an operator's table: what it takes from a feature level on, until a newer row holds.
+    """One row of an operator's table: the ranks and data types from a feature level on, until a newer row holds.
 
     Args:
       since: the feature level.
@@ -78,7 +78,7 @@ def levels(*rows: tuple[str, range, tuple[DataType, ...]], of: str = "input") ->
 
 @dataclass(frozen=True)
 class _Limit:
-    """What a row demands of a tensor: that `subject` is `accepted`."""
+    """A demand of a row on a tensor: that `subject` is `accepted`."""
 
     name: str
     subject: str
@@ -113,7 +113,7 @@ def _rule(limits: Sequence[tuple[Any, _Limit]], level: FeatureLevel) -> Rule:
         fact = limit.broken_by(x)
         return fact and f"{fact}; of {value.name} it must be {limit.accepted}"
 
-    text = f"{limit.subject} must be what {{{attribute}}} takes at feature level {level}"
+    text = f"{limit.subject} must be one that {{{attribute}}} accepts at feature level {level}"
     return Rule(limit.name, text, broken_by, limit.error)
 
 

@@ -54,7 +54,7 @@ class Field:
     """The kind of a field.
 
     Args:
-      kind: what DirectML's schema calls it: "input tensor", "uint array".
+      kind: its name in DirectML's schema: "input tensor", "uint array".
       read: takes the name of the struct, DirectML's name of the field, and the value given; returns the value that the
         descriptor keeps, or raises an error.
       from_json: takes the JSON form; returns a value that `read` takes.
@@ -141,7 +141,7 @@ def _elements(field: Field, json: Sequence[Any]) -> list[Any]:
 
 
 def _array_of(field: Field, what: str, count: str) -> Field:
-    """Returns the kind of an array of these; messages call them `what`, and `count` is the field of its length."""
+    """Returns the kind of an array of such; messages call them `what`, and `count` is the field of the length."""
     return replace(
         field,
         kind=f"{field.kind} array",
@@ -209,11 +209,11 @@ Axes = Annotated[tuple[int, ...], counted_by("AxisCount")]
 
 
 def named(names: type[enum.IntEnum], prefix: str, others: Mapping[str, enum.IntEnum] | None = None) -> Field:
-    """A member of an enumeration: itself, its number, or its DirectML name, in full with `prefix` or as suffix.
+    """Returns the kind of a member of an enumeration: itself, its number, or its DirectML name, in full or as suffix.
 
     Args:
       names: the enumeration.
-      prefix: what DirectML's full names begin with.
+      prefix: the beginning of DirectML's full names.
       others: more names of members, such as ONNX's, which Python programs may use and model files may not.
     """
     values, elsewhere = tuple(names.__members__), others or {}

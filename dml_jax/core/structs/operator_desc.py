@@ -53,13 +53,13 @@ class OperatorDesc(Computation[R]):
 
     def __post_init__(self) -> None:
         names = self.directml_names()
-        kept = {
+        values = {
             name: field.kept(self.operator_type, names[name], getattr(self, name))
             for name, field in self.fields().items()
         }
-        for error in self.faults(kept):
+        for error in self.faults(values):
             raise error
-        for name, value in kept.items():
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -105,7 +105,7 @@ class OperatorDesc(Computation[R]):
 
     @classmethod
     def summary(cls) -> str:
-        """Returns what the operator does: the first line of its docstring, without the name."""
+        """Returns a summary of the operator: the first line of its docstring, without the name."""
         return (cls.__doc__ or "").splitlines()[0].split(": ", 1)[1].replace("`", "")
 
     @classmethod
@@ -167,8 +167,8 @@ class OperatorDesc(Computation[R]):
         return self.fields()[argument_of(port)].is_index
 
     def _ports(self, names: Sequence[str]) -> dict[str, TensorDesc]:
-        given = {name: getattr(self, name) for name in names}
-        return ports_of({name: value for name, value in given.items() if value is not None})
+        tensors = {name: getattr(self, name) for name in names}
+        return ports_of({name: value for name, value in tensors.items() if value is not None})
 
     def fields_bound(self) -> dict[str, str | tuple[str, ...]]:
         names, bound = self.directml_names(), {}
@@ -251,5 +251,5 @@ def set_fields(desc: OperatorDesc[Any], *values: Any) -> None:
     desc.__post_init__()
 
 
-# What the rules call a tensor's properties, in DirectML's words.
+# DirectML's words for the properties of a tensor, which rules use.
 VOCABULARY = {"sizes": "Sizes", "rank": "DimensionCount", "dtype": "DataType", "strides": "Strides", "flags": "Flags"}

@@ -1,4 +1,4 @@
-"""The two structs of two numbers that fields of descriptors hold: a size in the plane, and a scale with a bias."""
+"""`Size2D` and `ScaleBias`: the structs of two numbers that fields of descriptors hold."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _alike(
     of: Callable[[TensorDesc], Any],
     error: type[ConstraintError],
 ) -> Iterator[Rule]:
-    """Yields a rule per field: `of` is the same for its tensors and for the first tensor of all."""
+    """Yields a rule per field: its tensors have the same property `of` as the first tensor of all."""
 
     def rule(name: str, first: str) -> Rule:
         def broken_by(x: Operands) -> Fact:
@@ -190,8 +190,8 @@ def type_of(data_type: str, tensor: str) -> Rule:
     """The field that names the type of a scalar union names the data type of a tensor."""
 
     def broken_by(x: Operands) -> Fact:
-        given, wanted = x[data_type], x[tensor].data_type
-        return None if given == wanted else f"they are {given.name} and {wanted.name}"
+        named, wanted = x[data_type], x[tensor].data_type
+        return None if named == wanted else f"they are {named.name} and {wanted.name}"
 
     text = f"{{{data_type}}} must equal {{{tensor}}}.{{dtype}}"
     law = Law(tensor, "data_type", lambda x: x[data_type])

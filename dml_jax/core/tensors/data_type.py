@@ -55,7 +55,7 @@ class DataType(enum.IntEnum):
 
     @property
     def integers(self) -> range:
-        """The integers that it holds; of a type of floats none."""
+        """The integers that it holds; none for floats."""
         if self.name.startswith("FLOAT"):
             return range(0)
         return (
@@ -80,7 +80,7 @@ class DataType(enum.IntEnum):
 
     @classmethod
     def of(cls, value: DataTypeLike | str) -> DataType:
-        """Reads a data type: a `DataType`, its DirectML name in full or as suffix, or what numpy.dtype takes.
+        """Reads a data type: a `DataType`, its DirectML name in full or as suffix, or an argument of numpy.dtype.
 
         Raises:
           DataTypeError: no such type, such as bool, bfloat16 or UINT2.
@@ -168,5 +168,5 @@ DataTypeName = Literal[
     "uint4",
     "int4",
 ]
-# What `DataType.of` reads: types of JAX and NumPy too, such as jnp.float32.
+# The arguments of `DataType.of`: types of JAX and NumPy too, such as jnp.float32.
 DataTypeLike = DataType | DataTypeName | np.dtype[Any] | type[Any]

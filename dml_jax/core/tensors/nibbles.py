@@ -1,4 +1,4 @@
-"""Elements of 4 bits in bytes: two in each, the first one in the low bits. Of other types the bytes are viewed.
+"""Packing of 4-bit elements: two in a byte, the first one in the low bits. Other types are viewed as bytes.
 
 The bytes 0x21 0xF8 are the UINT4 1, 2, 8, 15, and the INT4 1, 2, -8, -1.
 """

@@ -79,7 +79,7 @@ class StoredTensor:
 
 
 def saturate(words: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
-    """Converts words of 64-bit indices to 32-bit indices; one that does not fit stays out of range, on its side."""
+    """Converts words of 64-bit indices to 32-bit indices; too large ones stay out of range, with their sign."""
     low, high = words[..., 0], words[..., 1]
     if dtype == np.uint64:
         return jnp.where(high == 0, low, jnp.uint32(2**32 - 1))

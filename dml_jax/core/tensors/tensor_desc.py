@@ -31,7 +31,7 @@ class TensorDesc:
       strides: elements, not bytes, from one coordinate to the next, per dimension; None for packed row-major.
         0 repeats an element along a dimension.
       flags: OWNED_BY_DML for an input handed over once, when the operator is initialised.
-      total_tensor_size_in_bytes: at least what sizes and strides imply, rounded up to 4 bytes; None for exactly that.
+      total_tensor_size_in_bytes: at least the bytes that the elements span, rounded up to 4; None for exactly these.
       guaranteed_base_offset_alignment: bytes; 0, or a power of two of at least the element size.
 
     Raises:
@@ -198,7 +198,7 @@ TENSOR = (
     Rule("element_limit", "the tensor must span at most 2**32 - 1 elements of its buffer", _elements),
     Rule(
         "total_size",
-        "{total_tensor_size_in_bytes} must be at least what {sizes}, {strides} and {data_type} imply, in 64 bits",
+        "{total_tensor_size_in_bytes} must be at least the bytes of {sizes}, {strides} and {data_type}, in 64 bits",
         _total,
     ),
     Rule(

@@ -69,10 +69,10 @@ def tensor_to_json(tensor: TensorDesc) -> dict[str, Any]:
 
 
 def as_object(what: str, json: Any) -> Mapping[str, Any]:
-    """Returns what is a JSON object.
+    """Returns a value that must be a JSON object.
 
     Raises:
-      ConstraintError: it is none; the message calls it `what`.
+      ConstraintError: it is not one; the message calls it `what`.
     """
     if isinstance(json, Mapping):
         return json

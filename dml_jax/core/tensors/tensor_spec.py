@@ -1,4 +1,4 @@
-"""`TensorSpec`: what a model says about an input. Its sizes may be open, which those of a `TensorDesc` never are.
+"""`TensorSpec`: an input as a model describes it. Its sizes may be open; those of a `TensorDesc` never are.
 
 It has a file of its own because the command describes inputs before it imports JAX, which `tensor.py` needs.
 """

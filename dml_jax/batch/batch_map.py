@@ -33,7 +33,7 @@ Input = str | os.PathLike[str] | NpyFile | np.ndarray | Iterable[jax.Array | np.
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is.
+    """The progress of a job.
 
     Args:
       rows: written so far, also by earlier runs; if several processes share the work, only those of this process.

@@ -1,4 +1,4 @@
-"""Makes a subcommand's options for each operator: arrays become files, and attributes become options."""
+"""Derives the options of a subcommand from an operator: a file per array, an option per attribute."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -180,7 +180,7 @@ def opened(job: Job, *, overwrite: bool, restart: bool) -> Iterator[Run]:
 
 
 def _start(job: Job, journal: Journal, overwrite: bool, restart: bool) -> tuple[Partial | None, int]:
-    """Returns the partial output, or None if nothing is left to do, and the number of rows that it has of this process."""
+    """Returns the partial output, or None if nothing is left to do, and how many rows it has of this process."""
     same = journal.job == job.record and not restart
     if same and not os.path.lexists(partial_path(job.output)) and _is_finished(job):
         # The last run was ended between the renaming and the end.

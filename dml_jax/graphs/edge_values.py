@@ -1,4 +1,4 @@
-"""Values on edges: the bytes of the tensor that a node writes, read as the tensor that another node reads."""
+"""Reinterprets values on edges: a node may read the bytes of a tensor with another type, sizes or strides."""
 
 from __future__ import annotations
 

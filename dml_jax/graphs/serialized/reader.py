@@ -1,4 +1,4 @@
-"""Reads a serialized graph. Files are not trusted: what breaks the format is refused before it is built."""
+"""Reads a serialized graph. Files are untrusted: the format is checked before objects are built."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _from_struct(kind: AttributeKind, numbers: tuple[Any, ...]) -> Any:
 
 
 def _reals(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The numbers, so that a graph with a NaN equals itself."""
+    """Wraps floats in `Real`, so that a graph with a NaN equals itself."""
     return tuple(Real(number) if isinstance(number, float) else number for number in numbers)
 
 
@@ -156,7 +156,7 @@ def _activation(where: str, activation: Table) -> Activation:
 
 
 def _scalar(union: Table) -> bytes:
-    """The 8 bytes of the union, whichever of its members the file has."""
+    """Returns the 8 bytes of a scalar union, whatever member the file stores."""
     number = union.number("data_type")
     if number not in schema.SCALAR_SIZES:
         raise ConstraintError(f"data_type must be in [1, 11], but it is {number}")

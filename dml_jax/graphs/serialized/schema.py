@@ -1,4 +1,4 @@
-"""The flatbuffers schema of a serialized graph, as data: the fields of every table, and what a union can hold.
+"""The flatbuffers schema of a serialized graph, as data: the fields of tables, the members of unions.
 
 Source: DmlGraphDesc_generated.h and OperatorFieldTypes_generated.h of DxDispatch.
 """
@@ -50,21 +50,21 @@ SCALAR_UNION: Fields = {"data_type": UINT8, "data": OFFSET}
 
 
 class NodeKind(enum.IntEnum):
-    """What the desc of a node is."""
+    """The union type of a node's desc."""
 
     OPERATOR = 1
     CONSTANT = 2
 
 
 class ConstantKind(enum.IntEnum):
-    """What the data of a constant is: the name of a file, or the bytes."""
+    """The union type of a constant's data: the name of a file, or the bytes."""
 
     NAME = 1
     RAW_DATA = 2
 
 
 class AttributeKind(enum.IntEnum):
-    """What the val of an attribute is."""
+    """The union type of an attribute's val."""
 
     NONE = 0
     ACTIVATION = 1

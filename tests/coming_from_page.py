@@ -1,4 +1,4 @@
-"""The tables of docs/coming_from.md, and what runs a line of them: here, by loops over elements, or in its library."""
+"""Tables of docs/coming_from.md, and runners of their lines: dml_jax, loops over elements, or the other library."""
 
 import doctest
 import os

@@ -1,4 +1,4 @@
-"""The documented models, and the command inside of this process."""
+"""The documented model files, and the command run in-process by click's CliRunner."""
 
 import json
 import shutil

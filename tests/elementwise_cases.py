@@ -1,4 +1,4 @@
-"""What the tests of the elementwise structs share: rows of their tables, an oracle of Python's numbers, edge values.
+"""Shared cases of elementwise structs: rows of their tables, an oracle by Python's numbers, edge values.
 
 A formula takes integers of Python, or float64 numbers of NumPy; what it returns is rounded to the type of the output,
 or wraps.

@@ -1,4 +1,4 @@
-"""Tables of calls, each a node of one model: what this library, ONNX's reference and ONNX Runtime say of them."""
+"""Runs tables of calls as nodes of one model, in dml_jax, ONNX's reference and ONNX Runtime."""
 
 from dataclasses import dataclass, field, replace
 

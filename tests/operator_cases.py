@@ -1,4 +1,4 @@
-"""What the test file of an operator says of it: a call, and for each of its structs a descriptor and its facts.
+"""Dataclasses for an operator's test file: a call, and for each of its structs a descriptor and its facts.
 
 tests/operators/test_NAME.py has `oracle`, CASE, BREAKS, VARIANTS and STRUCTS; catalogue_cases.py finds them all.
 """

@@ -1,4 +1,4 @@
-"""Random descriptors with random strides, their buffers, and what NumPy says of them.
+"""Random descriptors with random strides, their buffers, and the results expected by NumPy.
 
 A case is its number: the same number gives the same descriptor of a struct and the same bytes, whatever other structs
 there are.

@@ -1,4 +1,4 @@
-"""Fused activations: their formulas, derivatives, parameters, JSON, and what can be fused with what since when."""
+"""Fused activations: formulas, derivatives, parameters, JSON, and which operators fuse them at which feature level."""
 
 import jax
 import jax.numpy as jnp

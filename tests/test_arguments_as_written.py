@@ -1,4 +1,4 @@
-"""Arguments as people write them: one number that stands for several, and lists of integers as indices."""
+"""Shorthand arguments: one number for all dimensions, and lists of integers as indices."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""map_batches: exact bits of every type, going on after any death, memory, and everything that can be wrong."""
+"""map_batches: exact bits of every type, resuming after a crash at any point, memory, and errors."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""dml-jax bench --random and --costs: which programs a seed draws, that all contenders agree, and what is told."""
+"""dml-jax bench --random and --costs: programs by seed, agreement of all contenders, and reports."""
 
 import csv
 import io

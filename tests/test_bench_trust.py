@@ -1,4 +1,4 @@
-"""What makes numbers of the benchmark uncertain is said before the table, and `--strict` fails then."""
+"""Warnings about uncertain measurements stand before the benchmark's table, and make `--strict` fail."""
 
 import subprocess
 import sys

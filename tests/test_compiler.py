@@ -1,4 +1,4 @@
-"""compile_operator: buffers in and out, what is allocated, what is shared, 64-bit words, artifacts, errors."""
+"""compile_operator: buffers, allocations, shared memory, 64-bit words, artifacts, errors."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What cumulative_summation and cumulative_product have in common."""
+"""Cases shared by cumulative_summation and cumulative_product."""
 
 import re
 from functools import partial

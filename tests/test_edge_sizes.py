@@ -1,4 +1,4 @@
-"""Operators on the least there is: scalars, arrays without elements, and batches of no examples."""
+"""Operators on scalars, arrays without elements, and empty batches."""
 
 import inspect
 from contextlib import nullcontext, suppress

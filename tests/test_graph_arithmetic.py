@@ -1,4 +1,4 @@
-"""Python's operators on expressions: what they add to a graph, what that computes, and what they refuse."""
+"""Python's operators on expressions: the nodes that they add, their results, and their errors."""
 
 import inspect
 import re

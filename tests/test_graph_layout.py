@@ -1,4 +1,4 @@
-"""How pictures of graphs look: nothing covers anything, and lines bend and cross no more than they must."""
+"""Layout of drawn graphs: no overlaps, few crossings, and few bends."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Graphs that are wrong on purpose: a ConstraintError or a valid graph comes out, and nothing else."""
+"""Random broken graphs: each raises a ConstraintError or is a valid graph."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a caller says of indices: `deterministic`, and the promises that they are unique and sorted."""
+"""Flags of indices: `deterministic`, `unique_indices` and `indices_are_sorted`."""
 
 import itertools
 import re

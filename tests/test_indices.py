@@ -1,4 +1,4 @@
-"""What arguments are: arrays, indices, attributes; the operators' own files say what every index type means."""
+"""Kinds of arguments: arrays, indices and attributes. The operators' own files test every index type."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Eight devices: every row of the table of docs/meshes.md, which says what a sharded dimension costs."""
+"""Communication on a mesh of eight devices: every row of the table of docs/meshes.md."""
 
 import itertools
 import re

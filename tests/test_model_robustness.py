@@ -1,4 +1,4 @@
-"""Model files that are wrong on purpose: nothing but a ModelError comes out, nothing is run, read or written."""
+"""Broken model files: each raises a ModelError, and nothing is run, read or written."""
 
 import copy
 import json

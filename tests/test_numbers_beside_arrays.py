@@ -1,4 +1,4 @@
-"""Numbers that operators take beside arrays: the first few are compiled into programs; all arrive bit for bit."""
+"""Scalar arguments: the first few values are compiled into programs as constants; all arrive bit for bit."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Operators on integers that stand for numbers, of ONNX and of ONNX Runtime, beside ONNX Runtime."""
+"""Quantised operators of ONNX and ONNX Runtime, beside ONNX Runtime."""
 
 import re
 

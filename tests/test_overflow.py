@@ -1,4 +1,4 @@
-"""Results that their type does not hold are infinities, or NaNs where it has none, whatever a device makes of them."""
+"""Overflow: results beyond their type are infinities, or NaNs where the type has none, on every device."""
 
 import jax.numpy as jnp
 import ml_dtypes

@@ -1,4 +1,4 @@
-"""Permutations of dimensions: a split, a transpose and a merge, which depth, space and dense views have in common."""
+"""Split, transpose and merge of dimensions, shared by depth_to_space, space_to_depth and dense views."""
 
 from functools import partial
 from math import prod

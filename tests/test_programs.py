@@ -1,4 +1,4 @@
-"""Programs are compared: equal however they are divided into functions, different wherever they compute otherwise."""
+"""benchmarks.programs: equal programs compare equal however they are divided into functions, others do not."""
 
 import shutil
 from base64 import b64decode, b64encode

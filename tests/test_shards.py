@@ -1,4 +1,4 @@
-"""Eight devices: the program of one device has the forms that it has alone, where it needs nothing of the others."""
+"""Forms on a mesh of eight devices: each device runs the same form as a single device, if no data cross."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Narrow floats that CPUs would compute with keep their bits: subnormal ones, which are flushed, and NaNs, quieted."""
+"""Bits of narrow floats on CPUs: subnormal numbers are not flushed, and signalling NaNs are not quieted."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""benchmarks.variants: random programs, whose results are compared with plain's, and what is told of them."""
+"""benchmarks.variants: random programs, compared with the plain form, and reports."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""The variants of windows: each against loops over windows, the plain meaning too, on every platform."""
+"""Variants of window operations, each against loops over windows, on every platform."""
 
 from functools import partial
 

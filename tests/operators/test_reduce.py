@@ -1,4 +1,4 @@
-"""reduce and REDUCE: one number of all that lie along some dimensions."""
+"""reduce and REDUCE: sums, products, norms, extremes and other reductions along axes."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""RESAMPLE_GRAD and RESAMPLE_GRAD1: each element is added to those that RESAMPLE1 or RESAMPLE2 makes it of."""
+"""RESAMPLE_GRAD and RESAMPLE_GRAD1: the transpose of RESAMPLE1 and RESAMPLE2."""
 
 from itertools import product
 from math import prod

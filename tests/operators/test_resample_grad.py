@@ -6,13 +6,13 @@ from math import prod
 import jax
 import numpy as np
 import pytest
+import resample_cases as forward
 from checks import assert_close, assert_same_bits, sampled
 from operator_cases import FLOATS, RANK_4, Example, Struct, f32, level
 from oracles import clamp, coordinates
 
 from dml_jax import ConstraintError, Resample1Desc, TensorDesc
 from dml_jax.descs import ResampleGrad1Desc, ResampleGradDesc
-from operators import test_resample as forward
 
 pytestmark = pytest.mark.device
 

@@ -124,7 +124,7 @@ def fill(rng, port, tensor, count):
 
 
 def drawer(*more):
-    """What `draw` is of a struct with these attributes."""
+    """Returns `draw` of a struct with these attributes."""
 
     def draw(rng):
         input = dims(rng, int(rng.integers(1, 5)), 30)

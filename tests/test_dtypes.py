@@ -70,7 +70,7 @@ def retyped(case, dtype):
 
 
 def expected(name, case, dtype):
-    """What the loop over elements makes; of integers of few bits, on integers of eight."""
+    """The result of the loop over elements; sub-byte integers are computed as 8-bit ones."""
     is_short = dtype.name in INTEGERS and jnp.iinfo(dtype).bits < 8
     known = (retyped(case, np.dtype(np.int8)) if is_short else case).arguments
     made = ORACLES[name](**{name: value for name, value in known.items() if name not in WITHOUT_EFFECT})

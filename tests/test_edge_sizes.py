@@ -101,7 +101,7 @@ def emptied(call):
 @pytest.mark.thinned(4)
 @every_operator
 def test_arrays_without_elements(calls):
-    """What the loop over elements makes, and gradients of the arrays' shapes and types."""
+    """Compares with the loop over elements; gradients have the arrays' shapes and types."""
     given = [(call, leaves) for call in calls for leaves in emptied(call)]
     made = together([(call, *leaves) for call, leaves in given])
     for (call, leaves), results in zip(given, made, strict=True):

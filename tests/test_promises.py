@@ -1,4 +1,4 @@
-"""What every function of the catalogue promises: transformations, errors, documentation, the cost of a call.
+"""Properties of every function of the catalogue: transformations, errors, documentation, the cost of a call.
 
 The calls come from the operators' own test files; what such a file, or the page of an operator, lacks fails here.
 """

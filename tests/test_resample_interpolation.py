@@ -129,7 +129,7 @@ def test_a_corner_lies_on_a_corner():
 
 
 def test_far_beyond_the_edges():
-    """What no integer holds is clamped before it becomes one."""
+    """Positions beyond the integers are clamped before conversion."""
     x = numbered((3,))
     assert_same_bits(resample(x, (3,), (1e-38,)), np.float32([3, 3, 3]))
     for offset, edge in ((3e38, 1), (-3e38, 3)):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.device
 
 
 def matrix(input_size, *args, **kwargs):
-    """What a call does to one dimension, a row per element of the input."""
+    """The matrix of a call along one dimension, a row per element of the input."""
     return np.stack([oracle(one, *args, **kwargs) for one in np.eye(input_size, dtype=np.float32)])
 
 

@@ -78,7 +78,7 @@ def forward(function, _):
 
 
 def gradient(function, data):
-    """What flows back to all data from the result itself."""
+    """Gradients of all data, with the result as cotangent."""
 
     def pulled_back(*arrays):
         def of_data(*some):
@@ -473,7 +473,7 @@ def calls_that_choose(operation, *, every):
 
 @cache
 def choices_on(platform, call):
-    """What is chosen in a call on a platform; operations share calls."""
+    """The variants that a call chooses on a platform; operations share calls."""
     return choices_in(call, platform)
 
 

@@ -27,7 +27,7 @@ class Size(NamedTuple):
     height: float
 
 
-# What stands for a line in a layer that it only passes.
+# The size of a dummy node, for an edge that passes a layer.
 POINT = Size(0.0, 0.0)
 
 

@@ -83,7 +83,7 @@ def _bytes_of(value: Any) -> bytes:
 
 
 Nodes = Mapping[str, OperatorDesc[Any] | Constant]
-# What each input of a node, and each output of the graph, comes from.
+# The source of each input of a node and of each output of the graph.
 Edges = Mapping[Port, Port]
 
 

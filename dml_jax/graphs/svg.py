@@ -20,14 +20,14 @@ __all__ = ["draw_graph", "draw_graphs"]
 Element = ElementTree.Element
 
 INK, FAINT, RULE, CARD = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
-# What fills a box, and what is around it.
+# The fill and the stroke of a box.
 COLOURS = {
     "input": ("#e0f2ec", "#00694d"),
     "output": ("#e0f2ec", "#00694d"),
     "constant": ("#fbf0da", "#b87d00"),
     "operator": ("#e4f0f8", "#0072b2"),
 }
-# What each colour is for viewers who prefer dark pages.
+# The colours of dark mode, by those of light mode.
 DARK = {
     INK: "#f0f6fc",
     FAINT: "#b1bac4",

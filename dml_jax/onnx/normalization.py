@@ -203,7 +203,7 @@ def _kept(data: Array, mask: np.dtype[Any]) -> tuple[Array, Array]:
     return data, xp.ones(data.shape, mask)
 
 
-# What they share. A number per channel, or per element, is one that broadcasts from the second dimension of x on.
+# Shared helpers. Numbers per channel, or per element, broadcast from the second dimension of x on.
 
 
 def _normalized(x: Array, scale: Array, b: Array, mean: Any, variance: Any, epsilon: float) -> jax.Array:

@@ -42,7 +42,7 @@ def exact(desc, gradient):
 
 
 def drawer(*more):
-    """What `draw` is of a struct with these attributes: that of what goes forward, turned round."""
+    """Returns `draw` of a gradient struct: the forward one with input and output exchanged."""
 
     def draw(rng):
         drawn = forward.drawer("rounding_direction", *forward.OFFSETS)(rng)

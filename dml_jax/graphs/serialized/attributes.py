@@ -89,7 +89,7 @@ def _values(fields: Fields, attributes: Sequence[Attribute], tensors: Mapping[st
         raise ConstraintError(f"the attributes must be {', '.join(layout) or 'none'}, but there are {len(attributes)}")
     given = dict(zip(layout, attributes, strict=True))
     for name, attribute in given.items():
-        # What is left out may have no name.
+        # An attribute that is left out may have no name.
         if attribute.name != name and (attribute.name or attribute.value is not None):
             raise ConstraintError(f"there must be {name} where {attribute.name!r:.60} stands")
     values = {name: _value(name, fields, given) for name, field in fields.items() if not field.is_tensor}

@@ -22,7 +22,7 @@ def decode(content: bytes) -> SerializedGraph:
       content: the bytes of a file that ONNX Runtime's DirectML provider wrote, or `encode`.
 
     Returns:
-      What the file says. That values are written before they are read, and that operators are known, is not checked.
+      The content of the file. Not checked: that values are written before they are read, and that operators are known.
 
     Raises:
       ConstraintError: the bytes break the format, such as a table that lies outside of them; or their parts overlap,

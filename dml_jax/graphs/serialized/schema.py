@@ -30,7 +30,7 @@ __all__ = [
     "NodeKind",
 ]
 
-# What a field of a table is stored as, by the names that the module struct has for it.
+# Storage of a table's field, by format characters of the module struct.
 OFFSET, UINT8, UINT64 = "I", "B", "Q"
 # The fields of a table, in the order of their slots.
 Fields = Mapping[str, str]

@@ -125,7 +125,7 @@ class _Writer:
         attributes = self._vector("attributes", activation.attributes, self._attribute)
         return self._table(schema.ACTIVATION, type=kind, attributes=attributes)
 
-    # What flatbuffers are made of.
+    # The parts of a flatbuffer.
 
     def _table(self, fields: schema.Fields, **values: int) -> int:
         """Writes a table; fields that are 0 or None are left out, as defaults."""

@@ -421,6 +421,7 @@ def test_a_process_killed_at_random_times_ends_with_the_same_bytes(tmp_path):
 # Memory.
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_is_bounded_by_three_batches(tmp_path):
     """A file of 256 MB with three batches of 4 MB in and 4 MB out, and 24 MB; loading it all exceeds the limit."""

@@ -89,6 +89,7 @@ def test_the_control_is_the_copy_itself_in_the_same_rounds(monkeypatch):
     assert found[0].control > 0
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("note", [None, "the machine was asleep"])
 @pytest.mark.parametrize("options", [[], ["--strict"]])
 def test_a_note_stands_before_the_table_and_strict_fails(monkeypatch, tmp_path, note, options):

@@ -27,6 +27,7 @@ def test_the_table_has_a_row_for_each_model(monkeypatch):
     assert ratio > 0
 
 
+@pytest.mark.exhaustive
 def test_losses_that_differ_end_the_program(monkeypatch):
     def wrong(name):
         example = beside_jnp.loaded(name)

@@ -85,7 +85,7 @@ def test_four_and_two_bit_integers(name):
     assert_same_bits(dml_jax.scatter_nd(x, back[:, None], x), x[::-1])
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", ["int4", "uint4", "int2", "uint2"])
 @pytest.mark.parametrize("size", [3, 300])
 def test_four_and_two_bit_integers_beside_each_other(name, size):

@@ -287,7 +287,7 @@ def added(x, axis, direction, exclusive):
     return sums if direction == "increasing" else np.flip(sums, axis)
 
 
-@pytest.mark.parametrize(("dtype", "which"), spread(FORMED, FORMED, 7))
+@pytest.mark.parametrize(("dtype", "which"), spread(FORMED, FORMED, 14))
 def test_sums_by_products_with_matrices(dtype, which, monkeypatch):
     """Of several chunks and of one row that fills more; of fewer elements than a block, of several blocks of blocks."""
     monkeypatch.setattr(cache_chunks, "CHUNK", 2**14)

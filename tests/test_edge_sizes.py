@@ -98,7 +98,7 @@ def emptied(call):
                     yield leaves
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @every_operator
 def test_arrays_without_elements(calls):
     """Compares with the loop over elements; gradients have the arrays' shapes and types."""
@@ -142,6 +142,7 @@ def test_every_function_of_any_rank_is_tried_with_scalars():
     assert {name for name, function in FUNCTIONS.items() if "any rank" in inspect.getdoc(function)} == {*SCALARS}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("form", sampled([None, *form_names()], [None]))
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64])
 def test_scalars(dtype, form):

@@ -80,6 +80,7 @@ def promised(function, *arrays):
     return promises
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("promises", [*itertools.product([False, True], repeat=2)])
 def test_promises_reach_xla(promises):
     how = dict(zip(("indices_are_sorted", "unique_indices"), promises, strict=True))
@@ -158,6 +159,7 @@ def test_checkify_accepts_sorted_indices_of_which_some_are_dropped(name):
     assert reported(partial(function, indices_are_sorted=True), *arrays) is None
 
 
+@pytest.mark.thinned
 @every_reduction
 @pytest.mark.parametrize("name", WRITES)
 def test_index_checks_of_reductions(name, reduction):

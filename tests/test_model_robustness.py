@@ -313,6 +313,7 @@ def is_raw(said):
     return not {"\x1b", "\u202e"}.isdisjoint(said)
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", ["gather.json", "graph.json", "photo.json"])
 def test_no_text_of_a_model_reaches_a_terminal_raw(name, tmp_path):
     """Each name, type, path and key in turn, wherever it stands: names are right then, all others are faults."""

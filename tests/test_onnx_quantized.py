@@ -66,6 +66,7 @@ def test_bytes_are_multiplied_as_int8_on_a_gpu(name):
     assert "stablehlo.convolution" not in text
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("name", ["ConvInteger", "MatMulInteger", "QLinearAdd", "QLinearAveragePool", "QLinearConv"])
 def test_batches_of_traced_bytes(name):
     proto, inputs = drawn(name, 2)

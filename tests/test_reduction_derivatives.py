@@ -65,7 +65,7 @@ def test_derivatives_against_formulae(case, which):
     assert set().union(*(zeros for *_, zeros in expected)) >= {0, 1, 2}
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     "reduction", sampled(EVERY_REDUCTION, ["mul", "max"])
 )  # "add" is linear, and "min" is as "max"
@@ -90,6 +90,7 @@ def test_derivatives_under_vmap_and_forwards(reduction, include_self):
         np.testing.assert_allclose(forwards, backwards, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_second_derivatives(exhaustive):
     """Of a product; a sum has none."""
     x, updates = np.random.default_rng(4).normal(size=(2, 2, 3))

@@ -45,6 +45,7 @@ DERIVED = [*[("float32", r) for r in EVERY_REDUCTION], *HALF, *COMPLEX]
 
 
 # A part has every mode and three of the four shapes.
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("case", "which"), spread(DERIVED, [DERIVED[0], COMPLEX[1], HALF[2], DERIVED[3]], 4))
 def test_derivatives_against_formulae(case, which):
     """Of sums 1, of products the product of all others, zeros or not, and of extremes a part for each that ties."""

@@ -57,6 +57,7 @@ def test_all_of_them_are_tried():
 # Formulas, against float64.
 
 
+@pytest.mark.thinned
 @every_activation
 def test_formulas(activation):
     """To eight units of the last place: small numbers are no differences of large ones, but logarithms of 1.02 are."""

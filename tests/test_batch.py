@@ -383,6 +383,7 @@ def test_two_jobs_on_one_output_exclude_each_other(job):
 # Killed, for real.
 
 
+@pytest.mark.exhaustive
 def test_a_killed_process_goes_on_from_what_it_recorded(tmp_path):
     array = random_rows(200)
     path, out = saved(tmp_path / "in.npy", array), tmp_path / "out.npy"

@@ -61,7 +61,7 @@ def moves(x):
         yield partial(dml_jax.space_to_depth, block_size=2, order=name), (space,), depths
 
 
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("name", sampled(DIRECTML + OTHERS, SAMPLE))
 def test_every_operator_moves_bits(name):
     """Called one by one, and all in one program, where XLA fuses more."""

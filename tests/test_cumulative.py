@@ -304,6 +304,7 @@ def test_sums_by_products_with_matrices(dtype, which, monkeypatch):
         assert_close(one, added(x.astype(np.float64), axis_of(x), **way), units=2**8)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", sampled(["float32", "float16"], ["float32"]))
 def test_products_with_0_make_no_nan(dtype, monkeypatch):
     """A product with 0 would; rows of a chunk with an infinity, a NaN, and numbers whose sum is too large."""

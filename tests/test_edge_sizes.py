@@ -60,7 +60,7 @@ def gradient(function, call):
 # Batches of no examples.
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @every_operator
 def test_a_batch_of_no_examples(calls):
     """Of all arrays and of each alone, with every promise: results, and gradients, of the right shapes and types."""

@@ -45,6 +45,7 @@ def adds_that_may_meet(function, *arrays):
     return [each for each in adding if "unique_indices = true" not in each]
 
 
+@pytest.mark.exhaustive
 def test_deterministic_programs_for_gpus_have_no_atomic_additions():
     x, at, sums = np.ones(60, np.float32), np.arange(60, dtype=np.int32) % 7, {"reduction": "add"}
     calls = {name: partial(FLAGGED[name], i=at, **(sums if name in WRITES else {})) for name in (*READS, *WRITES)}
@@ -133,6 +134,7 @@ UNDER = {
 }
 
 
+@pytest.mark.exhaustive
 def test_checkify_reports_broken_promises(exhaustive):
     """Every operator with every promise, and every promise under every transformation."""
     cases = itertools.product((*READS, *WRITES), PROMISES)

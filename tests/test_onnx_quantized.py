@@ -29,6 +29,7 @@ def assert_agree(name, actual, wanted):
         assert abs(actual.astype(int) - wanted.astype(int)).max(initial=0) <= 1
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", sampled(range(30), [0]))
 @pytest.mark.parametrize("name", [*DRAWS, *MICROSOFTS])
 def test_agrees_with_onnx_runtime(name, seed):

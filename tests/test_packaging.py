@@ -233,6 +233,7 @@ NEEDS = {
 }
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("extra", NEEDS)
 def test_what_an_extra_has_says_how_to_install_it(bare, folder, extra):
     done = run(bare / "python", *NEEDS[extra], cwd=folder)

@@ -135,6 +135,7 @@ def test_trees_are_compared(change, status, tmp_path, capfd):
     assert ("stablehlo.negate" in output) == ("has no attribute 'scatter_nd'" in output) == bool(status)
 
 
+@pytest.mark.exhaustive
 def test_bad_usage(tmp_path, capfd):
     with pytest.raises(SystemExit) as caught:
         programs.main(["no-such-commit"])

@@ -157,6 +157,7 @@ def test_a_mean_of_integers_rounds_towards_minus_infinity(dtype):
     assert_same_bits(found, np.array([total // 101 for total in wrapped], dtype))
 
 
+@pytest.mark.exhaustive
 def test_what_no_update_addresses_keeps_its_bits():
     """Also where updates are left out; the one that is addressed does not."""
     x = np.uint32([0x7FC01234, 0x80000000, 0x00000001, 0x3F800000]).view(np.float32)

@@ -74,6 +74,7 @@ def assert_is_the_loop(actual, parameters, tokens, cotangent, capacity, devices)
         np.testing.assert_allclose(gradient, plain, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.thinned(2)
 @every_layer
 def test_a_layer_is_the_loop_over_tokens(name):
     layer, capacity = LAYERS[name]

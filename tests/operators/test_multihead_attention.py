@@ -485,6 +485,7 @@ def test_what_follows_is_left_out_in_a_graph():
 # The rest.
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_derivatives_in_both_directions(dtype):
     rng = np.random.default_rng(2)

@@ -266,6 +266,7 @@ PLACES, OF_FLOATS = ("argmax", "argmin"), ("average", "l2", "log_sum", "log_sum_
 INTEGERS = ("int8", "uint8", "int16", "int32", "uint32", "int4", "uint4", "bool")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("function", MADE)
 def test_axes_of_every_kind(function):
     rng, calls = np.random.default_rng(0), []

@@ -23,6 +23,7 @@ def few_samples(monkeypatch):
     monkeypatch.setattr(variants, "EFFORT", Effort(rounds=1, seconds=1e-4))
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("group", GROUPS)
 def test_programs_of_every_group_are_measured(group):
     for seed in range(2):

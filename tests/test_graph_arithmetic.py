@@ -68,6 +68,7 @@ def test_the_page_has_every_operator():
 # Numbers.
 
 
+@pytest.mark.thinned
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8"])
 @pytest.mark.parametrize(
     "source", ["x + 3", "3 + x", "x - 3", "3 - x", "x * 3", "3 * x", "x / 2", "7 / x", "x % 3", "7 % x"]
